@@ -1,0 +1,64 @@
+"""The catalogue: every pattern of the library, found by walking the chapters. A module's place is its registration."""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import pkgutil
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from types import ModuleType
+from typing import Any, get_type_hints
+
+from pyspark.sql import DataFrame
+
+import dedp_assets.patterns as library
+from dedp_assets.patterns.core.results import Finding, Plan, Split, WriteResult
+
+__all__ = ["Pattern", "patterns"]
+
+_KINDS = {DataFrame: "transform", Split: "transform", WriteResult: "write", Finding: "inspect", Plan: "plan"}
+_NOT_CHAPTERS = {"core", "catalog"}
+
+
+@dataclass(frozen=True, slots=True)
+class Pattern:
+    """One pattern.
+
+    Attributes:
+        id: ``chapter.module``.
+        kind: ``transform``, ``write``, ``inspect`` or ``plan``, from the main function's return type.
+        function: the main function, the first name of the module's ``__all__``.
+        options: keyword-only parameters of the main function, by name.
+        summary: the module's first line.
+        module: where it lives.
+    """
+
+    id: str
+    kind: str
+    function: Callable[..., Any]
+    options: tuple[str, ...]
+    summary: str
+    module: ModuleType
+
+
+def patterns() -> Iterator[Pattern]:
+    """Every pattern, by chapter and name."""
+    for chapter in pkgutil.iter_modules(library.__path__):
+        if chapter.ispkg and chapter.name not in _NOT_CHAPTERS:
+            package = importlib.import_module(f"{library.__name__}.{chapter.name}")
+            for module in pkgutil.iter_modules(package.__path__):
+                if not module.name.startswith("_"):
+                    yield _pattern(chapter.name, importlib.import_module(f"{package.__name__}.{module.name}"))
+
+
+def _pattern(chapter: str, module: ModuleType) -> Pattern:
+    name = module.__name__.rpartition(".")[2]
+    function = next(f for n in module.__all__ if inspect.isfunction(f := getattr(module, n)))
+    returned = get_type_hints(function).get("return")
+    if returned not in _KINDS:
+        raise TypeError(f"{module.__name__}.{function.__name__} returns {returned}, which is no kind of pattern")
+    keyword = inspect.Parameter.KEYWORD_ONLY
+    options = tuple(p.name for p in inspect.signature(function).parameters.values() if p.kind is keyword)
+    summary = (module.__doc__ or "").strip().splitlines()[0]
+    return Pattern(f"{chapter}.{name}", _KINDS[returned], function, options, summary, module)

@@ -1,0 +1,112 @@
+"""What lies in a landing zone: files, a marker, perhaps a manifest. Looking opens no data file."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from dedp_assets.patterns.core.errors import ContractError, NotReady
+
+__all__ = ["MARKER", "DeliveredFile", "Delivery", "look_at"]
+
+MARKER = "_SUCCESS"
+_HIDDEN = ("_", ".")
+
+
+@dataclass(frozen=True, slots=True)
+class DeliveredFile:
+    """One file of a delivery: its name, its size in bytes, its modification time in ns since 1970."""
+
+    name: str
+    size_bytes: int
+    modified_ns: int
+
+
+@dataclass(frozen=True, slots=True)
+class Delivery:
+    """One partition of a landing zone, as it lies there.
+
+    Attributes:
+        partition: the partition's key.
+        files: data files by name; names that start with ``_`` or ``.`` are not data.
+        marker: the marker, if the producer has finished.
+        manifest: file name -> bytes, if the marker lists what belongs to it; an empty marker lists nothing.
+        strange: entries that are neither data files nor hidden (folders).
+    """
+
+    partition: str
+    files: tuple[DeliveredFile, ...] = ()
+    marker: DeliveredFile | None = None
+    manifest: Mapping[str, int] | None = None
+    strange: tuple[str, ...] = ()
+
+    @property
+    def identity(self) -> str:
+        """Digest of what lies there, from names, sizes and times; two equal ones hold the same files."""
+        lines = [f"{f.name} {f.size_bytes} {f.modified_ns}" for f in self.files]
+        return hashlib.sha256("\n".join(lines).encode()).hexdigest()[:16]
+
+    @property
+    def late(self) -> tuple[DeliveredFile, ...]:
+        """Files newer than the marker."""
+        return tuple(f for f in self.files if self.marker and f.modified_ns > self.marker.modified_ns)
+
+    def refusal(self) -> str:
+        """One sentence on why this delivery must not be read, empty if it may."""
+        if self.marker is None:
+            return f"{len(self.files)} files but no {MARKER}: the producer has not finished"
+        if self.strange:
+            return f"holds folders where only files belong: {', '.join(self.strange)}"
+        if not self.files and self.manifest is None:
+            return f"{MARKER} is there but no file: deliver the files, or declare the day empty by a manifest"
+        sizes = {f.name: f.size_bytes for f in self.files}
+        for name, size in (self.manifest or {}).items():
+            if name not in sizes:
+                return f"{name} is in the manifest but not in the folder"
+            if sizes[name] < size:
+                return f"{name} has {sizes[name]} of the {size} bytes its manifest states"
+        return ""
+
+    def require_ready(self) -> Delivery:
+        """This delivery, if it may be read.
+
+        Raises:
+            NotReady: if the producer has not finished.
+            ContractError: if marker and files contradict each other.
+        """
+        if reason := self.refusal():
+            raise (NotReady if self.marker is None else ContractError)(f"{self.partition}: {reason}")
+        return self
+
+
+def look_at(folder: Path) -> Delivery:
+    """The delivery in a partition's folder, without opening a data file; empty if there is no folder."""
+    if not folder.is_dir():
+        return Delivery(folder.name)
+    entries = sorted(folder.iterdir())
+    marker = folder / MARKER
+    files = [p for p in entries if p.is_file() and not p.name.startswith(_HIDDEN)]
+    return Delivery(
+        partition=folder.name,
+        files=tuple(_file(p) for p in files),
+        marker=_file(marker) if marker.exists() else None,
+        manifest=_manifest(marker),
+        strange=tuple(p.name for p in entries if p.is_dir() and not p.name.startswith(_HIDDEN)),
+    )
+
+
+def _file(path: Path) -> DeliveredFile:
+    stat = path.stat()
+    return DeliveredFile(path.name, stat.st_size, stat.st_mtime_ns)
+
+
+def _manifest(marker: Path) -> Mapping[str, int] | None:
+    try:
+        stated = json.loads(marker.read_text())
+    except (OSError, ValueError):
+        return None
+    files = stated.get("files") if isinstance(stated, dict) else None
+    return {str(name): int(size) for name, size in files.items()} if isinstance(files, dict) else None

@@ -1,0 +1,89 @@
+"""The errors a pattern may raise.
+
+::
+
+    PatternError
+    ├── ConfigError      these arguments can never work: fix the call
+    ├── ContractError    the data breaks a stated contract: publish nothing, do not retry
+    │   ├── SchemaMismatch
+    │   ├── AmbiguousKeys
+    │   ├── TransactionReused
+    │   └── AuditFailed
+    ├── NotReady         upstream is not there yet: retry later, or skip
+    └── Conflict         another writer was first: run the whole step again
+
+``retryable`` says which of them a second attempt can mend without a human.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from dedp_assets.patterns.core.results import Finding
+
+__all__ = [
+    "AmbiguousKeys",
+    "AuditFailed",
+    "ConfigError",
+    "Conflict",
+    "ContractError",
+    "NotReady",
+    "PatternError",
+    "SchemaMismatch",
+    "TransactionReused",
+]
+
+
+class PatternError(Exception):
+    """Base of every error of the library. Its text names what is wrong, where, and what to do."""
+
+    retryable = False
+
+
+class ConfigError(PatternError, ValueError):
+    """These arguments can never work."""
+
+
+class ContractError(PatternError):
+    """The data breaks a stated contract; nothing was published."""
+
+
+class SchemaMismatch(ContractError):
+    """Columns are missing, unknown, or of another type than the table declares."""
+
+
+class AmbiguousKeys(ContractError):
+    """Keys that must identify one row are NULL or repeated."""
+
+
+class TransactionReused(ContractError):
+    """An already applied transaction id came back with other rows."""
+
+
+class AuditFailed(ContractError):
+    """An audit refused the rows before they were published.
+
+    Attributes:
+        findings: every audit of the attempt, passed or not, with its figures.
+        stage: folder with the refused rows, readable as a Delta table, or ``None`` if none were written.
+    """
+
+    def __init__(self, message: str, *, findings: Sequence[Finding], stage: str | None = None) -> None:
+        super().__init__(message)
+        self.findings = tuple(findings)
+        self.stage = stage
+
+
+class NotReady(PatternError):
+    """What the step needs is not there yet."""
+
+    retryable = True
+
+
+class Conflict(PatternError):
+    """Another writer changed the table first, or holds it."""
+
+    retryable = True

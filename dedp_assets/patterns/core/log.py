@@ -1,0 +1,272 @@
+"""The ledger: what a Delta table's log says, read in milliseconds and without a JVM.
+
+Commits are read from ``_delta_log/*.json`` (one JSON action per line, as the Delta protocol defines); the state that
+checkpoints carry (active files, transaction cursors, metadata) comes from ``deltalake``.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta, timezone
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+from deltalake import DeltaTable
+
+from dedp_assets.patterns.core.errors import NotReady
+from dedp_assets.patterns.core.records import CommitRecord, slice_name
+
+__all__ = ["Commit", "FileStats", "Ledger", "Partition", "TableState", "transaction_id"]
+
+Partition = tuple[tuple[str, str | None], ...]
+"""Partition values ordered by column name, e.g. ``(("event_date", None), ("landed_on", "2026-01-05"))``."""
+
+_COMMIT_FILE = re.compile(r"^(\d{20})\.json$")
+_EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
+
+
+@dataclass(frozen=True, slots=True)
+class Commit:
+    """One commit of a table's log.
+
+    Attributes:
+        changed: partitions whose rows this commit changed; compaction (``dataChange = false``) changes none.
+        record: our commit record, or ``None`` for a foreign commit.
+        files_added: data files the commit added.
+        rows_added: rows in those files by their statistics, in rows.
+        metrics: Delta's operation metrics, as written (strings).
+    """
+
+    version: int
+    timestamp: datetime
+    operation: str
+    record: CommitRecord | None
+    changed: frozenset[Partition]
+    files_added: tuple[str, ...] = ()
+    rows_added: int = 0
+    metrics: Mapping[str, str] = field(default_factory=dict)
+
+    def changes(self, partition: Mapping[str, str | None]) -> bool:
+        """Whether the commit changed rows of ``partition``."""
+        return any(partition.items() <= dict(values).items() for values in self.changed)
+
+    def touches(self, partition: Mapping[str, str | None]) -> bool:
+        """Whether the commit changed rows of ``partition``, or was written for it."""
+        return self.changes(partition) or (self.record is not None and self.record.partition == partition)
+
+
+@dataclass(frozen=True, slots=True)
+class FileStats:
+    """Active files of one partition: how many, their rows and their bytes."""
+
+    files: int = 0
+    rows: int = 0
+    bytes: int = 0
+
+
+@dataclass(frozen=True)
+class TableState:
+    """The table at one version: schema, properties, active files, transaction cursors."""
+
+    version: int
+    snapshot: DeltaTable = field(repr=False)
+
+    @cached_property
+    def properties(self) -> Mapping[str, str]:
+        """Table properties, constraints among them (``delta.constraints.<name>``)."""
+        return {k: v for k, v in self.snapshot.metadata().configuration.items() if v is not None}
+
+    @cached_property
+    def partition_columns(self) -> tuple[str, ...]:
+        """Partition columns in order."""
+        return tuple(self.snapshot.metadata().partition_columns)
+
+    @cached_property
+    def columns(self) -> Mapping[str, Mapping[str, Any]]:
+        """Column name -> its field of the table's schema (``type``, ``nullable``, ``metadata``)."""
+        fields = json.loads(self.snapshot.schema().to_json())["fields"]
+        return {f["name"]: f for f in fields}
+
+    @cached_property
+    def features(self) -> frozenset[str]:
+        """Writer features the table names beyond the old protocol versions."""
+        return frozenset(self.snapshot.protocol().writer_features or ())
+
+    def files(self) -> list[Mapping[str, Any]]:
+        """Active files, one flat mapping each (``path``, ``size_bytes``, ``num_records``, ``partition.<column>``)."""
+        files: list[Mapping[str, Any]] = pa.table(self.snapshot.get_add_actions(flatten=True)).to_pylist()
+        return files
+
+    def statistics(self) -> dict[Partition, FileStats]:
+        """Files, rows and bytes by partition, from the log's statistics."""
+        totals: dict[Partition, FileStats] = {}
+        for f in self.files():
+            key = tuple((c, _text(f[f"partition.{c}"])) for c in sorted(self.partition_columns))
+            old = totals.get(key, FileStats())
+            totals[key] = FileStats(old.files + 1, old.rows + (f.get("num_records") or 0), old.bytes + f["size_bytes"])
+        return totals
+
+    def holds(self, partition: Mapping[str, str]) -> bool:
+        """Whether any active file belongs to ``partition``."""
+        return any(partition.items() <= dict(key).items() for key in self.statistics())
+
+    def transaction(self, app_id: str) -> int | None:
+        """The last version applied under ``app_id``; it survives the cleanup of the log."""
+        return self.snapshot.transaction_version(app_id)
+
+
+class Ledger:
+    """Reads the log of the Delta table in a folder.
+
+    Args:
+        location: the table's folder.
+        name: what messages call the table; the folder's name if empty.
+    """
+
+    def __init__(self, location: str | Path, *, name: str = "") -> None:
+        self.location = Path(location)
+        self.name = name or self.location.name
+        self._log = self.location / "_delta_log"
+
+    def exists(self) -> bool:
+        """Whether there is a table."""
+        return (self._log / f"{0:020d}.json").exists() or bool(self._versions())
+
+    def version(self) -> int:
+        """The newest version.
+
+        Raises:
+            NotReady: if there is no table yet.
+        """
+        versions = self._versions()
+        if not versions:
+            raise NotReady(f"{self.name} does not exist yet: nothing was ever written to {self.location}")
+        return versions[-1]
+
+    def state(self, version: int | None = None) -> TableState:
+        """The table at ``version`` (the newest if ``None``)."""
+        pinned = self.version() if version is None else version
+        return TableState(pinned, DeltaTable(str(self.location), version=pinned))
+
+    def commit(self, version: int) -> Commit:
+        """One commit.
+
+        Raises:
+            NotReady: if the log no longer holds (or does not yet hold) that version.
+        """
+        try:
+            return _parse(version, (self._log / f"{version:020d}.json").read_bytes())
+        except FileNotFoundError:
+            raise NotReady(f"{self.name} has no version {version} in its log") from None
+
+    def commits(self, *, since: int = -1) -> Iterator[Commit]:
+        """Commits after version ``since``, oldest first, as far as the log still holds them."""
+        for version in self._versions():
+            if version > since:
+                yield self.commit(version)
+
+    def history(self) -> Iterator[Commit]:
+        """Commits from the newest back, as far as the log still holds them."""
+        for version in reversed(self._versions()):
+            yield self.commit(version)
+
+    def latest(self, *partitions: Mapping[str, str | None], until: int | None = None) -> Commit | None:
+        """The newest commit up to version ``until`` that touched one of ``partitions``.
+
+        A foreign commit that changed rows counts: it has no record, so a gate that asks for one gets none.
+        Returns ``None`` if the log holds no such commit.
+        """
+        marks = [[value.encode() for value in partition.values() if value is not None] for partition in partitions]
+        for version in reversed(self._versions()):
+            if until is not None and version > until:
+                continue
+            raw = (self._log / f"{version:020d}.json").read_bytes()
+            if any(all(mark in raw for mark in values) for values in marks):
+                commit = _parse(version, raw)
+                if any(commit.touches(partition) for partition in partitions):
+                    return commit
+        return None
+
+    def changes(self, *, since: int = -1) -> tuple[int, dict[Partition, int]]:
+        """Partitions whose rows changed after version ``since``, each with its newest changing version.
+
+        Reads the commits after ``since`` only, so a caller that keeps the returned version pays for new commits and
+        not for the length of the log. Where the log was cleaned up past ``since``, every partition that is active
+        at the first readable version counts as changed then: unknown means changed.
+
+        Returns:
+            The newest version looked at, and partition -> version.
+        """
+        head, found = since, {}
+        fresh = list(self._since(since))
+        if fresh and fresh[0] > since + 1:
+            gap = self.state(fresh[0])
+            found = dict.fromkeys(gap.statistics(), fresh[0])
+        for version in fresh:
+            for key in self.commit(version).changed:
+                found[key] = version
+            head = version
+        return head, found
+
+    def transaction(self, app_id: str) -> int | None:
+        """The last version applied under ``app_id``, or ``None``."""
+        return self.state().transaction(app_id) if self.exists() else None
+
+    def _since(self, since: int) -> Iterator[int]:
+        version = since + 1
+        if not (self._log / f"{version:020d}.json").exists():
+            yield from (v for v in self._versions() if v > since)
+            return
+        while (self._log / f"{version:020d}.json").exists():
+            yield version
+            version += 1
+
+    def _versions(self) -> list[int]:
+        try:
+            names = [p.name for p in self._log.iterdir()]
+        except FileNotFoundError:
+            return []
+        return sorted(int(m[1]) for name in names if (m := _COMMIT_FILE.match(name)))
+
+    def __repr__(self) -> str:
+        return f"Ledger({self.name!r})"
+
+
+def transaction_id(table: str, partition: Mapping[str, str], generation: int) -> str:
+    """``table/partition/generation``: the Delta transaction id of everything written to one partition."""
+    return f"{table}/{slice_name(partition)}/{generation}"
+
+
+def _text(value: object) -> str | None:
+    return None if value is None else str(value)
+
+
+def _parse(version: int, raw: bytes) -> Commit:
+    info: dict[str, Any] = {}
+    changed: set[Partition] = set()
+    added: list[str] = []
+    rows = 0
+    for line in raw.splitlines():
+        action = json.loads(line) if line else {}
+        info = action.get("commitInfo") or info
+        for kind in ("add", "remove"):
+            if (file := action.get(kind)) and file.get("dataChange", True):
+                changed.add(tuple(sorted((file.get("partitionValues") or {}).items())))
+        if add := action.get("add"):
+            added.append(add["path"])
+            rows += json.loads(add.get("stats") or "{}").get("numRecords", 0)
+    return Commit(
+        version=version,
+        timestamp=_EPOCH + timedelta(milliseconds=info.get("timestamp", 0)),
+        operation=info.get("operation", ""),
+        record=CommitRecord.from_json(info.get("userMetadata")),
+        changed=frozenset(changed),
+        files_added=tuple(added),
+        rows_added=rows,
+        metrics=info.get("operationMetrics") or {},
+    )

@@ -1,0 +1,140 @@
+"""The commit record: what a run did, stored as JSON in the same Delta commit as the data.
+
+The commit is the ledger. Nothing else remembers which upstream version was read, which audits passed or who approved
+what, so nothing can disagree with the table.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, replace
+from datetime import datetime
+from typing import Any
+
+from dedp_assets.patterns.core.errors import ConfigError
+from dedp_assets.patterns.core.results import Finding
+
+__all__ = ["PROMOTABLE", "Approval", "CommitRecord", "Provenance", "slice_name"]
+
+PROMOTABLE = ("passed", "warned", "approved")
+
+
+def slice_name(partition: Mapping[str, str]) -> str:
+    """Name of the partition set a write owns, e.g. ``event_date=2026-01-05``; ``all`` for a whole table."""
+    return "/".join(f"{column}={value}" for column, value in sorted(partition.items())) or "all"
+
+
+@dataclass(frozen=True, slots=True)
+class Approval:
+    """A named person's decision that a failed audit was a false positive.
+
+    Attributes:
+        by: who decided.
+        because: why.
+        audits: the audits it covers; empty covers every approvable one of the run.
+
+    Raises:
+        ConfigError: without a name or a reason.
+    """
+
+    by: str
+    because: str
+    audits: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        if not self.by.strip() or not self.because.strip():
+            raise ConfigError("an approval needs the name of the person who decided (by) and the reason (because)")
+
+    def covers(self, finding: Finding) -> bool:
+        """Whether this approval overrules ``finding``."""
+        return finding.approvable and (not self.audits or finding.name in self.audits)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Provenance:
+    """Who writes, from what, and why.
+
+    Attributes:
+        asset: name of what is computed, usually the table's name.
+        run_id: the run that writes.
+        code_version: version of the code that computes the rows; same code and same inputs mean same rows.
+        pattern: ``chapter.module`` of the pattern that writes.
+        inputs: upstream name -> the version or content identity that was read.
+        sequence: the upstream version this write applies, the cursor of incremental and late-data patterns;
+            ``None`` takes the next number after the last applied one.
+        cause: why the run happened (``landing``, ``late-data``, ``replay``, ``manual``, ...).
+        approval: a person's decision on this run's audits.
+        at: when the run started; the library reads no clock.
+        notes: further facts for the ledger, JSON values.
+    """
+
+    asset: str
+    run_id: str
+    code_version: str = "1"
+    pattern: str = ""
+    inputs: Mapping[str, Any] = field(default_factory=dict)
+    sequence: int | None = None
+    cause: str = "manual"
+    approval: Approval | None = None
+    at: datetime | None = None
+    notes: Mapping[str, Any] = field(default_factory=dict)
+
+    def by(self, pattern: str) -> Provenance:
+        """The same provenance under the name of the pattern that writes, unless it has one."""
+        return self if self.pattern else replace(self, pattern=pattern)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CommitRecord:
+    """One commit's record, as read back from the log.
+
+    Attributes:
+        partition: the partition values the write owned.
+        verdict: ``passed``, ``warned`` (published with a warning), ``approved`` (a person overruled a failure), or
+            ``none`` (the write asked for no audit).
+        rows: row accounting by name, in rows.
+        figures: every number measured while staging.
+        fingerprint: order-free digest of the written rows, to tell a retry from other data.
+    """
+
+    asset: str
+    run_id: str
+    code_version: str
+    pattern: str
+    cause: str
+    inputs: Mapping[str, Any]
+    partition: Mapping[str, str]
+    sequence: int | None
+    verdict: str
+    rows: Mapping[str, int]
+    figures: Mapping[str, Any]
+    findings: tuple[Mapping[str, Any], ...]
+    fingerprint: str
+    approval: Mapping[str, Any] | None = None
+    notes: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def promotable(self) -> bool:
+        """Whether a downstream gate may take these rows: an explicit verdict, not a missing one."""
+        return self.verdict in PROMOTABLE
+
+    def to_json(self) -> str:
+        """The record as it is stored in the commit."""
+        return json.dumps({"dedp": 1, **asdict(self)}, default=str, separators=(",", ":"))
+
+    def stored(self) -> CommitRecord:
+        """The record as it will read back from the log: plain JSON values only."""
+        return CommitRecord.from_json(self.to_json()) or self
+
+    @classmethod
+    def from_json(cls, text: str | None) -> CommitRecord | None:
+        """The record in ``text``, or ``None`` if it is not one of ours."""
+        try:
+            payload = json.loads(text or "")
+        except ValueError:
+            return None
+        if not isinstance(payload, dict) or payload.pop("dedp", None) != 1:
+            return None
+        payload["findings"] = tuple(payload["findings"])
+        return cls(**payload)

@@ -1,0 +1,152 @@
+"""What a pattern returns. The return type of a pattern's main function is its kind.
+
+=================================  =========  ====================================================
+returns                            kind       rule
+=================================  =========  ====================================================
+``DataFrame``, ``Split``           transform  lazy: starts no Spark job
+``WriteResult``                    write      one commit per table; run twice, same rows
+``Finding``                        inspect    changes nothing
+``Plan``                           plan       plain Python, no Spark: which partitions, and why
+=================================  =========  ====================================================
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any, Literal
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+__all__ = ["Finding", "Plan", "RowCounts", "Severity", "Split", "WriteResult"]
+
+Severity = Literal["fail", "warn"]
+
+
+@dataclass(frozen=True, slots=True)
+class RowCounts:
+    """Where the rows of one step went, in rows; ``read = written + dead + duplicates + filtered``.
+
+    ``represented`` counts input rows that live on inside aggregates instead of as rows of their own.
+    """
+
+    read: int = 0
+    written: int = 0
+    dead: int = 0
+    duplicates: int = 0
+    filtered: int = 0
+    represented: int | None = None
+
+    @property
+    def unaccounted(self) -> int:
+        """Input rows that no outcome explains, in rows: anything but 0 is a loss or an invention."""
+        kept = self.written if self.represented is None else self.represented
+        return self.read - kept - self.dead - self.duplicates - self.filtered
+
+    def as_dict(self) -> dict[str, int]:
+        """The counts by name, without the ones that do not apply."""
+        counts = {name: getattr(self, name) for name in ("read", "written", "dead", "duplicates", "filtered")}
+        return counts if self.represented is None else {**counts, "represented": self.represented}
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """The verdict of one audit or inspection.
+
+    Attributes:
+        name: a sentence that can be true, in snake case (``every_visit_has_a_user``).
+        passed: whether it is true.
+        severity: what a failure means: ``fail`` refuses the rows, ``warn`` lets them through with a mark.
+        figures: the measured numbers behind the verdict, by name.
+        note: one sentence for people, empty if the figures say it all.
+        approvable: whether a named person may overrule a failure.
+        approved_by: who overruled it, if somebody did.
+    """
+
+    name: str
+    passed: bool
+    severity: Severity = "fail"
+    figures: Mapping[str, Any] = field(default_factory=dict)
+    note: str = ""
+    approvable: bool = False
+    approved_by: str = ""
+
+    @property
+    def refuses(self) -> bool:
+        """Whether this finding keeps the rows from being published."""
+        return not self.passed and self.severity == "fail"
+
+    def as_dict(self) -> dict[str, Any]:
+        """The finding as plain values, for the ledger."""
+        return asdict(self)
+
+
+@dataclass(frozen=True, slots=True)
+class WriteResult:
+    """What a write did.
+
+    Attributes:
+        table: the table's name.
+        version: the table's version after the write.
+        applied: whether this call made a commit.
+        changed: whether that commit changed any row.
+        reason: one sentence on what happened or why nothing did.
+        rows: the row accounting of the step.
+        partition: the partition values the write owned; empty for a whole table.
+        findings: every audit that was judged.
+        figures: every number measured in the pass, by name.
+    """
+
+    table: str
+    version: int
+    applied: bool
+    changed: bool
+    reason: str
+    rows: RowCounts = field(default_factory=RowCounts)
+    partition: Mapping[str, str] = field(default_factory=dict)
+    findings: tuple[Finding, ...] = ()
+    figures: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """Which partitions to work on, and why.
+
+    Attributes:
+        partitions: keys in the order to run them.
+        reason: one sentence, also when there is nothing to do.
+        causes: partition key -> why it was chosen.
+        held: partition key -> why it was left out this time.
+        cursor: upstream version (or marker identity) each chosen partition has to reach, where there is one.
+    """
+
+    partitions: tuple[str, ...]
+    reason: str
+    causes: Mapping[str, str] = field(default_factory=dict)
+    held: Mapping[str, str] = field(default_factory=dict)
+    cursor: Mapping[str, int | str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Split:
+    """Rows that go different ways, computed once.
+
+    ``rows`` holds every input row exactly once with its ``outcome``; a part is a view of it. Core stages all parts in
+    one Spark job, so asking for several parts costs nothing extra there.
+
+    Attributes:
+        rows: the flagged rows, lazy.
+        parts: outcome -> the columns that belong to it.
+        outcome: name of the column that holds the outcome.
+        identity: columns that identify one input row; accounting is by them and not only by count.
+    """
+
+    rows: DataFrame
+    parts: Mapping[str, tuple[str, ...]]
+    outcome: str = "outcome"
+    identity: tuple[str, ...] = ()
+
+    def __getitem__(self, part: str) -> DataFrame:
+        """The rows of one part with its own columns, lazy."""
+        return self.rows.filter(F.col(self.outcome) == part).select(*self.parts[part])

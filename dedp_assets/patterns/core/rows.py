@@ -1,0 +1,77 @@
+"""Small questions about rows that several patterns ask."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from pyspark.sql import DataFrame, Observation
+from pyspark.sql import functions as F
+
+from dedp_assets.patterns.core.errors import ConfigError
+from dedp_assets.patterns.core.results import Finding
+
+__all__ = ["Reading", "Tally", "require_columns", "row_hash", "tally"]
+
+
+def row_hash(columns: Sequence[str]) -> str:
+    """SQL for a 64-bit hash of the named columns: NULL-safe, and the same in whatever order they are named."""
+    return f"xxhash64({', '.join(f'`{c}`' for c in sorted(columns))})"
+
+
+def require_columns(rows: DataFrame, columns: Iterable[str | None]) -> None:
+    """Refuse options that name columns the rows do not have.
+
+    Raises:
+        ConfigError: names the missing columns and the ones there are.
+    """
+    missing = [c for c in columns if c and c not in rows.columns]
+    if missing:
+        raise ConfigError(f"the rows have no column {', '.join(missing)}; they have {', '.join(rows.columns)}")
+
+
+@dataclass(frozen=True, slots=True)
+class Tally:
+    """How many rows a step read, and which: observed where they are read, without a pass of its own.
+
+    Attributes:
+        identity: columns that identify one row.
+    """
+
+    identity: tuple[str, ...]
+    seen: Observation = field(default_factory=Observation, repr=False)
+
+    def figures(self) -> dict[str, Any]:
+        """``read`` in rows and ``read_identity``, an order-free digest of the identities.
+
+        Waits for the job that reads the rows; ask only after a write of theirs.
+        """
+        return dict(self.seen.get)
+
+
+def tally(rows: DataFrame, *, identity: Sequence[str]) -> tuple[DataFrame, Tally]:
+    """The same rows, counted and fingerprinted where they are read.
+
+    The caller writes the returned rows and hands the tally to the write, which compares it with what it accounted for.
+    """
+    counter = Tally(tuple(identity))
+    digest = F.expr(f"bit_xor({row_hash(identity)})").alias("read_identity")
+    return rows.observe(counter.seen, F.count(F.lit(1)).alias("read"), digest), counter
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """What a step knows about the rows it read.
+
+    Attributes:
+        tally: counts them where they are read; without one, the rows given to a write are the rows read.
+        figures: numbers known from elsewhere, for audits to judge or to divide by (``read`` among them).
+        represented: figure that says how many of the rows read the written ones stand for (aggregates).
+        findings: verdicts on the input, reached before anything was computed.
+    """
+
+    tally: Tally | None = None
+    figures: Mapping[str, Any] = field(default_factory=dict)
+    represented: str = ""
+    findings: tuple[Finding, ...] = ()

@@ -1,0 +1,187 @@
+"""What a table declares about itself, and the step that makes the stored table agree with it.
+
+Creating and altering are commits of their own, before and apart from any write: two writers that race to create a table
+or to change its properties would otherwise fail each other's data commits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from pyspark.sql import DataFrame
+
+from dedp_assets.patterns.core.errors import ConfigError, SchemaMismatch
+from dedp_assets.patterns.core.log import TableState
+from dedp_assets.patterns.core.results import Split
+
+__all__ = ["Column", "TableSpec", "alterations", "conform", "constraints", "creation"]
+
+_PROPERTIES = {
+    "delta.checkpointInterval": "20",
+    # The log is the ledger: what it forgets is known only by transaction cursors from then on.
+    "delta.logRetentionDuration": "interval 365 days",
+}
+_PREFIX = "delta.constraints."
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """One column.
+
+    Attributes:
+        type: Spark SQL type (``STRING``, ``TIMESTAMP``, ``ARRAY<STRING>``).
+        comment: what the values mean, with their unit.
+        required: NOT NULL; violations are counted and refused.
+        personal: personal data: no minimum or maximum of it goes into the log's statistics.
+        technical: says when or by whom a row was made and not what it is; left out of the content fingerprint.
+    """
+
+    type: str
+    comment: str = ""
+    required: bool = False
+    personal: bool = False
+    technical: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class TableSpec:
+    """A table's declaration.
+
+    Attributes:
+        name: ``layer/dataset``, the path below the lakehouse root.
+        columns: column name -> :class:`Column`, in order, partition columns included.
+        partition_by: partition columns, in order.
+        checks: constraint name -> SQL predicate every row must satisfy; NULL does not satisfy it.
+        comment: what one row is.
+        properties: further Delta table properties.
+
+    Raises:
+        ConfigError: if a partition column is not declared.
+    """
+
+    name: str
+    columns: Mapping[str, Column]
+    partition_by: tuple[str, ...] = ()
+    checks: Mapping[str, str] = field(default_factory=dict)
+    comment: str = ""
+    properties: Mapping[str, str] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        unknown = [c for c in self.partition_by if c not in self.columns]
+        if unknown:
+            raise ConfigError(f"{self.name}: partition columns {unknown} are not among its columns")
+
+    @property
+    def personal(self) -> tuple[str, ...]:
+        """Columns with personal data."""
+        return tuple(name for name, column in self.columns.items() if column.personal)
+
+    @property
+    def content(self) -> tuple[str, ...]:
+        """Columns that say what a row is."""
+        return tuple(name for name, column in self.columns.items() if not column.technical)
+
+    def table_properties(self) -> dict[str, str]:
+        """Delta table properties: the library's defaults, statistics without personal columns, the spec's own."""
+        shown = [c for c in self.columns if c not in self.personal and c not in self.partition_by]
+        statistics = {"delta.dataSkippingStatsColumns": ",".join(shown)} if self.personal else {}
+        return {**_PROPERTIES, **statistics, **self.properties}
+
+
+def creation(spec: TableSpec, location: str) -> Iterator[str]:
+    """The SQL statements that create the table of ``spec`` in ``location``."""
+    columns = ", ".join(
+        f"`{name}` {c.type}{' NOT NULL' if c.required else ''}{_comment(c.comment)}" for name, c in spec.columns.items()
+    )
+    partitions = f" PARTITIONED BY ({', '.join(spec.partition_by)})" if spec.partition_by else ""
+    yield (
+        f"CREATE TABLE IF NOT EXISTS delta.`{location}` ({columns}) USING DELTA{partitions}"
+        f"{_comment(spec.comment)} TBLPROPERTIES ({_properties(spec.table_properties())})"
+    )
+    for name, predicate in spec.checks.items():
+        yield f"ALTER TABLE delta.`{location}` ADD CONSTRAINT {name} CHECK ({predicate})"
+
+
+def alterations(spec: TableSpec, location: str, state: TableState) -> Iterator[str]:
+    """The SQL statements that bring the stored table up to ``spec``: new columns, constraints and properties.
+
+    Raises:
+        SchemaMismatch: if the stored table differs in a way that needs a migration (types, dropped or reordered
+            partition columns, a new required column).
+    """
+    _refuse_migration(spec, state)
+    table = f"delta.`{location}`"
+    for name, column in spec.columns.items():
+        if name not in state.columns:
+            yield f"ALTER TABLE {table} ADD COLUMNS (`{name}` {column.type}{_comment(column.comment)})"
+    for name, predicate in spec.checks.items():
+        if f"{_PREFIX}{name}".lower() not in {key.lower() for key in state.properties}:
+            yield f"ALTER TABLE {table} ADD CONSTRAINT {name} CHECK ({predicate})"
+    stale = {k: v for k, v in spec.table_properties().items() if state.properties.get(k) != v}
+    if stale:
+        yield f"ALTER TABLE {table} SET TBLPROPERTIES ({_properties(stale)})"
+
+
+def constraints(state: TableState) -> dict[str, str]:
+    """Every rule the stored table has, whoever added it: constraint name -> SQL predicate."""
+    required = {
+        f"{name}_is_not_null": f"`{name}` IS NOT NULL" for name, f in state.columns.items() if not f["nullable"]
+    }
+    checks = {key[len(_PREFIX) :]: value for key, value in state.properties.items() if key.startswith(_PREFIX)}
+    return {**required, **checks}
+
+
+def conform(table: str, rows: DataFrame | Split, keep: str, state: TableState, owned: Mapping[str, str]) -> None:
+    """Refuse rows whose columns are not exactly the stored table's, by name and type.
+
+    Raises:
+        SchemaMismatch: names every missing, unknown and differently typed column.
+        ConfigError: if ``owned`` names a column the table is not partitioned by.
+    """
+    if foreign := [column for column in owned if column not in state.partition_columns]:
+        raise ConfigError(f"{table} is partitioned by {list(state.partition_columns)}, not by {foreign}")
+    frame = rows.rows if isinstance(rows, Split) else rows
+    names = set(rows.parts[keep] if isinstance(rows, Split) else frame.columns)
+    problems = []
+    if missing := [name for name in state.columns if name not in names]:
+        problems.append(f"missing columns {missing}")
+    if unknown := sorted(names - set(state.columns)):
+        problems.append(f"unknown columns {unknown}")
+    for column in frame.schema.fields:
+        given, stored = column.dataType.jsonValue(), state.columns.get(column.name, {}).get("type")
+        if column.name in names and stored is not None and _shape(given) != _shape(stored):
+            problems.append(f"{column.name} is {given}, the table has {stored}")
+    if problems:
+        raise SchemaMismatch(f"{table}: {'; '.join(problems)}")
+
+
+def _shape(kind: Any) -> Any:  # noqa: ANN401 - a type in Spark's JSON form
+    """A type without its nullability, which says nothing about compatibility of a write."""
+    if isinstance(kind, dict):
+        ignored = ("containsNull", "valueContainsNull", "nullable", "metadata")
+        return {key: _shape(value) for key, value in kind.items() if key not in ignored}
+    return [_shape(item) for item in kind] if isinstance(kind, list) else kind
+
+
+def _refuse_migration(spec: TableSpec, state: TableState) -> None:
+    if tuple(spec.partition_by) != state.partition_columns:
+        raise SchemaMismatch(
+            f"{spec.name} is partitioned by {list(state.partition_columns)}, declared is {list(spec.partition_by)}: "
+            "write a new table and move the rows"
+        )
+    gone = [name for name in state.columns if name not in spec.columns]
+    if gone:
+        raise SchemaMismatch(f"{spec.name} has columns {gone} that are no longer declared: declare or migrate them")
+    required = [name for name, c in spec.columns.items() if c.required and name not in state.columns]
+    if required:
+        raise SchemaMismatch(f"{spec.name} cannot add required columns {required} to stored rows: add them as optional")
+
+
+def _properties(properties: Mapping[str, str]) -> str:
+    return ", ".join(f"'{key}' = '{value}'" for key, value in properties.items())
+
+
+def _comment(text: str) -> str:
+    return f""" COMMENT '{text.replace("'", "''")}'""" if text else ""

@@ -1,0 +1,428 @@
+"""The only writer of Delta tables.
+
+An append or overwrite goes: **stage** (one Spark job writes Parquet inside the table's folder and observes every figure
+on the way) -> **audit** the figures -> **publish** under the table's lock (one metadata-only transaction: old files of
+the partition out, staged files in, transaction id and commit record with them). Readers see the old or the new
+version, never unaudited rows; a crash leaves nothing but a folder.
+
+Merge and delete are SQL statements under the same lock, with the same transaction ids and records. Everything works the
+same in an embedded session and over Spark Connect.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from dedp_assets.patterns.core import accounting, publishing
+from dedp_assets.patterns.core.audits import Audit, judge, overrule, summary, verdict
+from dedp_assets.patterns.core.errors import AuditFailed, ConfigError, Conflict
+from dedp_assets.patterns.core.locks import table_lock
+from dedp_assets.patterns.core.log import Commit, Ledger, Partition, TableState
+from dedp_assets.patterns.core.records import CommitRecord, Provenance, slice_name
+from dedp_assets.patterns.core.results import Finding, RowCounts, Split, WriteResult
+from dedp_assets.patterns.core.rows import Reading, row_hash
+from dedp_assets.patterns.core.schema import TableSpec, alterations, conform, constraints, creation
+from dedp_assets.patterns.core.staging import Layout, Stage, empty_stage, stage_rows
+
+__all__ = ["StagedWrite", "Table"]
+
+_SAMPLES = 3
+
+
+class Table:
+    """A Delta table: its declaration, its place, and the only ways to change it.
+
+    Args:
+        spec: what the table declares about itself.
+        location: the table's folder.
+        session: a Spark session, or a function that gives one once rows are touched; the ledger needs none.
+    """
+
+    def __init__(
+        self, spec: TableSpec, location: str | Path, session: SparkSession | Callable[[], SparkSession]
+    ) -> None:
+        self.spec = spec
+        self.name = spec.name
+        self.location = Path(location)
+        self.ledger = Ledger(self.location, name=spec.name)
+        self._session = session
+
+    @property
+    def session(self) -> SparkSession:
+        """The Spark session; asking for it starts one if need be."""
+        return self._session() if callable(self._session) else self._session
+
+    def read(self, *partitions: Mapping[str, str | None], version: int | None = None) -> DataFrame:
+        """Rows at a pinned version (the newest one now, if ``None``), of the named partitions if any; lazy."""
+        pinned = self.ledger.version() if version is None else version
+        rows = self.session.read.format("delta").option("versionAsOf", pinned).load(str(self.location))
+        wanted = [" AND ".join(_is(column, value) for column, value in named.items()) for named in partitions]
+        return rows.filter(" OR ".join(f"({predicate})" for predicate in wanted)) if wanted else rows
+
+    def ensure(self) -> TableState:
+        """Create the table, or alter it to its declaration, in commits of their own; nothing if they agree.
+
+        Raises:
+            SchemaMismatch: if only a migration could make them agree.
+        """
+        location = str(self.location)
+        if not self.ledger.exists():
+            self._define(creation(self.spec, location))
+        state = self.ledger.state()
+        if statements := list(alterations(self.spec, location, state)):
+            self._define(statements)
+            state = self.ledger.state()
+        return state
+
+    def overwrite(
+        self,
+        rows: DataFrame | Split,
+        *,
+        partition: Mapping[str, str] | None = None,
+        provenance: Provenance,
+        audits: Sequence[Audit] = (),
+    ) -> WriteResult:
+        """Replace a partition (the whole table if none is named): rows that are gone from ``rows`` are gone after."""
+        return self.stage(rows, partition=partition, provenance=provenance, audits=audits).publish()
+
+    def append(self, rows: DataFrame | Split, *, provenance: Provenance, audits: Sequence[Audit] = ()) -> WriteResult:
+        """Add rows.
+
+        Raises:
+            ConfigError: without ``provenance.sequence``: a retry could not be told from new rows.
+        """
+        if provenance.sequence is None:
+            raise ConfigError(f"an append to {self.name} needs provenance.sequence, or a retry adds its rows twice")
+        return self.stage(rows, provenance=provenance, audits=audits, append=True).publish()
+
+    def clear(self, *, partition: Mapping[str, str], provenance: Provenance) -> WriteResult:
+        """Replace a partition by no rows, without starting Spark for it."""
+        self.ensure()
+        return self._staged(empty_stage(self.location), dict(partition), provenance, RowCounts(), ()).publish()
+
+    def stage(
+        self,
+        rows: DataFrame | Split,
+        *,
+        partition: Mapping[str, str] | None = None,
+        provenance: Provenance,
+        audits: Sequence[Audit] = (),
+        reading: Reading = Reading(),  # noqa: B008 - frozen
+        keep: str = "valid",
+        also: Sequence[str] = (),
+        append: bool = False,
+    ) -> StagedWrite:
+        """Write rows beside the table and judge them, publishing nothing.
+
+        Args:
+            rows: what to write; of a split, the part ``keep``.
+            partition: the partition values this write owns; empty owns the whole table.
+            provenance: who writes, from what, and why.
+            audits: rules over the written rows; constraints and row accounting are judged in any case.
+            reading: what is known about the rows read, to account for them.
+            keep: the part of a split that is meant for this table.
+            also: parts of a split to stage in the same job for other tables.
+            append: keep the present rows.
+
+        Raises:
+            AuditFailed: if a rule refuses the rows; the stage stays for inspection.
+            SchemaMismatch: if the rows' columns are not the table's.
+        """
+        state, owned, split = self.ensure(), dict(partition or {}), rows if isinstance(rows, Split) else None
+        conform(self.spec.name, rows, keep, state, owned)
+        rules = constraints(state)
+        measures = accounting.measures(
+            split,
+            accounting.kept_rows(rows, keep),
+            state=state,
+            content=[c for c in self.spec.content if c in state.columns],
+            owned=owned,
+            rules=rules,
+            audits=audits,
+        )
+        kinds = {c: state.columns[c]["type"] for c in state.partition_columns}
+        layout = Layout(self.location, tuple(state.columns), kinds, owned, self.spec.personal)
+        stage = stage_rows(rows, layout, measures=measures, keep=keep, also=also)
+        tallied = reading.tally.figures() if reading.tally else {}
+        stage = replace(stage, figures={**stage.figures, **tallied, **reading.figures})
+        counts = accounting.count(stage.figures, split, keep, reading.represented)
+        staged = self._staged(stage, owned, provenance, counts, audits, append=append)
+        if any(finding.refuses for finding in staged.findings):
+            raise self._refusal(staged, rules, audits)
+        return staged
+
+    def merge(
+        self,
+        source: DataFrame,
+        *,
+        on: str,
+        clauses: Sequence[str],
+        provenance: Provenance,
+        partition: Mapping[str, str] | None = None,
+    ) -> WriteResult:
+        """``MERGE`` a source (alias ``s``) into the table (alias ``t``), in one commit.
+
+        Args:
+            source: rows to merge, unique by the keys of ``on``.
+            on: SQL condition over ``t`` and ``s``.
+            clauses: the ``WHEN ...`` clauses in order.
+            provenance: who merges, from what, and why.
+            partition: partition values to repeat as literals in the condition, so that only those files are read.
+        """
+        self.ensure()
+        condition = " AND ".join([f"({on})", *_literals(partition, "t.")])
+        statement = f"MERGE INTO delta.`{self.location}` t USING {{s}} s ON {condition} {' '.join(clauses)}"
+        seen = source.selectExpr("count(1) AS n", f"bit_xor({row_hash(source.columns)}) AS x").collect()[0]
+        content = f"{statement} with {seen['n']} rows {seen['x'] or 0}"
+        return self._statement(lambda: self.session.sql(statement, s=source), content, partition, provenance)
+
+    def delete(self, where: str, *, provenance: Provenance, partition: Mapping[str, str] | None = None) -> WriteResult:
+        """``DELETE`` the rows that satisfy the SQL predicate ``where``, in one commit."""
+        self.ensure()
+        condition = " AND ".join([f"({where})", *_literals(partition)])
+        statement = f"DELETE FROM delta.`{self.location}` WHERE {condition}"  # noqa: S608 - a predicate is SQL by contract
+        return self._statement(lambda: self.session.sql(statement), statement, partition, provenance)
+
+    def restore(self, version: int, *, provenance: Provenance) -> WriteResult:
+        """Make the rows of an earlier ``version`` current again, as a new commit.
+
+        Delta keeps transaction ids through a restore, so a replay of what was rolled back would look already applied:
+        the table's generation is raised first, and a crash between the two steps only allows a rerun too many.
+        """
+        statement = f"RESTORE TABLE delta.`{self.location}` TO VERSION AS OF {version}"
+        record = self._record(provenance, {}, RowCounts(), (), content=statement)
+        with table_lock(self.location):
+            publishing.raise_generation(self.ledger)
+            before = self.ledger.version()
+            settings = {"spark.databricks.delta.commitInfo.userMetadata": record.to_json()}
+            self._run(lambda: self.session.sql(statement), settings)
+            return self._committed(before, record)
+
+    # --- what the methods above share ---------------------------------------------------------------------------------
+
+    def _define(self, statements: Iterable[str]) -> None:
+        with table_lock(self.location):
+            for statement in statements:
+                self.session.sql(statement)
+
+    def _staged(
+        self,
+        stage: Stage,
+        owned: Mapping[str, str],
+        provenance: Provenance,
+        counts: RowCounts,
+        audits: Sequence[Audit],
+        *,
+        append: bool = False,
+    ) -> StagedWrite:
+        figures = {**stage.figures, **counts.as_dict()}
+        findings = overrule((*accounting.built_in(figures, counts), *judge(audits, figures)), provenance.approval)
+        content = f"{counts.written} rows {figures.get('fingerprint') or 0}"
+        noted = replace(provenance, notes={**provenance.notes, "stage": stage.folder.name})
+        record = self._record(noted, owned, counts, findings, content=content, figures=accounting.public(figures))
+        return StagedWrite(self, stage, record, findings, append)
+
+    def _record(
+        self,
+        provenance: Provenance,
+        owned: Mapping[str, str],
+        counts: RowCounts,
+        findings: Sequence[Finding],
+        *,
+        content: str,
+        figures: Mapping[str, Any] | None = None,
+    ) -> CommitRecord:
+        approval = provenance.approval
+        record = CommitRecord(
+            asset=provenance.asset,
+            run_id=provenance.run_id,
+            code_version=provenance.code_version,
+            pattern=provenance.pattern,
+            cause=provenance.cause,
+            inputs=provenance.inputs,
+            partition=dict(owned),
+            sequence=provenance.sequence,
+            verdict=verdict(findings),
+            rows=counts.as_dict(),
+            figures=figures or {},
+            findings=tuple(f.as_dict() for f in findings),
+            fingerprint=content,
+            approval={"by": approval.by, "because": approval.because} if approval else None,
+            notes=provenance.notes,
+        )
+        return record.stored()
+
+    def _refusal(self, staged: StagedWrite, rules: Mapping[str, str], audits: Sequence[Audit]) -> AuditFailed:
+        failed = {finding.name for finding in staged.findings if finding.refuses}
+        faults = accounting.violations(staged.stage.figures, rules)
+        faults += [audit.where for audit in audits if audit.where and audit.name in failed]
+        message = f"{self.name} {slice_name(staged.record.partition)}: nothing published. {summary(staged.findings)}"
+        if faults:
+            shown = [c for c in self.spec.columns if c not in self.spec.personal]
+            rows = staged.stage.read().filter(" OR ".join(f"({f})" for f in faults)).select(*shown).limit(_SAMPLES)
+            message += f". For example {[row.asDict() for row in rows.collect()]}"
+        return AuditFailed(message, findings=staged.findings, stage=str(staged.stage.folder))
+
+    def _statement(
+        self,
+        statement: Callable[[], object],
+        content: str,
+        partition: Mapping[str, str] | None,
+        provenance: Provenance,
+    ) -> WriteResult:
+        record = self._record(provenance, partition or {}, RowCounts(), (), content=content)
+        with table_lock(self.location):
+            for last in publishing.attempts():
+                state = self.ledger.state()
+                claimed = publishing.claim(self.ledger, state, record)
+                if claimed.applied:
+                    return already_applied(self.name, record, claimed.applied)
+                try:
+                    self._run(statement, publishing.sql_settings(record, claimed))
+                    break
+                except PySparkException as error:
+                    if last or not publishing.is_conflict(error):
+                        raise
+            return self._committed(state.version, record)
+
+    def _run(self, statement: Callable[[], object], settings: Mapping[str, str]) -> None:
+        conf = self.session.conf
+        try:
+            for key, value in settings.items():
+                conf.set(key, value)
+            statement()
+        finally:
+            for key in settings:
+                conf.unset(key)
+
+    def _committed(self, before: int, record: CommitRecord) -> WriteResult:
+        ours = [c for c in self.ledger.commits(since=before) if c.record == record]
+        if not ours:
+            return WriteResult(self.name, before, applied=False, changed=False, reason="no row matched")
+        return WriteResult(
+            table=self.name,
+            version=ours[-1].version,
+            applied=True,
+            changed=bool(ours[-1].changed),
+            reason=f"{ours[-1].operation} committed",
+            partition=record.partition,
+            figures={name: int(value) for name, value in ours[-1].metrics.items() if value.isdigit()},
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class StagedWrite:
+    """Rows that passed their audits and wait beside the table.
+
+    Attributes:
+        record: what the commit will say.
+        findings: every audit that was judged.
+    """
+
+    table: Table
+    stage: Stage
+    record: CommitRecord
+    findings: tuple[Finding, ...]
+    append: bool = False
+
+    def part(self, name: str) -> DataFrame | None:
+        """Staged rows of another part of the split, or ``None`` if there are none."""
+        return self.stage.read(name) if self.stage.figures.get(f"outcome {name}") else None
+
+    def publish(self) -> WriteResult:
+        """Make the staged rows the table's rows, in one commit; publishing the same write again changes nothing.
+
+        Raises:
+            TransactionReused: if the same inputs were applied before with other rows.
+            Conflict: if a newer upstream version was applied meanwhile, or another writer does not yield.
+        """
+        table = self.table
+        with table_lock(table.location):
+            for last in publishing.attempts():
+                state = table.ledger.state()
+                claimed = publishing.claim(table.ledger, state, self.record, append=self.append)
+                if claimed.applied:
+                    self.stage.discard()
+                    return already_applied(table.name, self.record, claimed.applied)
+                try:
+                    changed = self._commit(state, claimed)
+                    break
+                except (Conflict, PySparkException) as error:
+                    if last or not publishing.is_conflict(error):
+                        raise
+            ours = [c.version for c in table.ledger.commits(since=state.version) if c.record == self.record]
+        if not ours:
+            raise Conflict(
+                f"{table.name}: the commit of {self.stage.folder.name} is not in the log, run the step again"
+            )
+        if changed:
+            self.stage.settle()
+        else:
+            self.stage.discard()
+        rows = RowCounts(**self.record.rows)
+        return WriteResult(
+            table=table.name,
+            version=ours[-1],
+            applied=True,
+            changed=changed,
+            reason=f"{rows.written} rows published" if changed else "the same rows as before: nothing changed",
+            rows=rows,
+            partition=self.record.partition,
+            findings=self.findings,
+            figures=self.record.figures,
+        )
+
+    def _commit(self, state: TableState, claimed: publishing.Claim) -> bool:
+        if not publishing.serves(state):
+            location = str(self.table.location)
+            publishing.commit_by_spark(self.stage, self.record, claimed, location=location, append=self.append)
+            return True
+        finer = set(state.partition_columns) - set(self.record.partition)
+        only = self._differing(state) if finer and claimed.rewrite and not (self.append or claimed.same_rows) else None
+        publishing.commit_files(state, self.stage, self.record, claimed, append=self.append, only=only)
+        return not claimed.same_rows
+
+    def _differing(self, state: TableState) -> set[Partition]:
+        """Partitions below the owned one whose rows differ: the others keep their files, and nobody rebuilds them."""
+        owned, columns = self.record.partition, state.partition_columns
+        digest = f"bit_xor({row_hash([c for c in self.table.spec.content if c in state.columns])})"
+
+        def digests(rows: DataFrame | None) -> dict[Partition, tuple[int, int]]:
+            found = () if rows is None else rows.groupBy(*columns).agg(F.expr("count(1) n"), F.expr(f"{digest} x"))
+            by = [(row.asDict(), (row["n"], row["x"])) for row in (found.collect() if found else ())]
+            keyed = [({c: None if v[c] is None else str(v[c]) for c in columns}, figures) for v, figures in by]
+            return {tuple(sorted(values.items())): figures for values, figures in keyed}
+
+        now = digests(self.table.read(owned, version=state.version))
+        then = digests(self.stage.read() if self.stage.adds else None)
+        return {key for key in {*now, *then} if now.get(key) != then.get(key)}
+
+
+def already_applied(table: str, record: CommitRecord, commit: Commit) -> WriteResult:
+    """The result of a retry whose write is in the table already."""
+    before = commit.record or record
+    return WriteResult(
+        table=table,
+        version=commit.version,
+        applied=False,
+        changed=False,
+        reason=f"already applied at version {commit.version} by run {before.run_id}: nothing to do",
+        rows=RowCounts(**before.rows),
+        partition=record.partition,
+        figures=before.figures,
+    )
+
+
+def _is(column: str, value: str | None) -> str:
+    return f"`{column}` IS NULL" if value is None else f"`{column}` = '{value}'"
+
+
+def _literals(partition: Mapping[str, str] | None, alias: str = "") -> list[str]:
+    return [f"{alias}{_is(column, value)}" for column, value in (partition or {}).items()]

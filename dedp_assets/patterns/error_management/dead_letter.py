@@ -1,0 +1,208 @@
+"""Dead-Letter: records that cannot be processed go aside with a reason and can be replayed.
+
+Problem: one corrupt record stops the whole job, or disappears where a function quietly returns NULL.
+Solution: every conversion is error-safe and compared with its input; a record that fails gets a reason and leaves by
+    the other exit of the same pass. After a fix the same records run again with a mark that they were dead letters.
+Consequences: consumers go on without the bad records, so a replay changes partitions they already read. A share of dead
+    letters above a bound is a failure of the step: let an audit stop it.
+Choose instead: failing fast, if a batch without these records is worth nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from dedp_assets.patterns.core.audits import Audit
+from dedp_assets.patterns.core.conversion import convert_columns, convert_json
+from dedp_assets.patterns.core.errors import ConfigError
+from dedp_assets.patterns.core.records import Provenance
+from dedp_assets.patterns.core.results import Plan, Split, WriteResult
+from dedp_assets.patterns.core.rows import Reading, require_columns
+from dedp_assets.patterns.core.schema import Column
+from dedp_assets.patterns.core.tables import Table
+
+__all__ = ["divert_unprocessable", "route", "plan_replay", "LETTER"]
+
+LETTER: Mapping[str, Column] = {
+    "reason": Column("STRING", "every rule the record broke", required=True),
+    "job": Column("STRING", "what tried to process it"),
+    "code_version": Column("STRING", "version of the code that refused it last"),
+    "replayed_by": Column("STRING", "code version that could process it; NULL while it is a dead letter"),
+    "run_id": Column("STRING", "run that refused it last", technical=True),
+    "dead_lettered_at": Column("TIMESTAMP", "when it was refused first", technical=True),
+}
+"""Columns a dead-letter table adds to the raw record; declare them in its spec, and leave them to :func:`route`."""
+
+
+def divert_unprocessable(
+    rows: DataFrame,
+    earlier: DataFrame | None = None,
+    *,
+    schema: Mapping[str, str],
+    identity: Sequence[str],
+    payload: str = "",
+    carry: Sequence[str] = (),
+    raw: Sequence[str] = (),
+    rules: Mapping[str, str] | None = None,
+) -> Split:
+    """Convert records and split them into ``valid`` and ``dead``; lazy, computed once.
+
+    Args:
+        rows: raw records.
+        earlier: dead letters of the same partition from before, so that a replay marks the records it saves.
+        schema: output column -> SQL type. A value that is there but cannot become that type is a reason; STRING takes
+            any JSON value as its text.
+        identity: columns that identify one record.
+        payload: column that holds one JSON object per record; empty if ``rows`` has the schema's columns already.
+        carry: further columns to hand on to both parts.
+        raw: columns of the untouched input to keep with a dead letter beside the payload.
+        rules: reason -> SQL predicate over all converted and handed-on columns that a valid record satisfies.
+
+    Returns:
+        ``valid``: the schema's columns, identity, ``carry`` and ``was_dead_lettered``. ``dead``: the payload (the whole
+        record as JSON in a column ``raw`` if there is none), the raw columns, identity, ``carry`` and ``reason``.
+
+    Raises:
+        ConfigError: if an option names a column the rows do not have, or one column twice.
+
+    Example:
+        >>> divert_unprocessable(lines, payload="line", identity=["n"], schema={"id": "BIGINT"})  # doctest: +SKIP
+    """
+    handed = list(dict.fromkeys([*identity, *carry]))
+    require_columns(rows, [*handed, *raw, *([payload] if payload else schema)])
+    if not schema or not identity or set(schema) & {*handed, *raw, payload}:
+        raise ConfigError("schema and identity name at least one column each, and the schema none that is handed on")
+    marked = _mark_replayed(rows, earlier, identity)
+    if not payload:
+        payload = "raw"
+        converted = convert_columns(marked.withColumn(payload, F.to_json(F.struct(*rows.columns))), schema)
+    else:
+        converted = convert_json(marked, payload, schema)
+    wrong = [
+        f"CASE WHEN `{c} text` IS NOT NULL AND `{c}` IS NULL THEN '{c} is not a {t}' END" for c, t in schema.items()
+    ]
+    broken = [
+        f"CASE WHEN NOT coalesce({rule}, false) THEN {_quoted(reason)} END" for reason, rule in (rules or {}).items()
+    ]
+    reason = f"coalesce(syntax, nullif(concat_ws('; ', {', '.join([*wrong, *broken])}), ''))"
+    judged = converted.withColumn("reason", F.expr(reason))
+    letter = dict.fromkeys([payload, *raw, *handed, "reason"])
+    return Split(
+        judged.withColumn("outcome", F.expr("if(reason IS NULL, 'valid', 'dead')")),
+        {"valid": (*schema, *handed, "was_dead_lettered"), "dead": tuple(letter)},
+        identity=tuple(identity),
+    )
+
+
+def route(
+    split: Split,
+    valid: Table,
+    dead: Table,
+    *,
+    partition: Mapping[str, str],
+    filed_under: Mapping[str, str],
+    provenance: Provenance,
+    audits: Sequence[Audit] = (),
+    reading: Reading = Reading(),  # noqa: B008 - frozen
+) -> WriteResult:
+    """Write both parts of a split, staged in one Spark job: dead letters first, so that no crash loses one.
+
+    A run replaces its partition's dead letters. Those that became processable stay as history, with ``replayed_by``.
+
+    Args:
+        split: what :func:`divert_unprocessable` returned, refined by further steps or not.
+        valid: table for the valid part.
+        dead: table for the dead letters, with the columns of :data:`LETTER`.
+        partition: partition of ``valid`` to replace.
+        filed_under: partition of ``dead`` to replace.
+        provenance: who writes, from what, and why; its time is when new dead letters were refused first.
+        audits: rules over the valid rows and over the share of dead letters.
+        reading: what is known about the rows read, to account for them.
+
+    Raises:
+        AuditFailed: if an audit refuses the step; neither table is touched.
+    """
+    provenance = provenance.by("error_management.dead_letter")
+    staged = valid.stage(
+        split, partition=partition, provenance=provenance, audits=audits, reading=reading, also=("dead",)
+    )
+    dead.ensure()
+    present = dead.ledger.state()
+    before = dead.read(filed_under, version=present.version) if present.holds(filed_under) else None
+    letters = staged.part("dead")
+    if letters is None and before is None:
+        dead.clear(partition=filed_under, provenance=provenance)
+        return staged.publish()
+    filed = _filed(letters, before, dead, split.identity, filed_under, provenance)
+    dead.overwrite(filed, partition=filed_under, provenance=provenance)
+    return staged.publish()
+
+
+def plan_replay(open_letters: Mapping[str, int], refused_by: Mapping[str, str], *, code_version: str) -> Plan:
+    """Choose the partitions whose dead letters were refused by other code than the present one, oldest first.
+
+    Args:
+        open_letters: partition -> dead letters that nothing could process yet, in records.
+        refused_by: partition -> code version that refused them last.
+        code_version: version of the code that would process them now.
+
+    Example:
+        >>> plan_replay({"2026-01-05": 3, "2026-01-06": 0}, {"2026-01-05": "1"}, code_version="2").partitions
+        ('2026-01-05',)
+    """
+    waiting = [key for key, count in sorted(open_letters.items()) if count]
+    causes = {
+        key: f"{open_letters[key]} dead letters of {old}"
+        for key in waiting
+        if (old := refused_by.get(key, "")) != code_version
+    }
+    held = {key: f"{open_letters[key]} dead letters, refused by this very code" for key in waiting if key not in causes}
+    return Plan(tuple(causes), f"{len(causes)} partitions to replay, {len(held)} wait for a fix", causes, held)
+
+
+def _mark_replayed(rows: DataFrame, earlier: DataFrame | None, identity: Sequence[str]) -> DataFrame:
+    if earlier is None:
+        return rows.withColumn("was_dead_lettered", F.lit(False))  # noqa: FBT003
+    known = F.broadcast(earlier.select(*identity).distinct().withColumn("was_dead_lettered", F.lit(True)))  # noqa: FBT003
+    return rows.join(known, list(identity), "left").fillna(False, ["was_dead_lettered"])  # noqa: FBT003
+
+
+def _filed(
+    letters: DataFrame | None,
+    before: DataFrame | None,
+    dead: Table,
+    identity: Sequence[str],
+    filed_under: Mapping[str, str],
+    provenance: Provenance,
+) -> DataFrame:
+    """The partition's dead letters: those of now, with the time they were first refused, and those saved since."""
+    columns, keys, parts = list(dead.spec.columns), list(identity), []
+    if letters is not None:
+        now = F.current_timestamp() if provenance.at is None else F.lit(provenance.at).cast("timestamp")
+        first = letters.withColumn("refused_before", F.lit(None).cast("timestamp"))
+        if before is not None:
+            first = letters.join(before.select(*keys, F.col("dead_lettered_at").alias("refused_before")), keys, "left")
+        stamped = first.withColumns(
+            {
+                "dead_lettered_at": F.coalesce("refused_before", now),
+                "job": F.lit(provenance.asset),
+                "code_version": F.lit(provenance.code_version),
+                "replayed_by": F.lit(None).cast("string"),
+                "run_id": F.lit(provenance.run_id),
+                **{c: F.lit(v).cast(dead.spec.columns[c].type) for c, v in filed_under.items()},
+            }
+        )
+        parts.append(stamped.select(*columns))
+    if before is not None:
+        saved = before if letters is None else before.join(letters.select(*keys), keys, "left_anti")
+        by = F.coalesce("replayed_by", F.lit(provenance.code_version))
+        parts.append(saved.withColumn("replayed_by", by).select(*columns))
+    return parts[0] if len(parts) == 1 else parts[0].unionByName(parts[1])
+
+
+def _quoted(text: str) -> str:
+    escaped = text.replace("\\", "\\\\").replace("'", "\\'")
+    return f"'{escaped}'"

@@ -1,0 +1,66 @@
+"""Data Overwrite: a run replaces exactly the partition it owns, so running it again changes nothing.
+
+Problem: a daily job duplicates its rows at each retry or backfill.
+Solution: each run names the partition it replaces and replaces all of it in one commit: rows that vanished from the
+    input vanish from the output, rows outside the partition refuse the write.
+Consequences: the partition is rewritten whole. Replaced files stay for time travel until VACUUM.
+Choose instead: Merger, if a run sees only changes; Fast Metadata Cleaner, for whole units of a very large table.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from pyspark.sql import DataFrame
+
+from dedp_assets.patterns.core.audits import Audit
+from dedp_assets.patterns.core.errors import ConfigError
+from dedp_assets.patterns.core.records import Provenance
+from dedp_assets.patterns.core.results import Split, WriteResult
+from dedp_assets.patterns.core.rows import Reading
+from dedp_assets.patterns.core.tables import Table
+
+__all__ = ["overwrite_partition"]
+
+
+def overwrite_partition(
+    rows: DataFrame | Split,
+    target: Table,
+    *,
+    partition: Mapping[str, str],
+    provenance: Provenance,
+    audits: Sequence[Audit] = (),
+    reading: Reading = Reading(),  # noqa: B008 - frozen
+    allow_empty: bool = False,
+) -> WriteResult:
+    """Replace one partition of ``target`` by ``rows``, in one commit.
+
+    Args:
+        rows: everything the partition shall hold; of a split, its ``valid`` part.
+        target: the table.
+        partition: column -> value of the partition to replace; never the whole table by accident.
+        provenance: who writes, from what, and why.
+        audits: rules over the rows.
+        reading: what is known about the rows read, to account for them.
+        allow_empty: whether no rows may replace a partition; a source that delivers nothing is usually broken.
+
+    Raises:
+        AuditFailed: if a row lies outside the partition, an audit refuses the rows, or there are none.
+        ConfigError: if no partition is named.
+
+    Example:
+        >>> overwrite_partition(visits, table, partition={"event_date": "2026-01-05"}, provenance=run)  # doctest: +SKIP
+    """
+    if not partition:
+        raise ConfigError(
+            f"name the partition of {target.name} to replace; for the whole table use full_loader.load_full"
+        )
+    some = () if allow_empty else (Audit(name="input_is_not_empty", of="written", fail_below=1, approvable=True),)
+    staged = target.stage(
+        rows,
+        partition=partition,
+        provenance=provenance.by("idempotency.data_overwrite"),
+        audits=(*some, *audits),
+        reading=reading,
+    )
+    return staged.publish()

