@@ -1,7 +1,7 @@
 """Gets a Spark engine ready: a Java runtime, the jars of ``ivy.xml``, a class-data archive, the configuration.
 
-Nothing is resolved when a session starts: jars are fetched once into the cache by the Ivy that pyspark ships, and put on
-the driver's class path, where the class-data archive covers them too.
+Nothing is resolved when a session starts: jars are fetched once into the cache by the Ivy that pyspark ships, and put
+on the driver's class path, where the class-data archive covers them too.
 """
 
 from __future__ import annotations
@@ -38,7 +38,12 @@ def prepare(settings: Settings) -> None:
     if archive is None or archive.exists():
         return
     conf = spark_conf(settings, record_classes=archive)
-    command = [_submit(), *_as_arguments(conf), str(CHECKOUT / "resources" / "warmup.py"), str(settings.cache / "warmup")]
+    command = [
+        _submit(),
+        *_as_arguments(conf),
+        str(CHECKOUT / "resources" / "warmup.py"),
+        str(settings.cache / "warmup"),
+    ]
     environment = child_environment({**_java_variables(settings), "PYSPARK_PYTHON": sys.executable})
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
     if done.returncode:

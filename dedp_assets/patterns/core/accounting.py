@@ -36,6 +36,7 @@ def measures(
     owned: Mapping[str, str],
     rules: Mapping[str, str],
     audits: Sequence[Audit],
+    identity: Sequence[str] = (),
 ) -> dict[str, str]:
     """Figure name -> SQL aggregate to observe in the staging pass."""
     outside = [f"NOT (`{c}` <=> CAST('{v}' AS {state.columns[c]['type']}))" for c, v in owned.items()]
@@ -53,8 +54,10 @@ def measures(
             found[audit.figure] = audit.sql
     if split is not None:
         found |= {_OUTCOME + part: f"count_if(outcome = '{part}')" for part in split.parts}
-        if split.identity:
-            found["identity"] = f"bit_xor({identity_hash(split.identity)})"
+    if split is not None and split.identity:
+        found["identity"] = f"bit_xor({identity_hash(split.identity)})"
+    elif identity:
+        found["identity"] = f"bit_xor({row_hash(identity)})"
     return found
 
 
@@ -74,7 +77,8 @@ def count(figures: Mapping[str, Any], split: Split | None, keep: str, represente
 
 def built_in(figures: Mapping[str, Any], counts: RowCounts) -> tuple[Finding, ...]:
     """The rules every write keeps, whatever else is audited; nobody can overrule them."""
-    same = "read_identity" not in figures or (figures["read_identity"] or 0) == (figures.get("identity") or 0)
+    compared = "read_identity" in figures and "identity" in figures
+    same = not compared or (figures["read_identity"] or 0) == (figures["identity"] or 0)
     broken = {k[len(_CONSTRAINT) :]: v for k, v in figures.items() if k.startswith(_CONSTRAINT) and v}
     outside = figures.get("outside", 0)
     return (

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta, timezone
 from functools import cached_property
@@ -21,7 +21,7 @@ from deltalake import DeltaTable
 from dedp_assets.patterns.core.errors import NotReady
 from dedp_assets.patterns.core.records import CommitRecord, slice_name
 
-__all__ = ["Commit", "FileStats", "Ledger", "Partition", "TableState", "transaction_id"]
+__all__ = ["Commit", "FileStats", "Ledger", "Partition", "TableState", "generation_id", "transaction_id"]
 
 Partition = tuple[tuple[str, str | None], ...]
 """Partition values ordered by column name, e.g. ``(("event_date", None), ("landed_on", "2026-01-05"))``."""
@@ -119,6 +119,14 @@ class TableState:
         """The last version applied under ``app_id``; it survives the cleanup of the log."""
         return self.snapshot.transaction_version(app_id)
 
+    def applied(self, table: str, partition: Mapping[str, str]) -> int | None:
+        """The upstream version that ``partition`` of ``table`` was last computed from: its cursor."""
+        return self.transaction(transaction_id(table, partition, self.generation(table)))
+
+    def generation(self, table: str) -> int:
+        """How often the table was restored."""
+        return self.transaction(generation_id(table)) or 0
+
 
 class Ledger:
     """Reads the log of the Delta table in a folder.
@@ -176,21 +184,16 @@ class Ledger:
             yield self.commit(version)
 
     def latest(self, *partitions: Mapping[str, str | None], until: int | None = None) -> Commit | None:
-        """The newest commit up to version ``until`` that touched one of ``partitions``.
+        """The newest commit up to version ``until`` that touched one of ``partitions``: changed it or was about it.
 
         A foreign commit that changed rows counts: it has no record, so a gate that asks for one gets none.
         Returns ``None`` if the log holds no such commit.
         """
-        marks = [[value.encode() for value in partition.values() if value is not None] for partition in partitions]
-        for version in reversed(self._versions()):
-            if until is not None and version > until:
-                continue
-            raw = (self._log / f"{version:020d}.json").read_bytes()
-            if any(all(mark in raw for mark in values) for values in marks):
-                commit = _parse(version, raw)
-                if any(commit.touches(partition) for partition in partitions):
-                    return commit
-        return None
+        return self._newest(partitions, until, Commit.touches)
+
+    def changed(self, *partitions: Mapping[str, str | None], until: int | None = None) -> Commit | None:
+        """The newest commit up to version ``until`` that changed rows of one of ``partitions``."""
+        return self._newest(partitions, until, Commit.changes)
 
     def changes(self, *, since: int = -1) -> tuple[int, dict[Partition, int]]:
         """Partitions whose rows changed after version ``since``, each with its newest changing version.
@@ -217,6 +220,24 @@ class Ledger:
         """The last version applied under ``app_id``, or ``None``."""
         return self.state().transaction(app_id) if self.exists() else None
 
+    def _newest(
+        self,
+        partitions: Sequence[Mapping[str, str | None]],
+        until: int | None,
+        matches: Callable[[Commit, Mapping[str, str | None]], bool],
+    ) -> Commit | None:
+        marks = [[value.encode() for value in partition.values() if value is not None] for partition in partitions]
+        for version in reversed(self._versions()):
+            if until is not None and version > until:
+                continue
+            raw = (self._log / f"{version:020d}.json").read_bytes()
+            # Most commits are about other partitions: the values' bytes tell before anything is parsed.
+            if any(all(mark in raw for mark in values) for values in marks):
+                commit = _parse(version, raw)
+                if any(matches(commit, partition) for partition in partitions):
+                    return commit
+        return None
+
     def _since(self, since: int) -> Iterator[int]:
         version = since + 1
         if not (self._log / f"{version:020d}.json").exists():
@@ -235,6 +256,11 @@ class Ledger:
 
     def __repr__(self) -> str:
         return f"Ledger({self.name!r})"
+
+
+def generation_id(table: str) -> str:
+    """The Delta transaction id under which a table counts its generations: one more at each restore."""
+    return f"{table}/generation"
 
 
 def transaction_id(table: str, partition: Mapping[str, str], generation: int) -> str:

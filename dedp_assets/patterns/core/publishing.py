@@ -20,7 +20,7 @@ from deltalake.transaction import AddAction, RemoveAction
 from pyspark.errors import PySparkException
 
 from dedp_assets.patterns.core.errors import Conflict, TransactionReused
-from dedp_assets.patterns.core.log import Commit, Ledger, Partition, TableState, transaction_id
+from dedp_assets.patterns.core.log import Commit, Ledger, Partition, TableState, generation_id, transaction_id
 from dedp_assets.patterns.core.records import CommitRecord, slice_name
 from dedp_assets.patterns.core.staging import Stage
 
@@ -80,7 +80,7 @@ def claim(ledger: Ledger, state: TableState, record: CommitRecord, *, append: bo
         TransactionReused: if this write was already applied with other rows.
         Conflict: if a newer upstream version was applied already, so that this run's rows are stale.
     """
-    app_id = transaction_id(ledger.name, record.partition, state.transaction(_generation(ledger.name)) or 0)
+    app_id = transaction_id(ledger.name, record.partition, state.generation(ledger.name))
     last = state.transaction(app_id)
     latest = ledger.latest(record.partition, until=state.version)
     before = latest.record if latest and latest.record and latest.record.partition == record.partition else None
@@ -164,7 +164,7 @@ def commit_by_spark(stage: Stage, record: CommitRecord, claimed: Claim, *, locat
 
 def raise_generation(ledger: Ledger) -> None:
     """Start a new generation of transaction ids: what was applied before a restore may be applied again."""
-    app_id = _generation(ledger.name)
+    app_id = generation_id(ledger.name)
     commit_transaction(ledger, app_id, (ledger.transaction(app_id) or 0) + 1, "new generation")
 
 
@@ -194,10 +194,6 @@ def attempts(count: int = 5, *, pause_seconds: float = 0.1) -> Iterator[bool]:
         if number:
             time.sleep(random.uniform(0.5, 1) * pause_seconds * 2**number)  # noqa: S311 - jitter, not a secret
         yield number == count - 1
-
-
-def _generation(table: str) -> str:
-    return f"{table}/generation"
 
 
 def _same_write(before: CommitRecord, record: CommitRecord) -> bool:

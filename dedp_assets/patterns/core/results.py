@@ -12,8 +12,8 @@ returns                            kind       rule
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Literal
 
 from pyspark.sql import DataFrame
@@ -150,3 +150,7 @@ class Split:
     def __getitem__(self, part: str) -> DataFrame:
         """The rows of one part with its own columns, lazy."""
         return self.rows.filter(F.col(self.outcome) == part).select(*self.parts[part])
+
+    def narrowed(self, part: str, columns: Iterable[str]) -> Split:
+        """The same split with only the named columns in one part."""
+        return replace(self, parts={**self.parts, part: tuple(columns)})

@@ -43,21 +43,28 @@ class Tally:
     seen: Observation = field(default_factory=Observation, repr=False)
 
     def figures(self) -> dict[str, Any]:
-        """``read`` in rows and ``read_identity``, an order-free digest of the identities.
+        """``read`` in rows, ``read_identity`` (an order-free digest of the identities) and the further measures.
 
         Waits for the job that reads the rows; ask only after a write of theirs.
         """
         return dict(self.seen.get)
 
 
-def tally(rows: DataFrame, *, identity: Sequence[str]) -> tuple[DataFrame, Tally]:
+def tally(
+    rows: DataFrame, *, identity: Sequence[str], measures: Mapping[str, str] | None = None
+) -> tuple[DataFrame, Tally]:
     """The same rows, counted and fingerprinted where they are read.
 
     The caller writes the returned rows and hands the tally to the write, which compares it with what it accounted for.
+
+    Args:
+        rows: what a step reads.
+        identity: columns that identify one row.
+        measures: further figures to observe here, name -> SQL aggregate.
     """
     counter = Tally(tuple(identity))
-    digest = F.expr(f"bit_xor({row_hash(identity)})").alias("read_identity")
-    return rows.observe(counter.seen, F.count(F.lit(1)).alias("read"), digest), counter
+    found = {"read": "count(1)", "read_identity": f"bit_xor({row_hash(identity)})", **(measures or {})}
+    return rows.observe(counter.seen, *[F.expr(sql).alias(name) for name, sql in found.items()]), counter
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,6 +23,7 @@ _PROPERTIES = {
     # The log is the ledger: what it forgets is known only by transaction cursors from then on.
     "delta.logRetentionDuration": "interval 365 days",
 }
+_BOUNDED = ("BIGINT", "BYTE", "DATE", "DECIMAL", "DOUBLE", "FLOAT", "INT", "LONG", "SHORT", "STRING", "TIMESTAMP")
 _PREFIX = "delta.constraints."
 
 
@@ -85,9 +86,14 @@ class TableSpec:
 
     def table_properties(self) -> dict[str, str]:
         """Delta table properties: the library's defaults, statistics without personal columns, the spec's own."""
-        shown = [c for c in self.columns if c not in self.personal and c not in self.partition_by]
-        statistics = {"delta.dataSkippingStatsColumns": ",".join(shown)} if self.personal else {}
-        return {**_PROPERTIES, **statistics, **self.properties}
+        shown = [
+            name
+            for name, column in self.columns.items()
+            if not column.personal and name not in self.partition_by and column.type.upper().startswith(_BOUNDED)
+        ]
+        listed = {"delta.dataSkippingStatsColumns": ",".join(shown)}
+        statistics = listed if shown else {"delta.dataSkippingNumIndexedCols": "0"}
+        return {**_PROPERTIES, **(statistics if self.personal else {}), **self.properties}
 
 
 def creation(spec: TableSpec, location: str) -> Iterator[str]:

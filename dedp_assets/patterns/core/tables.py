@@ -146,6 +146,7 @@ class Table:
             owned=owned,
             rules=rules,
             audits=audits,
+            identity=reading.tally.identity if reading.tally and not reading.represented else (),
         )
         kinds = {c: state.columns[c]["type"] for c in state.partition_columns}
         layout = Layout(self.location, tuple(state.columns), kinds, owned, self.spec.personal)

@@ -11,6 +11,7 @@ Choose instead: failing fast, if a batch without these records is worth nothing.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
@@ -137,7 +138,8 @@ def route(
         dead.clear(partition=filed_under, provenance=provenance)
         return staged.publish()
     filed = _filed(letters, before, dead, split.identity, filed_under, provenance)
-    dead.overwrite(filed, partition=filed_under, provenance=provenance)
+    noted = replace(provenance, notes={**provenance.notes, "open": staged.record.rows["dead"]})
+    dead.overwrite(filed, partition=filed_under, provenance=noted)
     return staged.publish()
 
 

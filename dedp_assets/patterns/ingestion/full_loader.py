@@ -16,7 +16,7 @@ from pyspark.sql import DataFrame
 from dedp_assets.patterns.core.audits import Audit
 from dedp_assets.patterns.core.errors import ConfigError
 from dedp_assets.patterns.core.records import Provenance
-from dedp_assets.patterns.core.results import WriteResult
+from dedp_assets.patterns.core.results import Split, WriteResult
 from dedp_assets.patterns.core.rows import Reading
 from dedp_assets.patterns.core.tables import Table
 
@@ -24,7 +24,7 @@ __all__ = ["load_full", "expose", "volume_guard"]
 
 
 def load_full(
-    snapshot: DataFrame,
+    snapshot: DataFrame | Split,
     target: Table,
     *,
     provenance: Provenance,
@@ -36,7 +36,7 @@ def load_full(
     """Replace every row of ``target`` by ``snapshot``, in one commit.
 
     Args:
-        snapshot: the complete dataset.
+        snapshot: the complete dataset; of a split, its ``valid`` part.
         target: the table to replace.
         provenance: who loads, from what, and why.
         min_rows: fewest rows a delivery may have, in rows.

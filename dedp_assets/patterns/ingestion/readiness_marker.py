@@ -71,7 +71,7 @@ def plan_ready(
         if reason:
             held[key] = reason
         else:
-            causes[key] = "late-file" if key in consumed else "landing"
+            causes[key] = "late-file" if delivery.late else "redelivery" if key in consumed else "landing"
     identities = {d.partition: d.identity for d in known if d.partition in causes}
     reason = f"{len(causes)} ready, {len(held)} held back" if causes or held else "nothing new has landed"
     return Plan(tuple(causes), reason, causes=causes, held=held, cursor=identities)

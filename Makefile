@@ -1,0 +1,54 @@
+.DEFAULT_GOAL := help
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+export UV_NO_PROGRESS := 1
+
+.PHONY: help demo up status check test bench format lock clean
+
+help: ## what there is to run
+	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
+
+$(VENV)/.ready: pyproject.toml requirements.lock
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10) and "Python 3.10 or newer is needed, this is " + sys.version.split()[0])'
+	@$(PYTHON) -m venv $(VENV)
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check uv==0.13.8
+	@$(BIN)/uv pip sync --quiet --python $(BIN)/python --require-hashes requirements.lock
+	@$(BIN)/uv pip install --quiet --python $(BIN)/python --no-deps --editable .
+	@touch $@
+
+demo: $(VENV)/.ready ## land a week, load it, then late data and a bad batch; LOG=path loads a web server log
+	@$(BIN)/dedp demo $(if $(LOG),--log $(LOG))
+
+up: $(VENV)/.ready ## Spark engine, Dagster webserver and daemon; Ctrl-C ends them
+	@$(BIN)/dedp up $(if $(PORT),--port $(PORT))
+
+status: $(VENV)/.ready ## what the ledger says, by table and partition
+	@$(BIN)/dedp status
+
+check: $(VENV)/.ready ## format, lint, types, import contracts, tests without Spark
+	@$(BIN)/ruff format --check --quiet .
+	@$(BIN)/ruff check --quiet .
+	@$(BIN)/lint-imports --no-cache | tail -n 12
+	@$(BIN)/mypy --no-error-summary
+	@$(BIN)/pytest -q -m "not spark and not slow"
+
+test: check ## everything: embedded, then the marked subset again over Spark Connect
+	@$(BIN)/dedp setup
+	@$(BIN)/pytest -q -m "spark or slow"
+	@$(BIN)/pytest -q -m both --engine connect
+
+bench: $(VENV)/.ready ## speed as ratios, both sides in one run
+	@$(BIN)/dedp setup
+	@$(BIN)/python -m benchmarks $(BENCH)
+
+format: $(VENV)/.ready ## rewrite the code as `make check` wants it
+	@$(BIN)/ruff check --fix --quiet .
+	@$(BIN)/ruff format --quiet .
+
+lock: $(VENV)/.ready ## resolve the pins again
+	@$(BIN)/uv pip compile --quiet --universal --python-version 3.10 --generate-hashes --no-emit-index-url --no-header \
+		--group dev --output-file requirements.lock pyproject.toml
+
+clean: ## remove what was written and installed
+	rm -rf .dedp $(VENV)

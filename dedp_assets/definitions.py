@@ -1,0 +1,49 @@
+"""The composition root: what `defs` holds, with jobs, schedule, sensors and resources."""
+
+from __future__ import annotations
+
+import warnings
+from pathlib import Path
+
+import dagster as dg
+
+# Partitioned checks are a preview and some asset arguments beta; said once here instead of at every load.
+warnings.filterwarnings("ignore", category=dg.BetaWarning)
+warnings.filterwarnings("ignore", category=dg.PreviewWarning)
+
+from dedp_assets import jobs  # noqa: E402
+from dedp_assets.schedules import visits_every_day  # noqa: E402
+from resources.clock import Clock  # noqa: E402
+from resources.environments import settings  # noqa: E402
+from resources.lake import Lake  # noqa: E402
+from resources.landing import Landing  # noqa: E402
+from resources.spark import SparkEngine  # noqa: E402
+from sensors.late_data import late_gold, late_visits  # noqa: E402
+from sensors.readiness import devices_delivered, visits_delivered  # noqa: E402
+from sensors.replay import dead_letters_fixed  # noqa: E402
+
+__all__ = ["defs"]
+
+
+@dg.definitions
+def defs() -> dg.Definitions:
+    """Everything of this code location."""
+    chosen = settings()
+    engine = SparkEngine(remote=chosen.remote or "")
+    graph = dg.load_from_defs_folder(path_within_project=Path(__file__).parent)
+    return dg.Definitions.merge(
+        graph,
+        dg.Definitions(
+            jobs=[jobs.DAILY_VISITS, jobs.REBUILD_SILVER, jobs.REBUILD_GOLD, jobs.REFRESH_DEVICES],
+            schedules=[visits_every_day],
+            sensors=[visits_delivered, devices_delivered, late_visits, late_gold, dead_letters_fixed],
+            resources={
+                "clock": Clock(),
+                "engine": engine,
+                "lake": Lake(root=str(chosen.lakehouse), engine=engine),
+                "landing": Landing(root=str(chosen.landing)),
+            },
+            # One process per run: Spark is the parallel part, and a process per step costs more than most steps.
+            executor=dg.in_process_executor,
+        ),
+    )

@@ -1,0 +1,1 @@
+"""The graph: one module per dataset, by layer."""

@@ -1,0 +1,1 @@
+"""Bronze: data as it landed."""

@@ -1,0 +1,121 @@
+"""Visit events as they landed, line by line."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from datetime import datetime, time, timedelta, timezone
+from typing import Any
+
+import dagster as dg
+
+from dedp_assets.partitions import DAILY
+from dedp_assets.patterns.core.audits import Audit
+from dedp_assets.patterns.core.lines import read_lines
+from dedp_assets.patterns.core.log import Ledger
+from dedp_assets.patterns.core.results import WriteResult
+from dedp_assets.patterns.core.rows import Reading, tally
+from dedp_assets.patterns.core.schema import Column, TableSpec
+from dedp_assets.patterns.error_management.late_data_detector import advance_watermark, detect_late_data
+from dedp_assets.patterns.idempotency.data_overwrite import overwrite_partition
+from dedp_assets.reporting import Inputs, Step, asset_spec, check_specs, run
+from resources.clock import Clock
+from resources.environments import RETENTION_DAYS
+from resources.lake import Lake
+from resources.landing import Landing
+
+VISITS = TableSpec(
+    "bronze/visits",
+    {
+        "raw": Column("STRING", "the line as it landed", required=True, personal=True),
+        "raw_bytes": Column("BINARY", "its bytes, where they are not valid UTF-8", personal=True),
+        "source_file": Column("STRING", "file it came in", required=True),
+        "line_number": Column("BIGINT", "line in that file, from 1", required=True),
+        "timeliness": Column("STRING", "on_time, late (below the watermark when it landed) or undated", technical=True),
+        "landed_on": Column("DATE", "day it was delivered", required=True),
+        "event_date": Column("DATE", "UTC day it happened; NULL if that is unreadable or not plausible"),
+    },
+    partition_by=("landed_on", "event_date"),
+    comment="One row per landed line, malformed ones included.",
+)
+EVENT_TIME = "try_to_timestamp(get_json_object(raw, '$.event_time'))"
+ALLOWED_LATENESS_SECONDS = 15 * 60
+AUDITS = (
+    Audit(name="most_visits_are_on_time", of="late", where="timeliness = 'late'", per="written", warn_above=0.05),
+    Audit(
+        name="lines_keep_their_numbers", of="numbers", sql="sum(line_number)", per="lines", fail_below=1, fail_above=1
+    ),
+)
+
+
+def owned(day: str) -> dict[str, str]:
+    """A run owns everything that landed on its day."""
+    return {"landed_on": day}
+
+
+@dg.multi_asset(
+    specs=[
+        asset_spec(VISITS, pattern=overwrite_partition, owners=["team:ingestion"], code_version="1", partitions=DAILY)
+    ],
+    check_specs=check_specs(VISITS, AUDITS, "input_is_not_empty", partitions=DAILY),
+    name="bronze_visits",
+    pool="bronze_visits",
+)
+def visits(context: dg.AssetExecutionContext, lake: Lake, landing: Landing, clock: Clock) -> Iterator[Any]:
+    """Load one day's delivery once its marker is there, replacing what that day delivered before."""
+    table = lake.table(VISITS)
+
+    def reads(day: str) -> Inputs:
+        delivery = landing.delivery("visits", day).require_ready()
+        content = landing.content("visits", delivery)
+        watermark = _watermark(table.ledger, day)
+        notes = {"delivery": delivery.identity, "watermark": watermark.isoformat() if watermark else None}
+        return Inputs({f"landing/visits/{day}": content}, notes=notes)
+
+    def load(step: Step) -> WriteResult:
+        delivery = landing.delivery("visits", step.key)
+        if not delivery.files:
+            return table.clear(partition=owned(step.key), provenance=step.provenance)
+        lines = read_lines(table.session, landing.paths("visits", delivery))
+        midnight = datetime.combine(datetime.fromisoformat(step.key), time(), timezone.utc)
+        stated = step.inputs.notes["watermark"]
+        events = detect_late_data(
+            lines.rows,
+            event_time=EVENT_TIME,
+            watermark=datetime.fromisoformat(stated) if stated else None,
+            earliest=midnight - timedelta(days=RETENTION_DAYS),
+            latest=midnight + timedelta(days=2),
+        )
+        newest = {"newest": "unix_seconds(max(event_time))"}
+        rows, seen = tally(events.rows, identity=["source_file", "line_number"], measures=newest)
+        return overwrite_partition(
+            rows.selectExpr(
+                "raw",
+                "raw_bytes",
+                "source_file",
+                "line_number",
+                "outcome AS timeliness",
+                f"DATE '{step.key}' AS landed_on",
+                "to_date(event_time) AS event_date",
+            ),
+            table,
+            partition=owned(step.key),
+            provenance=replace(step.provenance, notes={**step.inputs.notes, "files": dict(lines.count)}),
+            audits=AUDITS,
+            reading=Reading(tally=seen, figures={"lines": lines.checksum}),
+        )
+
+    yield from run(context, table, at=clock.now(), owned=owned, reads=reads, build=load)
+
+
+def _watermark(ledger: Ledger, day: str) -> datetime | None:
+    """The watermark that held before ``day`` landed: what the landing day before it advanced to."""
+    before = ""
+    found: datetime | None = None
+    for commit in ledger.history() if ledger.exists() else ():
+        landed = commit.record.partition.get("landed_on", "") if commit.record else ""
+        if commit.record and before < landed < day:
+            stated, newest = commit.record.notes.get("watermark"), commit.record.figures.get("newest")
+            times = {"visits": datetime.fromtimestamp(newest, timezone.utc) if newest else None}
+            known = datetime.fromisoformat(stated) if stated else None
+            found = advance_watermark(known, times, allowed_lateness_seconds=ALLOWED_LATENESS_SECONDS)
+            before = landed
+    return found

@@ -1,0 +1,1 @@
+"""Gold: in the shape its users ask for."""

@@ -1,0 +1,1 @@
+"""Silver: typed, validated, deduplicated."""

@@ -1,0 +1,160 @@
+"""Visits: typed, validated, each once; and the records that could not be processed, with the reason."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import dagster as dg
+
+from dedp_assets.defs.bronze.visits import VISITS as LANDED
+from dedp_assets.partitions import DAILY
+from dedp_assets.patterns.core.audits import Audit
+from dedp_assets.patterns.core.errors import NotReady
+from dedp_assets.patterns.core.results import WriteResult
+from dedp_assets.patterns.core.rows import Reading, tally
+from dedp_assets.patterns.core.schema import Column, TableSpec
+from dedp_assets.patterns.error_management.dead_letter import LETTER, divert_unprocessable, route
+from dedp_assets.patterns.error_management.windowed_deduplicator import deduplicate
+from dedp_assets.reporting import Inputs, Step, asset_spec, check_specs, run
+from resources.clock import Clock
+from resources.environments import RETENTION_DAYS
+from resources.lake import Lake
+
+_EVENT = {
+    "visit_id": Column("STRING", "identity of the visit", required=True),
+    "event_time": Column("TIMESTAMP", "when it happened, UTC", required=True),
+    "user_id": Column("STRING", "pseudonymous visitor", required=True, personal=True),
+    "page": Column("STRING", "path that was visited", required=True),
+    "referrer": Column("STRING", "where the visitor came from"),
+    "user_agent": Column("STRING", "the visitor's program", personal=True),
+    "status": Column("INT", "HTTP status of the response"),
+    "bytes": Column("BIGINT", "size of the response, in bytes; NULL if it had none"),
+}
+_ORIGIN = {
+    "source_file": Column("STRING", "landing file", required=True),
+    "line_number": Column("BIGINT", "line in that file, from 1", required=True),
+    "landed_on": Column("DATE", "day it was delivered", required=True),
+}
+VISITS = TableSpec(
+    "silver/visits",
+    {
+        **_EVENT,
+        "event_date": Column("DATE", "UTC day of event_time", required=True),
+        **_ORIGIN,
+        "was_dead_lettered": Column("BOOLEAN", "whether it was a dead letter once and replayed after a fix"),
+    },
+    partition_by=("event_date",),
+    checks={"known_status": "status IS NULL OR status BETWEEN 100 AND 599"},
+    comment="One row per visit: typed, validated, deduplicated within its event date.",
+)
+DEAD_LETTER = TableSpec(
+    "silver/visits_dead_letter",
+    {
+        "raw": Column("STRING", "the line as it landed", required=True, personal=True),
+        "raw_bytes": Column("BINARY", "its bytes, where they are not valid UTF-8", personal=True),
+        **_ORIGIN,
+        "event_date": Column("DATE", "UTC day it happened, if that can be read"),
+        **LETTER,
+        "filed_under": Column("DATE", "event date, or the landing day of a record without one", required=True),
+    },
+    partition_by=("filed_under",),
+    comment="One row per landed line that could not be processed, with every rule it broke.",
+)
+RULES = {
+    "visit_id is missing": "trim(visit_id) <> ''",
+    "event_time is missing": "event_time IS NOT NULL OR `event_time text` IS NOT NULL",
+    "user_id is missing": "trim(user_id) <> ''",
+    "page is missing": "trim(page) <> ''",
+    "status is not an HTTP status": "status IS NULL OR status BETWEEN 100 AND 599",
+    "bytes is negative": "bytes IS NULL OR bytes >= 0",
+    f"event_time is more than {RETENTION_DAYS} days before it landed": (
+        f"event_time IS NULL OR event_time >= landed_on - INTERVAL {RETENTION_DAYS} DAYS"
+    ),
+    "event_time is in the future of its landing": "event_time IS NULL OR event_time <= landed_on + INTERVAL 2 DAYS",
+    "event_time is not on the date it was filed under": (
+        f"event_time IS NULL OR NOT event_time BETWEEN landed_on - INTERVAL {RETENTION_DAYS} DAYS AND "
+        "landed_on + INTERVAL 2 DAYS OR coalesce(to_date(event_time) = event_date, false)"
+    ),
+    "the line is not valid UTF-8": "raw_bytes IS NULL",
+}
+AUDITS = (
+    Audit(name="dead_letters_are_few", of="dead", per="read", warn_above=0, fail_above=0.1, approvable=True),
+    Audit(name="duplicates_are_few", of="duplicates", per="read", warn_above=0.1, fail_above=0.5, approvable=True),
+)
+
+
+def of_day(day: str) -> dict[str, str]:
+    """A run owns the visits of its event date."""
+    return {"event_date": day}
+
+
+def letters_of(day: str) -> dict[str, str]:
+    """And the dead letters filed under it."""
+    return {"filed_under": day}
+
+
+def landed_for(day: str) -> tuple[dict[str, str | None], dict[str, str | None]]:
+    """What a date's run reads: its records wherever they landed, and what landed on it without an event date."""
+    return {"event_date": day}, {"event_date": None, "landed_on": day}
+
+
+@dg.multi_asset(
+    specs=[
+        asset_spec(
+            VISITS,
+            pattern=deduplicate,
+            owners=["team:web-analytics"],
+            code_version="1",
+            deps=[LANDED.name.split("/")],
+            partitions=DAILY,
+        ),
+        asset_spec(
+            DEAD_LETTER,
+            pattern=divert_unprocessable,
+            owners=["team:web-analytics"],
+            code_version="1",
+            deps=[LANDED.name.split("/")],
+            partitions=DAILY,
+        ),
+    ],
+    check_specs=check_specs(VISITS, AUDITS, partitions=DAILY),
+    name="silver_visits",
+    pool="silver_visits",
+)
+def visits(context: dg.AssetExecutionContext, lake: Lake, clock: Clock) -> Iterator[Any]:
+    """Type, validate and deduplicate one event date over all its landing days, as bronze holds it now."""
+    landed, table, dead = lake.table(LANDED), lake.table(VISITS), lake.table(DEAD_LETTER)
+
+    def reads(day: str) -> Inputs:
+        newest = landed.ledger.changed(*landed_for(day), until=landed.ledger.version())
+        if newest is None:
+            raise NotReady(f"{LANDED.name} holds nothing of {day}: land it first")
+        versions = {LANDED.name: newest.version}
+        return Inputs(versions, versions=versions, sequence=newest.version)
+
+    def clean(step: Step) -> WriteResult:
+        identity = ("landed_on", "source_file", "line_number")
+        lines, seen = tally(
+            landed.read(*landed_for(step.key), version=step.inputs.versions[LANDED.name]), identity=identity
+        )
+        split = divert_unprocessable(
+            lines,
+            dead.read() if dead.ledger.exists() else None,
+            payload="raw",
+            raw=["raw_bytes"],
+            schema={name: column.type for name, column in _EVENT.items()},
+            identity=identity,
+            carry=["event_date"],
+            rules=RULES,
+        )
+        return route(
+            deduplicate(split, keys=["visit_id"], order_by=identity),
+            table,
+            dead,
+            partition=of_day(step.key),
+            filed_under=letters_of(step.key),
+            provenance=step.provenance,
+            audits=AUDITS,
+            reading=Reading(tally=seen),
+        )
+
+    yield from run(context, table, at=clock.now(), owned=of_day, reads=reads, build=clean, beside={dead: letters_of})

@@ -1,0 +1,97 @@
+"""The persistent Dagster instance, and runs in this process on it."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+import dagster as dg
+
+from dedp_assets.definitions import defs
+from resources.environments import CHECKOUT, Settings, apply
+
+__all__ = ["Ended", "Platform", "prepare_home"]
+
+
+def prepare_home(settings: Settings) -> dict[str, str]:
+    """Make Dagster's home and copy the instance's configuration there; returns the variables that point to it."""
+    settings.dagster_home.mkdir(parents=True, exist_ok=True)
+    shutil.copyfile(CHECKOUT / "dagster.yaml", settings.dagster_home / "dagster.yaml")
+    return {"DAGSTER_HOME": str(settings.dagster_home), "DEDP_HOME": str(settings.home)}
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """A run that ended: its job, partition, cause, and the sentence it failed with (empty if it succeeded)."""
+
+    job: str
+    partition: str
+    cause: str
+    failure: str
+
+
+class Platform:
+    """The code location with its instance, driven from this process: what the daemon does, without a daemon."""
+
+    def __init__(self, settings: Settings) -> None:
+        apply(prepare_home(settings))
+        self.definitions = defs()
+        self.instance = dg.DagsterInstance.get()
+
+    def run(self, job: str, *, partition: str = "", tags: Mapping[str, str] | None = None) -> Ended:
+        """Run a job in this process, recorded on the instance like any other run."""
+        definition = self.definitions.resolve_job_def(job)
+        result = definition.execute_in_process(
+            instance=self.instance,
+            partition_key=partition or None,
+            tags=dict(tags or {}),
+            raise_on_error=False,
+            run_config={"loggers": {"console": {"config": {"log_level": "CRITICAL"}}}},
+        )
+        failures = [event for event in result.all_events if event.is_step_failure]
+        error = failures[0].step_failure_data.user_failure_data if failures else None
+        text = (error.description or "") if error else "".join(_sentence(e) for e in failures[:1])
+        return Ended(job, partition, (tags or {}).get("dedp/cause", "manual"), text)
+
+    def react(self, *, rounds: int = 20) -> Iterator[Ended]:
+        """Tick the sensors and run what they request until none requests anything."""
+        cursors: dict[str, str | None] = {}
+        for _ in range(rounds):
+            requests = [(sensor, request) for sensor in self._sensors() for request in self._tick(sensor, cursors)]
+            if not requests:
+                return
+            for sensor, request in requests:
+                tags = {**request.tags, "dagster/sensor_name": sensor.name}
+                if request.run_key:
+                    tags["dagster/run_key"] = request.run_key
+                yield self.run(
+                    request.job_name or str(sensor.job_name), partition=request.partition_key or "", tags=tags
+                )
+
+    def _sensors(self) -> list[dg.SensorDefinition]:
+        return list(self.definitions.get_repository_def().sensor_defs)
+
+    def _tick(self, sensor: dg.SensorDefinition, cursors: dict[str, str | None]) -> list[dg.RunRequest]:
+        with dg.build_sensor_context(
+            instance=self.instance,
+            cursor=cursors.get(sensor.name),
+            repository_def=self.definitions.get_repository_def(),
+            resources=self.definitions.resources or {},
+        ) as context:
+            data = sensor.evaluate_tick(context)
+        cursors[sensor.name] = data.cursor
+        return [request for request in data.run_requests or [] if not self._known(sensor, request)]
+
+    def _known(self, sensor: dg.SensorDefinition, request: dg.RunRequest) -> bool:
+        """Whether a run with the request's key exists: what the daemon checks before it launches one."""
+        tags = {"dagster/run_key": request.run_key or "", "dagster/sensor_name": sensor.name}
+        return bool(request.run_key and self.instance.get_runs(dg.RunsFilter(tags=tags), limit=1))
+
+
+def _sentence(event: dg.DagsterEvent) -> str:
+    """The innermost error of a failed step, in its first line."""
+    error = event.step_failure_data.error
+    while error is not None and error.cause is not None:
+        error = error.cause
+    return error.message.strip().splitlines()[0] if error else str(event.message)

@@ -1,0 +1,316 @@
+"""Between the library and Dagster: declares tables as assets, runs partitions, and says in the UI what the ledger says.
+
+The library knows nothing of Dagster; here its specs become asset specs, its findings check results, its commit records
+materialization metadata, and its errors failures that are retried or not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+
+import dagster as dg
+
+from dedp_assets.patterns.core.audits import Audit
+from dedp_assets.patterns.core.errors import AuditFailed, Conflict, PatternError
+from dedp_assets.patterns.core.log import Commit
+from dedp_assets.patterns.core.records import Approval, Provenance, slice_name
+from dedp_assets.patterns.core.results import Finding
+from dedp_assets.patterns.core.schema import TableSpec
+from dedp_assets.patterns.core.tables import Table
+
+__all__ = ["APPROVED_BECAUSE", "APPROVED_BY", "CAUSE", "REFUSED", "Inputs", "Step", "asset_spec", "check_specs", "run"]
+
+CAUSE = "dedp/cause"
+APPROVED_BY = "dedp/approved_by"
+APPROVED_BECAUSE = "dedp/approved_because"
+REFUSED = "dedp/refused"
+_ALWAYS = ("rows_are_accounted_for", "rows_lie_in_their_partition", "constraints_hold")
+_RETRIES = 2
+
+
+@dataclass(frozen=True, slots=True)
+class Inputs:
+    """What one partition's computation reads, pinned before it starts.
+
+    Attributes:
+        identities: upstream name -> version or content identity; equal ones and equal code mean equal rows.
+        versions: upstream table -> version to read.
+        sequence: upstream version this partition applies; ``None`` counts runs.
+        notes: facts for the ledger.
+    """
+
+    identities: Mapping[str, Any]
+    versions: Mapping[str, int] = field(default_factory=dict)
+    sequence: int | None = None
+    notes: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One partition to compute.
+
+    Attributes:
+        key: Dagster's partition key; empty for an unpartitioned asset.
+        inputs: what to read.
+        provenance: what the commit will say about this run.
+    """
+
+    key: str
+    inputs: Inputs
+    provenance: Provenance
+
+
+def asset_spec(
+    table: TableSpec,
+    *,
+    pattern: Callable[..., Any],
+    owners: Sequence[str],
+    code_version: str,
+    deps: Sequence[Any] = (),
+    partitions: dg.PartitionsDefinition | None = None,
+) -> dg.AssetSpec:
+    """A table as a software-defined asset: key, lineage, columns, owners, kinds, the pattern at work."""
+    chapter, _, module = pattern.__module__.removeprefix("dedp_assets.patterns.").partition(".")
+    columns = [
+        dg.TableColumn(name, c.type.lower(), c.comment, dg.TableColumnConstraints(nullable=not c.required))
+        for name, c in table.columns.items()
+    ]
+    return dg.AssetSpec(
+        table.name.split("/"),
+        deps=deps,
+        description=f"{table.comment}\n\nPattern: **{module.replace('_', ' ')}** ({chapter.replace('_', ' ')}).",
+        metadata={
+            "dagster/column_schema": dg.TableSchema(
+                columns, constraints=dg.TableConstraints(other=[f"{n}: {p}" for n, p in table.checks.items()])
+            ),
+            "dagster/table_name": table.name.replace("/", "."),
+            "partitioned_by": ", ".join(table.partition_by) or "nothing",
+        },
+        group_name=table.name.split("/")[0],
+        code_version=code_version,
+        owners=owners,
+        tags={"dedp/pattern": f"{chapter}.{module}", "dedp/chapter": chapter},
+        kinds={"spark", "deltalake", table.name.split("/")[0]},
+        partitions_def=partitions,
+    )
+
+
+def check_specs(
+    table: TableSpec, audits: Sequence[Audit], *names: str, partitions: dg.PartitionsDefinition | None = None
+) -> list[dg.AssetCheckSpec]:
+    """One blocking check for every audit, for the rules every write keeps, and for each further name."""
+    bounds = {audit.name: _bounds(audit) for audit in audits}
+    return [
+        dg.AssetCheckSpec(
+            name,
+            asset=dg.AssetKey(table.name.split("/")),
+            description=bounds.get(name),
+            blocking=True,
+            partitions_def=partitions,
+        )
+        for name in dict.fromkeys([*_ALWAYS, *bounds, *names])
+    ]
+
+
+def run(
+    context: dg.AssetExecutionContext,
+    target: Table,
+    *,
+    at: datetime,
+    owned: Callable[[str], Mapping[str, str]],
+    reads: Callable[[str], Inputs],
+    build: Callable[[Step], object],
+    beside: Mapping[Table, Callable[[str], Mapping[str, str]]] | None = None,
+) -> Iterator[dg.MaterializeResult[Any] | dg.AssetCheckResult]:
+    """Compute the run's partitions one after the other, each in commits of its own, and report them from the ledger.
+
+    A partition whose inputs and code are what its last commit says they were is not computed again. A refused partition
+    does not keep the others of its run from being published.
+
+    Args:
+        context: Dagster's.
+        target: the table whose checks are reported.
+        at: when the run started.
+        owned: partition key -> partition values the run owns in ``target``.
+        reads: partition key -> what to read.
+        build: computes and publishes one partition.
+        beside: further tables that ``build`` writes, with the partition values it owns there.
+
+    Raises:
+        dagster.Failure: if a partition was refused or not ready; the failed checks are stored first.
+        dagster.RetryRequested: if another writer was in the way.
+    """
+    keys = list(context.partition_keys) if context.has_partition_key or context.has_partition_key_range else [""]
+    tables = {target: owned, **(beside or {})}
+    failures: dict[str, PatternError] = {}
+    for key in keys:
+        try:
+            _one(context, target, key, at=at, owned=owned, reads=reads, build=build)
+        except Conflict as error:
+            raise dg.RetryRequested(max_retries=_RETRIES, seconds_to_wait=2) from error
+        except PatternError as error:
+            failures[key] = error
+    done = [key for key in keys if key not in failures]
+    commits = {(table, key): _latest(table, part(key)) for table, part in tables.items() for key in done}
+    yield from _checks(target, {key: commits[target, key] for key in done}, failures)
+    if failures:
+        _report_failures(context, target, commits, failures)
+    for table in tables:
+        yield _materialization(context, table, {key: commits[table, key] for key in done})
+
+
+def _one(
+    context: dg.AssetExecutionContext,
+    target: Table,
+    key: str,
+    *,
+    at: datetime,
+    owned: Callable[[str], Mapping[str, str]],
+    reads: Callable[[str], Inputs],
+    build: Callable[[Step], object],
+) -> None:
+    inputs = reads(key)
+    asset_key = dg.AssetKey(target.name.split("/"))
+    provenance = Provenance(
+        asset=target.name,
+        run_id=context.run_id,
+        code_version=context.assets_def.code_versions_by_key.get(asset_key) or "1",
+        inputs=inputs.identities,
+        sequence=inputs.sequence,
+        cause=_cause(context),
+        approval=_approval(context),
+        at=at,
+        notes=inputs.notes,
+    )
+    last = target.ledger.latest(owned(key)) if target.ledger.exists() else None
+    record = last.record if last else None
+    if record and (record.inputs, record.code_version) == (inputs.identities, provenance.code_version):
+        context.log.info(f"{target.name} {key}: inputs unchanged since version {last.version if last else 0}")
+        return
+    build(Step(key, inputs, provenance))
+
+
+def _latest(table: Table, partition: Mapping[str, str]) -> Commit | None:
+    return table.ledger.latest(partition) if table.ledger.exists() else None
+
+
+def _checks(
+    target: Table, done: Mapping[str, Commit | None], failures: Mapping[str, PatternError]
+) -> Iterator[dg.AssetCheckResult]:
+    """One result per check, the worst over the run's partitions, with the figures of each."""
+    seen: dict[str, dict[str, Finding]] = {}
+    for key, commit in done.items():
+        stored = commit.record.findings if commit and commit.record else ()
+        inputs = commit.record.notes.get("input", ()) if commit and commit.record else ()
+        for finding in (Finding(**f) for f in (*inputs, *stored)):
+            seen.setdefault(finding.name, {})[key] = finding
+    for key, error in failures.items():
+        for finding in error.findings if isinstance(error, AuditFailed) else ():
+            seen.setdefault(finding.name, {})[key] = finding
+    for name, by_key in seen.items():
+        worst = max(by_key.values(), key=lambda f: (f.refuses, not f.passed))
+        notes = {key: finding.note for key, finding in by_key.items() if finding.note}
+        yield dg.AssetCheckResult(
+            asset_key=target.name.split("/"),
+            check_name=name,
+            passed=worst.passed,
+            severity=dg.AssetCheckSeverity.ERROR if worst.refuses else dg.AssetCheckSeverity.WARN,
+            description="; ".join(f"{key}: {note}" if key else note for key, note in notes.items()) or None,
+            metadata={
+                (f"{key} {figure}" if len(by_key) > 1 else figure): _shown(value)
+                for key, finding in by_key.items()
+                for figure, value in finding.figures.items()
+            },
+        )
+
+
+def _report_failures(
+    context: dg.AssetExecutionContext,
+    target: Table,
+    commits: Mapping[tuple[Table, str], Commit | None],
+    failures: Mapping[str, PatternError],
+) -> None:
+    """Record what was published all the same, mark refusals on the run, and fail with every reason."""
+    for (table, key), commit in commits.items():
+        event = dg.AssetMaterialization(table.name.split("/"), partition=key or None, metadata=_metadata(table, commit))
+        context.log_event(event)
+    audited = {key: error for key, error in failures.items() if isinstance(error, AuditFailed)}
+    refused = [f"{target.name}:{key or target.name}" for key, error in failures.items() if not error.retryable]
+    if refused:
+        context.instance.add_run_tags(context.run_id, {REFUSED: ",".join(refused)[:255]})
+    raise dg.Failure(
+        "; ".join(str(error) for error in failures.values()),
+        metadata={f"{key} refused rows".strip(): error.stage or "none" for key, error in audited.items()},
+        allow_retries=False,
+    )
+
+
+def _materialization(
+    context: dg.AssetExecutionContext, table: Table, commits: Mapping[str, Commit | None]
+) -> dg.MaterializeResult[Any]:
+    asset_key = dg.AssetKey(table.name.split("/"))
+    by_key = {key: _metadata(table, commit) for key, commit in commits.items()}
+    if len(by_key) > 1:
+        for key, metadata in by_key.items():
+            context.add_asset_metadata(metadata, asset_key=asset_key, partition_key=key)
+        return dg.MaterializeResult(asset_key=asset_key, metadata={"partitions": len(by_key)})
+    ((_, commit),) = commits.items()
+    version = dg.DataVersion(commit.record.fingerprint) if commit and commit.record else None
+    return dg.MaterializeResult(asset_key=asset_key, metadata=next(iter(by_key.values())), data_version=version)
+
+
+def _metadata(table: Table, commit: Commit | None) -> dict[str, Any]:
+    """What the UI shows of one partition: all of it read from the ledger."""
+    uri = {"dagster/uri": str(table.location)}
+    if commit is None or commit.record is None:
+        return uri
+    record = commit.record
+    written = record.rows.get("written", 0)
+    rows = {"dagster/partition_row_count": written} if record.partition else {"dagster/row_count": written}
+    figures = {name: _shown(value) for name, value in record.figures.items() if name not in record.rows}
+    return {
+        **uri,
+        **rows,
+        "version": commit.version,
+        "verdict": record.verdict,
+        "cause": record.cause,
+        "partition": slice_name(record.partition),
+        "inputs": dg.MetadataValue.json(dict(record.inputs)),
+        **{f"rows {name}": count for name, count in record.rows.items()},
+        **figures,
+        **({"approved by": f"{record.approval['by']}: {record.approval['because']}"} if record.approval else {}),
+    }
+
+
+def _cause(context: dg.AssetExecutionContext) -> str:
+    tags = context.run.tags
+    named = {"dagster/backfill": "backfill", "dagster/schedule_name": "schedule", "dagster/sensor_name": "sensor"}
+    return tags.get(CAUSE) or next((cause for tag, cause in named.items() if tag in tags), "manual")
+
+
+def _approval(context: dg.AssetExecutionContext) -> Approval | None:
+    by, because = context.run.tags.get(APPROVED_BY, ""), context.run.tags.get(APPROVED_BECAUSE, "")
+    return Approval(by, because) if by or because else None
+
+
+def _bounds(audit: Audit) -> str:
+    measured = f"{audit.figure} / {audit.per}" if audit.per else audit.sql or audit.figure
+    parts = [
+        f"{what} {side} {bound:g}"
+        for what, side, bound in (
+            ("fails", "below", audit.fail_below),
+            ("fails", "above", audit.fail_above),
+            ("warns", "below", audit.warn_below),
+            ("warns", "above", audit.warn_above),
+        )
+        if bound is not None
+    ]
+    approvable = "; a named person may approve it" if audit.approvable else ""
+    return f"{measured}: {', '.join(parts)}{approvable}"
+
+
+def _shown(value: object) -> Any:  # noqa: ANN401 - metadata takes plain values of any kind
+    return value if isinstance(value, (int, float, str)) else str(value)

@@ -1,0 +1,169 @@
+"""What `make demo` tells: land a week, load it, let late data and a bad batch arrive, show what the ledger says."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import date, timedelta
+from pathlib import Path
+
+from rich.console import Console
+from rich.table import Table as Grid
+
+from dedp_assets.instance import Ended, Platform
+from dedp_assets.patterns.core.log import Ledger
+from dedp_assets.patterns.core.records import slice_name
+from dedp_assets.reporting import APPROVED_BECAUSE, APPROVED_BY, CAUSE
+from dedp_assets.sources import access_log, devices, visits
+from resources import engine
+from resources.environments import Settings, apply
+
+__all__ = ["approve", "demo", "status"]
+
+TABLES = (
+    "bronze/devices",
+    "bronze/visits",
+    "silver/visits",
+    "silver/visits_dead_letter",
+    "gold/daily_page_views",
+    "gold/daily_visitors",
+)
+_MONDAY = date(2026, 1, 5)
+_VISITS_A_DAY = 1_000
+_JOBS = {
+    "bronze/visits": "daily_visits",
+    "bronze/devices": "refresh_devices",
+    "silver/visits": "rebuild_silver_visits",
+    "gold/daily_page_views": "rebuild_gold",
+    "gold/daily_visitors": "rebuild_gold",
+}
+
+
+def demo(settings: Settings, *, log: Path | None = None) -> int:
+    """Tell the whole story and end."""
+    apply({"DEDP_JIT": "quick"})
+    console = Console(width=150)
+    engine.prepare(settings)
+    if log is not None:
+        _land_log(settings, log, console)
+    else:
+        _land_week(settings, console)
+    platform = Platform(settings)
+    console.print("\n[bold]The platform loads what has landed[/bold]")
+    _react(platform, console)
+    if log is None:
+        console.print("\n[bold]Then: late visits, a late file, a bad batch, a truncated reference[/bold]")
+        _land_trouble(settings, console)
+        _react(platform, console)
+    console.print()
+    status(settings)
+    console.print(
+        "\nLook at it in the UI: [bold]make up[/bold], then http://127.0.0.1:3000. "
+        f"Tables: {settings.lakehouse}/<layer>/<dataset>"
+    )
+    return 0
+
+
+def status(settings: Settings) -> int:
+    """Print, by table and partition, what the newest commit says."""
+    console = Console(width=150)
+    for name in TABLES:
+        ledger = Ledger(settings.lakehouse / name, name=name)
+        if ledger.exists():
+            console.print(_grid(ledger))
+    return 0
+
+
+def approve(settings: Settings, asset: str, partition: str, *, by: str, because: str) -> int:
+    """Run a refused partition once more under a person's name."""
+    if asset not in _JOBS:
+        raise ValueError(f"{asset} is not a table with audits; choose one of {', '.join(_JOBS)}")
+    tags = {APPROVED_BY: by, APPROVED_BECAUSE: because, CAUSE: "approval"}
+    ended = Platform(settings).run(_JOBS[asset], partition=partition, tags=tags)
+    _tell(ended, Console(width=150))
+    return 1 if ended.failure else 0
+
+
+def _land_week(settings: Settings, console: Console) -> None:
+    for number in range(7):
+        day = _MONDAY + timedelta(days=number)
+        lines = visits.visits_of(day, count=_VISITS_A_DAY)
+        visits.deliver(settings.landing / "visits", day, lines, broken=visits.BROKEN[: number % 3], repeat=number * 5)
+    devices.deliver(settings.landing / "devices", devices.devices())
+    console.print(f"[bold]Landed[/bold] a week of visits ({_MONDAY} to {day}) and the devices reference")
+
+
+def _land_trouble(settings: Settings, console: Console) -> None:
+    folder = settings.landing / "visits"
+    monday = _MONDAY + timedelta(days=7)
+    late = [line for back in (3, 5) for line in visits.visits_of(monday - timedelta(days=back), count=4, seed=2)]
+    impossible = [line.replace('"2026-01-', '"2099-01-') for line in visits.visits_of(monday, count=1, seed=3)]
+    forgotten = visits.visits_of(monday - timedelta(days=90), count=1, seed=3)
+    lines = visits.visits_of(monday, count=_VISITS_A_DAY)
+    visits.deliver(folder, monday, lines, late=[*late, *impossible, *forgotten])
+    console.print(
+        f"  {monday}: {len(lines)} visits, and 8 late ones of {monday - timedelta(5)} and {monday - timedelta(3)}"
+    )
+    saturday = _MONDAY + timedelta(days=5)
+    visits.drop_late_file(folder, saturday, visits.visits_of(saturday - timedelta(days=4), count=2, seed=4))
+    console.print(f"  {saturday}: a file that came after the marker, with 2 visits of {saturday - timedelta(4)}")
+    tuesday = monday + timedelta(days=1)
+    healthy = visits.visits_of(tuesday, count=_VISITS_A_DAY)
+    torn = [line[: len(line) // 2] for line in healthy[: _VISITS_A_DAY // 3]]
+    visits.deliver(folder, tuesday, healthy[_VISITS_A_DAY // 3 :], broken=torn)
+    console.print(f"  {tuesday}: a bad batch, a third of its records torn")
+    devices.deliver(settings.landing / "devices", devices.devices()[:30], cut=True)
+    console.print("  devices: a delivery that broke off after a quarter")
+
+
+def _land_log(settings: Settings, log: Path, console: Console) -> None:
+    days = access_log.land_log(log, settings.landing / "visits")
+    console.print(f"[bold]Landed[/bold] {sum(days.values())} lines of {log.name} on {len(days)} days")
+
+
+def _react(platform: Platform, console: Console) -> None:
+    quiet = True
+    for ended in platform.react():
+        quiet = False
+        _tell(ended, console)
+    if quiet:
+        console.print("  nothing to do: every delivery is loaded, nothing is late")
+
+
+def _tell(ended: Ended, console: Console) -> None:
+    verdict = f"[red]refused[/red]  {ended.failure}" if ended.failure else "[green]done[/green]"
+    console.print(f"  {ended.job:24} {ended.partition:11} because of {ended.cause:12} {verdict}", soft_wrap=True)
+
+
+def _grid(ledger: Ledger) -> Grid:
+    grid = Grid(title=f"{ledger.name}, version {ledger.version()}", title_justify="left")
+    for heading in (
+        "partition",
+        "version",
+        "read",
+        "= written",
+        "+ dead",
+        "+ duplicate",
+        "verdict",
+        "cause",
+        "rebuilt",
+    ):
+        grid.add_column(heading, justify="right" if heading not in ("partition", "verdict", "cause") else "left")
+    for row in _rows(ledger):
+        grid.add_row(*row)
+    return grid
+
+
+def _rows(ledger: Ledger) -> Iterable[list[str]]:
+    """The newest commit of each partition, and how often its rows were rewritten."""
+    newest: dict[str, list[str]] = {}
+    writes: dict[str, int] = {}
+    for commit in ledger.commits():
+        if (record := commit.record) is None:
+            continue
+        key = slice_name(record.partition)
+        writes[key] = writes.get(key, -1) + bool(commit.changed or not newest.get(key))
+        rows = record.rows
+        kept = rows.get("represented", rows.get("written", 0))
+        counts = [str(n) for n in (rows["read"], kept, rows["dead"], rows["duplicates"])]
+        newest[key] = [key, str(commit.version), *counts, record.verdict, record.cause]
+    return ([*row, str(writes[key]) if writes[key] else ""] for key, row in sorted(newest.items()))

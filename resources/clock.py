@@ -1,0 +1,18 @@
+"""The clock, as a resource: the one place that asks what time it is."""
+
+from datetime import datetime, timezone
+from typing import Any
+
+import dagster as dg
+
+__all__ = ["Clock"]
+
+
+class Clock(dg.ConfigurableResource[Any]):
+    """Tells the time in UTC; ``fixed`` (ISO 8601) stops it, for tests and demos."""
+
+    fixed: str = ""
+
+    def now(self) -> datetime:
+        """The current time, with time zone."""
+        return datetime.fromisoformat(self.fixed) if self.fixed else datetime.now(timezone.utc)  # noqa: TID251

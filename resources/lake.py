@@ -1,0 +1,36 @@
+"""The lake as a Dagster resource: tables by name below one root."""
+
+from pathlib import Path
+from typing import Any
+
+import dagster as dg
+from dagster_deltalake import DeltaTableResource, LocalConfig
+from deltalake import DeltaTable
+from pydantic import Field
+
+from dedp_assets.patterns.core.log import Ledger
+from dedp_assets.patterns.core.schema import TableSpec
+from dedp_assets.patterns.core.tables import Table
+from resources.spark import SparkEngine
+
+__all__ = ["Lake"]
+
+
+class Lake(dg.ConfigurableResource[Any]):
+    """Delta tables at ``<root>/<layer>/<dataset>``. Starts no Spark until rows are touched."""
+
+    root: str = Field(description="Folder of the lakehouse.")
+    engine: dg.ResourceDependency[SparkEngine]
+
+    def table(self, spec: TableSpec) -> Table:
+        """The table that ``spec`` declares."""
+        return Table(spec, Path(self.root) / spec.name, lambda: self.engine.session)
+
+    def ledger(self, name: str) -> Ledger:
+        """The log of the table ``name``, without Spark."""
+        return Ledger(Path(self.root) / name, name=name)
+
+    def delta(self, name: str, *, version: int | None = None) -> DeltaTable:
+        """The table ``name`` for a reader without Spark (pyarrow, pandas, DuckDB)."""
+        url = str(Path(self.root) / name)
+        return DeltaTableResource(url=url, storage_options=LocalConfig(), version=version).load()

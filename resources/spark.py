@@ -1,0 +1,65 @@
+"""The Spark engine as a Dagster resource: embedded, or shared over Spark Connect; the graph does not see which."""
+
+import logging
+import socket
+from typing import Any
+from urllib.parse import urlsplit
+
+from dagster_pyspark import LazyPySparkResource
+from pyspark.sql import SparkSession
+
+from dedp_assets.patterns.core.errors import NotReady
+from resources import engine
+from resources.environments import settings
+
+__all__ = ["SparkEngine"]
+
+_ANSWER_SECONDS = 3
+
+
+class SparkEngine(LazyPySparkResource):
+    """A Spark session that starts (or attaches) when it is asked for and not before.
+
+    Attributes:
+        remote: ``sc://host:port`` of a shared engine; empty starts an embedded one.
+        spark_config: further Spark settings.
+    """
+
+    remote: str = ""
+    spark_config: dict[str, str] = {}
+
+    @property
+    def session(self) -> SparkSession:
+        """The session.
+
+        Raises:
+            NotReady: if the shared engine does not answer.
+        """
+        session: SparkSession = self.spark_session
+        return session
+
+    def _init_session(self) -> None:
+        if self._spark_session is not None:
+            return
+        # Spark would log every refused expression, with the values in it, before we can say it in one sentence.
+        logging.getLogger("SQLQueryContextLogger").disabled = True
+        if self.remote:
+            _require_answer(self.remote)
+            session = SparkSession.builder.remote(self.remote).getOrCreate()
+        else:
+            chosen = settings()
+            engine.use_java(chosen)
+            conf: dict[str, Any] = {**engine.spark_conf(chosen), **self.spark_config}
+            session = SparkSession.builder.config(map=conf).getOrCreate()
+        self._spark_session = session
+
+
+def _require_answer(remote: str) -> None:
+    address = urlsplit(remote.split(";", maxsplit=1)[0])
+    try:
+        socket.create_connection((address.hostname or "", address.port or 15002), timeout=_ANSWER_SECONDS).close()
+    except OSError as error:
+        raise NotReady(
+            f"the Spark engine {remote} does not answer ({error}): start it with `make up`, or unset SPARK_REMOTE to "
+            "run an embedded one"
+        ) from None

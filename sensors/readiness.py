@@ -1,0 +1,84 @@
+"""Readiness: a delivery's marker wakes the run of its partition."""
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+import dagster as dg
+
+from dedp_assets.partitions import DAILY
+from dedp_assets.patterns.core.deliveries import Delivery
+from dedp_assets.patterns.core.log import Ledger
+from dedp_assets.patterns.ingestion.readiness_marker import plan_ready
+from resources.clock import Clock
+from resources.lake import Lake
+from resources.landing import Landing
+from sensors.requests import decide
+
+__all__ = ["devices_delivered", "visits_delivered"]
+
+_SLACK_NS = 2_000_000_000
+_AT_ONCE = 25
+
+
+@dg.sensor(
+    job_name="daily_visits",
+    minimum_interval_seconds=5,
+    default_status=dg.DefaultSensorStatus.RUNNING,
+    description="A marked landing day, or a file that came after the marker, starts that day's run.",
+)
+def visits_delivered(
+    context: dg.SensorEvaluationContext, lake: Lake, landing: Landing, clock: Clock
+) -> dg.SensorResult | dg.SkipReason:
+    """Look only at folders that changed since the last tick or were held back then."""
+    cursor: dict[str, Any] = json.loads(context.cursor) if context.cursor else {"since": 0, "waiting": []}
+    touched = dict(landing.touched("visits", since_ns=cursor["since"] - _SLACK_NS))
+    days, strange = _days({*touched, *cursor["waiting"]}, clock)
+    ledger = lake.ledger("bronze/visits")
+    consumed = {day: known for day in days if (known := _identity(ledger, {"landed_on": day}))}
+    plan = plan_ready((landing.delivery("visits", day) for day in days), consumed=consumed, now=clock.now())
+    decision = decide(context.instance, plan, asset="bronze/visits", job_name="daily_visits")
+    chosen = decision.requests[:_AT_ONCE]
+    waiting = sorted({*decision.held, *plan.partitions})
+    after = json.dumps({"since": max([cursor["since"], *touched.values()]), "waiting": waiting})
+    if chosen:
+        return dg.SensorResult(run_requests=list(chosen), cursor=after)
+    return dg.SensorResult(skip_reason=_reason(plan.reason, {**decision.held, **strange}), cursor=after)
+
+
+@dg.sensor(
+    job_name="refresh_devices",
+    minimum_interval_seconds=10,
+    default_status=dg.DefaultSensorStatus.RUNNING,
+    description="A marked delivery of the devices reference starts its load.",
+)
+def devices_delivered(
+    context: dg.SensorEvaluationContext, lake: Lake, landing: Landing, clock: Clock
+) -> dg.SensorResult | dg.SkipReason:
+    """Ask for a load if the delivery is not the one that was loaded last."""
+    delivery = landing.delivery("devices")
+    named = Delivery("bronze/devices", delivery.files, delivery.marker, delivery.manifest, delivery.strange)
+    known = _identity(lake.ledger("bronze/devices"), {})
+    plan = plan_ready([named], consumed={named.partition: known} if known else {}, now=clock.now())
+    decision = decide(context.instance, plan, asset="bronze/devices", job_name="refresh_devices")
+    if decision.requests:
+        return dg.SensorResult(run_requests=list(decision.requests))
+    return dg.SkipReason(_reason(plan.reason, decision.held))
+
+
+def _days(names: set[str], clock: Clock) -> tuple[list[str], dict[str, str]]:
+    """Folder names that are partitions of the graph, and why the others are not."""
+    keys = set(DAILY.get_partition_keys(current_time=clock.now()))
+    strange = {name: "is no day this lake has a partition for" for name in names if name not in keys}
+    return sorted(names & keys), strange
+
+
+def _identity(ledger: Ledger, partition: dict[str, str]) -> str:
+    last = ledger.latest(partition) if ledger.exists() else None
+    return str(last.record.notes.get("delivery", "")) if last and last.record else ""
+
+
+def _reason(summary: str, held: Mapping[str, str]) -> str:
+    shown = [f"{key}: {reason}" for key, reason in sorted(held.items())[:5]]
+    more = f"; and {len(held) - 5} more" if len(held) > 5 else ""
+    return "; ".join([summary, *shown]) + more

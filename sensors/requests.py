@@ -1,0 +1,69 @@
+"""From a plan to run requests: one for each version a partition has to reach, again after a crash, never twice."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+import dagster as dg
+
+from dedp_assets.patterns.core.results import Plan
+from dedp_assets.reporting import CAUSE, REFUSED
+
+__all__ = ["REQUEST", "Decision", "decide", "in_flight"]
+
+REQUEST = "dedp/request"
+_ATTEMPTS = 3
+_OPEN = [
+    dg.DagsterRunStatus.QUEUED,
+    dg.DagsterRunStatus.NOT_STARTED,
+    dg.DagsterRunStatus.STARTING,
+    dg.DagsterRunStatus.STARTED,
+    dg.DagsterRunStatus.CANCELING,
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """What becomes of a plan: runs to request, and why others are not."""
+
+    requests: tuple[dg.RunRequest, ...]
+    held: Mapping[str, str]
+
+
+def in_flight(instance: dg.DagsterInstance) -> set[str]:
+    """Partition keys of runs that are queued or running."""
+    runs = instance.get_runs(dg.RunsFilter(statuses=_OPEN))
+    return {run.tags["dagster/partition"] for run in runs if "dagster/partition" in run.tags}
+
+
+def decide(instance: dg.DagsterInstance, plan: Plan, *, asset: str, job_name: str) -> Decision:
+    """Turn a plan into run requests.
+
+    The run key is ``asset:partition@version``, so however often a plan comes back, one run starts for it. A run that
+    crashed is tried again, under a key of its own, up to three times; one that was refused is not, until its inputs
+    change.
+    """
+    requests, held = [], dict(plan.held)
+    for key in plan.partitions:
+        request = f"{asset}:{key}@{plan.cursor[key]}"
+        failed = list(_ended(instance, request))
+        if any(f"{asset}:{key}" in run.tags.get(REFUSED, "") for run in failed):
+            held[key] = f"refused at {plan.cursor[key]}: waits for new data, a fix or an approval"
+        elif len(failed) >= _ATTEMPTS:
+            held[key] = f"gave up after {_ATTEMPTS} failed runs: look at run {failed[0].run_id[:8]}"
+        else:
+            attempt = f"#{len(failed) + 1}" if failed else ""
+            tags = {CAUSE: plan.causes[key], REQUEST: request}
+            requests.append(
+                dg.RunRequest(
+                    run_key=request + attempt,
+                    partition_key=key if key != asset else None,
+                    job_name=job_name,
+                    tags=tags,
+                )
+            )
+    return Decision(tuple(requests), held)
+
+
+def _ended(instance: dg.DagsterInstance, request: str) -> Iterator[dg.DagsterRun]:
+    ended = [dg.DagsterRunStatus.FAILURE, dg.DagsterRunStatus.CANCELED]
+    yield from instance.get_runs(dg.RunsFilter(statuses=ended, tags={REQUEST: request}))
