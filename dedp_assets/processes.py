@@ -5,6 +5,7 @@ from __future__ import annotations
 import shlex
 import socket
 import sys
+from pathlib import Path
 
 from honcho.manager import Manager
 
@@ -29,13 +30,13 @@ def up(settings: Settings, *, web_port: int, engine_port: int) -> int:
     home = prepare_home(settings)
     env = child_environment({**home, "SPARK_REMOTE": f"sc://127.0.0.1:{engine_port}", "PYTHONUNBUFFERED": "1"})
     spark = child_environment({"SPARK_CONNECT_MODE": "0"}, without=("SPARK_REMOTE",))
-    python = sys.executable
+    scripts = Path(sys.executable).parent
     workspace = str(CHECKOUT / "workspace.yaml")
     manager = Manager()
     manager.add_process("engine", _line(engine.connect_command(settings, engine_port)), env=spark, cwd=str(CHECKOUT))
-    web = [python, "-m", "dagster_webserver", "-h", "127.0.0.1", "-p", str(web_port), "-w", workspace]
+    web = [str(scripts / "dagster-webserver"), "-h", "127.0.0.1", "-p", str(web_port), "-w", workspace]
     manager.add_process("web", _line(web), env=env, cwd=str(CHECKOUT))
-    daemon = [python, "-m", "dagster", "daemon", "run", "-w", workspace]
+    daemon = [str(scripts / "dagster-daemon"), "run", "-w", workspace]
     manager.add_process("daemon", _line(daemon), env=env, cwd=str(CHECKOUT))
     manager.loop()
     return int(manager.returncode or 0)

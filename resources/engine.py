@@ -53,7 +53,11 @@ def prepare(settings: Settings) -> None:
 def spark_conf(settings: Settings, *, record_classes: Path | None = None) -> dict[str, str]:
     """Configuration of an embedded engine or of the shared one; a small-machine profile."""
     archive = _archive(settings)
-    options = ["-XX:+UseSerialGC", f"-Dlog4j2.configurationFile={CHECKOUT / 'resources' / 'log4j2.properties'}"]
+    options = [
+        "-XX:+UseSerialGC",
+        "-XX:-DontCompileHugeMethods",
+        f"-Dlog4j2.configurationFile={CHECKOUT / 'resources' / 'log4j2.properties'}",
+    ]
     options += ["-XX:TieredStopAtLevel=1"] if settings.jit == "quick" else []
     if record_classes is not None:
         options += [f"-XX:ArchiveClassesAtExit={record_classes}", "-Xlog:cds=off", "-Xlog:cds+dynamic=off"]

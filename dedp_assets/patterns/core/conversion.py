@@ -10,46 +10,56 @@ from collections.abc import Mapping
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-__all__ = ["convert_columns", "convert_json"]
+__all__ = ["convert_columns", "convert_json", "misfits"]
 
 
 def convert_columns(rows: DataFrame, schema: Mapping[str, str]) -> DataFrame:
-    """Cast columns to the types of ``schema``; their text stays in ``<column> text``, ``syntax`` is NULL."""
+    """Cast columns to the types of ``schema``; the text they were is in ``<column> text``, ``syntax`` is NULL."""
     others = [F.col(c) for c in rows.columns if c not in schema]
-    texts = [F.col(c).cast("string").alias(f"{c} text") for c in schema]
     values = [F.expr(f"try_cast(`{c}` AS {kind})").alias(c) for c, kind in schema.items()]
+    texts = [F.col(c).cast("string").alias(f"{c} text") for c in _typed(schema)]
     return rows.select(*others, F.lit(None).cast("string").alias("syntax"), *values, *texts)
 
 
 def convert_json(rows: DataFrame, payload: str, schema: Mapping[str, str]) -> DataFrame:
     """Parse one JSON object per row into typed columns.
 
-    Adds the columns of ``schema``, ``syntax`` (what is wrong with the record as a whole, or NULL) and ``<column> text``
-    (the value's text, filled where a record held a value that did not fit).
+    Adds the columns of ``schema`` (STRING takes any value as its text), ``syntax`` (what is wrong with the record as a
+    whole, or NULL) and ``<column> text`` for the other types: the text of a value that came out as NULL.
 
-    The fast path parses once, straight into the types. Only a record that this flags, or one that goes on after its
-    first closing brace (Spark's parser stops there and silently drops the rest), is looked at more closely.
+    Spark's parser stops at the end of the first value and silently drops what follows. So the record is parsed as the
+    first of two values, the second being a sentinel: unless exactly both come out, the record is not one object. Only
+    then, or where a typed value is NULL, is the record looked at again.
     """
-    typed = ", ".join(f"`{c}` {kind}" for c, kind in schema.items())
-    text = ", ".join(f"`{c}` STRING" for c in schema)
-    goes_on = f"octet_length(substring_index(`{payload}`, '}}', 1)) + 1 <> octet_length(`{payload}`)"
-    values = f"from_json(concat('[', `{payload}`, ']'), 'array<string>')"
+    typed = _typed(schema)
+    both = f"concat('[', `{payload}`, ',null]')"
+    kinds = ", ".join(f"`{c}`: {kind}" for c, kind in schema.items())
+    values = f"from_json({both}, 'array<string>')"
     syntax = (
-        f"CASE WHEN parsed.corrupt IS NULL AND NOT ({goes_on}) THEN NULL "
+        f"CASE WHEN size(parsed) = 2 AND parsed[0] IS NOT NULL THEN NULL "
         f"WHEN trim(`{payload}`) = '' THEN 'blank line' "
-        f"WHEN {values} IS NULL THEN 'malformed JSON' "
-        f"WHEN size({values}) <> 1 THEN 'more than one JSON value' "
-        f"WHEN NOT startswith(ltrim(`{payload}`), '{{') THEN 'not a JSON object' END"
+        f"WHEN {values} IS NULL OR size({values}) < 2 THEN 'malformed JSON' "
+        f"WHEN size({values}) > 2 THEN 'more than one JSON value' "
+        f"ELSE 'not a JSON object' END"
     )
-    options = {"columnNameOfCorruptRecord": "corrupt"}
-    parsed = rows.withColumn("parsed", F.from_json(payload, f"{typed}, corrupt STRING", options))
-    checked = parsed.withColumn("syntax", F.expr(syntax))
-    again = F.when(F.expr("syntax IS NULL AND parsed.corrupt IS NOT NULL"), F.from_json(payload, text))
-    looked = checked.withColumn("texts", again)
-    fields = {c: f"if(texts IS NULL, parsed.`{c}`, try_cast(texts.`{c}` AS {kind}))" for c, kind in schema.items()}
+    parsed = rows.withColumn("parsed", F.expr(f"from_json({both}, 'array<struct<{kinds}>>')"))
+    checked = parsed.select(*rows.columns, F.expr(syntax).alias("syntax"), F.expr("parsed[0]").alias("record"))
+    absent = " OR ".join(f"record.`{c}` IS NULL" for c in typed) or "false"
+    again = F.from_json(payload, ", ".join(f"`{c}` STRING" for c in typed or schema))
+    looked = checked.withColumn("texts", F.when(F.expr(f"syntax IS NULL AND ({absent})"), again))
+    fields = {c: f"coalesce(record.`{c}`, try_cast(texts.`{c}` AS {kind}))" for c, kind in typed.items()}
     return looked.select(
         *rows.columns,
         "syntax",
-        *[F.expr(expression).alias(c) for c, expression in fields.items()],
-        *[F.expr(f"texts.`{c}`").alias(f"{c} text") for c in schema],
+        *[F.expr(fields.get(c, f"record.`{c}`")).alias(c) for c in schema],
+        *[F.expr(f"texts.`{c}`").alias(f"{c} text") for c in typed],
     )
+
+
+def misfits(schema: Mapping[str, str]) -> dict[str, str]:
+    """Reason -> SQL predicate that holds for a converted row whose value fits, for every type that a value may miss."""
+    return {f"{c} is not a {kind}": f"`{c} text` IS NULL OR `{c}` IS NOT NULL" for c, kind in _typed(schema).items()}
+
+
+def _typed(schema: Mapping[str, str]) -> dict[str, str]:
+    return {c: kind for c, kind in schema.items() if kind.upper() != "STRING"}

@@ -92,6 +92,11 @@ class TableState:
         fields = json.loads(self.snapshot.schema().to_json())["fields"]
         return {f["name"]: f for f in fields}
 
+    @property
+    def mapped(self) -> bool:
+        """Whether columns in the files go by other names than in the schema."""
+        return self.properties.get("delta.columnMapping.mode", "none") != "none"
+
     @cached_property
     def features(self) -> frozenset[str]:
         """Writer features the table names beyond the old protocol versions."""
@@ -102,11 +107,16 @@ class TableState:
         files: list[Mapping[str, Any]] = pa.table(self.snapshot.get_add_actions(flatten=True)).to_pylist()
         return files
 
+    def keyed_files(self) -> Iterator[tuple[Mapping[str, Any], Partition]]:
+        """Active files, each with its partition."""
+        columns = sorted(self.partition_columns)
+        for file in self.files():
+            yield file, tuple((c, _text(file[f"partition.{c}"])) for c in columns)
+
     def statistics(self) -> dict[Partition, FileStats]:
         """Files, rows and bytes by partition, from the log's statistics."""
         totals: dict[Partition, FileStats] = {}
-        for f in self.files():
-            key = tuple((c, _text(f[f"partition.{c}"])) for c in sorted(self.partition_columns))
+        for f, key in self.keyed_files():
             old = totals.get(key, FileStats())
             totals[key] = FileStats(old.files + 1, old.rows + (f.get("num_records") or 0), old.bytes + f["size_bytes"])
         return totals

@@ -105,8 +105,7 @@ def claim(ledger: Ledger, state: TableState, record: CommitRecord, *, append: bo
 
 def serves(state: TableState) -> bool:
     """Whether the metadata-only transaction can serve the table; if not, Spark's own writer has to."""
-    mapped = state.properties.get("delta.columnMapping.mode", "none") != "none"
-    return not mapped and state.features <= _SERVED
+    return not state.mapped and state.features <= _SERVED
 
 
 def commit_files(
@@ -216,11 +215,9 @@ def _key(values: Mapping[str, str | None]) -> Partition:
 
 def _removals(state: TableState, owned: Mapping[str, str], only: Collection[Partition]) -> Iterator[RemoveAction]:
     now_ms = time.time_ns() // 1_000_000
-    for file in state.files():
-        values = {c: file[f"partition.{c}"] for c in state.partition_columns}
-        texts = {c: None if v is None else str(v) for c, v in values.items()}
-        if owned.items() <= texts.items() and _key(texts) in only:
-            yield RemoveAction(file["path"], True, now_ms, file["size_bytes"], texts)  # noqa: FBT003
+    for file, key in state.keyed_files():
+        if owned.items() <= dict(key).items() and key in only:
+            yield RemoveAction(file["path"], True, now_ms, file["size_bytes"], dict(key))  # noqa: FBT003
 
 
 def _transact(state: TableState, actions: list[Any], mode: str, filters: Any, properties: CommitProperties) -> None:  # noqa: ANN401

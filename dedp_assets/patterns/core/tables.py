@@ -25,6 +25,7 @@ from dedp_assets.patterns.core.audits import Audit, judge, overrule, summary, ve
 from dedp_assets.patterns.core.errors import AuditFailed, ConfigError, Conflict
 from dedp_assets.patterns.core.locks import table_lock
 from dedp_assets.patterns.core.log import Commit, Ledger, Partition, TableState
+from dedp_assets.patterns.core.reading import equals, read_at
 from dedp_assets.patterns.core.records import CommitRecord, Provenance, slice_name
 from dedp_assets.patterns.core.results import Finding, RowCounts, Split, WriteResult
 from dedp_assets.patterns.core.rows import Reading, row_hash
@@ -61,10 +62,7 @@ class Table:
 
     def read(self, *partitions: Mapping[str, str | None], version: int | None = None) -> DataFrame:
         """Rows at a pinned version (the newest one now, if ``None``), of the named partitions if any; lazy."""
-        pinned = self.ledger.version() if version is None else version
-        rows = self.session.read.format("delta").option("versionAsOf", pinned).load(str(self.location))
-        wanted = [" AND ".join(_is(column, value) for column, value in named.items()) for named in partitions]
-        return rows.filter(" OR ".join(f"({predicate})" for predicate in wanted)) if wanted else rows
+        return read_at(self.session, self.location, self.ledger.state(version), partitions)
 
     def ensure(self) -> TableState:
         """Create the table, or alter it to its declaration, in commits of their own; nothing if they agree.
@@ -421,9 +419,5 @@ def already_applied(table: str, record: CommitRecord, commit: Commit) -> WriteRe
     )
 
 
-def _is(column: str, value: str | None) -> str:
-    return f"`{column}` IS NULL" if value is None else f"`{column}` = '{value}'"
-
-
 def _literals(partition: Mapping[str, str] | None, alias: str = "") -> list[str]:
-    return [f"{alias}{_is(column, value)}" for column, value in (partition or {}).items()]
+    return [f"{alias}{equals(column, value)}" for column, value in (partition or {}).items()]

@@ -17,7 +17,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from dedp_assets.patterns.core.audits import Audit
-from dedp_assets.patterns.core.conversion import convert_columns, convert_json
+from dedp_assets.patterns.core.conversion import convert_columns, convert_json, misfits
 from dedp_assets.patterns.core.errors import ConfigError
 from dedp_assets.patterns.core.records import Provenance
 from dedp_assets.patterns.core.results import Plan, Split, WriteResult
@@ -82,20 +82,24 @@ def divert_unprocessable(
         converted = convert_columns(marked.withColumn(payload, F.to_json(F.struct(*rows.columns))), schema)
     else:
         converted = convert_json(marked, payload, schema)
-    wrong = [
-        f"CASE WHEN `{c} text` IS NOT NULL AND `{c}` IS NULL THEN '{c} is not a {t}' END" for c, t in schema.items()
-    ]
     broken = [
-        f"CASE WHEN NOT coalesce({rule}, false) THEN {_quoted(reason)} END" for reason, rule in (rules or {}).items()
+        f"CASE WHEN NOT coalesce({rule}, false) THEN {_quoted(reason)} END"
+        for reason, rule in {**misfits(schema), **(rules or {})}.items()
     ]
-    reason = f"coalesce(syntax, nullif(concat_ws('; ', {', '.join([*wrong, *broken])}), ''))"
-    judged = converted.withColumn("reason", F.expr(reason))
-    letter = dict.fromkeys([payload, *raw, *handed, "reason"])
-    return Split(
-        judged.withColumn("outcome", F.expr("if(reason IS NULL, 'valid', 'dead')")),
-        {"valid": (*schema, *handed, "was_dead_lettered"), "dead": tuple(letter)},
-        identity=tuple(identity),
+    reason = f"coalesce(syntax, nullif(concat_ws('; ', {', '.join(broken)}), ''))"
+    kept = [payload, *raw]
+    judged = converted.select(*handed, *schema, *kept, "was_dead_lettered", F.expr(reason).alias("reason"))
+    # Only dead letters carry their raw input on: the others would pay for it in every later step.
+    flagged = judged.select(
+        *handed,
+        *schema,
+        *[F.expr(f"if(reason IS NULL, NULL, `{c}`)").alias(c) for c in kept],
+        "was_dead_lettered",
+        "reason",
+        F.expr("if(reason IS NULL, 'valid', 'dead')").alias("outcome"),
     )
+    valid, dead = (*schema, *handed, "was_dead_lettered"), tuple(dict.fromkeys([*kept, *handed, "reason"]))
+    return Split(flagged, {"valid": valid, "dead": dead}, identity=tuple(identity))
 
 
 def route(

@@ -62,10 +62,11 @@ def deduplicate(
     valid = "outcome = 'valid'" if isinstance(rows, Split) else "true"
     ranked = f"{valid} AND {whole}"
     content = row_hash([c for c, kind in frame.dtypes if not kind.startswith("map")])
-    # Rows that take no part get a partition of their own each: together they would all meet in one task.
-    alone = F.expr(f"if({ranked}, NULL, {content})")
+    # The hash comes first: it sorts fast, and it keeps rows that take no part from all meeting in one task.
+    spread = F.expr(f"if({ranked}, {row_hash(keys)}, {content})")
     same_key = [F.expr(f"if({ranked}, `{key}`, NULL)") for key in keys]
-    window = Window.partitionBy(*same_key, alone).orderBy(*order_by, F.expr(content))
+    total = isinstance(rows, Split) and set(rows.identity) <= set(order_by) and bool(rows.identity)
+    window = Window.partitionBy(spread, *same_key).orderBy(*order_by, *([] if total else [F.expr(content)]))
     repeated = f"({ranked}) AND (place > 1{' OR `seen before`' if earlier is not None else ''})"
     unknown = f"NOT ({whole})" if null_keys == "drop" else "false"
     other = "outcome" if isinstance(rows, Split) else "'valid'"

@@ -1,0 +1,70 @@
+"""Reading a table at a pinned version by the files its log names.
+
+Spark's Delta reader rebuilds the table's state in a Spark job before it reads the first row, at every version anew. The
+ledger knows the files in milliseconds, so where nothing but plain Parquet files makes up the table (no deletion
+vectors, no column mapping), they are read directly. Any other table is left to the Delta reader.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from functools import reduce
+from pathlib import Path
+from urllib.parse import unquote
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.types import StructType
+
+from dedp_assets.patterns.core.log import Partition, TableState
+
+__all__ = ["equals", "read_at"]
+
+_PLAIN = {"appendOnly", "changeDataFeed", "checkConstraints", "generatedColumns", "invariants", "v2Checkpoint"}
+_MOST_PARTITIONS = 64
+
+
+def read_at(
+    session: SparkSession, location: Path, state: TableState, partitions: Sequence[Mapping[str, str | None]]
+) -> DataFrame:
+    """Rows of the named partitions (all, if none is named) as the table was at ``state``; lazy."""
+    files = _files(location, state, partitions) if state.features <= _PLAIN and not state.mapped else None
+    if files is None or len(files) > _MOST_PARTITIONS:
+        rows = session.read.format("delta").option("versionAsOf", state.version).load(str(location))
+        wanted = [" AND ".join(equals(column, value) for column, value in named.items()) for named in partitions]
+        return rows.filter(" OR ".join(f"({predicate})" for predicate in wanted)) if wanted else rows
+    schema = StructType.fromJson(json.loads(state.snapshot.schema().to_json()))
+    if not files:
+        return session.createDataFrame([], schema)
+    stored = StructType([field for field in schema.fields if field.name not in state.partition_columns])
+    parts = [_part(session, paths, stored, schema, dict(key)) for key, paths in files.items()]
+    return reduce(DataFrame.unionByName, parts)
+
+
+def _files(
+    location: Path, state: TableState, partitions: Sequence[Mapping[str, str | None]]
+) -> dict[Partition, list[str]] | None:
+    """Active files by partition; ``None`` if one of them lies outside the table's folder."""
+    found: dict[Partition, list[str]] = {}
+    for file, key in state.keyed_files():
+        path = unquote(file["path"])
+        if path.startswith("/") or "://" in path:
+            return None
+        if not partitions or any(named.items() <= dict(key).items() for named in partitions):
+            found.setdefault(key, []).append(str(location / path))
+    return found
+
+
+def _part(
+    session: SparkSession, paths: list[str], stored: StructType, schema: StructType, values: Mapping[str, str | None]
+) -> DataFrame:
+    rows = session.read.schema(stored).parquet(*paths)
+    constants = {c: F.lit(value).cast(schema[c].dataType).alias(c) for c, value in values.items()}
+    return rows.select(*[constants.get(name, F.col(name)) for name in schema.names])
+
+
+def equals(column: str, value: str | None) -> str:
+    """SQL predicate for one partition value."""
+    escaped = "" if value is None else value.replace("\\", "\\\\").replace("'", "\\'")
+    return f"`{column}` IS NULL" if value is None else f"`{column}` = '{escaped}'"
