@@ -32,11 +32,13 @@ def up(settings: Settings, *, web_port: int, engine_port: int) -> int:
     spark = child_environment({"SPARK_CONNECT_MODE": "0"}, without=("SPARK_REMOTE",))
     scripts = Path(sys.executable).parent
     workspace = str(CHECKOUT / "workspace.yaml")
+    print(f"Dagster UI: http://127.0.0.1:{web_port}   Spark engine: sc://127.0.0.1:{engine_port}   Ctrl-C ends both")  # noqa: T201
+    quiet = ["--log-level", "warning"]
     manager = Manager()
     manager.add_process("engine", _line(engine.connect_command(settings, engine_port)), env=spark, cwd=str(CHECKOUT))
-    web = [str(scripts / "dagster-webserver"), "-h", "127.0.0.1", "-p", str(web_port), "-w", workspace]
+    web = [str(scripts / "dagster-webserver"), "-h", "127.0.0.1", "-p", str(web_port), "-w", workspace, *quiet]
     manager.add_process("web", _line(web), env=env, cwd=str(CHECKOUT))
-    daemon = [str(scripts / "dagster-daemon"), "run", "-w", workspace]
+    daemon = [str(scripts / "dagster-daemon"), "run", "-w", workspace, *quiet]
     manager.add_process("daemon", _line(daemon), env=env, cwd=str(CHECKOUT))
     manager.loop()
     return int(manager.returncode or 0)

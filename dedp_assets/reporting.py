@@ -21,7 +21,18 @@ from dedp_assets.patterns.core.results import Finding
 from dedp_assets.patterns.core.schema import TableSpec
 from dedp_assets.patterns.core.tables import Table
 
-__all__ = ["APPROVED_BECAUSE", "APPROVED_BY", "CAUSE", "REFUSED", "Inputs", "Step", "asset_spec", "check_specs", "run"]
+__all__ = [
+    "APPROVED_BECAUSE",
+    "APPROVED_BY",
+    "CAUSE",
+    "REFUSED",
+    "Inputs",
+    "Step",
+    "Work",
+    "asset_spec",
+    "check_specs",
+    "run",
+]
 
 CAUSE = "dedp/cause"
 APPROVED_BY = "dedp/approved_by"
@@ -61,6 +72,25 @@ class Step:
     key: str
     inputs: Inputs
     provenance: Provenance
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """How one table is computed, partition by partition.
+
+    Attributes:
+        target: the table whose checks are reported.
+        owned: partition key -> partition values a run owns in ``target``.
+        reads: partition key -> what to read; raises if it is not ready.
+        build: computes and publishes one partition.
+        beside: further tables that ``build`` writes, with the partition values it owns there.
+    """
+
+    target: Table
+    owned: Callable[[str], Mapping[str, str]]
+    reads: Callable[[str], Inputs]
+    build: Callable[[Step], object]
+    beside: Mapping[Table, Callable[[str], Mapping[str, str]]] = field(default_factory=dict)
 
 
 def asset_spec(
@@ -116,14 +146,7 @@ def check_specs(
 
 
 def run(
-    context: dg.AssetExecutionContext,
-    target: Table,
-    *,
-    at: datetime,
-    owned: Callable[[str], Mapping[str, str]],
-    reads: Callable[[str], Inputs],
-    build: Callable[[Step], object],
-    beside: Mapping[Table, Callable[[str], Mapping[str, str]]] | None = None,
+    context: dg.AssetExecutionContext, work: Work, *, at: datetime
 ) -> Iterator[dg.MaterializeResult[Any] | dg.AssetCheckResult]:
     """Compute the run's partitions one after the other, each in commits of its own, and report them from the ledger.
 
@@ -132,49 +155,43 @@ def run(
 
     Args:
         context: Dagster's.
-        target: the table whose checks are reported.
+        work: how the table is computed.
         at: when the run started.
-        owned: partition key -> partition values the run owns in ``target``.
-        reads: partition key -> what to read.
-        build: computes and publishes one partition.
-        beside: further tables that ``build`` writes, with the partition values it owns there.
 
     Raises:
         dagster.Failure: if a partition was refused or not ready; the failed checks are stored first.
         dagster.RetryRequested: if another writer was in the way.
     """
     keys = list(context.partition_keys) if context.has_partition_key or context.has_partition_key_range else [""]
-    tables = {target: owned, **(beside or {})}
     failures: dict[str, PatternError] = {}
+    refused: list[str] = []
     for key in keys:
+        sequence: object = ""
         try:
-            _one(context, target, key, at=at, owned=owned, reads=reads, build=build)
+            inputs = work.reads(key)
+            sequence = inputs.sequence
+            _compute(context, work, Step(key, inputs, _provenance(context, work.target, inputs, at)))
         except Conflict as error:
             raise dg.RetryRequested(max_retries=_RETRIES, seconds_to_wait=2) from error
         except PatternError as error:
             failures[key] = error
+            if not error.retryable:
+                refused.append(f"{work.target.name}:{key or work.target.name}@{sequence}")
     done = [key for key in keys if key not in failures]
+    tables = {work.target: work.owned, **work.beside}
     commits = {(table, key): _latest(table, part(key)) for table, part in tables.items() for key in done}
-    yield from _checks(target, {key: commits[target, key] for key in done}, failures)
+    yield from _checks(work.target, {key: commits[work.target, key] for key in done}, failures)
     if failures:
-        _report_failures(context, target, commits, failures)
+        if refused:
+            context.instance.add_run_tags(context.run_id, {REFUSED: ",".join(refused)[:255]})
+        _fail(context, commits, failures)
     for table in tables:
         yield _materialization(context, table, {key: commits[table, key] for key in done})
 
 
-def _one(
-    context: dg.AssetExecutionContext,
-    target: Table,
-    key: str,
-    *,
-    at: datetime,
-    owned: Callable[[str], Mapping[str, str]],
-    reads: Callable[[str], Inputs],
-    build: Callable[[Step], object],
-) -> None:
-    inputs = reads(key)
+def _provenance(context: dg.AssetExecutionContext, target: Table, inputs: Inputs, at: datetime) -> Provenance:
     asset_key = dg.AssetKey(target.name.split("/"))
-    provenance = Provenance(
+    return Provenance(
         asset=target.name,
         run_id=context.run_id,
         code_version=context.assets_def.code_versions_by_key.get(asset_key) or "1",
@@ -185,12 +202,15 @@ def _one(
         at=at,
         notes=inputs.notes,
     )
-    last = target.ledger.latest(owned(key)) if target.ledger.exists() else None
+
+
+def _compute(context: dg.AssetExecutionContext, work: Work, step: Step) -> None:
+    last = _latest(work.target, work.owned(step.key))
     record = last.record if last else None
-    if record and (record.inputs, record.code_version) == (inputs.identities, provenance.code_version):
-        context.log.info(f"{target.name} {key}: inputs unchanged since version {last.version if last else 0}")
-        return
-    build(Step(key, inputs, provenance))
+    if record and (record.inputs, record.code_version) == (step.inputs.identities, step.provenance.code_version):
+        context.log.info(f"{work.target.name} {step.key}: inputs unchanged since version {last.version if last else 0}")
+    else:
+        work.build(step)
 
 
 def _latest(table: Table, partition: Mapping[str, str]) -> Commit | None:
@@ -227,20 +247,16 @@ def _checks(
         )
 
 
-def _report_failures(
+def _fail(
     context: dg.AssetExecutionContext,
-    target: Table,
     commits: Mapping[tuple[Table, str], Commit | None],
     failures: Mapping[str, PatternError],
 ) -> None:
-    """Record what was published all the same, mark refusals on the run, and fail with every reason."""
+    """Record what was published all the same, then fail with every reason."""
     for (table, key), commit in commits.items():
         event = dg.AssetMaterialization(table.name.split("/"), partition=key or None, metadata=_metadata(table, commit))
         context.log_event(event)
     audited = {key: error for key, error in failures.items() if isinstance(error, AuditFailed)}
-    refused = [f"{target.name}:{key or target.name}" for key, error in failures.items() if not error.retryable]
-    if refused:
-        context.instance.add_run_tags(context.run_id, {REFUSED: ",".join(refused)[:255]})
     raise dg.Failure(
         "; ".join(str(error) for error in failures.values()),
         metadata={f"{key} refused rows".strip(): error.stage or "none" for key, error in audited.items()},

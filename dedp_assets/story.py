@@ -27,6 +27,7 @@ TABLES = (
     "gold/daily_page_views",
     "gold/daily_visitors",
 )
+_COUNTS = ("version", "read", "= written", "+ dead", "+ duplicate")
 _MONDAY = date(2026, 1, 5)
 _VISITS_A_DAY = 1_000
 _JOBS = {
@@ -78,8 +79,11 @@ def approve(settings: Settings, asset: str, partition: str, *, by: str, because:
     if asset not in _JOBS:
         raise ValueError(f"{asset} is not a table with audits; choose one of {', '.join(_JOBS)}")
     tags = {APPROVED_BY: by, APPROVED_BECAUSE: because, CAUSE: "approval"}
-    ended = Platform(settings).run(_JOBS[asset], partition=partition, tags=tags)
-    _tell(ended, Console(width=150))
+    console, platform = Console(width=150), Platform(settings)
+    ended = platform.run(_JOBS[asset], partition=partition, tags=tags)
+    _tell(ended, console)
+    if not ended.failure:
+        _react(platform, console)
     return 1 if ended.failure else 0
 
 
@@ -88,7 +92,8 @@ def _land_week(settings: Settings, console: Console) -> None:
         day = _MONDAY + timedelta(days=number)
         lines = visits.visits_of(day, count=_VISITS_A_DAY)
         visits.deliver(settings.landing / "visits", day, lines, broken=visits.BROKEN[: number % 3], repeat=number * 5)
-    devices.deliver(settings.landing / "devices", devices.devices())
+    if not (settings.landing / "devices").exists():
+        devices.deliver(settings.landing / "devices", devices.devices())
     console.print(f"[bold]Landed[/bold] a week of visits ({_MONDAY} to {day}) and the devices reference")
 
 
@@ -135,35 +140,27 @@ def _tell(ended: Ended, console: Console) -> None:
 
 
 def _grid(ledger: Ledger) -> Grid:
-    grid = Grid(title=f"{ledger.name}, version {ledger.version()}", title_justify="left")
-    for heading in (
-        "partition",
-        "version",
-        "read",
-        "= written",
-        "+ dead",
-        "+ duplicate",
-        "verdict",
-        "cause",
-        "rebuilt",
-    ):
-        grid.add_column(heading, justify="right" if heading not in ("partition", "verdict", "cause") else "left")
+    grid = Grid("partition", title=f"{ledger.name}, version {ledger.version()}", title_justify="left")
+    for heading in _COUNTS:
+        grid.add_column(heading, justify="right")
+    grid.add_column("verdict")
+    grid.add_column("rebuilt because of")
     for row in _rows(ledger):
         grid.add_row(*row)
     return grid
 
 
 def _rows(ledger: Ledger) -> Iterable[list[str]]:
-    """The newest commit of each partition, and how often its rows were rewritten."""
+    """The newest commit of each partition, and why its rows were rewritten since the first."""
     newest: dict[str, list[str]] = {}
-    writes: dict[str, int] = {}
+    rewritten: dict[str, list[str]] = {}
     for commit in ledger.commits():
         if (record := commit.record) is None:
             continue
-        key = slice_name(record.partition)
-        writes[key] = writes.get(key, -1) + bool(commit.changed or not newest.get(key))
-        rows = record.rows
-        kept = rows.get("represented", rows.get("written", 0))
+        key, rows = slice_name(record.partition), record.rows
+        if key in newest and commit.changed:
+            rewritten.setdefault(key, []).append(record.cause)
+        kept = rows.get("represented", rows["written"])
         counts = [str(n) for n in (rows["read"], kept, rows["dead"], rows["duplicates"])]
-        newest[key] = [key, str(commit.version), *counts, record.verdict, record.cause]
-    return ([*row, str(writes[key]) if writes[key] else ""] for key, row in sorted(newest.items()))
+        newest[key] = [key, str(commit.version), *counts, record.verdict]
+    return ([*row, ", ".join(rewritten.get(key, []))] for key, row in sorted(newest.items()))

@@ -7,6 +7,7 @@ from urllib.parse import urlsplit
 
 from dagster_pyspark import LazyPySparkResource
 from pyspark.sql import SparkSession
+from pyspark.sql.connect.client.retries import DefaultPolicy
 
 from dedp_assets.patterns.core.errors import NotReady
 from resources import engine
@@ -46,6 +47,8 @@ class SparkEngine(LazyPySparkResource):
         if self.remote:
             _require_answer(self.remote)
             session = SparkSession.builder.remote(self.remote).getOrCreate()
+            # Spark's default waits ten minutes for an engine that is gone, at every call and again when we exit.
+            session.client.set_retry_policies([DefaultPolicy(max_retries=6, backoff_multiplier=2, max_backoff=4000)])
         else:
             chosen = settings()
             engine.use_java(chosen)

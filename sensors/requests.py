@@ -1,6 +1,6 @@
 """From a plan to run requests: one for each version a partition has to reach, again after a crash, never twice."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import dagster as dg
@@ -45,8 +45,8 @@ def decide(instance: dg.DagsterInstance, plan: Plan, *, asset: str, job_name: st
     requests, held = [], dict(plan.held)
     for key in plan.partitions:
         request = f"{asset}:{key}@{plan.cursor[key]}"
-        failed = list(_ended(instance, request))
-        if any(f"{asset}:{key}" in run.tags.get(REFUSED, "") for run in failed):
+        failed = _failed(instance, {REQUEST: request})
+        if any(REFUSED in run.tags for run in failed) or _failed(instance, {REFUSED: request}):
             held[key] = f"refused at {plan.cursor[key]}: waits for new data, a fix or an approval"
         elif len(failed) >= _ATTEMPTS:
             held[key] = f"gave up after {_ATTEMPTS} failed runs: look at run {failed[0].run_id[:8]}"
@@ -64,6 +64,6 @@ def decide(instance: dg.DagsterInstance, plan: Plan, *, asset: str, job_name: st
     return Decision(tuple(requests), held)
 
 
-def _ended(instance: dg.DagsterInstance, request: str) -> Iterator[dg.DagsterRun]:
+def _failed(instance: dg.DagsterInstance, tags: Mapping[str, str]) -> Sequence[dg.DagsterRun]:
     ended = [dg.DagsterRunStatus.FAILURE, dg.DagsterRunStatus.CANCELED]
-    yield from instance.get_runs(dg.RunsFilter(statuses=ended, tags={REQUEST: request}))
+    return instance.get_runs(dg.RunsFilter(statuses=ended, tags=dict(tags)))

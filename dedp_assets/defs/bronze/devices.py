@@ -11,7 +11,7 @@ from dedp_assets.patterns.core.results import WriteResult
 from dedp_assets.patterns.core.schema import Column, TableSpec
 from dedp_assets.patterns.error_management.dead_letter import divert_unprocessable
 from dedp_assets.patterns.ingestion.full_loader import load_full, volume_guard
-from dedp_assets.reporting import Inputs, Step, asset_spec, check_specs, run
+from dedp_assets.reporting import Inputs, Step, Work, asset_spec, check_specs, run
 from resources.clock import Clock
 from resources.lake import Lake
 from resources.landing import Landing
@@ -54,4 +54,4 @@ def devices(context: dg.AssetExecutionContext, lake: Lake, landing: Landing, clo
         split = divert_unprocessable(lines.rows, payload="raw", schema=SCHEMA, identity=["source_file", "line_number"])
         return load_full(split.narrowed("valid", DEVICES.columns), table, provenance=step.provenance, audits=AUDITS)
 
-    yield from run(context, table, at=clock.now(), owned=owned, reads=reads, build=load)
+    yield from run(context, Work(table, owned, reads, load), at=clock.now())

@@ -16,7 +16,7 @@ from dedp_assets.patterns.core.rows import Reading, tally
 from dedp_assets.patterns.core.schema import Column, TableSpec
 from dedp_assets.patterns.error_management.late_data_detector import advance_watermark, detect_late_data
 from dedp_assets.patterns.idempotency.data_overwrite import overwrite_partition
-from dedp_assets.reporting import Inputs, Step, asset_spec, check_specs, run
+from dedp_assets.reporting import Inputs, Step, Work, asset_spec, check_specs, run
 from resources.clock import Clock
 from resources.environments import RETENTION_DAYS
 from resources.lake import Lake
@@ -103,7 +103,7 @@ def visits(context: dg.AssetExecutionContext, lake: Lake, landing: Landing, cloc
             reading=Reading(tally=seen, figures={"lines": lines.checksum}),
         )
 
-    yield from run(context, table, at=clock.now(), owned=owned, reads=reads, build=load)
+    yield from run(context, Work(table, owned, reads, load), at=clock.now())
 
 
 def _watermark(ledger: Ledger, day: str) -> datetime | None:

@@ -13,7 +13,7 @@ from dedp_assets.patterns.core.results import WriteResult
 from dedp_assets.patterns.core.rows import Reading
 from dedp_assets.patterns.core.schema import TableSpec
 from dedp_assets.patterns.quality.audit_write_audit_publish import audit_write_audit_publish, require_pass, usual
-from dedp_assets.reporting import Inputs, Step, run
+from dedp_assets.reporting import Inputs, Step, Work, run
 from resources.lake import Lake
 
 REQUIRED = ("dead_letters_are_few", "rows_are_accounted_for")
@@ -66,4 +66,4 @@ def promote(
             ),
         )
 
-    yield from run(context, table, at=at, owned=of_day, reads=reads, build=publish)
+    yield from run(context, Work(table, of_day, reads, publish), at=at)

@@ -14,7 +14,7 @@ from dedp_assets.patterns.core.rows import Reading, tally
 from dedp_assets.patterns.core.schema import Column, TableSpec
 from dedp_assets.patterns.error_management.dead_letter import LETTER, divert_unprocessable, route
 from dedp_assets.patterns.error_management.windowed_deduplicator import deduplicate
-from dedp_assets.reporting import Inputs, Step, asset_spec, check_specs, run
+from dedp_assets.reporting import Inputs, Step, Work, asset_spec, check_specs, run
 from resources.clock import Clock
 from resources.environments import RETENTION_DAYS
 from resources.lake import Lake
@@ -157,4 +157,4 @@ def visits(context: dg.AssetExecutionContext, lake: Lake, clock: Clock) -> Itera
             reading=Reading(tally=seen),
         )
 
-    yield from run(context, table, at=clock.now(), owned=of_day, reads=reads, build=clean, beside={dead: letters_of})
+    yield from run(context, Work(table, of_day, reads, clean, beside={dead: letters_of}), at=clock.now())

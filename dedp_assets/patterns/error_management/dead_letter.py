@@ -86,7 +86,7 @@ def divert_unprocessable(
         f"CASE WHEN NOT coalesce({rule}, false) THEN {_quoted(reason)} END"
         for reason, rule in {**misfits(schema), **(rules or {})}.items()
     ]
-    reason = f"coalesce(syntax, nullif(concat_ws('; ', {', '.join(broken)}), ''))"
+    reason = f"coalesce(syntax, nullif(concat_ws('; ', {', '.join(broken)}), ''))" if broken else "syntax"
     kept = [payload, *raw]
     judged = converted.select(*handed, *schema, *kept, "was_dead_lettered", F.expr(reason).alias("reason"))
     # Only dead letters carry their raw input on: the others would pay for it in every later step.

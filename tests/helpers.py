@@ -1,0 +1,89 @@
+"""What tests share beside fixtures."""
+
+from __future__ import annotations
+
+import socket
+import subprocess
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import datetime, timezone
+from typing import Any
+
+import pyarrow as pa
+from deltalake import DeltaTable
+
+from dedp_assets.patterns.core.records import Provenance
+from dedp_assets.patterns.core.schema import Column, TableSpec
+from dedp_assets.patterns.core.tables import Table
+from resources import engine
+from resources.environments import Settings, child_environment
+
+NOW = datetime(2026, 1, 20, 12, tzinfo=timezone.utc)
+
+EVENTS = TableSpec(
+    "silver/events",
+    {
+        "id": Column("BIGINT", "identity", required=True),
+        "user_id": Column("STRING", "who", personal=True),
+        "amount": Column("DOUBLE", "how much, in euros"),
+        "event_date": Column("DATE", "when", required=True),
+    },
+    partition_by=("event_date",),
+    checks={"amount_is_positive": "amount IS NULL OR amount >= 0"},
+    comment="One row per event.",
+)
+"""A small partitioned table with a constraint, a required and a personal column."""
+
+
+def free_port() -> int:
+    """A port that nobody listens on right now."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+@contextmanager
+def connect_server(chosen: Settings) -> Iterator[str]:
+    """A Spark Connect server for the time of a block; ended by its process id."""
+    port = free_port()
+    engine.use_java(chosen)
+    process = subprocess.Popen(
+        engine.connect_command(chosen, port),
+        env=child_environment({"SPARK_CONNECT_MODE": "0"}, without=("SPARK_REMOTE",)),
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+    try:
+        _await_port(port, process)
+        yield f"sc://127.0.0.1:{port}"
+    finally:
+        process.terminate()
+        process.wait(timeout=60)
+
+
+def _await_port(port: int, process: subprocess.Popen[bytes], seconds: float = 120) -> None:
+    deadline = time.monotonic() + seconds
+    while time.monotonic() < deadline and process.poll() is None:
+        with socket.socket() as probe:
+            if probe.connect_ex(("127.0.0.1", port)) == 0:
+                return
+        time.sleep(0.2)
+    raise RuntimeError("the Spark Connect server did not start")
+
+
+def a_run(asset: str = "silver/events", **fields: Any) -> Provenance:
+    """A provenance with everything a test does not care about."""
+    return Provenance(**{"asset": asset, "run_id": "run-1", "at": NOW, **fields})
+
+
+def read_back(table: Table, version: int | None = None) -> list[dict[str, Any]]:
+    """The table's rows through an independent reader, in a stable order."""
+    rows = DeltaTable(str(table.location), version=version).to_pyarrow_table().to_pylist()
+    return sorted(rows, key=lambda row: [str(value) for value in row.values()])
+
+
+def active_files(table: Table) -> set[str]:
+    """Paths of the table's active files."""
+    found = pa.table(DeltaTable(str(table.location)).get_add_actions(flatten=True)).to_pylist()
+    return {file["path"] for file in found}
