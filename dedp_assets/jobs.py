@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import dagster as dg
 
-from dedp_assets.partitions import DAILY
-
 __all__ = ["DAILY_VISITS", "REBUILD_GOLD", "REBUILD_SILVER", "REFRESH_DEVICES"]
 
 _GOLD = dg.AssetSelection.assets(["gold", "daily_page_views"], ["gold", "daily_visitors"])
@@ -15,19 +13,16 @@ _BRONZE = dg.AssetSelection.assets(["bronze", "visits"])
 DAILY_VISITS = dg.define_asset_job(
     "daily_visits",
     selection=_BRONZE | _SILVER | _GOLD,
-    partitions_def=DAILY,
     description="One landing day from its delivery to gold.",
 )
 REBUILD_SILVER = dg.define_asset_job(
     "rebuild_silver_visits",
     selection=_SILVER,
-    partitions_def=DAILY,
     description="One event date's visits and dead letters, over everything that landed for it.",
 )
 REBUILD_GOLD = dg.define_asset_job(
     "rebuild_gold",
     selection=_GOLD,
-    partitions_def=DAILY,
     description="One event date's aggregates, from silver as it stands.",
 )
 REFRESH_DEVICES = dg.define_asset_job(

@@ -96,14 +96,15 @@ class Work:
 def asset_spec(
     table: TableSpec,
     *,
-    pattern: Callable[..., Any],
+    patterns: Sequence[Callable[..., Any]],
     owners: Sequence[str],
     code_version: str,
     deps: Sequence[Any] = (),
     partitions: dg.PartitionsDefinition | None = None,
 ) -> dg.AssetSpec:
-    """A table as a software-defined asset: key, lineage, columns, owners, kinds, the pattern at work."""
-    chapter, _, module = pattern.__module__.removeprefix("dedp_assets.patterns.").partition(".")
+    """A table as a software-defined asset: key, lineage, columns, owners, kinds, patterns at work (main one first)."""
+    ids = [pattern.__module__.removeprefix("dedp_assets.patterns.") for pattern in patterns]
+    named = ", ".join(id_.partition(".")[2].replace("_", " ").title() for id_ in ids)
     columns = [
         dg.TableColumn(name, c.type.lower(), c.comment, dg.TableColumnConstraints(nullable=not c.required))
         for name, c in table.columns.items()
@@ -111,18 +112,19 @@ def asset_spec(
     return dg.AssetSpec(
         table.name.split("/"),
         deps=deps,
-        description=f"{table.comment}\n\nPattern: **{module.replace('_', ' ')}** ({chapter.replace('_', ' ')}).",
+        description=f"{table.comment}\n\nPatterns at work: {named}.",
         metadata={
             "dagster/column_schema": dg.TableSchema(
                 columns, constraints=dg.TableConstraints(other=[f"{n}: {p}" for n, p in table.checks.items()])
             ),
             "dagster/table_name": table.name.replace("/", "."),
             "partitioned_by": ", ".join(table.partition_by) or "nothing",
+            "patterns": ", ".join(ids),
         },
         group_name=table.name.split("/")[0],
         code_version=code_version,
         owners=owners,
-        tags={"dedp/pattern": f"{chapter}.{module}", "dedp/chapter": chapter},
+        tags={"dedp/pattern": ids[0], "dedp/chapter": ids[0].partition(".")[0]},
         kinds={"spark", "deltalake", table.name.split("/")[0]},
         partitions_def=partitions,
     )

@@ -35,7 +35,9 @@ def owned(_: str) -> dict[str, str]:
 
 
 @dg.multi_asset(
-    specs=[asset_spec(DEVICES, pattern=load_full, owners=["team:ingestion"], code_version="1")],
+    specs=[
+        asset_spec(DEVICES, patterns=[load_full, divert_unprocessable], owners=["team:ingestion"], code_version="1")
+    ],
     check_specs=check_specs(DEVICES, (*AUDITS, *volume_guard())),
     name="bronze_devices",
     pool="bronze_devices",

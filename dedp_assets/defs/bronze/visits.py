@@ -16,6 +16,7 @@ from dedp_assets.patterns.core.rows import Reading, tally
 from dedp_assets.patterns.core.schema import Column, TableSpec
 from dedp_assets.patterns.error_management.late_data_detector import advance_watermark, detect_late_data
 from dedp_assets.patterns.idempotency.data_overwrite import overwrite_partition
+from dedp_assets.patterns.ingestion.readiness_marker import plan_ready
 from dedp_assets.reporting import Inputs, Step, Work, asset_spec, check_specs, run
 from resources.clock import Clock
 from resources.environments import RETENTION_DAYS
@@ -53,7 +54,13 @@ def owned(day: str) -> dict[str, str]:
 
 @dg.multi_asset(
     specs=[
-        asset_spec(VISITS, pattern=overwrite_partition, owners=["team:ingestion"], code_version="1", partitions=DAILY)
+        asset_spec(
+            VISITS,
+            patterns=[overwrite_partition, plan_ready, detect_late_data],
+            owners=["team:ingestion"],
+            code_version="1",
+            partitions=DAILY,
+        )
     ],
     check_specs=check_specs(VISITS, AUDITS, "input_is_not_empty", partitions=DAILY),
     name="bronze_visits",

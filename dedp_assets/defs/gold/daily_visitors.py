@@ -45,7 +45,7 @@ AUDITS = (
     specs=[
         asset_spec(
             DAILY_VISITORS,
-            pattern=audit_write_audit_publish,
+            patterns=[audit_write_audit_publish],
             owners=["team:web-analytics"],
             code_version="1",
             deps=[VISITS.name.split("/")],

@@ -13,6 +13,7 @@ from dedp_assets.patterns.core.results import WriteResult
 from dedp_assets.patterns.core.rows import Reading, tally
 from dedp_assets.patterns.core.schema import Column, TableSpec
 from dedp_assets.patterns.error_management.dead_letter import LETTER, divert_unprocessable, route
+from dedp_assets.patterns.error_management.dynamic_late_data_integrator import plan_late_partitions
 from dedp_assets.patterns.error_management.windowed_deduplicator import deduplicate
 from dedp_assets.reporting import Inputs, Step, Work, asset_spec, check_specs, run
 from resources.clock import Clock
@@ -101,7 +102,7 @@ def landed_for(day: str) -> tuple[dict[str, str | None], dict[str, str | None]]:
     specs=[
         asset_spec(
             VISITS,
-            pattern=deduplicate,
+            patterns=[deduplicate, divert_unprocessable, plan_late_partitions],
             owners=["team:web-analytics"],
             code_version="1",
             deps=[LANDED.name.split("/")],
@@ -109,7 +110,7 @@ def landed_for(day: str) -> tuple[dict[str, str | None], dict[str, str | None]]:
         ),
         asset_spec(
             DEAD_LETTER,
-            pattern=divert_unprocessable,
+            patterns=[divert_unprocessable],
             owners=["team:web-analytics"],
             code_version="1",
             deps=[LANDED.name.split("/")],

@@ -12,7 +12,7 @@ from typing import Any
 from dedp_assets.patterns.core.audits import Audit
 from dedp_assets.patterns.core.log import TableState
 from dedp_assets.patterns.core.results import Finding, RowCounts, Split
-from dedp_assets.patterns.core.rows import row_hash
+from dedp_assets.patterns.core.rows import quoted, row_hash
 from dedp_assets.patterns.core.staging import identity_hash
 
 __all__ = ["built_in", "count", "kept_rows", "measures", "public", "violations"]
@@ -39,7 +39,7 @@ def measures(
     identity: Sequence[str] = (),
 ) -> dict[str, str]:
     """Figure name -> SQL aggregate to observe in the staging pass."""
-    outside = [f"NOT (`{c}` <=> CAST('{v}' AS {state.columns[c]['type']}))" for c, v in owned.items()]
+    outside = [f"NOT (`{c}` <=> CAST({quoted(v)} AS {state.columns[c]['type']}))" for c, v in owned.items()]
     found = {
         "read": "count(1)",
         "written": f"count_if({kept})",

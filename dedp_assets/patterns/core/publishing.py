@@ -22,6 +22,7 @@ from pyspark.errors import PySparkException
 from dedp_assets.patterns.core.errors import Conflict, TransactionReused
 from dedp_assets.patterns.core.log import Commit, Ledger, Partition, TableState, generation_id, transaction_id
 from dedp_assets.patterns.core.records import CommitRecord, slice_name
+from dedp_assets.patterns.core.rows import quoted
 from dedp_assets.patterns.core.staging import Stage
 
 __all__ = [
@@ -155,7 +156,7 @@ def commit_by_spark(stage: Stage, record: CommitRecord, claimed: Claim, *, locat
     """The same commit by Spark's own writer, for tables that the metadata-only transaction cannot serve."""
     writer = stage.read().write.format("delta").mode("append" if append else "overwrite")
     if record.partition and not append:
-        predicate = " AND ".join(f"`{column}` = '{value}'" for column, value in record.partition.items())
+        predicate = " AND ".join(f"`{column}` = {quoted(value)}" for column, value in record.partition.items())
         writer = writer.option("replaceWhere", predicate)
     writer = writer.option("txnAppId", claimed.app_id).option("txnVersion", claimed.sequence)
     writer.option("userMetadata", record.to_json()).save(location)

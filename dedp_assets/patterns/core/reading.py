@@ -18,6 +18,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
 from dedp_assets.patterns.core.log import Partition, TableState
+from dedp_assets.patterns.core.rows import quoted
 
 __all__ = ["equals", "read_at"]
 
@@ -66,5 +67,4 @@ def _part(
 
 def equals(column: str, value: str | None) -> str:
     """SQL predicate for one partition value."""
-    escaped = "" if value is None else value.replace("\\", "\\\\").replace("'", "\\'")
-    return f"`{column}` IS NULL" if value is None else f"`{column}` = '{escaped}'"
+    return f"`{column}` IS NULL" if value is None else f"`{column}` = {quoted(value)}"

@@ -12,12 +12,18 @@ from pyspark.sql import functions as F
 from dedp_assets.patterns.core.errors import ConfigError
 from dedp_assets.patterns.core.results import Finding
 
-__all__ = ["Reading", "Tally", "require_columns", "row_hash", "tally"]
+__all__ = ["Reading", "Tally", "quoted", "require_columns", "row_hash", "tally"]
 
 
 def row_hash(columns: Sequence[str]) -> str:
     """SQL for a 64-bit hash of the named columns: NULL-safe, and the same in whatever order they are named."""
     return f"xxhash64({', '.join(f'`{c}`' for c in sorted(columns))})"
+
+
+def quoted(text: str) -> str:
+    """``text`` as an SQL string literal."""
+    escaped = text.replace("\\", "\\\\").replace("'", "\\'")
+    return f"'{escaped}'"
 
 
 def require_columns(rows: DataFrame, columns: Iterable[str | None]) -> None:

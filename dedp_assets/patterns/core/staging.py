@@ -86,8 +86,12 @@ class Stage:
         """The staged rows of one part (the kept one if ``None``), read back from the files."""
         if self.session is None:
             raise ConfigError(f"{self.folder.name} was staged without rows")
-        frame = self.session.read.schema(self.schema).parquet(str(self.folder))
         wanted = part or self.keep
+        count = self.figures.get("written" if wanted in (None, self.keep) else f"outcome {wanted}", 0)
+        if not count:
+            columns = [field for field in self.schema.fields if field.name != _OUTCOME]
+            return self.session.createDataFrame([], StructType(columns))
+        frame = self.session.read.schema(self.schema).parquet(str(self.folder))
         return frame if wanted is None else frame.filter(F.col(_OUTCOME) == wanted).drop(_OUTCOME)
 
     def settle(self) -> None:

@@ -331,9 +331,9 @@ class StagedWrite:
     findings: tuple[Finding, ...]
     append: bool = False
 
-    def part(self, name: str) -> DataFrame | None:
-        """Staged rows of another part of the split, or ``None`` if there are none."""
-        return self.stage.read(name) if self.stage.figures.get(f"outcome {name}") else None
+    def part(self, name: str) -> DataFrame:
+        """Staged rows of another part of the split."""
+        return self.stage.read(name)
 
     def publish(self) -> WriteResult:
         """Make the staged rows the table's rows, in one commit; publishing the same write again changes nothing.

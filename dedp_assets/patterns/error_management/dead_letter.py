@@ -21,7 +21,7 @@ from dedp_assets.patterns.core.conversion import convert_columns, convert_json, 
 from dedp_assets.patterns.core.errors import ConfigError
 from dedp_assets.patterns.core.records import Provenance
 from dedp_assets.patterns.core.results import Plan, Split, WriteResult
-from dedp_assets.patterns.core.rows import Reading, require_columns
+from dedp_assets.patterns.core.rows import Reading, quoted, require_columns
 from dedp_assets.patterns.core.schema import Column
 from dedp_assets.patterns.core.tables import Table
 
@@ -83,7 +83,7 @@ def divert_unprocessable(
     else:
         converted = convert_json(marked, payload, schema)
     broken = [
-        f"CASE WHEN NOT coalesce({rule}, false) THEN {_quoted(reason)} END"
+        f"CASE WHEN NOT coalesce({rule}, false) THEN {quoted(reason)} END"
         for reason, rule in {**misfits(schema), **(rules or {})}.items()
     ]
     reason = f"coalesce(syntax, nullif(concat_ws('; ', {', '.join(broken)}), ''))" if broken else "syntax"
@@ -98,8 +98,8 @@ def divert_unprocessable(
         "reason",
         F.expr("if(reason IS NULL, 'valid', 'dead')").alias("outcome"),
     )
-    valid, dead = (*schema, *handed, "was_dead_lettered"), tuple(dict.fromkeys([*kept, *handed, "reason"]))
-    return Split(flagged, {"valid": valid, "dead": dead}, identity=tuple(identity))
+    parts = {"valid": (*schema, *handed, "was_dead_lettered"), "dead": (*kept, *handed, "reason")}
+    return Split(flagged, parts, identity=tuple(identity))
 
 
 def route(
@@ -134,16 +134,14 @@ def route(
     staged = valid.stage(
         split, partition=partition, provenance=provenance, audits=audits, reading=reading, also=("dead",)
     )
-    dead.ensure()
-    present = dead.ledger.state()
-    before = dead.read(filed_under, version=present.version) if present.holds(filed_under) else None
-    letters = staged.part("dead")
-    if letters is None and before is None:
+    present = dead.ensure()
+    if staged.record.rows["dead"] or present.holds(filed_under):
+        letters, before = staged.part("dead"), dead.read(filed_under, version=present.version)
+        filed = _filed(letters, before, dead, split.identity, filed_under, provenance)
+        noted = replace(provenance, notes={**provenance.notes, "open": staged.record.rows["dead"]})
+        dead.overwrite(filed, partition=filed_under, provenance=noted)
+    else:
         dead.clear(partition=filed_under, provenance=provenance)
-        return staged.publish()
-    filed = _filed(letters, before, dead, split.identity, filed_under, provenance)
-    noted = replace(provenance, notes={**provenance.notes, "open": staged.record.rows["dead"]})
-    dead.overwrite(filed, partition=filed_under, provenance=noted)
     return staged.publish()
 
 
@@ -160,13 +158,10 @@ def plan_replay(open_letters: Mapping[str, int], refused_by: Mapping[str, str], 
         ('2026-01-05',)
     """
     waiting = [key for key, count in sorted(open_letters.items()) if count]
-    causes = {
-        key: f"{open_letters[key]} dead letters of {old}"
-        for key in waiting
-        if (old := refused_by.get(key, "")) != code_version
-    }
-    held = {key: f"{open_letters[key]} dead letters, refused by this very code" for key in waiting if key not in causes}
-    return Plan(tuple(causes), f"{len(causes)} partitions to replay, {len(held)} wait for a fix", causes, held)
+    causes = {key: f"replay of {open_letters[key]}" for key in waiting if refused_by.get(key) != code_version}
+    held = {key: f"{open_letters[key]} dead letters of this very code" for key in waiting if key not in causes}
+    reason = f"{len(causes)} partitions to replay, {len(held)} wait for a fix"
+    return Plan(tuple(causes), reason, causes, held, cursor=dict.fromkeys(causes, f"code-{code_version}"))
 
 
 def _mark_replayed(rows: DataFrame, earlier: DataFrame | None, identity: Sequence[str]) -> DataFrame:
@@ -177,38 +172,26 @@ def _mark_replayed(rows: DataFrame, earlier: DataFrame | None, identity: Sequenc
 
 
 def _filed(
-    letters: DataFrame | None,
-    before: DataFrame | None,
+    letters: DataFrame,
+    before: DataFrame,
     dead: Table,
     identity: Sequence[str],
     filed_under: Mapping[str, str],
     provenance: Provenance,
 ) -> DataFrame:
-    """The partition's dead letters: those of now, with the time they were first refused, and those saved since."""
-    columns, keys, parts = list(dead.spec.columns), list(identity), []
-    if letters is not None:
-        now = F.current_timestamp() if provenance.at is None else F.lit(provenance.at).cast("timestamp")
-        first = letters.withColumn("refused_before", F.lit(None).cast("timestamp"))
-        if before is not None:
-            first = letters.join(before.select(*keys, F.col("dead_lettered_at").alias("refused_before")), keys, "left")
-        stamped = first.withColumns(
-            {
-                "dead_lettered_at": F.coalesce("refused_before", now),
-                "job": F.lit(provenance.asset),
-                "code_version": F.lit(provenance.code_version),
-                "replayed_by": F.lit(None).cast("string"),
-                "run_id": F.lit(provenance.run_id),
-                **{c: F.lit(v).cast(dead.spec.columns[c].type) for c, v in filed_under.items()},
-            }
-        )
-        parts.append(stamped.select(*columns))
-    if before is not None:
-        saved = before if letters is None else before.join(letters.select(*keys), keys, "left_anti")
-        by = F.coalesce("replayed_by", F.lit(provenance.code_version))
-        parts.append(saved.withColumn("replayed_by", by).select(*columns))
-    return parts[0] if len(parts) == 1 else parts[0].unionByName(parts[1])
-
-
-def _quoted(text: str) -> str:
-    escaped = text.replace("\\", "\\\\").replace("'", "\\'")
-    return f"'{escaped}'"
+    """The partition's dead letters: those of now, with the time they were refused first, and those saved since."""
+    columns, keys = list(dead.spec.columns), list(identity)
+    now = F.current_timestamp() if provenance.at is None else F.lit(provenance.at).cast("timestamp")
+    refused = before.select(*keys, F.col("dead_lettered_at").alias("refused_before"))
+    stamps = {
+        "dead_lettered_at": F.coalesce("refused_before", now),
+        "job": F.lit(provenance.asset),
+        "code_version": F.lit(provenance.code_version),
+        "replayed_by": F.lit(None).cast("string"),
+        "run_id": F.lit(provenance.run_id),
+        **{c: F.lit(v).cast(dead.spec.columns[c].type) for c, v in filed_under.items()},
+    }
+    open_now = letters.join(F.broadcast(refused), keys, "left").withColumns(stamps).select(*columns)
+    saved = before.join(F.broadcast(letters.select(*keys)), keys, "left_anti")
+    saved = saved.withColumn("replayed_by", F.coalesce("replayed_by", F.lit(provenance.code_version)))
+    return open_now.unionByName(saved.select(*columns))

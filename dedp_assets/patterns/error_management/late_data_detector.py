@@ -49,9 +49,14 @@ def detect_late_data(
         All columns of ``events`` plus ``event_time`` (NULL if undated); late rows also carry ``watermark`` and
         ``lateness_seconds``.
 
+    Raises:
+        ConfigError: if no event could lie between ``earliest`` and ``latest``.
+
     Example:
         >>> detect_late_data(visits, event_time="try_to_timestamp(at)", watermark=None)["on_time"]  # doctest: +SKIP
     """
+    if earliest and latest and earliest > latest:
+        raise ConfigError(f"no event lies between {earliest} and {latest}")
     bound = F.lit(watermark).cast("timestamp")
     plausible = [f"happened >= {_literal(earliest)}"] if earliest else []
     plausible += [f"happened <= {_literal(latest)}"] if latest else []

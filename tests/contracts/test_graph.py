@@ -1,0 +1,83 @@
+"""The graph as a whole: a change of it is a visible difference."""
+
+from __future__ import annotations
+
+import importlib.util
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import dagster as dg
+import pytest
+
+from dedp_assets.definitions import defs
+from dedp_assets.patterns import catalog
+from resources.environments import CHECKOUT, child_environment
+
+DEFS = defs()
+
+
+def described(definitions: dg.Definitions) -> Iterator[str]:
+    graph = definitions.resolve_asset_graph()
+    for node in sorted(graph.asset_nodes, key=lambda n: n.key.to_user_string()):
+        parents = ", ".join(sorted(key.to_user_string() for key in node.parent_keys)) or "nothing"
+        partitions = type(node.partitions_def).__name__ if node.partitions_def else "unpartitioned"
+        yield f"asset {node.key.to_user_string()} <- {parents} [{partitions}] {node.tags['dedp/pattern']}"
+        for check in sorted(node.check_keys, key=lambda c: c.name):
+            yield f"  check {check.name}"
+    repository = definitions.get_repository_def()
+    yield from sorted(f"job {job.name}" for job in repository.get_all_jobs() if not job.name.startswith("__"))
+    yield from sorted(f"schedule {schedule.name} {schedule.cron_schedule}" for schedule in repository.schedule_defs)
+    yield from sorted(f"sensor {sensor.name} -> {sensor.job_name}" for sensor in repository.sensor_defs)
+
+
+def test_the_graph_changes_only_on_purpose():
+    """Keys, lineage, partitions, patterns, checks, jobs, schedules and sensors, frozen."""
+    lines = list(described(DEFS))
+    assert (CHECKOUT / "tests" / "contracts" / "graph.txt").read_text().splitlines() == lines, "\n".join(lines)
+
+
+def test_definitions_are_loadable():
+    """Dagster's own static check passes."""
+    dg.Definitions.validate_loadable(DEFS)
+
+
+def test_every_asset_has_an_owner_a_description_columns_kinds_and_a_known_pattern():
+    """What a person expects to find in the UI is there for each asset."""
+    known = {pattern.id for pattern in catalog.patterns()}
+    for node in DEFS.resolve_asset_graph().asset_nodes:
+        assert node.owners, node.key
+        assert node.description, node.key
+        assert node.kinds >= {"spark", "deltalake"}, node.key
+        assert node.tags["dedp/pattern"] in known, node.key
+        assert node.code_version, node.key
+        columns = node.metadata["dagster/column_schema"].columns
+        assert all(column.description for column in columns), node.key
+
+
+def test_every_check_blocks():
+    """A check that fails keeps downstream steps of its run from starting."""
+    graph = DEFS.resolve_asset_graph()
+    assert all(graph.get_check_spec(key).blocking for node in graph.asset_nodes for key in node.check_keys)
+
+
+@pytest.mark.parametrize("package", ["resources", "sensors"])
+def test_top_level_packages_are_this_projects_own(package):
+    """`resources` and `sensors` are common words; they have to mean ours."""
+    assert Path(importlib.util.find_spec(package).origin).is_relative_to(CHECKOUT)
+
+
+def test_only_one_module_reads_the_environment():
+    """Settings come from resources/environments.py."""
+    sources = [p for folder in ("dedp_assets", "resources", "sensors") for p in (CHECKOUT / folder).rglob("*.py")]
+    readers = [p.name for p in sources if "os.environ" in p.read_text() or "getenv" in p.read_text()]
+    assert readers == ["environments.py"]
+
+
+def test_the_workspace_file_loads_the_graph(tmp_path):
+    """`dagster definitions validate -w workspace.yaml` passes, as the webserver and the daemon load it."""
+    command = [str(Path(sys.executable).parent / "dagster"), "definitions", "validate", "-w", "workspace.yaml"]
+    environment = child_environment({"DAGSTER_HOME": str(tmp_path), "DEDP_HOME": str(tmp_path)})
+    done = subprocess.run(command, cwd=CHECKOUT, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr

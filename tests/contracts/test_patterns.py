@@ -1,0 +1,166 @@
+"""What every pattern of the catalogue has to look like, so that the family stays one family."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import get_type_hints
+
+import pytest
+
+from dedp_assets.patterns import catalog
+from dedp_assets.patterns.core import errors
+from resources.environments import CHECKOUT
+
+PATTERNS = list(catalog.patterns())
+ASKED_FOR = {
+    "error_management.dead_letter",
+    "error_management.dynamic_late_data_integrator",
+    "error_management.late_data_detector",
+    "error_management.windowed_deduplicator",
+    "idempotency.data_overwrite",
+    "ingestion.full_loader",
+    "ingestion.readiness_marker",
+    "quality.audit_write_audit_publish",
+}
+SECTIONS = ("Problem:", "Solution:", "Consequences:", "Choose instead:")
+
+each = pytest.mark.parametrize("pattern", PATTERNS, ids=lambda pattern: pattern.id)
+
+
+def source(pattern: catalog.Pattern) -> str:
+    return Path(inspect.getfile(pattern.function)).read_text()
+
+
+def public_functions(pattern: catalog.Pattern) -> list[str]:
+    return [name for name in pattern.module.__all__ if inspect.isfunction(getattr(pattern.module, name))]
+
+
+def test_the_catalogue_holds_exactly_what_was_asked_for():
+    """No pattern is missing and none is half there."""
+    assert {pattern.id for pattern in PATTERNS} == ASKED_FOR
+
+
+@each
+def test_module_docstring_is_the_pattern_in_brief(pattern):
+    """First line `Name: promise` in at most 15 words, then the four sections, each in at most four lines."""
+    lines = inspect.getdoc(pattern.module).splitlines()
+    name, _, promise = lines[0].partition(": ")
+    assert name.replace("-", " ").lower().split() == pattern.id.split(".")[1].split("_")
+    assert 0 < len(promise.split()) <= 15, promise
+    starts = [next(i for i, line in enumerate(lines) if line.startswith(section)) for section in SECTIONS]
+    assert starts == sorted(starts)
+    for start, end in zip(starts, [*starts[1:], len(lines)], strict=True):
+        assert end - start <= 4, lines[start]
+
+
+@each
+def test_first_public_name_is_the_main_function_and_has_few_companions(pattern):
+    """One main function and at most two companions."""
+    functions = public_functions(pattern)
+    assert functions[0] == pattern.function.__name__
+    assert len(functions) <= 3
+
+
+@each
+def test_positional_is_data_and_options_are_keywords(pattern):
+    """Everything but data is keyword-only, annotated, and there is no catch-all."""
+    for name in public_functions(pattern):
+        function = getattr(pattern.module, name)
+        hints = get_type_hints(inspect.unwrap(function))
+        for parameter in inspect.signature(function).parameters.values():
+            assert parameter.kind is not parameter.VAR_KEYWORD, name
+            assert parameter.name in hints, f"{name}({parameter.name}) is not annotated"
+        assert "return" in hints, name
+    data = [p for p in inspect.signature(pattern.function).parameters.values() if p.kind is p.POSITIONAL_OR_KEYWORD]
+    shapes = ("DataFrame", "Table", "Split", "Iterable", "Mapping")
+    assert data
+    assert all(any(shape in str(p.annotation) for shape in shapes) for p in data), [str(p) for p in data]
+
+
+@each
+def test_public_functions_document_arguments_errors_and_an_example(pattern):
+    """Google style: every argument is explained, errors are named, and the main function shows a call."""
+    for name in public_functions(pattern):
+        doc = inspect.getdoc(getattr(pattern.module, name)) or ""
+        parameters = list(inspect.signature(getattr(pattern.module, name)).parameters)
+        if len(parameters) > 2:
+            missing = [p for p in parameters if not re.search(rf"^\s+{p}: ", doc, re.MULTILINE) and "Args:" in doc]
+            assert not missing, f"{name} does not explain {missing}"
+    doc = inspect.getdoc(pattern.function)
+    assert "Args:" in doc
+    assert "Raises:" in doc
+    assert "Example:" in doc
+
+
+@each
+def test_modules_and_functions_stay_small(pattern):
+    """At most 200 lines a module, 40 lines of code a function."""
+    text = source(pattern)
+    assert len(text.splitlines()) <= 200
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.FunctionDef):
+            body = [n for n in node.body if not (isinstance(n, ast.Expr) and isinstance(n.value, ast.Constant))]
+            length = body[-1].end_lineno - body[0].lineno + 1 if body else 0
+            assert length <= 40, f"{node.name} has {length} lines"
+
+
+@each
+def test_a_pattern_reads_no_clock_no_environment_and_counts_nothing_just_to_know(pattern):
+    """The clock, the session and the settings are arguments; numbers come with the write."""
+    assert not re.search(
+        r"os\.environ|getenv|datetime\.now|time\.time\(|\.count\(\)|SparkSession\.builder", source(pattern)
+    )
+
+
+@each
+def test_every_pattern_has_its_test_file(pattern):
+    """tests/patterns mirrors the library."""
+    chapter, module = pattern.id.split(".")
+    assert (CHECKOUT / "tests" / "patterns" / chapter / f"test_{module}.py").exists()
+
+
+def test_no_test_file_is_an_orphan():
+    """And holds nothing else."""
+    files = {
+        f"{p.parent.name}.{p.stem.removeprefix('test_')}" for p in (CHECKOUT / "tests/patterns").rglob("test_*.py")
+    }
+    assert files == ASKED_FOR
+
+
+@each
+def test_every_pattern_works_in_the_graph(pattern):
+    """At least one asset, check or sensor uses it."""
+    users = [*(CHECKOUT / "dedp_assets" / "defs").rglob("*.py"), *(CHECKOUT / "sensors").rglob("*.py")]
+    assert any(pattern.module.__name__ in path.read_text() for path in users)
+
+
+def test_public_signatures_change_only_on_purpose():
+    """The frozen list of signatures; a difference is a change of the library's interface."""
+    lines = [
+        f"{pattern.id}.{name}{inspect.signature(getattr(pattern.module, name))}"
+        for pattern in PATTERNS
+        for name in public_functions(pattern)
+    ]
+    frozen = CHECKOUT / "tests" / "contracts" / "signatures.txt"
+    assert frozen.read_text().splitlines() == lines, "\n".join(lines)
+
+
+def test_errors_form_one_tree_and_say_whether_a_retry_helps():
+    """Every public error is a PatternError; only NotReady and Conflict are worth another attempt."""
+    classes = [getattr(errors, name) for name in errors.__all__]
+    assert all(issubclass(c, errors.PatternError) for c in classes)
+    assert {c.__name__ for c in classes if c.retryable} == {"NotReady", "Conflict"}
+
+
+def test_the_library_imports_no_dagster():
+    """Somebody who wants one pattern gets Spark and Delta, and no orchestrator."""
+    code = (
+        "import sys; from dedp_assets.patterns import catalog; list(catalog.patterns()); "
+        "sys.exit('dagster' in sys.modules or 'resources' in sys.modules)"
+    )
+    assert subprocess.run([sys.executable, "-c", code], cwd=CHECKOUT, check=False).returncode == 0
