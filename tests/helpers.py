@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import json
 import socket
 import subprocess
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import datetime, timezone
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 from deltalake import DeltaTable
 
-from dedp_assets.patterns.core.records import Provenance
+from dedp_assets.patterns.core.records import CommitRecord, Provenance
 from dedp_assets.patterns.core.schema import Column, TableSpec
 from dedp_assets.patterns.core.tables import Table
 from resources import engine
@@ -87,3 +89,64 @@ def active_files(table: Table) -> set[str]:
     """Paths of the table's active files."""
     found = pa.table(DeltaTable(str(table.location)).get_add_actions(flatten=True)).to_pylist()
     return {file["path"] for file in found}
+
+
+def a_record(asset: str, partition: dict[str, str], **fields: Any) -> CommitRecord:
+    """A commit record with everything a test does not care about."""
+    known: dict[str, Any] = {
+        "asset": asset,
+        "run_id": "run-1",
+        "code_version": "1",
+        "pattern": "",
+        "cause": "landing",
+        "inputs": {},
+        "partition": partition,
+        "sequence": None,
+        "verdict": "passed",
+        "rows": {"read": 1, "written": 1, "dead": 0, "duplicates": 0, "filtered": 0},
+        "figures": {},
+        "findings": (),
+        "fingerprint": "1 rows 1",
+    }
+    return CommitRecord(**{**known, **fields})
+
+
+def write_log(location: Path, columns: dict[str, str], partition_by: list[str], commits: list[dict[str, Any]]) -> None:
+    """A Delta log written by hand: no data files, no JVM.
+
+    Each commit may have ``changed`` (partition values of files it adds), ``record``, ``txn`` (app id -> version) and
+    ``data_change``.
+    """
+    fields = [{"name": name, "type": kind, "nullable": True, "metadata": {}} for name, kind in columns.items()]
+    schema = json.dumps({"type": "struct", "fields": fields})
+    log = location / "_delta_log"
+    log.mkdir(parents=True, exist_ok=True)
+    first = len(list(log.glob("*.json")))
+    if first == 0:
+        meta = {
+            "id": "00000000-0000-0000-0000-000000000000",
+            "format": {"provider": "parquet", "options": {}},
+            "schemaString": schema,
+            "partitionColumns": partition_by,
+            "configuration": {},
+        }
+        actions = [{"protocol": {"minReaderVersion": 1, "minWriterVersion": 2}}, {"metaData": meta}]
+        (log / f"{0:020d}.json").write_text("".join(json.dumps(a) + "\n" for a in actions))
+        first = 1
+    for version, commit in enumerate(commits, start=first):
+        info = {"timestamp": 1767600000000 + version, "operation": "WRITE"}
+        if commit.get("record"):
+            info["userMetadata"] = commit["record"].to_json()
+        actions = [{"commitInfo": info}]
+        for number, values in enumerate(commit.get("changed", [])):
+            add = {
+                "path": f"v{version}/part-{number}.parquet",
+                "partitionValues": values,
+                "size": 100,
+                "modificationTime": 1767600000000,
+                "dataChange": commit.get("data_change", True),
+                "stats": json.dumps({"numRecords": 1}),
+            }
+            actions.append({"add": add})
+        actions += [{"txn": {"appId": app, "version": v}} for app, v in commit.get("txn", {}).items()]
+        (log / f"{version:020d}.json").write_text("".join(json.dumps(a) + "\n" for a in actions))

@@ -18,7 +18,7 @@ from typing import Any
 import pyarrow as pa
 from deltalake import DeltaTable
 
-from dedp_assets.patterns.core.errors import NotReady
+from dedp_assets.patterns.core.errors import ContractError, NotReady
 from dedp_assets.patterns.core.records import CommitRecord, slice_name
 
 __all__ = ["Commit", "FileStats", "Ledger", "Partition", "TableState", "generation_id", "transaction_id"]
@@ -176,11 +176,9 @@ class Ledger:
 
         Raises:
             NotReady: if the log no longer holds (or does not yet hold) that version.
+            ContractError: if the log is damaged there.
         """
-        try:
-            return _parse(version, (self._log / f"{version:020d}.json").read_bytes())
-        except FileNotFoundError:
-            raise NotReady(f"{self.name} has no version {version} in its log") from None
+        return self._commit(version, self._raw(version))
 
     def commits(self, *, since: int = -1) -> Iterator[Commit]:
         """Commits after version ``since``, oldest first, as far as the log still holds them."""
@@ -240,13 +238,25 @@ class Ledger:
         for version in reversed(self._versions()):
             if until is not None and version > until:
                 continue
-            raw = (self._log / f"{version:020d}.json").read_bytes()
+            raw = self._raw(version)
             # Most commits are about other partitions: the values' bytes tell before anything is parsed.
             if any(all(mark in raw for mark in values) for values in marks):
-                commit = _parse(version, raw)
+                commit = self._commit(version, raw)
                 if any(matches(commit, partition) for partition in partitions):
                     return commit
         return None
+
+    def _raw(self, version: int) -> bytes:
+        try:
+            return (self._log / f"{version:020d}.json").read_bytes()
+        except FileNotFoundError:
+            raise NotReady(f"{self.name} has no version {version} in its log") from None
+
+    def _commit(self, version: int, raw: bytes) -> Commit:
+        try:
+            return _parse(version, raw)
+        except (ValueError, TypeError, KeyError) as error:
+            raise ContractError(f"{self.name}: version {version} of its log is damaged ({error})") from error
 
     def _since(self, since: int) -> Iterator[int]:
         version = since + 1

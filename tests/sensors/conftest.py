@@ -1,0 +1,85 @@
+"""Sensors over a lake whose logs are written by hand: whatever starts a JVM here is a mistake."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import dagster as dg
+import pytest
+
+from dedp_assets.definitions import defs
+from resources.clock import Clock
+from resources.lake import Lake
+from resources.landing import Landing
+from resources.spark import SparkEngine
+from tests.helpers import write_log
+
+
+class Zone:
+    """A landing zone, a lake without data files, an instance, and ticks over them."""
+
+    def __init__(self, root: Path, instance: dg.DagsterInstance) -> None:
+        self.root, self.instance = root, instance
+        self.landing = root / "landing"
+        self.cursors: dict[str, str | None] = {}
+        self.engine = SparkEngine()
+        self.now = "2026-01-20T12:00:00+00:00"
+        self.definitions = defs()
+
+    def tick(self, sensor: dg.SensorDefinition) -> Any:
+        """One tick with the cursor of the tick before."""
+        resources = {
+            "engine": self.engine,
+            "lake": Lake(root=str(self.root / "lake"), engine=self.engine),
+            "landing": Landing(root=str(self.landing)),
+            "clock": Clock(fixed=self.now),
+        }
+        with dg.build_sensor_context(
+            instance=self.instance,
+            cursor=self.cursors.get(sensor.name),
+            resources=resources,
+            repository_def=self.definitions.get_repository_def(),
+        ) as context:
+            data = sensor.evaluate_tick(context)
+        self.cursors[sensor.name] = data.cursor
+        return data
+
+    def bronze(self, *commits: dict[str, Any]) -> None:
+        """Append commits to bronze/visits."""
+        columns = {"raw": "string", "landed_on": "date", "event_date": "date"}
+        write_log(self.root / "lake/bronze/visits", columns, ["landed_on", "event_date"], list(commits))
+
+    def dated(self, name: str, *commits: dict[str, Any], column: str = "event_date") -> None:
+        """Append commits to a table partitioned by one date."""
+        write_log(self.root / "lake" / name, {"id": "long", column: "date"}, [column], list(commits))
+
+    def ran(self, tags: dict[str, str], *, fails: bool = False) -> None:
+        """Record a finished run with these tags."""
+
+        @dg.op
+        def work() -> None:
+            if fails:
+                raise dg.Failure("on purpose", allow_retries=False)
+
+        @dg.job(config={"loggers": {"console": {"config": {"log_level": "CRITICAL"}}}})
+        def some_job() -> None:
+            work()
+
+        some_job.execute_in_process(instance=self.instance, tags=tags, raise_on_error=False)
+
+
+@pytest.fixture
+def zone(tmp_path: Path) -> Iterator[Zone]:
+    """A fresh zone; after the test no Spark session may exist."""
+    with dg.DagsterInstance.ephemeral() as instance:
+        made = Zone(tmp_path, instance)
+        yield made
+        assert made.engine._spark_session is None
+
+
+@pytest.fixture
+def keys() -> Callable[[Any], list[str]]:
+    """Partition keys that a tick requested, in order."""
+    return lambda data: [request.partition_key for request in data.run_requests or []]

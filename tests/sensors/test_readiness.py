@@ -1,0 +1,171 @@
+"""The readiness sensors: a marker wakes its partition once, whatever happens around it."""
+
+from __future__ import annotations
+
+import os
+from datetime import date, datetime, timedelta, timezone
+
+from dedp_assets.patterns.core.deliveries import look_at
+from dedp_assets.patterns.ingestion.readiness_marker import delivering
+from dedp_assets.reporting import REFUSED
+from dedp_assets.sources import devices as devices_source
+from sensors.readiness import devices_delivered, visits_delivered
+from sensors.requests import REQUEST
+from tests.helpers import a_record
+
+
+def deliver(zone, day: str, *names: str) -> None:
+    with delivering(zone.landing / "visits" / day) as folder:
+        for name in names or ("part-000.jsonl",):
+            (folder / name).write_text("{}\n")
+
+
+def loaded(zone, day: str) -> dict:
+    """The commit that bronze makes of what lies in a day's folder now."""
+    notes = {"delivery": look_at(zone.landing / "visits" / day).identity}
+    record = a_record("bronze/visits", {"landed_on": day}, notes=notes)
+    return {"changed": [{"landed_on": day, "event_date": day}], "record": record}
+
+
+def test_no_marker_no_run(zone, keys):
+    """Data files without a marker are waited for, and the reason says so."""
+    folder = zone.landing / "visits" / "2026-01-05"
+    folder.mkdir(parents=True)
+    (folder / "part-000.jsonl").write_text("{}\n")
+    data = zone.tick(visits_delivered)
+    assert keys(data) == []
+    assert "2026-01-05: 1 files but no _SUCCESS: the producer has not finished" in data.skip_message
+
+
+def test_marker_wakes_exactly_its_partition_once(zone, keys):
+    """One request when the marker appears; its key stays the same, so repeated ticks start nothing more."""
+    deliver(zone, "2026-01-05")
+    first, second = zone.tick(visits_delivered), zone.tick(visits_delivered)
+    assert keys(first) == ["2026-01-05"]
+    assert {r.run_key for r in second.run_requests} <= {r.run_key for r in first.run_requests}
+    zone.bronze(loaded(zone, "2026-01-05"))
+    assert keys(zone.tick(visits_delivered)) == []
+
+
+def test_partitions_come_oldest_first(zone, keys):
+    """Several ready days are requested in order."""
+    for day in ("2026-01-07", "2026-01-05", "2026-01-06"):
+        deliver(zone, day)
+    assert keys(zone.tick(visits_delivered)) == ["2026-01-05", "2026-01-06", "2026-01-07"]
+
+
+def test_a_restarted_daemon_asks_for_nothing_twice(zone, keys):
+    """With the cursor lost, what was loaded is known from the ledger, and the rest keeps its run key."""
+    deliver(zone, "2026-01-05")
+    deliver(zone, "2026-01-06")
+    before = {r.partition_key: r.run_key for r in zone.tick(visits_delivered).run_requests}
+    zone.bronze(loaded(zone, "2026-01-05"))
+    zone.cursors.clear()
+    after = {r.partition_key: r.run_key for r in zone.tick(visits_delivered).run_requests}
+    assert after == {"2026-01-06": before["2026-01-06"]}
+
+
+def test_a_marked_day_is_not_forgotten_while_it_waits(zone, keys):
+    """A day held back at one tick is looked at again at the next, though nothing in its folder changed."""
+    folder = zone.landing / "visits" / "2026-01-05"
+    folder.mkdir(parents=True)
+    (folder / "_SUCCESS").touch()
+    assert "is there but no file" in zone.tick(visits_delivered).skip_message
+    old = (datetime(2026, 1, 6, tzinfo=timezone.utc) - timedelta(days=300)).timestamp()
+    (folder / "part-000.jsonl").write_text("{}\n")
+    os.utime(folder / "part-000.jsonl", (old, old))
+    os.utime(folder, (old, old))
+    assert keys(zone.tick(visits_delivered)) == ["2026-01-05"]
+
+
+def test_late_file_of_a_loaded_day_is_requested_when_it_has_settled(zone, keys):
+    """A file that came after the marker is left alone while it may grow, then read, with its cause on the run."""
+    deliver(zone, "2026-01-05")
+    zone.bronze(loaded(zone, "2026-01-05"))
+    zone.tick(visits_delivered)
+    late = zone.landing / "visits" / "2026-01-05" / "late.jsonl"
+    late.write_text("{}\n")
+    zone.now = datetime.fromtimestamp(late.stat().st_mtime + 1, timezone.utc).isoformat()
+    growing = zone.tick(visits_delivered)
+    assert keys(growing) == []
+    assert "late.jsonl came after _SUCCESS and may still be growing" in growing.skip_message
+    zone.now = datetime.fromtimestamp(late.stat().st_mtime + 60, timezone.utc).isoformat()
+    settled = zone.tick(visits_delivered)
+    assert keys(settled) == ["2026-01-05"]
+    assert settled.run_requests[0].tags["dedp/cause"] == "late-file"
+
+
+def test_producer_rerun_without_marker_is_not_read(zone, keys):
+    """While a day is delivered again its old marker is gone, so nobody reads a half-rewritten day."""
+    deliver(zone, "2026-01-05")
+    zone.bronze(loaded(zone, "2026-01-05"))
+    zone.tick(visits_delivered)
+    with delivering(zone.landing / "visits" / "2026-01-05") as folder:
+        (folder / "part-000.jsonl").write_text('{"half": ')
+        assert keys(zone.tick(visits_delivered)) == []
+        (folder / "part-000.jsonl").write_text('{"whole": 1}\n')
+    redelivered = zone.tick(visits_delivered)
+    assert [r.tags["dedp/cause"] for r in redelivered.run_requests] == ["redelivery"]
+
+
+def test_folders_that_are_no_partition_are_named(zone, keys):
+    """A misspelt or impossible day is no error of the tick: it is reported."""
+    deliver(zone, "2026-01-05")
+    deliver(zone, "2026-13-45")
+    deliver(zone, "1999-01-01")
+    data = zone.tick(visits_delivered)
+    assert keys(data) == ["2026-01-05"]
+    zone.bronze(loaded(zone, "2026-01-05"))
+    zone.cursors.clear()
+    message = zone.tick(visits_delivered).skip_message
+    assert "2026-13-45: is no day" in message
+    assert "1999-01-01: is no day" in message
+
+
+def test_a_crashed_run_is_asked_for_again_but_not_for_ever(zone, keys):
+    """A failed run gets up to two more attempts, each under a key of its own; then the reason names the run."""
+    deliver(zone, "2026-01-05")
+    request = zone.tick(visits_delivered).run_requests[0]
+    seen = [request.run_key]
+    for _ in range(2):
+        zone.ran(dict(request.tags), fails=True)
+        seen.append(zone.tick(visits_delivered).run_requests[0].run_key)
+    assert len(set(seen)) == 3
+    zone.ran(dict(request.tags), fails=True)
+    data = zone.tick(visits_delivered)
+    assert keys(data) == []
+    assert "gave up after 3 failed runs" in data.skip_message
+
+
+def test_a_refused_run_is_not_repeated(zone, keys):
+    """What an audit or a contract refused waits for new data, a fix or an approval."""
+    deliver(zone, "2026-01-05")
+    request = zone.tick(visits_delivered).run_requests[0]
+    zone.ran({**request.tags, REFUSED: f"bronze/visits:2026-01-05@{request.tags[REQUEST]}"}, fails=True)
+    data = zone.tick(visits_delivered)
+    assert keys(data) == []
+    assert "waits for new data, a fix or an approval" in data.skip_message
+
+
+def test_many_ready_days_are_asked_for_in_portions(zone, keys):
+    """A tick requests at most 25 runs and keeps the others for the next ones."""
+    days = [(date(2026, 1, 1) - timedelta(days=n)).isoformat() for n in range(30)]
+    for day in days:
+        deliver(zone, day)
+    first = zone.tick(visits_delivered)
+    assert keys(first) == sorted(days)[:25]
+    zone.bronze(*[loaded(zone, day) for day in sorted(days)[:25]])
+    assert keys(zone.tick(visits_delivered)) == sorted(days)[25:]
+
+
+def test_devices_are_loaded_once_per_delivery(zone):
+    """The unpartitioned reference follows the same marker."""
+    folder = zone.landing / "devices"
+    assert "no _SUCCESS" in zone.tick(devices_delivered).skip_message
+    devices_source.deliver(folder, devices_source.devices(count=3))
+    (request,) = zone.tick(devices_delivered).run_requests
+    assert request.partition_key is None
+    assert request.job_name == "refresh_devices"
+    record = a_record("bronze/devices", {}, notes={"delivery": look_at(folder).identity})
+    zone.dated("bronze/devices", {"changed": [{"event_date": None}], "record": record})
+    assert zone.tick(devices_delivered).skip_message == "nothing new has landed"
