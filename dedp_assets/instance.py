@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -11,7 +12,15 @@ import dagster as dg
 from dedp_assets.definitions import defs
 from resources.environments import CHECKOUT, Settings, apply
 
-__all__ = ["Ended", "Platform", "prepare_home"]
+__all__ = ["Ended", "Platform", "close_abandoned", "prepare_home"]
+
+PROCESS = "dedp/process"
+_OPEN = [
+    dg.DagsterRunStatus.NOT_STARTED,
+    dg.DagsterRunStatus.STARTING,
+    dg.DagsterRunStatus.STARTED,
+    dg.DagsterRunStatus.CANCELING,
+]
 
 
 def prepare_home(settings: Settings) -> dict[str, str]:
@@ -19,6 +28,25 @@ def prepare_home(settings: Settings) -> dict[str, str]:
     settings.dagster_home.mkdir(parents=True, exist_ok=True)
     shutil.copyfile(CHECKOUT / "dagster.yaml", settings.dagster_home / "dagster.yaml")
     return {"DAGSTER_HOME": str(settings.dagster_home), "DEDP_HOME": str(settings.home)}
+
+
+def close_abandoned(instance: dg.DagsterInstance, *, nobody_else_runs: bool = False) -> list[str]:
+    """Mark runs as failed whose process is gone (killed, machine lost), so that what they worked on is asked for again.
+
+    Args:
+        instance: where the runs are recorded.
+        nobody_else_runs: whether runs that name no process may be closed too: true when the daemon is only starting.
+
+    Returns:
+        Ids of the closed runs.
+    """
+    closed = []
+    for run in instance.get_runs(dg.RunsFilter(statuses=_OPEN)):
+        process = run.tags.get(PROCESS)
+        if nobody_else_runs if process is None else not _alive(int(process)):
+            instance.report_run_failed(run, "the process that ran it is gone")
+            closed.append(run.run_id)
+    return closed
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +66,7 @@ class Platform:
         apply(prepare_home(settings))
         self.definitions = defs()
         self.instance = dg.DagsterInstance.get()
+        close_abandoned(self.instance)
 
     def run(self, job: str, *, partition: str = "", tags: Mapping[str, str] | None = None) -> Ended:
         """Run a job in this process, recorded on the instance like any other run."""
@@ -45,7 +74,7 @@ class Platform:
         result = definition.execute_in_process(
             instance=self.instance,
             partition_key=partition or None,
-            tags=dict(tags or {}),
+            tags={**(tags or {}), PROCESS: str(os.getpid())},
             raise_on_error=False,
             run_config={"loggers": {"console": {"config": {"log_level": "CRITICAL"}}}},
         )
@@ -87,6 +116,16 @@ class Platform:
         """Whether a run with the request's key exists: what the daemon checks before it launches one."""
         tags = {"dagster/run_key": request.run_key or "", "dagster/sensor_name": sensor.name}
         return bool(request.run_key and self.instance.get_runs(dg.RunsFilter(tags=tags), limit=1))
+
+
+def _alive(process: int) -> bool:
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        pass
+    return True
 
 
 def _sentence(event: dg.DagsterEvent) -> str:

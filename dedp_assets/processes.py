@@ -7,9 +7,10 @@ import socket
 import sys
 from pathlib import Path
 
+import dagster as dg
 from honcho.manager import Manager
 
-from dedp_assets.instance import prepare_home
+from dedp_assets.instance import close_abandoned, prepare_home
 from resources import engine
 from resources.environments import CHECKOUT, Settings, child_environment
 
@@ -28,6 +29,8 @@ def up(settings: Settings, *, web_port: int, engine_port: int) -> int:
     engine.prepare(settings)
     engine.use_java(settings)
     home = prepare_home(settings)
+    with dg.DagsterInstance.from_config(str(settings.dagster_home)) as instance:
+        close_abandoned(instance, nobody_else_runs=True)
     env = child_environment({**home, "SPARK_REMOTE": f"sc://127.0.0.1:{engine_port}", "PYTHONUNBUFFERED": "1"})
     spark = child_environment({"SPARK_CONNECT_MODE": "0"}, without=("SPARK_REMOTE",))
     scripts = Path(sys.executable).parent

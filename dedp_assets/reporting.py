@@ -25,19 +25,20 @@ __all__ = [
     "APPROVED_BECAUSE",
     "APPROVED_BY",
     "CAUSE",
-    "REFUSED",
     "Inputs",
     "Step",
     "Work",
     "asset_spec",
     "check_specs",
+    "refusal",
     "run",
+    "was_refused",
 ]
 
 CAUSE = "dedp/cause"
 APPROVED_BY = "dedp/approved_by"
 APPROVED_BECAUSE = "dedp/approved_because"
-REFUSED = "dedp/refused"
+_REFUSED = "dedp.refused/"
 _ALWAYS = ("rows_are_accounted_for", "rows_lie_in_their_partition", "constraints_hold")
 _RETRIES = 2
 
@@ -166,7 +167,7 @@ def run(
     """
     keys = list(context.partition_keys) if context.has_partition_key or context.has_partition_key_range else [""]
     failures: dict[str, PatternError] = {}
-    refused: list[str] = []
+    refused: dict[str, str] = {}
     for key in keys:
         sequence: object = ""
         try:
@@ -178,24 +179,35 @@ def run(
         except PatternError as error:
             failures[key] = error
             if not error.retryable:
-                refused.append(f"{work.target.name}:{key or work.target.name}@{sequence}")
+                refused |= refusal(work.target.name, key, sequence)
     done = [key for key in keys if key not in failures]
     tables = {work.target: work.owned, **work.beside}
     commits = {(table, key): _latest(table, part(key)) for table, part in tables.items() for key in done}
     yield from _checks(work.target, {key: commits[work.target, key] for key in done}, failures)
     if failures:
         if refused:
-            context.instance.add_run_tags(context.run_id, {REFUSED: ",".join(refused)[:255]})
+            context.instance.add_run_tags(context.run.run_id, refused)
         _fail(context, commits, failures)
     for table in tables:
         yield _materialization(context, table, {key: commits[table, key] for key in done})
+
+
+def refusal(table: str, key: str, sequence: object) -> dict[str, str]:
+    """The run tag that says: this partition was refused at this upstream version, by its data and not by chance."""
+    name = ".".join([*table.split("/"), *([key] if key else [])])
+    return {f"{_REFUSED}{name[:63]}": str(sequence)}
+
+
+def was_refused(tags: Mapping[str, str]) -> bool:
+    """Whether a run with these tags refused a partition."""
+    return any(tag.startswith(_REFUSED) for tag in tags)
 
 
 def _provenance(context: dg.AssetExecutionContext, target: Table, inputs: Inputs, at: datetime) -> Provenance:
     asset_key = dg.AssetKey(target.name.split("/"))
     return Provenance(
         asset=target.name,
-        run_id=context.run_id,
+        run_id=context.run.run_id,
         code_version=context.assets_def.code_versions_by_key.get(asset_key) or "1",
         inputs=inputs.identities,
         sequence=inputs.sequence,

