@@ -12,7 +12,7 @@ from typing import Any
 from dedp_assets.patterns.core.audits import Audit
 from dedp_assets.patterns.core.log import TableState
 from dedp_assets.patterns.core.results import Finding, RowCounts, Split
-from dedp_assets.patterns.core.rows import quoted, row_hash
+from dedp_assets.patterns.core.rows import digest, quoted, row_hash
 from dedp_assets.patterns.core.staging import identity_hash
 
 __all__ = ["built_in", "count", "kept_rows", "measures", "public", "violations"]
@@ -43,7 +43,7 @@ def measures(
     found = {
         "read": "count(1)",
         "written": f"count_if({kept})",
-        "fingerprint": f"bit_xor(if({kept}, {row_hash(content)}, 0L))",
+        "fingerprint": digest(row_hash(content), where=kept),
         "outside": f"count_if({kept} AND ({' OR '.join(outside) or 'false'}))",
     }
     found |= {_CONSTRAINT + name: f"count_if({kept} AND NOT coalesce({rule}, false))" for name, rule in rules.items()}
@@ -55,9 +55,9 @@ def measures(
     if split is not None:
         found |= {_OUTCOME + part: f"count_if(outcome = '{part}')" for part in split.parts}
     if split is not None and split.identity:
-        found["identity"] = f"bit_xor({identity_hash(split.identity)})"
+        found["identity"] = digest(identity_hash(split.identity))
     elif identity:
-        found["identity"] = f"bit_xor({row_hash(identity)})"
+        found["identity"] = digest(row_hash(identity))
     return found
 
 
@@ -78,7 +78,7 @@ def count(figures: Mapping[str, Any], split: Split | None, keep: str, represente
 def built_in(figures: Mapping[str, Any], counts: RowCounts) -> tuple[Finding, ...]:
     """The rules every write keeps, whatever else is audited; nobody can overrule them."""
     compared = "read_identity" in figures and "identity" in figures
-    same = not compared or (figures["read_identity"] or 0) == (figures["identity"] or 0)
+    same = not compared or figures["read_identity"] == figures["identity"]
     broken = {k[len(_CONSTRAINT) :]: v for k, v in figures.items() if k.startswith(_CONSTRAINT) and v}
     outside = figures.get("outside", 0)
     return (

@@ -12,6 +12,8 @@ from pyspark.sql import functions as F
 
 __all__ = ["convert_columns", "convert_json", "misfits"]
 
+_SENTINEL = "end of record"
+
 
 def convert_columns(rows: DataFrame, schema: Mapping[str, str]) -> DataFrame:
     """Cast columns to the types of ``schema``; the text they were is in ``<column> text``, ``syntax`` is NULL."""
@@ -28,17 +30,20 @@ def convert_json(rows: DataFrame, payload: str, schema: Mapping[str, str]) -> Da
     whole, or NULL) and ``<column> text`` for the other types: the text of a value that came out as NULL.
 
     Spark's parser stops at the end of the first value and silently drops what follows. So the record is parsed as the
-    first of two values, the second being a sentinel: unless exactly both come out, the record is not one object. Only
-    then, or where a typed value is NULL, is the record looked at again.
+    first of two values, the second being a sentinel that holds the record's own hash, so that no record can bring it
+    along: unless exactly both come out, the record is not one object. Only then, or where a typed value is NULL, is the
+    record looked at again.
     """
     typed = _typed(schema)
-    both = f"concat('[', `{payload}`, ',null]')"
-    kinds = ", ".join(f"`{c}`: {kind}" for c, kind in schema.items())
+    own = f"xxhash64(`{payload}`)"
+    both = f"""concat('[', `{payload}`, ',{{"{_SENTINEL}":', {own}, '}}]')"""
+    kinds = ", ".join(f"`{c}`: {kind}" for c, kind in {**schema, _SENTINEL: "BIGINT"}.items())
     values = f"from_json({both}, 'array<string>')"
     syntax = (
-        f"CASE WHEN size(parsed) = 2 AND parsed[0] IS NOT NULL THEN NULL "
-        f"WHEN trim(`{payload}`) = '' THEN 'blank line' "
-        f"WHEN {values} IS NULL OR size({values}) < 2 THEN 'malformed JSON' "
+        f"CASE WHEN size(parsed) = 2 AND parsed[0] IS NOT NULL AND parsed[1].`{_SENTINEL}` = {own} THEN NULL "
+        f"WHEN `{payload}` RLIKE '^\\\\s*$' THEN 'blank line' "
+        f"WHEN {values} IS NULL OR size({values}) < 2 "
+        f"OR NOT coalesce(contains(element_at({values}, -1), {own}), false) THEN 'malformed JSON' "
         f"WHEN size({values}) > 2 THEN 'more than one JSON value' "
         f"ELSE 'not a JSON object' END"
     )

@@ -1,7 +1,7 @@
 """Leases: who works on a partition right now, kept in the table's own log.
 
 A lease is a Delta transaction id whose version is the time the lease ends, in seconds since 1970. It is taken by an
-empty commit under the table's lock, so of several planners exactly one gets it.
+empty commit under the table's lock, so of several planners exactly one gets it; the commit's note names the owner.
 """
 
 from __future__ import annotations
@@ -24,12 +24,18 @@ def take(ledger: Ledger, partition: Mapping[str, str], *, owner: str, now: datet
         ends = ledger.transaction(app_id)
         if ends is not None and ends > now.timestamp():
             return False
-        publishing.commit_transaction(ledger, app_id, int(now.timestamp() + seconds), f"leased by {owner}")
+        publishing.commit_transaction(ledger, app_id, int(now.timestamp() + seconds), _note(owner))
         return True
 
 
 def give_back(ledger: Ledger, partition: Mapping[str, str], *, owner: str, now: datetime) -> None:
-    """End the lease of ``partition`` now."""
+    """End the lease of ``partition`` now, unless ``owner`` lost it to somebody else meanwhile."""
     app_id = f"{ledger.name}/{slice_name(partition)}/lease"
     with table_lock(ledger.location):
-        publishing.commit_transaction(ledger, app_id, int(now.timestamp()), f"given back by {owner}")
+        last = next((commit for commit in ledger.history() if app_id in commit.transactions), None)
+        if last is not None and last.note == _note(owner):
+            publishing.commit_transaction(ledger, app_id, int(now.timestamp()), f"given back by {owner}")
+
+
+def _note(owner: str) -> str:
+    return f"leased by {owner}"

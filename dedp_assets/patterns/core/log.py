@@ -37,6 +37,8 @@ class Commit:
     Attributes:
         changed: partitions whose rows this commit changed; compaction (``dataChange = false``) changes none.
         record: our commit record, or ``None`` for a foreign commit.
+        note: the commit's user metadata, if that is no commit record.
+        transactions: transaction ids the commit moved, with their versions.
         files_added: data files the commit added.
         rows_added: rows in those files by their statistics, in rows.
         metrics: Delta's operation metrics, as written (strings).
@@ -47,6 +49,8 @@ class Commit:
     operation: str
     record: CommitRecord | None
     changed: frozenset[Partition]
+    note: str = ""
+    transactions: Mapping[str, int] = field(default_factory=dict)
     files_added: tuple[str, ...] = ()
     rows_added: int = 0
     metrics: Mapping[str, str] = field(default_factory=dict)
@@ -296,6 +300,7 @@ def _parse(version: int, raw: bytes) -> Commit:
     info: dict[str, Any] = {}
     changed: set[Partition] = set()
     added: list[str] = []
+    transactions: dict[str, int] = {}
     rows = 0
     for line in raw.splitlines():
         action = json.loads(line) if line else {}
@@ -303,14 +308,19 @@ def _parse(version: int, raw: bytes) -> Commit:
         for kind in ("add", "remove"):
             if (file := action.get(kind)) and file.get("dataChange", True):
                 changed.add(tuple(sorted((file.get("partitionValues") or {}).items())))
+        if txn := action.get("txn"):
+            transactions[txn["appId"]] = txn["version"]
         if add := action.get("add"):
             added.append(add["path"])
             rows += json.loads(add.get("stats") or "{}").get("numRecords", 0)
+    record = CommitRecord.from_json(info.get("userMetadata"))
     return Commit(
         version=version,
         timestamp=_EPOCH + timedelta(milliseconds=info.get("timestamp", 0)),
         operation=info.get("operation", ""),
-        record=CommitRecord.from_json(info.get("userMetadata")),
+        record=record,
+        note="" if record else info.get("userMetadata") or "",
+        transactions=transactions,
         changed=frozenset(changed),
         files_added=tuple(added),
         rows_added=rows,

@@ -12,12 +12,24 @@ from pyspark.sql import functions as F
 from dedp_assets.patterns.core.errors import ConfigError
 from dedp_assets.patterns.core.results import Finding
 
-__all__ = ["Reading", "Tally", "quoted", "require_columns", "row_hash", "tally"]
+__all__ = ["Reading", "Tally", "digest", "quoted", "require_columns", "row_hash", "tally"]
 
 
 def row_hash(columns: Sequence[str]) -> str:
-    """SQL for a 64-bit hash of the named columns: NULL-safe, and the same in whatever order they are named."""
-    return f"xxhash64({', '.join(f'`{c}`' for c in sorted(columns))})"
+    """SQL for a 64-bit hash of the named columns, the same in whatever order they are named.
+
+    The hash function passes over NULLs, so where they are is hashed too.
+    """
+    return f"xxhash64({', '.join(f'`{c}`, `{c}` IS NULL' for c in sorted(columns))})"
+
+
+def digest(row: str, *, where: str = "true") -> str:
+    """SQL aggregate: an order-free digest of the hashes ``row`` of the rows where the predicate holds.
+
+    XOR alone would not see a row that is there twice; the sum of the lower halves does.
+    """
+    counted = row if where == "true" else f"if({where}, {row}, 0L)"
+    return f"concat_ws('.', bit_xor({counted}), sum({counted} & 4294967295L))"
 
 
 def quoted(text: str) -> str:
@@ -69,7 +81,7 @@ def tally(
         measures: further figures to observe here, name -> SQL aggregate.
     """
     counter = Tally(tuple(identity))
-    found = {"read": "count(1)", "read_identity": f"bit_xor({row_hash(identity)})", **(measures or {})}
+    found = {"read": "count(1)", "read_identity": digest(row_hash(identity)), **(measures or {})}
     return rows.observe(counter.seen, *[F.expr(sql).alias(name) for name, sql in found.items()]), counter
 
 

@@ -28,7 +28,7 @@ from dedp_assets.patterns.core.log import Commit, Ledger, Partition, TableState
 from dedp_assets.patterns.core.reading import equals, read_at
 from dedp_assets.patterns.core.records import CommitRecord, Provenance, slice_name
 from dedp_assets.patterns.core.results import Finding, RowCounts, Split, WriteResult
-from dedp_assets.patterns.core.rows import Reading, row_hash
+from dedp_assets.patterns.core.rows import Reading, digest, row_hash
 from dedp_assets.patterns.core.schema import TableSpec, alterations, conform, constraints, creation
 from dedp_assets.patterns.core.staging import Layout, Stage, empty_stage, stage_rows
 
@@ -178,8 +178,8 @@ class Table:
         self.ensure()
         condition = " AND ".join([f"({on})", *_literals(partition, "t.")])
         statement = f"MERGE INTO delta.`{self.location}` t USING {{s}} s ON {condition} {' '.join(clauses)}"
-        seen = source.selectExpr("count(1) AS n", f"bit_xor({row_hash(source.columns)}) AS x").collect()[0]
-        content = f"{statement} with {seen['n']} rows {seen['x'] or 0}"
+        seen = source.selectExpr("count(1) AS n", f"{digest(row_hash(source.columns))} AS x").collect()[0]
+        content = f"{statement} with {seen['n']} rows {seen['x']}"
         return self._statement(lambda: self.session.sql(statement, s=source), content, partition, provenance)
 
     def delete(self, where: str, *, provenance: Provenance, partition: Mapping[str, str] | None = None) -> WriteResult:
@@ -391,10 +391,10 @@ class StagedWrite:
     def _differing(self, state: TableState) -> set[Partition]:
         """Partitions below the owned one whose rows differ: the others keep their files, and nobody rebuilds them."""
         owned, columns = self.record.partition, state.partition_columns
-        digest = f"bit_xor({row_hash([c for c in self.table.spec.content if c in state.columns])})"
+        content = digest(row_hash([c for c in self.table.spec.content if c in state.columns]))
 
-        def digests(rows: DataFrame | None) -> dict[Partition, tuple[int, int]]:
-            found = () if rows is None else rows.groupBy(*columns).agg(F.expr("count(1) n"), F.expr(f"{digest} x"))
+        def digests(rows: DataFrame | None) -> dict[Partition, tuple[int, str]]:
+            found = () if rows is None else rows.groupBy(*columns).agg(F.expr("count(1) n"), F.expr(f"{content} x"))
             by = [(row.asDict(), (row["n"], row["x"])) for row in (found.collect() if found else ())]
             keyed = [({c: None if v[c] is None else str(v[c]) for c in columns}, figures) for v, figures in by]
             return {tuple(sorted(values.items())): figures for values, figures in keyed}

@@ -74,7 +74,7 @@ def divert_unprocessable(
     """
     handed = list(dict.fromkeys([*identity, *carry]))
     require_columns(rows, [*handed, *raw, *([payload] if payload else schema)])
-    if not schema or not identity or set(schema) & {*handed, *raw, payload}:
+    if not schema or not identity or set(schema) & {*handed, *raw, payload or "raw"}:
         raise ConfigError("schema and identity name at least one column each, and the schema none that is handed on")
     marked = _mark_replayed(rows, earlier, identity)
     if not payload:
@@ -115,11 +115,12 @@ def route(
 ) -> WriteResult:
     """Write both parts of a split, staged in one Spark job: dead letters first, so that no crash loses one.
 
-    A run replaces its partition's dead letters. Those that became processable stay as history, with ``replayed_by``.
+    A run replaces its partition's dead letters. Those whose record reached ``valid`` stay as history, with
+    ``replayed_by``; those that turned out to be repeats, or are no longer delivered, go with their record.
 
     Args:
         split: what :func:`divert_unprocessable` returned, refined by further steps or not.
-        valid: table for the valid part.
+        valid: table for the valid part, identity columns and ``was_dead_lettered`` included.
         dead: table for the dead letters, with the columns of :data:`LETTER`.
         partition: partition of ``valid`` to replace.
         filed_under: partition of ``dead`` to replace.
@@ -137,7 +138,8 @@ def route(
     present = dead.ensure()
     if staged.record.rows["dead"] or present.holds(filed_under):
         letters, before = staged.part("dead"), dead.read(filed_under, version=present.version)
-        filed = _filed(letters, before, dead, split.identity, filed_under, provenance)
+        processed = staged.stage.read().filter("was_dead_lettered").select(*split.identity)
+        filed = _filed(letters, before, processed, dead, filed_under, provenance)
         noted = replace(provenance, notes={**provenance.notes, "open": staged.record.rows["dead"]})
         dead.overwrite(filed, partition=filed_under, provenance=noted)
     else:
@@ -174,13 +176,13 @@ def _mark_replayed(rows: DataFrame, earlier: DataFrame | None, identity: Sequenc
 def _filed(
     letters: DataFrame,
     before: DataFrame,
+    processed: DataFrame,
     dead: Table,
-    identity: Sequence[str],
     filed_under: Mapping[str, str],
     provenance: Provenance,
 ) -> DataFrame:
-    """The partition's dead letters: those of now, with the time they were refused first, and those saved since."""
-    columns, keys = list(dead.spec.columns), list(identity)
+    """The partition's dead letters: those of now, with the time they were refused first, and those processed since."""
+    columns, keys = list(dead.spec.columns), processed.columns
     now = F.current_timestamp() if provenance.at is None else F.lit(provenance.at).cast("timestamp")
     refused = before.select(*keys, F.col("dead_lettered_at").alias("refused_before"))
     stamps = {
@@ -192,6 +194,6 @@ def _filed(
         **{c: F.lit(v).cast(dead.spec.columns[c].type) for c, v in filed_under.items()},
     }
     open_now = letters.join(F.broadcast(refused), keys, "left").withColumns(stamps).select(*columns)
-    saved = before.join(F.broadcast(letters.select(*keys)), keys, "left_anti")
+    saved = before.join(F.broadcast(processed), keys, "left_semi")
     saved = saved.withColumn("replayed_by", F.coalesce("replayed_by", F.lit(provenance.code_version)))
     return open_now.unionByName(saved.select(*columns))

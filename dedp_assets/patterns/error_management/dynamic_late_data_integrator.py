@@ -39,7 +39,8 @@ def plan_late_partitions(
         current: the partition that regular processing works on; only strictly earlier ones are late.
         in_flight: partitions that somebody is processing right now.
         oldest: accepted maximum lateness as a partition key: earlier ones are reported and left out.
-        replay_history: for stateful consumers: from the first late partition on, every known one before ``current``.
+        replay_history: for stateful consumers: from the first late partition on, every known one before ``current``
+            follows, until it has applied at least the version that the ones before it have.
         limit: most partitions to choose at once; the rest waits for the next plan.
 
     Returns:
@@ -65,11 +66,11 @@ def plan_late_partitions(
             held[key] = reason
         else:
             causes[key] = "late-data" if key in applied else "first-seen"
-    if replay_history and causes:
-        first = min(causes)
-        for key in sorted({*changed, *applied}):
-            if first < key < current:
-                causes.setdefault(key, f"follows {first}")
+    cursor = {key: changed[key] for key in causes}
+    if replay_history:
+        for key, (before, version) in _followers(applied, cursor, current).items():
+            (held if key in in_flight else causes).setdefault(key, f"follows {before}")
+            cursor[key] = version
     chosen = sorted(causes)[:limit]
     held.update({key: f"the next of {len(causes)}: {limit} at once" for key in sorted(causes) if key not in chosen})
     return Plan(
@@ -77,7 +78,7 @@ def plan_late_partitions(
         f"{len(chosen)} partitions changed after they were processed" if chosen else "nothing is late",
         causes={key: causes[key] for key in chosen},
         held=held,
-        cursor={key: changed[key] for key in chosen if key in changed},
+        cursor={key: cursor[key] for key in chosen},
     )
 
 
@@ -98,6 +99,20 @@ def claim_partition(
 def release_partition(table: Table, partition: Mapping[str, str], *, owner: str, now: datetime) -> None:
     """Give a claimed partition back, so that data which arrived meanwhile can be planned at once."""
     leases.give_back(table.ledger, partition, owner=owner, now=now)
+
+
+def _followers(applied: Mapping[str, int], late: Mapping[str, int], current: str) -> dict[str, tuple[str, int]]:
+    """Partitions that applied less than one before them did or will: key -> that one, and the version to reach."""
+    found: dict[str, tuple[str, int]] = {}
+    before, reached = "", -1
+    for key in sorted({*applied, *late}):
+        if key < current:
+            has = max(applied.get(key, -1), late.get(key, -1))
+            if has < reached or (key in late and applied.get(key, -1) < reached):
+                found[key] = (before, max(reached, has))
+            elif has > reached:
+                before, reached = key, has
+    return found
 
 
 def _held(key: str, current: str, in_flight: Collection[str], oldest: str) -> str:

@@ -23,6 +23,7 @@ from dedp_assets.patterns.core.results import Finding, Split
 __all__ = ["detect_late_data", "advance_watermark", "judge_lateness"]
 
 Across = Literal["min", "max"]
+_STATED = "stated event time"
 _POLICY = {"min": min, "max": max}
 
 
@@ -58,13 +59,13 @@ def detect_late_data(
     if earliest and latest and earliest > latest:
         raise ConfigError(f"no event lies between {earliest} and {latest}")
     bound = F.lit(watermark).cast("timestamp")
-    plausible = [f"happened >= {_literal(earliest)}"] if earliest else []
-    plausible += [f"happened <= {_literal(latest)}"] if latest else []
-    when = f"if({' AND '.join(plausible)}, happened, NULL)" if plausible else "happened"
+    plausible = [f"`{_STATED}` >= {_literal(earliest)}"] if earliest else []
+    plausible += [f"`{_STATED}` <= {_literal(latest)}"] if latest else []
+    when = f"if({' AND '.join(plausible)}, `{_STATED}`, NULL)" if plausible else f"`{_STATED}`"
     outcome = "CASE WHEN event_time IS NULL THEN 'undated' WHEN event_time < watermark THEN 'late' ELSE 'on_time' END"
     columns = [column for column in events.columns if column != "event_time"]
     judged = (
-        events.withColumn("happened", F.expr(event_time))
+        events.withColumn(_STATED, F.expr(event_time))
         .select(*columns, F.expr(when).alias("event_time"), bound.alias("watermark"))
         .withColumn("outcome", F.expr(outcome))
         .withColumn("lateness_seconds", F.expr("greatest(unix_micros(watermark) - unix_micros(event_time), 0L) / 1e6"))
@@ -107,7 +108,9 @@ def advance_watermark(
             f"lateness {allowed_lateness_seconds} s, across={across!r}, within={within!r}: min or max, >= 0"
         )
     sources = {
-        name: _follow(times.values(), within) if isinstance(times, Mapping) else times
+        name: _follow([time for part, time in times.items() if part not in idle], within)
+        if isinstance(times, Mapping)
+        else times
         for name, times in newest.items()
         if name not in idle
     }
@@ -140,6 +143,14 @@ def judge_lateness(
         note=f"behind the watermark: {slow}" if slow else "",
         approvable=True,
     )
+
+
+def _source(
+    times: datetime | Mapping[str, datetime | None] | None, within: Across, idle: Collection[str]
+) -> datetime | None:
+    if not isinstance(times, Mapping):
+        return times
+    return _follow([time for partition, time in times.items() if partition not in idle], within)
 
 
 def _follow(times: Collection[datetime | None], policy: Across) -> datetime | None:

@@ -22,6 +22,8 @@ from dedp_assets.patterns.core.rows import require_columns, row_hash
 
 __all__ = ["deduplicate", "deduplicate_stream"]
 
+_PLACE = "place among its key"
+
 
 def deduplicate(
     rows: DataFrame | Split,
@@ -46,7 +48,7 @@ def deduplicate(
             them as a duplicate.
 
     Raises:
-        ConfigError: for columns that are not there.
+        ConfigError: for columns that are not there, or a column named ``outcome``.
 
     Example:
         >>> deduplicate(visits, keys=["visit_id"], order_by=["landed_on", "line_number"])["valid"]  # doctest: +SKIP
@@ -55,6 +57,8 @@ def deduplicate(
         raise ConfigError(f"keys must name a column and null_keys be keep or drop, not {list(keys)} and {null_keys!r}")
     frame = rows.rows if isinstance(rows, Split) else rows
     require_columns(frame, [*keys, *order_by])
+    if not isinstance(rows, Split) and "outcome" in rows.columns:
+        raise ConfigError("a split keeps its verdict in a column named outcome: rename the one the rows have")
     if earlier is not None:
         seen = earlier.select(*keys).distinct().withColumn("seen before", F.lit(True))  # noqa: FBT003
         frame = frame.join(seen, list(keys), "left")
@@ -67,11 +71,11 @@ def deduplicate(
     same_key = [F.expr(f"if({ranked}, `{key}`, NULL)") for key in keys]
     total = isinstance(rows, Split) and set(rows.identity) <= set(order_by) and bool(rows.identity)
     window = Window.partitionBy(spread, *same_key).orderBy(*order_by, *([] if total else [F.expr(content)]))
-    repeated = f"({ranked}) AND (place > 1{' OR `seen before`' if earlier is not None else ''})"
+    repeated = f"({ranked}) AND (`{_PLACE}` > 1{' OR `seen before`' if earlier is not None else ''})"
     unknown = f"NOT ({whole})" if null_keys == "drop" else "false"
     other = "outcome" if isinstance(rows, Split) else "'valid'"
     outcome = f"CASE WHEN {valid} AND ({repeated} OR {unknown}) THEN 'duplicate' ELSE {other} END"
-    flagged = frame.withColumn("place", F.row_number().over(window)).withColumn("outcome", F.expr(outcome))
+    flagged = frame.withColumn(_PLACE, F.row_number().over(window)).withColumn("outcome", F.expr(outcome))
     parts = rows.parts if isinstance(rows, Split) else {"valid": tuple(rows.columns)}
     identity = rows.identity if isinstance(rows, Split) else ()
     return Split(flagged, {**parts, "duplicate": parts["valid"]}, identity=identity)
@@ -80,8 +84,9 @@ def deduplicate(
 def deduplicate_stream(stream: DataFrame, *, keys: Sequence[str], event_time: str, window: str) -> DataFrame:
     """Drop repeats of a key that arrive within ``window`` of event time of the first; lazy.
 
-    A row older than the watermark (newest event time seen minus ``window``) is dropped as late, repeat or not. A repeat
-    later than ``window`` is taken as new: its key is forgotten by then.
+    A row older than the watermark (newest event time of *earlier* micro-batches minus ``window``) is dropped as late,
+    repeat or not. A repeat later than ``window`` is taken as new once its key is forgotten, which happens when a
+    micro-batch ends: within one large micro-batch, as after an outage, more repeats are found and less is late.
 
     Args:
         stream: a streaming DataFrame.

@@ -1,0 +1,367 @@
+"""Dead-Letter: the good records go on, the bad ones go aside with a reason and come back after a fix."""
+
+from __future__ import annotations
+
+import json
+from types import SimpleNamespace
+
+import pytest
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame
+
+from dedp_assets.patterns.core.audits import Audit
+from dedp_assets.patterns.core.errors import AuditFailed, ConfigError
+from dedp_assets.patterns.core.results import RowCounts
+from dedp_assets.patterns.core.rows import Reading, tally
+from dedp_assets.patterns.core.schema import Column, TableSpec
+from dedp_assets.patterns.core.tables import StagedWrite
+from dedp_assets.patterns.error_management.dead_letter import LETTER, divert_unprocessable, plan_replay, route
+from tests.helpers import NOW, a_run, read_back
+
+DAY, NEXT = "2026-01-05", "2026-01-06"
+READINGS = TableSpec(
+    "silver/readings",
+    {
+        "id": Column("BIGINT", required=True),
+        "at": Column("TIMESTAMP"),
+        "name": Column("STRING"),
+        "version": Column("STRING"),
+        "day": Column("DATE", required=True),
+        "line": Column("BIGINT", required=True),
+        "was_dead_lettered": Column("BOOLEAN"),
+    },
+    partition_by=("day",),
+)
+LETTERS = TableSpec(
+    "silver/readings_dead_letter",
+    {
+        "raw": Column("STRING", required=True),
+        "day": Column("DATE"),
+        "line": Column("BIGINT"),
+        **LETTER,
+        "filed_under": Column("DATE", required=True),
+    },
+    partition_by=("filed_under",),
+)
+SCHEMA = {"id": "BIGINT", "at": "TIMESTAMP", "name": "STRING", "version": "STRING"}
+IDENTITY = ["day", "line"]
+LABEL = {"label is lost": "concat(name, version) IS NOT NULL OR name IS NULL AND version IS NULL"}
+RULES = {"id is missing": "id IS NOT NULL OR `id text` IS NOT NULL", **LABEL}
+FEW = Audit(name="dead_letters_are_few", of="dead", per="read", warn_above=0, fail_above=0.3)
+
+CORRUPT = {
+    3: ('{"id": 3, "at": "2026-01-', "malformed JSON"),
+    77: ("  no JSON \tat all, größe ☃ ", "malformed JSON"),
+    150: ('{"id": 150, "at": "HELLO"}', "at is not a TIMESTAMP"),
+    333: ('{"at":"2026-01-05T10:00:00Z",   "name": null}', "id is missing"),
+    500: ('{"version": null, "id": 500, "name": "n\\u00e9"}', "label is lost"),
+    640: ('{"id": 640} {"id": 641}', "malformed JSON"),
+    999: ("", "blank line"),
+}
+
+
+def good(number):
+    return json.dumps({"id": number, "at": f"{DAY}T10:{number % 60:02d}:00Z", "name": "n", "version": "1"})
+
+
+THOUSAND = {n: CORRUPT[n][0] if n in CORRUPT else good(n) for n in range(1000)}
+TEN = {**{n: good(n) for n in range(10)}, 3: "cut {", 7: '{"id": 7, "at": "2026-01-05T10:07:00Z", "name": "n"}'}
+
+
+def lines(spark, texts, day=DAY):
+    return spark.createDataFrame(list(texts.items()), "line BIGINT, raw STRING").selectExpr("*", f"DATE '{day}' AS day")
+
+
+def diverted(rows, earlier=None, **options):
+    chosen = {"payload": "raw", "schema": SCHEMA, "identity": IDENTITY, "rules": RULES, **options}
+    return divert_unprocessable(rows, earlier, **chosen)
+
+
+@pytest.fixture
+def step(spark, make_table):
+    """One step of a pipeline: convert, split, write both tables."""
+    valid, dead = make_table(READINGS), make_table(LETTERS)
+
+    def run(texts, *, day=DAY, rules=RULES, audits=(), **fields):
+        rows = texts if isinstance(texts, DataFrame) else lines(spark, texts, day)
+        rows, seen = tally(rows, identity=IDENTITY)
+        return route(
+            diverted(rows, dead.read() if dead.ledger.exists() else None, rules=rules),
+            valid,
+            dead,
+            partition={"day": day},
+            filed_under={"filed_under": day},
+            provenance=a_run(**{"asset": READINGS.name, "inputs": {"bronze": 1}, "sequence": 1, **fields}),
+            audits=audits,
+            reading=Reading(tally=seen),
+        )
+
+    return SimpleNamespace(run=run, valid=valid, dead=dead)
+
+
+def ids(table):
+    return {row["line"] for row in read_back(table)}
+
+
+def letters(table):
+    return {row["line"]: row for row in read_back(table)}
+
+
+def still_dead(table):
+    return {line for line, letter in letters(table).items() if letter["replayed_by"] is None}
+
+
+@pytest.mark.both
+def test_a_thousand_records_become_993_and_7_by_record_and_stay_so_on_a_rerun(step):
+    """Every record is in exactly one table under its own identity, and a rerun doubles none."""
+    results = [step.run(THOUSAND, run_id=run) for run in ("run-1", "run-2")]
+    assert results[0].rows == RowCounts(read=1000, written=993, dead=7)
+    assert [result.applied for result in results] == [True, False]
+    assert sorted(row["line"] for row in read_back(step.valid)) == sorted(set(THOUSAND) - set(CORRUPT))
+    assert sorted(row["line"] for row in read_back(step.dead)) == sorted(CORRUPT)
+
+
+def test_a_letter_keeps_the_untouched_record_its_reason_and_where_it_came_from(step):
+    """The payload is the input byte for byte, and whoever looks into it knows why, when, where and by what."""
+    step.run(THOUSAND)
+    kept = letters(step.dead)
+    assert {line: (row["raw"].encode(), row["reason"]) for line, row in kept.items()} == {
+        line: (raw.encode(), reason) for line, (raw, reason) in CORRUPT.items()
+    }
+    context = {(str(r["day"]), r["job"], r["code_version"], r["run_id"], r["replayed_by"]) for r in kept.values()}
+    assert context == {(DAY, READINGS.name, "1", "run-1", None)}
+    assert {row["dead_lettered_at"] for row in kept.values()} == {NOW}
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        (None, "malformed JSON"),
+        ("  ", "blank line"),
+        ("[1, 2]", "not a JSON object"),
+        ('"text"', "not a JSON object"),
+        ('{"id": 1', "malformed JSON"),
+        ('{"id": 1}]', "malformed JSON"),
+        ('{"id": 1},{"id": 2}', "more than one JSON value"),
+        ('{"id": 1},null] and more', "malformed JSON"),
+        ('{"id": "one"}', "id is not a BIGINT"),
+        ("{}", "id is missing"),
+        ('{"id": "one", "name": "n"}', "id is not a BIGINT; label is lost"),
+        ('{"id": 1, "at": null}', None),
+        ('{"id": 1, "name": {"nested": true}, "version": 2}', None),
+    ],
+)
+def test_every_broken_rule_is_named_and_a_legitimate_null_breaks_none(spark, text, reason):
+    """A record that is one object with fitting or absent values is valid; of any other all reasons are known."""
+    rows = diverted(lines(spark, {1: text})).rows.select("outcome", "reason").collect()
+    assert [tuple(row) for row in rows] == [("dead" if reason else "valid", reason)]
+
+
+def test_raw_bytes_that_are_no_text_stay_with_the_letter(spark):
+    """A column of the input named as raw comes out unchanged beside the payload, of dead letters only."""
+    broken = b'{"id": 2, "name": "\xff"}'
+    rows = spark.createDataFrame(
+        [(1, '{"id": 1}', None), (2, '{"id": 2}', broken)], "line BIGINT, raw STRING, raw_bytes BINARY"
+    )
+    split = diverted(rows, identity=["line"], raw=["raw_bytes"], rules={"it's not UTF-8": "raw_bytes IS NULL"})
+    assert [(r["line"], bytes(r["raw_bytes"]), r["reason"]) for r in split["dead"].collect()] == [
+        (2, broken, "it's not UTF-8")
+    ]
+    assert [row["line"] for row in split["valid"].collect()] == [1]
+
+
+@pytest.mark.both
+def test_error_safe_columns_die_where_an_input_is_there_and_the_output_is_not(spark):
+    """Without a payload: one NULL input of a concatenation or a failed cast is a reason, all NULL is not."""
+    devices = [
+        (1, "phone", "7", "3"),
+        (2, "phone", None, "3"),
+        (3, None, "7", "3"),
+        (4, None, None, "3"),
+        (5, "phone", "7", "HELLO"),
+        (6, "phone", "7", None),
+    ]
+    rows = spark.createDataFrame(devices, "n INT, name STRING, version STRING, sold STRING")
+    schema = {"name": "STRING", "version": "STRING", "sold": "INT"}
+    split = divert_unprocessable(rows, schema=schema, identity=["n"], rules=LABEL)
+    assert sorted(tuple(r) for r in split["valid"].select("n", "name", "version", "sold").collect()) == [
+        (1, "phone", "7", 3),
+        (4, None, None, 3),
+        (6, "phone", "7", None),
+    ]
+    dead = {row["n"]: row for row in split["dead"].collect()}
+    assert {n: row["reason"] for n, row in dead.items()} == {
+        2: "label is lost",
+        3: "label is lost",
+        5: "sold is not a INT",
+    }
+    assert json.loads(dead[5]["raw"]) == {"n": 5, "name": "phone", "version": "7", "sold": "HELLO"}
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"payload": "nothing"}, "no column nothing"),
+        ({"carry": ["nowhere"]}, "no column nowhere"),
+        ({"identity": []}, "at least one column each"),
+        ({"schema": {}}, "at least one column each"),
+        ({"schema": {"line": "BIGINT"}}, "none that is handed on"),
+    ],
+)
+def test_options_that_can_never_work_are_refused(spark, options, words):
+    """A missing column, no identity, or one column twice is a mistake in the call."""
+    with pytest.raises(ConfigError, match=words):
+        diverted(lines(spark, TEN), **options)
+
+
+def test_a_column_called_raw_is_refused_where_the_record_itself_is_kept_under_that_name(spark):
+    """Without a payload the letter's column raw must not overwrite a column of the schema."""
+    rows = spark.createDataFrame([(1, "text")], "n INT, raw STRING")
+    with pytest.raises(ConfigError, match="none that is handed on"):
+        divert_unprocessable(rows, schema={"raw": "STRING"}, identity=["n"])
+
+
+def test_records_are_converted_once_for_both_tables(step, spark):
+    """Rows judged by chance fall apart if each part is computed for itself, and never do in a routed split."""
+    chance = "concat('{\"id\": ', if(pmod(hash(reflect('java.util.UUID', 'randomUUID')), 2) = 0, '1}', 'x}')) AS raw"
+    rows = spark.range(500).selectExpr("id AS line", chance, f"DATE '{DAY}' AS day")
+    apart = diverted(rows)
+    twice = [row["line"] for part in ("valid", "dead") for row in apart[part].collect()]
+    assert sorted(twice) != list(range(500))
+    step.run(rows)
+    assert sorted([*ids(step.valid), *ids(step.dead)]) == list(range(500))
+    assert {row["raw"] for row in read_back(step.dead)} == {'{"id": x}'}
+
+
+def test_letters_of_other_partitions_stay(step):
+    """A run replaces the dead letters of its own partition and of no other, unlike a plain overwrite."""
+    step.run(TEN)
+    step.run({1: good(1), 2: "broken"}, day=NEXT)
+    step.run({**TEN, 5: "broken, too"}, sequence=2, inputs={"bronze": 2})
+    filed = [(str(row["filed_under"]), row["line"]) for row in read_back(step.dead)]
+    assert sorted(filed) == [(DAY, 3), (DAY, 5), (DAY, 7), (NEXT, 2)]
+
+
+def test_a_letter_whose_record_left_the_input_does_not_claim_to_be_processed(step):
+    """What was delivered again without the broken record has no letter that says some code could process it."""
+    step.run(TEN)
+    step.run({n: text for n, text in TEN.items() if n != 3}, sequence=2, inputs={"bronze": 2})
+    assert [row["line"] for row in read_back(step.dead) if row["replayed_by"] is not None] == []
+
+
+def test_a_replay_after_a_fix_saves_exactly_the_fixed_records_and_only_once(step):
+    """They reach their own partition marked; their letters stay as history; a second replay adds nothing."""
+    step.run(THOUSAND)
+    fixed = {rule: sql for rule, sql in RULES.items() if rule != "label is lost"}
+    replayed = step.run(THOUSAND, rules=fixed, code_version="2", run_id="run-2", at=None, cause="replay")
+    assert replayed.rows == RowCounts(read=1000, written=994, dead=6)
+    rows = read_back(step.valid)
+    assert {row["line"] for row in rows if row["was_dead_lettered"]} == {500}
+    assert {str(row["day"]) for row in rows} == {DAY}
+    kept = letters(step.dead)
+    assert {line for line, row in kept.items() if row["replayed_by"] == "2"} == {500}
+    assert still_dead(step.dead) == set(CORRUPT) - {500}
+    assert {row["code_version"] for line, row in kept.items() if line != 500} == {"2"}
+    assert {row["dead_lettered_at"] for row in kept.values()} == {NOW}
+    again = step.run(THOUSAND, rules=fixed, code_version="2", run_id="run-3", cause="replay")
+    assert (again.applied, read_back(step.valid), letters(step.dead)) == (False, rows, kept)
+
+
+def test_a_record_that_breaks_again_is_a_dead_letter_again(step):
+    """A fix that is taken back leaves no letter that says it was saved."""
+    step.run(TEN)
+    step.run(TEN, rules={}, code_version="2")
+    assert still_dead(step.dead) == {3}
+    step.run(TEN, code_version="3")
+    assert still_dead(step.dead) == {3, 7}
+    assert ids(step.valid) == set(range(10)) - {3, 7}
+
+
+def test_a_replay_changes_its_own_partition_in_order_and_notes_what_is_still_open(step):
+    """Downstream sees one changed partition whose events have no gap, and the ledger how many letters wait."""
+    step.run(TEN)
+    step.run({1: good(1)}, day=NEXT)
+    before = step.valid.ledger.version()
+    step.run(TEN, rules={}, code_version="2", cause="replay")
+    _, changed = step.valid.ledger.changes(since=before)
+    assert [dict(key) for key in changed] == [{"day": DAY}]
+    of_day = [row for row in read_back(step.valid) if str(row["day"]) == DAY]
+    by_time = [(row["id"], row["was_dead_lettered"]) for row in sorted(of_day, key=lambda row: row["at"])]
+    assert by_time == [(n, n == 7) for n in range(10) if n != 3]
+    noted = step.dead.ledger.latest({"filed_under": DAY}).record
+    assert (noted.notes["open"], noted.code_version, noted.pattern) == (1, "2", "error_management.dead_letter")
+
+
+def test_too_many_dead_letters_stop_the_step_before_either_table_changes(step):
+    """A share above the bound, up to a bug that hits every record, publishes nothing good and nothing bad."""
+    step.run(TEN)
+    tables = (step.valid, step.dead)
+    before = [(table.ledger.version(), read_back(table)) for table in tables]
+    for texts, rules in (({**TEN, 1: "x", 2: "x"}, RULES), (TEN, {"code has a bug": "false"})):
+        with pytest.raises(AuditFailed, match="dead_letters_are_few"):
+            step.run(texts, rules=rules, audits=[FEW], sequence=2, inputs={"bronze": 2})
+        assert [(table.ledger.version(), read_back(table)) for table in tables] == before
+
+
+def test_few_dead_letters_are_a_warning(step):
+    """Below the bound both parts are published and the ledger says that there was something."""
+    result = step.run(TEN, audits=[FEW])
+    found = {finding.name: finding for finding in result.findings}["dead_letters_are_few"]
+    assert (found.passed, found.severity, found.figures["ratio"]) == (False, "warn", 0.2)
+    assert step.valid.ledger.latest({"day": DAY}).record.verdict == "warned"
+    assert (len(ids(step.valid)), ids(step.dead)) == (8, {3, 7})
+
+
+@pytest.mark.parametrize(
+    ("name", "committed"),
+    [(LETTERS.name, False), (READINGS.name, False), (READINGS.name, True)],
+    ids=["before the letters", "between letters and valid rows", "after the valid rows"],
+)
+def test_a_crash_around_a_publish_loses_nothing_and_a_rerun_completes_it(step, monkeypatch, name, committed):
+    """No valid row shows without its partition's letters, and the rerun ends like an undisturbed run."""
+    publish = StagedWrite.publish
+
+    def crashing(self):
+        if self.table.name == name:
+            monkeypatch.setattr(StagedWrite, "publish", publish)
+            if committed:
+                publish(self)
+            raise RuntimeError("power cut")
+        return publish(self)
+
+    monkeypatch.setattr(StagedWrite, "publish", crashing)
+    with pytest.raises(RuntimeError, match="power cut"):
+        step.run(TEN)
+    assert not ids(step.valid) or ids(step.dead) == {3, 7}
+    step.run(TEN)
+    assert sorted(row["line"] for row in read_back(step.valid)) == sorted(set(TEN) - {3, 7})
+    assert [row["line"] for row in read_back(step.dead)] == [3, 7]
+
+
+def test_a_transient_error_puts_nothing_into_the_dead_letters(step, spark):
+    """A source that fails while it is read fails the write; the retry finds every record."""
+    timeout = "if(line = 5, raise_error('read timed out'), raw) AS raw"
+    flaky = lines(spark, TEN).selectExpr("line", "day", timeout)
+    with pytest.raises(PySparkException, match="read timed out"):
+        step.run(flaky)
+    assert not step.dead.ledger.exists() or read_back(step.dead) == []
+    assert read_back(step.valid) == []
+    step.run(TEN)
+    assert (len(ids(step.valid)), ids(step.dead)) == (8, {3, 7})
+
+
+def test_a_replay_plan_names_partitions_refused_by_other_code_oldest_first():
+    """Letters of the present code wait for a fix, empty partitions are no matter, and no row is looked at."""
+    letters_open = {NEXT: 2, DAY: 3, "2026-01-07": 0, "2026-01-08": 1}
+    refused_by = {NEXT: "1", DAY: "1", "2026-01-07": "1", "2026-01-08": "2"}
+    plan = plan_replay(letters_open, refused_by, code_version="2")
+    assert plan.partitions == (DAY, NEXT)
+    assert plan.causes == {DAY: "replay of 3", NEXT: "replay of 2"}
+    assert plan.held == {"2026-01-08": "1 dead letters of this very code"}
+    assert plan.cursor == {DAY: "code-2", NEXT: "code-2"}
+
+
+def test_a_replay_plan_is_empty_once_the_code_has_seen_every_letter():
+    """After the replay the plan of the same code is empty, so a second replay is never asked for."""
+    plan = plan_replay({DAY: 1}, {DAY: "2"}, code_version="2")
+    assert (plan.partitions, plan.reason) == ((), "0 partitions to replay, 1 wait for a fix")

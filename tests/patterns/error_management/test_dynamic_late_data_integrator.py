@@ -1,0 +1,273 @@
+"""Dynamic Late Data Integrator: exactly the partitions that late data touched run again, oldest first, each once."""
+
+from __future__ import annotations
+
+import json
+from concurrent.futures import ThreadPoolExecutor
+from datetime import date, datetime, timedelta
+from threading import Barrier
+
+import pytest
+
+from dedp_assets.patterns.core.errors import ConfigError
+from dedp_assets.patterns.core.log import Ledger, transaction_id
+from dedp_assets.patterns.core.tables import Table
+from dedp_assets.patterns.error_management.dynamic_late_data_integrator import (
+    claim_partition,
+    plan_late_partitions,
+    release_partition,
+)
+from tests.helpers import EVENTS, NOW, a_run, read_back, write_log
+
+DAYS = [f"2026-01-{day:02d}" for day in range(5, 9)]
+TODAY = "2026-01-09"
+PARTITION = {"event_date": DAYS[0]}
+COLUMNS = {"id": "long", "user_id": "string", "amount": "double", "event_date": "date"}
+
+
+def moment(text):
+    return int(datetime.fromisoformat(f"{text}+00:00").timestamp())
+
+
+def days(first, last):
+    start, end = date.fromisoformat(first), date.fromisoformat(last)
+    return [(start + timedelta(days=n)).isoformat() for n in range((end - start).days + 1)]
+
+
+def no_session():
+    raise AssertionError("planning and claiming start no Spark")
+
+
+PROCESSED = {"2024-12-17": moment("2024-12-17T10:20"), "2024-12-18": moment("2024-12-18T09:55")}
+UPDATED = {"2024-12-17": moment("2024-12-17T03:00"), "2024-12-18": moment("2024-12-20T10:12")}
+
+
+@pytest.mark.parametrize(
+    ("current", "chosen", "held"),
+    [("2024-12-21", ("2024-12-18",), []), ("2024-12-18", (), ["2024-12-18"]), ("2024-12-17", (), ["2024-12-18"])],
+)
+def test_only_what_changed_after_it_was_processed_and_lies_before_the_present_is_late(current, chosen, held):
+    """Of the two days of the state table, the one updated after its processing is chosen, never the present one."""
+    plan = plan_late_partitions(UPDATED, PROCESSED, current=current)
+    assert plan.partitions == chosen
+    assert plan.causes == dict.fromkeys(chosen, "late-data")
+    assert plan.cursor == {key: UPDATED[key] for key in chosen}
+    assert list(plan.held) == held
+
+
+def test_a_claimed_partition_is_not_chosen_again_and_a_processed_one_is_not_late():
+    """A second plan finds nothing: first because it is in flight, then because it is done."""
+    second = plan_late_partitions(UPDATED, PROCESSED, current="2024-12-21", in_flight=["2024-12-18"])
+    assert (second.partitions, second.held) == ((), {"2024-12-18": "is being processed"})
+    done = {**PROCESSED, "2024-12-18": UPDATED["2024-12-18"]}
+    third = plan_late_partitions(UPDATED, done, current="2024-12-21")
+    assert (third.partitions, third.held, third.reason) == ((), {}, "nothing is late")
+
+
+def test_no_fixed_window_misses_what_is_very_old():
+    """Sixteen days and a hundred days late are both found, oldest first, and nothing between them runs."""
+    changed = {**dict.fromkeys(days("2025-09-28", "2026-01-08"), 1), "2025-10-01": 7, "2025-12-24": 6}
+    applied = dict.fromkeys(changed, 1)
+    assert plan_late_partitions(changed, applied, current=TODAY).partitions == ("2025-10-01", "2025-12-24")
+
+
+def test_an_old_partition_that_was_never_processed_is_first_seen_and_not_late():
+    """Without a cursor it is chosen as new work, from the very first version on."""
+    plan = plan_late_partitions({"2026-01-01": 0, DAYS[0]: 3}, {DAYS[0]: 2}, current=TODAY)
+    assert plan.causes == {"2026-01-01": "first-seen", DAYS[0]: "late-data"}
+
+
+def test_data_that_arrives_during_the_processing_is_found_by_the_next_plan():
+    """What is remembered is the version that was read, so a change after the reading is ahead of it."""
+    applied = {DAYS[0]: 1}
+    read = plan_late_partitions({DAYS[0]: 5}, applied, current=TODAY).cursor
+    following = plan_late_partitions({DAYS[0]: 6}, {**applied, **read}, current=TODAY)
+    assert (following.partitions, following.cursor) == ((DAYS[0],), {DAYS[0]: 6})
+
+
+def test_older_than_accepted_is_reported_and_left_out():
+    """The oldest accepted date itself is still brought in."""
+    changed = dict.fromkeys(DAYS, 2)
+    plan = plan_late_partitions(changed, dict.fromkeys(DAYS, 1), current=TODAY, oldest=DAYS[1])
+    assert plan.partitions == tuple(DAYS[1:])
+    assert plan.held == {DAYS[0]: f"older than {DAYS[1]}, the oldest date accepted"}
+
+
+def test_a_limit_takes_the_oldest_first_and_the_rest_comes_with_the_next_plans():
+    """Nothing is forgotten: plan after plan, every late partition has its turn."""
+    changed, applied, order = dict.fromkeys(DAYS, 2), dict.fromkeys(DAYS, 1), []
+    while (plan := plan_late_partitions(changed, applied, current=TODAY, limit=3)).partitions:
+        order.append(plan.partitions)
+        applied |= plan.cursor
+    assert order == [tuple(DAYS[:3]), (DAYS[3],)]
+
+
+@pytest.mark.parametrize("limit", [0, -1])
+def test_a_limit_that_never_chooses_is_refused(limit):
+    """It would leave everything late for good."""
+    with pytest.raises(ConfigError, match="would never choose"):
+        plan_late_partitions({}, {}, current=TODAY, limit=limit)
+
+
+MONTH = days("2024-09-21", "2024-10-20")
+SEEN = {**dict.fromkeys(MONTH, 1), MONTH[0]: 40}
+STATE = dict.fromkeys(MONTH, 1)
+
+
+def test_a_stateful_consumer_replays_everything_after_the_late_partition():
+    """One late row of a month ago means thirty partitions in order, each after the one it depends on."""
+    plan = plan_late_partitions(SEEN, STATE, current="2024-10-21", replay_history=True)
+    assert len(plan.partitions) == 30
+    assert list(plan.partitions) == MONTH
+    assert plan.causes[MONTH[0]] == "late-data"
+    assert {plan.causes[key] for key in MONTH[1:]} == {"follows 2024-09-21"}
+
+
+def test_a_replay_of_history_older_than_accepted_is_refused_and_reported():
+    """A cap turns a replay of a month into a report."""
+    plan = plan_late_partitions(SEEN, STATE, current="2024-10-21", replay_history=True, oldest="2024-10-01")
+    assert (plan.partitions, plan.reason) == ((), "nothing is late")
+    assert plan.held == {MONTH[0]: "older than 2024-10-01, the oldest date accepted"}
+
+
+def test_a_limited_replay_of_history_reaches_the_end_of_it_plan_by_plan():
+    """The partitions that follow wait for the next plan; they are not forgotten once the late one is done."""
+    applied, order = dict(STATE), []
+    while (
+        plan := plan_late_partitions(SEEN, applied, current="2024-10-21", replay_history=True, limit=10)
+    ).partitions and len(order) < 30:
+        order += plan.partitions
+        applied |= plan.cursor
+    assert order == MONTH
+
+
+def test_a_replay_of_history_leaves_out_what_is_being_processed():
+    """A partition in flight is held, and no partition is both held and chosen."""
+    changed, applied = dict.fromkeys(DAYS, 2), dict.fromkeys(DAYS, 1)
+    plan = plan_late_partitions(changed, applied, current=TODAY, replay_history=True, in_flight=[DAYS[2]])
+    assert DAYS[2] not in plan.partitions
+    assert set(plan.partitions).isdisjoint(plan.held)
+
+
+@pytest.fixture
+def upstream(tmp_path):
+    """A table of four days without a JVM, one day a version."""
+    location = tmp_path / "upstream"
+    write_log(location, COLUMNS, ["event_date"], [{"changed": [{"event_date": day}]} for day in DAYS])
+    return location
+
+
+@pytest.fixture
+def downstream(tmp_path):
+    """A table that applied every day of upstream, and that no Spark may touch."""
+    location = tmp_path / "lake" / EVENTS.name
+    txn = {transaction_id(EVENTS.name, {"event_date": day}, 0): n for n, day in enumerate(DAYS, start=1)}
+    write_log(location, COLUMNS, ["event_date"], [{"txn": {app: version}} for app, version in txn.items()])
+    return Table(EVENTS, location, no_session)
+
+
+def plan_by_logs(upstream, downstream):
+    _, found = Ledger(upstream).changes()
+    changed = {dict(key)["event_date"]: version for key, version in found.items()}
+    state = downstream.ledger.state()
+    applied = {day: state.applied(downstream.name, {"event_date": day}) for day in changed}
+    return plan_late_partitions(changed, {d: v for d, v in applied.items() if v is not None}, current=TODAY)
+
+
+def apply(downstream, cursor):
+    txn = {transaction_id(EVENTS.name, {"event_date": day}, 0): version for day, version in cursor.items()}
+    write_log(downstream.location, COLUMNS, ["event_date"], [{"txn": txn}])
+
+
+def delete(location, day):
+    removed = {
+        "path": "v1/part-0.parquet",
+        "deletionTimestamp": 1767600000000,
+        "dataChange": True,
+        "partitionValues": {"event_date": day},
+    }
+    version = len(list((location / "_delta_log").glob("*.json")))
+    actions = [{"commitInfo": {"timestamp": 1767600000000, "operation": "DELETE"}}, {"remove": removed}]
+    (location / "_delta_log" / f"{version:020d}.json").write_text("".join(json.dumps(a) + "\n" for a in actions))
+
+
+def test_an_append_to_an_old_partition_selects_it_once(upstream, downstream):
+    """The logs of the two tables say what is late, and after the backfill nothing is."""
+    assert plan_by_logs(upstream, downstream).partitions == ()
+    write_log(upstream, COLUMNS, ["event_date"], [{"changed": [{"event_date": DAYS[1]}]}])
+    plan = plan_by_logs(upstream, downstream)
+    assert (plan.causes, plan.cursor) == ({DAYS[1]: "late-data"}, {DAYS[1]: 5})
+    apply(downstream, plan.cursor)
+    assert plan_by_logs(upstream, downstream).partitions == ()
+
+
+def test_a_compaction_wakes_nobody(upstream, downstream):
+    """Files that were rewritten without a change of rows are no late data."""
+    compacted = [{"changed": [{"event_date": day} for day in DAYS], "data_change": False}]
+    write_log(upstream, COLUMNS, ["event_date"], compacted)
+    assert plan_by_logs(upstream, downstream).partitions == ()
+
+
+def test_a_deletion_in_an_old_partition_selects_it(upstream, downstream):
+    """Rows that are gone are a change like rows that came."""
+    delete(upstream, DAYS[0])
+    assert plan_by_logs(upstream, downstream).cursor == {DAYS[0]: 5}
+
+
+def test_delta_itself_compacts_silently_and_deletes_audibly(spark, events, event_rows, downstream):
+    """OPTIMIZE of a real table selects nothing, DELETE selects the partition that lost rows."""
+    for number, day in enumerate([DAYS[0], DAYS[0], DAYS[1]], start=1):
+        events.append(event_rows(3, day=day, start=10 * number), provenance=a_run(sequence=number))
+    apply(downstream, plan_by_logs(events.location, downstream).cursor)
+    before = events.ledger.version()
+    spark.sql(f"OPTIMIZE delta.`{events.location}`").collect()
+    assert events.ledger.version() > before
+    assert plan_by_logs(events.location, downstream).partitions == ()
+    spark.sql(f"DELETE FROM delta.`{events.location}` WHERE id = 30").collect()
+    assert plan_by_logs(events.location, downstream).cursor == {DAYS[1]: events.ledger.version()}
+    assert 30 not in {row["id"] for row in read_back(events)}
+
+
+def claim(table, owner, *, now=NOW, partition=PARTITION, seconds=60):
+    return claim_partition(table, partition, owner=owner, now=now, lease_seconds=seconds)
+
+
+def test_of_five_concurrent_claimers_exactly_one_gets_each_partition(downstream):
+    """However close together they come, each late partition is processed by one run and not by five."""
+    start = Barrier(5)
+
+    def planner(owner):
+        start.wait(timeout=30)
+        return [day for day in DAYS if claim(downstream, owner, partition={"event_date": day})]
+
+    with ThreadPoolExecutor(5) as pool:
+        won = list(pool.map(planner, [f"run-{n}" for n in range(5)]))
+    assert sorted(day for days_won in won for day in days_won) == DAYS
+
+
+def test_a_claim_ends_by_release_or_by_time(downstream):
+    """A run that gives back makes room at once, a run that died does when its lease is over."""
+    assert claim(downstream, "a")
+    assert not claim(downstream, "b", now=NOW + timedelta(seconds=59))
+    release_partition(downstream, PARTITION, owner="a", now=NOW + timedelta(seconds=59))
+    assert claim(downstream, "b", now=NOW + timedelta(seconds=59))
+    assert not claim(downstream, "c", now=NOW + timedelta(seconds=60))
+    assert claim(downstream, "c", now=NOW + timedelta(seconds=119))
+
+
+def test_whoever_lost_a_lease_cannot_give_it_back(downstream):
+    """A run that slept through its lease does not end the lease of the run that took over."""
+    assert claim(downstream, "slow")
+    assert claim(downstream, "fresh", now=NOW + timedelta(seconds=61))
+    release_partition(downstream, PARTITION, owner="slow", now=NOW + timedelta(seconds=62))
+    assert not claim(downstream, "third", now=NOW + timedelta(seconds=63))
+
+
+def test_claims_change_no_rows(downstream):
+    """A claimed and released partition is nobody's late data, and its cursor stays."""
+    before = downstream.ledger.version()
+    claim(downstream, "a")
+    release_partition(downstream, PARTITION, owner="a", now=NOW)
+    assert downstream.ledger.version() == before + 2
+    assert downstream.ledger.changes(since=before) == (before + 2, {})
+    assert downstream.ledger.state().applied(EVENTS.name, PARTITION) == 1

@@ -1,0 +1,283 @@
+"""Late Data Detector: events below a watermark that never moves back are found, kept and counted."""
+
+from __future__ import annotations
+
+from collections import Counter
+from datetime import datetime, timedelta, timezone
+from itertools import accumulate
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from dedp_assets.patterns.core.errors import ConfigError
+from dedp_assets.patterns.core.results import RowCounts
+from dedp_assets.patterns.core.schema import Column, TableSpec
+from dedp_assets.patterns.error_management.late_data_detector import (
+    advance_watermark,
+    detect_late_data,
+    judge_lateness,
+)
+from tests.helpers import a_run, read_back
+
+HALF_AN_HOUR, HOUR = 1800, 3600
+EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
+LATE = TableSpec(
+    "silver/late",
+    {
+        "at": Column("STRING"),
+        "source": Column("STRING"),
+        "event_time": Column("TIMESTAMP", required=True),
+        "watermark": Column("TIMESTAMP", required=True),
+        "lateness_seconds": Column("DOUBLE", required=True),
+    },
+)
+ON_TIME = TableSpec(
+    "silver/on_time",
+    {"at": Column("STRING"), "source": Column("STRING"), "event_time": Column("TIMESTAMP", required=True)},
+)
+
+
+def clock(text, day="2023-06-30"):
+    return datetime.fromisoformat(f"{day}T{text}+00:00")
+
+
+def batch(spark, *times, source="s"):
+    return spark.createDataFrame([(time, source) for time in times], "at STRING, source STRING")
+
+
+def detect(rows, watermark, **bounds):
+    return detect_late_data(rows, event_time="try_to_timestamp(at)", watermark=watermark, **bounds)
+
+
+def outcomes(split):
+    return {row["at"]: row["outcome"] for row in split.rows.collect()}
+
+
+def iso(*texts):
+    return [clock(text).isoformat() for text in texts]
+
+
+@pytest.mark.both
+def test_two_batches_move_the_watermark_and_lose_no_late_row(spark, make_table):
+    """With half an hour allowed, 09:20 and 09:31 are late after 10:06 was seen, and stay to be read."""
+    late, on_time = make_table(LATE), make_table(ON_TIME)
+    watermark = None
+    for number, times in enumerate([("10:00", "10:05", "10:06"), ("09:20", "09:31", "10:07")], start=1):
+        split = detect(batch(spark, *iso(*times)), watermark)
+        late.append(split["late"], provenance=a_run(sequence=number))
+        on_time.append(split["on_time"], provenance=a_run(sequence=number))
+        newest = max(row["event_time"] for row in read_back(on_time))
+        watermark = advance_watermark(watermark, {"p0": newest}, allowed_lateness_seconds=HALF_AN_HOUR)
+        assert watermark == clock(("09:36", "09:37")[number - 1])
+    assert [row["at"] for row in read_back(on_time)] == iso("10:00", "10:05", "10:06", "10:07")
+    assert read_back(late) == [
+        {
+            "at": clock(text).isoformat(),
+            "source": "s",
+            "event_time": clock(text),
+            "watermark": clock("09:36"),
+            "lateness_seconds": seconds,
+        }
+        for text, seconds in (("09:20", 960.0), ("09:31", 300.0))
+    ]
+
+
+def test_windows_close_by_the_watermark_and_a_late_event_is_in_none(spark):
+    """Five events an hour of tolerance apart: the one below the watermark is late, two windows are complete."""
+    watermark, windows, late, after = EPOCH, Counter(), [], []
+    for text in ("03:15", "03:00", "01:50", "03:11", "04:31"):
+        split = detect(batch(spark, *iso(text)), watermark)
+        if outcomes(split) == {clock(text).isoformat(): "late"}:
+            late.append(text)
+        else:
+            windows[f"{text[:4]}0"] += 1
+        watermark = advance_watermark(watermark, {"p0": clock(text)}, allowed_lateness_seconds=HOUR)
+        after.append(f"{watermark:%H:%M}")
+    assert after == ["02:15", "02:15", "02:15", "02:15", "03:31"]
+    assert late == ["01:50"]
+    closed = {start: n for start, n in windows.items() if clock(start) + timedelta(minutes=10) <= watermark}
+    assert closed == {"03:10": 2, "03:00": 1}
+    assert set(windows) - set(closed) == {"04:30"}
+
+
+@pytest.mark.both
+def test_an_event_at_the_watermark_is_on_time_and_a_microsecond_before_it_is_late(spark):
+    """Late means strictly below, in whatever zone the watermark is written."""
+    rows = batch(spark, "2023-06-30 09:36:00Z", "2023-06-30 09:35:59.999999Z", "2023-06-30 09:36:00.000001Z")
+    east = clock("09:36").astimezone(timezone(timedelta(hours=5, minutes=30)))
+    split = detect(rows, east)
+    assert list(outcomes(split).values()) == ["on_time", "late", "on_time"]
+    assert [row["lateness_seconds"] for row in split["late"].collect()] == [1e-6]
+
+
+def test_ten_minutes_of_tolerance_tell_a_delayed_event_from_a_late_one(spark):
+    """After 10:30 was seen, 10:25 is on time and 10:15 is five minutes below the watermark."""
+    watermark = advance_watermark(None, {"p0": clock("10:30")}, allowed_lateness_seconds=600)
+    split = detect(batch(spark, *iso("10:25", "10:15")), watermark)
+    assert [row["at"] for row in split["on_time"].collect()] == iso("10:25")
+    [row] = split["late"].collect()
+    assert (row["at"], row["lateness_seconds"]) == (clock("10:15").isoformat(), 300.0)
+    assert row["watermark"].isoformat() == "2023-06-30T10:20:00"
+
+
+def test_every_event_is_in_exactly_one_part(spark, make_table):
+    """On time, late and undated add up to the input, record by record and in the write's own account."""
+    texts = [*iso("09:00", "09:30", "10:00", "10:30"), "HELLO", None, "2099-01-01", "1970-01-01"]
+    split = detect(
+        batch(spark, *texts), clock("10:00"), earliest=clock("00:00"), latest=clock("00:00", day="2023-07-02")
+    )
+    parts = {part: [row["at"] for row in split[part].collect()] for part in split.parts}
+    assert {part: len(rows) for part, rows in parts.items()} == {"on_time": 2, "late": 2, "undated": 4}
+    assert Counter(at for rows in parts.values() for at in rows) == Counter(texts)
+    staged = make_table(ON_TIME).stage(split, keep="on_time", provenance=a_run())
+    assert RowCounts(**staged.record.rows) == RowCounts(read=8, written=2, filtered=6)
+
+
+def test_a_clock_that_cannot_be_right_does_not_move_the_watermark(spark):
+    """No time, an unreadable one, the year 2099 and 1970 are undated, and the newest plausible event decides."""
+    texts = [None, "HELLO", "2099-01-01", "1970-01-01", clock("10:06").isoformat()]
+    split = detect(batch(spark, *texts), None, earliest=clock("00:00"), latest=clock("23:59"))
+    assert {row["event_time"] for row in split["undated"].collect()} == {None}
+    newest = split.rows.selectExpr("CAST(max(event_time) AS STRING)").collect()[0][0]
+    assert newest == "2023-06-30 10:06:00"
+    seen = {"p0": clock("10:06")}
+    assert advance_watermark(None, seen, allowed_lateness_seconds=HALF_AN_HOUR) == clock("09:36")
+    assert advance_watermark(clock("09:00"), {"p0": None}, allowed_lateness_seconds=0) == clock("09:00")
+
+
+def test_events_come_back_with_their_own_columns(spark):
+    """The pattern adds columns; it changes none, whatever the input's are called."""
+    rows = spark.createDataFrame([("10:00 or so",)], "happened STRING")
+    split = detect_late_data(rows, event_time="try_to_timestamp(happened)", watermark=None)
+    assert [row["happened"] for row in split["undated"].collect()] == ["10:00 or so"]
+
+
+def test_bounds_that_no_event_can_meet_are_refused(spark):
+    """An earliest after the latest would make every event undated."""
+    with pytest.raises(ConfigError, match="no event lies between"):
+        detect(batch(spark, "x"), None, earliest=clock("10:00"), latest=clock("09:00"))
+
+
+@pytest.mark.parametrize(
+    ("across", "late", "severity"), [("max", {"s1": 2, "s2": 2, "s3": 2, "s4": 2}, "fail"), ("min", {}, "warn")]
+)
+def test_four_slow_sources_of_five_are_late_by_the_fastest_and_on_time_by_the_slowest(spark, across, late, severity):
+    """Following the fastest calls whole sources late, and the finding names them; following the slowest loses none."""
+    newest = {"s0": clock("12:00"), **{f"s{n}": clock("11:20") for n in range(1, 5)}}
+    watermark = advance_watermark(None, newest, allowed_lateness_seconds=HALF_AN_HOUR, across=across)
+    events = [(time, source) for source, last in newest.items() for time in (last, last + timedelta(minutes=1))]
+    rows = spark.createDataFrame([(time.isoformat(), source) for time, source in events], "at STRING, source STRING")
+    found = Counter(row["source"] for row in detect(rows, watermark)["late"].collect())
+    assert found == late
+    finding = judge_lateness(found, Counter(source for _, source in events))
+    assert (finding.passed, finding.severity) == (not late, severity)
+    assert finding.note == ("behind the watermark: s1, s2, s3, s4" if late else "")
+
+
+T0, T1, T2 = clock("10:00"), clock("10:10"), clock("10:20")
+
+
+@pytest.mark.parametrize(
+    ("newest", "policy", "expected"),
+    [
+        ({"p0": T0, "p1": T1}, {}, T1),
+        ({"p0": T0, "p1": T1}, {"across": "max"}, T1),
+        ({"p0": T0, "p1": T1}, {"across": "min"}, T0),
+        ({"p0": None, "p1": T1}, {"across": "max"}, T1),
+        ({"p0": None, "p1": T1}, {"across": "min"}, None),
+        ({"p0": None, "p1": T1}, {"across": "min", "idle": ["p0"]}, T1),
+        ({"p0": T0, "p1": T1}, {"across": "max", "idle": ["p1"]}, T0),
+        ({"p0": T0}, {"across": "min", "idle": ["p0"]}, None),
+        ({}, {}, None),
+        ({"web": {"0": T0, "1": T2}, "app": {"0": T1}}, {"within": "min", "across": "max"}, T1),
+        ({"web": {"0": T0, "1": T2}, "app": {"0": T1}}, {"within": "max", "across": "min"}, T1),
+        ({"web": {"0": T0, "1": T2}, "app": {"0": T1}}, {"within": "min", "across": "min"}, T0),
+        ({"web": {"0": T0, "1": T2}, "app": {"0": T1}}, {"within": "max", "across": "max"}, T2),
+        ({"web": {"0": T0, "1": None}, "app": {"0": T1}}, {"within": "min", "across": "min"}, None),
+        ({"web": {"0": None}, "app": {"0": T1}}, {"across": "min", "idle": ["web"]}, T1),
+        ({"web": {"0": T0, "1": None}}, {"within": "min", "idle": ["1"]}, T0),
+    ],
+)
+def test_the_policy_says_whom_the_watermark_follows(newest, policy, expected):
+    """The slowest or the fastest, among partitions and among sources, without those that timed out."""
+    assert advance_watermark(None, newest, allowed_lateness_seconds=0, **policy) == expected
+
+
+def test_a_silent_input_holds_the_slowest_back_until_it_times_out():
+    """The watermark stays where it was, and goes on once the silent input is declared idle."""
+    seen = {"busy": T2, "silent": T0}
+    held = advance_watermark(T0, seen, allowed_lateness_seconds=0, across="min")
+    assert held == T0
+    assert advance_watermark(held, seen, allowed_lateness_seconds=0, across="min", idle=["silent"]) == T2
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [{"allowed_lateness_seconds": -1}, {"across": "mean"}, {"within": "median"}],
+    ids=lambda wrong: next(iter(wrong)),
+)
+def test_a_policy_that_does_not_exist_is_refused(wrong):
+    """A negative tolerance or an unknown policy is a mistake in the call."""
+    with pytest.raises(ConfigError, match="min or max"):
+        advance_watermark(None, {"p0": T0}, **{"allowed_lateness_seconds": 0, **wrong})
+
+
+times = st.none() | st.datetimes(datetime(2020, 1, 1), datetime(2030, 1, 1), timezones=st.just(timezone.utc))  # noqa: DTZ001
+partitions = st.dictionaries(st.sampled_from(["p0", "p1", "p2"]), times)
+newest_times = partitions | st.dictionaries(st.sampled_from(["web", "app"]), partitions)
+policies = st.sampled_from(["min", "max"])
+
+
+@settings(deadline=None)
+@given(
+    batches=st.lists(newest_times),
+    lateness=st.floats(0, 1e6),
+    across=policies,
+    within=policies,
+    idle=st.sets(st.sampled_from(["p0", "p1", "web"])),
+)
+def test_the_watermark_never_moves_back(batches, lateness, across, within, idle):
+    """Whatever comes in whatever order, under any policy, and through any number of restarts."""
+
+    def advance(stored, newest):
+        known = datetime.fromisoformat(stored) if stored else None
+        moved = advance_watermark(
+            known, newest, allowed_lateness_seconds=lateness, across=across, within=within, idle=idle
+        )
+        return moved.isoformat() if moved else None
+
+    history = [datetime.fromisoformat(stored) for stored in accumulate(batches, advance, initial="") if stored]
+    assert history == sorted(history)
+
+
+@settings(deadline=None)
+@given(st.data(), st.lists(times, min_size=1))
+def test_the_order_of_batches_does_not_matter_to_where_the_watermark_ends(data, seen):
+    """Running an old day again, or days in another order, ends at the same watermark."""
+    orders = [seen, [*data.draw(st.permutations(seen)), data.draw(st.sampled_from(seen))]]
+    ends = set()
+    for order in orders:
+        watermark = None
+        for newest in order:
+            watermark = advance_watermark(watermark, {"p0": newest}, allowed_lateness_seconds=60)
+        ends.add(watermark)
+    assert len(ends) == 1
+
+
+@pytest.mark.parametrize(
+    ("late", "passed", "refuses"),
+    [(0, True, False), (10, True, False), (11, False, False), (50, False, False), (51, False, True)],
+)
+def test_the_share_of_late_events_warns_and_then_fails(late, passed, refuses):
+    """A bound is a bound: at it the share still passes, above it it does not."""
+    finding = judge_lateness({"web": late}, {"web": 100, "silent": 0})
+    assert (finding.passed, finding.refuses) == (passed, refuses)
+    assert finding.figures == {"late share of web": late / 100}
+    assert finding.approvable
+
+
+def test_one_slow_source_is_not_hidden_by_many_fast_ones():
+    """Each source is judged by its own share, with bounds of the caller's choice."""
+    finding = judge_lateness({"slow": 3}, {"slow": 10, "fast": 10_000}, warn_above=0.2, fail_above=0.4)
+    assert (finding.passed, finding.severity, finding.note) == (False, "warn", "behind the watermark: slow")
