@@ -2,22 +2,725 @@
 
 from __future__ import annotations
 
-import pytest
+import json
+import shutil
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from datetime import date
+from time import sleep
 
-from tests.helpers import a_run, active_files, read_back
+import duckdb
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from deltalake import DeltaTable, write_deltalake
+from pyspark.errors import PySparkException
+from pyspark.sql import functions as F
+
+from dedp_assets.patterns.core import publishing
+from dedp_assets.patterns.core.audits import Audit
+from dedp_assets.patterns.core.errors import AuditFailed, ConfigError, Conflict, SchemaMismatch, TransactionReused
+from dedp_assets.patterns.core.records import Approval
+from dedp_assets.patterns.core.results import Split
+from dedp_assets.patterns.core.rows import Reading, quoted, tally
+from dedp_assets.patterns.core.schema import Column, TableSpec
+from dedp_assets.patterns.core.tables import Table
+from tests.helpers import EVENTS, a_run, active_files, read_back
 
 DAY = {"event_date": "2026-01-05"}
+NEXT_DAY = {"event_date": "2026-01-06"}
+LANDED = {"landed_on": "2026-01-07"}
+VISITS = TableSpec(
+    "bronze/visits",
+    {name: Column(kind) for name, kind in {"raw": "STRING", "landed_on": "DATE", "event_date": "DATE"}.items()},
+    partition_by=("landed_on", "event_date"),
+)
+UPSERT = {
+    "on": "t.id = s.id",
+    "clauses": ["WHEN MATCHED THEN UPDATE SET *", "WHEN NOT MATCHED THEN INSERT *"],
+    "partition": DAY,
+}
+NAMED = replace(EVENTS, properties={"delta.columnMapping.mode": "name"})
+TRACKED = replace(EVENTS, properties={"delta.enableRowTracking": "true"})
+
+
+def ids(table):
+    return [row["id"] for row in read_back(table)]
+
+
+def unique_ids(table):
+    return sorted(ids(table))
+
+
+def ids_by_spark(table):
+    """For tables that deltalake's Arrow reader does not read as they are meant."""
+    return sorted(row["id"] for row in table.session.read.format("delta").load(str(table.location)).collect())
+
+
+def last_commit(table):
+    return table.ledger.commit(table.ledger.version())
+
+
+def stages(table):
+    return {path.name for path in table.location.glob("staged-*")}
+
+
+def visits(spark, *rows):
+    """``("a", "2026-01-05")``: raw and event date."""
+    return spark.createDataFrame(rows, "raw STRING, event_date STRING").selectExpr(
+        "raw", "DATE '2026-01-07' AS landed_on", "CAST(event_date AS DATE) AS event_date"
+    )
+
+
+def foreign_append(table, number, day):
+    rows = {"id": [number], "user_id": ["foreign"], "amount": [1.0], "event_date": [date.fromisoformat(day)]}
+    write_deltalake(str(table.location), pa.table(rows), mode="append")
+
+
+@pytest.fixture(scope="session")
+def created(spark, tmp_path_factory):
+    """The log of an empty table of :data:`EVENTS`: creating one takes Spark longer than most tests here."""
+    table = Table(EVENTS, tmp_path_factory.mktemp("created") / "events", spark)
+    table.ensure()
+    return table.location / "_delta_log"
+
+
+@pytest.fixture
+def events(created, make_table):
+    """An empty table of :data:`EVENTS`, created by copy."""
+    table = make_table(EVENTS)
+    shutil.copytree(created, table.location / "_delta_log")
+    return table
+
+
+@pytest.fixture
+def before_commit(monkeypatch):
+    """``before_commit(action, times)``: somebody acts between claim and commit; gives the number of commits tried."""
+
+    def interposed(action, times=1):
+        real, tried = publishing.commit_files, []
+
+        def commit(*args, **options):
+            tried.append(1)
+            if len(tried) <= times:
+                action()
+            real(*args, **options)
+
+        monkeypatch.setattr(publishing, "commit_files", commit)
+        return tried
+
+    return interposed
+
+
+# --- create and alter -------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.both
+def test_a_table_is_created_once_with_everything_it_declares(make_table):
+    """Columns, comments, constraints, properties; a second look makes no commit."""
+    table = make_table(EVENTS)
+    created = table.ensure()
+    assert {c: f["nullable"] for c, f in created.columns.items()} == {
+        "id": False,
+        "user_id": True,
+        "amount": True,
+        "event_date": False,
+    }
+    assert created.columns["amount"]["metadata"]["comment"] == "how much, in euros"
+    assert created.properties["delta.constraints.amount_is_positive"] == EVENTS.checks["amount_is_positive"]
+    assert (created.partition_columns, created.snapshot.metadata().description) == (("event_date",), EVENTS.comment)
+    assert table.ensure().version == created.version
+    assert not [c for c in table.ledger.commits() if c.changed]
+
+
+def test_a_table_is_altered_in_commits_that_change_no_row(events, event_rows, spark):
+    """A new column, constraint and property come before the next write, and old rows have NULL there."""
+    before = events.overwrite(event_rows(2), partition=DAY, provenance=a_run(sequence=1)).version
+    wider = replace(
+        EVENTS,
+        columns={**EVENTS.columns, "city": Column("STRING", "it's where")},
+        checks={**EVENTS.checks, "city_is_named": "city IS NULL OR city <> ''"},
+        properties={"delta.checkpointInterval": "7"},
+    )
+    altered = Table(wider, events.location, spark)
+    state = altered.ensure()
+    assert state.columns["city"]["metadata"]["comment"] == "it's where"
+    assert state.properties["delta.constraints.city_is_named"] == "city IS NULL OR city <> ''"
+    assert state.properties["delta.checkpointInterval"] == "7"
+    assert altered.ledger.changes(since=before) == (state.version, {})
+    assert altered.ensure().version == state.version
+    assert [(row["id"], row["city"]) for row in read_back(altered)] == [(0, None), (1, None)]
+    with pytest.raises(AuditFailed, match="city_is_named=1"):
+        altered.overwrite(event_rows(1).selectExpr("*", "'' AS city"), partition=DAY, provenance=a_run(sequence=2))
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"partition_by": ()}, r"is partitioned by \['event_date'\], declared is \[\]"),
+        ({"columns": {k: c for k, c in EVENTS.columns.items() if k != "amount"}}, r"\['amount'\]"),
+        ({"columns": {**EVENTS.columns, "city": Column("STRING", required=True)}}, r"required columns \['city'\]"),
+    ],
+    ids=["partitioning", "dropped column", "new required column"],
+)
+def test_a_write_with_another_declaration_is_refused(events, event_rows, spark, change, words):
+    """What needs a migration stops the write before a row is staged, and names the difference."""
+    version = events.overwrite(event_rows(1), partition=DAY, provenance=a_run(sequence=1)).version
+    staged = stages(events)
+    other = Table(replace(EVENTS, **change), events.location, spark)
+    with pytest.raises(SchemaMismatch, match=words):
+        other.overwrite(event_rows(2), provenance=a_run(sequence=2))
+    assert (events.ledger.version(), stages(events)) == (version, staged)
+
+
+# --- append and overwrite ---------------------------------------------------------------------------------------------
 
 
 @pytest.mark.both
 def test_overwrite_replaces_the_partition_and_only_it(events, event_rows):
     """Rows that are gone from the input are gone from the table; neighbours keep their very files."""
     events.overwrite(event_rows(5), partition=DAY, provenance=a_run(sequence=1))
-    events.overwrite(
-        event_rows(2, day="2026-01-06"), partition={"event_date": "2026-01-06"}, provenance=a_run(sequence=1)
-    )
+    events.overwrite(event_rows(2, day="2026-01-06"), partition=NEXT_DAY, provenance=a_run(sequence=1))
     neighbours = {path for path in active_files(events) if "2026-01-06" in path}
     result = events.overwrite(event_rows(3, start=1), partition=DAY, provenance=a_run(sequence=2))
     assert (result.applied, result.rows.written) == (True, 3)
     assert sorted(r["id"] for r in read_back(events) if str(r["event_date"]) == "2026-01-05") == [1, 2, 3]
     assert neighbours <= active_files(events)
+
+
+def test_without_a_partition_the_whole_table_is_replaced(events, event_rows):
+    """A full load owns everything."""
+    events.overwrite(event_rows(5), partition=DAY, provenance=a_run(sequence=1))
+    events.overwrite(event_rows(2, day="2026-01-06"), provenance=a_run(sequence=1))
+    assert [(r["id"], str(r["event_date"])) for r in read_back(events)] == [(0, "2026-01-06"), (1, "2026-01-06")]
+
+
+def test_an_append_adds_rows_once(events, event_rows):
+    """A retry adds nothing and says which version and run it was; the next sequence adds again."""
+    first = events.append(event_rows(2), provenance=a_run(sequence=1))
+    again = events.append(event_rows(2), provenance=a_run(sequence=1, run_id="run-2"))
+    assert (again.applied, again.changed, again.version) == (False, False, first.version)
+    assert again.reason == f"already applied at version {first.version} by run run-1: nothing to do"
+    events.append(event_rows(2, start=2), provenance=a_run(sequence=2))
+    assert unique_ids(events) == [0, 1, 2, 3]
+
+
+def test_an_append_that_could_not_be_retried_is_refused(make_table, event_rows):
+    """Without a sequence a retry would add its rows twice; nothing is staged for it."""
+    table = make_table(EVENTS)
+    with pytest.raises(ConfigError, match=r"an append to silver/events needs provenance\.sequence"):
+        table.append(event_rows(2), provenance=a_run())
+    assert not table.ledger.exists()
+
+
+def test_staged_rows_belong_to_nobody_until_they_are_published(events, event_rows):
+    """A crash after the audit leaves a folder and the old version."""
+    events.overwrite(event_rows(2), partition=DAY, provenance=a_run(sequence=1))
+    version = events.ledger.version()
+    staged = events.stage(event_rows(9), partition=DAY, provenance=a_run(sequence=2))
+    assert (events.ledger.version(), unique_ids(events)) == (version, [0, 1])
+    assert stages(events) >= {staged.stage.folder.name}
+    assert staged.publish().version == version + 1
+    assert unique_ids(events) == list(range(9))
+
+
+def test_publishing_a_stage_twice_changes_nothing(events, event_rows):
+    """The second time is a retry; the rows of the first stay readable."""
+    staged = events.stage(event_rows(3), partition=DAY, provenance=a_run(sequence=1))
+    assert staged.publish().applied
+    assert not staged.publish().applied
+    assert unique_ids(events) == [0, 1, 2]
+
+
+def test_the_commit_says_who_wrote_what_from_what_and_why(events, event_rows):
+    """One commit holds the files, the transaction and the record, as Delta's own tools show them."""
+    run = a_run(
+        sequence=4, run_id="run-9", code_version="3", cause="late-data", inputs={"bronze": 4}, notes={"files": 2}
+    )
+    audit = Audit(name="amounts_are_modest", sql="max(amount)", warn_above=1)
+    result = events.overwrite(event_rows(3), partition=DAY, provenance=run.by("some.pattern"), audits=[audit])
+    commit, record = last_commit(events), last_commit(events).record
+    assert (commit.version, commit.rows_added, commit.operation) == (result.version, 3, "WRITE")
+    assert commit.changes(DAY)
+    assert (record.asset, record.run_id, record.code_version, record.pattern, record.cause) == (
+        "silver/events",
+        "run-9",
+        "3",
+        "some.pattern",
+        "late-data",
+    )
+    assert (record.inputs, record.partition, record.sequence, record.verdict) == ({"bronze": 4}, DAY, 4, "warned")
+    assert record.rows == {"read": 3, "written": 3, "dead": 0, "duplicates": 0, "filtered": 0}
+    assert record.figures["amounts_are_modest"] == 3.0
+    assert [f["name"] for f in record.findings if not f["passed"]] == ["amounts_are_modest"]
+    assert record.notes["files"] == 2
+    assert events.ledger.state().applied("silver/events", DAY) == 4
+    assert DeltaTable(str(events.location)).transaction_version("silver/events/event_date=2026-01-05/0") == 4
+
+
+def test_an_approved_refusal_is_published_under_the_persons_name(events, event_rows):
+    """The record keeps who decided and why."""
+    rule = Audit(name="enough_rows", of="written", fail_below=10, approvable=True)
+    with pytest.raises(AuditFailed, match="enough_rows: below 10"):
+        events.overwrite(event_rows(3), partition=DAY, provenance=a_run(sequence=1), audits=[rule])
+    approved = a_run(sequence=1, approval=Approval("ada", "a holiday"))
+    assert events.overwrite(event_rows(3), partition=DAY, provenance=approved, audits=[rule]).applied
+    record = last_commit(events).record
+    assert (record.verdict, record.approval) == ("approved", {"by": "ada", "because": "a holiday"})
+
+
+# --- retries and replays ----------------------------------------------------------------------------------------------
+
+
+def test_a_retry_changes_nothing_and_says_so(events, event_rows):
+    """Same inputs, same rows: no commit, no files left behind, and the counts of the first time."""
+    first = events.overwrite(event_rows(3), partition=DAY, provenance=a_run(sequence=1))
+    folders = stages(events)
+    again = events.overwrite(event_rows(3), partition=DAY, provenance=a_run(sequence=1, run_id="run-2"))
+    assert (again.applied, again.changed, again.rows) == (False, False, first.rows)
+    assert again.reason == f"already applied at version {first.version} by run run-1: nothing to do"
+    assert (events.ledger.version(), stages(events)) == (first.version, folders)
+
+
+def test_other_rows_under_an_applied_sequence_are_refused(events, event_rows):
+    """Same inputs cannot mean other rows; the table keeps the ones it has."""
+    events.overwrite(event_rows(3), partition=DAY, provenance=a_run(sequence=1))
+    with pytest.raises(TransactionReused, match="read the same inputs before and came back with other rows"):
+        events.overwrite(event_rows(4), partition=DAY, provenance=a_run(sequence=1))
+    assert unique_ids(events) == [0, 1, 2]
+
+
+def test_a_stale_run_is_refused(events, event_rows):
+    """Rows of upstream version 1 do not replace rows of version 2."""
+    events.overwrite(event_rows(3), partition=DAY, provenance=a_run(sequence=2))
+    with pytest.raises(Conflict, match="already applied upstream version 2, this run read version 1 and is stale"):
+        events.overwrite(event_rows(4), partition=DAY, provenance=a_run(sequence=1))
+    assert unique_ids(events) == [0, 1, 2]
+
+
+def test_the_same_rows_under_new_code_change_no_row(events, event_rows):
+    """The record moves on, the files stay, and nobody downstream sees a change."""
+    first = events.overwrite(event_rows(3), partition=DAY, provenance=a_run(sequence=1))
+    files = active_files(events)
+    replay = events.overwrite(event_rows(3), partition=DAY, provenance=a_run(sequence=1, code_version="2"))
+    assert (replay.applied, replay.changed) == (True, False)
+    assert (active_files(events), last_commit(events).record.code_version) == (files, "2")
+    assert events.ledger.changes(since=first.version) == (replay.version, {})
+
+
+def test_other_rows_under_new_code_replace_the_old_ones(events, event_rows):
+    """A deliberate replay of an applied upstream version."""
+    events.overwrite(event_rows(3), partition=DAY, provenance=a_run(sequence=1))
+    assert events.overwrite(event_rows(2), partition=DAY, provenance=a_run(sequence=1, code_version="2")).changed
+    assert unique_ids(events) == [0, 1]
+
+
+def test_pairs_of_equal_rows_are_rows_too(events, event_rows):
+    """Two rows that occur twice each do not cancel out of the fingerprint: the new ones are published."""
+
+    def twice(number):
+        return event_rows(1, start=number).unionAll(event_rows(1, start=number))
+
+    events.overwrite(twice(1), partition=DAY, provenance=a_run(sequence=1))
+    assert events.overwrite(twice(2), partition=DAY, provenance=a_run(sequence=2)).changed
+    assert ids(events) == [2, 2]
+
+
+def test_a_value_that_moved_to_another_column_is_another_row(make_table, spark):
+    """NULL beside a value is not the same as the value beside NULL."""
+    table = make_table(TableSpec("silver/pairs", {"a": Column("STRING"), "b": Column("STRING")}))
+    table.overwrite(spark.sql("SELECT 'x' AS a, string(NULL) AS b"), provenance=a_run(sequence=1))
+    assert table.overwrite(spark.sql("SELECT string(NULL) AS a, 'x' AS b"), provenance=a_run(sequence=2)).changed
+    assert read_back(table) == [{"a": None, "b": "x"}]
+
+
+# --- conflicts --------------------------------------------------------------------------------------------------------
+
+
+def test_a_commit_lost_to_another_writer_is_tried_again(events, event_rows, before_commit):
+    """A foreign delete in the same partition: the second attempt replaces what is there then."""
+    events.overwrite(event_rows(3), partition=DAY, provenance=a_run(sequence=1))
+    tried = before_commit(lambda: DeltaTable(str(events.location)).delete("id = 1"))
+    result = events.overwrite(event_rows(4), partition=DAY, provenance=a_run(sequence=2))
+    assert (len(tried), result.applied, result.changed) == (2, True, True)
+    assert unique_ids(events) == [0, 1, 2, 3]
+
+
+def test_rows_that_come_in_between_do_not_survive_an_overwrite(events, event_rows, before_commit):
+    """A foreign append to the owned partition is replaced with it; one beside it stays."""
+    events.overwrite(event_rows(3), partition=DAY, provenance=a_run(sequence=1))
+
+    def append():
+        foreign_append(events, 900, "2026-01-05")
+        foreign_append(events, 901, "2026-01-06")
+
+    before_commit(append)
+    events.overwrite(event_rows(2), partition=DAY, provenance=a_run(sequence=2))
+    assert unique_ids(events) == [0, 1, 901]
+
+
+def test_attempts_end_where_another_writer_never_yields(events, event_rows, before_commit, monkeypatch):
+    """A bounded number of times, then the conflict is the caller's; our rows are not there."""
+    monkeypatch.setattr(publishing.attempts, "__kwdefaults__", {"pause_seconds": 0.001})
+    events.overwrite(event_rows(9), partition=DAY, provenance=a_run(sequence=1))
+    numbers = iter(range(9))
+    tried = before_commit(lambda: DeltaTable(str(events.location)).delete(f"id = {next(numbers)}"), times=99)
+    with pytest.raises(Conflict, match="another writer changed the table first"):
+        events.overwrite(event_rows(2, start=50), partition=DAY, provenance=a_run(sequence=2))
+    assert len(tried) == 5
+    assert unique_ids(events) == [5, 6, 7, 8]
+
+
+def test_a_statement_lost_to_another_writer_is_tried_again(events, event_rows, monkeypatch):
+    """A merge that Spark calls off runs once more and has its effect once."""
+    events.overwrite(event_rows(2), partition=DAY, provenance=a_run(sequence=1))
+    real, tried = events._run, []
+
+    def run(statement, settings):
+        tried.append(1)
+        if len(tried) == 1:
+            raise PySparkException("[DELTA_CONCURRENT_APPEND] files were added by a concurrent update")
+        real(statement, settings)
+
+    monkeypatch.setattr(events, "_run", run)
+    assert events.merge(event_rows(1, start=2), **UPSERT, provenance=a_run(sequence=2)).applied
+    assert (len(tried), unique_ids(events)) == (2, [0, 1, 2])
+
+
+def test_a_conflict_that_spark_itself_reports_is_known_as_one(events, event_rows):
+    """Whatever class the engine wraps it in: a statement over an outdated snapshot is told from other errors."""
+    events.overwrite(event_rows(2), partition=DAY, provenance=a_run(sequence=1))
+    slow = event_rows(1).filter("reflect('java.lang.Thread', 'sleep', 2000L) IS NOT NULL")
+    statement = f"MERGE INTO delta.`{events.location}` t USING {{s}} s ON t.id = s.id WHEN MATCHED THEN UPDATE SET *"
+    with ThreadPoolExecutor(1) as pool:
+        merging = pool.submit(events.session.sql, statement, s=slow)
+        while not merging.done():
+            foreign_append(events, 0, "2026-01-05")
+            sleep(0.2)
+    assert "DELTA_CONCURRENT" in str(merging.exception())
+    assert publishing.is_conflict(merging.exception())
+
+
+# --- refusals ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.both
+def test_broken_constraints_are_counted_and_nothing_is_published(events, event_rows):
+    """CHECK and NOT NULL violations by number, samples without personal data, and the stage for inspection."""
+    events.overwrite(event_rows(2), partition=DAY, provenance=a_run(sequence=1))
+    version = events.ledger.version()
+    bad = event_rows(5).selectExpr(
+        "nullif(id, 0) AS id", "user_id", "if(id IN (2, 3), -1D, amount) AS amount", "event_date"
+    )
+    with pytest.raises(AuditFailed, match=r"nothing published.*id_is_not_null=1, amount_is_positive=2") as refused:
+        events.overwrite(bad, partition=DAY, provenance=a_run(sequence=2))
+    assert (events.ledger.version(), unique_ids(events)) == (version, [0, 1])
+    assert "'amount': -1.0" in str(refused.value)
+    assert "u2" not in str(refused.value)
+    inspected = DeltaTable(refused.value.stage).to_pyarrow_table().to_pylist()
+    assert sorted(str(row["id"]) for row in inspected) == ["1", "2", "3", "4", "None"]
+    assert [f.name for f in refused.value.findings if not f.passed] == ["constraints_hold"]
+
+
+def test_a_constraint_that_a_person_added_by_hand_holds_too(events, event_rows, spark):
+    """Rules are read from the stored table, not from the declaration."""
+    events.ensure()
+    spark.sql(f"ALTER TABLE delta.`{events.location}` ADD CONSTRAINT small CHECK (id < 2)")
+    with pytest.raises(AuditFailed, match="small=1"):
+        events.overwrite(event_rows(3), partition=DAY, provenance=a_run(sequence=1))
+    assert ids(events) == []
+
+
+def test_rows_outside_the_partition_are_refused(events, event_rows):
+    """A run that owns one day cannot write to another, with NULL being another."""
+    rows = event_rows(2).unionAll(event_rows(1, day="2026-01-06"))
+    with pytest.raises(AuditFailed, match=r"rows_lie_in_their_partition: failed \(outside=1\)"):
+        events.overwrite(rows, partition=DAY, provenance=a_run(sequence=1))
+    dateless = event_rows(1).selectExpr("id", "user_id", "amount", "CAST(NULL AS DATE) AS event_date")
+    with pytest.raises(AuditFailed, match="outside=1"):
+        events.overwrite(dateless, partition=DAY, provenance=a_run(sequence=1))
+    assert ids(events) == []
+
+
+def test_every_failed_audit_is_named_at_once(events, event_rows):
+    """With its figure and with rows at fault."""
+    rules = [
+        Audit.none_where("nobody_is_number_two", "id = 2"),
+        Audit(name="many_rows", of="written", fail_below=100),
+        Audit(name="any_rows", of="written", fail_below=1),
+    ]
+    with pytest.raises(AuditFailed, match=r"nobody_is_number_two: above 0.*; many_rows: below 100") as refused:
+        events.overwrite(event_rows(4), partition=DAY, provenance=a_run(sequence=1), audits=rules)
+    assert "'id': 2" in str(refused.value)
+    assert ids(events) == []
+
+
+def test_an_expression_spark_does_not_know_is_a_wrong_call(events, event_rows):
+    """A misspelled audit names its expression and publishes nothing."""
+    with pytest.raises(ConfigError, match="amuont"):
+        events.overwrite(
+            event_rows(1), partition=DAY, provenance=a_run(sequence=1), audits=[Audit.none_where("x", "amuont < 0")]
+        )
+    assert ids(events) == []
+
+
+# --- splits and accounting --------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def split(event_rows):
+    """Four valid rows, a dead one and a duplicate."""
+    outcome = "CASE WHEN id < 4 THEN 'valid' WHEN id = 4 THEN 'dead' ELSE 'duplicate' END AS outcome"
+    parts = {"valid": tuple(EVENTS.columns), "dead": ("id", "reason"), "duplicate": ("id",)}
+    return Split(event_rows(6).selectExpr("*", outcome, "'because' AS reason"), parts, identity=("id",))
+
+
+@pytest.mark.both
+def test_all_parts_of_a_split_are_staged_in_one_pass_and_accounted_for(events, split):
+    """The kept part becomes the table's rows, another one can be read for another table."""
+    staged = events.stage(split, partition=DAY, provenance=a_run(sequence=1), also=["dead"])
+    assert [(row["id"], row["reason"]) for row in staged.part("dead").collect()] == [(4, "because")]
+    result = staged.publish()
+    assert (result.rows.read, result.rows.written, result.rows.dead, result.rows.duplicates) == (6, 4, 1, 1)
+    assert result.rows.unaccounted == 0
+    assert unique_ids(events) == [0, 1, 2, 3]
+
+
+def test_audits_of_a_split_judge_the_rows_that_are_written(events, split):
+    """Dead rows and duplicates do not count into the figures of the kept part."""
+    figure = Audit(name="largest", sql="max(id)", fail_above=3)
+    count = Audit(name="rows", sql="count(1)", fail_above=4)
+    result = events.overwrite(split, partition=DAY, provenance=a_run(sequence=1), audits=[figure, count])
+    assert (result.figures["largest"], result.figures["rows"]) == (3, 4)
+
+
+def test_rows_lost_between_reading_and_writing_refuse_the_write(events, event_rows):
+    """What was tallied at the read has to arrive, all of it."""
+
+    def write(step, count=4):
+        rows, seen = tally(event_rows(count), identity=["id"])
+        reading = Reading(tally=seen)
+        return events.stage(step(rows), partition=DAY, provenance=a_run(), reading=reading).publish()
+
+    with pytest.raises(AuditFailed, match=r"rows_are_accounted_for: .*\(read=4, written=3"):
+        write(lambda rows: rows.filter("id <> 2"))
+    with pytest.raises(AuditFailed, match="other records came out than went in"):
+        write(lambda rows: rows.withColumn("id", F.expr("id + 1")))
+    assert ids(events) == []
+    for count in (0, 4):
+        assert write(lambda rows: rows.filter("id >= 0"), count).rows.written == count
+
+
+# --- what lies on disk ------------------------------------------------------------------------------------------------
+
+
+def test_partitions_below_the_owned_one_keep_their_files_unless_they_differ(make_table, spark):
+    """One changed date of a landing day rewrites that date; the others are no change for anybody."""
+    table = make_table(VISITS)
+    old = visits(spark, ("a", "2026-01-04"), ("b", "2026-01-05"), ("c", None), ("gone", "2026-01-06"))
+    first = table.overwrite(old, partition=LANDED, provenance=a_run(sequence=1))
+    files = active_files(table)
+    new = visits(spark, ("a", "2026-01-04"), ("B", "2026-01-05"), ("c", None), ("new", "2026-01-07"))
+    table.overwrite(new, partition=LANDED, provenance=a_run(sequence=2))
+    assert sorted(row["raw"] for row in read_back(table)) == ["B", "a", "c", "new"]
+    assert len(files & active_files(table)) == 2
+    changed = {dict(key)["event_date"] for key in table.ledger.changes(since=first.version)[1]}
+    assert changed == {"2026-01-05", "2026-01-06", "2026-01-07"}
+
+
+def test_rows_deleted_by_a_mark_do_not_come_back(make_table, spark):
+    """With deletion vectors too, the rows of a replaced partition are gone."""
+    table = make_table(replace(VISITS, properties={"delta.enableDeletionVectors": "true"}))
+    old = visits(spark, *[(letter, "2026-01-05") for letter in "abcdef"], ("z", "2026-01-06")).coalesce(1)
+    table.overwrite(old, partition=LANDED, provenance=a_run(sequence=1))
+    table.delete("raw = 'a'", partition=LANDED, provenance=a_run(sequence=2))
+    new = visits(spark, ("q", "2026-01-05"), ("z", "2026-01-06"))
+    table.overwrite(new, partition=LANDED, provenance=a_run(sequence=3))
+    assert sorted(row.raw for row in table.read().collect()) == ["q", "z"]
+
+
+def test_clearing_a_partition_needs_no_spark(events, event_rows):
+    """An empty delivery replaces the day by nothing; the engine is not asked."""
+    events.overwrite(event_rows(3), partition=DAY, provenance=a_run(sequence=1))
+    events.overwrite(event_rows(1, day="2026-01-06"), partition=NEXT_DAY, provenance=a_run(sequence=1))
+
+    def nobody():
+        pytest.fail("a session was asked for")
+
+    cleared = Table(EVENTS, events.location, nobody).clear(partition=DAY, provenance=a_run(sequence=2))
+    assert (cleared.applied, cleared.changed, cleared.rows.written) == (True, True, 0)
+    assert [str(row["event_date"]) for row in read_back(events)] == ["2026-01-06"]
+    assert not Table(EVENTS, events.location, nobody).clear(partition=DAY, provenance=a_run(sequence=2)).applied
+
+
+@pytest.mark.parametrize("city", ["O'Hare", "Zürich/Nord 5%", '5" pipe'])
+def test_partitions_of_any_name_are_written_read_and_retried(make_table, spark, city):
+    """Letters that paths and SQL escape are letters like any other."""
+    spec = TableSpec("silver/cities", {"n": Column("BIGINT"), "city": Column("STRING")}, partition_by=("city",))
+    table = make_table(spec)
+
+    def write(count, sequence):
+        rows = spark.range(count).selectExpr("id AS n", f"{quoted(city)} AS city")
+        return table.overwrite(rows, partition={"city": city}, provenance=a_run(sequence=sequence))
+
+    write(3, 1)
+    assert not write(3, 1).applied
+    write(2, 2)
+    assert read_back(table) == [{"n": 0, "city": city}, {"n": 1, "city": city}]
+    assert sorted(row.n for row in table.read({"city": city}).collect()) == [0, 1]
+
+
+def test_personal_columns_leave_no_trace_in_the_log(events, event_rows):
+    """No minimum or maximum of a person's data, whoever writes: staged files and merged ones."""
+    events.overwrite(event_rows(3), partition=DAY, provenance=a_run(sequence=1))
+    events.merge(event_rows(1, start=7), **UPSERT, provenance=a_run(sequence=2))
+    log = [path.read_text().splitlines() for path in (events.location / "_delta_log").glob("*.json")]
+    adds = [json.loads(line)["add"] for lines in log for line in lines if '"add"' in line]
+    bounds = [json.loads(add["stats"])[kind] for add in adds for kind in ("minValues", "maxValues")]
+    assert len(bounds) >= 4
+    assert all("id" in bound and "user_id" not in bound for bound in bounds)
+
+
+def test_timestamps_are_readable_by_every_engine(make_table, spark):
+    """Microseconds in UTC, not Spark's INT96: the same value for Spark, deltalake, duckdb and Arrow."""
+    table = make_table(TableSpec("silver/clock", {"at": Column("TIMESTAMP")}))
+    table.overwrite(spark.sql("SELECT TIMESTAMP '2026-01-05 10:00:00.123456Z' AS at"), provenance=a_run(sequence=1))
+    file = str(table.location / next(iter(active_files(table))))
+    assert pq.read_schema(file).field("at").type == pa.timestamp("us", tz="UTC")
+    assert pq.ParquetFile(file).metadata.row_group(0).column(0).physical_type == "INT64"
+    micros = duckdb.sql(f"SELECT epoch_us(\"at\") FROM read_parquet('{file}')").fetchall()[0][0]
+    assert micros == spark.sql("SELECT unix_micros(TIMESTAMP '2026-01-05 10:00:00.123456Z')").collect()[0][0]
+    assert [row["at"].isoformat() for row in read_back(table)] == ["2026-01-05T10:00:00.123456+00:00"]
+
+
+# --- merge, delete, restore -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.both
+def test_a_merge_is_one_commit_with_record_and_transaction_and_happens_once(events, event_rows):
+    """Matched rows are updated, others inserted; a retry is recognised, other rows under the same id are refused."""
+    events.overwrite(event_rows(3), partition=DAY, provenance=a_run(sequence=1))
+    source = event_rows(2, start=2, amount="99D")
+    merged = events.merge(source, **UPSERT, provenance=a_run(sequence=2, inputs={"bronze": 2}))
+    assert (merged.applied, merged.changed) == (True, True)
+    expected = [(0, 0.0), (1, 1.5), (2, 99.0), (3, 99.0)]
+    assert sorted((row["id"], row["amount"]) for row in read_back(events)) == expected
+    commit = last_commit(events)
+    assert (commit.operation, commit.record.sequence, commit.record.inputs) == ("MERGE", 2, {"bronze": 2})
+    assert events.ledger.state().applied("silver/events", DAY) == 2
+    again = events.merge(source, **UPSERT, provenance=a_run(sequence=2, inputs={"bronze": 2}))
+    assert (again.applied, again.version) == (False, merged.version)
+    with pytest.raises(TransactionReused, match="came back with other rows"):
+        events.merge(event_rows(1), **UPSERT, provenance=a_run(sequence=2, inputs={"bronze": 2}))
+    assert sorted((row["id"], row["amount"]) for row in read_back(events)) == expected
+    assert events.ledger.version() == merged.version
+
+
+def test_a_delete_is_one_commit_with_record_and_transaction_and_happens_once(events, event_rows):
+    """A predicate over one partition leaves the other alone; a retry is recognised."""
+    events.overwrite(event_rows(3), partition=DAY, provenance=a_run(sequence=1))
+    events.overwrite(event_rows(3, day="2026-01-06"), partition=NEXT_DAY, provenance=a_run(sequence=1))
+    deleted = events.delete("id >= 1", partition=DAY, provenance=a_run(sequence=2))
+    assert (deleted.applied, deleted.changed, last_commit(events).operation) == (True, True, "DELETE")
+    assert (last_commit(events).record.sequence, events.ledger.state().applied("silver/events", DAY)) == (2, 2)
+    assert unique_ids(events) == [0, 0, 1, 2]
+    assert not events.delete("id >= 1", partition=DAY, provenance=a_run(sequence=2)).applied
+    with pytest.raises(TransactionReused):
+        events.delete("id >= 0", partition=DAY, provenance=a_run(sequence=2))
+    assert unique_ids(events) == [0, 0, 1, 2]
+
+
+def test_a_statement_leaves_no_setting_behind(events, event_rows, spark):
+    """Whatever the session writes next does not carry our transaction, even after a failure."""
+    events.overwrite(event_rows(3), partition=DAY, provenance=a_run(sequence=1))
+    events.delete("id = 0", partition=DAY, provenance=a_run(sequence=2))
+    with pytest.raises(PySparkException):
+        events.delete("no_such_column = 0", partition=DAY, provenance=a_run(sequence=3))
+    for key in ("write.txnAppId", "write.txnVersion", "commitInfo.userMetadata"):
+        assert spark.conf.get(f"spark.databricks.delta.{key}", None) is None
+    assert unique_ids(events) == [1, 2]
+
+
+def test_every_replay_of_a_statement_takes_effect(events, event_rows):
+    """A third statement at one upstream version, from other inputs, is not mistaken for the second."""
+    events.overwrite(event_rows(3), partition=DAY, provenance=a_run(sequence=1))
+    for number in range(3):
+        events.delete(f"id = {number}", partition=DAY, provenance=a_run(sequence=2, inputs={"request": number}))
+    assert ids(events) == []
+
+
+def test_what_was_rolled_back_may_be_applied_again(events, event_rows):
+    """A restore is a new commit with a record; it raises the generation, so the same run is new once more."""
+    good = events.overwrite(event_rows(2), partition=DAY, provenance=a_run(sequence=1))
+    events.overwrite(event_rows(4), partition=DAY, provenance=a_run(sequence=2))
+    restored = events.restore(good.version, provenance=a_run(run_id="run-7", cause="rollback"))
+    assert (restored.applied, restored.changed, unique_ids(events)) == (True, True, [0, 1])
+    assert (last_commit(events).record.run_id, last_commit(events).record.cause) == ("run-7", "rollback")
+    assert events.ledger.state().generation("silver/events") == 1
+    again = events.overwrite(event_rows(4), partition=DAY, provenance=a_run(sequence=2))
+    assert (again.applied, unique_ids(events)) == (True, [0, 1, 2, 3])
+
+
+# --- tables that need Spark's own writer ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("spec", [NAMED, TRACKED], ids=["columns by name", "row tracking"])
+def test_tables_beyond_the_metadata_only_commit_are_written_by_spark_alike(make_table, event_rows, spec):
+    """Same function, same rows, same record, same retries."""
+    table = make_table(spec)
+    table.overwrite(event_rows(2, day="2026-01-06"), partition=NEXT_DAY, provenance=a_run(sequence=1))
+    first = table.overwrite(event_rows(3), partition=DAY, provenance=a_run(sequence=1))
+    assert not publishing.serves(table.ledger.state())
+    assert (first.applied, first.changed, first.rows.written) == (True, True, 3)
+    assert (last_commit(table).record.sequence, table.ledger.state().applied("silver/events", DAY)) == (1, 1)
+    again = table.overwrite(event_rows(3), partition=DAY, provenance=a_run(sequence=1))
+    assert (again.applied, again.version) == (False, first.version)
+    with pytest.raises(TransactionReused):
+        table.overwrite(event_rows(4), partition=DAY, provenance=a_run(sequence=1))
+    table.overwrite(event_rows(1), partition=DAY, provenance=a_run(sequence=2))
+    with pytest.raises(Conflict, match="stale"):
+        table.overwrite(event_rows(4), partition=DAY, provenance=a_run(sequence=1, inputs={"x": 1}))
+    table.append(event_rows(1, start=8), provenance=a_run(sequence=1))
+    assert ids_by_spark(table) == [0, 0, 1, 8]
+
+
+def test_the_same_rows_change_nothing_by_sparks_writer_either(make_table, event_rows):
+    """New code with equal rows is a commit that nobody downstream sees."""
+    table = make_table(NAMED)
+    first = table.overwrite(event_rows(3), partition=DAY, provenance=a_run(sequence=1))
+    replay = table.overwrite(event_rows(3), partition=DAY, provenance=a_run(sequence=1, code_version="2"))
+    assert (replay.applied, replay.changed) == (True, False)
+    assert table.ledger.changes(since=first.version)[1] == {}
+
+
+def test_every_replay_is_published_by_sparks_writer_too(make_table, event_rows):
+    """Three replays at one upstream version, each with other rows: the last one is there."""
+    table = make_table(NAMED)
+    for number in range(1, 4):
+        table.overwrite(event_rows(number), partition=DAY, provenance=a_run(sequence=1, inputs={"x": number}))
+    assert ids_by_spark(table) == [0, 1, 2]
+
+
+def test_clearing_works_for_every_table(make_table, event_rows):
+    """An empty delivery empties its day, whoever has to write it."""
+    table = make_table(NAMED)
+    table.overwrite(event_rows(3), partition=DAY, provenance=a_run(sequence=1))
+    table.clear(partition=DAY, provenance=a_run(sequence=2))
+    assert ids_by_spark(table) == []
+
+
+def test_every_table_can_be_restored(make_table, event_rows):
+    """Rolling back does not depend on what the table is made of."""
+    table = make_table(TRACKED)
+    good = table.overwrite(event_rows(3), partition=DAY, provenance=a_run(sequence=1))
+    table.overwrite(event_rows(1), partition=DAY, provenance=a_run(sequence=2))
+    table.restore(good.version, provenance=a_run())
+    assert ids_by_spark(table) == [0, 1, 2]
+
+
+def test_rows_are_not_stored_twice_by_sparks_writer(make_table, event_rows):
+    """What was staged for the audit is gone once Spark wrote its own files."""
+    table = make_table(NAMED)
+    table.overwrite(event_rows(3), partition=DAY, provenance=a_run(sequence=1))
+    on_disk = {str(path.relative_to(table.location)) for path in table.location.rglob("*.parquet")}
+    assert {path for path in on_disk if "_delta_log" not in path} == active_files(table)

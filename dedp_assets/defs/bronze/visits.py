@@ -9,6 +9,7 @@ import dagster as dg
 
 from dedp_assets.partitions import DAILY
 from dedp_assets.patterns.core.audits import Audit
+from dedp_assets.patterns.core.conversion import safe_cast
 from dedp_assets.patterns.core.lines import read_lines
 from dedp_assets.patterns.core.log import Ledger
 from dedp_assets.patterns.core.results import WriteResult
@@ -37,7 +38,7 @@ VISITS = TableSpec(
     partition_by=("landed_on", "event_date"),
     comment="One row per landed line, malformed ones included.",
 )
-EVENT_TIME = "try_to_timestamp(get_json_object(raw, '$.event_time'))"
+EVENT_TIME = safe_cast("get_json_object(raw, '$.event_time')", "TIMESTAMP")
 ALLOWED_LATENESS_SECONDS = 15 * 60
 AUDITS = (
     Audit(name="most_visits_are_on_time", of="late", where="timeliness = 'late'", per="written", warn_above=0.05),

@@ -6,10 +6,12 @@ has to equal the digest of the identities that reached an outcome.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from dedp_assets.patterns.core.audits import Audit
+from dedp_assets.patterns.core.errors import ConfigError
 from dedp_assets.patterns.core.log import TableState
 from dedp_assets.patterns.core.results import Finding, RowCounts, Split
 from dedp_assets.patterns.core.rows import digest, quoted, row_hash
@@ -17,6 +19,7 @@ from dedp_assets.patterns.core.staging import identity_hash
 
 __all__ = ["built_in", "count", "kept_rows", "measures", "public", "violations"]
 
+_NAMES_OUTCOME = re.compile(r"\boutcome\b")
 _CONSTRAINT = "constraint "
 _OUTCOME = "outcome "
 _PRIVATE = ("fingerprint", "identity", "read_identity", "outside")
@@ -51,6 +54,11 @@ def measures(
         if audit.where is not None:
             found[audit.figure] = f"count_if({kept} AND ({audit.where}))"
         elif audit.sql is not None:
+            if split is not None and not _NAMES_OUTCOME.search(audit.sql):
+                raise ConfigError(
+                    f"audit {audit.name} would measure every part of the split: name the rows it is about by where, or "
+                    "by the column outcome in its sql"
+                )
             found[audit.figure] = audit.sql
     if split is not None:
         found |= {_OUTCOME + part: f"count_if(outcome = '{part}')" for part in split.parts}
@@ -78,7 +86,7 @@ def count(figures: Mapping[str, Any], split: Split | None, keep: str, represente
 def built_in(figures: Mapping[str, Any], counts: RowCounts) -> tuple[Finding, ...]:
     """The rules every write keeps, whatever else is audited; nobody can overrule them."""
     compared = "read_identity" in figures and "identity" in figures
-    same = not compared or figures["read_identity"] == figures["identity"]
+    same = not compared or (figures["read_identity"] or "") == (figures["identity"] or "")
     broken = {k[len(_CONSTRAINT) :]: v for k, v in figures.items() if k.startswith(_CONSTRAINT) and v}
     outside = figures.get("outside", 0)
     return (

@@ -6,6 +6,7 @@ observed while they are written, or a number the step knows anyway (row accounti
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -26,8 +27,9 @@ class Audit:
 
     Attributes:
         name: a sentence that can be true, in snake case.
-        sql: SQL aggregate over the written rows that measures ``of``, without DISTINCT; ``None`` if ``of`` is a known
-            figure (``read``, ``written``, ``dead``, ``duplicates``, or one the caller passes).
+        sql: SQL aggregate over the written rows that measures ``of``, without DISTINCT; over a split it sees all parts
+            and has to name the column ``outcome``. ``None`` if ``of`` is a known figure (``read``, ``written``,
+            ``dead``, ``duplicates``, or one the caller passes).
         of: name of the figure; the audit's own name if empty.
         per: name of the figure to divide by. Without history (figure missing or 0) the audit passes with a note.
         where: SQL predicate that names the rows at fault, for samples and for quarantine.
@@ -77,7 +79,7 @@ class Audit:
                 return Finding(self.name, passed=True, figures=shown, note=f"no {self.per} to compare with")
             value = None if value is None else float(value) / float(base)
             shown["ratio"] = value
-        if value is None:
+        if value is None or math.isnan(value):
             return Finding(self.name, passed=False, figures=shown, note="the figure was not measured")
         severity, note = self._breach(float(value))
         return Finding(self.name, not note, severity, shown, note, self.approvable)

@@ -62,8 +62,14 @@ class Delivery:
             return f"holds folders where only files belong: {', '.join(self.strange)}"
         if not self.files and self.manifest is None:
             return f"{MARKER} is there but no file: deliver the files, or declare the day empty by a manifest"
+        return self._shortfall()
+
+    def _shortfall(self) -> str:
+        """What the manifest states and the files do not hold."""
         sizes = {f.name: f.size_bytes for f in self.files}
         for name, size in (self.manifest or {}).items():
+            if not isinstance(size, int):
+                return f"the manifest states {size!r} as the size of {name}, which is no number of bytes"
             if name not in sizes:
                 return f"{name} is in the manifest but not in the folder"
             if sizes[name] < size:
@@ -109,4 +115,4 @@ def _manifest(marker: Path) -> Mapping[str, int] | None:
     except (OSError, ValueError):
         return None
     files = stated.get("files") if isinstance(stated, dict) else None
-    return {str(name): int(size) for name, size in files.items()} if isinstance(files, dict) else None
+    return files if isinstance(files, dict) else None

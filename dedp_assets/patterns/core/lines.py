@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from urllib.parse import unquote
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-__all__ = ["Lines", "read_lines"]
+__all__ = ["Lines", "literal_path", "read_lines"]
+
+_PATTERN = re.compile(r"[\\{}\[\]*?]")
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +35,11 @@ class Lines:
         return sum(n * (n + 1) // 2 for n in self.count.values())
 
 
+def literal_path(path: Path | str) -> str:
+    """``path`` as Spark's readers take it: they would read brackets and stars in it as a pattern."""
+    return _PATTERN.sub(r"\\\g<0>", str(path))
+
+
 def read_lines(session: SparkSession, files: Sequence[Path]) -> Lines:
     """Number the lines of text files without shuffling them.
 
@@ -40,7 +49,7 @@ def read_lines(session: SparkSession, files: Sequence[Path]) -> Lines:
     """
     text = (
         session.read.option("lineSep", "\n")
-        .text([str(file) for file in files])
+        .text([literal_path(file) for file in files])
         .select(
             F.col("value"),
             F.col("_metadata.file_name").alias("source_file"),
@@ -55,12 +64,19 @@ def read_lines(session: SparkSession, files: Sequence[Path]) -> Lines:
         before = count.get(piece["source_file"], 0)
         offsets.append((piece["source_file"], piece["piece"], before + 1 - piece["first"]))
         count[piece["source_file"]] = before + piece["n"]
-    schema = "source_file STRING, piece BIGINT, offset BIGINT"
-    known = F.broadcast(session.createDataFrame(offsets, schema))
-    rows = text.join(known, ["source_file", "piece"]).select(
-        F.expr("make_valid_utf8(value)").alias("raw"),
-        F.expr("if(is_valid_utf8(value), NULL, CAST(value AS BINARY))").alias("raw_bytes"),
-        "source_file",
-        F.expr("place + offset").alias("line_number"),
+    # Spark names files as in a URI.
+    count = {unquote(name): n for name, n in count.items()}
+    located = [(name, piece, offset, unquote(name)) for name, piece, offset in offsets]
+    schema = "uri STRING, piece BIGINT, offset BIGINT, source_file STRING"
+    known = F.broadcast(session.createDataFrame(located, schema))
+    rows = (
+        text.withColumnRenamed("source_file", "uri")
+        .join(known, ["uri", "piece"])
+        .select(
+            F.expr("make_valid_utf8(value)").alias("raw"),
+            F.expr("if(is_valid_utf8(value), NULL, CAST(value AS BINARY))").alias("raw_bytes"),
+            "source_file",
+            F.expr("place + offset").alias("line_number"),
+        )
     )
     return Lines(rows, count)

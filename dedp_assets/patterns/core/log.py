@@ -27,6 +27,7 @@ Partition = tuple[tuple[str, str | None], ...]
 """Partition values ordered by column name, e.g. ``(("event_date", None), ("landed_on", "2026-01-05"))``."""
 
 _COMMIT_FILE = re.compile(r"^(\d{20})\.json$")
+_LITERAL = re.compile(r"[A-Za-z0-9_.: -]+")  # what every JSON writer writes as it is
 _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 
 
@@ -238,7 +239,7 @@ class Ledger:
         until: int | None,
         matches: Callable[[Commit, Mapping[str, str | None]], bool],
     ) -> Commit | None:
-        marks = [[value.encode() for value in partition.values() if value is not None] for partition in partitions]
+        marks = [[v.encode() for v in partition.values() if v and _LITERAL.fullmatch(v)] for partition in partitions]
         for version in reversed(self._versions()):
             if until is not None and version > until:
                 continue
@@ -259,7 +260,7 @@ class Ledger:
     def _commit(self, version: int, raw: bytes) -> Commit:
         try:
             return _parse(version, raw)
-        except (ValueError, TypeError, KeyError) as error:
+        except (ValueError, TypeError, KeyError, AttributeError) as error:
             raise ContractError(f"{self.name}: version {version} of its log is damaged ({error})") from error
 
     def _since(self, since: int) -> Iterator[int]:

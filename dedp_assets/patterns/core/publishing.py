@@ -10,22 +10,25 @@ from __future__ import annotations
 import random
 import re
 import time
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from deltalake import CommitProperties, Transaction
 from deltalake.exceptions import CommitFailedError
 from deltalake.transaction import AddAction, RemoveAction
+from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
 
-from dedp_assets.patterns.core.errors import Conflict, TransactionReused
+from dedp_assets.patterns.core.errors import ConfigError, Conflict, TransactionReused
 from dedp_assets.patterns.core.log import Commit, Ledger, Partition, TableState, generation_id, transaction_id
 from dedp_assets.patterns.core.records import CommitRecord, slice_name
 from dedp_assets.patterns.core.rows import quoted
 from dedp_assets.patterns.core.staging import Stage
 
 __all__ = [
+    "SPARK_ERRORS",
     "Claim",
     "attempts",
     "claim",
@@ -38,6 +41,9 @@ __all__ = [
     "sql_settings",
 ]
 
+SPARK_ERRORS = (PySparkException, Py4JError)
+"""What a Spark action may raise: an embedded session does not translate every error of the JVM."""
+
 _CONFLICT = re.compile(
     r"DELTA_(CONCURRENT|METADATA_CHANGED|PROTOCOL_CHANGED)"
     r"|(Concurrent\w+|MetadataChanged|ProtocolChanged|FileAlreadyExists)Exception"
@@ -46,7 +52,6 @@ _SERVED = {
     "appendOnly",
     "changeDataFeed",
     "checkConstraints",
-    "deletionVectors",
     "generatedColumns",
     "invariants",
     "timestampNtz",
@@ -83,7 +88,7 @@ def claim(ledger: Ledger, state: TableState, record: CommitRecord, *, append: bo
     """
     app_id = transaction_id(ledger.name, record.partition, state.generation(ledger.name))
     last = state.transaction(app_id)
-    latest = ledger.latest(record.partition, until=state.version)
+    latest = _append_of(ledger, app_id, record) if append else ledger.latest(record.partition, until=state.version)
     before = latest.record if latest and latest.record and latest.record.partition == record.partition else None
     sequence = (last or 0) + 1 if record.sequence is None else record.sequence
     if last is not None and before is not None and _same_write(before, record):
@@ -100,6 +105,7 @@ def claim(ledger: Ledger, state: TableState, record: CommitRecord, *, append: bo
     if sequence == last:
         # Other code or inputs at the same upstream version are a deliberate replay: a transaction of its own.
         app_id = f"{app_id}/{record.code_version}"
+        sequence = max(sequence, (state.transaction(app_id) or -1) + 1)
     same = before is not None and before.fingerprint == record.fingerprint and not append
     return Claim(app_id, sequence, same_rows=same, rewrite=latest is not None)
 
@@ -148,13 +154,18 @@ def commit_files(
     properties = CommitProperties(
         custom_metadata={"userMetadata": record.to_json(), "operationMetrics": metrics},
         app_transactions=[Transaction(claimed.app_id, claimed.sequence)],
+        max_commit_retries=0,
     )
     _transact(state, adds, mode, filters or None, properties)
 
 
-def commit_by_spark(stage: Stage, record: CommitRecord, claimed: Claim, *, location: str, append: bool = False) -> None:
+def commit_by_spark(
+    rows: DataFrame, record: CommitRecord, claimed: Claim, *, location: str, append: bool = False
+) -> None:
     """The same commit by Spark's own writer, for tables that the metadata-only transaction cannot serve."""
-    writer = stage.read().write.format("delta").mode("append" if append else "overwrite")
+    if claimed.same_rows:
+        rows, append = rows.limit(0), True
+    writer = rows.write.format("delta").mode("append" if append else "overwrite")
     if record.partition and not append:
         predicate = " AND ".join(f"`{column}` = {quoted(value)}" for column, value in record.partition.items())
         writer = writer.option("replaceWhere", predicate)
@@ -162,10 +173,16 @@ def commit_by_spark(stage: Stage, record: CommitRecord, claimed: Claim, *, locat
     writer.option("userMetadata", record.to_json()).save(location)
 
 
-def raise_generation(ledger: Ledger) -> None:
+def raise_generation(ledger: Ledger, session: Callable[[], SparkSession] | None = None) -> None:
     """Start a new generation of transaction ids: what was applied before a restore may be applied again."""
-    app_id = generation_id(ledger.name)
-    commit_transaction(ledger, app_id, (ledger.transaction(app_id) or 0) + 1, "new generation")
+    app_id, state = generation_id(ledger.name), ledger.state()
+    version = (state.transaction(app_id) or 0) + 1
+    if session is None or serves(state):
+        commit_transaction(ledger, app_id, version, "new generation")
+    else:
+        nothing = session().read.format("delta").load(str(ledger.location)).limit(0)
+        writer = nothing.write.format("delta").mode("append").option("userMetadata", "new generation")
+        writer.option("txnAppId", app_id).option("txnVersion", version).save(str(ledger.location))
 
 
 def commit_transaction(ledger: Ledger, app_id: str, version: int, note: str) -> None:
@@ -185,7 +202,7 @@ def sql_settings(record: CommitRecord, claimed: Claim) -> dict[str, str]:
 
 def is_conflict(error: Exception) -> bool:
     """Whether a commit was lost to another writer. Spark's classes differ over Spark Connect, their text does not."""
-    return isinstance(error, Conflict) or (isinstance(error, PySparkException) and bool(_CONFLICT.search(str(error))))
+    return isinstance(error, Conflict) or (isinstance(error, SPARK_ERRORS) and bool(_CONFLICT.search(str(error))))
 
 
 def attempts(count: int = 5, *, pause_seconds: float = 0.1) -> Iterator[bool]:
@@ -194,6 +211,11 @@ def attempts(count: int = 5, *, pause_seconds: float = 0.1) -> Iterator[bool]:
         if number:
             time.sleep(random.uniform(0.5, 1) * pause_seconds * 2**number)  # noqa: S311 - jitter, not a secret
         yield number == count - 1
+
+
+def _append_of(ledger: Ledger, app_id: str, record: CommitRecord) -> Commit | None:
+    """The commit that appended the upstream version of ``record``, whatever was written since."""
+    return next((c for c in ledger.history() if c.transactions.get(app_id) == record.sequence), None)
 
 
 def _same_write(before: CommitRecord, record: CommitRecord) -> bool:
@@ -228,4 +250,6 @@ def _transact(state: TableState, actions: list[Any], mode: str, filters: Any, pr
             actions, mode, table.schema(), list(state.partition_columns), filters, commit_properties=properties
         )
     except CommitFailedError as error:
+        if "Unsupported table features" in str(error):
+            raise ConfigError(f"the table has features that only Spark can write: {error}") from error
         raise Conflict(f"another writer changed the table first: {error}") from error

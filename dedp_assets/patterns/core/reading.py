@@ -8,6 +8,7 @@ vectors, no column mapping), they are read directly. Any other table is left to 
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping, Sequence
 from functools import reduce
 from pathlib import Path
@@ -17,12 +18,14 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
+from dedp_assets.patterns.core.lines import literal_path
 from dedp_assets.patterns.core.log import Partition, TableState
 from dedp_assets.patterns.core.rows import quoted
 
 __all__ = ["equals", "read_at"]
 
 _PLAIN = {"appendOnly", "changeDataFeed", "checkConstraints", "generatedColumns", "invariants", "v2Checkpoint"}
+_SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:/")
 _MOST_PARTITIONS = 64
 
 
@@ -50,7 +53,7 @@ def _files(
     found: dict[Partition, list[str]] = {}
     for file, key in state.keyed_files():
         path = unquote(file["path"])
-        if path.startswith("/") or "://" in path:
+        if path.startswith("/") or _SCHEME.match(path):
             return None
         if not partitions or any(named.items() <= dict(key).items() for named in partitions):
             found.setdefault(key, []).append(str(location / path))
@@ -60,7 +63,7 @@ def _files(
 def _part(
     session: SparkSession, paths: list[str], stored: StructType, schema: StructType, values: Mapping[str, str | None]
 ) -> DataFrame:
-    rows = session.read.schema(stored).parquet(*paths)
+    rows = session.read.schema(stored).parquet(*[literal_path(path) for path in paths])
     constants = {c: F.lit(value).cast(schema[c].dataType).alias(c) for c, value in values.items()}
     return rows.select(*[constants.get(name, F.col(name)) for name in schema.names])
 

@@ -24,6 +24,13 @@ _PROPERTIES = {
     "delta.logRetentionDuration": "interval 365 days",
 }
 _BOUNDED = ("BIGINT", "BYTE", "DATE", "DECIMAL", "DOUBLE", "FLOAT", "INT", "LONG", "SHORT", "STRING", "TIMESTAMP")
+_STORED = {
+    **dict.fromkeys(("BIGINT", "LONG"), "long"),
+    **dict.fromkeys(("INT", "INTEGER"), "integer"),
+    **dict.fromkeys(("SMALLINT", "SHORT"), "short"),
+    **dict.fromkeys(("TINYINT", "BYTE"), "byte"),
+    **{name: name.lower() for name in ("STRING", "DATE", "TIMESTAMP", "BOOLEAN", "BINARY", "DOUBLE", "FLOAT")},
+}
 _PREFIX = "delta.constraints."
 
 
@@ -183,6 +190,29 @@ def _refuse_migration(spec: TableSpec, state: TableState) -> None:
     required = [name for name, c in spec.columns.items() if c.required and name not in state.columns]
     if required:
         raise SchemaMismatch(f"{spec.name} cannot add required columns {required} to stored rows: add them as optional")
+    if differing := list(_differences(spec, state)):
+        raise SchemaMismatch(f"{spec.name}: {'; '.join(differing)}: this needs a migration")
+
+
+def _differences(spec: TableSpec, state: TableState) -> Iterator[str]:
+    """What the stored columns and constraints are, and the declared ones of the same name are not."""
+    for name in (name for name in spec.columns if name in state.columns):
+        column, stored = spec.columns[name], state.columns[name]
+        if column.required and stored["nullable"]:
+            yield f"{name} is declared as required, the table allows NULL"
+        if _declared(column.type) not in ("", stored["type"]):
+            yield f"{name} is declared as {column.type}, the table has {stored['type']}"
+    held = {key.lower(): rule for key, rule in state.properties.items()}
+    for name, predicate in spec.checks.items():
+        rule = held.get(f"{_PREFIX}{name}".lower(), predicate)
+        if rule != predicate:
+            yield f"constraint {name} is declared as {predicate}, the table has {rule}"
+
+
+def _declared(kind: str) -> str:
+    """A declared type as the log stores it; empty for nested types, which a write compares in full."""
+    name = kind.upper().replace(" ", "")
+    return _STORED.get(name, name.lower() if name.startswith("DECIMAL(") else "")
 
 
 def _properties(properties: Mapping[str, str]) -> str:

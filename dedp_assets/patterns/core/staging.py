@@ -14,7 +14,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
-from urllib.parse import unquote
+from urllib.parse import quote, unquote
 
 from deltalake import Field, Schema, convert_to_deltalake
 from deltalake.schema import PrimitiveType
@@ -184,13 +184,15 @@ def _adds(folder: Path, types: Mapping[str, str], layout: Layout, keep: str | No
     by = Schema([Field(name, PrimitiveType(kind)) for name, kind in types.items()])
     convert_to_deltalake(str(folder), partition_by=by if types else None, partition_strategy="hive" if types else None)
     log = folder / "_delta_log" / f"{0:020d}.json"
+    # The conversion decodes folder names that Spark had to escape; a path in the log is that of the file, as in a URI.
+    on_disk = {unquote(path): path for path in (p.relative_to(folder).as_posix() for p in folder.rglob("*.parquet"))}
     for line in log.read_text().splitlines():
         add = json.loads(line).get("add")
         stats = json.loads(add["stats"]) if add else {}
         if not stats.get("numRecords") or add["partitionValues"].pop(_OUTCOME, None) != keep:
             continue
         yield AddAction(
-            path=f"{folder.name}/{add['path']}",
+            path=quote(f"{folder.name}/{on_disk[unquote(add['path'])]}", safe="/="),
             size=add["size"],
             partition_values=add["partitionValues"],
             modification_time=add["modificationTime"],

@@ -16,7 +16,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
@@ -198,7 +197,7 @@ class Table:
         statement = f"RESTORE TABLE delta.`{self.location}` TO VERSION AS OF {version}"
         record = self._record(provenance, {}, RowCounts(), (), content=statement)
         with table_lock(self.location):
-            publishing.raise_generation(self.ledger)
+            publishing.raise_generation(self.ledger, lambda: self.session)
             before = self.ledger.version()
             settings = {"spark.databricks.delta.commitInfo.userMetadata": record.to_json()}
             self._run(lambda: self.session.sql(statement), settings)
@@ -286,7 +285,7 @@ class Table:
                 try:
                     self._run(statement, publishing.sql_settings(record, claimed))
                     break
-                except PySparkException as error:
+                except publishing.SPARK_ERRORS as error:
                     if last or not publishing.is_conflict(error):
                         raise
             return self._committed(state.version, record)
@@ -348,12 +347,12 @@ class StagedWrite:
                 state = table.ledger.state()
                 claimed = publishing.claim(table.ledger, state, self.record, append=self.append)
                 if claimed.applied:
-                    self.stage.discard()
+                    self._discard_unless_live(claimed.applied)
                     return already_applied(table.name, self.record, claimed.applied)
                 try:
                     changed = self._commit(state, claimed)
                     break
-                except (Conflict, PySparkException) as error:
+                except (Conflict, *publishing.SPARK_ERRORS) as error:
                     if last or not publishing.is_conflict(error):
                         raise
             ours = [c.version for c in table.ledger.commits(since=state.version) if c.record == self.record]
@@ -361,7 +360,7 @@ class StagedWrite:
             raise Conflict(
                 f"{table.name}: the commit of {self.stage.folder.name} is not in the log, run the step again"
             )
-        if changed:
+        if changed and publishing.serves(state):
             self.stage.settle()
         else:
             self.stage.discard()
@@ -381,12 +380,18 @@ class StagedWrite:
     def _commit(self, state: TableState, claimed: publishing.Claim) -> bool:
         if not publishing.serves(state):
             location = str(self.table.location)
-            publishing.commit_by_spark(self.stage, self.record, claimed, location=location, append=self.append)
-            return True
+            rows = self.stage.read() if self.stage.session else self.table.read(version=state.version).limit(0)
+            publishing.commit_by_spark(rows, self.record, claimed, location=location, append=self.append)
+            return not claimed.same_rows
         finer = set(state.partition_columns) - set(self.record.partition)
         only = self._differing(state) if finer and claimed.rewrite and not (self.append or claimed.same_rows) else None
         publishing.commit_files(state, self.stage, self.record, claimed, append=self.append, only=only)
         return not claimed.same_rows
+
+    def _discard_unless_live(self, applied: Commit) -> None:
+        """Remove the stage, unless its files are the table's: publishing twice is a retry, too."""
+        if applied.record is None or applied.record.notes.get("stage") != self.stage.folder.name:
+            self.stage.discard()
 
     def _differing(self, state: TableState) -> set[Partition]:
         """Partitions below the owned one whose rows differ: the others keep their files, and nobody rebuilds them."""

@@ -1,0 +1,150 @@
+"""A sensor tick over a long history against the same tick over a history a tenth as long.
+
+Ours and theirs are the same deployed sensors (``visits_delivered``, ``late_visits``, ``late_gold``, and
+``dead_letters_fixed``) with the cursor of the tick before, over as many landing days, commits and partitions as the
+side says. The logs are written by hand and have no checkpoint, the worst case for whoever has to open a table; where a
+case says so, one checkpoint was made, as the platform's tables have one every 20 commits. "A file", "a commit": before
+each round, one more landed, or bronze got one, for a day that was processed long ago.
+
+Fair, because nothing is mocked: real folders, a persistent Dagster instance, no cached state but the cursor. The goal
+is absolute, CPU seconds of one tick over the long history; the ratio shows how a tick grows with the history. No JVM
+may start.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Any
+
+from deltalake import DeltaTable
+
+from benchmarks.measure import Row, compare, explain, interleave
+from benchmarks.zone import LAST_DAY, SILVER, Zone
+from resources.environments import settings
+
+__all__ = ["run"]
+
+_GOAL_SECONDS = 0.1
+_LETTERS = 10
+_RECENT = -30
+
+
+def run(*, quick: bool) -> list[Row]:
+    """Measure steady ticks, then ticks with something new."""
+    long, short = (500, 50) if quick else (10_000, 1_000)
+    home = settings().home
+    zones = {
+        f"{days:,} days": Zone(home / f"zone-{days}", landing, days)
+        for days, landing in ((long, settings().landing), (short, home / "short-landing"))
+    }
+    ticker = _Ticker()
+    rows = [ticker.measure(sensor, zones, "nothing new") for sensor in ("visits_delivered", "late_visits", "late_gold")]
+    file: dict[str, Any] = {"repeats": 3, "rounds": 3}
+    commit: dict[str, Any] = {"repeats": 1, "rounds": 3, "before": lambda zone, _: zone.late_visit(zone.days[_RECENT])}
+    for days, back, goal in ((f"of {-_RECENT} days ago", _RECENT, True), ("of the oldest day", 0, False)):
+        file["before"] = lambda zone, number, back=back: zone.late_file(zone.days[back], number)
+        rows.append(ticker.measure("visits_delivered", zones, f"a file {days}", goal=goal, **file))
+    rows.append(ticker.measure("late_visits", zones, "a commit, silver without a checkpoint", goal=False, **commit))
+    for zone in zones.values():
+        DeltaTable(str(zone.lake / SILVER)).create_checkpoint()
+    rows.append(ticker.measure("late_visits", zones, "a commit, silver with a checkpoint", **commit))
+    for zone in zones.values():
+        zone.dead_letters(_LETTERS)
+    rows.append(
+        ticker.measure("dead_letters_fixed", zones, f"{_LETTERS} days with letters", repeats=1, rounds=1, warm_up=0)
+    )
+    ticker.require_no_engine()
+    return rows
+
+
+class _Ticker:
+    """Ticks deployed sensors over any zone. Made after the landing zone: the graph's first day follows it."""
+
+    def __init__(self) -> None:
+        from dedp_assets.instance import Platform
+
+        self.platform = Platform(settings())
+        self.sensors = {s.name: s for s in self.platform.definitions.get_repository_def().sensor_defs}
+        self.cursors: dict[tuple[str, Zone], str | None] = {}
+        self.engines: list[Any] = []
+
+    def measure(
+        self,
+        sensor: str,
+        zones: dict[str, Zone],
+        what: str,
+        *,
+        before: Callable[[Zone, int], None] = lambda _zone, _number: None,
+        goal: bool = True,
+        repeats: int = 10,
+        rounds: int = 5,
+        warm_up: int = 1,
+    ) -> Row:
+        """One sensor over every zone in turns, the cursor put back to the one of the steady state each time."""
+        for zone in zones.values():
+            self.cursors[sensor, zone] = _steady(sensor, zone)
+
+        def prepare(number: int) -> None:
+            for zone in zones.values():
+                before(zone, number)
+
+        sides = interleave(
+            {name: lambda _, zone=zone: self.tick(sensor, zone) for name, zone in zones.items()},
+            rounds=rounds,
+            warm_up=warm_up,
+            repeats=repeats,
+            before=prepare,
+        )
+        row = compare(f"{sensor}, {what}", *sides)
+        row.reached = f"{row.ours['cpu']:.3f} s"
+        if goal:
+            row.goal, row.met = f"<= {_GOAL_SECONDS} s CPU", row.ours["cpu"] <= _GOAL_SECONDS
+        if row.ours["cpu"] > _GOAL_SECONDS:
+            inside = ["touched", "_applied", "state", "statistics", "latest", "_newest", "_raw", "_versions", "decide"]
+            row.why = explain(lambda: self.tick(sensor, next(iter(zones.values()))), inside)
+        return row
+
+    def tick(self, name: str, zone: Zone) -> None:
+        """One tick, from the steady state's cursor."""
+        import dagster as dg
+
+        from resources.clock import Clock
+        from resources.lake import Lake
+        from resources.landing import Landing
+        from resources.spark import SparkEngine
+
+        engine = SparkEngine()
+        resources = {
+            "engine": engine,
+            "lake": Lake(root=str(zone.lake), engine=engine),
+            "landing": Landing(root=str(zone.landing)),
+            "clock": Clock(fixed=f"{LAST_DAY + timedelta(days=1)}T12:00:00+00:00"),
+        }
+        with dg.build_sensor_context(
+            instance=self.platform.instance,
+            cursor=self.cursors[name, zone],
+            resources=resources,
+            repository_def=self.platform.definitions.get_repository_def(),
+        ) as context:
+            self.sensors[name].evaluate_tick(context)
+        self.engines.append(engine)
+
+    def require_no_engine(self) -> None:
+        """No tick started Spark: no session in any resource, no gateway in this process."""
+        from pyspark import SparkContext
+
+        assert all(engine._spark_session is None for engine in self.engines)
+        assert SparkContext._gateway is None
+
+
+def _steady(sensor: str, zone: Zone) -> str | None:
+    """The cursor a sensor has once it has seen everything."""
+    if sensor == "visits_delivered":
+        return json.dumps({"since": zone.newest_ns, "waiting": []})
+    upstream = {"late_visits": "bronze/visits", "late_gold": SILVER}.get(sensor)
+    if upstream is None:
+        return None
+    head = len(list((zone.lake / upstream / "_delta_log").glob("*.json"))) - 1
+    return json.dumps({"version": head, "behind": {}})

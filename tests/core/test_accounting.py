@@ -1,0 +1,79 @@
+"""Row accounting: every row read has an outcome, by count and by identity."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dedp_assets.patterns.core.accounting import built_in, count, public, violations
+from dedp_assets.patterns.core.results import RowCounts, Split
+
+SPLIT = Split(
+    rows=None, parts={"valid": ("id",), "dead": ("id",), "duplicate": ("id",), "early": ("id",), "bot": ("id",)}
+)
+some = st.integers(0, 10**9)
+
+
+def verdicts(figures, counts):
+    return {finding.name: finding for finding in built_in(figures, counts)}
+
+
+@given(some, some, some, some, some)
+def test_rows_are_accounted_for_exactly_if_the_outcomes_add_up(read, written, dead, duplicates, filtered):
+    """One row too few is a loss, one too many an invention, and both refuse the write."""
+    counts = RowCounts(read, written, dead, duplicates, filtered)
+    exact = RowCounts(written + dead + duplicates + filtered, written, dead, duplicates, filtered)
+    assert verdicts({}, counts)["rows_are_accounted_for"].refuses is (counts.unaccounted != 0)
+    assert counts.unaccounted == read - exact.read
+    assert verdicts({}, exact)["rows_are_accounted_for"].passed
+
+
+def test_the_same_number_of_other_records_is_no_accounting():
+    """As many rows as went in, but not the same ones: refused by the digest of identities."""
+    counts = RowCounts(read=2, written=2)
+    assert verdicts({"read_identity": 7, "identity": 7}, counts)["rows_are_accounted_for"].passed
+    other = verdicts({"read_identity": 7, "identity": 8}, counts)["rows_are_accounted_for"]
+    assert (other.refuses, other.note) == (True, "other records came out than went in")
+
+
+@pytest.mark.parametrize(
+    ("figures", "name", "shown"),
+    [
+        ({"outside": 3}, "rows_lie_in_their_partition", {"outside": 3}),
+        ({"constraint id_is_not_null": 2, "constraint fine": 0}, "constraints_hold", {"id_is_not_null": 2}),
+    ],
+)
+def test_rows_at_fault_refuse_the_write_with_their_number(figures, name, shown):
+    """And no approval can overrule these rules."""
+    finding = verdicts(figures, RowCounts())[name]
+    assert (finding.refuses, finding.approvable, finding.figures) == (True, False, shown)
+
+
+def test_outcomes_are_counted_by_their_name():
+    """Dead and duplicate have a count of their own, whatever else was diverted counts as filtered."""
+    names = {"valid": 5, "dead": 1, "duplicate": 2, "early": 3, "bot": 4}
+    figures = {"read": 15, "written": 5, **{f"outcome {part}": n for part, n in names.items()}}
+    counts = count(figures, SPLIT, "valid", "")
+    assert counts == RowCounts(read=15, written=5, dead=1, duplicates=2, filtered=7)
+    assert counts.unaccounted == 0
+
+
+def test_aggregates_account_for_the_rows_they_stand_for():
+    """Ten rows in two groups are accounted for if the groups say that they stand for ten."""
+    figures = {"read": 10, "written": 2, "visits": 10}
+    assert count(figures, None, "valid", "visits").unaccounted == 0
+    assert count({**figures, "visits": 9}, None, "valid", "visits").unaccounted == 1
+    assert count({**figures, "visits": None}, None, "valid", "visits").unaccounted == 10
+
+
+def test_the_ledger_keeps_figures_that_mean_something_to_people():
+    """Digests and counts that are stored elsewhere stay out of the record."""
+    figures = {"read": 1, "mean": 2.5, "fingerprint": 9, "outside": 0, "constraint a": 0, "outcome dead": 0}
+    assert public(figures) == {"read": 1, "mean": 2.5}
+
+
+def test_only_broken_constraints_are_looked_up_for_samples():
+    """A row whose rule is NULL breaks it as well."""
+    rules = {"a": "x > 0", "b": "y > 0"}
+    assert violations({"constraint a": 1, "constraint b": 0}, rules) == ["NOT coalesce(x > 0, false)"]

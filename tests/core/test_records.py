@@ -1,0 +1,93 @@
+"""The commit record: what is stored in a commit is what is read back."""
+
+from __future__ import annotations
+
+from datetime import datetime, timezone
+from decimal import Decimal
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dedp_assets.patterns.core.errors import ConfigError
+from dedp_assets.patterns.core.records import Approval, CommitRecord, Provenance, slice_name
+from dedp_assets.patterns.core.results import Finding
+from tests.helpers import a_record, a_run
+
+DAY = {"event_date": "2026-01-05"}
+
+plain = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3),
+    max_leaves=8,
+)
+mappings = st.dictionaries(st.text(), plain, max_size=4)
+counts = st.dictionaries(st.text(), st.integers(min_value=0), max_size=4)
+
+
+@given(
+    st.text(), mappings, mappings, mappings, counts, st.none() | st.integers(), st.dictionaries(st.text(), st.text())
+)
+def test_a_record_reads_back_as_it_was_stored(name, inputs, figures, finding, rows, sequence, partition):
+    """Whatever plain values a record holds, JSON gives the very same record back."""
+    fields = {"inputs": inputs, "figures": figures, "findings": (finding,), "rows": rows, "notes": inputs}
+    record = a_record(name, partition, sequence=sequence, run_id=name, fingerprint=name, **fields)
+    assert CommitRecord.from_json(record.to_json()) == record == record.stored()
+
+
+def test_values_json_does_not_know_are_stored_as_their_text():
+    """Dates and decimals become text before the commit, so the record in hand equals the one in the log."""
+    figures = {"newest": datetime(2026, 1, 5, tzinfo=timezone.utc), "total": Decimal("1.50")}
+    record = a_record("silver/events", DAY, figures=figures).stored()
+    assert record.figures == {"newest": "2026-01-05 00:00:00+00:00", "total": "1.50"}
+    assert CommitRecord.from_json(record.to_json()) == record
+
+
+@pytest.mark.parametrize("text", [None, "", "new generation", "[1]", "1", "null", "{}", '{"dedp": 2}', '{"dedp": 1'])
+def test_user_metadata_of_others_is_no_record(text):
+    """A commit that somebody else annotated is a foreign commit, not an error."""
+    assert CommitRecord.from_json(text) is None
+
+
+@given(st.text())
+def test_no_text_at_all_is_mistaken_for_a_record(text):
+    """Arbitrary user metadata neither fails nor counts as ours."""
+    assert CommitRecord.from_json(text) is None
+
+
+@pytest.mark.parametrize(
+    ("verdict", "promotable"), [("passed", True), ("warned", True), ("approved", True), ("none", False), ("", False)]
+)
+def test_only_an_explicit_verdict_is_promotable(verdict, promotable):
+    """Rows that nobody audited are not taken for audited ones."""
+    assert a_record("silver/events", DAY, verdict=verdict).promotable is promotable
+
+
+def test_a_slice_is_named_the_same_in_whatever_order_its_columns_are_given():
+    """The name is part of transaction ids, so it must not depend on the caller's order."""
+    assert slice_name({"b": "2", "a": "1"}) == slice_name({"a": "1", "b": "2"}) == "a=1/b=2"
+    assert slice_name({}) == "all"
+
+
+@pytest.mark.parametrize("fields", [{"by": " ", "because": "checked"}, {"by": "ada", "because": ""}])
+def test_an_approval_needs_a_person_and_a_reason(fields):
+    """Nobody overrules an audit anonymously or without saying why."""
+    with pytest.raises(ConfigError, match="name of the person who decided"):
+        Approval(**fields)
+
+
+@pytest.mark.parametrize(
+    ("audits", "approvable", "covered"),
+    [((), True, True), (("x",), True, True), (("y",), True, False), ((), False, False)],
+)
+def test_an_approval_covers_only_what_it_names_and_what_may_be_approved(audits, approvable, covered):
+    """A decision about one audit does not spill over to another."""
+    finding = Finding("x", passed=False, approvable=approvable)
+    assert Approval("ada", "checked by hand", audits).covers(finding) is covered
+
+
+def test_a_pattern_signs_a_provenance_once():
+    """The outermost pattern's name stays, an inner one does not overwrite it."""
+    signed = a_run().by("ingestion.full_loader")
+    assert isinstance(signed, Provenance)
+    assert signed.by("idempotency.data_overwrite").pattern == "ingestion.full_loader"

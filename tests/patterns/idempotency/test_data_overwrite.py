@@ -1,0 +1,259 @@
+"""A run replaces the partition it owns, all of it and nothing else."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from threading import Barrier
+
+import pytest
+from deltalake import DeltaTable
+from pyspark.errors import PySparkException
+
+from dedp_assets.patterns.core import publishing
+from dedp_assets.patterns.core.audits import Audit
+from dedp_assets.patterns.core.errors import AuditFailed, ConfigError, TransactionReused
+from dedp_assets.patterns.core.records import Approval
+from dedp_assets.patterns.core.staging import Stage
+from dedp_assets.patterns.idempotency.data_overwrite import overwrite_partition
+from tests.helpers import EVENTS, a_run, active_files, read_back
+
+DAYS = ("2026-01-05", "2026-01-06", "2026-01-07")
+FIRST, SECOND, THIRD = ({"event_date": day} for day in DAYS)
+
+
+@pytest.fixture
+def events(make_table):
+    """The events without their constraint, which takes a second to add and is beside the point here."""
+    return make_table(replace(EVENTS, checks={}))
+
+
+@pytest.fixture
+def fill(events, event_rows):
+    """Overwrite one day by some rows."""
+
+    def filled(partition, count, *, start=0, **fields):
+        rows = event_rows(count, day=partition["event_date"], start=start)
+        return overwrite_partition(rows, events, partition=partition, provenance=a_run(**fields))
+
+    return filled
+
+
+def ids(table, version=None):
+    """The ids of each day, through an independent reader."""
+    held = {}
+    for row in read_back(table, version):
+        held.setdefault(str(row["event_date"]), []).append(row["id"])
+    return {day: sorted(found) for day, found in held.items()}
+
+
+def files_of(table, partition):
+    """Active files of one day."""
+    return {path for path in active_files(table) if partition["event_date"] in path}
+
+
+def stored_bytes(table):
+    """What all data files in the table's folder occupy, current or not."""
+    return sum(path.stat().st_size for path in table.location.rglob("*.parquet"))
+
+
+@pytest.mark.both
+def test_a_backfill_replaces_its_partition_and_touches_no_other(events, fill):
+    """Rows that vanished from the input vanish, later days keep their very files, and all of it is one commit."""
+    for day in (FIRST, SECOND, THIRD):
+        fill(day, 4)
+    neighbours, before = files_of(events, SECOND) | files_of(events, THIRD), events.ledger.version()
+    fill(FIRST, 3, start=2)
+    assert ids(events) == {DAYS[0]: [2, 3, 4], DAYS[1]: [0, 1, 2, 3], DAYS[2]: [0, 1, 2, 3]}
+    assert files_of(events, SECOND) | files_of(events, THIRD) == neighbours
+    (commit,) = events.ledger.commits(since=before)
+    assert commit.changed == {(("event_date", DAYS[0]),)}
+    assert (commit.record.partition, commit.record.pattern) == (FIRST, "idempotency.data_overwrite")
+
+
+def test_the_same_run_twice_is_applied_once(events, fill):
+    """A retry of what is in the table makes no commit, and one that comes back with other rows is refused."""
+    first = fill(FIRST, 4, inputs={"bronze": 7})
+    again = fill(FIRST, 4, inputs={"bronze": 7}, run_id="run-2")
+    assert (again.applied, again.version, events.ledger.version()) == (False, first.version, first.version)
+    with pytest.raises(TransactionReused, match="came back with other rows"):
+        fill(FIRST, 5, inputs={"bronze": 7})
+    assert ids(events) == {DAYS[0]: [0, 1, 2, 3]}
+
+
+def test_the_same_rows_from_other_inputs_change_nothing(events, fill):
+    """A rerun that computes the same rows is on record, keeps the files and wakes nobody."""
+    fill(FIRST, 4, inputs={"bronze": 7})
+    files = active_files(events)
+    again = fill(FIRST, 4, inputs={"bronze": 8})
+    assert (again.applied, again.changed) == (True, False)
+    assert events.ledger.commit(again.version).changed == frozenset()
+    assert active_files(events) == files
+    assert ids(events) == {DAYS[0]: [0, 1, 2, 3]}
+
+
+@pytest.mark.both
+@pytest.mark.parametrize("stray", [f"DATE '{DAYS[1]}'", "CAST(NULL AS DATE)"], ids=["another day", "no day"])
+def test_one_row_outside_the_partition_refuses_the_write(events, event_rows, fill, stray):
+    """The stray row is not filed under the wrong day, and the good rows beside it are not published either."""
+    fill(FIRST, 3)
+    version = events.ledger.version()
+    event_date = f"if(id = 37, {stray}, event_date) AS event_date"
+    rows = event_rows(50).selectExpr("id", "user_id", "amount", event_date)
+    with pytest.raises(AuditFailed, match=r"rows_lie_in_their_partition: failed \(outside=1\)"):
+        overwrite_partition(rows, events, partition=FIRST, provenance=a_run())
+    assert (ids(events), events.ledger.version()) == ({DAYS[0]: [0, 1, 2]}, version)
+
+
+def test_an_audit_refuses_before_anything_is_replaced(events, event_rows, fill):
+    """The partition's own rules are judged on the new rows while the old ones still stand."""
+    fill(FIRST, 3)
+    known = Audit.none_where("every_event_has_a_user", "user_id IS NULL")
+    nameless = event_rows(5).selectExpr("id", "nullif(user_id, 'u3') AS user_id", "amount", "event_date")
+    with pytest.raises(AuditFailed, match="every_event_has_a_user"):
+        overwrite_partition(nameless, events, partition=FIRST, provenance=a_run(), audits=[known])
+    assert ids(events) == {DAYS[0]: [0, 1, 2]}
+
+
+def test_an_empty_input_is_refused_unless_it_is_allowed(events, fill, event_rows):
+    """A source that delivers nothing is usually broken; a caller who knows better empties exactly that day."""
+    fill(FIRST, 3)
+    fill(SECOND, 2)
+    with pytest.raises(AuditFailed, match="input_is_not_empty: below 1"):
+        fill(FIRST, 0)
+    assert ids(events) == {DAYS[0]: [0, 1, 2], DAYS[1]: [0, 1]}
+    neighbours = files_of(events, SECOND)
+    result = overwrite_partition(event_rows(0), events, partition=FIRST, provenance=a_run(), allow_empty=True)
+    assert (result.changed, result.rows.written) == (True, 0)
+    assert ids(events) == {DAYS[1]: [0, 1]}
+    assert active_files(events) == neighbours
+
+
+def test_a_named_person_may_approve_an_empty_input(events, fill):
+    """The exception is in the commit that empties the partition."""
+    fill(FIRST, 3)
+    result = fill(FIRST, 0, approval=Approval(by="Ada", because="the shop was closed"))
+    record = events.ledger.commit(result.version).record
+    assert (record.verdict, record.approval["by"]) == ("approved", "Ada")
+    assert ids(events) == {}
+
+
+def test_emptying_what_is_empty_changes_nothing(events, fill, event_rows):
+    """No rows in place of no rows: the result says the same as the log."""
+    fill(SECOND, 2)
+    result = overwrite_partition(event_rows(0), events, partition=FIRST, provenance=a_run(), allow_empty=True)
+    assert events.ledger.commit(result.version).changed == frozenset()
+    assert not result.changed
+    assert ids(events) == {DAYS[1]: [0, 1]}
+
+
+def test_a_write_that_dies_before_its_commit_leaves_the_partition_as_it_was(events, fill, monkeypatch):
+    """Readers keep the complete former rows, and the rerun replaces them once."""
+    fill(FIRST, 4)
+    version = events.ledger.version()
+
+    def die(*_, **__):
+        raise SystemExit("killed")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(publishing, "commit_files", die)
+        with pytest.raises(SystemExit, match="killed"):
+            fill(FIRST, 2, inputs={"bronze": 8})
+    assert (ids(events), events.ledger.version()) == ({DAYS[0]: [0, 1, 2, 3]}, version)
+    fill(FIRST, 2, inputs={"bronze": 8})
+    assert ids(events) == {DAYS[0]: [0, 1]}
+
+
+def test_rows_that_break_while_they_are_written_leave_the_partition_as_it_was(events, event_rows, fill):
+    """A failing task publishes none of the rows that other tasks had written."""
+    fill(FIRST, 4)
+    version = events.ledger.version()
+    broken = event_rows(6, amount="if(id = 5, double(raise_error('unreadable block')), 1D)").repartition(3)
+    with pytest.raises(PySparkException, match="unreadable block"):
+        overwrite_partition(broken, events, partition=FIRST, provenance=a_run())
+    assert (ids(events), events.ledger.version()) == ({DAYS[0]: [0, 1, 2, 3]}, version)
+    fill(FIRST, 2)
+    assert ids(events) == {DAYS[0]: [0, 1]}
+
+
+def test_a_write_that_dies_after_its_commit_is_not_applied_twice(events, fill, monkeypatch):
+    """The rerun finds its transaction in the log."""
+
+    def die(_):
+        raise SystemExit("killed")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Stage, "settle", die)
+        with pytest.raises(SystemExit):
+            fill(FIRST, 4, inputs={"bronze": 8})
+    rerun = fill(FIRST, 4, inputs={"bronze": 8})
+    assert not rerun.applied
+    assert rerun.reason.startswith("already applied")
+    assert ids(events) == {DAYS[0]: [0, 1, 2, 3]}
+
+
+@pytest.mark.parametrize("exists", [True, False], ids=["in a table", "in a table that both create"])
+def test_two_partitions_are_overwritten_at_the_same_time(make_table, event_rows, exists):
+    """Two backfills that start together both succeed, each with its own rows."""
+    table, together = make_table(EVENTS), Barrier(2)
+    if exists:
+        table.ensure()
+
+    def backfill(partition, count):
+        rows = event_rows(count, day=partition["event_date"])
+        together.wait(timeout=60)
+        return overwrite_partition(rows, table, partition=partition, provenance=a_run())
+
+    with ThreadPoolExecutor(2) as pool:
+        running = [pool.submit(backfill, FIRST, 3), pool.submit(backfill, SECOND, 5)]
+        results = [run.result() for run in running]
+    assert all(result.applied for result in results)
+    assert ids(table) == {DAYS[0]: [0, 1, 2], DAYS[1]: [0, 1, 2, 3, 4]}
+
+
+def test_a_write_that_lost_to_another_writer_is_made_again(events, fill, monkeypatch):
+    """A foreign commit to the same partition between the claim and ours fails the first attempt, not the run."""
+    fill(FIRST, 3)
+    commit_files, attempts = publishing.commit_files, []
+
+    def commit(*args, **kwargs):
+        attempts.append(events.ledger.version())
+        if len(attempts) == 1:
+            DeltaTable(str(events.location)).delete("id = 0")
+        commit_files(*args, **kwargs)
+
+    monkeypatch.setattr(publishing, "commit_files", commit)
+    result = fill(FIRST, 2, start=7)
+    assert len(attempts) == 2
+    assert result.version == attempts[1] + 1 == attempts[0] + 2
+    assert ids(events) == {DAYS[0]: [7, 8]}
+
+
+def test_replaced_rows_stay_readable_until_they_are_vacuumed(events, fill):
+    """Space is freed and history lost only by a vacuum past the retention; the current rows survive it."""
+    first = fill(FIRST, 300)
+    pinned = events.read(FIRST, version=first.version)
+    fill(SECOND, 2)
+    fill(FIRST, 3, start=1)
+    full = stored_bytes(events)
+    DeltaTable(str(events.location)).vacuum(dry_run=False)
+    assert stored_bytes(events) == full
+    assert ids(events, first.version) == {DAYS[0]: list(range(300))}
+    assert pinned.selectExpr("count(1)").collect()[0][0] == 300
+    DeltaTable(str(events.location)).vacuum(0, dry_run=False, enforce_retention_duration=False)
+    assert stored_bytes(events) < full
+    with pytest.raises(OSError, match="staged-"):
+        ids(events, first.version)
+    assert ids(events) == {DAYS[0]: [1, 2, 3], DAYS[1]: [0, 1]}
+    assert active_files(events) == {str(p.relative_to(events.location)) for p in events.location.rglob("*.parquet")}
+
+
+@pytest.mark.parametrize(
+    ("partition", "words"), [({}, "name the partition"), ({"user_id": "u1"}, r"is partitioned by \['event_date'\]")]
+)
+def test_what_to_replace_has_to_be_a_partition(events, event_rows, fill, partition, words):
+    """Nobody replaces the whole table, or rows that no partition holds together, by accident."""
+    fill(FIRST, 3)
+    with pytest.raises(ConfigError, match=words):
+        overwrite_partition(event_rows(1), events, partition=partition, provenance=a_run())
+    assert ids(events) == {DAYS[0]: [0, 1, 2]}

@@ -1,0 +1,466 @@
+"""Two gates around a write: what is refused is never seen, and what is let through nevertheless carries a name."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from dedp_assets.patterns.core import publishing
+from dedp_assets.patterns.core.audits import Audit
+from dedp_assets.patterns.core.errors import AuditFailed, ConfigError, SchemaMismatch
+from dedp_assets.patterns.core.log import Ledger
+from dedp_assets.patterns.core.records import Approval
+from dedp_assets.patterns.core.results import Finding
+from dedp_assets.patterns.core.rows import Reading
+from dedp_assets.patterns.core.staging import Stage
+from dedp_assets.patterns.quality.audit_write_audit_publish import audit_write_audit_publish, require_pass, usual
+from tests.helpers import EVENTS, a_record, a_run, active_files, read_back, write_log
+
+DAY, NEXT = {"event_date": "2026-01-05"}, {"event_date": "2026-01-06"}
+USERS = Audit.none_where("every_event_has_a_user", "user_id IS NULL")
+VOLUME = Audit(name="volume_is_usual", of="written", per="usual", fail_below=0.5, approvable=True)
+AUDITS = (USERS, VOLUME)
+APPROVAL = Approval(by="Ada", because="the shop was closed")
+
+
+@pytest.fixture
+def events(make_table):
+    """The published events, without the constraint that takes a second to add."""
+    return make_table(replace(EVENTS, checks={}))
+
+
+@pytest.fixture
+def suspects(make_table):
+    """The quarantine of the events."""
+    return make_table(replace(EVENTS, name="silver/events_quarantine", checks={}))
+
+
+@pytest.fixture
+def batch(event_rows):
+    """``batch(10, nameless=2)``: as many events, the first two of them without their user."""
+
+    def rows(count, *, nameless=0, day=DAY["event_date"], start=0):
+        user = f"if(id < {start + nameless}, NULL, user_id) AS user_id"
+        return event_rows(count, day=day, start=start).selectExpr("id", user, "amount", "event_date")
+
+    return rows
+
+
+@pytest.fixture
+def publish(events, batch):
+    """Publish a batch of one day under both audits; usual are ten events."""
+
+    def published(rows, *, partition=DAY, quarantine=None, respond="fail", usually=10, findings=(), **fields):
+        return audit_write_audit_publish(
+            rows,
+            events,
+            quarantine,
+            partition=partition,
+            provenance=a_run(**fields),
+            audits=AUDITS,
+            reading=Reading(figures={"usual": usually}, findings=tuple(findings)),
+            on_failure=respond,
+        )
+
+    return published
+
+
+@pytest.fixture
+def log(tmp_path):
+    """``log(commit, ...)``: the ledger of a table whose commits are written by hand."""
+
+    def written(*commits):
+        write_log(tmp_path / "silver", {"id": "long", "event_date": "date"}, ["event_date"], list(commits))
+        return Ledger(tmp_path / "silver", name="silver/events")
+
+    return written
+
+
+def ids(table):
+    """The ids in a table, through an independent reader."""
+    return sorted(row["id"] for row in read_back(table))
+
+
+def stages(table):
+    """Folders of rows beside or in the table."""
+    return {path.name for path in table.location.glob("staged-*")}
+
+
+def judged(name="every_event_has_a_user", *, passed=True, severity="fail"):
+    """One finding, as the ledger holds it."""
+    return Finding(name, passed=passed, severity=severity).as_dict()
+
+
+def commit(partition=DAY, **fields):
+    """A commit to one day with its record."""
+    return {"changed": [partition], "record": a_record("silver/events", partition, **fields)}
+
+
+# --- the gate before the computation
+
+
+@pytest.mark.both
+@pytest.mark.parametrize(
+    "broken",
+    [
+        Audit(name="file_is_big_enough", of="bytes", fail_below=100).judge({"bytes": 3}),
+        Finding("file_is_json", passed=False, note="it starts with PK"),
+    ],
+    ids=lambda finding: finding.name,
+)
+def test_a_refused_input_computes_nothing(events, batch, publish, broken):
+    """Rows that would fail if anybody computed them are not computed: no stage, no table, no version."""
+    explosive = batch(3).selectExpr("id", "string(raise_error('computed')) AS user_id", "amount", "event_date")
+    with pytest.raises(AuditFailed, match=f"nothing computed, the input was refused. {broken.name}") as refused:
+        publish(explosive, findings=[broken])
+    assert refused.value.findings == (broken,)
+    assert refused.value.stage is None
+    assert not events.location.exists()
+
+
+def test_a_missing_column_is_refused_before_anything_is_staged(events, batch, publish):
+    """Input of another shape stops at the schema, and the published rows stay."""
+    publish(batch(10))
+    before = (ids(events), events.ledger.version(), stages(events))
+    with pytest.raises(SchemaMismatch, match=r"missing columns \['user_id'\]"):
+        publish(batch(10).drop("user_id"))
+    assert (ids(events), events.ledger.version(), stages(events)) == before
+
+
+def test_a_warning_about_the_input_stops_nothing_and_is_kept(events, batch, publish):
+    """The commit that publishes says what was known about its input."""
+    late = Finding("delivery_was_on_time", passed=False, severity="warn")
+    result = publish(batch(10), findings=[late])
+    assert late in result.findings
+    assert events.ledger.commit(result.version).record.notes["input"] == [late.as_dict()]
+    assert ids(events) == list(range(10))
+
+
+def test_an_approved_input_is_published_under_the_approver(events, batch, publish):
+    """A false positive of the first gate is overruled by name, and the verdict tells it from rows that passed."""
+    odd = Finding("delivery_is_big_enough", passed=False, approvable=True)
+    with pytest.raises(AuditFailed, match="nothing computed"):
+        publish(batch(10), findings=[odd])
+    result = publish(batch(10), findings=[odd], approval=APPROVAL)
+    record = events.ledger.commit(result.version).record
+    assert record.approval == {"by": "Ada", "because": "the shop was closed"}
+    assert [f["approved_by"] for f in record.notes["input"]] == ["Ada"]
+    assert ids(events) == list(range(10))
+    assert record.verdict == "approved"
+
+
+# --- the gate before the publication
+
+
+@pytest.mark.both
+def test_a_refused_result_stays_readable_and_unpublished(spark, events, batch, publish):
+    """A bug that loses users is stopped: the wrong rows can be looked at, readers keep the former ones."""
+    publish(batch(10))
+    before = (ids(events), events.ledger.version(), active_files(events))
+    with pytest.raises(AuditFailed, match="every_event_has_a_user: above 0") as refused:
+        publish(batch(12, nameless=2, start=20))
+    assert (ids(events), events.ledger.version(), active_files(events)) == before
+    staged = spark.read.format("delta").load(refused.value.stage).select("id", "user_id").collect()
+    assert {row["id"]: row["user_id"] for row in staged} == {n: None if n < 22 else f"u{n}" for n in range(20, 32)}
+    assert {f.name for f in refused.value.findings if f.refuses} == {"every_event_has_a_user"}
+
+
+def test_every_failed_audit_is_named_at_once(batch, publish):
+    """One attempt tells all that is wrong, the findings on the input included."""
+    known = Finding("upstream_passed", passed=True)
+    with pytest.raises(AuditFailed, match=r"every_event_has_a_user: .*; volume_is_usual: ") as refused:
+        publish(batch(4, nameless=1), findings=[known])
+    assert {f.name for f in refused.value.findings if f.refuses} == {"every_event_has_a_user", "volume_is_usual"}
+    assert known in refused.value.findings
+
+
+def test_half_the_usual_volume_fails(events, batch, publish):
+    """By default a refused partition publishes nothing; exactly half is still let through."""
+    publish(batch(10))
+    with pytest.raises(AuditFailed, match=r"volume_is_usual: below 0.5 \(written=4, usual=10, ratio=0.4\)"):
+        publish(batch(4, start=50))
+    assert ids(events) == list(range(10))
+    publish(batch(5, start=50))
+    assert ids(events) == list(range(50, 55))
+
+
+def test_a_failing_window_loses_no_rows_and_stops_no_other(spark, events, batch, publish):
+    """Windows before and after a refused one are published, and its rows wait in their stage for the repair."""
+    publish(batch(10))
+    with pytest.raises(AuditFailed) as refused:
+        publish(batch(10, nameless=3, day="2026-01-06", start=10), partition=NEXT)
+    publish(batch(10, day="2026-01-07", start=20), partition={"event_date": "2026-01-07"})
+    assert ids(events) == [*range(10), *range(20, 30)]
+    waiting = spark.read.format("delta").load(refused.value.stage)
+    repaired = waiting.selectExpr("id", "coalesce(user_id, 'unknown') AS user_id", "amount", "event_date")
+    publish(repaired, partition=NEXT)
+    assert ids(events) == list(range(30))
+
+
+# --- the other two responses
+
+
+def test_annotate_publishes_with_a_warning(events, batch, publish):
+    """All rows are published, and both the result and the commit say which audits they failed."""
+    result = publish(batch(4, nameless=1), respond="annotate")
+    assert ids(events) == [0, 1, 2, 3]
+    record = events.ledger.commit(result.version).record
+    assert record.verdict == "warned"
+    assert {f["name"] for f in record.findings if not f["passed"]} == {"every_event_has_a_user", "volume_is_usual"}
+    assert {(f.name, f.severity) for f in result.findings if not f.passed} == {
+        ("every_event_has_a_user", "warn"),
+        ("volume_is_usual", "warn"),
+    }
+
+
+@pytest.mark.both
+def test_quarantine_publishes_the_good_rows_and_keeps_the_others_aside(events, suspects, batch, publish):
+    """Every input row is in exactly one of the two tables, and the commits say why."""
+    result = publish(batch(10, nameless=2), quarantine=suspects, respond="quarantine")
+    assert (result.applied, result.rows.written) == (True, 8)
+    assert ids(events) == list(range(2, 10))
+    assert ids(suspects) == [0, 1]
+    for table in (events, suspects):
+        record = table.ledger.latest(DAY).record
+        assert record.notes["quarantined_for"] == ["every_event_has_a_user"]
+        assert record.run_id == "run-1"
+
+
+def test_a_batch_without_faults_leaves_the_quarantine_alone(events, suspects, batch, publish):
+    """The response is for failures only."""
+    publish(batch(10), quarantine=suspects, respond="quarantine")
+    assert ids(events) == list(range(10))
+    assert not suspects.ledger.exists()
+
+
+def test_a_failure_that_names_no_rows_sends_the_whole_batch_aside(events, suspects, batch, publish):
+    """Half the volume says nothing about which rows are wrong: none is published, the former ones stay."""
+    publish(batch(10, start=20))
+    version = events.ledger.version()
+    for count, nameless in ((4, 0), (3, 1)):
+        result = publish(batch(count, nameless=nameless), quarantine=suspects, respond="quarantine")
+        assert (result.applied, result.changed, result.version) == (False, False, version)
+        assert "the whole batch went to silver/events_quarantine: " in result.reason
+        assert ids(events) == list(range(20, 30))
+        assert ids(suspects) == list(range(count))
+
+
+def test_a_dispatch_reports_every_audit_with_its_figures(events, suspects, batch, publish):
+    """The result holds the findings on the input and the failed audit, and the others still know the baseline."""
+    known = Finding("upstream_passed", passed=True)
+    result = publish(batch(10, nameless=2), quarantine=suspects, respond="quarantine", findings=[known])
+    recorded = {f["name"]: f["figures"] for f in events.ledger.latest(DAY).record.findings}
+    assert recorded["volume_is_usual"] == {"written": 8, "usual": 10, "ratio": 0.8}
+    assert {"upstream_passed", "every_event_has_a_user", "volume_is_usual"} <= {f.name for f in result.findings}
+
+
+def test_a_dispatch_that_dies_between_its_two_commits_loses_no_row(events, suspects, batch, publish, monkeypatch):
+    """The bad rows are put aside first; the rerun publishes the good ones, and nothing is put aside twice."""
+    publish(batch(10, start=20), inputs={"bronze": 6})
+    commit_files, calls = publishing.commit_files, []
+
+    def dispatch():
+        return publish(batch(10, nameless=2), quarantine=suspects, respond="quarantine", inputs={"bronze": 7})
+
+    def die_at_the_second(*args, **kwargs):
+        calls.append(args)
+        if len(calls) == 2:
+            raise SystemExit("killed")
+        commit_files(*args, **kwargs)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(publishing, "commit_files", die_at_the_second)
+        with pytest.raises(SystemExit):
+            dispatch()
+    assert (ids(events), ids(suspects)) == (list(range(20, 30)), [0, 1])
+    aside = suspects.ledger.version()
+    assert dispatch().applied
+    assert (ids(events), ids(suspects)) == (list(range(2, 10)), [0, 1])
+    published = events.ledger.version()
+    assert not dispatch().applied
+    assert (ids(events), ids(suspects)) == (list(range(2, 10)), [0, 1])
+    assert (events.ledger.version(), suspects.ledger.version()) == (published, aside)
+
+
+@pytest.mark.parametrize("respond", ["annotate", "quarantine"])
+def test_constraints_of_the_table_yield_to_no_response(events, suspects, batch, publish, respond):
+    """A warning or a quarantine answers the caller's audits: what the table forbids stays out of it."""
+    rows = batch(10).selectExpr("nullif(id, 7L) AS id", "user_id", "amount", "event_date")
+    with pytest.raises(AuditFailed, match="constraints_hold"):
+        publish(rows, quarantine=suspects if respond == "quarantine" else None, respond=respond)
+    assert ids(events) == []
+    assert not suspects.ledger.exists()
+
+
+# --- publishing
+
+
+def test_a_publication_that_dies_after_its_commit_happens_once(events, batch, publish, monkeypatch):
+    """Between the swap and the cleanup the rows are published already; the rerun only says so."""
+
+    def die(_):
+        raise SystemExit("killed")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Stage, "settle", die)
+        with pytest.raises(SystemExit):
+            publish(batch(10), inputs={"bronze": 7})
+    version = events.ledger.version()
+    rerun = publish(batch(10), inputs={"bronze": 7})
+    assert (rerun.applied, rerun.version, events.ledger.version()) == (False, version, version)
+    assert ids(events) == list(range(10))
+
+
+def test_a_named_person_may_approve_a_false_positive(events, batch, publish):
+    """The same rows and the same code get in under a name, which result and commit carry."""
+    with pytest.raises(AuditFailed, match="volume_is_usual"):
+        publish(batch(4), inputs={"bronze": 7})
+    result = publish(batch(4), inputs={"bronze": 7}, approval=APPROVAL)
+    record = events.ledger.commit(result.version).record
+    assert (record.verdict, record.approval) == ("approved", {"by": "Ada", "because": "the shop was closed"})
+    assert {f.name for f in result.findings if f.approved_by == "Ada"} == {"volume_is_usual"}
+    assert {f["name"] for f in record.findings if f["approved_by"]} == {"volume_is_usual"}
+    assert ids(events) == [0, 1, 2, 3]
+
+
+@pytest.mark.parametrize(
+    ("nameless", "approval", "refused_by"),
+    [
+        (1, APPROVAL, "every_event_has_a_user"),
+        (0, replace(APPROVAL, audits=("another_audit",)), "volume_is_usual"),
+    ],
+    ids=["not approvable", "not named"],
+)
+def test_an_approval_opens_only_what_it_covers(events, batch, publish, nameless, approval, refused_by):
+    """Missing users cannot be approved, and an approval of one audit is none of another."""
+    with pytest.raises(AuditFailed, match=refused_by) as refused:
+        publish(batch(4, nameless=nameless), approval=approval)
+    assert {f.name for f in refused.value.findings if f.refuses} == {refused_by}
+    assert ids(events) == []
+
+
+@pytest.mark.parametrize("fields", [{"by": " ", "because": "why"}, {"by": "Ada", "because": ""}])
+def test_an_approval_without_a_name_or_a_reason_is_none(fields):
+    """Nobody approves anonymously or without saying why."""
+    with pytest.raises(ConfigError, match="an approval needs the name"):
+        Approval(**fields)
+
+
+@pytest.mark.parametrize(
+    ("respond", "with_table"), [("quarantine", False), ("fail", True), ("annotate", True), ("ignore", False)]
+)
+def test_a_quarantine_goes_with_its_response_and_no_other(events, suspects, batch, publish, respond, with_table):
+    """A response that cannot be carried out is an error of the call."""
+    with pytest.raises(ConfigError, match="a quarantine table goes with quarantine"):
+        publish(batch(10), quarantine=suspects if with_table else None, respond=respond)
+    assert not events.ledger.exists()
+
+
+# --- the verdict of an upstream table; no engine is needed to ask for it
+
+
+def test_rows_that_passed_their_audits_pass(log):
+    """The finding names the version whose verdict it is, which is the one to read."""
+    ledger = log(commit(findings=(judged(),)))
+    finding = require_pass(ledger, DAY, version=1, audits=["every_event_has_a_user"])
+    assert (finding.passed, finding.note) == (True, "")
+    assert finding.figures == {"version": 1, "verdict": "passed"}
+
+
+@pytest.mark.parametrize(
+    ("newest", "words"),
+    [
+        (
+            commit(verdict="none", findings=(judged(),)),
+            "version 2 of silver/events event_date=2026-01-05 was written without an audit",
+        ),
+        ({"changed": [DAY]}, "version 2 of silver/events event_date=2026-01-05 was written without an audit"),
+        (commit(findings=()), r"not judged: ['every_event_has_a_user']; failed: []"),
+        (commit(findings=(judged(passed=False),)), r"not judged: []; failed: ['every_event_has_a_user']"),
+    ],
+    ids=["no verdict", "foreign code", "audit did not run", "audit failed"],
+)
+def test_no_explicit_pass_is_no_pass(log, newest, words):
+    """What was published before with a pass does not help the rows that replaced it, and nobody can approve it."""
+    ledger = log(commit(findings=(judged(),)), newest)
+    finding = require_pass(ledger, DAY, version=2, audits=["every_event_has_a_user"])
+    assert finding.refuses
+    assert finding.note == words
+    assert not finding.approvable
+    assert require_pass(ledger, DAY, version=1, audits=["every_event_has_a_user"]).passed
+
+
+@pytest.mark.parametrize("verdict", ["warned", "approved"])
+def test_published_exceptions_pass(log, verdict):
+    """A warning or an approval is an explicit verdict, and the finding says which."""
+    ledger = log(commit(verdict=verdict, findings=(judged(passed=False, severity="warn"),)))
+    finding = require_pass(ledger, DAY, version=1, audits=["every_event_has_a_user"])
+    assert (finding.passed, finding.figures["verdict"]) == (True, verdict)
+
+
+@pytest.mark.parametrize("cleaned", [False, True], ids=["never written", "log cleaned up"])
+def test_rows_that_nobody_can_vouch_for_do_not_pass(log, cleaned):
+    """A partition the log knows nothing about is refused, whatever its neighbours are."""
+    ledger = log(commit(DAY), commit(NEXT))
+    if cleaned:
+        (ledger.location / "_delta_log" / f"{1:020d}.json").unlink()
+    day = DAY if cleaned else {"event_date": "2026-01-09"}
+    finding = require_pass(ledger, day, version=2)
+    assert finding.refuses
+    assert finding.note.endswith("was never written, or its log no longer says how")
+    assert finding.figures == {"version": None, "verdict": None}
+
+
+def test_a_compaction_takes_no_verdict_away(log):
+    """A foreign commit that changes no row is not the newest change."""
+    ledger = log(commit(findings=(judged(),)), {"changed": [DAY], "data_change": False})
+    assert require_pass(ledger, DAY, version=2, audits=["every_event_has_a_user"]).passed
+
+
+@pytest.mark.parametrize("older", [[], [{"changed": [DAY]}]], ids=["never written", "foreign code"])
+def test_of_several_partitions_each_has_to_pass(log, older):
+    """The verdict on the one that was written last says nothing about the others."""
+    ledger = log(*older, commit(NEXT))
+    assert require_pass(ledger, NEXT, version=len(older) + 1).passed
+    assert not require_pass(ledger, DAY, NEXT, version=len(older) + 1).passed
+
+
+# --- what is usual
+
+
+def views(day, number, **fields):
+    """A commit to one day with its figure."""
+    return commit({"event_date": f"2026-01-{day:02}"}, figures={"views": number}, **fields)
+
+
+def test_a_rebuilt_partition_is_compared_with_its_own_history(log):
+    """A backfill is judged by what this partition last published, and not by what is usual today."""
+    ledger = log(views(5, 90), views(5, 100), views(6, 500), views(7, 900))
+    assert usual(ledger, figure="views", partition=DAY) == 100
+
+
+def test_a_new_partition_is_compared_with_the_median_of_earlier_ones(log):
+    """Later partitions do not count, each earlier one counts once with its last value, and only the last few do."""
+    ledger = log(views(1, 1), views(2, 10), views(3, 20), views(4, 30), views(3, 70), views(9, 9000))
+    assert usual(ledger, figure="views", partition=DAY, days=3) == 30
+    assert usual(ledger, figure="views", partition=DAY, days=2) == 50
+    assert usual(ledger, figure="views", partition=DAY) == 20
+
+
+@pytest.mark.parametrize(
+    "history",
+    [[], [views(4, 10, verdict="none")], [views(6, 10)], [commit(NEXT), {"changed": [DAY]}], [views(4, None)]],
+    ids=["no history", "no verdict", "only later days", "no figure", "figure is null"],
+)
+def test_without_history_nothing_is_usual(log, history):
+    """Rows that were never vouched for are no baseline, and the audit that asks for one says so and passes."""
+    baseline = usual(log(*history), figure="views", partition=DAY)
+    assert baseline is None
+    finding = Audit(name="volume", of="views", per="usual", fail_below=0.5).judge({"views": 1, "usual": baseline})
+    assert (finding.passed, finding.note) == (True, "no usual to compare with")
+
+
+def test_a_table_that_does_not_exist_has_nothing_usual(tmp_path):
+    """The very first run may ask too."""
+    assert usual(Ledger(tmp_path / "gold"), figure="views", partition=DAY) is None

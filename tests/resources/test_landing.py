@@ -1,0 +1,95 @@
+"""The landing zone: what is new is found without opening a file, what is equal is known by its bytes."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+
+from dedp_assets.patterns.ingestion.readiness_marker import delivering
+from resources.landing import Landing
+
+DAY = "2026-01-05"
+
+
+@pytest.fixture
+def zone(tmp_path):
+    return Landing(root=str(tmp_path))
+
+
+def deliver(zone, files, partition=DAY):
+    """Deliver files and return the partition's content digest."""
+    with delivering(zone.folder("visits", partition)) as folder:
+        for name, content in files.items():
+            (folder / name).write_bytes(content)
+    return zone.content("visits", zone.delivery("visits", partition))
+
+
+def set_time(path, seconds):
+    os.utime(path, ns=(seconds * 10**9, seconds * 10**9))
+
+
+def test_content_is_a_matter_of_names_and_bytes_not_of_time_or_place(zone):
+    """The same files on another day, or written again, are the same content."""
+    first = deliver(zone, {"a.jsonl": b"1\n", "b.jsonl": b"2\n"})
+    assert deliver(zone, {"b.jsonl": b"2\n", "a.jsonl": b"1\n"}) == first
+    assert deliver(zone, {"a.jsonl": b"1\n", "b.jsonl": b"2\n"}, "2026-01-06") == first
+
+
+@pytest.mark.parametrize(
+    "files",
+    [
+        {"a.jsonl": b"1\n", "b.jsonl": b"3\n"},
+        {"a.jsonl": b"1\n", "c.jsonl": b"2\n"},
+        {"a.jsonl": b"2\n", "b.jsonl": b"1\n"},
+        {"a.jsonl": b"1\n"},
+        {"a.jsonl": b"1\n", "b.jsonl": b"2\n", "c.jsonl": b""},
+        {"a.jsonl": b"1\nb.jsonl2\n"},
+        {},
+    ],
+    ids=["changed", "renamed", "swapped", "missing", "added", "glued", "empty"],
+)
+def test_any_difference_in_names_or_bytes_is_another_content(zone, files):
+    """A file changed, renamed, exchanged, missing, added or joined with its neighbour is not the same delivery."""
+    assert deliver(zone, files, "2026-01-06") != deliver(zone, {"a.jsonl": b"1\n", "b.jsonl": b"2\n"})
+
+
+def test_the_marker_and_hidden_files_are_not_content(zone):
+    """Only data counts: what a tool leaves beside it does not make a day look new."""
+    first = deliver(zone, {"a.jsonl": b"1\n"})
+    (zone.folder("visits", DAY) / ".a.jsonl.crc").write_bytes(b"x")
+    (zone.folder("visits", DAY) / "_started").touch()
+    (zone.folder("visits", DAY) / "_SUCCESS").write_text("")
+    assert zone.content("visits", zone.delivery("visits", DAY)) == first
+
+
+def test_a_dataset_without_partitions_lies_in_its_own_folder(zone):
+    """The devices reference is found where it is delivered."""
+    with delivering(zone.folder("devices")) as folder:
+        (folder / "devices.jsonl").write_bytes(b"{}\n")
+    assert zone.paths("devices", zone.delivery("devices")) == [folder / "devices.jsonl"]
+
+
+def test_only_partitions_touched_since_a_time_are_found(zone):
+    """A new folder and a changed marker are seen; what lay there before is not looked at again."""
+    for name, seconds in (("2026-01-05", 100), ("2026-01-06", 200), ("2026-01-07", 300)):
+        deliver(zone, {"a.jsonl": b"1\n"}, name)
+        set_time(zone.folder("visits", name) / "_SUCCESS", seconds)
+        set_time(zone.folder("visits", name), seconds)
+    assert dict(zone.touched("visits", since_ns=200 * 10**9)) == {
+        "2026-01-06": 200 * 10**9,
+        "2026-01-07": 300 * 10**9,
+    }
+    set_time(zone.folder("visits", "2026-01-05") / "_SUCCESS", 400)
+    assert dict(zone.touched("visits", since_ns=301 * 10**9)) == {"2026-01-05": 400 * 10**9}
+    deliver(zone, {"late.jsonl": b"2\n"}, "2026-01-06")
+    assert {"2026-01-06"} == {name for name, _ in zone.touched("visits", since_ns=500 * 10**9)}
+
+
+def test_a_folder_without_a_marker_is_found_and_files_and_hidden_folders_are_not(zone, tmp_path):
+    """What is no partition is not reported as one; a zone that does not exist yet is empty."""
+    assert list(zone.touched("visits", since_ns=0)) == []
+    for name in (DAY, ".draft", "_tmp"):
+        (tmp_path / "visits" / name).mkdir(parents=True)
+    (tmp_path / "visits" / "README").touch()
+    assert [name for name, _ in zone.touched("visits", since_ns=0)] == [DAY]

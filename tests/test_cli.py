@@ -1,0 +1,153 @@
+"""The command line: what is wrong is said in one line, with an exit code."""
+
+from __future__ import annotations
+
+import pytest
+
+from dedp_assets.cli import main
+from resources import engine
+
+
+@pytest.fixture
+def dedp(tmp_path, monkeypatch, capsys):
+    """``dedp("status")``: exit code, output and errors of a command, in a home of its own, with the engine at hand."""
+    fixed = {"DEDP_HOME": str(tmp_path / "home"), "DAGSTER_HOME": str(tmp_path / "home/dagster"), "DEDP_JIT": "quick"}
+    for name, value in fixed.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setattr(engine, "prepare", lambda _: None)
+
+    def run(*arguments):
+        try:
+            code = main(arguments)
+        except SystemExit as stopped:
+            code = stopped.code
+        said = capsys.readouterr()
+        return code, said.out, said.err
+
+    return run
+
+
+@pytest.mark.parametrize(
+    ("arguments", "named"),
+    [
+        ((), "command"),
+        (("frobnicate",), "'frobnicate'"),
+        (("status", "--fast"), "--fast"),
+        (("up", "--port", "web"), "'web'"),
+        (("demo", "--log"), "--log"),
+        (("approve",), "asset"),
+        (("approve", "gold/daily_visitors", "2026-01-05"), "--by, --because"),
+        (("approve", "gold/daily_visitors", "2026-01-05", "--by", "Ada"), "--because"),
+    ],
+)
+def test_a_wrong_command_or_option_is_named(dedp, arguments, named):
+    """Usage and the word that is wrong, exit code 2, and nothing is done."""
+    code, out, err = dedp(*arguments)
+    assert (code, out) == (2, "")
+    assert named in err.splitlines()[-1]
+
+
+def test_help_lists_every_command(dedp):
+    """A person who knows nothing finds out what there is."""
+    code, out, _ = dedp("--help")
+    assert code == 0
+    assert all(f"    {name} " in out for name in ("setup", "demo", "up", "status", "approve"))
+
+
+def approve(dedp, *where, by="Ada", because="the provider confirmed it"):
+    """Approve something; the line that says why it is refused."""
+    code, out, err = dedp("approve", *where, "--by", by, "--because", because)
+    (line,) = (out + err).splitlines()
+    assert code == 1
+    return line
+
+
+def test_approving_a_table_that_is_not_there_is_refused_with_the_choices(dedp, tmp_path):
+    """One line names the table and those that have audits; no home is made."""
+    line = approve(dedp, "unknown/table", "2026-01-05")
+    assert line.startswith("dedp approve: unknown/table is not a table with audits; choose one of ")
+    assert "gold/daily_visitors" in line
+    assert not (tmp_path / "home").exists()
+
+
+@pytest.mark.parametrize(
+    ("where", "named"),
+    [
+        (("gold/daily_visitors", "nonsense"), "nonsense"),
+        (("gold/daily_visitors", "1999-01-01"), "1999-01-01"),
+        (("gold/daily_visitors",), "partition"),
+        (("bronze/devices", "2026-01-05"), "partition"),
+    ],
+    ids=["no day", "before the first", "partition missing", "unpartitioned"],
+)
+def test_approving_a_partition_that_cannot_be_is_one_line(dedp, tmp_path, where, named):
+    """A misspelt, missing or superfluous partition is named; there is no stack trace."""
+    assert named in approve(dedp, *where).replace(str(tmp_path), "")
+
+
+def test_approving_what_has_no_data_yet_says_so(dedp):
+    """There is nothing to publish under anybody's name."""
+    assert "silver/visits does not exist yet" in approve(dedp, "gold/daily_visitors", "2026-01-05")
+
+
+def test_an_approval_needs_a_name_and_a_reason(dedp):
+    """Empty ones are no decision, and not a run without one either."""
+    line = approve(dedp, "gold/daily_visitors", "2026-01-05", by="", because=" ")
+    assert "name of the person who decided" in line
+
+
+def test_status_of_an_empty_home_is_no_error_and_makes_nothing(dedp, tmp_path):
+    """Looking changes nothing."""
+    code, _, err = dedp("status")
+    assert (code, err) == (0, "")
+    assert not (tmp_path / "home").exists()
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [("missing.log", None), ("no.log", "HELLO\n"), ("folder.log", ...)],
+    ids=["missing", "no log", "folder"],
+)
+def test_a_log_that_cannot_be_loaded_is_named_in_one_line(dedp, tmp_path, name, content):
+    """The demo ends before it starts anything."""
+    if content is ...:
+        (tmp_path / name).mkdir()
+    elif content:
+        (tmp_path / name).write_text(content)
+    code, out, err = dedp("demo", "--log", str(tmp_path / name))
+    (line,) = err.splitlines()
+    assert (code, out) == (1, "")
+    assert line.startswith("dedp demo: ")
+    assert str(tmp_path / name) in line
+    assert not (tmp_path / "home").exists()
+
+
+@pytest.mark.parametrize(
+    "command", [("setup",), ("status",), ("demo",), ("up",), ("approve", "x", "--by=a", "--because=b")]
+)
+def test_a_setting_that_is_not_offered_is_one_line_at_every_command(dedp, monkeypatch, command):
+    """The variable and its choices, before anything is done."""
+    monkeypatch.setenv("DEDP_JIT", "x")
+    code, out, err = dedp(*command)
+    assert (code, out) == (1, "")
+    assert err == f"dedp {command[0]}: DEDP_JIT=x is not offered; choose one of full, quick\n"
+
+
+def test_an_engine_that_cannot_be_made_ready_ends_the_command(dedp, monkeypatch):
+    """What the engine says reaches the screen under the command's name."""
+
+    def broken(_):
+        raise engine.EngineError("the jars of ivy.xml could not be fetched")
+
+    monkeypatch.setattr(engine, "prepare", broken)
+    assert dedp("setup") == (1, "", "dedp setup: the jars of ivy.xml could not be fetched\n")
+
+
+def test_ctrl_c_is_no_error_with_a_stack_trace(dedp, monkeypatch):
+    """Exit code 130, as shells expect, and silence."""
+
+    def interrupted(_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(engine, "prepare", interrupted)
+    assert dedp("setup") == (130, "", "")
