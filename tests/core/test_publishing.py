@@ -99,12 +99,13 @@ def test_a_deliberate_replay_has_a_transaction_of_its_own(events, changed):
     assert not claim(ledger, record(**changed, fingerprint="other")).same_rows
 
 
-def test_each_replay_at_one_upstream_version_can_be_told_from_the_one_before(events):
+@pytest.mark.parametrize("version", [5, 0])
+def test_each_replay_at_one_upstream_version_can_be_told_from_the_one_before(events, version):
     """Delta drops a transaction id and version it has seen, so a third replay needs a new pair."""
     again = f"{APP}/1"
-    ledger = events(commit(inputs={"x": 1}), {**commit(inputs={"x": 2}), "txn": {again: 5}})
-    claimed = claim(ledger, record(inputs={"x": 3}))
-    assert (claimed.app_id, claimed.sequence) != (again, 5)
+    first, second = (commit(inputs={"x": number}, sequence=version) for number in (1, 2))
+    claimed = claim(events(first, {**second, "txn": {again: version}}), record(inputs={"x": 3}, sequence=version))
+    assert (claimed.app_id, claimed.sequence) != (again, version)
 
 
 def test_equal_rows_do_not_count_where_somebody_else_wrote_since(events):

@@ -224,11 +224,12 @@ def test_staged_rows_belong_to_nobody_until_they_are_published(events, event_row
     assert unique_ids(events) == list(range(9))
 
 
-def test_publishing_a_stage_twice_changes_nothing(events, event_rows):
+@pytest.mark.parametrize("sequence", [1, None], ids=["identified", "anonymous"])
+def test_publishing_a_stage_twice_changes_nothing(events, event_rows, sequence):
     """The second time is a retry; the rows of the first stay readable."""
-    staged = events.stage(event_rows(3), partition=DAY, provenance=a_run(sequence=1))
-    assert staged.publish().applied
-    assert not staged.publish().applied
+    staged = events.stage(event_rows(3), partition=DAY, provenance=a_run(sequence=sequence))
+    assert staged.publish().changed
+    assert not staged.publish().changed
     assert unique_ids(events) == [0, 1, 2]
 
 
@@ -486,12 +487,16 @@ def test_all_parts_of_a_split_are_staged_in_one_pass_and_accounted_for(events, s
     assert unique_ids(events) == [0, 1, 2, 3]
 
 
-def test_audits_of_a_split_judge_the_rows_that_are_written(events, split):
-    """Dead rows and duplicates do not count into the figures of the kept part."""
-    figure = Audit(name="largest", sql="max(id)", fail_above=3)
-    count = Audit(name="rows", sql="count(1)", fail_above=4)
-    result = events.overwrite(split, partition=DAY, provenance=a_run(sequence=1), audits=[figure, count])
-    assert (result.figures["largest"], result.figures["rows"]) == (3, 4)
+def test_audits_of_a_split_say_which_rows_they_are_about(events, split):
+    """By predicate they judge the kept rows; an aggregate over all parts has to name the outcome, or is refused."""
+    vague = Audit(name="largest", sql="max(id)", fail_above=3)
+    with pytest.raises(ConfigError, match="audit largest would measure every part of the split"):
+        events.overwrite(split, partition=DAY, provenance=a_run(sequence=1), audits=[vague])
+    assert ids(events) == []
+    exact = replace(vague, sql="max(if(outcome = 'valid', id, NULL))")
+    nobody = Audit.none_where("nobody_is_number_four", "id = 4")
+    result = events.overwrite(split, partition=DAY, provenance=a_run(sequence=1), audits=[exact, nobody])
+    assert (result.figures["largest"], result.figures["nobody_is_number_four"]) == (3, 0)
 
 
 def test_rows_lost_between_reading_and_writing_refuse_the_write(events, event_rows):
