@@ -45,7 +45,6 @@ def run(*, quick: bool) -> list[Row]:
     """Measure the chain and its steps."""
     session, platform, count = SparkEngine().session, Platform(settings()), 20_000 if quick else _VISITS
     content = data.lines(count, data.day(0))
-    seconds: dict[str, list[float]] = {name: [] for name in _STEPS}
 
     def land(number: int) -> None:
         data.land(settings().landing, _day(number), [line.replace(data.day(0), _day(number)) for line in content])
@@ -53,8 +52,6 @@ def run(*, quick: bool) -> list[Row]:
     def ours(number: int) -> dict[str, float]:
         ended = platform.run("daily_visits", partition=_day(number))
         assert not ended.failure, ended.failure
-        for name, spent in _wall_of_steps(platform).items():
-            seconds[name].append(spent)
         return _written(number, count)
 
     def theirs(number: int) -> dict[str, float]:
@@ -72,10 +69,11 @@ def run(*, quick: bool) -> list[Row]:
         counters=Counters(session),
     )
     chain = _judged(f"{count:,} visits, landing to gold", sides, count)
+    runs = [_wall_of_steps(platform.instance, run.run_id) for run in platform.instance.get_runs(limit=rounds)]
     land(rounds + warm_up)
     inside = ["content", "read_lines", "_compute", "stage_rows", "_adds", "figures", "publish", "usual"]
     profile = explain(lambda: ours(rounds + warm_up), inside)
-    parts = {label: median(seconds[name][warm_up:-1]) for name, label in _STEPS.items()}
+    parts = {label: median(run[name] for run in runs) for name, label in _STEPS.items()}
     rates = ", ".join(f"{label} {spent:.1f} s = {count / spent:,.0f} rows/s" for label, spent in parts.items())
     chain.why = f"by step: {rates}. Inside the platform's functions, {profile}"
     return [chain]
@@ -108,11 +106,10 @@ def _written(number: int, count: int) -> dict[str, float]:
     return files_of({"size_bytes": file.stat().st_size if file.exists() else 0} for file in files)
 
 
-def _wall_of_steps(platform: Platform) -> dict[str, float]:
-    run_id = platform.instance.get_runs(limit=1)[0].run_id
+def _wall_of_steps(instance: dg.DagsterInstance, run_id: str) -> dict[str, float]:
     began: dict[str, float] = {}
     spent: dict[str, float] = {}
-    for entry in platform.instance.all_logs(run_id):
+    for entry in instance.all_logs(run_id):
         event = entry.dagster_event
         if event and event.step_key and event.event_type is dg.DagsterEventType.STEP_START:
             began[event.step_key] = entry.timestamp

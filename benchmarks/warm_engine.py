@@ -26,6 +26,7 @@ __all__ = ["cold_run", "run"]
 
 _GOAL = 0.1
 _VISITS = 1_000
+_ATTACHED = ("SPARK_REMOTE", "SPARK_CONNECT_MODE_ENABLED", "SPARK_LOCAL_REMOTE", "SPARK_API_MODE")
 _COLD = "from benchmarks.warm_engine import cold_run; cold_run()"
 
 
@@ -63,7 +64,7 @@ def cold_run() -> None:
 
 
 def _cold() -> Sample:
-    environment = child_environment({"DEDP_JIT": "quick"}, without=("SPARK_REMOTE",))
+    environment = child_environment({"DEDP_JIT": "quick", "PYTHONWARNINGS": "ignore"}, without=_ATTACHED)
     said: list[str] = []
 
     def start() -> None:

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import dagster as dg
 
 from dedp_assets.definitions import defs
-from resources.environments import CHECKOUT, Settings, apply
+from dedp_assets.patterns.core.log import Commit, Ledger
+from dedp_assets.reporting import CAUSE, refusals
+from resources.environments import CHECKOUT, Settings, apply, settings
 
 __all__ = ["Ended", "Platform", "close_abandoned", "prepare_home"]
 
@@ -62,8 +64,8 @@ class Ended:
 class Platform:
     """The code location with its instance, driven from this process: what the daemon does, without a daemon."""
 
-    def __init__(self, settings: Settings) -> None:
-        apply(prepare_home(settings))
+    def __init__(self, chosen: Settings) -> None:
+        apply(prepare_home(chosen))
         self.definitions = defs()
         self.instance = dg.DagsterInstance.get()
         close_abandoned(self.instance)
@@ -79,9 +81,7 @@ class Platform:
             run_config={"loggers": {"console": {"config": {"log_level": "CRITICAL"}}}},
         )
         failures = [event for event in result.all_events if event.is_step_failure]
-        error = failures[0].step_failure_data.user_failure_data if failures else None
-        text = (error.description or "") if error else "".join(_sentence(e) for e in failures[:1])
-        return Ended(job, partition, (tags or {}).get("dedp/cause", "manual"), text)
+        return Ended(job, partition, (tags or {}).get(CAUSE, "manual"), _failure(failures))
 
     def react(self, *, rounds: int = 20) -> Iterator[Ended]:
         """Tick the sensors and run what they request until none requests anything."""
@@ -97,6 +97,23 @@ class Platform:
                 yield self.run(
                     request.job_name or str(sensor.job_name), partition=request.partition_key or "", tags=tags
                 )
+
+    def waiting(self) -> Iterator[tuple[str, str, Ended]]:
+        """Table, partition and run of every refusal that nothing was published after, newest first."""
+        seen: set[tuple[str, str]] = set()
+        for run in self.instance.get_run_records(dg.RunsFilter(statuses=[dg.DagsterRunStatus.FAILURE])):
+            for table, key in refusals(run.dagster_run.tags):
+                last = _published(Ledger(settings().lakehouse / table, name=table), key)
+                if (table, key) not in seen and not (last and last.timestamp > run.create_timestamp):
+                    yield table, key, self._ended(run.dagster_run, table)
+                seen.add((table, key))
+
+    def _ended(self, run: dg.DagsterRun, table: str) -> Ended:
+        logs = self.instance.all_logs(run.run_id, of_type=dg.DagsterEventType.STEP_FAILURE)
+        events = [log.dagster_event for log in logs if log.dagster_event]
+        mine = [event for event in events if event.step_key == table.replace("/", "_")]
+        tags = run.tags
+        return Ended(run.job_name, tags.get("dagster/partition", ""), tags.get(CAUSE, "manual"), _failure(mine))
 
     def _sensors(self) -> list[dg.SensorDefinition]:
         return list(self.definitions.get_repository_def().sensor_defs)
@@ -116,6 +133,22 @@ class Platform:
         """Whether a run with the request's key exists: what the daemon checks before it launches one."""
         tags = {"dagster/run_key": request.run_key or "", "dagster/sensor_name": sensor.name}
         return bool(request.run_key and self.instance.get_runs(dg.RunsFilter(tags=tags), limit=1))
+
+
+def _published(ledger: Ledger, key: str) -> Commit | None:
+    """The newest commit about the partition with this key (about the whole table, if it is empty)."""
+    if not ledger.exists():
+        return None
+    records = ((commit, commit.record) for commit in ledger.history())
+    return next((c for c, record in records if record and "".join(record.partition.values()) == key), None)
+
+
+def _failure(events: Sequence[dg.DagsterEvent]) -> str:
+    """The sentence that the first of the failed steps ended with."""
+    if not events:
+        return ""
+    stated = events[0].step_failure_data.user_failure_data
+    return (stated.description or "") if stated else _sentence(events[0])
 
 
 def _alive(process: int) -> bool:

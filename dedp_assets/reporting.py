@@ -31,8 +31,8 @@ __all__ = [
     "asset_spec",
     "check_specs",
     "refusal",
+    "refusals",
     "run",
-    "was_refused",
 ]
 
 CAUSE = "dedp/cause"
@@ -198,9 +198,10 @@ def refusal(table: str, key: str, sequence: object) -> dict[str, str]:
     return {f"{_REFUSED}{name[:63]}": str(sequence)}
 
 
-def was_refused(tags: Mapping[str, str]) -> bool:
-    """Whether a run with these tags refused a partition."""
-    return any(tag.startswith(_REFUSED) for tag in tags)
+def refusals(tags: Mapping[str, str]) -> list[tuple[str, str]]:
+    """Table and partition key (empty for a whole table) of everything that a run with these tags refused."""
+    names = [tag.removeprefix(_REFUSED).split(".", 2) for tag in tags if tag.startswith(_REFUSED)]
+    return [(f"{layer}/{dataset}", "".join(key)) for layer, dataset, *key in names]
 
 
 def _provenance(context: dg.AssetExecutionContext, target: Table, inputs: Inputs, at: datetime) -> Provenance:

@@ -57,6 +57,7 @@ def demo(settings: Settings, *, log: Path | None = None) -> int:
         _react(platform, console)
     console.print()
     status(settings)
+    _tell_waiting(platform, console)
     console.print(
         "\nLook at it in the UI: [bold]make up[/bold], then http://127.0.0.1:3000. "
         f"Tables: {settings.lakehouse}/<layer>/<dataset>"
@@ -137,6 +138,15 @@ def _react(platform: Platform, console: Console) -> None:
 def _tell(ended: Ended, console: Console) -> None:
     verdict = f"[red]refused[/red]  {ended.failure}" if ended.failure else "[green]done[/green]"
     console.print(f"  {ended.job:24} {ended.partition:11} because of {ended.cause:12} {verdict}", soft_wrap=True)
+
+
+def _tell_waiting(platform: Platform, console: Console) -> None:
+    """What the gates refused and nothing was published for since."""
+    waiting = list(platform.waiting())
+    if waiting:
+        console.print("\n[bold]Refused, waiting for new data, a fix, or a person (dedp approve)[/bold]")
+    for table, key, ended in waiting:
+        console.print(f"  {table:20} {key:11} because of {ended.cause:12} [red]{ended.failure}[/red]", soft_wrap=True)
 
 
 def _grid(ledger: Ledger) -> Grid:

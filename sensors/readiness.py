@@ -36,7 +36,7 @@ def visits_delivered(
     touched = dict(landing.touched("visits", since_ns=cursor["since"] - _SLACK_NS))
     days, strange = _days({*touched, *cursor["waiting"]}, clock)
     ledger = lake.ledger("bronze/visits")
-    consumed = {day: known for day in days if (known := _identity(ledger, {"landed_on": day}))}
+    consumed = _consumed(ledger, days)
     plan = plan_ready((landing.delivery("visits", day) for day in days), consumed=consumed, now=clock.now())
     decision = decide(context.instance, plan, asset="bronze/visits", job_name="daily_visits")
     chosen = decision.requests[:_AT_ONCE]
@@ -79,6 +79,15 @@ def _is_day(name: str) -> bool:
         return date.fromisoformat(name).isoformat() == name
     except ValueError:
         return False
+
+
+def _consumed(ledger: Ledger, days: list[str]) -> dict[str, str]:
+    """Day -> identity of the delivery it was loaded from; the log is searched only for days that have a transaction."""
+    if not days or not ledger.exists():
+        return {}
+    state = ledger.state()
+    loaded = [day for day in days if state.applied(ledger.name, {"landed_on": day}) is not None]
+    return {day: _identity(ledger, {"landed_on": day}) for day in loaded}
 
 
 def _identity(ledger: Ledger, partition: dict[str, str]) -> str:

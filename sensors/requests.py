@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import dagster as dg
 
 from dedp_assets.patterns.core.results import Plan
-from dedp_assets.reporting import CAUSE, refusal, was_refused
+from dedp_assets.reporting import CAUSE, refusal, refusals
 
 __all__ = ["REQUEST", "Decision", "decide", "in_flight"]
 
@@ -47,7 +47,7 @@ def decide(instance: dg.DagsterInstance, plan: Plan, *, asset: str, job_name: st
         request = f"{asset}:{key}@{plan.cursor[key]}"
         failed = _failed(instance, {REQUEST: request})
         refused = _failed(instance, refusal(asset, key if key != asset else "", plan.cursor[key]))
-        if refused or any(was_refused(run.tags) for run in failed):
+        if refused or any(refusals(run.tags) for run in failed):
             held[key] = f"refused at {plan.cursor[key]}: waits for new data, a fix or an approval"
         elif len(failed) >= _ATTEMPTS:
             held[key] = f"gave up after {_ATTEMPTS} failed runs: look at run {failed[0].run_id[:8]}"

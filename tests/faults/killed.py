@@ -13,34 +13,28 @@ from dedp_assets.instance import Platform
 from dedp_assets.patterns.core import publishing, tables
 from resources.environments import settings
 
-POINT, TABLE, REACHED = sys.argv[1:]
 
-
-def reach(folder: Path) -> None:
-    if folder.as_posix().endswith(TABLE):
-        Path(REACHED).touch()
-        time.sleep(600)
-
-
-def main() -> None:
+def main(point: str, table: str, reached: str) -> None:
     stage, commit = tables.stage_rows, publishing.commit_files
+
+    def reach(here: str, folder: Path) -> None:
+        if here == point and folder.as_posix().endswith(table):
+            Path(reached).touch()
+            time.sleep(600)
 
     def staging(rows, layout, **more):
         staged = stage(rows, layout, **more)
-        if POINT == "staged":
-            reach(layout.folder)
+        reach("staged", layout.folder)
         return staged
 
     def committing(state, staged, *more, **options):
-        if POINT == "before commit":
-            reach(staged.folder.parent)
+        reach("before commit", staged.folder.parent)
         commit(state, staged, *more, **options)
-        if POINT == "after commit":
-            reach(staged.folder.parent)
+        reach("after commit", staged.folder.parent)
 
     tables.stage_rows, publishing.commit_files = staging, committing
     list(Platform(settings()).react())
 
 
 if __name__ == "__main__":
-    main()
+    main(*sys.argv[1:])

@@ -6,6 +6,7 @@ import os
 from datetime import date, datetime, timedelta, timezone
 
 from dedp_assets.patterns.core.deliveries import look_at
+from dedp_assets.patterns.core.log import transaction_id
 from dedp_assets.patterns.ingestion.readiness_marker import delivering
 from dedp_assets.reporting import refusal
 from dedp_assets.sources import devices as devices_source
@@ -23,7 +24,8 @@ def loaded(zone, day: str) -> dict:
     """The commit that bronze makes of what lies in a day's folder now."""
     notes = {"delivery": look_at(zone.landing / "visits" / day).identity}
     record = a_record("bronze/visits", {"landed_on": day}, notes=notes)
-    return {"changed": [{"landed_on": day, "event_date": day}], "record": record}
+    txn = {transaction_id("bronze/visits", {"landed_on": day}, 0): 1}
+    return {"changed": [{"landed_on": day, "event_date": day}], "record": record, "txn": txn}
 
 
 def test_no_marker_no_run(zone, keys):

@@ -116,6 +116,7 @@ def visits(context: dg.AssetExecutionContext, lake: Lake, landing: Landing, cloc
 
 def _watermark(ledger: Ledger, day: str) -> datetime | None:
     """The watermark that held before ``day`` landed: what the landing day before it advanced to."""
+    yesterday = (datetime.fromisoformat(day) - timedelta(days=1)).date().isoformat()
     before = ""
     found: datetime | None = None
     for commit in ledger.history() if ledger.exists() else ():
@@ -126,4 +127,6 @@ def _watermark(ledger: Ledger, day: str) -> datetime | None:
             known = datetime.fromisoformat(stated) if stated else None
             found = advance_watermark(known, times, allowed_lateness_seconds=ALLOWED_LATENESS_SECONDS)
             before = landed
+        if before == yesterday:
+            break
     return found

@@ -94,18 +94,22 @@ def look_at(folder: Path) -> Delivery:
         return Delivery(folder.name)
     entries = sorted(folder.iterdir())
     marker = folder / MARKER
-    files = [p for p in entries if p.is_file() and not p.name.startswith(_HIDDEN)]
+    files = [_file(p) for p in entries if not p.is_dir() and not p.name.startswith(_HIDDEN)]
     return Delivery(
         partition=folder.name,
-        files=tuple(_file(p) for p in files),
-        marker=_file(marker) if marker.exists() else None,
+        files=tuple(file for file in files if file is not None),
+        marker=_file(marker),
         manifest=_manifest(marker),
         strange=tuple(p.name for p in entries if p.is_dir() and not p.name.startswith(_HIDDEN)),
     )
 
 
-def _file(path: Path) -> DeliveredFile:
-    stat = path.stat()
+def _file(path: Path) -> DeliveredFile | None:
+    """The file, unless its producer removed it since the folder was listed."""
+    try:
+        stat = path.stat()
+    except FileNotFoundError:
+        return None
     return DeliveredFile(path.name, stat.st_size, stat.st_mtime_ns)
 
 

@@ -14,7 +14,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
-from urllib.parse import quote, unquote
+from urllib.parse import unquote
 
 from deltalake import Field, Schema, convert_to_deltalake
 from deltalake.schema import PrimitiveType
@@ -97,7 +97,7 @@ class Stage:
     def settle(self) -> None:
         """Drop what only the audit needed, once a commit owns the kept files."""
         shutil.rmtree(self.folder / "_delta_log", ignore_errors=True)
-        kept = {self.folder.parent / unquote(add.path) for add in self.adds}
+        kept = {self.folder.parent / add.path for add in self.adds}
         for file in self.folder.rglob("*.parquet"):
             if file not in kept:
                 file.unlink()
@@ -184,7 +184,7 @@ def _adds(folder: Path, types: Mapping[str, str], layout: Layout, keep: str | No
     by = Schema([Field(name, PrimitiveType(kind)) for name, kind in types.items()])
     convert_to_deltalake(str(folder), partition_by=by if types else None, partition_strategy="hive" if types else None)
     log = folder / "_delta_log" / f"{0:020d}.json"
-    # The conversion decodes folder names that Spark had to escape; a path in the log is that of the file, as in a URI.
+    # The conversion decodes folder names that Spark had to escape; a commit takes them as they are on disk.
     on_disk = {unquote(path): path for path in (p.relative_to(folder).as_posix() for p in folder.rglob("*.parquet"))}
     for line in log.read_text().splitlines():
         add = json.loads(line).get("add")
@@ -192,7 +192,7 @@ def _adds(folder: Path, types: Mapping[str, str], layout: Layout, keep: str | No
         if not stats.get("numRecords") or add["partitionValues"].pop(_OUTCOME, None) != keep:
             continue
         yield AddAction(
-            path=quote(f"{folder.name}/{on_disk[unquote(add['path'])]}", safe="/="),
+            path=f"{folder.name}/{on_disk[unquote(add['path'])]}",
             size=add["size"],
             partition_values=add["partitionValues"],
             modification_time=add["modificationTime"],

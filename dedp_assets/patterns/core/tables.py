@@ -69,14 +69,16 @@ class Table:
         Raises:
             SchemaMismatch: if only a migration could make them agree.
         """
-        location = str(self.location)
-        if not self.ledger.exists():
-            self._define(creation(self.spec, location))
-        state = self.ledger.state()
-        if statements := list(alterations(self.spec, location, state)):
-            self._define(statements)
+        if self.ledger.exists():
             state = self.ledger.state()
-        return state
+            if not list(alterations(self.spec, str(self.location), state)):
+                return state
+        with table_lock(self.location):
+            if not self.ledger.exists():
+                self._define(creation(self.spec, str(self.location)))
+            # Looked at again under the lock: another writer may have been here first.
+            self._define(alterations(self.spec, str(self.location), self.ledger.state()))
+            return self.ledger.state()
 
     def overwrite(
         self,
@@ -151,7 +153,7 @@ class Table:
         tallied = reading.tally.figures() if reading.tally else {}
         stage = replace(stage, figures={**stage.figures, **tallied, **reading.figures})
         counts = accounting.count(stage.figures, split, keep, reading.represented)
-        staged = self._staged(stage, owned, provenance, counts, audits, append=append)
+        staged = self._staged(stage, owned, provenance, counts, audits, inputs=reading.findings, append=append)
         if any(finding.refuses for finding in staged.findings):
             raise self._refusal(staged, rules, audits)
         return staged
@@ -206,9 +208,8 @@ class Table:
     # --- what the methods above share ---------------------------------------------------------------------------------
 
     def _define(self, statements: Iterable[str]) -> None:
-        with table_lock(self.location):
-            for statement in statements:
-                self.session.sql(statement)
+        for statement in statements:
+            self.session.sql(statement)
 
     def _staged(
         self,
@@ -218,6 +219,7 @@ class Table:
         counts: RowCounts,
         audits: Sequence[Audit],
         *,
+        inputs: Sequence[Finding] = (),
         append: bool = False,
     ) -> StagedWrite:
         figures = {**stage.figures, **counts.as_dict()}
@@ -225,6 +227,7 @@ class Table:
         content = f"{counts.written} rows {figures.get('fingerprint') or 0}"
         noted = replace(provenance, notes={**provenance.notes, "stage": stage.folder.name})
         record = self._record(noted, owned, counts, findings, content=content, figures=accounting.public(figures))
+        record = replace(record, verdict=verdict((*inputs, *findings)))
         return StagedWrite(self, stage, record, findings, append)
 
     def _record(
@@ -355,7 +358,7 @@ class StagedWrite:
                 except (Conflict, *publishing.SPARK_ERRORS) as error:
                     if last or not publishing.is_conflict(error):
                         raise
-            ours = [c.version for c in table.ledger.commits(since=state.version) if c.record == self.record]
+            ours = [c for c in table.ledger.commits(since=state.version) if c.record == self.record]
         if not ours:
             raise Conflict(
                 f"{table.name}: the commit of {self.stage.folder.name} is not in the log, run the step again"
@@ -367,9 +370,9 @@ class StagedWrite:
         rows = RowCounts(**self.record.rows)
         return WriteResult(
             table=table.name,
-            version=ours[-1],
+            version=ours[-1].version,
             applied=True,
-            changed=changed,
+            changed=changed and bool(ours[-1].changed),
             reason=f"{rows.written} rows published" if changed else "the same rows as before: nothing changed",
             rows=rows,
             partition=self.record.partition,

@@ -71,7 +71,7 @@ def volume_guard(*, min_rows: int = 1, max_shrink: float = 0.5, max_growth: floa
             name="volume_is_plausible",
             of="written",
             per="present",
-            fail_below=1 - max_shrink,
+            fail_below=round(1 - max_shrink, 9),
             fail_above=max_growth,
             approvable=True,
         ),

@@ -72,12 +72,14 @@ def audit_write_audit_publish(
         raise AuditFailed(message, findings=judged)
     noted = replace(provenance, notes={**provenance.notes, "input": [finding.as_dict() for finding in judged]})
     lenient = [_as_warning(audit) for audit in audits] if on_failure == "annotate" else audits
+    reading = replace(reading, findings=judged)
     try:
         staged = target.stage(rows, partition=partition, provenance=noted, audits=lenient, reading=reading)
-    except AuditFailed as refused:
+    except AuditFailed as error:
+        refused = AuditFailed(str(error), findings=(*judged, *error.findings), stage=error.stage)
         if quarantine is None:
-            raise AuditFailed(str(refused), findings=(*judged, *refused.findings), stage=refused.stage) from None
-        return _dispatch(refused, target, quarantine, partition, noted, audits)
+            raise refused from None
+        return _dispatch(refused, target, quarantine, partition, noted, audits, reading)
     result = staged.publish()
     return replace(result, findings=(*judged, *result.findings))
 
@@ -95,21 +97,9 @@ def require_pass(
         version: the version that will be read.
         audits: audits that must have been judged, by name; one that did not run blocks like one that failed.
     """
-    commit = upstream.latest(*partitions, until=version)
-    record = commit.record if commit else None
-    judged = {f["name"]: f for f in record.findings} if record else {}
-    missing = [name for name in audits if name not in judged]
-    failed = [n for n in audits if n in judged and not judged[n]["passed"] and judged[n]["severity"] == "fail"]
-    passed = record is not None and record.promotable and not missing and not failed
-    named = " ".join(slice_name({k: v or "NULL" for k, v in p.items()}) for p in partitions)
-    if commit is None:
-        note = f"{upstream.name} {named} was never written, or its log no longer says how"
-    elif record is None or not record.promotable:
-        note = f"version {commit.version} of {upstream.name} {named} was written without an audit"
-    else:
-        note = f"not judged: {missing}; failed: {failed}" if missing or failed else ""
-    figures = {"version": commit.version if commit else None, "verdict": record.verdict if record else None}
-    return Finding("upstream_passed", passed=passed, figures=figures, note=note)
+    verdicts = [_judge_upstream(upstream, partition, version, audits) for partition in partitions]
+    refused = [finding for finding in verdicts if not finding.passed]
+    return refused[0] if refused else verdicts[-1]
 
 
 def usual(ledger: Ledger, *, figure: str, partition: Mapping[str, str], days: int = 7) -> float | None:
@@ -137,6 +127,25 @@ def usual(ledger: Ledger, *, figure: str, partition: Mapping[str, str], days: in
     return median(earlier) if earlier else None
 
 
+def _judge_upstream(
+    upstream: Ledger, partition: Mapping[str, str | None], version: int, audits: Sequence[str]
+) -> Finding:
+    commit = upstream.latest(partition, until=version)
+    record = commit.record if commit else None
+    judged = {f["name"]: f for f in record.findings} if record else {}
+    missing = [name for name in audits if name not in judged]
+    failed = [n for n in audits if n in judged and not judged[n]["passed"] and judged[n]["severity"] == "fail"]
+    name = f"{upstream.name} {slice_name({k: v or 'NULL' for k, v in partition.items()})}"
+    if commit is None:
+        note = f"{name} was never written, or its log no longer says how"
+    elif record is None or not record.promotable:
+        note = f"version {commit.version} of {name} was written without an audit"
+    else:
+        note = f"{name}: not judged: {missing}; failed: {failed}" if missing or failed else ""
+    figures = {"version": commit.version if commit else None, "verdict": record.verdict if record else None}
+    return Finding("upstream_passed", passed=not note, figures=figures, note=note)
+
+
 def _as_warning(audit: Audit) -> Audit:
     low = audit.warn_below if audit.fail_below is None else audit.fail_below
     high = audit.warn_above if audit.fail_above is None else audit.fail_above
@@ -150,6 +159,7 @@ def _dispatch(
     partition: Mapping[str, str],
     provenance: Provenance,
     audits: Sequence[Audit],
+    reading: Reading,
 ) -> WriteResult:
     """Publish what no failed audit names; put the rest into quarantine, first, so that no crash loses a row."""
     failed = {finding.name for finding in refused.findings if finding.refuses}
@@ -168,4 +178,8 @@ def _dispatch(
         return WriteResult(target.name, version, applied=False, changed=False, reason=reason, findings=refused.findings)
     good = staged.filter(~F.expr(fault))
     rest = [audit for audit in audits if audit not in named]
-    return target.overwrite(good, partition=partition, provenance=noted, audits=rest)
+    known = {name: value for name, value in reading.figures.items() if name != "read"}
+    left = Reading(figures=known, findings=reading.findings)
+    result = target.stage(good, partition=partition, provenance=noted, audits=rest, reading=left).publish()
+    judged = {finding.name: finding for finding in (*refused.findings, *result.findings)}
+    return replace(result, findings=tuple(judged[name] for name in judged))
