@@ -83,6 +83,19 @@ class Platform:
         failures = [event for event in result.all_events if event.is_step_failure]
         return Ended(job, partition, (tags or {}).get(CAUSE, "manual"), _failure(failures))
 
+    def require_partition(self, job: str, partition: str) -> None:
+        """Refuse a partition that the job does not have.
+
+        Raises:
+            ValueError: in one sentence.
+        """
+        days = self.definitions.resolve_job_def(job).partitions_def
+        if days is None and partition:
+            raise ValueError(f"{job} has no partitions: leave {partition} out")
+        if days is not None and not (partition and days.has_partition_key(partition)):
+            stated = f"{partition} is no partition" if partition else "name the partition"
+            raise ValueError(f"{stated} of {job}: they are days from {days.get_first_partition_key()} to today")
+
     def react(self, *, rounds: int = 20) -> Iterator[Ended]:
         """Tick the sensors and run what they request until none requests anything."""
         cursors: dict[str, str | None] = {}

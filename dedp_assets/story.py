@@ -11,7 +11,7 @@ from rich.table import Table as Grid
 
 from dedp_assets.instance import Ended, Platform
 from dedp_assets.patterns.core.log import Ledger
-from dedp_assets.patterns.core.records import slice_name
+from dedp_assets.patterns.core.records import Approval, slice_name
 from dedp_assets.reporting import APPROVED_BECAUSE, APPROVED_BY, CAUSE
 from dedp_assets.sources import access_log, devices, visits
 from resources import engine
@@ -79,8 +79,10 @@ def approve(settings: Settings, asset: str, partition: str, *, by: str, because:
     """Run a refused partition once more under a person's name."""
     if asset not in _JOBS:
         raise ValueError(f"{asset} is not a table with audits; choose one of {', '.join(_JOBS)}")
+    Approval(by, because)  # refuses an empty name or reason
     tags = {APPROVED_BY: by, APPROVED_BECAUSE: because, CAUSE: "approval"}
     console, platform = Console(width=150), Platform(settings)
+    platform.require_partition(_JOBS[asset], partition)
     ended = platform.run(_JOBS[asset], partition=partition, tags=tags)
     _tell(ended, console)
     if not ended.failure:

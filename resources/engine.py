@@ -173,11 +173,18 @@ def _java(settings: Settings) -> Path:
     return _BUNDLED
 
 
-@lru_cache
 def _major(java: Path) -> int:
-    said = subprocess.run([str(java), "-version"], capture_output=True, text=True, check=False).stderr
-    version = re.search(r'version "(?:1\.)?(\d+)', said)
+    version = re.search(r'version "(?:1\.)?(\d+)', _version(java))
     return int(version[1]) if version else 0
+
+
+def _version(java: Path) -> str:
+    return _said(java, java.stat().st_mtime_ns)
+
+
+@lru_cache
+def _said(java: Path, _changed_ns: int) -> str:
+    return subprocess.run([str(java), "-version"], capture_output=True, text=True, check=False).stderr
 
 
 def _archive(settings: Settings) -> Path | None:
@@ -185,7 +192,7 @@ def _archive(settings: Settings) -> Path | None:
     java = _java(settings)
     if java == _BUNDLED:
         return None  # the wheel's runtime ships no base archive to build on
-    names = [str(java), str(_major(java)), pyspark.__version__, *[jar.name for jar in class_path(settings)]]
+    names = [str(java), _version(java), pyspark.__version__, *[jar.name for jar in class_path(settings)]]
     key = hashlib.sha256("|".join(names).encode()).hexdigest()[:12]
     return settings.cache / f"classes-{key}.jsa"
 

@@ -38,7 +38,7 @@ class Landing(dg.ConfigurableResource[Any]):
         """SHA-256 over the delivery's files, by name and bytes: equal content means nothing new to load."""
         digest = hashlib.sha256()
         for path in self.paths(dataset, delivery):
-            digest.update(path.name.encode())
+            digest.update(f"{len(path.name.encode())} {path.name} {path.stat().st_size} ".encode())
             with path.open("rb") as file:
                 while chunk := file.read(_CHUNK):
                     digest.update(chunk)

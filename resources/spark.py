@@ -63,6 +63,6 @@ def _require_answer(remote: str) -> None:
         socket.create_connection((address.hostname or "", address.port or 15002), timeout=_ANSWER_SECONDS).close()
     except OSError as error:
         raise NotReady(
-            f"the Spark engine {remote} does not answer ({error}): start it with `make up`, or unset SPARK_REMOTE to "
-            "run an embedded one"
+            f"the Spark engine sc://{address.netloc} does not answer ({error}): start it with `make up`, or unset "
+            "SPARK_REMOTE to run an embedded one"
         ) from None

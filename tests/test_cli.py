@@ -70,6 +70,7 @@ def test_approving_a_table_that_is_not_there_is_refused_with_the_choices(dedp, t
     assert not (tmp_path / "home").exists()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("where", "named"),
     [
@@ -85,6 +86,7 @@ def test_approving_a_partition_that_cannot_be_is_one_line(dedp, tmp_path, where,
     assert named in approve(dedp, *where).replace(str(tmp_path), "")
 
 
+@pytest.mark.slow
 def test_approving_what_has_no_data_yet_says_so(dedp):
     """There is nothing to publish under anybody's name."""
     assert "silver/visits does not exist yet" in approve(dedp, "gold/daily_visitors", "2026-01-05")

@@ -58,6 +58,8 @@ def land_log(log: Path, folder: Path) -> dict[date, int]:
     days: dict[date, list[bytes]] = {}
     for day, line in _dated(log):
         days.setdefault(day, []).append(line)
+    if not days:
+        raise ValueError(f"{log} holds no line")
     for day, lines in days.items():
         content, path = b"".join(lines), folder / day.isoformat() / "access.jsonl"
         if not (path.exists() and path.read_bytes() == content):

@@ -75,6 +75,7 @@ def test_only_one_module_reads_the_environment():
     assert readers == ["environments.py"]
 
 
+@pytest.mark.slow
 def test_the_workspace_file_loads_the_graph(tmp_path):
     """`dagster definitions validate -w workspace.yaml` passes, as the webserver and the daemon load it."""
     command = [str(Path(sys.executable).parent / "dagster"), "definitions", "validate", "-w", "workspace.yaml"]

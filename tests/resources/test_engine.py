@@ -207,6 +207,7 @@ def test_a_newer_java_of_the_machine_says_nothing_either(tmp_path, java):
     assert (done.stdout, done.stderr) == ("[0, 2]\n", "")
 
 
+@pytest.mark.slow
 def test_loading_the_graph_starts_no_jvm(tmp_path):
     """Definitions import and resolve without Spark, so the webserver and sensors are quick."""
     script = (

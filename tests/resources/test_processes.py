@@ -41,6 +41,7 @@ def taken():
         yield listener.getsockname()[1]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("option", "other"), [("--port", "--engine-port"), ("--engine-port", "--port")])
 def test_a_port_in_use_ends_up_with_one_line(tmp_path, taken, option, other):
     """Exit code 1, the port and the option that changes it; nothing is started and nothing is written."""

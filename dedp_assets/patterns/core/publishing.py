@@ -105,7 +105,8 @@ def claim(ledger: Ledger, state: TableState, record: CommitRecord, *, append: bo
     if sequence == last:
         # Other code or inputs at the same upstream version are a deliberate replay: a transaction of its own.
         app_id = f"{app_id}/{record.code_version}"
-        sequence = max(sequence, (state.transaction(app_id) or -1) + 1)
+        replayed = state.transaction(app_id)
+        sequence = sequence if replayed is None else max(sequence, replayed + 1)
     same = before is not None and before.fingerprint == record.fingerprint and not append
     return Claim(app_id, sequence, same_rows=same, rewrite=latest is not None)
 
