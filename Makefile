@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 export UV_NO_PROGRESS := 1
 
-.PHONY: help demo up status check test bench format lock clean
+.PHONY: help demo up status check static quick test bench format lock clean
 
 help: ## what there is to run
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -27,10 +27,15 @@ status: $(VENV)/.ready ## what the ledger says, by table and partition
 	@$(BIN)/dedp status
 
 check: $(VENV)/.ready ## format, lint, types, import contracts, tests without Spark
+	@$(MAKE) --no-print-directory --jobs=2 --output-sync=target static quick
+
+static: $(VENV)/.ready
 	@$(BIN)/ruff format --check --quiet .
 	@$(BIN)/ruff check --quiet .
-	@$(BIN)/lint-imports --no-cache | tail -n 12
+	@$(BIN)/lint-imports --no-cache > $(VENV)/imports.txt || { cat $(VENV)/imports.txt; exit 1; }
 	@$(BIN)/mypy --no-error-summary
+
+quick: $(VENV)/.ready
 	@$(BIN)/pytest -q -m "not spark and not slow"
 
 test: check ## everything: embedded, then the marked subset again over Spark Connect

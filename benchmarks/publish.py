@@ -87,12 +87,13 @@ def _measure(session: SparkSession, home: Path, count: int, *, parsed: bool) -> 
         writer.option("replaceWhere", _WHERE).save(str(bare))
         return files_of(_adds(bare))
 
+    small = count < 100_000
     publishes, overwrites = itertools.count(), itertools.count()
     sides = interleave(
         {"audited publish": ours, "bare overwrite": theirs},
-        rounds=5,
-        warm_up=2,
-        repeats=3 if count < 100_000 else 1,
+        rounds=5 if small else 3,
+        warm_up=2 if small else 1,
+        repeats=3 if small else 1,
         before=lambda number: _require_equal(session, table.location, bare, count) if number else None,
         counters=Counters(session),
     )

@@ -38,7 +38,7 @@ def run(*, quick: bool) -> list[Row]:
         bronze.land(on, _VISITS)
         warm: list[Sample] = []
         cold: list[Sample] = []
-        warm_up, rounds = 4, 1 if quick else 4
+        warm_up, rounds = 4, 1 if quick else 3
         for number in range(warm_up + rounds):
             bronze.touch(on, 2 * number)
             sample = timed(lambda: _step(platform, on))

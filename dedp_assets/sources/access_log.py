@@ -59,7 +59,7 @@ def land_log(log: Path, folder: Path) -> dict[date, int]:
     for day, line in _dated(log):
         days.setdefault(day, []).append(line)
     if not days:
-        raise ValueError(f"{log} holds no line")
+        raise ValueError(f"{log} has no line with a date: it is empty")
     for day, lines in days.items():
         content, path = b"".join(lines), folder / day.isoformat() / "access.jsonl"
         if not (path.exists() and path.read_bytes() == content):

@@ -143,7 +143,6 @@ def test_a_runtime_that_was_patched_in_place_has_another_archive(java, chosen, j
     archives = set()
     for version in ("17.0.9", "17.0.10"):
         java(version).replace(tmp_path / "jdk")
-        engine._major.cache_clear()
         archives.add(engine._archive(chosen(on_path=tmp_path / "jdk")))
         (tmp_path / "jdk").rename(tmp_path / f"old-{version}")
     assert len(archives) == 2

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,12 @@ from resources.spark import SparkEngine
 from tests.helpers import write_log
 
 
+@cache
+def graph() -> dg.Definitions:
+    """The deployed graph, built once."""
+    return defs()
+
+
 class Zone:
     """A landing zone, a lake without data files, an instance, and ticks over them."""
 
@@ -26,7 +33,7 @@ class Zone:
         self.cursors: dict[str, str | None] = {}
         self.engine = SparkEngine()
         self.now = "2026-01-20T12:00:00+00:00"
-        self.definitions = defs()
+        self.definitions = graph()
 
     def tick(self, sensor: dg.SensorDefinition) -> Any:
         """One tick with the cursor of the tick before."""
