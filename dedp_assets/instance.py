@@ -62,12 +62,17 @@ class Ended:
 
 
 class Platform:
-    """The code location with its instance, driven from this process: what the daemon does, without a daemon."""
+    """The code location with its instance, driven from this process: what the daemon does, without a daemon.
+
+    Attributes:
+        idle: sensor -> why its newest tick asked for nothing.
+    """
 
     def __init__(self, chosen: Settings) -> None:
         apply(prepare_home(chosen))
         self.definitions = defs()
         self.instance = dg.DagsterInstance.get()
+        self.idle: dict[str, str] = {}
         close_abandoned(self.instance)
 
     def run(self, job: str, *, partition: str = "", tags: Mapping[str, str] | None = None) -> Ended:
@@ -140,6 +145,7 @@ class Platform:
         ) as context:
             data = sensor.evaluate_tick(context)
         cursors[sensor.name] = data.cursor
+        self.idle[sensor.name] = data.skip_message or ""
         return [request for request in data.run_requests or [] if not self._known(sensor, request)]
 
     def _known(self, sensor: dg.SensorDefinition, request: dg.RunRequest) -> bool:

@@ -5,17 +5,20 @@ from __future__ import annotations
 from collections.abc import Iterable
 from datetime import date, timedelta
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from rich.console import Console
 from rich.table import Table as Grid
 
-from dedp_assets.instance import Ended, Platform
 from dedp_assets.patterns.core.log import Ledger
 from dedp_assets.patterns.core.records import Approval, slice_name
 from dedp_assets.reporting import APPROVED_BECAUSE, APPROVED_BY, CAUSE
 from dedp_assets.sources import access_log, devices, visits
 from resources import engine
 from resources.environments import Settings, apply
+
+if TYPE_CHECKING:
+    from dedp_assets.instance import Ended, Platform
 
 __all__ = ["approve", "demo", "status"]
 
@@ -48,7 +51,7 @@ def demo(settings: Settings, *, log: Path | None = None) -> int:
         _land_log(settings, log, console)
     else:
         _land_week(settings, console)
-    platform = Platform(settings)
+    platform = _platform(settings)
     console.print("\n[bold]The platform loads what has landed[/bold]")
     _react(platform, console)
     if log is None:
@@ -81,13 +84,20 @@ def approve(settings: Settings, asset: str, partition: str, *, by: str, because:
         raise ValueError(f"{asset} is not a table with audits; choose one of {', '.join(_JOBS)}")
     Approval(by, because)  # refuses an empty name or reason
     tags = {APPROVED_BY: by, APPROVED_BECAUSE: because, CAUSE: "approval"}
-    console, platform = Console(width=150), Platform(settings)
+    console, platform = Console(width=150), _platform(settings)
     platform.require_partition(_JOBS[asset], partition)
     ended = platform.run(_JOBS[asset], partition=partition, tags=tags)
     _tell(ended, console)
     if not ended.failure:
         _react(platform, console)
     return 1 if ended.failure else 0
+
+
+def _platform(settings: Settings) -> Platform:
+    """The platform as of now: its first partition follows the oldest delivery there is when the graph is loaded."""
+    from dedp_assets.instance import Platform  # noqa: PLC0415
+
+    return Platform(settings)
 
 
 def _land_week(settings: Settings, console: Console) -> None:
@@ -134,7 +144,8 @@ def _react(platform: Platform, console: Console) -> None:
         quiet = False
         _tell(ended, console)
     if quiet:
-        console.print("  nothing to do: every delivery is loaded, nothing is late")
+        for sensor, reason in platform.idle.items():
+            console.print(f"  {sensor:24} {reason}", soft_wrap=True)
 
 
 def _tell(ended: Ended, console: Console) -> None:
