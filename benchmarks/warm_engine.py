@@ -13,9 +13,10 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import time
 
 from benchmarks import data
-from benchmarks.measure import Row, Sample, Side, compare, timed, tree_cpu
+from benchmarks.measure import Row, Sample, Side, compare, explain, timed, tree_cpu
 from benchmarks.step import Bronze
 from dedp_assets.instance import Platform
 from resources.environments import CHECKOUT, apply, child_environment, settings
@@ -38,29 +39,34 @@ def run(*, quick: bool) -> list[Row]:
         bronze.land(on, _VISITS)
         warm: list[Sample] = []
         cold: list[Sample] = []
-        warm_up, rounds = 4, 1 if quick else 3
+        warm_up, rounds = 8, 1 if quick else 3
         for number in range(warm_up + rounds):
             bronze.touch(on, 2 * number)
-            sample = timed(lambda: _step(platform, on))
+            sample = timed(lambda: _warm(platform, on))
             if number >= warm_up:
                 warm.append(sample)
                 bronze.touch(on, 2 * number + 1)
                 cold.append(_cold())
+        sides = Side("attached, warm session", warm), Side("fresh process, embedded engine", cold)
+        row = compare(f"{_VISITS:,} visits", *sides, at_most=_GOAL)
+        if not row.met:
+            bronze.touch(on, 10_000)
+            row.why = explain(lambda: _step(platform, on), ["_compute", "route", "stage", "stage_rows", "publish"])
         bronze.session.stop()
-    return [
-        compare(
-            f"{_VISITS:,} visits",
-            Side("attached, warm session", warm),
-            Side("fresh process, embedded engine", cold),
-            at_most=_GOAL,
-        )
-    ]
+    return [row]
 
 
 def cold_run() -> None:
     """What the fresh process does; says how much CPU it took."""
     _step(Platform(settings()), data.day(0))
     print(tree_cpu())
+
+
+def _warm(platform: Platform, on: str) -> dict[str, float]:
+    """The step; of its CPU, what this process used, the rest being the engine's."""
+    before = time.process_time()
+    _step(platform, on)
+    return {"CPU s in Python": time.process_time() - before}
 
 
 def _cold() -> Sample:

@@ -25,6 +25,17 @@ from sensors.replay import dead_letters_fixed  # noqa: E402
 __all__ = ["defs"]
 
 
+# On the terminal only what needs somebody; Dagster's event log keeps everything.
+CONSOLE = dg.LoggerDefinition(
+    dg.colored_console_logger.logger_fn,
+    config_schema={
+        "log_level": dg.Field(str, is_required=False, default_value="WARNING"),
+        "name": dg.Field(str, is_required=False, default_value="dagster"),
+    },
+    description="Warnings and errors in colour.",
+)
+
+
 @dg.definitions
 def defs() -> dg.Definitions:
     """Everything of this code location."""
@@ -43,6 +54,7 @@ def defs() -> dg.Definitions:
                 "lake": Lake(root=str(chosen.lakehouse), engine=engine),
                 "landing": Landing(root=str(chosen.landing)),
             },
+            loggers={"console": CONSOLE},
             # One process per run: Spark is the parallel part, and a process per step costs more than most steps.
             executor=dg.in_process_executor,
         ),
