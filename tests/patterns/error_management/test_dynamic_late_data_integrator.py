@@ -160,7 +160,7 @@ def upstream(tmp_path):
 @pytest.fixture
 def downstream(tmp_path):
     """A table that applied every day of upstream, and that no Spark may touch."""
-    location = tmp_path / "lake" / EVENTS.name
+    location = tmp_path / "downstream" / EVENTS.name
     txn = {transaction_id(EVENTS.name, {"event_date": day}, 0): n for n, day in enumerate(DAYS, start=1)}
     write_log(location, COLUMNS, ["event_date"], [{"txn": {app: version}} for app, version in txn.items()])
     return Table(EVENTS, location, no_session)
