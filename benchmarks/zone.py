@@ -7,6 +7,8 @@ from datetime import date, timedelta
 from pathlib import Path
 from typing import Any
 
+from deltalake import DeltaTable
+
 from dedp_assets.patterns.core.deliveries import MARKER, look_at
 from tests.helpers import a_record, write_log
 
@@ -35,8 +37,13 @@ class Zone:
             self._land(day, _FIRST_NS + number * _MINUTE_NS)
         self.newest_ns = _FIRST_NS + len(self.days) * _MINUTE_NS
         self.bronze(*[self._loaded(day) for day in self.days])
+        self.checkpoint("bronze/visits")
         commits = [self._computed(SILVER, day, version) for version, day in enumerate(self.days, start=1)]
         write_log(self.lake / SILVER, {"id": "long", "event_date": "date"}, ["event_date"], commits)
+
+    def checkpoint(self, name: str) -> None:
+        """One checkpoint of a table's log, as the platform's commits leave one every 20."""
+        DeltaTable(str(self.lake / name)).create_checkpoint()
 
     def bronze(self, *commits: dict[str, Any]) -> None:
         """Append commits to bronze."""
@@ -76,7 +83,8 @@ class Zone:
     def _loaded(self, day: str) -> dict[str, Any]:
         delivery = look_at(self.landing / "visits" / day).identity
         record = a_record("bronze/visits", {"landed_on": day}, notes={"delivery": delivery})
-        return {"changed": [{"landed_on": day, "event_date": day}], "record": record}
+        applied = {f"bronze/visits/landed_on={day}/0": 1}
+        return {"changed": [{"landed_on": day, "event_date": day}], "record": record, "txn": applied}
 
     def _computed(self, name: str, day: str, version: int) -> dict[str, Any]:
         record = a_record(name, {"event_date": day}, inputs={"upstream": version}, sequence=version)

@@ -47,6 +47,8 @@ def close_abandoned(instance: dg.DagsterInstance, *, nobody_else_runs: bool = Fa
         process = run.tags.get(PROCESS)
         if nobody_else_runs if process is None else not _alive(int(process)):
             instance.report_run_failed(run, "the process that ran it is gone")
+            # It still holds its tables' pools, and the next run would wait for them for ever.
+            instance.event_log_storage.free_concurrency_slots_for_run(run.run_id)
             closed.append(run.run_id)
     return closed
 
