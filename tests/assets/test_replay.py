@@ -17,7 +17,7 @@ HOPELESS = '{"visit_id": "cut-off", "event_time": "2026-'
 
 def deploy(world, code_version):
     """What a new release does: the same graph with another code version of silver."""
-    raised = world.platform.definitions.map_asset_specs(
+    raised = world.platform.definitions.map_resolved_asset_specs(
         func=lambda spec: spec.replace_attributes(code_version=code_version), selection=SILVER
     )
     world.platform.definitions = raised
