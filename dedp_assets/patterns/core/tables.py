@@ -350,7 +350,7 @@ class StagedWrite:
                 state = table.ledger.state()
                 claimed = publishing.claim(table.ledger, state, self.record, append=self.append)
                 if claimed.applied:
-                    self._discard_unless_live(claimed.applied)
+                    self._discard_unless_live()
                     return already_applied(table.name, self.record, claimed.applied)
                 try:
                     changed = self._commit(state, claimed)
@@ -366,7 +366,7 @@ class StagedWrite:
         if changed and publishing.serves(state):
             self.stage.settle()
         else:
-            self.stage.discard()
+            self._discard_unless_live()
         rows = RowCounts(**self.record.rows)
         return WriteResult(
             table=table.name,
@@ -391,9 +391,10 @@ class StagedWrite:
         publishing.commit_files(state, self.stage, self.record, claimed, append=self.append, only=only)
         return not claimed.same_rows
 
-    def _discard_unless_live(self, applied: Commit) -> None:
+    def _discard_unless_live(self) -> None:
         """Remove the stage, unless its files are the table's: publishing twice is a retry, too."""
-        if applied.record is None or applied.record.notes.get("stage") != self.stage.folder.name:
+        own = f"{self.stage.folder.name}/"
+        if not any(file["path"].startswith(own) for file in self.table.ledger.state().files()):
             self.stage.discard()
 
     def _differing(self, state: TableState) -> set[Partition]:
