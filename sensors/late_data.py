@@ -69,12 +69,10 @@ def _by_date(found: Mapping[Partition, int]) -> dict[str, int]:
 
 def _applied(ledgers: list[Ledger], days: Mapping[str, int]) -> dict[str, int]:
     """The upstream version that every one of the downstream tables has applied, by date."""
-    states = [ledger.state() for ledger in ledgers if days and ledger.exists()]
-    if len(states) < len(ledgers):
-        return {}
+    cursors = [(ledger.name, ledger.transactions()) for ledger in ledgers if days]
     applied = {}
     for day in days:
-        versions = [s.applied(ledger.name, {"event_date": day}) for s, ledger in zip(states, ledgers, strict=True)]
+        versions = [known.applied(name, {"event_date": day}) for name, known in cursors]
         if None not in versions:
             applied[day] = min(version for version in versions if version is not None)
     return applied

@@ -9,7 +9,7 @@ import dagster as dg
 
 from dedp_assets.partitions import DAILY
 from dedp_assets.patterns.core.deliveries import Delivery
-from dedp_assets.patterns.core.log import Ledger
+from dedp_assets.patterns.core.log import Ledger, Transactions
 from dedp_assets.patterns.ingestion.readiness_marker import plan_ready
 from resources.clock import Clock
 from resources.lake import Lake
@@ -59,7 +59,7 @@ def devices_delivered(
     """Ask for a load if the delivery is not the one that was loaded last."""
     delivery = landing.delivery("devices")
     named = Delivery("bronze/devices", delivery.files, delivery.marker, delivery.manifest, delivery.strange)
-    known = _identity(lake.ledger("bronze/devices"), {})
+    known = _identity(lake.ledger("bronze/devices"))
     plan = plan_ready([named], consumed={named.partition: known} if known else {}, now=clock.now())
     decision = decide(context.instance, plan, asset="bronze/devices", job_name="refresh_devices")
     if decision.requests:
@@ -82,16 +82,26 @@ def _is_day(name: str) -> bool:
 
 
 def _consumed(ledger: Ledger, days: list[str]) -> dict[str, str]:
-    """Day -> identity of the delivery it was loaded from; the log is searched only for days that have a transaction."""
-    if not days or not ledger.exists():
-        return {}
-    state = ledger.state()
-    loaded = [day for day in days if state.applied(ledger.name, {"landed_on": day}) is not None]
-    return {day: _identity(ledger, {"landed_on": day}) for day in loaded}
+    """Day -> identity of the delivery it was loaded from; the log is searched only for days that have a transaction.
+
+    One walk back from the newest commit finds them all.
+    """
+    cursors = ledger.transactions() if days else Transactions()
+    waiting = {day for day in days if cursors.applied(ledger.name, {"landed_on": day}) is not None}
+    found: dict[str, str] = {}
+    for commit in ledger.history() if waiting else ():
+        notes = commit.record.notes if commit.record else {}
+        places = [*map(dict, commit.changed), *([commit.record.partition] if commit.record else [])]
+        touched = waiting & {place.get("landed_on") for place in places}
+        found.update(dict.fromkeys(touched, str(notes.get("delivery", ""))))
+        waiting -= touched
+        if not waiting:
+            break
+    return found
 
 
-def _identity(ledger: Ledger, partition: dict[str, str]) -> str:
-    last = ledger.latest(partition) if ledger.exists() else None
+def _identity(ledger: Ledger) -> str:
+    last = ledger.latest({}) if ledger.exists() else None
     return str(last.record.notes.get("delivery", "")) if last and last.record else ""
 
 

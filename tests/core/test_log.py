@@ -48,9 +48,13 @@ def write_raw(ledger, version, *lines):
     (ledger.location / "_delta_log" / f"{version:020d}.json").write_text(text)
 
 
+def write_checkpoint(ledger, version):
+    DeltaTable(str(ledger.location), version=version).create_checkpoint()
+
+
 def clean_up(ledger, version):
     """What Delta does after its retention: a checkpoint stays, commits before it go."""
-    DeltaTable(str(ledger.location), version=version).create_checkpoint()
+    write_checkpoint(ledger, version)
     for old in range(version):
         (ledger.location / "_delta_log" / f"{old:020d}.json").unlink()
 
@@ -188,9 +192,9 @@ def test_changes_are_what_looking_at_every_commit_finds(history, data):
     with tempfile.TemporaryDirectory() as folder:
         ledger, steps, cursor = Ledger(folder), {}, since
         write_log(Path(folder), COLUMNS, ["event_date"], [])
-        for commit in history:
+        for version, commit in enumerate(history, start=1):
             write_log(Path(folder), COLUMNS, ["event_date"], [commit])
-            if data.draw(st.booleans()):
+            if version >= since and data.draw(st.booleans()):
                 cursor, found = ledger.changes(since=cursor)
                 steps |= found
         cursor, found = ledger.changes(since=cursor)
@@ -209,6 +213,43 @@ def test_after_a_cleanup_of_the_log_unknown_means_changed(events):
     assert ledger.changes(since=1) == (4, {key("2026-01-05"): 3, key("2026-01-06"): 4, key(None): 3})
     assert ledger.changes(since=2) == (4, {key(None): 3, key("2026-01-06"): 4})
     assert ledger.changes(since=4) == (4, {})
+
+
+def test_a_log_that_was_begun_again_is_read_from_its_beginning(events):
+    """A cursor of a table that was removed since says nothing about its successor."""
+    ledger = events({"changed": [of("2026-01-05")]})
+    assert ledger.changes(since=7) == (1, {key("2026-01-05"): 1})
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.lists(st.dictionaries(st.sampled_from("abc"), st.integers(0, 9), max_size=2), max_size=8), st.data())
+def test_transactions_are_those_of_the_state(history, data):
+    """With and without a checkpoint, with a log that was cleaned up behind it, with and without Delta's hint at it."""
+    with tempfile.TemporaryDirectory() as folder:
+        ledger = Ledger(folder)
+        write_log(Path(folder), COLUMNS, ["event_date"], [{"txn": moved} for moved in history])
+        if data.draw(st.booleans()):
+            at = data.draw(st.integers(0, len(history)))
+            (clean_up if data.draw(st.booleans()) else write_checkpoint)(ledger, at)
+            if data.draw(st.booleans()):
+                (ledger.location / "_delta_log/_last_checkpoint").unlink()
+        known, state = ledger.transactions(), ledger.state()
+        assert [known.transaction(app) for app in "abc"] == [state.transaction(app) for app in "abc"]
+        assert ledger.version() == len(history)
+
+
+def test_a_hint_at_a_checkpoint_that_is_gone_or_unreadable_misleads_nobody(events):
+    """Delta calls it a hint: what it names may be missing."""
+    ledger = events({"txn": {"app": 5}}, {"txn": {"app": 6}})
+    hint = ledger.location / "_delta_log/_last_checkpoint"
+    for text in ('{"version": 2, "size": 3}', '{"version": 1, "size": 3, "parts": 2}', "[]", "{", '{"version": "1"}'):
+        hint.write_text(text)
+        assert (ledger.version(), ledger.transactions().transaction("app")) == (2, 6)
+
+
+def test_a_table_that_is_not_there_has_no_transactions(tmp_path):
+    """Nothing was applied yet."""
+    assert Ledger(tmp_path / "events").transactions().transaction("app") is None
 
 
 def test_cursors_survive_the_cleanup_of_the_log(events):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from deltalake import DeltaTable
+
 from sensors.replay import dead_letters_fixed
 from tests.helpers import a_record
 
@@ -28,3 +30,27 @@ def test_dates_with_letters_of_older_code_are_requested(zone, keys):
 def test_without_dead_letters_there_is_nothing_to_replay(zone):
     """No table, no runs."""
     assert zone.tick(dead_letters_fixed).skip_message == "there are no dead letters"
+
+
+def test_letters_are_remembered_between_ticks_and_read_from_new_commits_only(zone, keys):
+    """What the cursor knows is not looked up again; a replay that saved everything ends it."""
+    zone.dated("silver/visits_dead_letter", letters("2026-01-05", code_version="0", still_open=2), column="filed_under")
+    assert keys(zone.tick(dead_letters_fixed)) == ["2026-01-05"]
+    for old in (0, 1):
+        (zone.root / f"lake/silver/visits_dead_letter/_delta_log/{old:020d}.json").write_text("not read again")
+    assert keys(zone.tick(dead_letters_fixed)) == ["2026-01-05"]
+    zone.dated("silver/visits_dead_letter", letters("2026-01-05", code_version="1", still_open=0), column="filed_under")
+    assert keys(zone.tick(dead_letters_fixed)) == []
+
+
+def test_letters_the_log_no_longer_tells_about_are_replayed(zone, keys):
+    """After a cleanup of the log nobody knows which code refused them: they run once more."""
+    told = letters("2026-01-06", code_version="1", still_open=1)
+    zone.dated(
+        "silver/visits_dead_letter", letters("2026-01-05", code_version="1", still_open=1), told, column="filed_under"
+    )
+    table = zone.root / "lake/silver/visits_dead_letter"
+    DeltaTable(str(table)).create_checkpoint()
+    for old in (0, 1):
+        (table / f"_delta_log/{old:020d}.json").unlink()
+    assert keys(zone.tick(dead_letters_fixed)) == ["2026-01-05"]

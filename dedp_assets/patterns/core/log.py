@@ -7,6 +7,7 @@ checkpoints carry (active files, transaction cursors, metadata) comes from ``del
 from __future__ import annotations
 
 import json
+import os
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -16,17 +17,28 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 from deltalake import DeltaTable
 
 from dedp_assets.patterns.core.errors import ContractError, NotReady
 from dedp_assets.patterns.core.records import CommitRecord, slice_name
 
-__all__ = ["Commit", "FileStats", "Ledger", "Partition", "TableState", "generation_id", "transaction_id"]
+__all__ = [
+    "Commit",
+    "Cursors",
+    "FileStats",
+    "Ledger",
+    "Partition",
+    "TableState",
+    "Transactions",
+    "generation_id",
+    "transaction_id",
+]
 
 Partition = tuple[tuple[str, str | None], ...]
 """Partition values ordered by column name, e.g. ``(("event_date", None), ("landed_on", "2026-01-05"))``."""
 
-_COMMIT_FILE = re.compile(r"^(\d{20})\.json$")
+_COMMIT_FILE = re.compile(r"\d{20}\.json")
 _LITERAL = re.compile(r"[A-Za-z0-9_.: -]+")  # what every JSON writer writes as it is
 _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 
@@ -74,8 +86,35 @@ class FileStats:
     bytes: int = 0
 
 
+class Cursors:
+    """What a table's transaction ids say about its partitions."""
+
+    def transaction(self, app_id: str) -> int | None:
+        """The last version applied under ``app_id``; it survives the cleanup of the log."""
+        raise NotImplementedError
+
+    def applied(self, table: str, partition: Mapping[str, str]) -> int | None:
+        """The upstream version that ``partition`` of ``table`` was last computed from: its cursor."""
+        return self.transaction(transaction_id(table, partition, self.generation(table)))
+
+    def generation(self, table: str) -> int:
+        """How often the table was restored."""
+        return self.transaction(generation_id(table)) or 0
+
+
 @dataclass(frozen=True)
-class TableState:
+class Transactions(Cursors):
+    """The transaction cursors of a table and nothing else of its state: ``by_id`` maps each id to its version."""
+
+    by_id: Mapping[str, int] = field(default_factory=dict, repr=False)
+
+    def transaction(self, app_id: str) -> int | None:
+        """The last version applied under ``app_id``."""
+        return self.by_id.get(app_id)
+
+
+@dataclass(frozen=True)
+class TableState(Cursors):
     """The table at one version: schema, properties, active files, transaction cursors."""
 
     version: int
@@ -134,14 +173,6 @@ class TableState:
         """The last version applied under ``app_id``; it survives the cleanup of the log."""
         return self.snapshot.transaction_version(app_id)
 
-    def applied(self, table: str, partition: Mapping[str, str]) -> int | None:
-        """The upstream version that ``partition`` of ``table`` was last computed from: its cursor."""
-        return self.transaction(transaction_id(table, partition, self.generation(table)))
-
-    def generation(self, table: str) -> int:
-        """How often the table was restored."""
-        return self.transaction(generation_id(table)) or 0
-
 
 class Ledger:
     """Reads the log of the Delta table in a folder.
@@ -166,6 +197,9 @@ class Ledger:
         Raises:
             NotReady: if there is no table yet.
         """
+        hint = self._last_checkpoint().get("version")
+        if isinstance(hint, int) and self._holds(hint):
+            return max(self._since(hint), default=hint)
         versions = self._versions()
         if not versions:
             raise NotReady(f"{self.name} does not exist yet: nothing was ever written to {self.location}")
@@ -187,9 +221,8 @@ class Ledger:
 
     def commits(self, *, since: int = -1) -> Iterator[Commit]:
         """Commits after version ``since``, oldest first, as far as the log still holds them."""
-        for version in self._versions():
-            if version > since:
-                yield self.commit(version)
+        for version in self._since(since):
+            yield self.commit(version)
 
     def history(self) -> Iterator[Commit]:
         """Commits from the newest back, as far as the log still holds them."""
@@ -213,11 +246,13 @@ class Ledger:
 
         Reads the commits after ``since`` only, so a caller that keeps the returned version pays for new commits and
         not for the length of the log. Where the log was cleaned up past ``since``, every partition that is active
-        at the first readable version counts as changed then: unknown means changed.
+        at the first readable version counts as changed then: unknown means changed. A log that ends before ``since``
+        is the one of another table in the same folder: it is read from its beginning.
 
         Returns:
             The newest version looked at, and partition -> version.
         """
+        since = self.resume(since)
         head, found = since, {}
         fresh = list(self._since(since))
         if fresh and fresh[0] > since + 1:
@@ -229,9 +264,33 @@ class Ledger:
             head = version
         return head, found
 
+    def resume(self, since: int) -> int:
+        """``since``, or -1 if the log ends before it: the table was removed and begun again."""
+        return since if since < 0 or self._holds(since) or any(v > since for v in self._versions()) else -1
+
     def transaction(self, app_id: str) -> int | None:
         """The last version applied under ``app_id``, or ``None``."""
         return self.state().transaction(app_id) if self.exists() else None
+
+    def transactions(self) -> Cursors:
+        """The transaction cursors, where possible without the active files, so that a sensor may ask at every tick.
+
+        They come from one column of the last checkpoint and from the commits after it; from the whole state if the
+        checkpoint is none that can be read so.
+        """
+        stated = self._last_checkpoint()
+        files = self._checkpoint_files(stated)
+        if not files and not self._holds(0):
+            return self.state() if self.exists() else Transactions()
+        by_id: dict[str, int] = {}
+        for file in files:
+            column = pq.ParquetFile(file).read(columns=["txn"], use_threads=False)["txn"].combine_chunks().drop_null()
+            by_id.update(zip(column.field("appId").to_pylist(), column.field("version").to_pylist(), strict=True))
+        for version in self._since(int(stated["version"]) if files else -1):
+            raw = self._raw(version)
+            if b'"txn"' in raw:
+                by_id.update(self._commit(version, raw).transactions)
+        return Transactions(by_id)
 
     def _newest(
         self,
@@ -264,20 +323,41 @@ class Ledger:
             raise ContractError(f"{self.name}: version {version} of its log is damaged ({error})") from error
 
     def _since(self, since: int) -> Iterator[int]:
+        """Versions after ``since``; lists the folder only if the one that follows it is no longer there."""
         version = since + 1
-        if not (self._log / f"{version:020d}.json").exists():
+        if not self._holds(version) and not self._holds(since):
             yield from (v for v in self._versions() if v > since)
             return
-        while (self._log / f"{version:020d}.json").exists():
+        while self._holds(version):
             yield version
             version += 1
 
+    def _holds(self, version: int) -> bool:
+        return os.path.exists(f"{self._log}/{version:020d}.json")  # noqa: PTH110 - thousands per tick
+
     def _versions(self) -> list[int]:
         try:
-            names = [p.name for p in self._log.iterdir()]
+            names = os.listdir(self._log)  # noqa: PTH208 - thousands per tick
         except FileNotFoundError:
             return []
-        return sorted(int(m[1]) for name in names if (m := _COMMIT_FILE.match(name)))
+        return sorted(int(name[:20]) for name in names if _COMMIT_FILE.fullmatch(name))
+
+    def _last_checkpoint(self) -> Mapping[str, Any]:
+        """What ``_last_checkpoint`` states; nothing if there is none, or if it cannot be read."""
+        try:
+            stated = json.loads((self._log / "_last_checkpoint").read_bytes())
+        except (OSError, ValueError):
+            return {}
+        return stated if isinstance(stated, dict) else {}
+
+    def _checkpoint_files(self, stated: Mapping[str, Any]) -> list[Path]:
+        """The Parquet files of the stated checkpoint that hold its transactions; none if not all of them are there."""
+        version, parts = stated.get("version"), stated.get("parts") or 1
+        if not isinstance(version, int):
+            return []
+        named = (stated.get("v2Checkpoint") or {}).get("path")
+        found = [self._log / named] if named else sorted(self._log.glob(f"{version:020d}.checkpoint*.parquet"))
+        return found if len(found) == parts and all(f.suffix == ".parquet" and f.exists() for f in found) else []
 
     def __repr__(self) -> str:
         return f"Ledger({self.name!r})"
