@@ -19,7 +19,14 @@ from pyspark.sql import functions as F
 
 from dedp_assets.patterns.core import publishing
 from dedp_assets.patterns.core.audits import Audit
-from dedp_assets.patterns.core.errors import AuditFailed, ConfigError, Conflict, SchemaMismatch, TransactionReused
+from dedp_assets.patterns.core.errors import (
+    AuditFailed,
+    ConfigError,
+    Conflict,
+    ContractError,
+    SchemaMismatch,
+    TransactionReused,
+)
 from dedp_assets.patterns.core.records import Approval
 from dedp_assets.patterns.core.results import Split
 from dedp_assets.patterns.core.rows import Reading, quoted, tally
@@ -619,6 +626,31 @@ def test_a_merge_is_one_commit_with_record_and_transaction_and_happens_once(even
         events.merge(event_rows(1), **UPSERT, provenance=a_run(sequence=2, inputs={"bronze": 2}))
     assert sorted((row["id"], row["amount"]) for row in read_back(events)) == expected
     assert events.ledger.version() == merged.version
+
+
+@pytest.mark.both
+def test_a_merge_that_breaks_a_constraint_changes_nothing_and_names_it(events, event_rows):
+    """The statement's rows are not staged, so Delta itself refuses them; the error is ours and short."""
+    events.overwrite(event_rows(3), partition=DAY, provenance=a_run(sequence=1))
+    version = events.ledger.version()
+    nobody = event_rows(1).selectExpr("CAST(NULL AS BIGINT) AS id", "user_id", "amount", "event_date")
+    for source, broken in ((event_rows(1, amount="-1D"), "amount_is_positive"), (nobody, "id")):
+        with pytest.raises(ContractError, match=f"silver/events: nothing was changed.*{broken}") as raised:
+            events.merge(source, on=UPSERT["on"], clauses=UPSERT["clauses"], provenance=a_run(sequence=2))
+        assert "Exception" not in str(raised.value)
+    assert events.ledger.version() == version
+
+
+@pytest.mark.parametrize("day", ["", "yesterday", "2026-02-30", "20260105"])
+def test_a_partition_that_no_row_can_lie_in_is_refused(events, event_rows, day):
+    """A value that the column's type does not have: named before anything is computed."""
+    for write in (
+        lambda: events.overwrite(event_rows(1), partition={"event_date": day}, provenance=a_run()),
+        lambda: events.clear(partition={"event_date": day}, provenance=a_run()),
+    ):
+        with pytest.raises(ConfigError, match=r"silver/events has no partition event_date=.* of type DATE"):
+            write()
+    assert not list(events.location.glob("staged-*"))
 
 
 def test_a_delete_is_one_commit_with_record_and_transaction_and_happens_once(events, event_rows):

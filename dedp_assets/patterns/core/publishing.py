@@ -39,6 +39,7 @@ __all__ = [
     "raise_generation",
     "serves",
     "sql_settings",
+    "violation",
 ]
 
 SPARK_ERRORS = (PySparkException, Py4JError)
@@ -48,6 +49,7 @@ _CONFLICT = re.compile(
     r"DELTA_(CONCURRENT|METADATA_CHANGED|PROTOCOL_CHANGED)"
     r"|(Concurrent\w+|MetadataChanged|ProtocolChanged|FileAlreadyExists)Exception"
 )
+_VIOLATION = re.compile(r"(CHECK constraint|NOT NULL constraint)[^\n]*")
 _SERVED = {
     "appendOnly",
     "changeDataFeed",
@@ -204,6 +206,12 @@ def sql_settings(record: CommitRecord, claimed: Claim) -> dict[str, str]:
 def is_conflict(error: Exception) -> bool:
     """Whether a commit was lost to another writer. Spark's classes differ over Spark Connect, their text does not."""
     return isinstance(error, Conflict) or (isinstance(error, SPARK_ERRORS) and bool(_CONFLICT.search(str(error))))
+
+
+def violation(error: Exception) -> str:
+    """Which constraint of the table a statement's rows broke, as Delta says it; empty if they broke none."""
+    found = _VIOLATION.search(str(error))
+    return found[0].strip() if found else ""
 
 
 def attempts(count: int = 5, *, pause_seconds: float = 0.1) -> Iterator[bool]:

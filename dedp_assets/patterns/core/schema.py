@@ -6,8 +6,9 @@ or to change its properties would otherwise fail each other's data commits.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from datetime import date
 from typing import Any
 
 from pyspark.sql import DataFrame
@@ -16,7 +17,7 @@ from dedp_assets.patterns.core.errors import ConfigError, SchemaMismatch
 from dedp_assets.patterns.core.log import TableState
 from dedp_assets.patterns.core.results import Split
 
-__all__ = ["Column", "TableSpec", "alterations", "conform", "constraints", "creation"]
+__all__ = ["Column", "TableSpec", "alterations", "conform", "constraints", "creation", "require_partition"]
 
 _PROPERTIES = {
     "delta.checkpointInterval": "20",
@@ -31,6 +32,7 @@ _STORED = {
     **dict.fromkeys(("TINYINT", "BYTE"), "byte"),
     **{name: name.lower() for name in ("STRING", "DATE", "TIMESTAMP", "BOOLEAN", "BINARY", "DOUBLE", "FLOAT")},
 }
+_READ: Mapping[str, Callable[[str], object]] = {"date": date.fromisoformat, "integer": int, "long": int}
 _PREFIX = "delta.constraints."
 
 
@@ -146,15 +148,32 @@ def constraints(state: TableState) -> dict[str, str]:
     return {**required, **checks}
 
 
+def require_partition(table: str, state: TableState, owned: Mapping[str, str]) -> None:
+    """Refuse a partition that no row can lie in, before anything is computed for it.
+
+    Raises:
+        ConfigError: if ``owned`` names a column the table is not partitioned by, or a value its type does not have.
+    """
+    if foreign := [column for column in owned if column not in state.partition_columns]:
+        raise ConfigError(f"{table} is partitioned by {list(state.partition_columns)}, not by {foreign}")
+    for column, value in owned.items():
+        kind = state.columns[column]["type"]
+        try:
+            fits = kind not in _READ or str(_READ[kind](value)) == value
+        except ValueError:
+            fits = False
+        if not fits:
+            raise ConfigError(f"{table} has no partition {column}={value!r}: its values are of type {kind.upper()}")
+
+
 def conform(table: str, rows: DataFrame | Split, keep: str, state: TableState, owned: Mapping[str, str]) -> None:
     """Refuse rows whose columns are not exactly the stored table's, by name and type.
 
     Raises:
         SchemaMismatch: names every missing, unknown and differently typed column.
-        ConfigError: if ``owned`` names a column the table is not partitioned by.
+        ConfigError: as :func:`require_partition`.
     """
-    if foreign := [column for column in owned if column not in state.partition_columns]:
-        raise ConfigError(f"{table} is partitioned by {list(state.partition_columns)}, not by {foreign}")
+    require_partition(table, state, owned)
     frame = rows.rows if isinstance(rows, Split) else rows
     names = set(rows.parts[keep] if isinstance(rows, Split) else frame.columns)
     problems = []

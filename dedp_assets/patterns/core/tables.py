@@ -21,14 +21,14 @@ from pyspark.sql import functions as F
 
 from dedp_assets.patterns.core import accounting, publishing
 from dedp_assets.patterns.core.audits import Audit, judge, overrule, summary, verdict
-from dedp_assets.patterns.core.errors import AuditFailed, ConfigError, Conflict
+from dedp_assets.patterns.core.errors import AuditFailed, ConfigError, Conflict, ContractError
 from dedp_assets.patterns.core.locks import table_lock
 from dedp_assets.patterns.core.log import Commit, Ledger, Partition, TableState
 from dedp_assets.patterns.core.reading import equals, read_at
 from dedp_assets.patterns.core.records import CommitRecord, Provenance, slice_name
 from dedp_assets.patterns.core.results import Finding, RowCounts, Split, WriteResult
 from dedp_assets.patterns.core.rows import Reading, digest, row_hash
-from dedp_assets.patterns.core.schema import TableSpec, alterations, conform, constraints, creation
+from dedp_assets.patterns.core.schema import TableSpec, alterations, conform, constraints, creation, require_partition
 from dedp_assets.patterns.core.staging import Layout, Stage, empty_stage, stage_rows
 
 __all__ = ["StagedWrite", "Table"]
@@ -103,7 +103,7 @@ class Table:
 
     def clear(self, *, partition: Mapping[str, str], provenance: Provenance) -> WriteResult:
         """Replace a partition by no rows, without starting Spark for it."""
-        self.ensure()
+        require_partition(self.name, self.ensure(), partition)
         return self._staged(empty_stage(self.location), dict(partition), provenance, RowCounts(), ()).publish()
 
     def stage(
@@ -175,6 +175,9 @@ class Table:
             clauses: the ``WHEN ...`` clauses in order.
             provenance: who merges, from what, and why.
             partition: partition values to repeat as literals in the condition, so that only those files are read.
+
+        Raises:
+            ContractError: if a merged row would break a constraint of the table.
         """
         self.ensure()
         condition = " AND ".join([f"({on})", *_literals(partition, "t.")])
@@ -289,6 +292,8 @@ class Table:
                     self._run(statement, publishing.sql_settings(record, claimed))
                     break
                 except publishing.SPARK_ERRORS as error:
+                    if broken := publishing.violation(error):
+                        raise ContractError(f"{self.name}: nothing was changed. {broken}") from error
                     if last or not publishing.is_conflict(error):
                         raise
             return self._committed(state.version, record)
