@@ -184,6 +184,14 @@ def test_text_that_holds_a_value_is_taken_as_that_value(convert):
     assert values(convert('{"n": "7", "amount": "1.5"}')[0]) == {"n": 7, "amount": 1.5}
 
 
+def test_nested_columns_are_parsed_and_told_from_misfits(convert):
+    """A list or an object of the declared shape is taken; another value is NULL, with its text beside."""
+    fits, text, absent = convert('{"tags": ["a", "b"]}', '{"tags": "a"}', "{}", schema={"tags": "ARRAY<STRING>"})
+    assert (fits["tags"], fits["tags text"]) == (["a", "b"], None)
+    assert (text["tags"], text["tags text"]) == (None, "a")
+    assert (absent["tags"], absent["tags text"]) == (None, None)
+
+
 def test_other_columns_of_the_row_stay(spark):
     """A line keeps its file and number through the conversion."""
     rows = spark.sql("SELECT 'a.log' AS source_file, 7L AS line_number, '{\"n\": 1}' AS raw")

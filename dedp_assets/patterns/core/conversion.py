@@ -13,6 +13,7 @@ from pyspark.sql import functions as F
 __all__ = ["convert_columns", "convert_json", "misfits", "safe_cast"]
 
 _MOMENTS = ("TIMESTAMP", "TIMESTAMP_LTZ", "TIMESTAMP_NTZ")
+_NESTED = ("ARRAY", "MAP", "STRUCT")
 _SENTINEL = "end of record"
 
 
@@ -57,7 +58,8 @@ def convert_json(rows: DataFrame, payload: str, schema: Mapping[str, str]) -> Da
     absent = " OR ".join(f"record.`{c}` IS NULL" for c in typed) or "false"
     again = F.from_json(payload, ", ".join(f"`{c}` STRING" for c in typed or schema))
     looked = checked.withColumn("texts", F.when(F.expr(f"syntax IS NULL AND ({absent})"), again))
-    fields = {c: f"coalesce(record.`{c}`, {safe_cast(f'texts.`{c}`', kind)})" for c, kind in typed.items()}
+    plain = {c: kind for c, kind in typed.items() if not kind.upper().startswith(_NESTED)}
+    fields = {c: f"coalesce(record.`{c}`, {safe_cast(f'texts.`{c}`', kind)})" for c, kind in plain.items()}
     fields |= {c: safe_cast(f"record.`{c}`", kind) for c, kind in moments.items()}
     return looked.select(
         *rows.columns,
