@@ -86,6 +86,20 @@ def test_only_partitions_touched_since_a_time_are_found(zone):
     assert {"2026-01-06"} == {name for name, _ in zone.touched("visits", since_ns=500 * 10**9)}
 
 
+def test_a_marker_rewritten_where_it_lies_is_seen_in_the_newest_partitions_only(zone, monkeypatch):
+    """Of the older ones a changed folder tells: a tick over many years costs one look at each."""
+    monkeypatch.setattr("resources.landing._MARKERS", 1)
+    for name in ("2026-01-05", "2026-01-06", "2026-01-07"):
+        deliver(zone, {"a.jsonl": b"1\n"}, name)
+        set_time(zone.folder("visits", name) / "_SUCCESS", 400)
+        set_time(zone.folder("visits", name), 100)
+    set_time(zone.folder("visits", "2026-01-05"), 300)
+    assert dict(zone.touched("visits", since_ns=200 * 10**9)) == {
+        "2026-01-05": 300 * 10**9,
+        "2026-01-07": 400 * 10**9,
+    }
+
+
 def test_a_folder_without_a_marker_is_found_and_files_and_hidden_folders_are_not(zone, tmp_path):
     """What is no partition is not reported as one; a zone that does not exist yet is empty."""
     assert list(zone.touched("visits", since_ns=0)) == []
