@@ -2,6 +2,7 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
+BOTH_CORES := --numprocesses=2 --dist=loadfile
 export UV_NO_PROGRESS := 1
 
 .PHONY: help demo up status check static quick test bench format lock clean
@@ -40,8 +41,8 @@ quick: $(VENV)/.ready
 
 test: check ## everything: embedded, then the marked subset again over Spark Connect
 	@$(BIN)/dedp setup
-	@$(BIN)/pytest -q -m "spark or slow"
-	@$(BIN)/pytest -q -m both --engine connect
+	@$(BIN)/pytest -q -m "spark or slow" $(BOTH_CORES)
+	@$(BIN)/pytest -q -m both --engine connect $(BOTH_CORES)
 
 bench: $(VENV)/.ready ## speed as ratios, both sides in one run
 	@$(BIN)/dedp setup
