@@ -91,8 +91,8 @@ def _measure(session: SparkSession, home: Path, count: int, *, parsed: bool) -> 
     publishes, overwrites = itertools.count(), itertools.count()
     sides = interleave(
         {"audited publish": ours, "bare overwrite": theirs},
-        rounds=5 if small else 3,
-        warm_up=2 if small else 1,
+        rounds=5,
+        warm_up=3,  # the compiler of the JVM is at work in all of them
         repeats=3 if small else 1,
         before=lambda number: _require_equal(session, table.location, bare, count) if number else None,
         counters=Counters(session),

@@ -114,7 +114,7 @@ def _measure(platform: Platform, bronze: Bronze, on: str, count: int, rounds: in
     found = interleave(
         sides,
         rounds=rounds,
-        warm_up=3 if count < 10_000 else 1 if count < 1_000_000 else 0,
+        warm_up=3 if count < 1_000_000 else 1,
         before=lambda number: bronze.touch(on, number),
         counters=counters,
     )

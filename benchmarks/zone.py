@@ -16,6 +16,7 @@ __all__ = ["LAST_DAY", "SILVER", "Zone"]
 
 LAST_DAY = date(2026, 10, 31)
 SILVER = "silver/visits"
+GOLD = ("gold/daily_page_views", "gold/daily_visitors")
 _BRONZE = {"raw": "string", "landed_on": "date", "event_date": "date"}
 _MINUTE_NS = 60 * 10**9
 _FIRST_NS = 1_600_000_000 * 10**9
@@ -35,11 +36,14 @@ class Zone:
         self.days = [(LAST_DAY - timedelta(days=back)).isoformat() for back in range(days - 1, -1, -1)]
         for number, day in enumerate(self.days):
             self._land(day, _FIRST_NS + number * _MINUTE_NS)
-        self.newest_ns = _FIRST_NS + len(self.days) * _MINUTE_NS
         self.bronze(*[self._loaded(day) for day in self.days])
         self.checkpoint("bronze/visits")
         commits = [self._computed(SILVER, day, version) for version, day in enumerate(self.days, start=1)]
         write_log(self.lake / SILVER, {"id": "long", "event_date": "date"}, ["event_date"], commits)
+        for name in GOLD:
+            commits = [self._computed(name, day, version) for version, day in enumerate(self.days, start=1)]
+            write_log(self.lake / name, {"id": "long", "event_date": "date"}, ["event_date"], commits)
+            self.checkpoint(name)
 
     def checkpoint(self, name: str) -> None:
         """One checkpoint of a table's log, as the platform's commits leave one every 20."""

@@ -32,8 +32,9 @@ def visits_delivered(
     context: dg.SensorEvaluationContext, lake: Lake, landing: Landing, clock: Clock
 ) -> dg.SensorResult | dg.SkipReason:
     """Look only at folders that changed since the last tick or were held back then."""
-    cursor: dict[str, Any] = json.loads(context.cursor) if context.cursor else {"since": 0, "waiting": []}
-    touched = dict(landing.touched("visits", since_ns=cursor["since"] - _SLACK_NS))
+    cursor: dict[str, Any] = {"since": 0, "seen": {}, "waiting": [], **json.loads(context.cursor or "{}")}
+    recent = dict(landing.touched("visits", since_ns=cursor["since"] - _SLACK_NS))
+    touched = {name for name, changed_ns in recent.items() if cursor["seen"].get(name) != changed_ns}
     days, strange = _days({*touched, *cursor["waiting"]}, clock)
     ledger = lake.ledger("bronze/visits")
     consumed = _consumed(ledger, days)
@@ -41,7 +42,10 @@ def visits_delivered(
     decision = decide(context.instance, plan, asset="bronze/visits", job_name="daily_visits")
     chosen = decision.requests[:_AT_ONCE]
     waiting = sorted({*decision.held, *plan.partitions})
-    after = json.dumps({"since": max([cursor["since"], *touched.values()]), "waiting": waiting})
+    since, settled = max([cursor["since"], *recent.values()]), clock.now().timestamp() * 1e9 - _SLACK_NS
+    # A change in the moment of a look may leave the time as it was: only what has settled is not looked at again.
+    seen = {name: changed_ns for name, changed_ns in recent.items() if since - _SLACK_NS <= changed_ns < settled}
+    after = json.dumps({"since": since, "seen": seen, "waiting": waiting})
     if chosen:
         return dg.SensorResult(run_requests=list(chosen), cursor=after)
     return dg.SensorResult(skip_reason=_reason(plan.reason, {**decision.held, **strange}), cursor=after)

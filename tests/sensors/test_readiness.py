@@ -109,6 +109,21 @@ def test_late_file_of_a_loaded_day_is_requested_when_it_has_settled(zone, keys):
     assert settled.run_requests[0].tags["dedp/cause"] == "late-file"
 
 
+def test_what_has_settled_is_not_looked_at_again_until_it_changes(zone, keys):
+    """A loaded day costs the next ticks nothing, not even a look into the log; a file more, and it is looked at."""
+    zone.now = (datetime.now(timezone.utc) + timedelta(days=1)).isoformat()  # noqa: TID251
+    deliver(zone, "2026-01-05")
+    zone.bronze(loaded(zone, "2026-01-05"))
+    assert keys(zone.tick(visits_delivered)) == []
+    log = zone.root / "lake/bronze/visits/_delta_log/00000000000000000001.json"
+    whole = log.read_text()
+    log.write_text("not read")
+    assert keys(zone.tick(visits_delivered)) == []
+    log.write_text(whole)
+    (zone.landing / "visits/2026-01-05/late.jsonl").write_text("{}\n")
+    assert keys(zone.tick(visits_delivered)) == ["2026-01-05"]
+
+
 def test_producer_rerun_without_marker_is_not_read(zone, keys):
     """While a day is delivered again its old marker is gone, so nobody reads a half-rewritten day."""
     deliver(zone, "2026-01-05")
