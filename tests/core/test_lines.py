@@ -6,6 +6,7 @@ import io
 
 import pytest
 
+from dedp_assets.patterns.core.errors import ConfigError
 from dedp_assets.patterns.core.lines import read_lines
 
 
@@ -110,3 +111,9 @@ def test_a_star_in_a_name_is_no_pattern(read, tmp_path):
     """Only the named file is read, not the ones it would match."""
     (tmp_path / "s-other.log").write_bytes(b"other\n")
     assert [text for _, _, text in numbered(read({"s*.log": b"one\n"}))] == ["one"]
+
+
+def test_files_of_one_name_in_two_folders_are_refused(spark, tmp_path):
+    """A line is found again by its file's name and its number, so the name has to say which file."""
+    with pytest.raises(ConfigError, match=r"several files are called a\.txt"):
+        read_lines(spark, [tmp_path / "one/a.txt", tmp_path / "two/a.txt"])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,6 +11,8 @@ from urllib.parse import unquote
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
+
+from dedp_assets.patterns.core.errors import ConfigError
 
 __all__ = ["Lines", "literal_path", "read_lines"]
 
@@ -46,7 +49,12 @@ def read_lines(session: SparkSession, files: Sequence[Path]) -> Lines:
     Spark numbers rows within a task, not within a file. A first job, which reads without parsing, finds where each
     piece of a file starts; the line numbers follow by addition. Lines end with a line feed; a carriage return before it
     stays part of the line.
+
+    Raises:
+        ConfigError: if two files of different folders share a name: their lines could not be told apart.
     """
+    if twice := sorted(name for name, n in Counter(file.name for file in files).items() if n > 1):
+        raise ConfigError(f"several files are called {', '.join(twice)}: read each folder on its own")
     text = (
         session.read.option("lineSep", "\n")
         .text([literal_path(file) for file in files])
