@@ -2,7 +2,7 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-BOTH_CORES := --numprocesses=2 --dist=loadfile
+BOTH_CORES := --numprocesses=2 --dist=loadfile --no-loadscope-reorder
 export UV_NO_PROGRESS := 1
 
 .PHONY: help demo up status check static quick test bench format lock clean
