@@ -49,7 +49,7 @@ def prepare(settings: Settings) -> None:
         str(CHECKOUT / "resources" / "warmup.py"),
         str(settings.cache / "warmup"),
     ]
-    environment = child_environment({**_java_variables(settings), "PYSPARK_PYTHON": sys.executable})
+    environment = child_environment(_variables(settings))
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
     if done.returncode:
         raise EngineError(f"the Spark engine does not start:\n{_tail(done.stdout + done.stderr)}")
@@ -104,8 +104,8 @@ def connect_command(settings: Settings, port: int) -> list[str]:
 
 
 def use_java(settings: Settings) -> None:
-    """Point pyspark's launcher at the chosen Java runtime."""
-    apply(_java_variables(settings))
+    """Point pyspark's launcher at the chosen Java runtime, and its workers at this Python."""
+    apply(_variables(settings))
 
 
 def java_home(settings: Settings) -> Path:
@@ -160,8 +160,13 @@ def _fetch(settings: Settings, recipe: Path, folder: Path) -> None:
     partial.replace(folder)
 
 
-def _java_variables(settings: Settings) -> dict[str, str]:
-    return {"JAVA_HOME": str(java_home(settings)), "SPARK_LOCAL_IP": "127.0.0.1"}
+def _variables(settings: Settings) -> dict[str, str]:
+    return {
+        "JAVA_HOME": str(java_home(settings)),
+        "SPARK_LOCAL_IP": "127.0.0.1",
+        # Otherwise workers run the first python3 on the path, whatever its version and packages.
+        "PYSPARK_PYTHON": sys.executable,
+    }
 
 
 def _java(settings: Settings) -> Path:

@@ -182,6 +182,14 @@ def test_jars_that_cannot_be_fetched_leave_nothing_behind_and_say_what_ivy_said(
     assert not list(made.cache.glob("jars/*/*.jar"))
 
 
+def test_workers_run_the_python_of_the_driver(chosen, monkeypatch):
+    """Not the first one on the path, which may be another version without the packages."""
+    for name in ("JAVA_HOME", "SPARK_LOCAL_IP", "PYSPARK_PYTHON"):
+        monkeypatch.setenv(name, "")
+    engine.use_java(chosen(java="bundled"))
+    assert child_environment({})["PYSPARK_PYTHON"] == sys.executable
+
+
 def start(tmp_path, **variables):
     """Start an embedded engine in a process of its own, and write and read a table with it."""
     fixed = {"DEDP_HOME": str(tmp_path), "DEDP_CACHE": str(settings().cache), "DEDP_JIT": "quick", "JAVA_HOME": ""}
