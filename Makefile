@@ -4,6 +4,8 @@ VENV := .venv
 BIN := $(VENV)/bin
 BOTH_CORES := --numprocesses=2 --dist=loadfile --no-loadscope-reorder
 export UV_NO_PROGRESS := 1
+# every command starts processes, and each would compile all packages anew
+unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: help demo up status check static quick test bench format lock clean
 
