@@ -1,6 +1,7 @@
 """The landing zone as a Dagster resource: where source systems put files."""
 
 import hashlib
+import heapq
 import os
 from collections.abc import Iterator
 from pathlib import Path
@@ -56,15 +57,10 @@ class Landing(dg.ConfigurableResource[Any]):
         if not root.is_dir():
             return
         with os.scandir(root) as entries:
-            folders = sorted(
-                ((e.name, e.stat().st_mtime_ns) for e in entries if not e.name.startswith((".", "_")) and e.is_dir()),
-                reverse=True,
-            )
-        for number, (name, changed_ns) in enumerate(folders):
-            if number < _MARKERS:
-                changed_ns = max(changed_ns, _modified(f"{root}/{name}/{MARKER}"))  # noqa: PLW2901
-            if changed_ns >= since_ns:
-                yield name, changed_ns
+            folders = {e.name: e.stat().st_mtime_ns for e in entries if e.name[0] not in "._" and e.is_dir()}
+        for name in heapq.nlargest(_MARKERS, folders):
+            folders[name] = max(folders[name], _modified(f"{root}/{name}/{MARKER}"))
+        yield from ((name, changed_ns) for name, changed_ns in folders.items() if changed_ns >= since_ns)
 
 
 def _modified(path: str) -> int:

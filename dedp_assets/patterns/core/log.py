@@ -226,7 +226,7 @@ class Ledger:
 
     def history(self) -> Iterator[Commit]:
         """Commits from the newest back, as far as the log still holds them."""
-        for version in reversed(self._versions()):
+        for version in self._back():
             yield self.commit(version)
 
     def latest(self, *partitions: Mapping[str, str | None], until: int | None = None) -> Commit | None:
@@ -299,9 +299,7 @@ class Ledger:
         matches: Callable[[Commit, Mapping[str, str | None]], bool],
     ) -> Commit | None:
         marks = [[v.encode() for v in partition.values() if v and _LITERAL.fullmatch(v)] for partition in partitions]
-        for version in reversed(self._versions()):
-            if until is not None and version > until:
-                continue
+        for version in self._back(until):
             raw = self._raw(version)
             # Most commits are about other partitions: the values' bytes tell before anything is parsed.
             if any(all(mark in raw for mark in values) for values in marks):
@@ -331,6 +329,14 @@ class Ledger:
         while self._holds(version):
             yield version
             version += 1
+
+    def _back(self, until: int | None = None) -> Iterator[int]:
+        """Versions from the newest (up to ``until``) back to the oldest that the log holds, without listing it."""
+        version = self.version() if self.exists() else -1
+        version = version if until is None else min(version, until)
+        while version >= 0 and self._holds(version):
+            yield version
+            version -= 1
 
     def _holds(self, version: int) -> bool:
         return os.path.exists(f"{self._log}/{version:020d}.json")  # noqa: PTH110 - thousands per tick
