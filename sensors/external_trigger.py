@@ -35,7 +35,7 @@ _LONGEST_ENVELOPE = 10_000
 
 
 def trigger(name: str, *, pipelines: Filters, jobs: Sequence[Any], description: str) -> dg.SensorDefinition:
-    """The sensor over the landing zone's inbox of events, ``events/``: what concerns no pipeline of its is set aside.
+    """The sensor over the landing zone's inbox of events: what concerns none of its pipelines is set aside.
 
     Args:
         name: what the sensor is called.
@@ -66,8 +66,8 @@ def _react(
         return dg.SkipReason("no event has arrived")
     spent = channel.spent(arrivals)
     progress = {key: _progress(key, runs, spent) for key, runs in _runs(instance, arrivals).items()}
-    under_way = [key for key, made in progress.items() if made.state != "wanted"]
-    plan = plan_triggers(arrivals, pipelines=pipelines, known=channel.known(arrivals), started=under_way, now=now)
+    started = [key for key, made in progress.items() if made.state != "wanted"]
+    plan = plan_triggers(arrivals, pipelines=pipelines, known=channel.known(arrivals), started=started, now=now)
     starts: dict[str, Start] = {}
     for arrival in arrivals:
         if arrival.event is None or arrival.name in plan.held:
