@@ -18,6 +18,7 @@ from resources.environments import settings  # noqa: E402
 from resources.lake import Lake  # noqa: E402
 from resources.landing import Landing  # noqa: E402
 from resources.spark import SparkEngine  # noqa: E402
+from sensors.external_trigger import events_arrived  # noqa: E402
 from sensors.late_data import late_gold, late_visits  # noqa: E402
 from sensors.readiness import devices_delivered, visits_delivered  # noqa: E402
 from sensors.replay import dead_letters_fixed  # noqa: E402
@@ -47,7 +48,7 @@ def defs() -> dg.Definitions:
         dg.Definitions(
             jobs=[jobs.DAILY_VISITS, jobs.REBUILD_SILVER, jobs.REBUILD_GOLD, jobs.REFRESH_DEVICES],
             schedules=[visits_every_day],
-            sensors=[visits_delivered, devices_delivered, late_visits, late_gold, dead_letters_fixed],
+            sensors=[visits_delivered, devices_delivered, events_arrived, late_visits, late_gold, dead_letters_fixed],
             resources={
                 "clock": Clock(),
                 "engine": engine,

@@ -25,6 +25,7 @@ __all__ = [
     "APPROVED_BECAUSE",
     "APPROVED_BY",
     "CAUSE",
+    "TRIGGER",
     "Inputs",
     "Step",
     "Work",
@@ -33,9 +34,11 @@ __all__ = [
     "refusal",
     "refusals",
     "run",
+    "told",
 ]
 
 CAUSE = "dedp/cause"
+TRIGGER = "dedp.trigger/"
 APPROVED_BY = "dedp/approved_by"
 APPROVED_BECAUSE = "dedp/approved_because"
 _REFUSED = "dedp.refused/"
@@ -204,8 +207,14 @@ def refusals(tags: Mapping[str, str]) -> list[tuple[str, str]]:
     return [(f"{layer}/{dataset}", "".join(key)) for layer, dataset, *key in names]
 
 
+def told(tags: Mapping[str, str]) -> dict[str, str]:
+    """What the event that started a run with these tags told it, by name; empty for other runs."""
+    return {tag.removeprefix(TRIGGER): value for tag, value in tags.items() if tag.startswith(TRIGGER)}
+
+
 def _provenance(context: dg.AssetExecutionContext, target: Table, inputs: Inputs, at: datetime) -> Provenance:
     asset_key = dg.AssetKey(target.name.split("/"))
+    trigger = told(context.run.tags)
     return Provenance(
         asset=target.name,
         run_id=context.run.run_id,
@@ -215,7 +224,7 @@ def _provenance(context: dg.AssetExecutionContext, target: Table, inputs: Inputs
         cause=_cause(context),
         approval=_approval(context),
         at=at,
-        notes=inputs.notes,
+        notes={**inputs.notes, "trigger": trigger} if trigger else inputs.notes,
     )
 
 
@@ -283,7 +292,8 @@ def _materialization(
     context: dg.AssetExecutionContext, table: Table, commits: Mapping[str, Commit | None]
 ) -> dg.MaterializeResult[Any]:
     asset_key = dg.AssetKey(table.name.split("/"))
-    by_key = {key: _metadata(table, commit) for key, commit in commits.items()}
+    trigger = {f"trigger {name.replace('_', ' ')}": value for name, value in told(context.run.tags).items()}
+    by_key = {key: {**_metadata(table, commit), **trigger} for key, commit in commits.items()}
     if len(by_key) > 1:
         for key, metadata in by_key.items():
             context.add_asset_metadata(metadata, asset_key=asset_key, partition_key=key)

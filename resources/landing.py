@@ -10,7 +10,8 @@ from typing import Any
 import dagster as dg
 from pydantic import Field
 
-from dedp_assets.patterns.core.deliveries import MARKER, Delivery, look_at
+from dedp_assets.patterns.core.deliveries import MARKER, DeliveredFile, Delivery, look_at
+from dedp_assets.patterns.core.errors import ContractError, NotReady
 
 __all__ = ["Landing"]
 
@@ -30,6 +31,22 @@ class Landing(dg.ConfigurableResource[Any]):
     def delivery(self, dataset: str, partition: str = "") -> Delivery:
         """What lies in one delivery's folder."""
         return look_at(self.folder(dataset, partition))
+
+    def object(self, dataset: str, key: str) -> Delivery:
+        """The delivery that is one file, by its path below the root: the event that named it says that it is complete.
+
+        Raises:
+            ContractError: if it does not lie in the dataset's folder.
+            NotReady: if there is no such file.
+        """
+        folder, path = self.folder(dataset).resolve(), Path(self.root, key).resolve()
+        if folder not in path.parents:
+            raise ContractError(f"{key} does not lie in {dataset}/ of the landing zone: name an object that does")
+        if not path.is_file():
+            raise NotReady(f"{key} is not in the landing zone: put it there and replay the event")
+        stat = path.stat()
+        file = DeliveredFile(path.relative_to(folder).as_posix(), stat.st_size, stat.st_mtime_ns)
+        return Delivery(dataset, (file,), marker=file)
 
     def paths(self, dataset: str, delivery: Delivery) -> list[Path]:
         """The delivery's data files."""

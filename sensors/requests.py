@@ -8,10 +8,11 @@ import dagster as dg
 from dedp_assets.patterns.core.results import Plan
 from dedp_assets.reporting import CAUSE, refusal, refusals
 
-__all__ = ["REQUEST", "Decision", "decide", "in_flight"]
+__all__ = ["ATTEMPTS", "ENDED_BADLY", "REQUEST", "Decision", "decide", "in_flight"]
 
 REQUEST = "dedp/request"
-_ATTEMPTS = 3
+ATTEMPTS = 3
+ENDED_BADLY = [dg.DagsterRunStatus.FAILURE, dg.DagsterRunStatus.CANCELED]
 _OPEN = [
     dg.DagsterRunStatus.QUEUED,
     dg.DagsterRunStatus.NOT_STARTED,
@@ -49,8 +50,8 @@ def decide(instance: dg.DagsterInstance, plan: Plan, *, asset: str, job_name: st
         refused = _failed(instance, refusal(asset, key if key != asset else "", plan.cursor[key]))
         if refused or any(refusals(run.tags) for run in failed):
             held[key] = f"refused at {plan.cursor[key]}: waits for new data, a fix or an approval"
-        elif len(failed) >= _ATTEMPTS:
-            held[key] = f"gave up after {_ATTEMPTS} failed runs: look at run {failed[0].run_id[:8]}"
+        elif len(failed) >= ATTEMPTS:
+            held[key] = f"gave up after {ATTEMPTS} failed runs: look at run {failed[0].run_id[:8]}"
         else:
             attempt = f"#{len(failed) + 1}" if failed else ""
             tags = {CAUSE: plan.causes[key], REQUEST: request}
@@ -66,5 +67,4 @@ def decide(instance: dg.DagsterInstance, plan: Plan, *, asset: str, job_name: st
 
 
 def _failed(instance: dg.DagsterInstance, tags: Mapping[str, str]) -> Sequence[dg.DagsterRun]:
-    ended = [dg.DagsterRunStatus.FAILURE, dg.DagsterRunStatus.CANCELED]
-    return instance.get_runs(dg.RunsFilter(statuses=ended, tags=dict(tags)))
+    return instance.get_runs(dg.RunsFilter(statuses=ENDED_BADLY, tags=dict(tags)))

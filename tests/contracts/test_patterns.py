@@ -23,6 +23,7 @@ ASKED_FOR = {
     "error_management.late_data_detector",
     "error_management.windowed_deduplicator",
     "idempotency.data_overwrite",
+    "ingestion.external_trigger",
     "ingestion.full_loader",
     "ingestion.readiness_marker",
     "quality.audit_write_audit_publish",

@@ -6,6 +6,7 @@ import os
 
 import pytest
 
+from dedp_assets.patterns.core.errors import ContractError, NotReady
 from dedp_assets.patterns.ingestion.readiness_marker import delivering
 from resources.landing import Landing
 
@@ -107,3 +108,43 @@ def test_a_folder_without_a_marker_is_found_and_files_and_hidden_folders_are_not
         (tmp_path / "visits" / name).mkdir(parents=True)
     (tmp_path / "visits" / "README").touch()
     assert [name for name, _ in zone.touched("visits", since_ns=0)] == [DAY]
+
+
+def test_one_object_is_a_complete_delivery(zone):
+    """What an event names is read alone, whatever lies beside it, under its own content digest."""
+    folder = zone.folder("device_releases", "2026")
+    folder.mkdir(parents=True)
+    (folder / "v 7+.jsonl").write_bytes(b"7\n")
+    (folder / "v8.jsonl").write_bytes(b"8\n")
+    named = zone.object("device_releases", "device_releases/2026/v 7+.jsonl")
+    assert named.refusal() == ""
+    assert [path.read_bytes() for path in zone.paths("device_releases", named)] == [b"7\n"]
+    other = zone.object("device_releases", "device_releases/2026/v8.jsonl")
+    assert zone.content("device_releases", named) != zone.content("device_releases", other)
+    assert named.identity != other.identity
+
+
+@pytest.mark.parametrize(
+    "key", ["visits/a.jsonl", "device_releases/../visits/a.jsonl", "../a.jsonl", "device_releases"]
+)
+def test_an_object_elsewhere_is_refused(zone, key):
+    """An event cannot make a pipeline read another dataset, or anything outside the landing zone."""
+    deliver(zone, {"a.jsonl": b"1\n"})
+    with pytest.raises(ContractError, match="does not lie in device_releases/"):
+        zone.object("device_releases", key)
+
+
+def test_an_object_by_a_link_out_of_the_zone_is_refused(zone, tmp_path):
+    """What counts is where the bytes lie."""
+    secret = tmp_path.parent / f"{tmp_path.name}-secret"
+    secret.write_bytes(b"x")
+    zone.folder("device_releases").mkdir(parents=True)
+    (zone.folder("device_releases") / "link.jsonl").symlink_to(secret)
+    with pytest.raises(ContractError, match="does not lie in device_releases/"):
+        zone.object("device_releases", "device_releases/link.jsonl")
+
+
+def test_an_object_that_is_not_there_yet_may_come(zone):
+    """The event was faster than its object: worth another attempt."""
+    with pytest.raises(NotReady, match=r"device_releases/v7\.jsonl is not in the landing zone"):
+        zone.object("device_releases", "device_releases/v7.jsonl")

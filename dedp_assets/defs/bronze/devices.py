@@ -1,17 +1,18 @@
-"""The devices reference, complete at each delivery."""
+"""The devices reference, complete at each delivery: one that its marker ends, or a release that an event names."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import dagster as dg
 
 from dedp_assets.patterns.core.audits import Audit
 from dedp_assets.patterns.core.lines import read_lines
+from dedp_assets.patterns.core.log import Ledger
 from dedp_assets.patterns.core.results import WriteResult
 from dedp_assets.patterns.core.schema import Column, TableSpec
 from dedp_assets.patterns.error_management.dead_letter import divert_unprocessable
 from dedp_assets.patterns.ingestion.full_loader import load_full, volume_guard
-from dedp_assets.reporting import Inputs, Step, Work, asset_spec, check_specs, run
+from dedp_assets.reporting import Inputs, Step, Work, asset_spec, check_specs, run, told
 from resources.clock import Clock
 from resources.lake import Lake
 from resources.landing import Landing
@@ -26,6 +27,7 @@ DEVICES = TableSpec(
     comment="One row per device of the provider's newest complete delivery.",
 )
 SCHEMA = {name: column.type for name, column in DEVICES.columns.items()}
+RELEASES = "device_releases"
 AUDITS = (Audit(name="every_device_is_readable", of="dead", fail_above=0),)
 
 
@@ -43,17 +45,41 @@ def owned(_: str) -> dict[str, str]:
     pool="bronze_devices",
 )
 def devices(context: dg.AssetExecutionContext, lake: Lake, landing: Landing, clock: Clock) -> Iterator[Any]:
-    """Replace all devices by the delivered ones, unless the delivery's volume says that it is broken."""
-    table = lake.table(DEVICES)
+    """Replace all devices by the delivered ones, unless the delivery's volume says that it is broken.
+
+    A release that was announced before the one that is loaded changes nothing, however late its event comes.
+    """
+    table, event = lake.table(DEVICES), told(context.run.tags)
 
     def reads(_: str) -> Inputs:
-        delivery = landing.delivery("devices").require_ready()
-        content = landing.content("devices", delivery)
-        return Inputs({"landing/devices": content}, notes={"delivery": delivery.identity})
+        inputs, notes = _loaded(table.ledger)
+        if not event:
+            delivery = landing.delivery("devices").require_ready()
+            content = landing.content("devices", delivery)
+            return Inputs({"landing/devices": content}, notes={**notes, "delivery": delivery.identity, "release": ""})
+        if event["event_time"] < notes["event_time"]:
+            context.log.info(f"{event['object']} is superseded: the release of {notes['event_time']} is loaded")
+            return Inputs(inputs, notes=notes)
+        content = landing.content(RELEASES, landing.object(RELEASES, event["object"]))
+        named = {"release": event["object"], "event_time": event["event_time"]}
+        return Inputs({f"landing/{RELEASES}": content}, notes={**notes, **named})
 
     def load(step: Step) -> WriteResult:
-        lines = read_lines(table.session, landing.paths("devices", landing.delivery("devices")))
+        release = step.inputs.notes["release"]
+        dataset = RELEASES if release else "devices"
+        delivery = landing.object(RELEASES, release) if release else landing.delivery("devices")
+        lines = read_lines(table.session, landing.paths(dataset, delivery))
         split = divert_unprocessable(lines.rows, payload="raw", schema=SCHEMA, identity=["source_file", "line_number"])
         return load_full(split.narrowed("valid", DEVICES.columns), table, provenance=step.provenance, audits=AUDITS)
 
     yield from run(context, Work(table, owned, reads, load), at=clock.now())
+
+
+def _loaded(ledger: Ledger) -> tuple[Mapping[str, Any], dict[str, str]]:
+    """What the present rows were computed from, and which delivery and which release came last."""
+    last = ledger.latest({}) if ledger.exists() else None
+    record = last.record if last else None
+    notes = record.notes if record else {}
+    return record.inputs if record else {}, {
+        name: notes.get(name, "") for name in ("delivery", "release", "event_time")
+    }

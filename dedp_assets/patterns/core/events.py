@@ -1,0 +1,291 @@
+"""Events: what producers announce, in the envelope of CloudEvents 1.0, and the channel they come through.
+
+A channel is anything that can say what has arrived and keep what was settled: an inbox folder here, a topic as well.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timezone
+from pathlib import Path, PurePosixPath
+from typing import Any, Literal, Protocol
+from urllib.parse import quote, unquote_plus
+
+from dedp_assets.patterns.core.errors import ContractError
+
+__all__ = ["Arrival", "Channel", "Event", "Inbox", "Outcome"]
+
+Outcome = Literal["done", "failed", "aside"]
+
+_REQUIRED = ("specversion", "id", "source", "type", "time")
+_LARGEST_BYTES = 65_536
+_LONGEST = 1_024
+_DEEPEST = 32
+_TIME = re.compile(r"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)(\.\d{1,9})?(Z|[+-]\d\d:\d\d)", re.IGNORECASE)
+_UNFIT = re.compile(r"[\x00-\x1f\x7f-\x9f\ud800-\udfff]")
+_HIDDEN = ("_", ".")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Event:
+    """One event; ``source`` and ``id`` together identify it, however often it is delivered.
+
+    Attributes:
+        id: unique within the source.
+        source: who announces, a URI reference.
+        type: what happened, by a name that pipelines subscribe to.
+        time: when it happened, with time zone.
+        subject: what it happened to, within the source.
+        data: JSON value; an event that starts a pipeline holds ``{"objects": [key, ...]}``, URL-encoded keys of the
+            objects to load.
+
+    Raises:
+        ContractError: for attributes that CloudEvents 1.0 does not allow.
+    """
+
+    id: str
+    source: str
+    type: str
+    time: datetime
+    subject: str = ""
+    data: Any = None
+
+    def __post_init__(self) -> None:
+        for name in ("id", "source", "type", "subject"):
+            value = getattr(self, name)
+            if not isinstance(value, str) or not (value or name == "subject"):
+                raise ContractError(f"its {name} is {value!r}, where a text belongs")
+            if len(value) > _LONGEST or _UNFIT.search(value):
+                raise ContractError(f"its {name} is longer than {_LONGEST} characters or holds control characters")
+        if self.time.tzinfo is None:
+            raise ContractError(f"its time {self.time} has no time zone")
+        if _depth(self.data) > _DEEPEST:
+            raise ContractError(f"its data is nested deeper than {_DEEPEST} levels")
+
+    @classmethod
+    def from_json(cls, body: bytes) -> Event:
+        """The event in ``body``; extension attributes are passed over.
+
+        Raises:
+            ContractError: if it holds none, with the reason.
+        """
+        if len(body) > _LARGEST_BYTES:
+            raise ContractError(f"it has more than {_LARGEST_BYTES} bytes: put the data into an object and name that")
+        try:
+            stated = json.loads(body)
+        except (ValueError, RecursionError) as error:
+            raise ContractError(f"it is no JSON: {error}") from error
+        if not isinstance(stated, dict):
+            raise ContractError(f"it is a JSON {type(stated).__name__}, not an object with CloudEvents attributes")
+        if missing := [name for name in _REQUIRED if stated.get(name) is None]:
+            raise ContractError(f"it has no {', '.join(missing)}")
+        if stated["specversion"] != "1.0":
+            raise ContractError(f"its specversion is {stated['specversion']!r}; 1.0 is understood")
+        return cls(
+            id=stated["id"],
+            source=stated["source"],
+            type=stated["type"],
+            time=_moment(stated["time"]),
+            subject=stated.get("subject") or "",
+            data=stated.get("data"),
+        )
+
+    @property
+    def key(self) -> str:
+        """``source`` and ``id`` as one text; different ones never give the same."""
+        return f"{quote(self.source, safe=':')}/{quote(self.id, safe=':')}"
+
+    @property
+    def at(self) -> str:
+        """The time in UTC as ISO 8601 with microseconds: sorts as time does."""
+        return self.time.astimezone(timezone.utc).isoformat(timespec="microseconds")
+
+    @property
+    def digest(self) -> str:
+        """Digest of everything the event says, whatever the order of its attributes."""
+        return hashlib.sha256(json.dumps(self._stated(), sort_keys=True).encode()).hexdigest()[:16]
+
+    def to_json(self, *, longest: int | None = None) -> str:
+        """The envelope as JSON; above ``longest`` characters the data gives way to its size."""
+        whole = _readable(self._stated())
+        if longest is None or len(whole) <= longest:
+            return whole
+        return _readable({**self._stated(), "data": f"left out: {len(whole)} characters"})
+
+    def objects(self) -> tuple[str, ...]:
+        """Keys of the objects it names, decoded, each once.
+
+        Raises:
+            ContractError: if the data names none, or a key that could lead out of the store.
+        """
+        stated = self.data.get("objects") if isinstance(self.data, dict) else None
+        if not isinstance(stated, list) or not stated:
+            raise ContractError("its data names no objects to load")
+        return tuple(dict.fromkeys(_decoded(key) for key in stated))
+
+    def _stated(self) -> dict[str, Any]:
+        subject = {"subject": self.subject} if self.subject else {}
+        named = {"specversion": "1.0", "id": self.id, "source": self.source, "type": self.type, "time": self.at}
+        return {**named, **subject, "data": self.data}
+
+
+@dataclass(frozen=True, slots=True)
+class Arrival:
+    """One delivery: an event, or something that is none.
+
+    Attributes:
+        name: what the channel knows it by.
+        received: when it came, with time zone.
+        event: what it holds.
+        refusal: why it holds no event.
+    """
+
+    name: str
+    received: datetime
+    event: Event | None = None
+    refusal: str = ""
+
+    @classmethod
+    def of(cls, name: str, body: bytes, *, received: datetime) -> Arrival:
+        """A delivery as it came over the channel."""
+        try:
+            return cls(name, received, Event.from_json(body))
+        except ContractError as error:
+            return cls(name, received, refusal=str(error))
+
+
+class Channel(Protocol):
+    """Where events come from."""
+
+    def arrivals(self, *, limit: int) -> Sequence[Arrival]:
+        """The oldest deliveries that are not settled."""
+
+    def known(self, arrivals: Iterable[Arrival]) -> Mapping[str, str]:
+        """Key -> digest of those of the events that were settled as done or failed before."""
+
+    def spent(self, arrivals: Iterable[Arrival]) -> Collection[str]:
+        """Ids of the runs for which these events were settled as failed before: a replay starts afresh."""
+
+    def settle(self, arrival: Arrival, outcome: Outcome, *, reason: str = "", runs: Sequence[str] = ()) -> None:
+        """Take a delivery out of the channel and keep it, with the reason and the runs that failed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Inbox:
+    """A folder with one file per event; names that start with ``_`` or ``.`` are not events.
+
+    What is settled moves to ``_done``, ``_failed`` or ``_aside`` and is never deleted; ``<name>.reason`` beside it says
+    why. Moving a file back replays it.
+    """
+
+    folder: Path
+
+    def arrivals(self, *, limit: int) -> Sequence[Arrival]:
+        """See :class:`Channel`; a look at an empty inbox is one directory scan."""
+        if not self.folder.is_dir():
+            return []
+        with os.scandir(self.folder) as entries:
+            names = [entry.name for entry in entries if not entry.name.startswith(_HIDDEN)]
+        # A rename changes the ctime: it says when a file came, the mtime only when it was written.
+        lying = sorted((stat.st_ctime_ns, name) for name in names if (stat := self._stat(name)))
+        return [a for changed_ns, name in lying[:limit] if (a := self._arrival(name, changed_ns))]
+
+    def known(self, arrivals: Iterable[Arrival]) -> Mapping[str, str]:
+        """See :class:`Channel`."""
+        events = {arrival.event.key: arrival.event for arrival in arrivals if arrival.event}
+        kept = ((key, self.folder / f"_{how}" / _filed(e)) for key, e in events.items() for how in ("done", "failed"))
+        found = {key: Arrival.of(path.name, path.read_bytes(), received=_EPOCH) for key, path in kept if path.is_file()}
+        return {key: arrival.event.digest if arrival.event else "unreadable" for key, arrival in found.items()}
+
+    def spent(self, arrivals: Iterable[Arrival]) -> Collection[str]:
+        """See :class:`Channel`."""
+        told = (self.folder / "_failed" / f"{_filed(a.event)}.reason" for a in arrivals if a.event)
+        return {run for path in told if path.is_file() for run in json.loads(path.read_bytes())["runs"]}
+
+    def settle(self, arrival: Arrival, outcome: Outcome, *, reason: str = "", runs: Sequence[str] = ()) -> None:
+        """See :class:`Channel`."""
+        folder = self.folder / f"_{outcome}"
+        folder.mkdir(exist_ok=True)
+        free = folder / (arrival.name if outcome == "aside" or arrival.event is None else _filed(arrival.event))
+        number = 0
+        while outcome == "aside" and os.path.lexists(free):
+            number += 1
+            free = folder / f"{arrival.name}.{number}"
+        if reason:
+            draft = folder / f".{free.name}.reason"
+            draft.write_text(json.dumps({"reason": reason, "arrived_as": arrival.name, "runs": list(runs)}))
+            draft.replace(folder / f"{free.name}.reason")
+        if os.path.lexists(self.folder / arrival.name):
+            (self.folder / arrival.name).replace(free)
+
+    def _stat(self, name: str) -> os.stat_result | None:
+        try:
+            return (self.folder / name).lstat()
+        except FileNotFoundError:
+            return None
+
+    def _arrival(self, name: str, changed_ns: int) -> Arrival | None:
+        path, received = self.folder / name, datetime.fromtimestamp(changed_ns / 1e9, timezone.utc)
+        if not path.is_file():
+            return Arrival(name, received, refusal="it is no file") if os.path.lexists(path) else None
+        try:
+            with path.open("rb") as file:
+                return Arrival.of(name, file.read(_LARGEST_BYTES + 1), received=received)
+        except FileNotFoundError:
+            return None
+        except OSError as error:
+            return Arrival(name, received, refusal=f"it cannot be read: {error.strerror}")
+
+
+_EPOCH = datetime.fromtimestamp(0, timezone.utc)
+
+
+def _filed(event: Event) -> str:
+    """Name of the one file that keeps an event once it is done."""
+    return f"{hashlib.sha256(event.key.encode()).hexdigest()[:32]}.json"
+
+
+def _readable(stated: object) -> str:
+    """JSON for people; what UTF-8 cannot hold is escaped."""
+    return json.dumps(stated, ensure_ascii=False).encode(errors="backslashreplace").decode()
+
+
+def _moment(stated: object) -> datetime:
+    """A time as RFC 3339 writes it, in UTC; digits below a microsecond are cut off."""
+    parts = _TIME.fullmatch(stated) if isinstance(stated, str) else None
+    try:
+        if parts is None:
+            raise ValueError("not of the form 2026-01-20T12:00:00Z")  # noqa: TRY301 - one sentence for both
+        seconds, fraction, zone = parts.groups()
+        zone = "+00:00" if zone in "Zz" else zone
+        return datetime.fromisoformat(f"{seconds}{(fraction or '.')[:7]:0<7}{zone}").astimezone(timezone.utc)
+    except (ValueError, OverflowError) as error:
+        raise ContractError(f"its time {stated!r} is no RFC 3339 timestamp: {error}") from error
+
+
+def _decoded(stated: object) -> str:
+    """A URL-encoded key, decoded: a plus sign is a space there."""
+    if not isinstance(stated, str):
+        raise ContractError(f"it names the object {stated!r}, which is no text")
+    try:
+        key = unquote_plus(stated, errors="strict")
+    except ValueError as error:
+        raise ContractError(f"it names the object {stated!r}, which is no URL-encoded UTF-8") from error
+    parts = PurePosixPath(key).parts
+    if not parts or parts[0] == "/" or ".." in parts or len(key) > _LONGEST or _UNFIT.search(key):
+        raise ContractError(f"it names the object {key[:_LONGEST]!r}, which is no key of the store")
+    return key
+
+
+def _depth(value: object) -> int:
+    """How deep a JSON value is nested, found without recursion."""
+    level, depth = [value], 0
+    while level:
+        inner = [v.values() if isinstance(v, dict) else v for v in level if isinstance(v, (dict, list))]
+        level, depth = [v for values in inner for v in values], depth + 1
+    return depth

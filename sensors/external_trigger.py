@@ -1,0 +1,157 @@
+"""Events: what a producer announces starts the pipelines it concerns, once.
+
+There is no cursor that could move past an event: it stays in its channel until Dagster says that its runs succeeded. A
+tick that is lost, or a daemon that dies after launching, is made good by the next tick, which finds the runs.
+"""
+
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Literal
+
+import dagster as dg
+
+from dedp_assets.jobs import REFRESH_DEVICES
+from dedp_assets.patterns.core.events import Arrival, Channel, Inbox
+from dedp_assets.patterns.ingestion.external_trigger import Start, plan_triggers, starts_of
+from dedp_assets.reporting import CAUSE, TRIGGER, refusals
+from resources.clock import Clock
+from resources.landing import Landing
+from sensors.requests import ATTEMPTS, ENDED_BADLY, REQUEST
+
+__all__ = ["PIPELINES", "events_arrived", "trigger"]
+
+Filters = Mapping[str, Sequence[Mapping[str, str]]]
+
+PIPELINES: Filters = {"refresh_devices": [{"type": "dedp.devices.published"}, {"type": "dedp.feature.released"}]}
+"""Job -> filters over the attributes of the events that start it."""
+
+_VERSION = "external_trigger/1"
+_EVENT = f"{TRIGGER}event"
+_PENDING = 100
+_AT_ONCE = 25
+_LONGEST_ENVELOPE = 10_000
+
+
+def trigger(name: str, *, pipelines: Filters, jobs: Sequence[Any], description: str) -> dg.SensorDefinition:
+    """The sensor over the landing zone's inbox of events: what concerns none of its pipelines is set aside.
+
+    Args:
+        name: what the sensor is called.
+        pipelines: job -> filters over the attributes of the events that start it.
+        jobs: the jobs named there.
+        description: what people read about it.
+    """
+
+    @dg.sensor(
+        name=name,
+        jobs=jobs,
+        minimum_interval_seconds=5,
+        default_status=dg.DefaultSensorStatus.RUNNING,
+        description=description,
+    )
+    def look(context: dg.SensorEvaluationContext, landing: Landing, clock: Clock) -> dg.SensorResult | dg.SkipReason:
+        return _react(context.instance, Inbox(landing.folder("events")), pipelines, clock.now())
+
+    return look
+
+
+def _react(
+    instance: dg.DagsterInstance, channel: Channel, pipelines: Filters, now: datetime
+) -> dg.SensorResult | dg.SkipReason:
+    """Settle the events that are over and ask for the runs that are wanted."""
+    arrivals = channel.arrivals(limit=_PENDING)
+    if not arrivals:
+        return dg.SkipReason("no event has arrived")
+    spent = channel.spent(arrivals)
+    progress = {key: _progress(key, runs, spent) for key, runs in _runs(instance, arrivals).items()}
+    started = [key for key, made in progress.items() if made.state != "wanted"]
+    plan = plan_triggers(arrivals, pipelines=pipelines, known=channel.known(arrivals), started=started, now=now)
+    starts: dict[str, Start] = {}
+    for arrival in arrivals:
+        if arrival.event is None or arrival.name in plan.held:
+            channel.settle(arrival, "aside", reason=plan.held[arrival.name])
+        else:
+            mine = {start.key: start for start in starts_of(arrival.event, pipelines=pipelines)}
+            _settle(channel, arrival, [progress.get(key, _Progress(key)) for key in mine])
+            starts |= mine
+    chosen = [(starts[key], progress.get(key, _Progress(key))) for key in plan.partitions[:_AT_ONCE]]
+    if chosen:
+        return dg.SensorResult(run_requests=[_request(start, made.run_key, now) for start, made in chosen])
+    aside = [f"{name!r}: {reason}" for name, reason in sorted(plan.held.items())[:5]]
+    return dg.SkipReason("; ".join([plan.reason, *aside]))
+
+
+@dataclass(frozen=True, slots=True)
+class _Progress:
+    """How far one start is, the key to ask for its next run by, and every run of it that failed."""
+
+    run_key: str
+    state: Literal["wanted", "under way", "done", "failed"] = "wanted"
+    reason: str = ""
+    failed: tuple[str, ...] = ()
+
+
+def _runs(instance: dg.DagsterInstance, arrivals: Iterable[Arrival]) -> Mapping[str, Sequence[dg.DagsterRun]]:
+    """Start -> its runs, newest first."""
+    keys = sorted({arrival.event.key for arrival in arrivals if arrival.event})
+    found: dict[str, list[dg.DagsterRun]] = defaultdict(list)
+    for run in instance.get_runs(dg.RunsFilter(tags={_EVENT: keys})) if keys else ():
+        found[run.tags[REQUEST]].append(run)
+    return found
+
+
+def _progress(key: str, runs: Sequence[dg.DagsterRun], spent: Collection[str]) -> _Progress:
+    """What Dagster knows about a start. Whatever failed before it was replayed no longer counts."""
+    ended_badly = [run for run in runs if run.status in ENDED_BADLY]
+    failed = [run for run in ended_badly if run.run_id not in spent]
+    ids = tuple(run.run_id for run in ended_badly)
+    run_key = f"{key}#{len(ended_badly) + 1}" if ended_badly else key
+    if any(run.is_success for run in runs):
+        return _Progress(run_key, "done")
+    if any(run not in ended_badly and not _never_launched(run, run_key) for run in runs):
+        return _Progress(run_key, "under way")
+    if refused := [run for run in failed if refusals(run.tags)]:
+        return _Progress(run_key, "failed", f"run {refused[0].run_id[:8]} refused it", ids)
+    if len(failed) >= ATTEMPTS:
+        return _Progress(run_key, "failed", f"gave up after {ATTEMPTS} failed runs, the last one {ids[0][:8]}", ids)
+    return _Progress(run_key)
+
+
+def _never_launched(run: dg.DagsterRun, run_key: str) -> bool:
+    """Whether the daemon died between creating the run and launching it: asked again, it launches that very run."""
+    return run.status is dg.DagsterRunStatus.NOT_STARTED and run.tags.get("dagster/run_key") == run_key
+
+
+def _settle(channel: Channel, arrival: Arrival, progress: Sequence[_Progress]) -> None:
+    """Take an event out of its channel once nothing of it is wanted or under way."""
+    states = {made.state for made in progress}
+    if states == {"done"}:
+        channel.settle(arrival, "done")
+    elif states <= {"done", "failed"}:
+        reason = "; ".join(made.reason for made in progress if made.reason)
+        channel.settle(arrival, "failed", reason=reason, runs=[run for made in progress for run in made.failed])
+
+
+def _request(start: Start, run_key: str, now: datetime) -> dg.RunRequest:
+    """The run's tags say what made it start, when, and what to load."""
+    event = start.event
+    told = {
+        "version": _VERSION,
+        "event": event.key,
+        "envelope": event.to_json(longest=_LONGEST_ENVELOPE),
+        "event_time": event.at,
+        "processing_time": now.isoformat(),
+        "object": start.object,
+    }
+    tags = {CAUSE: event.type, REQUEST: start.key, **{f"{TRIGGER}{name}": value for name, value in told.items()}}
+    return dg.RunRequest(run_key=run_key, job_name=start.pipeline, tags=tags)
+
+
+events_arrived = trigger(
+    "events_arrived",
+    pipelines=PIPELINES,
+    jobs=[REFRESH_DEVICES],
+    description="An announced release of the devices reference starts its load; bad announcements are set aside.",
+)
