@@ -63,7 +63,8 @@ def spark_conf(settings: Settings, *, record_classes: Path | None = None) -> dic
         "-XX:-DontCompileHugeMethods",
         f"-Dlog4j2.configurationFile={CHECKOUT / 'resources' / 'log4j2.properties'}",
     ]
-    options += ["-XX:TieredStopAtLevel=1"] if settings.jit == "quick" else []
+    # With one compiler the code cache is small by default, and a process that works for minutes keeps compiling anew.
+    options += ["-XX:TieredStopAtLevel=1", "-XX:ReservedCodeCacheSize=256m"] if settings.jit == "quick" else []
     if record_classes is not None:
         options += [f"-XX:ArchiveClassesAtExit={record_classes}", "-Xlog:cds=off", "-Xlog:cds+dynamic=off"]
     elif archive is not None and archive.exists():
