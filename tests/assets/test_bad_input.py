@@ -177,7 +177,9 @@ def test_a_day_declared_empty_by_its_manifest_is_loaded_as_empty(world):
     """A marker that lists no files says that nothing happened; that is no error, and later files are late data."""
     with delivering(world.landing / "visits" / TODAY):
         pass
-    list(world.platform.react())
+    (ended,) = world.platform.react()
+    assert ended.failure == f"silver/visits has no {TODAY} yet: materialize it first"
+    assert set(world.checks("bronze/visits").values()) == set(world.checks("silver/visits").values()) == {True}
     record = world.last("bronze/visits", landed_on=TODAY).record
     assert record.rows["written"] == 0
     assert world.rows("bronze/visits") == []

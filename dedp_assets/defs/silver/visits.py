@@ -126,7 +126,11 @@ def visits(context: dg.AssetExecutionContext, lake: Lake, clock: Clock) -> Itera
     landed, table, dead = lake.table(LANDED), lake.table(VISITS), lake.table(DEAD_LETTER)
 
     def reads(day: str) -> Inputs:
-        newest = landed.ledger.changed(*landed_for(day), until=landed.ledger.version())
+        version = landed.ledger.version()
+        # A day that was delivered as empty changed nothing, and is there all the same.
+        newest = landed.ledger.changed(*landed_for(day), until=version) or landed.ledger.latest(
+            {"landed_on": day}, until=version
+        )
         if newest is None:
             raise NotReady(f"{LANDED.name} holds nothing of {day}: land it first")
         versions = {LANDED.name: newest.version}

@@ -38,6 +38,8 @@ _RUNTIME = {
     "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
     # A writer per partition stays open, so rows need no sort by partition first.
     "spark.sql.maxConcurrentOutputFileWriters": "32",
+    # What was observed below an empty shuffle would be gone with it.
+    "spark.sql.adaptive.optimizer.excludedRules": ("org.apache.spark.sql.execution.adaptive.AQEPropagateEmptyRelation"),
 }
 
 
