@@ -6,6 +6,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from dagster_pyspark import LazyPySparkResource
+from pyspark.logger import PySparkLogger
 from pyspark.sql import SparkSession
 from pyspark.sql.connect.client.retries import DefaultPolicy
 
@@ -16,6 +17,7 @@ from resources.environments import settings
 __all__ = ["SparkEngine"]
 
 _ANSWER_SECONDS = 3
+_NEVER = logging.CRITICAL + 1
 
 
 class SparkEngine(LazyPySparkResource):
@@ -43,7 +45,7 @@ class SparkEngine(LazyPySparkResource):
         if self._spark_session is not None:
             return
         # Spark would log every refused expression, with the values in it, before we can say it in one sentence.
-        logging.getLogger("SQLQueryContextLogger").disabled = True
+        PySparkLogger.getLogger("SQLQueryContextLogger").setLevel(_NEVER)
         if self.remote:
             _require_answer(self.remote)
             session = SparkSession.builder.remote(self.remote).getOrCreate()

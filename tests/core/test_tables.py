@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging.config
 import shutil
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -463,13 +464,15 @@ def test_every_failed_audit_is_named_at_once(events, event_rows):
     assert ids(events) == []
 
 
-def test_an_expression_spark_does_not_know_is_a_wrong_call(events, event_rows):
-    """A misspelled audit names its expression and publishes nothing."""
+def test_an_expression_spark_does_not_know_is_a_wrong_call(events, event_rows, caplog):
+    """A misspelled audit names its expression, publishes nothing and logs nothing, however logging is configured."""
+    logging.config.dictConfig({"version": 1, "disable_existing_loggers": False})
     with pytest.raises(ConfigError, match="amuont"):
         events.overwrite(
             event_rows(1), partition=DAY, provenance=a_run(sequence=1), audits=[Audit.none_where("x", "amuont < 0")]
         )
     assert ids(events) == []
+    assert caplog.records == []
 
 
 # --- splits and accounting --------------------------------------------------------------------------------------------
