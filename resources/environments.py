@@ -8,8 +8,12 @@ variable               meaning                                                  
 ``SPARK_REMOTE``       ``sc://host:port`` of a shared Spark Connect engine         none: an embedded engine
 ``DEDP_SPARK_MASTER``  Spark master of an embedded engine                          ``local[*]``
 ``DEDP_DRIVER_MEMORY`` its heap                                                    ``2g``
+``DEDP_POSTGRES``      URL of the operational database                             our own in ``$DEDP_HOME``
 ``DEDP_JAVA``          ``auto``: Java 17+ if found; ``bundled``: the wheel's       ``auto``
 ``DEDP_JIT``           ``full``: fast bulk work; ``quick``: fast start, small data ``full``
+``DEDP_MASKING_KEY``   key of pseudonyms in replicas, 64 hexadecimal digits        one of this home's own
+``DEDP_KAFKA``         ``host:port`` of a Kafka broker: visits come by its topic   none: visits come by files
+``DEDP_KAFKA_TOPIC``   that topic                                                  ``visits``
 =====================  ==========================================================  =========================
 """
 
@@ -17,7 +21,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import date, timedelta
 from pathlib import Path
 from typing import Literal
@@ -43,6 +47,10 @@ class Settings:
     java: Literal["auto", "bundled"]
     jit: Literal["full", "quick"]
     java_home: Path | None
+    postgres: str | None = field(default=None, repr=False)
+    masking_key: str | None = field(default=None, repr=False)
+    kafka: str | None = None
+    kafka_topic: str = "visits"
 
     @property
     def lakehouse(self) -> Path:
@@ -84,6 +92,10 @@ def settings() -> Settings:
         java="bundled" if _choice(env, "DEDP_JAVA", ("auto", "bundled")) == "bundled" else "auto",
         jit="quick" if _choice(env, "DEDP_JIT", ("full", "quick")) == "quick" else "full",
         java_home=Path(java_home) if java_home else None,
+        postgres=env.get("DEDP_POSTGRES") or None,
+        masking_key=env.get("DEDP_MASKING_KEY") or None,
+        kafka=env.get("DEDP_KAFKA") or None,
+        kafka_topic=env.get("DEDP_KAFKA_TOPIC") or "visits",
     )
 
 

@@ -12,13 +12,22 @@ from dedp_assets.sources import visits
 from resources.environments import CHECKOUT, RETENTION_DAYS, child_environment, settings
 from tests.assets.conftest import day, visits_of, world_in
 
-VARIABLES = ("DEDP_HOME", "DEDP_CACHE", "SPARK_REMOTE", "DEDP_SPARK_MASTER", "DEDP_DRIVER_MEMORY", "DEDP_JAVA")
+VARIABLES = (
+    "DEDP_HOME",
+    "DEDP_CACHE",
+    "SPARK_REMOTE",
+    "DEDP_SPARK_MASTER",
+    "DEDP_DRIVER_MEMORY",
+    "DEDP_JAVA",
+    "DEDP_KAFKA",
+    "DEDP_KAFKA_TOPIC",
+)
 
 
 @pytest.fixture
 def bare(monkeypatch):
     """An environment that decides nothing."""
-    for name in (*VARIABLES, "DEDP_JIT", "JAVA_HOME"):
+    for name in (*VARIABLES, "DEDP_JIT", "DEDP_POSTGRES", "JAVA_HOME"):
         monkeypatch.delenv(name, raising=False)
     return monkeypatch
 
@@ -32,14 +41,15 @@ def test_nothing_set_means_the_documented_defaults(bare):
     """Each default is what the table at the top of the module says."""
     chosen = settings()
     assert (chosen.home, chosen.cache) == (CHECKOUT / ".dedp", CHECKOUT / ".dedp" / "cache")
-    assert (chosen.remote, chosen.java_home) == (None, None)
+    assert (chosen.remote, chosen.java_home, chosen.postgres) == (None, None, None)
+    assert (chosen.kafka, chosen.kafka_topic) == (None, "visits")
     assert (chosen.master, chosen.driver_memory, chosen.java, chosen.jit) == ("local[*]", "2g", "auto", "full")
 
 
 def test_an_empty_variable_counts_as_not_set(bare):
     """What a shell or a container file leaves empty does not become a value."""
     before = settings()
-    for name in (*VARIABLES, "DEDP_JIT", "JAVA_HOME"):
+    for name in (*VARIABLES, "DEDP_JIT", "DEDP_POSTGRES", "JAVA_HOME"):
         bare.setenv(name, "")
     assert settings() == before
 
@@ -52,6 +62,9 @@ def test_an_empty_variable_counts_as_not_set(bare):
         ("DEDP_DRIVER_MEMORY", "1g", "driver_memory"),
         ("DEDP_JAVA", "bundled", "java"),
         ("DEDP_JIT", "quick", "jit"),
+        ("DEDP_POSTGRES", "postgresql://reader@db.example/shop", "postgres"),
+        ("DEDP_KAFKA", "kafka.example:9092", "kafka"),
+        ("DEDP_KAFKA_TOPIC", "clicks", "kafka_topic"),
     ],
 )
 def test_each_variable_decides_its_setting_only(bare, name, value, field):

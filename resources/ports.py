@@ -1,0 +1,18 @@
+"""Ports of the loopback interface."""
+
+import socket
+
+__all__ = ["free", "listens"]
+
+
+def free() -> int:
+    """A port that nobody listens on right now."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def listens(port: int) -> bool:
+    """Whether somebody accepts connections on ``port``."""
+    with socket.socket() as probe:
+        return probe.connect_ex(("127.0.0.1", port)) == 0

@@ -1,0 +1,49 @@
+"""Secrets as a Dagster resource. It has no field, so none of them gets into a run's config."""
+
+import os
+import secrets
+from pathlib import Path
+from typing import Any
+
+import dagster as dg
+
+from dedp_assets.patterns.core.errors import ConfigError
+from dedp_assets.patterns.core.masking import MaskingKey
+from resources.environments import settings
+
+__all__ = ["Secrets"]
+
+_BYTES = 32
+
+
+class Secrets(dg.ConfigurableResource[Any]):
+    """Keys that the platform works with."""
+
+    def masking_key(self) -> MaskingKey:
+        """The key of pseudonyms: ``DEDP_MASKING_KEY``, or one of this home's own that was made up at its first use.
+
+        Raises:
+            ConfigError: if the setting is not 64 hexadecimal digits; the text does not repeat it.
+        """
+        chosen = settings()
+        if chosen.masking_key is None:
+            return MaskingKey("home", _own(chosen.home / "masking.key"))
+        try:
+            return MaskingKey("setting", bytes.fromhex(chosen.masking_key))
+        except ValueError:
+            raise ConfigError(f"DEDP_MASKING_KEY has to be {2 * _BYTES} hexadecimal digits") from None
+
+
+def _own(file: Path) -> bytes:
+    file.parent.mkdir(parents=True, exist_ok=True)
+    draft = file.with_name(f".{file.name}.{secrets.token_hex(4)}")
+    if not file.exists():
+        with os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as made:
+            made.write(secrets.token_bytes(_BYTES))
+        try:
+            file.hardlink_to(draft)
+        except FileExistsError:
+            pass
+        finally:
+            draft.unlink()
+    return file.read_bytes()
