@@ -1,0 +1,184 @@
+"""Change Data Capture: every committed change of a database table, in order, from the database's own log.
+
+Problem: queries on a schedule are too slow for some consumers, burden the database, and never see a deleted row.
+Solution: take a snapshot, then read the log from exactly there through a replication slot. Each change is appended
+    once to a history; a second table, merged from it, equals the source as of a position of its log.
+Consequences: the database has to be set up for it and keeps its log for a reader that is away: watch the slot. A
+    transaction passes through memory whole. What is in one history and not yet in another has perhaps not come yet.
+Choose instead: Incremental Loader, if deletes do not matter and minutes are fast enough.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from pyspark.sql import DataFrame
+
+from dedp_assets.patterns.core import capturing, changes, postgres
+from dedp_assets.patterns.core.changes import CHANGES, GONE, cursor, noted
+from dedp_assets.patterns.core.errors import ConfigError, ContractError, NotReady, SchemaMismatch
+from dedp_assets.patterns.core.pgoutput import position_text
+from dedp_assets.patterns.core.postgres import RESNAPSHOT, PostgresTable
+from dedp_assets.patterns.core.records import Provenance
+from dedp_assets.patterns.core.results import Finding, RowCounts, WriteResult
+from dedp_assets.patterns.core.rows import evaluated_once
+from dedp_assets.patterns.core.tables import Table
+
+__all__ = ["capture_changes", "apply_changes", "judge_slot", "CHANGES"]
+
+_PATTERN = "ingestion.change_data_capture"
+_CLAUSES = (
+    f"WHEN MATCHED AND s.`{GONE}` THEN DELETE",
+    "WHEN MATCHED THEN UPDATE SET *",
+    f"WHEN NOT MATCHED AND NOT s.`{GONE}` THEN INSERT *",
+)
+
+
+def capture_changes(
+    source: PostgresTable,
+    history: Table,
+    latest: Table,
+    *,
+    keys: Sequence[str],
+    provenance: Provenance,
+    resnapshot: bool = False,
+    max_messages: int = 50_000,
+    max_latency_seconds: float = 30,
+) -> WriteResult:
+    """Append what happened in ``source`` since the last capture to ``history``, then bring ``latest`` up to it.
+
+    The first capture takes a snapshot. A batch is one commit whose transaction id is the position in the source's log;
+    only then is the slot moved. So whatever is interrupted, the next capture goes on behind the last commit.
+
+    Args:
+        source: the table and its slot.
+        history: a table of :data:`CHANGES`, partitioned by ``committed_on``.
+        latest: the source's columns that shall be held, of whatever type their texts convert to.
+        keys: the source's primary key.
+        provenance: who captures, and why.
+        resnapshot: take a snapshot though there is one: a person's answer to a gap. The history keeps what it has.
+        max_messages: how much log to hold in memory at once; a single transaction may exceed it.
+        max_latency_seconds: when changes count as late, from commit in the source to commit in ``history``.
+
+    Returns:
+        What was appended to ``history``, with ``latency_seconds`` of the slowest change, ``retained_bytes`` of log kept
+        for the slot before this capture, and findings on lateness and on the source's columns.
+
+    Raises:
+        NotReady: if the source does not answer.
+        Conflict: if another capture of the same source is at work.
+        ConfigError: if the source cannot be captured as it is.
+        ContractError: if changes are missing (slot lost, moved by others, table made anew): a new snapshot is needed.
+        SchemaMismatch: if columns of ``latest`` were dropped, added or retyped at the source; ``history`` goes on.
+
+    Example:
+        >>> capture_changes(users, history, latest, keys=["user_id"], provenance=run)  # doctest: +SKIP
+    """
+    run = provenance.by(_PATTERN)
+    history.ensure()
+    began = resnapshot or cursor(history) is None
+    capture = capturing.Capture(source, history, tuple(keys), run)
+    written = [capture.begin(anew=resnapshot)] if began else []
+    with postgres.connected(source) as connection:
+        slot = capture.resume(connection)
+        written += capture.follow(connection, until=slot.newest, max_messages=max_messages)
+    apply_changes(history, latest, keys=keys, provenance=run)
+    rows = sum(result.rows.written for result in written)
+    seconds = max((result.figures.get("latency_seconds", 0.0) for result in written), default=0.0)
+    differing = noted(history)["changed"]
+    return WriteResult(
+        table=history.name,
+        version=history.ledger.version(),
+        applied=any(result.applied for result in written),
+        changed=any(result.changed for result in written),
+        reason=f"{rows} changes captured up to {position_text(cursor(history) or 0)}",
+        rows=RowCounts(read=rows, written=rows),
+        findings=(
+            Finding("changes_arrive_in_time", seconds <= max_latency_seconds, "warn", {"latency_seconds": seconds}),
+            Finding("source_columns_are_as_in_the_snapshot", not differing, "warn", differing),
+        ),
+        figures={"latency_seconds": seconds, "retained_bytes": slot.retained_bytes, "snapshot": began},
+    )
+
+
+def apply_changes(history: Table, latest: Table, *, keys: Sequence[str], provenance: Provenance) -> WriteResult:
+    """Bring ``latest`` up to ``history``: merge what it has not applied; build it anew if it never applied anything.
+
+    Args:
+        history: as :func:`capture_changes` fills it.
+        latest: the table to bring up to it.
+        keys: the source's primary key.
+        provenance: who applies, and why.
+
+    Raises:
+        NotReady: if nothing was captured yet.
+        ConfigError: if ``latest`` lacks a key.
+        ContractError: if the history holds changes without a snapshot.
+        SchemaMismatch: if it holds something else than ``latest`` declares.
+    """
+    state = history.ledger.state()
+    head, note = state.applied(history.name, {}), noted(history, until=state.version)
+    if head is None:
+        raise NotReady(f"{history.name} holds no snapshot yet: capture the source first")
+    if not note:
+        raise ContractError(f"{history.name} holds changes without the snapshot they belong to: {RESNAPSHOT}")
+    _require_columns(latest, keys, note, history)
+    latest.ensure()
+    columns = {"columns": sorted(latest.spec.columns)}
+    done = cursor(latest) if noted(latest) == columns else None
+    days = changes.touched(history, since=done)
+    if not days:
+        return WriteResult(latest.name, latest.ledger.version(), applied=False, changed=False, reason="nothing new")
+    rows = history.read(*days, version=state.version).filter(f"commit_lsn > {done or 0}")
+    with evaluated_once(changes.latest_rows(rows, keys=keys, after=note["reset"])) as found:
+        _require_fit(found, latest)
+        values = changes.typed(found, latest.spec, keys=keys)
+        notes = {**provenance.notes, "source": columns}
+        inputs = {history.name: state.version, **columns}
+        run = replace(provenance.by(_PATTERN), sequence=head, inputs=inputs, notes=notes)
+        if done is None or done < note["reset"][0]:
+            return latest.overwrite(values.filter(f"NOT `{GONE}`").drop(GONE), provenance=run)
+        same_key = " AND ".join(f"t.`{key}` = s.`{key}`" for key in keys)
+        return latest.merge(values, on=same_key, clauses=_CLAUSES, provenance=run)
+
+
+def judge_slot(source: PostgresTable, *, warn_above_bytes: int = 1 << 30, fail_above_bytes: int = 8 << 30) -> Finding:
+    """Whether the log that the source keeps on its disk for our slot stays within bounds; ask also when nothing runs.
+
+    A slot whose reader is away keeps the log of all tables until the disk is full, or until the server gives it up.
+    """
+    with postgres.connected(source) as connection:
+        state = postgres.slot_state(connection, source)
+    name = "replication_slot_is_bounded"
+    if state is None or state.status == "lost":
+        return Finding(name, passed=False, note=f"the slot {source.slot} is lost: {RESNAPSHOT}")
+    figures = {"retained_bytes": state.retained_bytes, "behind_bytes": state.behind_bytes, "status": state.status}
+    if state.retained_bytes > fail_above_bytes:
+        note = f"more than {fail_above_bytes} bytes: capture, or drop the slot if nobody will"
+        return Finding(name, passed=False, figures=figures, note=note)
+    if state.retained_bytes > warn_above_bytes or state.status == "unreserved":
+        note = f"more than {warn_above_bytes} bytes, or about to be given up: capture soon"
+        return Finding(name, passed=False, severity="warn", figures=figures, note=note)
+    return Finding(name, passed=True, figures=figures)
+
+
+def _require_columns(latest: Table, keys: Sequence[str], source: Mapping[str, Any], history: Table) -> None:
+    """The declared columns have to be as in the snapshot: the log repeats no row because a column has changed."""
+    if missing := [key for key in keys if key not in latest.spec.columns]:
+        raise ConfigError(f"{latest.name} does not declare the key {missing}: rows could not be told apart")
+    faults = [f"{c} {source['changed'][c]}" for c in latest.spec.columns if c in source["changed"]]
+    faults += [f"{c} is not there" for c in latest.spec.columns if c not in {*source["columns"], *source["changed"]}]
+    if faults:
+        raise SchemaMismatch(
+            f"{latest.name}: columns differ at the source: {'; '.join(faults)}. {history.name} goes on; correct the "
+            f"declaration of {latest.name}, and for a column that shall stay {RESNAPSHOT}"
+        )
+
+
+def _require_fit(found: DataFrame, latest: Table) -> None:
+    wrong = changes.misfits(found, latest.spec)
+    if wrong:
+        shown = ", ".join(f"{count} of {c} are no {latest.spec.columns[c].type}" for c, count in wrong.items())
+        raise SchemaMismatch(f"{latest.name}: values do not fit the declared types ({shown}): correct the declaration")
