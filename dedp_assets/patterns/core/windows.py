@@ -1,0 +1,84 @@
+"""Half-open windows [start, end) of a column: adjacent ones share no row and leave none out.
+
+Bounds are exact to the microsecond: times carry their zone and are compared as instants, counters as integers.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta, timezone
+from typing import Any
+
+from pyspark.sql import DataFrame
+
+from dedp_assets.patterns.core.errors import ConfigError
+
+__all__ = ["Bound", "Window", "cut", "interval", "within"]
+
+Bound = datetime | int
+Window = tuple[Bound, Bound]
+"""Start, which belongs to the window, and end, which does not."""
+
+_COUNTERS = ("byte", "short", "integer", "long")
+
+
+def cut(origin: Bound, *, length: int, until: Bound, key_format: str) -> dict[str, Window]:
+    """Key -> window, for every window that is over at ``until`` and for the one after them, which is not.
+
+    Args:
+        origin: start of the first window.
+        length: of a window, in seconds; of integers in their unit.
+        until: where the windows that are over end.
+        key_format: ``strftime`` format of a start in UTC; integers are their own keys.
+
+    Raises:
+        ConfigError: for a length below 1, a time without zone, or windows that share a key.
+    """
+    if length < 1 or isinstance(origin, datetime) != isinstance(until, datetime):
+        raise ConfigError(f"no windows of length {length} lie between {origin!r} and {until!r}")
+    first, last = _exact(origin), _exact(until)
+    step: Any = timedelta(seconds=length) if isinstance(origin, datetime) else length
+    starts = [first + number * step for number in range(max(0, (last - first) // step) + 1)]
+    windows = {s.strftime(key_format) if isinstance(s, datetime) else str(s): (s, s + step) for s in starts}
+    if len(windows) < len(starts):
+        raise ConfigError(f"windows of {length} s share keys of the format {key_format}: it has to tell them apart")
+    return windows
+
+
+def interval(window: Window) -> str:
+    """``start/end``, times as ISO 8601 in UTC."""
+    start, end = (_exact(bound) for bound in window)
+    return "/".join(bound.isoformat() if isinstance(bound, datetime) else str(bound) for bound in (start, end))
+
+
+def within(rows: DataFrame, column: str, window: Window) -> str:
+    """SQL predicate of the rows whose ``column`` lies in ``window``; one that databases and files can apply themselves.
+
+    Nothing is done to the column, only the bounds are brought to its type: TIMESTAMP, TIMESTAMP_NTZ (taken as UTC) or
+    an integer.
+
+    Raises:
+        ConfigError: for bounds of another type, without time zone, or that no value lies between.
+    """
+    kind = rows.schema[column].dataType.typeName()
+    if {isinstance(b, datetime) for b in window} != {kind.startswith("timestamp")} or not kind.startswith(
+        ("timestamp", *_COUNTERS)
+    ):
+        raise ConfigError(f"{column} is of type {kind.upper()}, its windows cannot lie between {window!r}")
+    start, end = (_exact(bound) for bound in window)
+    if start >= end:
+        raise ConfigError(f"no value of {column} lies in [{window[0]}, {window[1]}): the end is not part of a window")
+    return f"`{column}` >= {_literal(start, kind)} AND `{column}` < {_literal(end, kind)}"
+
+
+def _exact(bound: Bound) -> Any:  # noqa: ANN401 - a time in UTC or an integer
+    if isinstance(bound, datetime) and bound.tzinfo is None:
+        raise ConfigError(f"{bound} has no time zone: nobody can tell which rows lie before it")
+    return bound.astimezone(timezone.utc) if isinstance(bound, datetime) else bound
+
+
+def _literal(bound: Bound, kind: str) -> str:
+    if not isinstance(bound, datetime):
+        return str(bound)
+    if kind == "timestamp":
+        return f"TIMESTAMP_LTZ '{bound.isoformat(sep=' ')}'"
+    return f"TIMESTAMP_NTZ '{bound.replace(tzinfo=None).isoformat(sep=' ')}'"

@@ -1,0 +1,200 @@
+"""Incremental Loader: read only what the source added, one bounded, half-open window at a time.
+
+Problem: the source only grows, and reading all of it for the few rows added since the last run costs more each day.
+Solution: windows [start, end) of the column that says when a row was *ingested*; each is one partition of the target,
+    written in one commit, and the target's own log says which windows are loaded. Of a source that is partitioned by
+    time, a run takes one whole partition once it is ready.
+Consequences: a row the source deletes stays in the target: agree on soft deletes, or fold an insert-only source. A row
+    that becomes visible late is found when its window is read again: look back a few windows each time, over all of
+    them once in a while. With *event* time as the delta column, late rows are missed.
+Choose instead: Change Data Capture, if deletes have to be seen or a schedule is too slow; Full Loader, if it is small.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from dedp_assets.patterns.core.audits import Audit
+from dedp_assets.patterns.core.errors import ConfigError, NotReady
+from dedp_assets.patterns.core.log import Ledger
+from dedp_assets.patterns.core.reading import equals
+from dedp_assets.patterns.core.records import Provenance, slice_name
+from dedp_assets.patterns.core.results import Plan, Split, WriteResult
+from dedp_assets.patterns.core.rows import Reading, require_columns, tally
+from dedp_assets.patterns.core.schema import conform, require_partition
+from dedp_assets.patterns.core.tables import Table
+from dedp_assets.patterns.core.windows import Bound, Window, cut, interval, within
+
+__all__ = ["load_increment", "plan_windows", "load_partition"]
+
+_NAME, _KEPT, _LATE = "ingestion.incremental_loader", "kept from before", "came late"
+_FIGURES = {"late": f"count_if(`{_LATE}`)", "gone": f"count_if(`{_KEPT}`)", "undated": "count_if(outcome = 'undated')"}
+
+
+def load_increment(
+    rows: DataFrame,
+    target: Table,
+    *,
+    delta: str,
+    window: Window,
+    partition: Mapping[str, str],
+    keys: Sequence[str],
+    provenance: Provenance,
+    audits: Sequence[Audit] = (),
+) -> WriteResult:
+    """Load the rows of one window into the partition of ``target`` that is the window's own, in one commit.
+
+    A window read again is merged by key: rows the source shows replace their former selves, rows that became visible
+    since are added and counted as ``late``, rows it no longer shows stay and are counted as ``gone``. So each row is in
+    the partition of its delta value once, in whatever order, or at the same time, windows are loaded.
+
+    Args:
+        rows: the whole source, lazy; its filter is one that Spark pushes down to databases and files.
+        target: table with the source's columns and those of ``partition``, which are filled in if the source has none.
+        delta: column that says when a row reached the source: TIMESTAMP, TIMESTAMP_NTZ (taken as UTC), growing integer.
+        window: its start, which belongs to it, and its end, which does not: times with zone, or integers.
+        partition: column -> value of the partition that holds this window and no other.
+        keys: columns that identify a row of the source.
+        provenance: who loads, from what, and why; its inputs name the reading (when), as a window may gain rows later.
+        audits: rules over the rows; they may judge the figures ``late``, ``gone`` and ``undated``, in rows.
+
+    Raises:
+        AuditFailed: if any row has no delta value (it would be in no window; a person may approve leaving it out) or no
+            key, or an audit refuses the window.
+        SchemaMismatch: if the source's columns are not the table's.
+        Conflict: if another run wrote the same window meanwhile.
+        ConfigError: for bounds that do not fit ``delta``, or a partition that holds another window.
+
+    Example:
+        >>> source = {"delta": "ingestion_time", "keys": ["visit_id"]}  # doctest: +SKIP
+        >>> load_increment(visits, table, window=day, partition={"ingested_on": key}, provenance=run, **source)
+        ... # doctest: +SKIP
+    """
+    if not keys or not partition or "outcome" in rows.columns:
+        raise ConfigError("keys and partition name a column each, and the source has none that is named outcome")
+    require_columns(rows, [delta, *keys])
+    wanted = f"({within(rows, delta, window)}) OR `{delta}` IS NULL"
+    state = target.ensure()
+    require_partition(target.name, state, partition)
+    given = {c: F.lit(v).cast(state.columns[c]["type"]) for c, v in partition.items() if c not in rows.columns}
+    shown = rows.filter(wanted).withColumns(given)
+    conform(target.name, shown, "valid", state, partition)
+    noted = replace(provenance, notes={**provenance.notes, "window": interval(window)}).by(_NAME)
+    if state.applied(target.name, partition) is None and not state.holds(partition):
+        judged = shown.withColumns(dict.fromkeys((_KEPT, _LATE), F.lit(False)))  # noqa: FBT003
+    else:
+        _require_same_window(target.ledger, partition, interval(window))
+        judged = _merged(shown, target.read(partition, version=state.version), keys, delta)
+    judged = judged.withColumn("outcome", F.expr(f"if(`{delta}` IS NULL, 'undated', 'valid')"))
+    flagged, seen = tally(judged, identity=keys, measures=_FIGURES)
+    split = Split(flagged, {"valid": tuple(shown.columns), "undated": ()}, identity=tuple(keys))
+    dated = Audit(name="every_row_has_a_delta_value", of="undated", fail_above=0, approvable=True)
+    keyed = Audit.none_where("every_row_has_its_key", " OR ".join(f"`{key}` IS NULL" for key in keys))
+    rules, reading = (dated, keyed, *audits), Reading(tally=seen)
+    staged = target.stage(split, partition=partition, provenance=noted, audits=rules, reading=reading)
+    return staged.publish(since=state.version)
+
+
+def plan_windows(
+    ledger: Ledger,
+    *,
+    column: str,
+    origin: Bound,
+    length: int,
+    until: Bound,
+    lookback: int = 0,
+    key_format: str = "%Y-%m-%d",
+) -> Plan:
+    """Choose the windows to load, oldest first: those that are over and not loaded, and some to read again.
+
+    What is loaded stands in the target's log: no restart forgets it, no failed run moves it, no backfill hides a gap.
+
+    Args:
+        ledger: the target's.
+        column: partition column of the target that holds the window's key.
+        origin: start of the first window, with time zone; what lies before is never loaded.
+        length: of a window, in seconds; in units of the delta column if that is an integer.
+        until: what ends later is held: the current time less what the source needs to make its rows visible.
+        lookback: how many windows before each due one are read again for rows that became visible late.
+        key_format: ``strftime`` format of a window's start in UTC that makes its key.
+
+    Returns:
+        A plan with causes ``due`` and ``look-back``; its ``cursor`` holds each window as ``start/end`` (ISO 8601).
+
+    Raises:
+        ConfigError: for a length below 1, a negative look-back, a time without zone, or windows that share a key.
+
+    Example:
+        >>> from datetime import datetime, timezone
+        >>> start, now = (datetime(2026, 1, day, tzinfo=timezone.utc) for day in (5, 7))
+        >>> plan_windows(Ledger("nowhere"), column="ingested_on", origin=start, length=86400, until=now).partitions
+        ('2026-01-05', '2026-01-06')
+    """
+    if lookback < 0:
+        raise ConfigError(f"lookback={lookback} windows cannot be read again")
+    windows = cut(origin, length=length, until=until, key_format=key_format)
+    *keys, running = windows
+    cursors = ledger.transactions()
+    due = {n for n, key in enumerate(keys) if cursors.applied(ledger.name, {column: key}) is None}
+    chosen = sorted({before for n in due for before in range(max(0, n - lookback), n + 1)})
+    causes = {keys[n]: "due" if n in due else "look-back" for n in chosen}
+    mark = windows[keys[min(due)] if due else running][0]
+    reason = f"everything before {mark} is loaded, {len(due)} windows are due"
+    held = {running: f"is not over before {windows[running][1]}"}
+    return Plan(tuple(causes), reason, causes, held, cursor={key: interval(windows[key]) for key in causes})
+
+
+def load_partition(
+    rows: DataFrame,
+    target: Table,
+    *,
+    partition: Mapping[str, str],
+    ready: Plan,
+    provenance: Provenance,
+    audits: Sequence[Audit] = (),
+) -> WriteResult:
+    """Load one whole partition of a source that is partitioned as ``target`` is, in one commit; no other is read.
+
+    Args:
+        rows: the whole source, lazy, partition columns included.
+        target: the table.
+        partition: column -> value; follows from the run's logical date.
+        ready: what ``readiness_marker.plan_ready`` offers; with ``consumed={}`` also what was loaded before.
+        provenance: who loads, from what, and why.
+        audits: rules over the rows.
+
+    Raises:
+        NotReady: if the partition is not offered, or not there; nothing is written.
+        AuditFailed: if it is said to be ready and empty, or an audit refuses it.
+    """
+    require_columns(rows, partition)
+    named = slice_name(partition), "/".join(partition.values())
+    key = next((name for name in named if name in ready.partitions), "")
+    if not key:
+        reason = next((ready.held[name] for name in named if name in ready.held), "there is no such partition")
+        raise NotReady(f"{target.name} {named[0]} was not loaded: {reason}")
+    noted = replace(provenance, notes={**provenance.notes, "delivery": ready.cursor.get(key)}).by(_NAME)
+    some = Audit(name="input_is_not_empty", of="written", fail_below=1, approvable=True)
+    own = rows.filter(" AND ".join(equals(column, value) for column, value in partition.items()))
+    return target.stage(own, partition=partition, provenance=noted, audits=(some, *audits)).publish()
+
+
+def _merged(shown: DataFrame, present: DataFrame, keys: Sequence[str], delta: str) -> DataFrame:
+    """What the source shows, and the present rows whose key it shows no longer; each side is read once."""
+    both = shown.withColumn(_KEPT, F.lit(False)).unionByName(present.withColumn(_KEPT, F.lit(True)))  # noqa: FBT003
+    same_key = f"OVER (PARTITION BY {', '.join(f'`{key}`' for key in keys)})"
+    marks = {"is known": f"`{_KEPT}`", "is shown": f"NOT `{_KEPT}` AND `{delta}` IS NOT NULL"}
+    marked = both.withColumns({name: F.expr(f"bool_or({sql}) {same_key}") for name, sql in marks.items()})
+    late = F.expr(f"NOT `is known` AND `{delta}` IS NOT NULL")
+    return marked.filter(f"NOT (`{_KEPT}` AND `is shown`)").withColumn(_LATE, late).drop(*marks)
+
+
+def _require_same_window(ledger: Ledger, partition: Mapping[str, str], asked: str) -> None:
+    last = ledger.latest(partition)
+    held = last.record.notes.get("window", asked) if last and last.record else asked
+    if held != asked:
+        raise ConfigError(f"{ledger.name} {slice_name(partition)} holds the window {held}, not {asked}")
