@@ -1,0 +1,129 @@
+"""Passthrough Replicator: another environment gets the same bytes, names, times and versions.
+
+Problem: a dataset cannot be built again elsewhere, because its source answers differently at each call.
+Solution: copy what was built, uninterpreted: a table with its log up to a pinned version, a folder with its layout.
+    The copy is verified beside the replica that readers use, then swapped in by one rename.
+Consequences: the replica follows deletions, too, and is read-only: what others write to it is gone with the next copy.
+    The owner of the data pushes it: who runs this reads the source and writes the target, never the other way round.
+Choose instead: Transformation Replicator, if anything in it may not leave its environment.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import replace
+from pathlib import Path
+
+from dedp_assets.patterns.core.contents import folder_contents, table_contents
+from dedp_assets.patterns.core.errors import ConfigError, SchemaMismatch
+from dedp_assets.patterns.core.records import Provenance
+from dedp_assets.patterns.core.replicas import copy_replica
+from dedp_assets.patterns.core.results import WriteResult
+from dedp_assets.patterns.core.schema import TableSpec
+from dedp_assets.patterns.core.tables import Table
+
+__all__ = ["replicate_table", "replicate_files", "declare_replica"]
+
+_PATTERN = "ingestion.passthrough_replicator"
+
+
+def replicate_table(
+    source: Table,
+    target: Table,
+    *,
+    provenance: Provenance,
+    version: int | None = None,
+    may_hold_personal: bool = False,
+    bytes_per_second: float | None = None,
+) -> WriteResult:
+    """Make ``target`` the same table as ``source`` at a pinned version: its log, history and files; without Spark.
+
+    Commits that come meanwhile are left for the next copy. An unchanged source copies nothing, a changed one only its
+    new files.
+
+    Args:
+        source: the table to replicate.
+        target: the replica; readers see the former version of it or the new one.
+        provenance: who replicates, and why.
+        version: version to replicate; the newest one now, if ``None``.
+        may_hold_personal: whether the target's environment may hold personal data.
+        bytes_per_second: most bytes to copy per second, to spare both environments.
+
+    Raises:
+        ConfigError: if the source declares personal columns that the target may not hold, or the target is no replica.
+        SchemaMismatch: if any version has columns nobody declared, which may be personal.
+        AuditFailed: if the copy is not what was read; the former replica stays.
+        Conflict: if the replica shows a newer version already, or files were cleaned up meanwhile: run it again.
+
+    Example:
+        >>> replicate_table(devices, staging, provenance=run, bytes_per_second=50e6)  # doctest: +SKIP
+    """
+    _require_allowed(source.spec, target.name, may_hold_personal=may_hold_personal)
+    contents = table_contents(source.ledger, source.ledger.version() if version is None else version)
+    if not may_hold_personal:
+        _require_declared(source.spec, contents.columns)
+    run = provenance.by(_PATTERN)
+    return copy_replica(contents, target.location, name=target.name, provenance=run, bytes_per_second=bytes_per_second)
+
+
+def replicate_files(
+    source: Path,
+    target: Path,
+    *,
+    declared: TableSpec,
+    name: str,
+    provenance: Provenance,
+    may_hold_personal: bool = False,
+    bytes_per_second: float | None = None,
+) -> WriteResult:
+    """Make ``target`` hold the same files as the folder ``source``: names, layout, times and every byte.
+
+    Args:
+        source: folder of files; nothing in it is interpreted.
+        target: the replica's folder.
+        declared: what the files hold, by name and columns.
+        name: what the replica is called.
+        provenance: who replicates, and why.
+        may_hold_personal: whether the target's environment may hold personal data.
+        bytes_per_second: most bytes to copy per second.
+
+    Raises:
+        NotReady: if the source holds no file; an empty source is usually a broken one.
+        ConfigError: as :func:`replicate_table`, and for a folder with links in it.
+        Conflict: if the folder changed while it was copied: run it again.
+    """
+    _require_allowed(declared, name, may_hold_personal=may_hold_personal)
+    contents = folder_contents(source, name=declared.name)
+    run = provenance.by(_PATTERN)
+    return copy_replica(contents, target, name=name, provenance=run, bytes_per_second=bytes_per_second)
+
+
+def declare_replica(source: TableSpec, *, name: str, may_hold_personal: bool = False) -> TableSpec:
+    """The declaration of a replica, so that a replica which may not be made cannot be declared either.
+
+    Args:
+        source: what the source declares.
+        name: ``layer/dataset`` of the replica.
+        may_hold_personal: whether the replica's environment may hold personal data.
+
+    Raises:
+        ConfigError: if the source declares personal columns and the replica may not hold them.
+    """
+    _require_allowed(source, name, may_hold_personal=may_hold_personal)
+    return replace(source, name=name)
+
+
+def _require_allowed(source: TableSpec, target: str, *, may_hold_personal: bool) -> None:
+    if source.personal and not may_hold_personal:
+        raise ConfigError(
+            f"{source.name} declares personal columns {list(source.personal)} and {target} may not hold them: use "
+            "transformation_replicator, which leaves them out"
+        )
+
+
+def _require_declared(source: TableSpec, stored: Collection[str]) -> None:
+    if unknown := sorted(set(stored) - set(source.columns)):
+        raise SchemaMismatch(
+            f"{source.name} has, or once had, columns {unknown} that its declaration does not know, so nobody has said "
+            "whether they are personal: declare them, or use transformation_replicator"
+        )
