@@ -1,0 +1,166 @@
+"""Compactor: many small files become few large ones; the rows, readers and writers notice nothing.
+
+Problem: frequent small writes leave so many small files that listing and opening them costs more than reading them.
+Solution: rewrite the small files of the partitions where it pays, in one commit that changes no row; later remove the
+    files that no version within the retention needs.
+Consequences: everything small is read and written once more, and both copies take space until the vacuum. What the
+    vacuum removed can no longer be read at its old version, nor restored: choose the retention with care.
+Choose instead: Data Overwrite, where each run can write its partition whole, in few files.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from dedp_assets.patterns.core.compaction import partition_name, rewrite, small_files
+from dedp_assets.patterns.core.errors import ConfigError
+from dedp_assets.patterns.core.log import Ledger, TableState
+from dedp_assets.patterns.core.records import Provenance
+from dedp_assets.patterns.core.results import Plan, WriteResult
+from dedp_assets.patterns.core.schema import require_partition
+from dedp_assets.patterns.core.tables import Table
+from dedp_assets.patterns.core.vacuum import remove_unneeded, safe_hours
+
+__all__ = ["compact", "plan_compaction", "vacuum"]
+
+_MIB = 1024 * 1024
+_SMALL, _TARGET, _MANY = 128 * _MIB, 512 * _MIB, 10
+
+
+def compact(
+    table: Table,
+    *,
+    partition: Mapping[str, str] | None = None,
+    provenance: Provenance,
+    small_bytes: int = _SMALL,
+    target_bytes: int = _TARGET,
+    min_small_files: int = _MANY,
+) -> WriteResult:
+    """Merge the small files of the partitions where it pays, in one commit that changes no row.
+
+    Appends, overwrites, merges and deletes go on meanwhile. A partition whose files one of them replaced stays as that
+    writer left it; the result names it and the next run finds it. Streams, change feeds and late-data detection see no
+    change. If nothing is worth it, nothing is committed and Spark is not started.
+
+    Args:
+        table: the table.
+        partition: column -> value, to compact only there; all of the table if ``None``.
+        provenance: who compacts, and why.
+        small_bytes: files below this size are merged, in bytes.
+        target_bytes: size that merged files grow up to, in bytes.
+        min_small_files: fewest small files that make a partition worth it.
+
+    Returns:
+        Files and bytes of the whole table before and after, in ``figures``.
+
+    Raises:
+        ConfigError: for sizes or partitions that can never work.
+        ContractError: if a file cannot be read, or holds other rows than the log says; nothing is exchanged.
+        Conflict: if other writers hold the table for too long.
+
+    Example:
+        >>> compact(visits, partition={"landed_on": "2026-01-05"}, provenance=run)  # doctest: +SKIP
+    """
+    state = table.ledger.state()
+    require_partition(table.name, state, partition or {})
+    plan = _plan(state, partition or {}, _Sizes(small_bytes, target_bytes, min_small_files))
+    chosen = {key: part for key, part in small_files(state, small_bytes).items() if partition_name(key) in plan.causes}
+    if not chosen:
+        reason = f"nothing to compact: {plan.reason}"
+        return WriteResult(table.name, state.version, applied=False, changed=False, reason=reason)
+    by = provenance.by("ingestion.compactor")
+    return rewrite(table, state, chosen, provenance=by, small_bytes=small_bytes, target_bytes=target_bytes)
+
+
+def plan_compaction(
+    ledger: Ledger,
+    *,
+    partition: Mapping[str, str] | None = None,
+    small_bytes: int = _SMALL,
+    target_bytes: int = _TARGET,
+    min_small_files: int = _MANY,
+) -> Plan:
+    """Choose the partitions worth compacting, from the log's statistics and without Spark.
+
+    Args:
+        ledger: the table's ledger.
+        partition: look only there; everywhere if ``None``.
+        small_bytes: files below this size are small, in bytes.
+        target_bytes: size that merged files grow up to, in bytes.
+        min_small_files: fewest small files that make a partition worth it.
+
+    Returns:
+        A plan whose ``causes`` count the small files and state the average size of a partition's files.
+    """
+    return _plan(ledger.state(), partition or {}, _Sizes(small_bytes, target_bytes, min_small_files))
+
+
+def vacuum(
+    table: Table, *, retention_hours: float, now: datetime, provenance: Provenance, allow_unsafe: bool = False
+) -> WriteResult:
+    """Remove the files that no version within the retention needs.
+
+    Guaranteed, whatever ``now`` says: the newest version, every version that was current ``retention_hours`` before
+    ``now`` or later, its change feed, and every write of the library that is still running keep their files. Nothing
+    that was written after that time is removed, so a foreign writer is safe if it commits within the retention.
+    Reading or restoring an older version then raises ConfigError, unless its rows are the current ones still.
+
+    Args:
+        table: the table.
+        retention_hours: how long what was replaced stays readable, in hours.
+        now: the current time, with time zone; the times in the log and of the files are compared with it.
+        provenance: who removes, and why.
+        allow_unsafe: accept a retention below what the table declares (``delta.deletedFileRetentionDuration``, a week
+            if nothing): readers of older versions and foreign writers then lose files under their hands.
+
+    Returns:
+        How many files and bytes went, in ``figures``.
+
+    Raises:
+        ConfigError: for a retention below the safe one.
+        Conflict: if other writers hold the table for too long.
+    """
+    safe = safe_hours(table.ledger.state())
+    if retention_hours < 0 or (retention_hours < safe and not allow_unsafe):
+        raise ConfigError(
+            f"{table.name}: a retention of {retention_hours:g} h is below the {safe:g} h that are safe: readers and "
+            "foreign writers may still need what it removes. Keep files for longer, or pass allow_unsafe"
+        )
+    cutoff = now - timedelta(hours=retention_hours)
+    return remove_unneeded(table, cutoff=cutoff, provenance=provenance.by("ingestion.compactor"))
+
+
+@dataclass(frozen=True, slots=True)
+class _Sizes:
+    small_bytes: int
+    target_bytes: int
+    min_small_files: int
+
+    def __post_init__(self) -> None:
+        if not 0 < self.small_bytes <= self.target_bytes or self.min_small_files < 2:
+            raise ConfigError(
+                f"small_bytes={self.small_bytes} must lie between 1 and target_bytes={self.target_bytes}, and "
+                f"min_small_files={self.min_small_files} be at least 2"
+            )
+
+
+def _plan(state: TableState, only: Mapping[str, str], sizes: _Sizes) -> Plan:
+    causes, held = {}, {}
+    small = small_files(state, sizes.small_bytes)
+    for key, stats in sorted(state.statistics().items(), key=lambda item: partition_name(item[0])):
+        if not only.items() <= dict(key).items():
+            continue
+        name, found = partition_name(key), small[key]
+        merged = -(-sum(file["size_bytes"] for file in found) // sizes.target_bytes)
+        if len(found) < sizes.min_small_files:
+            held[name] = f"{len(found)} of {stats.files} files are small: fewer than {sizes.min_small_files}"
+        elif merged >= len(found):
+            held[name] = f"its {len(found)} small files would still be {merged}"
+        else:
+            average = stats.bytes // stats.files
+            causes[name] = f"{len(found)} of {stats.files} files are small, {average} bytes on average"
+    many = f"{sizes.min_small_files} or more files below {sizes.small_bytes} bytes"
+    reason = f"{len(causes)} partitions have {many}" if causes else f"no partition has {many} to merge"
+    return Plan(tuple(causes), reason, causes=causes, held=held)
