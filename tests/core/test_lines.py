@@ -101,6 +101,13 @@ def test_nothing_but_empty_files_is_no_line_at_all(read):
     assert (numbered(lines), lines.count, lines.checksum) == ([], {}, 0)
 
 
+def test_of_no_file_there_are_no_lines(spark, read):
+    """The columns are there all the same: what is computed from them needs no case of its own."""
+    lines = read_lines(spark, [])
+    assert (numbered(lines), lines.count, lines.checksum) == ([], {}, 0)
+    assert lines.rows.dtypes == read({"a.log": b"one\n"}).rows.dtypes
+
+
 @pytest.mark.parametrize("name", ["a b%20#ü.log", "[1].log"])
 def test_files_of_any_name_are_read_under_their_name(read, name):
     """Letters that addresses and patterns treat specially are letters of a name here."""

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import gc
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
 from dedp_assets.patterns.core.errors import Conflict
-from dedp_assets.patterns.core.locks import table_lock
+from dedp_assets.patterns.core.locks import claim, is_claimed, table_lock
 from resources.environments import CHECKOUT
 
 HOLD = """
@@ -62,3 +64,28 @@ def test_the_lock_lies_beside_the_table_and_not_in_it(tmp_path):
     """A lock creates no table folder, so it cannot be mistaken for one."""
     with table_lock(tmp_path / "silver" / "events"):
         assert not (tmp_path / "silver" / "events").exists()
+
+
+def test_a_claim_lasts_until_it_is_released_or_forgotten(tmp_path):
+    """Nobody has to remember to give it up, and looking at a claim neither takes nor makes one."""
+    path = tmp_path / "events" / ".stage.claim"
+    assert not is_claimed(path)
+    assert not path.exists()
+    held = claim(path)
+    assert is_claimed(path)
+    held.release()
+    assert not is_claimed(path)
+    forgotten = claim(path)
+    assert is_claimed(path)
+    del forgotten
+    gc.collect()
+    assert not is_claimed(path)
+
+
+def test_a_claim_holds_in_every_thread(tmp_path):
+    """The thread that looks need not be the one that claimed."""
+    held = claim(tmp_path / ".stage.claim")
+    with ThreadPoolExecutor() as pool:
+        assert pool.submit(is_claimed, tmp_path / ".stage.claim").result()
+        pool.submit(held.release).result()
+    assert not is_claimed(tmp_path / ".stage.claim")

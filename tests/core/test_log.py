@@ -295,3 +295,12 @@ def test_what_other_programs_leave_in_the_log_folder_is_no_commit(events):
         (ledger.location / "_delta_log" / name).write_text("?")
     assert [c.version for c in ledger.commits()] == [0, 1, 2]
     assert ledger.changes() == (2, {key("2026-01-05"): 1})
+
+
+def test_a_commit_names_the_files_that_only_the_past_needs(events):
+    """Data files it removed and its change data; what it added is current."""
+    ledger = events({"changed": [of("2026-01-05")]})
+    files = [{"remove": {"path": "old.parquet"}}, {"cdc": {"path": "_change_data/a.parquet"}}, {"add": {"path": "new"}}]
+    write_raw(ledger, 2, {"commitInfo": {"timestamp": 1}}, *files)
+    assert ledger.commit(2).files_past == ("old.parquet", "_change_data/a.parquet")
+    assert (ledger.commit(1).files_past, ledger.commit(2).files_added) == ((), ("new",))

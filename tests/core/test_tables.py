@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import json
-import logging.config
-import shutil
+import logging
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from datetime import date
@@ -85,20 +84,10 @@ def foreign_append(table, number, day):
     write_deltalake(str(table.location), pa.table(rows), mode="append")
 
 
-@pytest.fixture(scope="session")
-def created(spark, tmp_path_factory):
-    """The log of an empty table of :data:`EVENTS`: creating one takes Spark longer than most tests here."""
-    table = Table(EVENTS, tmp_path_factory.mktemp("created") / "events", spark)
-    table.ensure()
-    return table.location / "_delta_log"
-
-
 @pytest.fixture
-def events(created, make_table):
-    """An empty table of :data:`EVENTS`, created by copy."""
-    table = make_table(EVENTS)
-    shutil.copytree(created, table.location / "_delta_log")
-    return table
+def events(created_events):
+    """An empty table of :data:`EVENTS`."""
+    return created_events
 
 
 @pytest.fixture
@@ -213,6 +202,32 @@ def test_an_append_adds_rows_once(events, event_rows):
     assert unique_ids(events) == [0, 1, 2, 3]
 
 
+def test_of_two_appends_that_went_on_from_the_same_place_one_is_refused(events, event_rows):
+    """The second one would add rows of the first again; a retry of the first one is none."""
+    events.append(event_rows(1), provenance=a_run(sequence=5))
+    one = events.stage(event_rows(1, start=1), provenance=a_run(sequence=7), append=True)
+    other = events.stage(event_rows(2, start=1), provenance=a_run(sequence=9, run_id="run-2"), append=True)
+    one.publish(after=5)
+    with pytest.raises(
+        Conflict, match=r"silver/events all applied upstream version 7 meanwhile.*from version 5.*again"
+    ):
+        other.publish(after=5)
+    retried = events.stage(event_rows(1, start=1), provenance=a_run(sequence=7, run_id="run-3"), append=True)
+    assert not retried.publish(after=5).applied
+    assert ids(events) == [0, 1]
+
+
+def test_a_mark_moves_the_cursor_and_changes_no_row(events, event_rows):
+    """One commit with record and transaction; nobody downstream sees a change, and doing it again does nothing."""
+    events.append(event_rows(2), provenance=a_run(sequence=1))
+    rows, before = ids(events), events.ledger.version()
+    marked = events.mark(provenance=a_run(sequence=8))
+    assert (marked.applied, marked.changed, marked.version) == (True, False, before + 1)
+    assert events.ledger.transactions().applied(events.name, {}) == 8
+    assert (ids(events), events.ledger.changes(since=before)) == (rows, (before + 1, {}))
+    assert not events.mark(provenance=a_run(sequence=8)).applied
+
+
 def test_an_append_that_could_not_be_retried_is_refused(make_table, event_rows):
     """Without a sequence a retry would add its rows twice; nothing is staged for it."""
     table = make_table(EVENTS)
@@ -305,6 +320,20 @@ def test_a_stale_run_is_refused(events, event_rows):
     with pytest.raises(Conflict, match="already applied upstream version 2, this run read version 1 and is stale"):
         events.overwrite(event_rows(4), partition=DAY, provenance=a_run(sequence=1))
     assert unique_ids(events) == [0, 1, 2]
+
+
+def test_rows_computed_from_the_table_do_not_undo_what_was_written_since(events, event_rows):
+    """A rewrite of one partition fails on another write to it, and on no write to its neighbour."""
+    base = events.overwrite(event_rows(3), partition=DAY, provenance=a_run()).version
+    mine = events.stage(event_rows(4), partition=DAY, provenance=a_run(run_id="run-2"))
+    events.overwrite(event_rows(2, day="2026-01-06"), partition=NEXT_DAY, provenance=a_run())
+    assert mine.publish(since=base).version == base + 2
+    theirs = events.stage(event_rows(9), partition=DAY, provenance=a_run(run_id="run-3"))
+    with pytest.raises(
+        Conflict, match=rf"was written at version {base + 2}, these rows were computed from version {base}"
+    ):
+        theirs.publish(since=base)
+    assert [row["id"] for row in read_back(events) if str(row["event_date"]) == DAY["event_date"]] == [0, 1, 2, 3]
 
 
 def test_the_same_rows_under_new_code_change_no_row(events, event_rows):
@@ -464,9 +493,9 @@ def test_every_failed_audit_is_named_at_once(events, event_rows):
     assert ids(events) == []
 
 
-def test_an_expression_spark_does_not_know_is_a_wrong_call(events, event_rows, caplog):
+def test_an_expression_spark_does_not_know_is_a_wrong_call(events, event_rows, caplog, monkeypatch):
     """A misspelled audit names its expression, publishes nothing and logs nothing, however logging is configured."""
-    logging.config.dictConfig({"version": 1, "disable_existing_loggers": False})
+    monkeypatch.setattr(logging.getLogger("SQLQueryContextLogger"), "disabled", False)
     with pytest.raises(ConfigError, match="amuont"):
         events.overwrite(
             event_rows(1), partition=DAY, provenance=a_run(sequence=1), audits=[Audit.none_where("x", "amuont < 0")]
@@ -524,6 +553,16 @@ def test_rows_lost_between_reading_and_writing_refuse_the_write(events, event_ro
     assert ids(events) == []
     for count in (0, 4):
         assert write(lambda rows: rows.filter("id >= 0"), count).rows.written == count
+
+
+def test_where_no_row_is_left_below_a_shuffle_the_counts_are_nought(events, event_rows):
+    """Spark drops a shuffle that turns out empty, and would drop with it what was counted below."""
+    rows, seen = tally(event_rows(4).filter("rand() > 2"), identity=["id"])
+    groups = rows.groupBy("user_id", "event_date").agg(F.max("id").alias("id"), F.max("amount").alias("amount"))
+    staged = events.stage(groups, partition=DAY, provenance=a_run(), reading=Reading(tally=seen, represented="written"))
+    result = staged.publish()
+    assert (result.rows.read, result.rows.written) == (0, 0)
+    assert [f.note for f in result.findings if not f.passed] == []
 
 
 # --- what lies on disk ------------------------------------------------------------------------------------------------
@@ -764,3 +803,58 @@ def test_rows_are_not_stored_twice_by_sparks_writer(make_table, event_rows):
     table.overwrite(event_rows(3), partition=DAY, provenance=a_run(sequence=1))
     on_disk = {str(path.relative_to(table.location)) for path in table.location.rglob("*.parquet")}
     assert {path for path in on_disk if "_delta_log" not in path} == active_files(table)
+
+
+# --- channels ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def shared(make_table):
+    """A table whose landing days take one channel each."""
+    return make_table(replace(VISITS, one_channel_per="landed_on"))
+
+
+def test_a_value_takes_rows_by_one_channel_only(shared, spark):
+    """An overwrite, a clearing and an append by another channel are refused and leave nothing; the own one goes on."""
+    by_topic = {"channel": "topic visits", "sequence": 1}
+    shared.append(visits(spark, ("a", "2026-01-05"), ("b", None)), provenance=a_run(**by_topic))
+    sentence = "bronze/visits landed_on=2026-01-07 holds rows that came by topic visits: nothing by files was published"
+    with pytest.raises(ContractError, match=sentence):
+        shared.overwrite(visits(spark, ("c", None)), partition=LANDED, provenance=a_run())
+    with pytest.raises(ContractError, match=sentence):
+        shared.clear(partition=LANDED, provenance=a_run())
+    other = {"channel": "topic clicks", "sequence": 2}
+    with pytest.raises(ContractError, match="nothing by topic clicks was published"):
+        shared.append(visits(spark, ("c", "2026-01-05")), provenance=a_run(**other))
+    assert len(stages(shared)) == 1
+    shared.append(visits(spark, ("c", "2026-01-05")), provenance=a_run(**{**by_topic, "sequence": 2}))
+    assert sorted(row["raw"] for row in read_back(shared)) == ["a", "b", "c"]
+
+
+def test_a_value_that_was_emptied_is_free_and_deleting_rows_changes_no_channel(shared, spark):
+    """Its own channel hands a landing day over; erasing a person's rows does not."""
+    by_topic = {"channel": "topic visits", "sequence": 8}
+    shared.overwrite(visits(spark, ("a", None), ("b", None)), partition=LANDED, provenance=a_run())
+    shared.delete("raw = 'a'", provenance=a_run(sequence=7, channel="erasure"))
+    with pytest.raises(ContractError, match="holds rows that came by files: nothing by topic visits was published"):
+        shared.append(visits(spark, ("c", None)), provenance=a_run(**by_topic))
+    shared.clear(partition=LANDED, provenance=a_run())
+    shared.append(visits(spark, ("c", None)), provenance=a_run(**by_topic))
+    assert [row["raw"] for row in read_back(shared)] == ["c"]
+
+
+def test_a_channel_can_own_partitions_only():
+    """A column that is none has no files by value."""
+    with pytest.raises(ConfigError, match="raw is no partition column"):
+        replace(VISITS, one_channel_per="raw")
+
+
+def test_rows_that_go_on_after_a_version_are_refused_after_another(events, event_rows):
+    """Of two writers that go on at the same place one is refused, though its version is a new one."""
+    first = events.stage(event_rows(2), provenance=a_run(sequence=2), append=True)
+    second = events.stage(event_rows(3), provenance=a_run(sequence=3), append=True)
+    first.publish(after=0)
+    with pytest.raises(Conflict, match="applied upstream version 2 meanwhile, this run went on from version 0"):
+        second.publish(after=0)
+    assert first.publish(after=0).applied is False
+    assert unique_ids(events) == [0, 1]

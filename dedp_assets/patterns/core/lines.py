@@ -48,13 +48,16 @@ def read_lines(session: SparkSession, files: Sequence[Path]) -> Lines:
 
     Spark numbers rows within a task, not within a file. A first job, which reads without parsing, finds where each
     piece of a file starts; the line numbers follow by addition. Lines end with a line feed; a carriage return before it
-    stays part of the line.
+    stays part of the line. Of no file there are no lines.
 
     Raises:
         ConfigError: if two files of different folders share a name: their lines could not be told apart.
     """
     if twice := sorted(name for name, n in Counter(file.name for file in files).items() if n > 1):
         raise ConfigError(f"several files are called {', '.join(twice)}: read each folder on its own")
+    if not files:
+        schema = "raw STRING, raw_bytes BINARY, source_file STRING, line_number BIGINT"
+        return Lines(session.createDataFrame([], schema), {})
     text = (
         session.read.option("lineSep", "\n")
         .text([literal_path(file) for file in files])

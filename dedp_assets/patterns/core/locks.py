@@ -15,7 +15,7 @@ from filelock import FileLock, Timeout
 
 from dedp_assets.patterns.core.errors import Conflict
 
-__all__ = ["table_lock"]
+__all__ = ["claim", "is_claimed", "table_lock"]
 
 
 @contextmanager
@@ -37,3 +37,22 @@ def table_lock(location: Path, *, timeout_seconds: float = 600) -> Iterator[None
         yield
     finally:
         lock.release()
+
+
+def claim(path: Path) -> FileLock:
+    """Claim ``path`` until the returned lock is released or forgotten, or this process dies, however it dies."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    held = FileLock(path, thread_local=False)
+    held.acquire(timeout=0)
+    return held
+
+
+def is_claimed(path: Path) -> bool:
+    """Whether a living process claims ``path``."""
+    if not path.exists():
+        return False
+    try:
+        with FileLock(path, timeout=0):
+            return False
+    except Timeout:
+        return True

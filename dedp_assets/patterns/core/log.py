@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import os
 import re
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta, timezone
@@ -40,6 +41,7 @@ Partition = tuple[tuple[str, str | None], ...]
 
 _COMMIT_FILE = re.compile(r"\d{20}\.json")
 _LITERAL = re.compile(r"[A-Za-z0-9_.: -]+")  # what every JSON writer writes as it is
+_MAINTENANCE = {"OPTIMIZE", "VACUUM END"}
 _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 
 
@@ -49,12 +51,15 @@ class Commit:
 
     Attributes:
         changed: partitions whose rows this commit changed; compaction (``dataChange = false``) changes none.
-        record: our commit record, or ``None`` for a foreign commit.
+        record: our record of a write, or ``None`` for a foreign commit and for one that only maintained the files.
+        maintenance: our record of a compaction or a vacuum, which are no writes: they never answer for a partition.
         note: the commit's user metadata, if that is no commit record.
         transactions: transaction ids the commit moved, with their versions.
         files_added: data files the commit added.
+        files_past: files that only the past needs from here on: data files it removed, and its change data.
         rows_added: rows in those files by their statistics, in rows.
         metrics: Delta's operation metrics, as written (strings).
+        parameters: Delta's operation parameters, as written.
     """
 
     version: int
@@ -65,8 +70,11 @@ class Commit:
     note: str = ""
     transactions: Mapping[str, int] = field(default_factory=dict)
     files_added: tuple[str, ...] = ()
+    files_past: tuple[str, ...] = ()
+    maintenance: CommitRecord | None = None
     rows_added: int = 0
     metrics: Mapping[str, str] = field(default_factory=dict)
+    parameters: Mapping[str, Any] = field(default_factory=dict)
 
     def changes(self, partition: Mapping[str, str | None]) -> bool:
         """Whether the commit changed rows of ``partition``."""
@@ -86,12 +94,12 @@ class FileStats:
     bytes: int = 0
 
 
-class Cursors:
+class Cursors(ABC):
     """What a table's transaction ids say about its partitions."""
 
+    @abstractmethod
     def transaction(self, app_id: str) -> int | None:
         """The last version applied under ``app_id``; it survives the cleanup of the log."""
-        raise NotImplementedError
 
     def applied(self, table: str, partition: Mapping[str, str]) -> int | None:
         """The upstream version that ``partition`` of ``table`` was last computed from: its cursor."""
@@ -387,6 +395,7 @@ def _parse(version: int, raw: bytes) -> Commit:
     info: dict[str, Any] = {}
     changed: set[Partition] = set()
     added: list[str] = []
+    past: list[str] = []
     transactions: dict[str, int] = {}
     rows = 0
     for line in raw.splitlines():
@@ -397,19 +406,24 @@ def _parse(version: int, raw: bytes) -> Commit:
                 changed.add(tuple(sorted((file.get("partitionValues") or {}).items())))
         if txn := action.get("txn"):
             transactions[txn["appId"]] = txn["version"]
+        past += [action[kind]["path"] for kind in ("remove", "cdc") if action.get(kind)]
         if add := action.get("add"):
             added.append(add["path"])
             rows += json.loads(add.get("stats") or "{}").get("numRecords", 0)
     record = CommitRecord.from_json(info.get("userMetadata"))
+    maintained = info.get("operation") in _MAINTENANCE
     return Commit(
         version=version,
         timestamp=_EPOCH + timedelta(milliseconds=info.get("timestamp", 0)),
         operation=info.get("operation", ""),
-        record=record,
+        record=None if maintained else record,
+        maintenance=record if maintained else None,
         note="" if record else info.get("userMetadata") or "",
         transactions=transactions,
         changed=frozenset(changed),
         files_added=tuple(added),
+        files_past=tuple(past),
         rows_added=rows,
         metrics=info.get("operationMetrics") or {},
+        parameters=info.get("operationParameters") or {},
     )

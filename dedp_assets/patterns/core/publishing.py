@@ -11,6 +11,7 @@ import random
 import re
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -31,6 +32,7 @@ __all__ = [
     "SPARK_ERRORS",
     "Claim",
     "attempts",
+    "channel_of",
     "claim",
     "commit_by_spark",
     "commit_files",
@@ -38,6 +40,7 @@ __all__ = [
     "is_conflict",
     "raise_generation",
     "serves",
+    "session_settings",
     "sql_settings",
     "violation",
 ]
@@ -81,8 +84,17 @@ class Claim:
     rewrite: bool = False
 
 
-def claim(ledger: Ledger, state: TableState, record: CommitRecord, *, append: bool = False) -> Claim:
+def claim(
+    ledger: Ledger, state: TableState, record: CommitRecord, *, append: bool = False, after: int | None = None
+) -> Claim:
     """Decide whether ``record``'s write is new.
+
+    Args:
+        ledger: the table's log.
+        state: the table as it is.
+        record: what the commit will say.
+        append: whether the present rows stay.
+        after: upstream version that has to be the last one applied (0: none yet); ``None`` asks for none.
 
     Raises:
         TransactionReused: if this write was already applied with other rows.
@@ -97,6 +109,11 @@ def claim(ledger: Ledger, state: TableState, record: CommitRecord, *, append: bo
         if before.fingerprint == record.fingerprint:
             return Claim(app_id, sequence, applied=latest)
         raise TransactionReused(_other_rows(ledger.name, before, record))
+    if after is not None and after != (last or 0):
+        raise Conflict(
+            f"{ledger.name} {slice_name(record.partition)} applied upstream version {last or 0} meanwhile, this run "
+            f"went on from version {after}: run it again"
+        )
     if last is not None and sequence < last:
         raise Conflict(
             f"{ledger.name} {slice_name(record.partition)} already applied upstream version {last}, this run read "
@@ -111,6 +128,17 @@ def claim(ledger: Ledger, state: TableState, record: CommitRecord, *, append: bo
         sequence = sequence if replayed is None else max(sequence, replayed + 1)
     same = before is not None and before.fingerprint == record.fingerprint and not append
     return Claim(app_id, sequence, same_rows=same, rewrite=latest is not None)
+
+
+def channel_of(ledger: Ledger, state: TableState, partition: Mapping[str, str]) -> str | None:
+    """The channel that the rows of ``partition`` came by; ``None`` if it holds none, or nobody recorded where from.
+
+    Only commits that brought rows tell: deleting some of them afterwards changes no channel.
+    """
+    if not state.holds(partition):
+        return None
+    records = (commit.record for commit in ledger.history() if commit.changes(partition))
+    return next((record.channel for record in records if record and "stage" in record.notes), None)
 
 
 def serves(state: TableState) -> bool:
@@ -201,6 +229,18 @@ def sql_settings(record: CommitRecord, claimed: Claim) -> dict[str, str]:
         "spark.databricks.delta.write.txnVersion": str(claimed.sequence),
         "spark.databricks.delta.commitInfo.userMetadata": record.to_json(),
     }
+
+
+@contextmanager
+def session_settings(session: SparkSession, settings: Mapping[str, str]) -> Iterator[None]:
+    """Settings of the session for the time of a block; it keeps none of them."""
+    try:
+        for key, value in settings.items():
+            session.conf.set(key, value)
+        yield
+    finally:
+        for key in settings:
+            session.conf.unset(key)
 
 
 def is_conflict(error: Exception) -> bool:

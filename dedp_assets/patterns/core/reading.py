@@ -22,7 +22,7 @@ from dedp_assets.patterns.core.lines import literal_path
 from dedp_assets.patterns.core.log import Partition, TableState
 from dedp_assets.patterns.core.rows import quoted
 
-__all__ = ["equals", "read_at"]
+__all__ = ["equals", "lies_outside", "missing", "read_at"]
 
 _PLAIN = {"appendOnly", "changeDataFeed", "checkConstraints", "generatedColumns", "invariants", "v2Checkpoint"}
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:/")
@@ -46,6 +46,17 @@ def read_at(
     return reduce(DataFrame.unionByName, parts)
 
 
+def missing(location: Path, state: TableState, partitions: Sequence[Mapping[str, str | None]] = ()) -> list[str]:
+    """Files of the named partitions (of all, if none is named) at ``state`` that a vacuum removed from the folder."""
+    files = (_files(location, state, partitions) or {}).values()
+    return [path for paths in files for path in paths if not Path(path).exists()]
+
+
+def lies_outside(path: str) -> bool:
+    """Whether the log names a file by an absolute path, as the log of a clone does."""
+    return path.startswith("/") or bool(_SCHEME.match(path))
+
+
 def _files(
     location: Path, state: TableState, partitions: Sequence[Mapping[str, str | None]]
 ) -> dict[Partition, list[str]] | None:
@@ -53,7 +64,7 @@ def _files(
     found: dict[Partition, list[str]] = {}
     for file, key in state.keyed_files():
         path = unquote(file["path"])
-        if path.startswith("/") or _SCHEME.match(path):
+        if lies_outside(path):
             return None
         if not partitions or any(named.items() <= dict(key).items() for named in partitions):
             found.setdefault(key, []).append(str(location / path))

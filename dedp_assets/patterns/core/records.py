@@ -7,13 +7,13 @@ what, so nothing can disagree with the table.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime
 from typing import Any
 
 from dedp_assets.patterns.core.errors import ConfigError
-from dedp_assets.patterns.core.results import Finding
+from dedp_assets.patterns.core.results import Finding, RowCounts
 
 __all__ = ["PROMOTABLE", "Approval", "CommitRecord", "Provenance", "slice_name"]
 
@@ -64,6 +64,7 @@ class Provenance:
         sequence: the upstream version this write applies, the cursor of incremental and late-data patterns;
             ``None`` takes the next number after the last applied one.
         cause: why the run happened (``landing``, ``late-data``, ``replay``, ``manual``, ...).
+        channel: what the rows come by, where a table has several ways in; files, if empty.
         approval: a person's decision on this run's audits.
         at: when the run started; the library reads no clock.
         notes: further facts for the ledger, JSON values.
@@ -76,6 +77,7 @@ class Provenance:
     inputs: Mapping[str, Any] = field(default_factory=dict)
     sequence: int | None = None
     cause: str = "manual"
+    channel: str = ""
     approval: Approval | None = None
     at: datetime | None = None
     notes: Mapping[str, Any] = field(default_factory=dict)
@@ -111,8 +113,43 @@ class CommitRecord:
     figures: Mapping[str, Any]
     findings: tuple[Mapping[str, Any], ...]
     fingerprint: str
+    channel: str = ""
     approval: Mapping[str, Any] | None = None
     notes: Mapping[str, Any] = field(default_factory=dict)
+
+    @classmethod
+    def of(
+        cls,
+        provenance: Provenance,
+        *,
+        content: str,
+        owned: Mapping[str, str] | None = None,
+        counts: RowCounts = RowCounts(),  # noqa: B008 - frozen
+        findings: Sequence[Finding] = (),
+        verdict: str = "none",
+        figures: Mapping[str, Any] | None = None,
+    ) -> CommitRecord:
+        """The record of a commit that ``provenance`` makes, as it will read back; ``content`` tells it from others."""
+        approval = provenance.approval
+        record = cls(
+            asset=provenance.asset,
+            run_id=provenance.run_id,
+            code_version=provenance.code_version,
+            pattern=provenance.pattern,
+            cause=provenance.cause,
+            channel=provenance.channel,
+            inputs=provenance.inputs,
+            partition=dict(owned or {}),
+            sequence=provenance.sequence,
+            verdict=verdict,
+            rows=counts.as_dict(),
+            figures=figures or {},
+            findings=tuple(f.as_dict() for f in findings),
+            fingerprint=content,
+            approval={"by": approval.by, "because": approval.because} if approval else None,
+            notes=provenance.notes,
+        )
+        return record.stored()
 
     @property
     def promotable(self) -> bool:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -12,7 +13,7 @@ from pyspark.sql import functions as F
 from dedp_assets.patterns.core.errors import ConfigError
 from dedp_assets.patterns.core.results import Finding
 
-__all__ = ["Reading", "Tally", "digest", "quoted", "require_columns", "row_hash", "tally"]
+__all__ = ["Reading", "Tally", "digest", "evaluated_once", "quoted", "require_columns", "row_hash", "tally"]
 
 
 def row_hash(columns: Sequence[str]) -> str:
@@ -47,6 +48,16 @@ def require_columns(rows: DataFrame, columns: Iterable[str | None]) -> None:
     missing = [c for c in columns if c and c not in rows.columns]
     if missing:
         raise ConfigError(f"the rows have no column {', '.join(missing)}; they have {', '.join(rows.columns)}")
+
+
+@contextmanager
+def evaluated_once(rows: DataFrame) -> Iterator[DataFrame]:
+    """``rows``, computed the first time they are asked for and kept until the block ends."""
+    kept = rows.persist()
+    try:
+        yield kept
+    finally:
+        kept.unpersist()
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,7 +17,16 @@ from dedp_assets.patterns.core.errors import ConfigError, SchemaMismatch
 from dedp_assets.patterns.core.log import TableState
 from dedp_assets.patterns.core.results import Split
 
-__all__ = ["Column", "TableSpec", "alterations", "conform", "constraints", "creation", "require_partition"]
+__all__ = [
+    "Column",
+    "TableSpec",
+    "alterations",
+    "conform",
+    "constraints",
+    "creation",
+    "require_declared",
+    "require_partition",
+]
 
 _PROPERTIES = {
     "delta.checkpointInterval": "20",
@@ -46,6 +55,8 @@ class Column:
         required: NOT NULL; violations are counted and refused.
         personal: personal data: no minimum or maximum of it goes into the log's statistics.
         technical: says when or by whom a row was made and not what it is; left out of the content fingerprint.
+        replica: what a transformed replica holds instead: ``""`` (the values; nothing, if they are personal),
+            ``"pseudonym"`` (a keyed hash), or an SQL expression of the column's type over the columns of its row.
     """
 
     type: str
@@ -53,6 +64,7 @@ class Column:
     required: bool = False
     personal: bool = False
     technical: bool = False
+    replica: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +77,8 @@ class TableSpec:
         partition_by: partition columns, in order.
         checks: constraint name -> SQL predicate every row must satisfy; NULL does not satisfy it.
         comment: what one row is.
+        one_channel_per: partition column of which each value takes rows by one channel only (``Provenance.channel``):
+            what came by one is neither replaced nor mixed with what comes by another.
         properties: further Delta table properties.
 
     Raises:
@@ -76,12 +90,17 @@ class TableSpec:
     partition_by: tuple[str, ...] = ()
     checks: Mapping[str, str] = field(default_factory=dict)
     comment: str = ""
+    one_channel_per: str = ""
     properties: Mapping[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         unknown = [c for c in self.partition_by if c not in self.columns]
         if unknown:
             raise ConfigError(f"{self.name}: partition columns {unknown} are not among its columns")
+        if self.one_channel_per and self.one_channel_per not in self.partition_by:
+            raise ConfigError(
+                f"{self.name}: {self.one_channel_per} is no partition column, so no channel can own its values"
+            )
 
     @property
     def personal(self) -> tuple[str, ...]:
@@ -187,6 +206,26 @@ def conform(table: str, rows: DataFrame | Split, keep: str, state: TableState, o
             problems.append(f"{column.name} is {given}, the table has {stored}")
     if problems:
         raise SchemaMismatch(f"{table}: {'; '.join(problems)}")
+
+
+def require_declared(spec: TableSpec, rows: DataFrame) -> None:
+    """Refuse rows with anything that ``spec`` does not declare, fields inside of columns included.
+
+    Raises:
+        SchemaMismatch: names every undeclared, missing and differently typed column.
+    """
+    casts = ", ".join(f"CAST(NULL AS {column.type}) AS `{name}`" for name, column in spec.columns.items())
+    declared = {f.name: f.dataType.jsonValue() for f in rows.sparkSession.sql(f"SELECT {casts}").schema.fields}
+    stored = {f.name: f.dataType.jsonValue() for f in rows.schema.fields}
+    problems = [f"{name} is not declared" for name in stored if name not in declared]
+    problems += [f"{name} is declared and not there" for name in declared if name not in stored]
+    problems += [
+        f"{name} is declared as {spec.columns[name].type} and is {rows.schema[name].dataType.simpleString()}"
+        for name in declared
+        if name in stored and _shape(declared[name]) != _shape(stored[name])
+    ]
+    if problems:
+        raise SchemaMismatch(f"{spec.name}: {'; '.join(problems)}: declare what it holds, and what of it is personal")
 
 
 def _shape(kind: Any) -> Any:  # noqa: ANN401 - a type in Spark's JSON form

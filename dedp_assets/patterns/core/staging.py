@@ -1,7 +1,8 @@
 """Staging: one Spark job writes the rows as Parquet inside the table's folder and measures them on the way.
 
 Staged files belong to nobody until a commit names them: readers of the table never see them, a crash leaves nothing but
-a folder, and a refused stage stays readable for inspection (it is a Delta table of its own).
+a folder, and a refused stage stays readable for inspection (it is a Delta table of its own). As long as somebody may
+still publish a stage it is claimed, and no vacuum touches it.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ import re
 import shutil
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
@@ -19,16 +20,18 @@ from urllib.parse import unquote
 from deltalake import Field, Schema, convert_to_deltalake
 from deltalake.schema import PrimitiveType
 from deltalake.transaction import AddAction
+from filelock import FileLock
 from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, Observation, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
 from dedp_assets.patterns.core.errors import ConfigError
+from dedp_assets.patterns.core.locks import claim
 from dedp_assets.patterns.core.results import Split
 from dedp_assets.patterns.core.rows import row_hash
 
-__all__ = ["Layout", "Stage", "empty_stage", "identity_hash", "stage_rows"]
+__all__ = ["Layout", "Stage", "claim_of", "empty_stage", "identity_hash", "new_stage", "stage_rows"]
 
 _OUTCOME = "outcome"
 _IDENTITY = "identity of "
@@ -39,7 +42,7 @@ _RUNTIME = {
     # A writer per partition stays open, so rows need no sort by partition first.
     "spark.sql.maxConcurrentOutputFileWriters": "32",
     # What was observed below an empty shuffle would be gone with it.
-    "spark.sql.adaptive.optimizer.excludedRules": ("org.apache.spark.sql.execution.adaptive.AQEPropagateEmptyRelation"),
+    "spark.sql.adaptive.optimizer.excludedRules": "org.apache.spark.sql.execution.adaptive.AQEPropagateEmptyRelation",
 }
 
 
@@ -70,6 +73,7 @@ class Stage:
         folder: the stage's folder, inside the table's folder.
         adds: the kept part's files as Delta add actions, relative to the table.
         figures: every number measured in the pass, by name.
+        claim: held until the stage is published, discarded or forgotten.
     """
 
     folder: Path
@@ -78,6 +82,7 @@ class Stage:
     keep: str | None = None
     session: SparkSession | None = field(default=None, repr=False)
     schema: StructType = field(default_factory=StructType, repr=False)
+    claim: FileLock | None = field(default=None, repr=False, compare=False)
 
     @property
     def files(self) -> int:
@@ -103,10 +108,28 @@ class Stage:
         for file in self.folder.rglob("*.parquet"):
             if file not in kept:
                 file.unlink()
+        self._give_up_claim()
 
     def discard(self) -> None:
         """Remove the stage: nothing of it became part of the table."""
         shutil.rmtree(self.folder, ignore_errors=True)
+        self._give_up_claim()
+
+    def _give_up_claim(self) -> None:
+        if self.claim is not None:
+            claim_of(self.folder).unlink(missing_ok=True)
+            self.claim.release()
+
+
+def new_stage(folder: Path) -> Stage:
+    """A claimed stage inside the table's ``folder``, with nothing in it yet."""
+    stage = _name(folder)
+    return Stage(stage, claim=claim(claim_of(stage)))
+
+
+def claim_of(stage: Path) -> Path:
+    """The file that says whether somebody may still publish ``stage``; hidden, beside it."""
+    return stage.with_name(f".{stage.name}.claim")
 
 
 def empty_stage(folder: Path) -> Stage:
@@ -139,7 +162,8 @@ def stage_rows(
     Raises:
         ConfigError: if Spark cannot analyse the rows or a measure; the text names the expression.
     """
-    folder = _name(layout.folder)
+    stage = new_stage(layout.folder)
+    folder = stage.folder
     parts = (keep, *also) if isinstance(rows, Split) else ()
     fixed = {c: v for c, v in layout.partition.items() if _PLAIN.fullmatch(v)}
     loose = [c for c in layout.partition_by if c not in fixed]
@@ -160,7 +184,8 @@ def stage_rows(
         raise ConfigError(f"{layout.folder.name}: {str(error).splitlines()[0]}") from error
     types = {**layout.partition_by, **({_OUTCOME: "string"} if parts else {})}
     adds = tuple(_adds(folder, types, layout, keep if parts else None))
-    return Stage(folder, adds, dict(seen.get), keep if parts else None, session, out.schema)
+    kept = keep if parts else None
+    return replace(stage, adds=adds, figures=dict(seen.get), keep=kept, session=session, schema=out.schema)
 
 
 def _name(folder: Path) -> Path:

@@ -24,7 +24,7 @@ from dedp_assets.patterns.core.audits import Audit, judge, overrule, summary, ve
 from dedp_assets.patterns.core.errors import AuditFailed, ConfigError, Conflict, ContractError
 from dedp_assets.patterns.core.locks import table_lock
 from dedp_assets.patterns.core.log import Commit, Ledger, Partition, TableState
-from dedp_assets.patterns.core.reading import equals, read_at
+from dedp_assets.patterns.core.reading import equals, missing, read_at
 from dedp_assets.patterns.core.records import CommitRecord, Provenance, slice_name
 from dedp_assets.patterns.core.results import Finding, RowCounts, Split, WriteResult
 from dedp_assets.patterns.core.rows import Reading, digest, row_hash
@@ -60,8 +60,15 @@ class Table:
         return self._session() if callable(self._session) else self._session
 
     def read(self, *partitions: Mapping[str, str | None], version: int | None = None) -> DataFrame:
-        """Rows at a pinned version (the newest one now, if ``None``), of the named partitions if any; lazy."""
-        return read_at(self.session, self.location, self.ledger.state(version), partitions)
+        """Rows at a pinned version (the newest one now, if ``None``), of the named partitions if any; lazy.
+
+        Raises:
+            ConfigError: if a vacuum removed files of that version, and its rows are no longer the current ones.
+        """
+        state = self.ledger.state(version)
+        if version is not None and (gone := missing(self.location, state, partitions)):
+            state = self._same_rows(state, partitions, gone)
+        return read_at(self.session, self.location, state, partitions)
 
     def ensure(self) -> TableState:
         """Create the table, or alter it to its declaration, in commits of their own; nothing if they agree.
@@ -105,6 +112,11 @@ class Table:
         """Replace a partition by no rows, without starting Spark for it."""
         require_partition(self.name, self.ensure(), partition)
         return self._staged(empty_stage(self.location), dict(partition), provenance, RowCounts(), ()).publish()
+
+    def mark(self, *, provenance: Provenance) -> WriteResult:
+        """Move the table's cursor to ``provenance.sequence`` without rows: upstream held nothing for it so far."""
+        self.ensure()
+        return self._staged(empty_stage(self.location), {}, provenance, RowCounts(), (), append=True).publish()
 
     def stage(
         self,
@@ -198,10 +210,15 @@ class Table:
 
         Delta keeps transaction ids through a restore, so a replay of what was rolled back would look already applied:
         the table's generation is raised first, and a crash between the two steps only allows a rerun too many.
+
+        Raises:
+            ConfigError: if a vacuum removed files of that version.
         """
         statement = f"RESTORE TABLE delta.`{self.location}` TO VERSION AS OF {version}"
         record = self._record(provenance, {}, RowCounts(), (), content=statement)
         with table_lock(self.location):
+            if gone := missing(self.location, self.ledger.state(version)):
+                raise self._vacuumed(version, gone)
             publishing.raise_generation(self.ledger, lambda: self.session)
             before = self.ledger.version()
             settings = {"spark.databricks.delta.commitInfo.userMetadata": record.to_json()}
@@ -209,6 +226,22 @@ class Table:
             return self._committed(before, record)
 
     # --- what the methods above share ---------------------------------------------------------------------------------
+
+    def _same_rows(
+        self, state: TableState, partitions: Sequence[Mapping[str, str | None]], gone: Sequence[str]
+    ) -> TableState:
+        """The newest state, if nothing but the files changed since: compaction rewrites them and keeps the rows."""
+        head, changed = self.ledger.changes(since=state.version)
+        for key in map(dict, changed):
+            if any(all(key.get(c) == value for c, value in named.items()) for named in partitions or [{}]):
+                raise self._vacuumed(state.version, gone)
+        return self.ledger.state(head)
+
+    def _vacuumed(self, version: int, gone: Sequence[str]) -> ConfigError:
+        return ConfigError(
+            f"{self.name} can no longer be read at version {version}: a vacuum removed {len(gone)} of its files. Take "
+            "a newer version; what shall stay readable for longer needs a longer retention"
+        )
 
     def _define(self, statements: Iterable[str]) -> None:
         for statement in statements:
@@ -243,25 +276,15 @@ class Table:
         content: str,
         figures: Mapping[str, Any] | None = None,
     ) -> CommitRecord:
-        approval = provenance.approval
-        record = CommitRecord(
-            asset=provenance.asset,
-            run_id=provenance.run_id,
-            code_version=provenance.code_version,
-            pattern=provenance.pattern,
-            cause=provenance.cause,
-            inputs=provenance.inputs,
-            partition=dict(owned),
-            sequence=provenance.sequence,
+        return CommitRecord.of(
+            provenance,
+            content=content,
+            owned=owned,
+            counts=counts,
+            findings=findings,
             verdict=verdict(findings),
-            rows=counts.as_dict(),
-            figures=figures or {},
-            findings=tuple(f.as_dict() for f in findings),
-            fingerprint=content,
-            approval={"by": approval.by, "because": approval.because} if approval else None,
-            notes=provenance.notes,
+            figures=figures,
         )
-        return record.stored()
 
     def _refusal(self, staged: StagedWrite, rules: Mapping[str, str], audits: Sequence[Audit]) -> AuditFailed:
         failed = {finding.name for finding in staged.findings if finding.refuses}
@@ -299,14 +322,8 @@ class Table:
             return self._committed(state.version, record)
 
     def _run(self, statement: Callable[[], object], settings: Mapping[str, str]) -> None:
-        conf = self.session.conf
-        try:
-            for key, value in settings.items():
-                conf.set(key, value)
+        with publishing.session_settings(self.session, settings):
             statement()
-        finally:
-            for key in settings:
-                conf.unset(key)
 
     def _committed(self, before: int, record: CommitRecord) -> WriteResult:
         ours = [c for c in self.ledger.commits(since=before) if c.record == record]
@@ -342,21 +359,31 @@ class StagedWrite:
         """Staged rows of another part of the split."""
         return self.stage.read(name)
 
-    def publish(self) -> WriteResult:
+    def publish(self, *, since: int | None = None, after: int | None = None) -> WriteResult:
         """Make the staged rows the table's rows, in one commit; publishing the same write again changes nothing.
+
+        Args:
+            since: version of the table that the rows were computed from, if they were: what others wrote to the owned
+                partition after it would be lost.
+            after: upstream version that has to be the last one applied when the rows are published (0: none yet), so
+                that of two runs which went on from the same place only one appends; ``None`` asks for none.
 
         Raises:
             TransactionReused: if the same inputs were applied before with other rows.
-            Conflict: if a newer upstream version was applied meanwhile, or another writer does not yield.
+            Conflict: if a newer upstream version was applied meanwhile, the partition was written after ``since``, or
+                another writer does not yield.
+            ContractError: if the rows' partition belongs to another channel.
         """
         table = self.table
         with table_lock(table.location):
             for last in publishing.attempts():
                 state = table.ledger.state()
-                claimed = publishing.claim(table.ledger, state, self.record, append=self.append)
+                claimed = publishing.claim(table.ledger, state, self.record, append=self.append, after=after)
                 if claimed.applied:
                     self._discard_unless_live()
                     return already_applied(table.name, self.record, claimed.applied)
+                self._require_untouched(since)
+                self._require_channel(state)
                 try:
                     changed = self._commit(state, claimed)
                     break
@@ -385,6 +412,22 @@ class StagedWrite:
             figures=self.record.figures,
         )
 
+    def _require_channel(self, state: TableState) -> None:
+        column, ours = self.table.spec.one_channel_per, self.record.channel
+        if not column:
+            return
+        owned = self.record.partition.get(column)
+        staged = {value for add in self.stage.adds if (value := add.partition_values[column])}
+        for value in [owned] if owned else sorted(staged):
+            theirs = publishing.channel_of(self.table.ledger, state, {column: value})
+            if theirs not in (None, ours):
+                self.stage.discard()
+                raise ContractError(
+                    f"{self.table.name} {column}={value} holds rows that came by {theirs or 'files'}: nothing by "
+                    f"{ours or 'files'} was published. Empty it by {theirs or 'files'} first, or deliver under another "
+                    f"{column}"
+                )
+
     def _commit(self, state: TableState, claimed: publishing.Claim) -> bool:
         if not publishing.serves(state):
             location = str(self.table.location)
@@ -395,6 +438,15 @@ class StagedWrite:
         only = self._differing(state) if finer and claimed.rewrite and not (self.append or claimed.same_rows) else None
         publishing.commit_files(state, self.stage, self.record, claimed, append=self.append, only=only)
         return not claimed.same_rows
+
+    def _require_untouched(self, since: int | None) -> None:
+        table, owned = self.table, self.record.partition
+        others = () if since is None else table.ledger.commits(since=since)
+        if met := next((commit for commit in others if commit.touches(owned)), None):
+            raise Conflict(
+                f"{table.name} {slice_name(owned)} was written at version {met.version}, these rows were computed from "
+                f"version {since}: run it again"
+            )
 
     def _discard_unless_live(self) -> None:
         """Remove the stage, unless its files are the table's: publishing twice is a retry, too."""

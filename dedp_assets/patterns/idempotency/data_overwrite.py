@@ -10,6 +10,7 @@ Choose instead: Merger, if a run sees only changes; Fast Metadata Cleaner, for w
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from pyspark.sql import DataFrame
 
@@ -42,7 +43,8 @@ def overwrite_partition(
         provenance: who writes, from what, and why.
         audits: rules over the rows.
         reading: what is known about the rows read, to account for them.
-        allow_empty: whether no rows may replace a partition; a source that delivers nothing is usually broken.
+        allow_empty: whether no rows may replace a partition, with a warning; a source that delivers nothing is usually
+            broken.
 
     Raises:
         AuditFailed: if a row lies outside the partition, an audit refuses the rows, or there are none.
@@ -55,12 +57,12 @@ def overwrite_partition(
         raise ConfigError(
             f"name the partition of {target.name} to replace; for the whole table use full_loader.load_full"
         )
-    some = () if allow_empty else (Audit(name="input_is_not_empty", of="written", fail_below=1, approvable=True),)
+    some = Audit(name="input_is_not_empty", of="written", fail_below=1, approvable=True)
     staged = target.stage(
         rows,
         partition=partition,
         provenance=provenance.by("idempotency.data_overwrite"),
-        audits=(*some, *audits),
+        audits=(replace(some, fail_below=None, warn_below=1) if allow_empty else some, *audits),
         reading=reading,
     )
     return staged.publish()

@@ -125,6 +125,9 @@ def test_an_empty_input_is_refused_unless_it_is_allowed(events, fill, event_rows
     neighbours = files_of(events, SECOND)
     result = overwrite_partition(event_rows(0), events, partition=FIRST, provenance=a_run(), allow_empty=True)
     assert (result.changed, result.rows.written) == (True, 0)
+    assert [(f.name, f.severity, f.note) for f in result.findings if not f.passed] == [
+        ("input_is_not_empty", "warn", "below 1")
+    ]
     assert ids(events) == {DAYS[1]: [0, 1]}
     assert active_files(events) == neighbours
 
