@@ -23,7 +23,7 @@ $(VENV)/.ready: pyproject.toml requirements.lock
 demo: $(VENV)/.ready ## land a week, load it, then late data and a bad batch; LOG=path loads a web server log
 	@$(BIN)/dedp demo $(if $(LOG),--log $(LOG))
 
-up: $(VENV)/.ready ## Spark engine, Dagster webserver and daemon; Ctrl-C ends them
+up: $(VENV)/.ready ## Spark engine, PostgreSQL, Kafka, Dagster webserver and daemon; Ctrl-C ends them
 	@$(BIN)/dedp up $(if $(PORT),--port $(PORT))
 
 status: $(VENV)/.ready ## what the ledger says, by table and partition
@@ -39,7 +39,7 @@ static: $(VENV)/.ready
 	@$(BIN)/mypy --no-error-summary
 
 quick: $(VENV)/.ready
-	@$(BIN)/pytest -q -m "not spark and not slow"
+	@$(BIN)/pytest -q -m "not spark and not slow" --numprocesses=2 --dist=worksteal
 
 test: check ## everything: embedded, then the marked subset again over Spark Connect
 	@$(BIN)/dedp setup

@@ -4,7 +4,17 @@ from __future__ import annotations
 
 import dagster as dg
 
-__all__ = ["DAILY_VISITS", "REBUILD_GOLD", "REBUILD_SILVER", "REFRESH_DEVICES"]
+__all__ = [
+    "CAPTURE_USERS",
+    "DAILY_VISITS",
+    "LOAD_LEGACY_VISITS",
+    "MAINTAIN_TABLES",
+    "REBUILD_GOLD",
+    "REBUILD_SILVER",
+    "REFRESH_DEVICES",
+    "REPLICATE_DEVICES",
+    "REPLICATE_VISITS",
+]
 
 _GOLD = dg.AssetSelection.assets(["gold", "daily_page_views"], ["gold", "daily_visitors"])
 _SILVER = dg.AssetSelection.assets(["silver", "visits"], ["silver", "visits_dead_letter"])
@@ -29,4 +39,29 @@ REFRESH_DEVICES = dg.define_asset_job(
     "refresh_devices",
     selection=dg.AssetSelection.assets(["bronze", "devices"]),
     description="The devices reference, complete.",
+)
+MAINTAIN_TABLES = dg.define_asset_job(
+    "maintain_tables",
+    selection=dg.AssetSelection.assets(["platform", "maintenance"]),
+    description="Compaction and vacuum of every table of the lake.",
+)
+CAPTURE_USERS = dg.define_asset_job(
+    "capture_users",
+    selection=dg.AssetSelection.assets(["bronze", "users"], ["bronze", "users_history"]),
+    description="What was committed to the users of the applications' database since the last capture.",
+)
+LOAD_LEGACY_VISITS = dg.define_asset_job(
+    "load_legacy_visits",
+    selection=dg.AssetSelection.assets(["bronze", "legacy_visits"]),
+    description="One day of what legacy applications wrote to their database.",
+)
+REPLICATE_DEVICES = dg.define_asset_job(
+    "replicate_devices",
+    selection=dg.AssetSelection.assets(["staging", "devices"]),
+    description="The devices reference to staging, byte for byte.",
+)
+REPLICATE_VISITS = dg.define_asset_job(
+    "replicate_visits",
+    selection=dg.AssetSelection.assets(["staging", "visits"]),
+    description="One event date to staging, without what is personal in it.",
 )

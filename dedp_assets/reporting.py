@@ -7,6 +7,7 @@ materialization metadata, and its errors failures that are retried or not.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
@@ -15,7 +16,7 @@ import dagster as dg
 
 from dedp_assets.patterns.core.audits import Audit
 from dedp_assets.patterns.core.errors import AuditFailed, Conflict, PatternError
-from dedp_assets.patterns.core.log import Commit
+from dedp_assets.patterns.core.log import Commit, FileStats, Partition
 from dedp_assets.patterns.core.records import Approval, Provenance, slice_name
 from dedp_assets.patterns.core.results import Finding
 from dedp_assets.patterns.core.schema import TableSpec
@@ -26,11 +27,14 @@ __all__ = [
     "APPROVED_BY",
     "CAUSE",
     "TRIGGER",
+    "Appending",
     "Inputs",
     "Step",
     "Work",
+    "appending",
     "asset_spec",
     "check_specs",
+    "outcome",
     "refusal",
     "refusals",
     "run",
@@ -186,13 +190,71 @@ def run(
     done = [key for key in keys if key not in failures]
     tables = {work.target: work.owned, **work.beside}
     commits = {(table, key): _latest(table, part(key)) for table, part in tables.items() for key in done}
-    yield from _checks(context, work.target, {key: commits[work.target, key] for key in done}, failures)
+    yield from _checks(work.target, {key: commits[work.target, key] for key in done}, failures)
     if failures:
         if refused:
             context.instance.add_run_tags(context.run.run_id, refused)
         _fail(context, commits, failures)
     for table in tables:
         yield _materialization(context, table, {key: commits[table, key] for key in done})
+
+
+def outcome(table: TableSpec, finding: Finding) -> dg.AssetCheckResult:
+    """A finding that stands in no commit of the table, as the result of the check of its name."""
+    return _result(table.name, finding.name, {"": finding})
+
+
+@dataclass(slots=True)
+class Appending:
+    """A run that appends to a table.
+
+    Attributes:
+        provenance: what its commits will say about it.
+        cursor: the position it goes on from, for the tag of a refusal.
+    """
+
+    provenance: Provenance
+    cursor: str = ""
+
+
+@contextmanager
+def appending(
+    context: dg.OpExecutionContext, table: Table, *, code_version: str, column: str, at: datetime
+) -> Iterator[Appending]:
+    """Run the block as one step that appends to ``table``, and report the partitions that it brought rows for.
+
+    Args:
+        context: Dagster's.
+        table: where the block appends, in commits of its own.
+        code_version: version of the code that computes the rows.
+        column: partition column of the table that the asset is partitioned by.
+        at: when the run started.
+
+    Raises:
+        dagster.Failure: if rows were refused or the upstream is not ready; what was appended before is reported.
+        dagster.RetryRequested: if another writer was in the way.
+    """
+    run = context.run
+    before = table.ledger.version() if table.ledger.exists() else -1
+    provenance = Provenance(
+        asset=table.name,
+        run_id=run.run_id,
+        code_version=code_version,
+        cause=_cause(run),
+        approval=_approval(run),
+        at=at,
+    )
+    step = Appending(provenance)
+    try:
+        yield step
+    except Conflict as error:
+        raise dg.RetryRequested(max_retries=_RETRIES, seconds_to_wait=2) from error
+    except PatternError as error:
+        if not error.retryable:
+            context.instance.add_run_tags(run.run_id, refusal(table.name, "", step.cursor))
+        raise dg.Failure(str(error), allow_retries=False) from error
+    finally:
+        _report_appended(context, table, before, column)
 
 
 def refusal(table: str, key: str, sequence: object) -> dict[str, str]:
@@ -221,8 +283,8 @@ def _provenance(context: dg.AssetExecutionContext, target: Table, inputs: Inputs
         code_version=context.assets_def.code_versions_by_key.get(asset_key) or "1",
         inputs=inputs.identities,
         sequence=inputs.sequence,
-        cause=_cause(context),
-        approval=_approval(context),
+        cause=_cause(context.run),
+        approval=_approval(context.run),
         at=at,
         notes={**inputs.notes, "trigger": trigger} if trigger else inputs.notes,
     )
@@ -242,18 +304,11 @@ def _latest(table: Table, partition: Mapping[str, str]) -> Commit | None:
 
 
 def _checks(
-    context: dg.AssetExecutionContext,
-    target: Table,
-    done: Mapping[str, Commit | None],
-    failures: Mapping[str, PatternError],
+    target: Table, done: Mapping[str, Commit | None], failures: Mapping[str, PatternError]
 ) -> Iterator[dg.AssetCheckResult]:
     """One result per check, the worst over the run's partitions, with the figures of each."""
-    names = [key.name for key in context.selected_asset_check_keys if key.asset_key.path == target.name.split("/")]
     seen: dict[str, dict[str, Finding]] = {}
     for key, commit in done.items():
-        if commit and commit.record and commit.record.rows.get("written") == 0:
-            for name in names:
-                seen.setdefault(name, {})[key] = Finding(name, passed=True, note="there is no row to check")
         stored = commit.record.findings if commit and commit.record else ()
         inputs = commit.record.notes.get("input", ()) if commit and commit.record else ()
         for finding in (Finding(**f) for f in (*inputs, *stored)):
@@ -262,20 +317,24 @@ def _checks(
         for finding in error.findings if isinstance(error, AuditFailed) else ():
             seen.setdefault(finding.name, {})[key] = finding
     for name, by_key in seen.items():
-        worst = max(by_key.values(), key=lambda f: (f.refuses, not f.passed))
-        notes = {key: finding.note for key, finding in by_key.items() if finding.note}
-        yield dg.AssetCheckResult(
-            asset_key=target.name.split("/"),
-            check_name=name,
-            passed=worst.passed,
-            severity=dg.AssetCheckSeverity.ERROR if worst.refuses else dg.AssetCheckSeverity.WARN,
-            description="; ".join(f"{key}: {note}" if key else note for key, note in notes.items()) or None,
-            metadata={
-                (f"{key} {figure}" if len(by_key) > 1 else figure): _shown(value)
-                for key, finding in by_key.items()
-                for figure, value in finding.figures.items()
-            },
-        )
+        yield _result(target.name, name, by_key)
+
+
+def _result(table: str, name: str, by_key: Mapping[str, Finding]) -> dg.AssetCheckResult:
+    worst = max(by_key.values(), key=lambda f: (f.refuses, not f.passed))
+    notes = {key: finding.note for key, finding in by_key.items() if finding.note}
+    return dg.AssetCheckResult(
+        asset_key=table.split("/"),
+        check_name=name,
+        passed=worst.passed,
+        severity=dg.AssetCheckSeverity.ERROR if worst.refuses else dg.AssetCheckSeverity.WARN,
+        description="; ".join(f"{key}: {note}" if key else note for key, note in notes.items()) or None,
+        metadata={
+            (f"{key} {figure}" if len(by_key) > 1 else figure): _shown(value)
+            for key, finding in by_key.items()
+            for figure, value in finding.figures.items()
+        },
+    )
 
 
 def _fail(
@@ -284,9 +343,11 @@ def _fail(
     failures: Mapping[str, PatternError],
 ) -> None:
     """Record what was published all the same, then fail with every reason."""
-    for (table, key), commit in commits.items():
-        event = dg.AssetMaterialization(table.name.split("/"), partition=key or None, metadata=_metadata(table, commit))
-        context.log_event(event)
+    for table in dict.fromkeys(table for table, _ in commits):
+        mine = {key: commit for (owner, key), commit in commits.items() if owner is table}
+        for key, metadata in _metadata(table, mine).items():
+            event = dg.AssetMaterialization(table.name.split("/"), partition=key or None, metadata=metadata)
+            context.log_event(event)
     audited = {key: error for key, error in failures.items() if isinstance(error, AuditFailed)}
     raise dg.Failure(
         "; ".join(str(error) for error in failures.values()),
@@ -300,7 +361,7 @@ def _materialization(
 ) -> dg.MaterializeResult[Any]:
     asset_key = dg.AssetKey(table.name.split("/"))
     trigger = {f"trigger {name.replace('_', ' ')}": value for name, value in told(context.run.tags).items()}
-    by_key = {key: {**_metadata(table, commit), **trigger} for key, commit in commits.items()}
+    by_key = {key: {**metadata, **trigger} for key, metadata in _metadata(table, commits).items()}
     if len(by_key) > 1:
         for key, metadata in by_key.items():
             context.add_asset_metadata(metadata, asset_key=asset_key, partition_key=key)
@@ -310,14 +371,28 @@ def _materialization(
     return dg.MaterializeResult(asset_key=asset_key, metadata=next(iter(by_key.values())), data_version=version)
 
 
-def _metadata(table: Table, commit: Commit | None) -> dict[str, Any]:
-    """What the UI shows of one partition: all of it read from the ledger."""
+def _metadata(table: Table, commits: Mapping[str, Commit | None], column: str = "") -> dict[str, dict[str, Any]]:
+    """What the UI shows of each partition key, all of it read from the log.
+
+    Args:
+        table: the table.
+        commits: partition key -> the commit that tells about it.
+        column: partition column that the keys are values of; without it a commit tells of the partition it owned.
+    """
+    active = table.ledger.state().statistics() if table.ledger.exists() else {}
+    return {key: _of_commit(table, commit, {column: key} if column else {}, active) for key, commit in commits.items()}
+
+
+def _of_commit(
+    table: Table, commit: Commit | None, partition: Mapping[str, str], active: Mapping[Partition, FileStats]
+) -> dict[str, Any]:
     uri = {"dagster/uri": str(table.location)}
     if commit is None or commit.record is None:
         return uri
     record = commit.record
-    written = record.rows.get("written", 0)
-    rows = {"dagster/partition_row_count": written} if record.partition else {"dagster/row_count": written}
+    shown = partition or record.partition
+    count = sum(stats.rows for values, stats in active.items() if shown.items() <= dict(values).items())
+    rows = {"dagster/partition_row_count" if shown else "dagster/row_count": count}
     figures = {name: _shown(value) for name, value in record.figures.items() if name not in record.rows}
     return {
         **uri,
@@ -333,14 +408,24 @@ def _metadata(table: Table, commit: Commit | None) -> dict[str, Any]:
     }
 
 
-def _cause(context: dg.AssetExecutionContext) -> str:
-    tags = context.run.tags
+def _report_appended(context: dg.OpExecutionContext, table: Table, before: int, column: str) -> None:
+    """A materialization of each partition that this run's commits after version ``before`` brought rows for."""
+    commits = table.ledger.commits(since=before) if table.ledger.exists() else ()
+    ours = [c for c in commits if c.record and c.record.run_id == context.run.run_id]
+    changed = [(dict(partition)[column], commit) for commit in ours for partition in commit.changed]
+    newest: dict[str, Commit | None] = {key: commit for key, commit in changed if key is not None}
+    for key, metadata in _metadata(table, dict(sorted(newest.items())), column).items():
+        context.log_event(dg.AssetMaterialization(table.name.split("/"), partition=key, metadata=metadata))
+
+
+def _cause(run: dg.DagsterRun) -> str:
+    tags = run.tags
     named = {"dagster/backfill": "backfill", "dagster/schedule_name": "schedule", "dagster/sensor_name": "sensor"}
     return tags.get(CAUSE) or next((cause for tag, cause in named.items() if tag in tags), "manual")
 
 
-def _approval(context: dg.AssetExecutionContext) -> Approval | None:
-    by, because = context.run.tags.get(APPROVED_BY, ""), context.run.tags.get(APPROVED_BECAUSE, "")
+def _approval(run: dg.DagsterRun) -> Approval | None:
+    by, because = run.tags.get(APPROVED_BY, ""), run.tags.get(APPROVED_BECAUSE, "")
     return Approval(by, because) if by or because else None
 
 

@@ -26,6 +26,15 @@ class Lake(dg.ConfigurableResource[Any]):
         """The table that ``spec`` declares."""
         return Table(spec, Path(self.root) / spec.name, lambda: self.engine.session)
 
+    def names(self) -> list[str]:
+        """The names of the lake's own tables, sorted; a link is the table of somebody else, a replica for instance."""
+        folders = [log.parent for log in Path(self.root).glob("*/*/_delta_log") if not log.parent.is_symlink()]
+        return sorted("/".join(folder.parts[-2:]) for folder in folders)
+
+    def stored(self, name: str) -> Table:
+        """The table ``name`` as it is stored: to read and to maintain, without a declaration that a write needs."""
+        return self.table(TableSpec(name, {}))
+
     def ledger(self, name: str) -> Ledger:
         """The log of the table ``name``, without Spark."""
         return Ledger(Path(self.root) / name, name=name)

@@ -8,7 +8,7 @@ import dagster as dg
 from dedp_assets.patterns.core.results import Plan
 from dedp_assets.reporting import CAUSE, refusal, refusals
 
-__all__ = ["ATTEMPTS", "ENDED_BADLY", "REQUEST", "Decision", "decide", "in_flight"]
+__all__ = ["ATTEMPTS", "ENDED_BADLY", "REQUEST", "Decision", "decide", "in_flight", "is_running"]
 
 REQUEST = "dedp/request"
 ATTEMPTS = 3
@@ -34,6 +34,11 @@ def in_flight(instance: dg.DagsterInstance) -> set[str]:
     """Partition keys of runs that are queued or running."""
     runs = instance.get_runs(dg.RunsFilter(statuses=_OPEN))
     return {run.tags["dagster/partition"] for run in runs if "dagster/partition" in run.tags}
+
+
+def is_running(instance: dg.DagsterInstance, job_name: str) -> bool:
+    """Whether a run of the job is queued or running."""
+    return bool(instance.get_runs(dg.RunsFilter(job_name=job_name, statuses=_OPEN), limit=1))
 
 
 def decide(instance: dg.DagsterInstance, plan: Plan, *, asset: str, job_name: str) -> Decision:

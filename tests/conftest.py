@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import shutil
+import tempfile
+import uuid
 from collections.abc import Callable, Iterator
+from dataclasses import replace
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -10,9 +15,10 @@ import pytest
 
 from dedp_assets.patterns.core.schema import TableSpec
 from dedp_assets.patterns.core.tables import Table
-from resources import engine
+from resources import engine, postgres
 from resources.environments import Settings, apply, settings
-from tests.helpers import EVENTS, connect_server
+from resources.kafka import Broker, Kafka
+from tests.helpers import EVENTS, connect_server, free_port
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -22,10 +28,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Whoever uses the session is a Spark test; nobody has to remember the mark."""
+    """Whoever uses the session is a Spark test, whoever uses a server a slow one; nobody has to remember the marks."""
     for item in items:
         if "spark" in getattr(item, "fixturenames", ()):
             item.add_marker(pytest.mark.spark)
+        if {"own_postgres", "broker"} & {*getattr(item, "fixturenames", ())}:
+            item.add_marker(pytest.mark.slow)
 
 
 @pytest.fixture(scope="session")
@@ -52,6 +60,48 @@ def spark(request: pytest.FixtureRequest, test_settings: Settings) -> Iterator[A
         session.stop()
 
 
+@pytest.fixture(scope="session")
+def own_postgres() -> Iterator[Settings]:
+    """Settings of a home in which a PostgreSQL server runs, one for all tests."""
+    with tempfile.TemporaryDirectory(prefix="dedp-") as home:
+        chosen = replace(settings(), home=Path(home), postgres=None)
+        postgres.start(chosen)
+        yield chosen
+        postgres.stop(chosen)
+
+
+_DATABASES = count(1)
+
+
+@pytest.fixture
+def database(own_postgres: Settings) -> Iterator[postgres.Address]:
+    """An empty database of this test's own."""
+    server, name = postgres.address(own_postgres), f"test_{next(_DATABASES)}"
+    with server.connect(autocommit=True) as connection:
+        connection.execute(f"CREATE DATABASE {name}")
+    yield replace(server, database=name)
+    with postgres.address(own_postgres).connect(autocommit=True) as connection:
+        mine = f"FROM pg_replication_slots WHERE database = '{name}'"
+        connection.execute(f"SELECT pg_terminate_backend(active_pid) {mine} AND active_pid IS NOT NULL")
+        connection.execute(f"SELECT pg_drop_replication_slot(slot_name) {mine}")
+        connection.execute(f"DROP DATABASE {name} WITH (FORCE)")
+
+
+@pytest.fixture(scope="session")
+def broker(test_settings: Settings, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
+    """The test process's Kafka broker, on ports of its own."""
+    made = Broker(test_settings, tmp_path_factory.mktemp("kafka"), port=free_port(), controller_port=free_port())
+    made.start()
+    yield made
+    made.stop()
+
+
+@pytest.fixture
+def kafka(broker: Broker) -> Kafka:
+    """A topic of this test's own, not made yet."""
+    return Kafka(bootstrap=broker.address, topic=f"visits-{uuid.uuid4().hex[:8]}")
+
+
 @pytest.fixture
 def make_table(spark: Any, tmp_path: Path) -> Callable[[TableSpec], Table]:
     """Tables below this test's own root."""
@@ -62,6 +112,21 @@ def make_table(spark: Any, tmp_path: Path) -> Callable[[TableSpec], Table]:
 def events(make_table: Callable[[TableSpec], Table]) -> Table:
     """An empty table of :data:`EVENTS`."""
     return make_table(EVENTS)
+
+
+@pytest.fixture(scope="session")
+def created(spark: Any, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The log of an empty table of :data:`EVENTS`: creating one takes Spark longer than most tests take."""
+    table = Table(EVENTS, tmp_path_factory.mktemp("created") / "events", spark)
+    table.ensure()
+    return table.location / "_delta_log"
+
+
+@pytest.fixture
+def created_events(created: Path, events: Table) -> Table:
+    """An empty table of :data:`EVENTS`, created by copy."""
+    shutil.copytree(created, events.location / "_delta_log")
+    return events
 
 
 @pytest.fixture

@@ -47,6 +47,11 @@ class World:
         assert not [e for e in ended if e.failure], ended
         return [(e.job, e.partition) for e in ended]
 
+    def restart(self) -> None:
+        """What comes after a crash: a new start, which closes the runs whose process is gone."""
+        self.platform.instance.dispose()
+        self.platform = Platform(self.settings)
+
     def rows(self, table: str, **values: str) -> list[dict[str, Any]]:
         """Rows of a table, filtered by column text."""
         found = DeltaTable(str(self.settings.lakehouse / table)).to_pyarrow_table().to_pylist()
@@ -85,9 +90,10 @@ class World:
                 found[check.name] = evaluated[0]
         return found
 
-    def materialization(self, table: str, partition: str) -> Mapping[str, Any]:
-        """Metadata of a partition's newest materialization, by name."""
-        wanted = dg.AssetRecordsFilter(dg.AssetKey(table.split("/")), asset_partitions=[partition])
+    def materialization(self, table: str, partition: str = "") -> Mapping[str, Any]:
+        """Metadata of the newest materialization of a table or of a partition of it, by name."""
+        partitions = [partition] if partition else None
+        wanted = dg.AssetRecordsFilter(dg.AssetKey(table.split("/")), asset_partitions=partitions)
         record = self.platform.instance.fetch_materializations(wanted, limit=1).records[0]
         assert record.asset_materialization is not None
         return {name: value.value for name, value in record.asset_materialization.metadata.items()}

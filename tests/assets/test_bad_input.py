@@ -11,6 +11,7 @@ from tests.assets.conftest import day, visits_of, world_in
 
 SOUND = [json.loads(line) for line in visits_of(0, count=300)]
 TODAY = day(0)
+GOLD = ("gold/daily_visitors", "gold/daily_page_views")
 
 
 def event(**changes):
@@ -177,12 +178,31 @@ def test_a_day_declared_empty_by_its_manifest_is_loaded_as_empty(world):
     """A marker that lists no files says that nothing happened; that is no error, and later files are late data."""
     with delivering(world.landing / "visits" / TODAY):
         pass
-    (ended,) = world.platform.react()
-    assert ended.failure == f"silver/visits has no {TODAY} yet: materialize it first"
-    assert set(world.checks("bronze/visits").values()) == set(world.checks("silver/visits").values()) == {True}
-    record = world.last("bronze/visits", landed_on=TODAY).record
-    assert record.rows["written"] == 0
+    assert world.react()
+    warned = [name for name, passed in world.checks("bronze/visits").items() if not passed]
+    assert (warned, world.last("bronze/visits", landed_on=TODAY).record.verdict) == (["input_is_not_empty"], "warned")
+    for table in ("silver/visits", *GOLD):
+        assert set(world.checks(table).values()) == {True}
+        assert world.last(table, event_date=TODAY).record.rows["written"] == 0
     assert world.rows("bronze/visits") == []
+    deliver(world, {"part.jsonl": b"".join(line.encode() + b"\n" for line in visits_of(0))})
+    assert world.react()
+    assert world.rows("gold/daily_visitors")[0]["visits"] == len(visits_of(0))
+
+
+def test_a_day_without_visits_after_a_usual_one_waits_for_a_person(world):
+    """Silver says that there were none; gold doubts it until somebody confirms it by name."""
+    world.land(day(0), visits_of(0))
+    assert world.react()
+    with delivering(world.landing / "visits" / day(1)):
+        pass
+    (ended,) = world.platform.react()
+    assert "volume_is_usual: below 0.5 (v" in ended.failure
+    approval = {"dedp/approved_by": "Ada", "dedp/approved_because": "the site was closed"}
+    assert not world.run("daily_visits", day(1), **approval).failure
+    for table in GOLD:
+        record = world.last(table, event_date=day(1)).record
+        assert (record.verdict, record.rows["written"]) == ("approved", 0)
 
 
 def test_a_file_shorter_than_its_manifest_states_is_not_read(world):

@@ -23,9 +23,14 @@ ASKED_FOR = {
     "error_management.late_data_detector",
     "error_management.windowed_deduplicator",
     "idempotency.data_overwrite",
+    "ingestion.compactor",
     "ingestion.external_trigger",
+    "ingestion.change_data_capture",
     "ingestion.full_loader",
+    "ingestion.incremental_loader",
+    "ingestion.passthrough_replicator",
     "ingestion.readiness_marker",
+    "ingestion.transformation_replicator",
     "quality.audit_write_audit_publish",
 }
 SECTIONS = ("Problem:", "Solution:", "Consequences:", "Choose instead:")

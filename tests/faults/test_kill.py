@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -10,7 +11,7 @@ import sys
 import dagster as dg
 import pytest
 
-from dedp_assets.instance import PROCESS, Platform
+from dedp_assets.instance import PROCESS
 from dedp_assets.sources.visits import BROKEN
 from resources.environments import CHECKOUT, child_environment
 from tests.assets.conftest import day, visits_of, world_in
@@ -52,13 +53,16 @@ def rows_of(world, table):
 
 @pytest.fixture(scope="module")
 def undisturbed(spark, tmp_path_factory):
-    """What the tables hold before and after the redelivery if nobody is killed."""
-    with world_in(tmp_path_factory.mktemp("undisturbed")) as world:
+    """A home in which two days are loaded and one is delivered again, and what its tables hold before and after."""
+    home, waiting = tmp_path_factory.mktemp("undisturbed"), tmp_path_factory.mktemp("waiting") / "home"
+    with world_in(home) as world:
         load(world)
         before = contents(world)
         redeliver(world)
+    shutil.copytree(home, waiting)
+    with world_in(home) as world:
         world.react()
-        yield before, contents(world)
+        yield waiting, before, contents(world)
 
 
 def killed_at(world, point, table):
@@ -91,10 +95,9 @@ def killed_at(world, point, table):
 )
 def test_a_killed_run_leaves_nothing_half_done(undisturbed, spark, tmp_path, point, table, seen):
     """The table shows its old rows or all of its new ones; the next start closes the run and ends where others end."""
-    before, after = undisturbed
+    waiting, before, after = undisturbed
+    shutil.copytree(waiting, tmp_path, dirs_exist_ok=True)
     with world_in(tmp_path) as world:
-        load(world)
-        redeliver(world)
         process = killed_at(world, point, table)
         left = rows_of(world, table)
         whole = [row for row in (before if seen == "old" else after)[table] if row["event_date"] == day(1)]
@@ -102,8 +105,7 @@ def test_a_killed_run_leaves_nothing_half_done(undisturbed, spark, tmp_path, poi
         assert [row for row in left if row["event_date"] == day(0)] == [
             row for row in before[table] if row["event_date"] == day(0)
         ]
-        world.platform.instance.dispose()
-        world.platform = Platform(world.settings)
+        world.restart()
         world.react()
         assert contents(world) == after
         assert world.react() == []

@@ -7,6 +7,7 @@ import pytest
 from deltalake import write_deltalake
 from deltalake.exceptions import TableNotFoundError
 
+from dedp_assets.patterns.core.errors import SchemaMismatch
 from resources.lake import Lake
 from resources.spark import SparkEngine
 from tests.helpers import EVENTS, a_record, write_log
@@ -48,3 +49,19 @@ def test_the_ledger_and_the_table_of_a_name_are_the_same_place(lake, tmp_path):
     write_log(tmp_path / "gold/days", {"id": "long", "day": "date"}, ["day"], [commit])
     assert lake.ledger("gold/days").latest({"day": "2026-01-05"}).record == record
     assert not lake.ledger("gold/nothing").exists()
+
+
+def test_the_tables_of_a_lake_are_found_where_they_are(lake, tmp_path):
+    """Every table below the root, by layer and dataset; a folder without a log is none, a link is somebody else's."""
+    write_log(tmp_path / "gold/days", {"id": "long"}, [], [])
+    (tmp_path / "gold/replica").symlink_to(tmp_path / "gold/days")
+    (tmp_path / "gold/empty").mkdir()
+    assert lake.names() == ["gold/days", "silver/events"]
+
+
+def test_a_table_without_declaration_can_be_maintained_and_not_written(lake):
+    """Its ledger answers; a write is refused before anything starts, because it could lose columns."""
+    stored = lake.stored("silver/events")
+    assert (stored.name, stored.ledger.version()) == ("silver/events", 1)
+    with pytest.raises(SchemaMismatch, match="no longer declared"):
+        stored.ensure()

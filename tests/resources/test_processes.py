@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import signal
 import socket
 import subprocess
@@ -19,16 +20,16 @@ from dedp_assets import processes
 from dedp_assets.cli import main
 from dedp_assets.instance import PROCESS, close_abandoned
 from resources import engine
-from resources.environments import child_environment, settings
+from resources.environments import CHECKOUT, child_environment, settings
 from tests.faults.processes import command, descendants, kill, living, wait_until
-from tests.helpers import free_port
+from tests.helpers import free_pair, free_port
 
 DEDP = str(Path(sys.executable).parent / "dedp")
 
 
-def environment(home):
+def environment(home, **more):
     """A home of its own and the checkout's cache."""
-    fixed = {"DEDP_HOME": str(home), "DEDP_CACHE": str(settings().cache), "DEDP_JIT": "quick"}
+    fixed = {**more, "DEDP_HOME": str(home), "DEDP_CACHE": str(settings().cache), "DEDP_JIT": "quick"}
     return child_environment(fixed, without=("SPARK_REMOTE",))
 
 
@@ -45,7 +46,8 @@ def taken():
 @pytest.mark.parametrize(("option", "other"), [("--port", "--engine-port"), ("--engine-port", "--port")])
 def test_a_port_in_use_ends_up_with_one_line(tmp_path, taken, option, other):
     """Exit code 1, the port and the option that changes it; nothing is started and nothing is written."""
-    arguments = [DEDP, "up", option, str(taken), other, str(free_port())]
+    free = ["--kafka-port", str(free_pair()), other, str(free_port())]
+    arguments = [DEDP, "up", option, str(taken), *free]
     done = subprocess.run(arguments, env=environment(tmp_path), capture_output=True, text=True, check=False)
     (line,) = done.stderr.splitlines()
     assert (done.returncode, done.stdout) == (1, "")
@@ -64,30 +66,39 @@ def test_ports_that_cannot_work_are_refused_before_anything_starts(tmp_path, mon
     for name in ("DEDP_HOME", "DAGSTER_HOME", "JAVA_HOME", "SPARK_LOCAL_IP"):
         monkeypatch.setenv(name, str(tmp_path))
     monkeypatch.setattr(engine, "prepare", lambda _: None)
-    monkeypatch.setattr(processes, "Manager", lambda: pytest.fail("it was about to start processes"))
+    monkeypatch.setattr(processes, "Together", lambda: pytest.fail("it was about to start processes"))
     free = str(free_port())
-    assert main(["up", "--port", web.replace("free", free), "--engine-port", spark.replace("free", free)]) == 1
+    ports = ["--port", web.replace("free", free), "--engine-port", spark.replace("free", free)]
+    assert main(["up", *ports, "--kafka-port", str(free_pair())]) == 1
     assert len(capsys.readouterr().err.splitlines()) == 1
 
 
 @contextmanager
-def platform_up(tmp_path):
+def platform_up(tmp_path, **variables):
     """`dedp up` in a session of its own; yields it with all its processes once they work, and leaves none behind."""
     web, spark, everything = free_port(), free_port(), set()
-    arguments = [DEDP, "up", "--port", str(web), "--engine-port", str(spark)]
+    arguments = [DEDP, "up", "--port", str(web), "--engine-port", str(spark), "--kafka-port", str(free_pair())]
     with (tmp_path / "output").open("wb") as output:
         up = subprocess.Popen(
-            arguments, env=environment(tmp_path / "home"), stdout=output, stderr=output, start_new_session=True
+            arguments,
+            env=environment(tmp_path / "home", **variables),
+            stdout=output,
+            stderr=output,
+            start_new_session=True,
         )
     try:
         assert wait_until(lambda: up.poll() is not None or (answers(web) and listens(spark))), "not up in time"
-        assert wait_until(lambda: sum("api grpc" in command(p) for p in descendants(up.pid)) >= 2), "no code servers"
+        assert wait_until(lambda: up.poll() is not None or _code_servers(up.pid) >= 2), "no code servers"
         assert up.poll() is None, (tmp_path / "output").read_text()
         everything = {up.pid, *descendants(up.pid)}
         yield up, everything
     finally:
         kill({*everything, *descendants(up.pid), up.pid})
         up.wait(timeout=60)
+
+
+def _code_servers(process):
+    return sum("api grpc" in command(descendant) for descendant in descendants(process))
 
 
 def answers(port):
@@ -106,14 +117,40 @@ def listens(port):
 @pytest.mark.slow
 def test_ctrl_c_ends_every_process_of_up(tmp_path):
     """After the signal that a terminal sends, engine, webserver, daemon and their code servers are all gone."""
-    with platform_up(tmp_path) as (up, everything):
+    # Without rows in a database nothing is launched meanwhile: the daemon would show what became of it.
+    nobody = f"postgresql://nobody@127.0.0.1:{free_port()}/none"
+    with platform_up(tmp_path, DEDP_POSTGRES=nobody) as (up, everything):
         commands = " ".join(command(process) for process in everything)
-        for part in ("SparkConnectServer", "dagster-webserver", "dagster-daemon run", "api grpc"):
+        for part in ("SparkConnectServer", "kafka.Kafka", "dagster-webserver", "dagster-daemon run", "api grpc"):
             assert part in commands
         os.killpg(up.pid, signal.SIGINT)
         assert up.wait(timeout=60) in (0, 130)
         assert wait_until(lambda: not living(everything), seconds=60), [command(p) for p in living(everything)]
         assert "Traceback" not in (tmp_path / "output").read_text()
+
+
+TOGETHER = """
+import sys
+from dedp_assets.processes import Together
+
+together = Together()
+for name, command in zip(("worker", "other"), sys.argv[1:]):
+    together.add_process(name, command)
+together.loop()
+"""
+
+
+@pytest.mark.slow
+def test_what_a_process_says_of_being_ended_is_not_shown(tmp_path):
+    """What it said before is, and so is how each of them ended."""
+    ready = shlex.quote(str(tmp_path / "ready"))
+    worker = f"trap 'echo disturbed; exit 1' TERM; echo at work; touch {ready}; while :; do sleep 0.05; done"
+    other = f"while ! [ -e {ready} ]; do sleep 0.05; done; echo bye"
+    arguments = [sys.executable, "-c", TOGETHER, worker, other]
+    done = subprocess.run(arguments, cwd=CHECKOUT, capture_output=True, text=True, check=True, timeout=60)
+    shown = [line.partition("| ")[2] for line in done.stdout.splitlines()]
+    assert {"at work", "bye", "other stopped (rc=0)", "worker stopped (rc=1)"} <= set(shown)
+    assert "disturbed" not in shown
 
 
 @pytest.mark.slow
@@ -126,6 +163,7 @@ def test_if_one_process_of_up_ends_the_others_end_too(tmp_path):
         os.kill(jvm, signal.SIGKILL)
         assert up.wait(timeout=60) != 0
         assert wait_until(lambda: not living(everything), seconds=60), [command(p) for p in living(everything)]
+        assert not (tmp_path / "home" / "postgres" / "data" / "postmaster.pid").exists()
 
 
 @dg.op

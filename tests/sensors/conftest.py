@@ -12,6 +12,7 @@ import pytest
 
 from dedp_assets.definitions import defs
 from resources.clock import Clock
+from resources.kafka import Kafka
 from resources.lake import Lake
 from resources.landing import Landing
 from resources.spark import SparkEngine
@@ -32,6 +33,7 @@ class Zone:
         self.landing = root / "landing"
         self.cursors: dict[str, str | None] = {}
         self.engine = SparkEngine()
+        self.kafka = Kafka()
         self.now = "2026-01-20T12:00:00+00:00"
         self.definitions = graph()
 
@@ -42,6 +44,7 @@ class Zone:
             "lake": Lake(root=str(self.root / "lake"), engine=self.engine),
             "landing": Landing(root=str(self.landing)),
             "clock": Clock(fixed=self.now),
+            "kafka": self.kafka,
         }
         with dg.build_sensor_context(
             instance=self.instance,

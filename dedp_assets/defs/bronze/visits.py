@@ -11,7 +11,7 @@ from dedp_assets.partitions import DAILY
 from dedp_assets.patterns.core.audits import Audit
 from dedp_assets.patterns.core.conversion import safe_cast
 from dedp_assets.patterns.core.lines import read_lines
-from dedp_assets.patterns.core.log import Ledger
+from dedp_assets.patterns.core.log import Commit, Ledger
 from dedp_assets.patterns.core.results import WriteResult
 from dedp_assets.patterns.core.rows import Reading, tally
 from dedp_assets.patterns.core.schema import Column, TableSpec
@@ -29,19 +29,21 @@ VISITS = TableSpec(
     {
         "raw": Column("STRING", "the line as it landed", required=True, personal=True),
         "raw_bytes": Column("BINARY", "its bytes, where they are not valid UTF-8", personal=True),
-        "source_file": Column("STRING", "file it came in", required=True),
-        "line_number": Column("BIGINT", "line in that file, from 1", required=True),
+        "source_file": Column("STRING", "file it came in, or <topic>-<partition>", required=True),
+        "line_number": Column("BIGINT", "line in that file, from 1; in a topic its offset + 1", required=True),
         "timeliness": Column("STRING", "on_time, late (below the watermark when it landed) or undated", technical=True),
         "landed_on": Column("DATE", "day it was delivered", required=True),
         "event_date": Column("DATE", "UTC day it happened; NULL if that is unreadable or not plausible"),
     },
     partition_by=("landed_on", "event_date"),
+    one_channel_per="landed_on",
     comment="One row per landed line, malformed ones included.",
 )
 EVENT_TIME = safe_cast("get_json_object(raw, '$.event_time')", "TIMESTAMP")
 ALLOWED_LATENESS_SECONDS = 15 * 60
+ON_TIME = Audit(name="most_visits_are_on_time", of="late", where="timeliness = 'late'", per="written", warn_above=0.05)
 AUDITS = (
-    Audit(name="most_visits_are_on_time", of="late", where="timeliness = 'late'", per="written", warn_above=0.05),
+    ON_TIME,
     Audit(
         name="lines_keep_their_numbers", of="numbers", sql="sum(line_number)", per="lines", fail_below=1, fail_above=1
     ),
@@ -74,14 +76,12 @@ def visits(context: dg.AssetExecutionContext, lake: Lake, landing: Landing, cloc
     def reads(day: str) -> Inputs:
         delivery = landing.delivery("visits", day).require_ready()
         content = landing.content("visits", delivery)
-        watermark = _watermark(table.ledger, day)
+        watermark = watermark_before(table.ledger, day)
         notes = {"delivery": delivery.identity, "watermark": watermark.isoformat() if watermark else None}
         return Inputs({f"landing/visits/{day}": content}, notes=notes)
 
     def load(step: Step) -> WriteResult:
         delivery = landing.delivery("visits", step.key)
-        if not delivery.files:
-            return table.clear(partition=owned(step.key), provenance=step.provenance)
         lines = read_lines(table.session, landing.paths("visits", delivery))
         midnight = datetime.combine(datetime.fromisoformat(step.key), time(), timezone.utc)
         stated = step.inputs.notes["watermark"]
@@ -109,24 +109,38 @@ def visits(context: dg.AssetExecutionContext, lake: Lake, landing: Landing, cloc
             provenance=replace(step.provenance, notes={**step.inputs.notes, "files": dict(lines.count)}),
             audits=AUDITS,
             reading=Reading(tally=seen, figures={"lines": lines.checksum}),
+            allow_empty=not delivery.files,
         )
 
     yield from run(context, Work(table, owned, reads, load), at=clock.now())
 
 
-def _watermark(ledger: Ledger, day: str) -> datetime | None:
-    """The watermark that held before ``day`` landed: what the landing day before it advanced to."""
+def watermark_before(ledger: Ledger, day: str) -> datetime | None:
+    """The watermark that held before ``day`` landed: what the landing day before it advanced to.
+
+    A day that came by files counts as its last delivery left it, one that came by a topic with all that was read of it.
+    """
     yesterday = (datetime.fromisoformat(day) - timedelta(days=1)).date().isoformat()
     before = ""
     found: datetime | None = None
     for commit in ledger.history() if ledger.exists() else ():
-        landed = commit.record.partition.get("landed_on", "") if commit.record else ""
-        if commit.record and before < landed < day:
+        landed = _landing_day(commit)
+        if before == yesterday != landed:
+            break
+        more = commit.record and commit.record.channel and landed and landed == before
+        if commit.record and (more or before < landed < day):
             stated, newest = commit.record.notes.get("watermark"), commit.record.figures.get("newest")
             times = {"visits": datetime.fromtimestamp(newest, timezone.utc) if newest else None}
             known = datetime.fromisoformat(stated) if stated else None
-            found = advance_watermark(known, times, allowed_lateness_seconds=ALLOWED_LATENESS_SECONDS)
+            reached = advance_watermark(known, times, allowed_lateness_seconds=ALLOWED_LATENESS_SECONDS)
+            found = max(filter(None, (reached, found if more else None)), default=None)
             before = landed
-        if before == yesterday:
-            break
     return found
+
+
+def _landing_day(commit: Commit) -> str:
+    """The day a commit of ours landed: the one it owned, or the newest it brought rows for; empty if it is not ours."""
+    if commit.record is None:
+        return ""
+    brought = [dict(partition).get("landed_on") or "" for partition in commit.changed if commit.record.channel]
+    return commit.record.partition.get("landed_on") or max(brought, default="")

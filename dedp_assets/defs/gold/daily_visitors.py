@@ -36,7 +36,14 @@ QUERY = """
     FROM {visits} GROUP BY event_date
 """
 AUDITS = (
-    Audit(name="every_visit_is_counted", of="visits", sql="sum(visits)", per="read", fail_below=1, fail_above=1),
+    Audit(
+        name="every_visit_is_counted",
+        of="visits",
+        sql="coalesce(sum(visits), 0)",
+        per="read",
+        fail_below=1,
+        fail_above=1,
+    ),
     Audit(name="volume_is_usual", of="visits", per="usual", fail_below=0.5, fail_above=2, approvable=True),
 )
 

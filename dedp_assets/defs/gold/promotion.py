@@ -43,7 +43,9 @@ def promote(
     silver, table = lake.table(VISITS), lake.table(target)
 
     def reads(day: str) -> Inputs:
-        newest = silver.ledger.changed(of_day(day), until=silver.ledger.version())
+        version = silver.ledger.version()
+        # A day without a visit changed nothing, and is there all the same.
+        newest = silver.ledger.changed(of_day(day), until=version) or silver.ledger.latest(of_day(day), until=version)
         if newest is None:
             raise NotReady(f"{VISITS.name} has no {day} yet: materialize it first")
         versions = {VISITS.name: newest.version}

@@ -23,7 +23,7 @@ from resources.lake import Lake
 _EVENT = {
     "visit_id": Column("STRING", "identity of the visit", required=True),
     "event_time": Column("TIMESTAMP", "when it happened, UTC", required=True),
-    "user_id": Column("STRING", "pseudonymous visitor", required=True, personal=True),
+    "user_id": Column("STRING", "pseudonymous visitor", required=True, personal=True, replica="pseudonym"),
     "page": Column("STRING", "path that was visited", required=True),
     "referrer": Column("STRING", "where the visitor came from"),
     "user_agent": Column("STRING", "the visitor's program", personal=True),

@@ -1,0 +1,69 @@
+"""Visit events as they come by a topic: what is there now, record by record, into the table that files land in."""
+
+from dataclasses import replace
+from datetime import timedelta
+
+import dagster as dg
+
+from dedp_assets.defs.bronze.visits import EVENT_TIME, ON_TIME, VISITS, watermark_before
+from dedp_assets.patterns.core.audits import Audit
+from dedp_assets.patterns.core.results import Split
+from dedp_assets.patterns.core.topics import append_available, position, read_topic, resume
+from dedp_assets.patterns.error_management.late_data_detector import detect_late_data
+from dedp_assets.reporting import appending
+from resources.clock import Clock
+from resources.environments import RETENTION_DAYS
+from resources.kafka import Kafka
+from resources.lake import Lake
+
+_AT_ONCE = 500_000
+_PLAUSIBLE = (
+    f"if({EVENT_TIME} BETWEEN landed_on - INTERVAL {RETENTION_DAYS} DAYS AND landed_on + INTERVAL 2 DAYS, "
+    f"{EVENT_TIME}, NULL)"
+)
+_AUDITS = (
+    ON_TIME,
+    Audit(name="every_offset_is_read_once", of="read", per="offsets", warn_below=1, fail_above=1),
+)
+
+
+@dg.op(pool="bronze_visits")
+def append_visits(context: dg.OpExecutionContext, lake: Lake, kafka: Kafka, clock: Clock) -> None:
+    """Append what the topic holds beyond the offsets in bronze's log; an approved run goes on without what is gone."""
+    table, now = lake.table(VISITS), clock.now()
+    with appending(context, table, code_version="1", column="landed_on", at=now) as step:
+        topic = kafka.look()
+        known = position(table.ledger, topic)
+        step.cursor = known.cursor
+        start = resume(known, topic, give_up=step.provenance.approval is not None)
+        if start.offsets == topic.end and not start.given_up:
+            context.log.info(f"everything of topic {topic.name} was read: {dict(topic.end)}")
+            return
+        watermark = watermark_before(table.ledger, (now.date() + timedelta(days=1)).isoformat())
+        records = read_topic(table.session, start, bootstrap=kafka.bootstrap, today=now.date(), at_once=_AT_ONCE)
+        events = detect_late_data(records, event_time=_PLAUSIBLE, watermark=watermark)
+        rows = events.rows.selectExpr(
+            "raw",
+            "raw_bytes",
+            "source_file",
+            "line_number",
+            "outcome AS timeliness",
+            "landed_on",
+            "to_date(event_time) AS event_date",
+            "event_time",
+            "if(raw IS NULL, 'tombstone', 'valid') AS outcome",
+        )
+        append_available(
+            Split(rows, {"valid": tuple(VISITS.columns), "tombstone": ()}, identity=("source_file", "line_number")),
+            table,
+            start,
+            provenance=replace(step.provenance, notes={"watermark": watermark.isoformat() if watermark else None}),
+            audits=_AUDITS,
+            measures={"newest": "unix_seconds(max(event_time))"},
+        )
+
+
+@dg.job(description="Visits that wait in the topic, appended to bronze; ends when it has read what was there.")
+def stream_visits() -> None:
+    """One bounded step."""
+    append_visits()

@@ -1,0 +1,1 @@
+"""Platform: what keeps the tables of all layers in shape."""

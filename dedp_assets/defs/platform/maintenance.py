@@ -1,0 +1,110 @@
+"""Every table of the lake, replicas excepted, kept to few files: compaction where it pays, then vacuum."""
+
+from collections.abc import Iterator
+from datetime import datetime
+from typing import Any
+
+import dagster as dg
+
+from dedp_assets.patterns.core.errors import PatternError
+from dedp_assets.patterns.core.records import Provenance
+from dedp_assets.patterns.core.tables import Table
+from dedp_assets.patterns.ingestion.compactor import compact, plan_compaction, vacuum
+from resources.clock import Clock
+from resources.lake import Lake
+
+KEY = ["platform", "maintenance"]
+RETENTION_HOURS = 30 * 24
+"""How long replaced rows can be read and restored: longer than any reader lags behind."""
+_SIZES = {
+    "table": ("string", "layer/dataset"),
+    "files_before": ("bigint", "data files of its newest version"),
+    "files_after": ("bigint", "data files after compaction"),
+    "bytes_before": ("bigint", "their size, in bytes"),
+    "bytes_after": ("bigint", "their size after compaction, in bytes"),
+    "files_removed": ("bigint", "old data files that the vacuum deleted"),
+    "bytes_removed": ("bigint", "what that freed on disk, in bytes"),
+    "outcome": ("string", "what was done, or why nothing was"),
+}
+REPORT = dg.TableSchema([dg.TableColumn(name, kind, meaning) for name, (kind, meaning) in _SIZES.items()])
+
+
+@dg.multi_asset(
+    specs=[
+        dg.AssetSpec(
+            KEY,
+            description="Data files of every table, merged where they are many and small, and removed from disk "
+            f"{RETENTION_HOURS // 24} days after they were replaced. Rows never change, so nothing downstream is asked "
+            "for.\n\nPatterns at work: Compactor.",
+            metadata={"dagster/column_schema": REPORT, "patterns": "ingestion.compactor"},
+            group_name="platform",
+            code_version="1",
+            owners=["team:platform"],
+            tags={"dedp/pattern": "ingestion.compactor", "dedp/chapter": "ingestion"},
+            kinds={"spark", "deltalake", "platform"},
+        )
+    ],
+    check_specs=[
+        dg.AssetCheckSpec(
+            "no_table_has_many_small_files",
+            asset=KEY,
+            description="Warns where compaction gave way to other writers or failed.",
+            blocking=True,
+        )
+    ],
+    name="platform_maintenance",
+    pool="platform_maintenance",
+)
+def maintenance(context: dg.AssetExecutionContext, lake: Lake, clock: Clock) -> Iterator[Any]:
+    """Maintain one table after the other; one that fails does not keep the others from it."""
+    now, failures = clock.now(), {}
+    run = Provenance(asset="/".join(KEY), run_id=context.run.run_id, at=now)
+    rows: list[dict[str, Any]] = []
+    for name in lake.names():
+        try:
+            rows.append(_maintain(lake.stored(name), run, now))
+        except PatternError as error:
+            failures[name] = str(error)
+    metadata: dict[str, Any] = {
+        "tables": dg.MetadataValue.table([dg.TableRecord(row) for row in rows], REPORT),
+        **_totals(rows),
+    }
+    left = {name: plan.reason for name in lake.names() if (plan := plan_compaction(lake.ledger(name))).partitions}
+    yield dg.AssetCheckResult(
+        asset_key=KEY,
+        check_name="no_table_has_many_small_files",
+        passed=not left,
+        severity=dg.AssetCheckSeverity.WARN,
+        metadata=left,
+    )
+    if failures:
+        context.log_event(dg.AssetMaterialization(KEY, metadata=metadata))
+        raise dg.Failure("; ".join(failures.values()), metadata=failures, allow_retries=False)
+    yield dg.MaterializeResult(asset_key=KEY, metadata=metadata)
+
+
+def _maintain(table: Table, run: Provenance, now: datetime) -> dict[str, Any]:
+    before = _size(table)
+    compacted = compact(table, provenance=run)
+    cleaned = vacuum(table, retention_hours=RETENTION_HOURS, now=now, provenance=run)
+    after = _size(table)
+    return {
+        "table": table.name,
+        "files_before": before[0],
+        "files_after": after[0],
+        "bytes_before": before[1],
+        "bytes_after": after[1],
+        "files_removed": cleaned.figures["files_removed"],
+        "bytes_removed": cleaned.figures["bytes_removed"],
+        "outcome": f"{compacted.reason}; {cleaned.reason}",
+    }
+
+
+def _size(table: Table) -> tuple[int, int]:
+    parts = table.ledger.state().statistics().values()
+    return sum(part.files for part in parts), sum(part.bytes for part in parts)
+
+
+def _totals(rows: list[dict[str, Any]]) -> dict[str, int]:
+    numbers = [name for name, (kind, _) in _SIZES.items() if kind == "bigint"]
+    return {name.replace("_", " "): sum(row[name] for row in rows) for name in numbers}

@@ -1,0 +1,75 @@
+"""Tables of the applications' database in the lake: captured from its log, or loaded by window."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta, timezone
+
+import pytest
+
+from dedp_assets.sources import operational
+from resources import postgres
+
+START = datetime(2026, 1, 5, 23, 59, 57, tzinfo=timezone.utc)
+COLUMNS = ("user_id", "login", "email", "biography", "credit", "active", "registered_at", "changed_at")
+
+
+@pytest.fixture
+def applications(world, database, monkeypatch):
+    """``applications(3)``: as many steps of the workload around midnight, in the database that the world reads."""
+    monkeypatch.setattr(postgres, "address", lambda _: database)
+
+    def steps(count):
+        with database.connect() as connection:
+            operational.create(connection)
+            operational.work(connection, at=START, steps=count)
+
+    return steps
+
+
+def stored(database, statement):
+    with database.connect() as connection:
+        return connection.execute(statement).fetchall()
+
+
+def test_users_are_captured_whenever_something_was_committed(world, applications, database):
+    """The sensor starts a capture for new changes and for nothing else; the table equals the source after each."""
+    applications(4)
+    assert world.react() == [("capture_users", "")]
+    for more in (3, 5):
+        applications(more)
+        assert world.react() == [("capture_users", "")]
+        held = sorted(tuple(row[c] for c in COLUMNS) for row in world.rows("bronze/users"))
+        assert held == sorted(stored(database, f"SELECT {', '.join(COLUMNS)} FROM users"))
+        assert world.materialization("bronze/users")["dagster/row_count"] == len(held)
+    operations = {row["operation"] for row in world.rows("bronze/users_history")}
+    assert operations == {"snapshot", "read", "insert", "update", "delete"}
+    assert all(world.checks("bronze/users_history").values())
+    assert {"changes_arrive_in_time", "replication_slot_is_bounded"} <= set(world.checks("bronze/users_history"))
+    assert world.react() == []
+
+
+def test_legacy_visits_are_loaded_by_the_day_they_were_ingested(world, applications, database):
+    """Rows on both sides of midnight land in one day each; loaded again, a day gains what became visible since."""
+    applications(6)
+    days = ("2026-01-05", "2026-01-06")
+    for day in days:
+        assert world.run("load_legacy_visits", day).failure == ""
+    loaded = {row["visit_id"]: str(row["ingested_on"]) for row in world.rows("bronze/legacy_visits")}
+    source = stored(database, "SELECT visit_id, (ingestion_time AT TIME ZONE 'UTC')::date::text FROM visits")
+    assert loaded == dict(source)
+    assert set(loaded.values()) == set(days)
+    with database.connect() as connection:
+        late = START - timedelta(minutes=1)
+        connection.execute("INSERT INTO visits VALUES (999, %s, 'u', '/', %s)", (late, late))
+    assert world.run("load_legacy_visits", days[0]).failure == ""
+    assert len(world.rows("bronze/legacy_visits")) == len(loaded) + 1
+    shown = world.materialization("bronze/legacy_visits", days[0])["dagster/partition_row_count"]
+    assert shown == len(world.rows("bronze/legacy_visits", ingested_on=days[0]))
+    assert world.last("bronze/legacy_visits", ingested_on=days[0]).record.figures["late"] == 1
+
+
+def test_without_the_database_the_sensor_waits_and_a_run_says_what_to_do(world):
+    """Nothing fails by itself, and a person who asks for a load is told how to start it."""
+    assert world.react() == []
+    assert "is not running: start it with `make up`" in world.run("load_legacy_visits", "2026-01-05").failure
+    assert "is not running: start it with `make up`" in world.run("capture_users").failure
