@@ -21,7 +21,7 @@ from typing import Any
 from benchmarks import report
 from resources.environments import CHECKOUT, child_environment, settings
 
-NAMES = ("publish", "step", "ticks", "throughput", "warm_engine")
+NAMES = ("publish", "step", "ticks", "throughput", "warm_engine", "increment", "capture", "compaction", "jdbc")
 COMMAND: list[str] = [sys.executable, "-m", "benchmarks"]
 
 
@@ -60,7 +60,7 @@ def _in_process(name: str, *, quick: bool) -> dict[str, Any]:
                 "DEDP_DRIVER_MEMORY": "2g",
                 "DEDP_JIT": "full",
             },
-            without=("SPARK_REMOTE", "DEDP_SPARK_MASTER"),
+            without=("SPARK_REMOTE", "DEDP_SPARK_MASTER", "DEDP_POSTGRES", "DEDP_KAFKA"),
         )
         command = [*COMMAND, name, "--result", str(result), *(["--quick"] if quick else [])]
         print(f"{name} ...", file=sys.stderr, flush=True)
