@@ -37,19 +37,22 @@ class Zone:
         self.now = "2026-01-20T12:00:00+00:00"
         self.definitions = graph()
 
-    def tick(self, sensor: dg.SensorDefinition) -> Any:
-        """One tick with the cursor of the tick before."""
-        resources = {
+    def resources(self) -> dict[str, Any]:
+        """What ticks get to look at."""
+        return {
             "engine": self.engine,
             "lake": Lake(root=str(self.root / "lake"), engine=self.engine),
             "landing": Landing(root=str(self.landing)),
             "clock": Clock(fixed=self.now),
             "kafka": self.kafka,
         }
+
+    def tick(self, sensor: dg.SensorDefinition) -> Any:
+        """One tick with the cursor of the tick before."""
         with dg.build_sensor_context(
             instance=self.instance,
             cursor=self.cursors.get(sensor.name),
-            resources=resources,
+            resources=self.resources(),
             repository_def=self.definitions.get_repository_def(),
         ) as context:
             data = sensor.evaluate_tick(context)

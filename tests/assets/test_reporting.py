@@ -1,0 +1,45 @@
+"""What a run reports of a table, told from the table's log alone: no Spark, the log is written by hand."""
+
+import dagster as dg
+import pytest
+
+from dedp_assets.patterns.core.tables import Table
+from dedp_assets.reporting import Inputs, Work, asset_spec, run
+from tests.helpers import EVENTS, NOW, a_record, write_log
+
+CHECKS = ("constraints_hold", "events_are_many")
+KEPT = {"name": "constraints_hold", "passed": True}
+MANY = {"name": "events_are_many", "passed": False, "severity": "warn", "note": "below 1"}
+
+
+@pytest.fixture
+def reported(tmp_path):
+    """``reported(...)``: the checks that a run reports whose commit wrote that, by name, and whether it succeeded."""
+
+    def by_name(**fields):
+        table = Table(EVENTS, tmp_path / EVENTS.name, lambda: pytest.fail("it asked for a Spark session"))
+
+        def build(_):
+            write_log(table.location, {"id": "long"}, [], [{"record": a_record(EVENTS.name, {}, **fields)}])
+
+        @dg.multi_asset(
+            specs=[asset_spec(EVENTS, patterns=[Table.overwrite], owners=[], code_version="1")],
+            check_specs=[dg.AssetCheckSpec(name, asset=dg.AssetKey(EVENTS.name.split("/"))) for name in CHECKS],
+        )
+        def events(context: dg.AssetExecutionContext):
+            yield from run(context, Work(table, lambda _: {}, lambda _: Inputs({}), build), at=NOW)
+
+        with dg.DagsterInstance.ephemeral() as instance:
+            done = dg.materialize([events], instance=instance, raise_on_error=False)
+        return {found.check_name: found.passed for found in done.get_asset_check_evaluations()}, done.success
+
+    return by_name
+
+
+@pytest.mark.parametrize("written", [0, 3])
+@pytest.mark.parametrize("judged", [(MANY,), (MANY, KEPT)], ids=["one of two", "both"])
+def test_a_check_is_green_only_if_its_rule_was_held_against_the_rows(reported, written, judged):
+    """However few rows there were to judge; a run that leaves out a check it promised fails."""
+    rows = {"read": written, "written": written, "dead": 0, "duplicates": 0, "filtered": 0}
+    verdicts = {finding["name"]: finding["passed"] for finding in judged}
+    assert reported(rows=rows, findings=judged) == (verdicts, len(judged) == len(CHECKS))
