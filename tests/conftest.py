@@ -18,7 +18,8 @@ from dedp_assets.patterns.core.tables import Table
 from resources import engine, postgres
 from resources.environments import Settings, apply, settings
 from resources.kafka import Broker, Kafka
-from tests.helpers import EVENTS, connect_server, free_port
+from resources.ports import free as free_port
+from tests.helpers import EVENTS, connect_server
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

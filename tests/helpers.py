@@ -18,7 +18,7 @@ from deltalake import DeltaTable
 from dedp_assets.patterns.core.records import CommitRecord, Provenance
 from dedp_assets.patterns.core.schema import Column, TableSpec
 from dedp_assets.patterns.core.tables import Table
-from resources import engine
+from resources import engine, ports
 from resources.environments import Settings, child_environment
 
 NOW = datetime(2026, 1, 20, 12, tzinfo=timezone.utc)
@@ -38,13 +38,6 @@ EVENTS = TableSpec(
 """A small partitioned table with a constraint, a required and a personal column."""
 
 
-def free_port() -> int:
-    """A port that nobody listens on right now."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
-
-
 def free_pair() -> int:
     """A port that nobody listens on right now, nor on the one after it."""
     while True:
@@ -57,7 +50,7 @@ def free_pair() -> int:
 @contextmanager
 def connect_server(chosen: Settings) -> Iterator[str]:
     """A Spark Connect server for the time of a block; ended by its process id."""
-    port = free_port()
+    port = ports.free()
     engine.use_java(chosen)
     process = subprocess.Popen(
         engine.connect_command(chosen, port),
@@ -76,9 +69,8 @@ def connect_server(chosen: Settings) -> Iterator[str]:
 def _await_port(port: int, process: subprocess.Popen[bytes], seconds: float = 120) -> None:
     deadline = time.monotonic() + seconds
     while time.monotonic() < deadline and process.poll() is None:
-        with socket.socket() as probe:
-            if probe.connect_ex(("127.0.0.1", port)) == 0:
-                return
+        if ports.listens(port):
+            return
         time.sleep(0.2)
     raise RuntimeError("the Spark Connect server did not start")
 

@@ -15,8 +15,9 @@ from confluent_kafka.admin import AdminClient
 from dedp_assets.patterns.core.errors import ConfigError, NotReady
 from resources.engine import EngineError
 from resources.kafka import Broker, Kafka, client
+from resources.ports import free as free_port
+from resources.ports import listens
 from tests.faults.processes import living, wait_until
-from tests.helpers import free_port
 
 
 def produce(kafka, *values, partition=0):
@@ -25,12 +26,6 @@ def produce(kafka, *values, partition=0):
     for value in values:
         producer.produce(kafka.topic, value, partition=partition)
     assert producer.flush(30) == 0
-
-
-def listens(port):
-    """Whether somebody accepts connections."""
-    with socket.socket() as probe:
-        return probe.connect_ex(("127.0.0.1", port)) == 0
 
 
 def own_broker(settings, folder, **ports):

@@ -18,9 +18,9 @@ import pytest
 from dedp_assets.patterns.core.errors import ConfigError, NotReady
 from resources import postgres
 from resources.environments import settings
+from resources.ports import free as free_port
 from resources.postgres import Address, OperationalDatabase
 from tests.faults.processes import living
-from tests.helpers import free_port
 
 URL = "postgresql://reader:s3cr%40t-word@db.example:6432/shop?sslmode=require"
 PASSWORD = unquote("s3cr%40t-word")

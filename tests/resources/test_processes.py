@@ -21,8 +21,10 @@ from dedp_assets.cli import main
 from dedp_assets.instance import PROCESS, close_abandoned
 from resources import engine
 from resources.environments import CHECKOUT, child_environment, settings
+from resources.ports import free as free_port
+from resources.ports import listens
 from tests.faults.processes import command, descendants, kill, living, wait_until
-from tests.helpers import free_pair, free_port
+from tests.helpers import free_pair
 
 DEDP = str(Path(sys.executable).parent / "dedp")
 
@@ -106,12 +108,6 @@ def answers(port):
     with suppress(OSError), urllib.request.urlopen(f"http://127.0.0.1:{port}/server_info", timeout=5) as reply:
         return "dagster_version" in json.loads(reply.read())
     return False
-
-
-def listens(port):
-    """Whether somebody accepts connections."""
-    with socket.socket() as probe:
-        return probe.connect_ex(("127.0.0.1", port)) == 0
 
 
 @pytest.mark.slow
