@@ -38,12 +38,19 @@ class EngineError(RuntimeError):
 
 
 def prepare(settings: Settings) -> None:
-    """Fetch what is missing: jars and class-data archive. Does nothing the second time."""
+    """Fetch what is missing: jars and class-data archive. Does nothing the second time; of two at once, one waits."""
     class_path(settings)
     archive = _archive(settings)
     if archive is None or archive.exists():
         return
-    conf = spark_conf(settings, record_classes=archive)
+    with FileLock(archive.with_suffix(".lock")):
+        if not archive.exists():
+            _record(settings, archive)
+
+
+def _record(settings: Settings, archive: Path) -> None:
+    draft = archive.with_suffix(".draft")
+    conf = spark_conf(settings, record_classes=draft)
     command = [
         _submit(),
         *_as_arguments(conf),
@@ -54,6 +61,8 @@ def prepare(settings: Settings) -> None:
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
     if done.returncode:
         raise EngineError(f"the Spark engine does not start:\n{_tail(done.stdout + done.stderr)}")
+    if draft.exists():
+        draft.replace(archive)
 
 
 def spark_conf(settings: Settings, *, record_classes: Path | None = None) -> dict[str, str]:

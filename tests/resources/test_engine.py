@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 
@@ -146,6 +147,32 @@ def test_a_runtime_that_was_patched_in_place_has_another_archive(java, chosen, j
         archives.add(engine._archive(chosen(on_path=tmp_path / "jdk")))
         (tmp_path / "jdk").rename(tmp_path / f"old-{version}")
     assert len(archives) == 2
+
+
+RECORDER = """#!{python}
+import pathlib, re, sys, time
+pathlib.Path(sys.argv[-1]).mkdir(parents=True)
+draft = pathlib.Path(re.search(r"ArchiveClassesAtExit=(\\S+)", " ".join(sys.argv))[1])
+draft.write_text("half")
+time.sleep(0.3)
+draft.write_text("whole")
+"""
+
+
+def test_of_two_that_prepare_at_once_one_waits(java, chosen, jars, monkeypatch, tmp_path):
+    """The archive is recorded once, by a program that would not stand another beside it, and is never there by half."""
+    submit = tmp_path / "submit"
+    submit.write_text(RECORDER.format(python=sys.executable))
+    submit.chmod(0o755)
+    monkeypatch.setattr(engine, "_submit", lambda: str(submit))
+    made = chosen(on_path=java("21.0.1"))
+    with ThreadPoolExecutor(2) as both:
+        ready = [both.submit(engine.prepare, made) for _ in range(2)]
+        found = []
+        while not all(one.done() for one in ready):
+            found += [archive.read_text() for archive in made.cache.glob("*.jsa")]
+        assert [one.result() for one in ready] == [None, None]
+    assert {*found, engine._archive(made).read_text()} == {"whole"}
 
 
 def test_the_wheels_runtime_has_no_archive(chosen, jars):
