@@ -32,13 +32,14 @@ from pyspark.sql import functions as F
 
 from benchmarks import database
 from benchmarks.measure import Counters, Row, Sample, Side, compare, explain, timed
-from dedp_assets.defs.bronze.users import HISTORY, KEYS, SLOT, SOURCE, USERS
+from dedp_assets.defs.bronze.users import HISTORY, KEYS, USERS
 from dedp_assets.patterns.core.records import Provenance
 from dedp_assets.patterns.core.rows import digest, row_hash
 from dedp_assets.patterns.core.tables import Table
 from dedp_assets.patterns.ingestion.change_data_capture import capture_changes
 from dedp_assets.patterns.ingestion.full_loader import load_full
-from dedp_assets.sources.operational import work
+from dedp_assets.sources.operational import USERS as SOURCE
+from dedp_assets.sources.operational import USERS_SLOT, work
 from resources.clock import Clock
 from resources.environments import settings
 from resources.postgres import OperationalDatabase
@@ -141,7 +142,7 @@ class _Loops:
     def capture(self) -> None:
         """One capture."""
         run = Provenance(asset=HISTORY.name, run_id=f"capture-{next(self.runs)}")
-        source = self.operational.table(SOURCE, slot=SLOT)
+        source = self.operational.table(SOURCE, slot=USERS_SLOT)
         capture_changes(source, self.history, self.latest, keys=KEYS, provenance=run)
 
     def reload(self) -> None:

@@ -13,6 +13,7 @@ import pstats
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -52,7 +53,7 @@ class Side:
 
     def middle(self, what: str) -> float:
         """Median of ``cpu`` or ``wall``, in seconds."""
-        return median(getattr(sample, what) for sample in self.samples)
+        return float(median(getattr(sample, what) for sample in self.samples))
 
     def counters(self) -> dict[str, float]:
         """Median of each counter."""
@@ -137,7 +138,7 @@ def interleave(
         before(number)
         order = list(sides.items())
         for name, work in order if number % 2 == 0 else order[::-1]:
-            sample = timed(lambda work=work, number=number: work(number), counters=counters, repeats=repeats)
+            sample = timed(partial(work, number), counters=counters, repeats=repeats)
             if number >= warm_up:
                 samples[name].append(sample)
     return [Side(name, found) for name, found in samples.items()]

@@ -15,6 +15,7 @@ For orientation, a line at 100,000 rows shows the script without any count and c
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 from pyspark.sql import DataFrame, SparkSession, Window
@@ -107,7 +108,7 @@ def _measure(platform: Platform, bronze: Bronze, on: str, count: int, rounds: in
         return {}
 
     counts: dict[int, list[dict[str, int]]] = {}
-    sides = {"platform step": ours, "script": theirs}
+    sides: dict[str, Callable[[int], dict[str, float] | None]] = {"platform step": ours, "script": theirs}
     if lean:
         sides["script, writes only"] = lambda _: script.write_only(on)
     counters = Counters(bronze.session)

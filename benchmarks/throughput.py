@@ -85,7 +85,7 @@ def _judged(case: str, sides: list[Side], count: int) -> Row:
     reached = min(1 / row.ratios["cpu"][0], 1 / row.ratios["wall"][0])
     row.goal, row.reached, row.met = f">= {_GOAL}x rows/s", f"{reached:.2f}x rows/s", reached >= _GOAL
     for side in (row.ours, row.theirs):
-        side["counters"]["rows/s"] = count / side["wall"]  # type: ignore[index]
+        side["counters"]["rows/s"] = count / side["wall"]
     return row
 
 

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from datetime import timedelta
+from functools import partial
 from typing import Any
 
 from benchmarks.measure import Row, compare, explain, interleave
@@ -95,14 +96,16 @@ class _Ticker:
             for zone in zones.values():
                 before(zone, number)
 
-        def work(zone: Zone) -> dict[str, float]:
+        def work(zone: Zone, _: int) -> dict[str, float]:
             self.tick(sensor, zone)
             return {}
 
         sides = interleave(
-            {name: lambda _, zone=zone: work(zone) for name, zone in zones.items()},
+            {name: partial(work, zone) for name, zone in zones.items()},
             before=prepare,
-            **{"rounds": 5, "repeats": 5, "warm_up": 1, **often},
+            rounds=often.get("rounds", 5),
+            repeats=often.get("repeats", 5),
+            warm_up=often.get("warm_up", 1),
         )
         row = compare(f"{sensor}, {what}", *sides)
         row.reached = f"{row.ours['cpu']:.3f} s"
