@@ -16,20 +16,15 @@ from dedp_assets.reporting import APPROVED_BECAUSE, APPROVED_BY, CAUSE
 from dedp_assets.sources import access_log, devices, visits
 from resources import engine
 from resources.environments import Settings, apply
+from resources.lake import Lake
+from resources.spark import SparkEngine
 
 if TYPE_CHECKING:
     from dedp_assets.instance import Ended, Platform
 
 __all__ = ["approve", "demo", "status"]
 
-TABLES = (
-    "bronze/devices",
-    "bronze/visits",
-    "silver/visits",
-    "silver/visits_dead_letter",
-    "gold/daily_page_views",
-    "gold/daily_visitors",
-)
+_LAYERS = ("bronze", "silver", "gold")
 _COUNTS = ("version", "read", "= written", "+ dead", "+ duplicate")
 _MONDAY = date(2026, 1, 5)
 _VISITS_A_DAY = 1_000
@@ -69,12 +64,11 @@ def demo(settings: Settings, *, log: Path | None = None) -> int:
 
 
 def status(settings: Settings) -> int:
-    """Print, by table and partition, what the newest commit says."""
+    """Print, by table and partition, what the newest commit says; tables in the order in which rows pass them."""
     console = Console(width=150)
-    for name in TABLES:
-        ledger = Ledger(settings.lakehouse / name, name=name)
-        if ledger.exists():
-            console.print(_grid(ledger))
+    lake = Lake(root=str(settings.lakehouse), engine=SparkEngine())
+    for name in sorted(lake.names(), key=_layer):
+        console.print(_grid(lake.ledger(name)))
     return 0
 
 
@@ -91,6 +85,11 @@ def approve(settings: Settings, asset: str, partition: str, *, by: str, because:
     if not ended.failure:
         _react(platform, console)
     return 1 if ended.failure else 0
+
+
+def _layer(name: str) -> int:
+    layer = name.partition("/")[0]
+    return _LAYERS.index(layer) if layer in _LAYERS else len(_LAYERS)
 
 
 def _platform(settings: Settings) -> Platform:
@@ -185,5 +184,7 @@ def _rows(ledger: Ledger) -> Iterable[list[str]]:
             rewritten.setdefault(key, []).append(record.cause)
         kept = rows.get("represented", rows["written"])
         counts = [str(n) for n in (rows["read"], kept, rows["dead"], rows["duplicates"])]
+        if record.verdict == "none" and not any(rows.values()):  # a statement, which is judged where its rows came from
+            counts = ["" for _ in counts]
         newest[key] = [key, str(commit.version), *counts, record.verdict]
     return ([*row, ", ".join(rewritten.get(key, []))] for key, row in sorted(newest.items()))

@@ -6,6 +6,7 @@ import pytest
 
 from dedp_assets.cli import main
 from resources import engine
+from tests.helpers import a_record, write_log
 
 
 @pytest.fixture
@@ -96,6 +97,28 @@ def test_an_approval_needs_a_name_and_a_reason(dedp):
     """Empty ones are no decision, and not a run without one either."""
     line = approve(dedp, "gold/daily_visitors", "2026-01-05", by="", because=" ")
     assert "name of the person who decided" in line
+
+
+def test_status_tells_of_every_table_there_is_from_bronze_to_gold(dedp, tmp_path):
+    """Whoever made it: nothing has to be added to a list, and no engine is started."""
+    for name in ("gold/orders", "staging/orders", "bronze/users", "silver/orders"):
+        log = {"record": a_record(name, {"day": "2026-01-05"}), "changed": [{"day": "2026-01-05"}]}
+        write_log(tmp_path / "home/lakehouse" / name, {"id": "long", "day": "date"}, ["day"], [log])
+    code, out, err = dedp("status")
+    named = [line.partition(",")[0] for line in out.splitlines() if ", version 1" in line]
+    assert (code, err, named) == (0, "", ["bronze/users", "silver/orders", "gold/orders", "staging/orders"])
+    assert out.count("day=2026-01-05") == len(named)
+
+
+def test_status_claims_no_count_of_a_statement(dedp, tmp_path):
+    """What a merge did stands where its rows came from: a zero would be a lie."""
+    none = dict.fromkeys(("read", "written", "dead", "duplicates", "filtered"), 0)
+    for name, verdict in (("bronze/users", "none"), ("bronze/visits", "passed")):
+        log = {"record": a_record(name, {}, verdict=verdict, rows=none), "changed": [{}]}
+        write_log(tmp_path / "home/lakehouse" / name, {"id": "long"}, [], [log])
+    _, out, _ = dedp("status")
+    rows = [[cell.strip() for cell in line.split("│")[2:8]] for line in out.splitlines() if "│ all" in line]
+    assert rows == [["1", "", "", "", "", "none"], ["1", "0", "0", "0", "0", "passed"]]
 
 
 def test_status_of_an_empty_home_is_no_error_and_makes_nothing(dedp, tmp_path):
