@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shlex
-import socket
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -16,7 +15,7 @@ from honcho.printer import Message, Printer
 from dedp_assets.instance import close_abandoned, prepare_home
 from dedp_assets.sources import operational, visits_topic
 from dedp_assets.sources.visits import visits_of
-from resources import engine, kafka, postgres
+from resources import engine, kafka, ports, postgres
 from resources.clock import Clock
 from resources.environments import CHECKOUT, Settings, child_environment
 
@@ -144,23 +143,13 @@ def _add(manager: Manager, name: str, command: list[str], environment: Mapping[s
     manager.add_process(name, shlex.join(command), env=dict(environment), cwd=str(CHECKOUT))
 
 
-def _require_ports(ports: Mapping[str, int]) -> None:
+def _require_ports(asked: Mapping[str, int]) -> None:
     wanted: dict[int, str] = {}
-    for what, port in ports.items():
+    for what, port in asked.items():
         if not 0 < port <= _LAST_PORT:
             raise ValueError(f"{port} is not a port for {what}; choose one from 1 to {_LAST_PORT}")
         if port in wanted:
             raise ValueError(f"port {port} is wanted for {wanted[port]} and for {what}; they need one each")
-        if _in_use(port):
+        if ports.in_use(port):
             raise ValueError(f"port {port} for {what} is in use; is another `make up` running? Choose another one")
         wanted[port] = what
-
-
-def _in_use(port: int) -> bool:
-    with socket.socket() as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            probe.bind(("127.0.0.1", port))
-        except OSError:
-            return True
-    return False

@@ -402,7 +402,7 @@ def _of_commit(
         "cause": record.cause,
         "partition": slice_name(record.partition),
         "inputs": dg.MetadataValue.json(dict(record.inputs)),
-        **{f"rows {name}": count for name, count in record.rows.items()},
+        **({f"rows {name}": count for name, count in record.rows.items()} if record.counted else {}),
         **figures,
         **({"approved by": f"{record.approval['by']}: {record.approval['because']}"} if record.approval else {}),
     }

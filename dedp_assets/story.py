@@ -184,7 +184,5 @@ def _rows(ledger: Ledger) -> Iterable[list[str]]:
             rewritten.setdefault(key, []).append(record.cause)
         kept = rows.get("represented", rows["written"])
         counts = [str(n) for n in (rows["read"], kept, rows["dead"], rows["duplicates"])]
-        if record.verdict == "none" and not any(rows.values()):  # a statement, which is judged where its rows came from
-            counts = ["" for _ in counts]
-        newest[key] = [key, str(commit.version), *counts, record.verdict]
+        newest[key] = [key, str(commit.version), *(counts if record.counted else [""] * len(counts)), record.verdict]
     return ([*row, ", ".join(rewritten.get(key, []))] for key, row in sorted(newest.items()))

@@ -2,7 +2,7 @@
 
 import socket
 
-__all__ = ["free", "listens"]
+__all__ = ["free", "in_use", "listens"]
 
 
 def free() -> int:
@@ -16,3 +16,14 @@ def listens(port: int) -> bool:
     """Whether somebody accepts connections on ``port``."""
     with socket.socket() as probe:
         return probe.connect_ex(("127.0.0.1", port)) == 0
+
+
+def in_use(port: int) -> bool:
+    """Whether nobody else could listen on ``port``, which a connection still closing does not prevent."""
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind(("127.0.0.1", port))
+        except OSError:
+            return True
+    return False

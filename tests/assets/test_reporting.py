@@ -14,9 +14,9 @@ MANY = {"name": "events_are_many", "passed": False, "severity": "warn", "note": 
 
 @pytest.fixture
 def reported(tmp_path):
-    """``reported(...)``: the checks that a run reports whose commit wrote that, by name, and whether it succeeded."""
+    """``reported(...)``: the run whose commit wrote that, as Dagster saw it."""
 
-    def by_name(**fields):
+    def result(**fields):
         table = Table(EVENTS, tmp_path / EVENTS.name, lambda: pytest.fail("it asked for a Spark session"))
 
         def build(_):
@@ -30,10 +30,9 @@ def reported(tmp_path):
             yield from run(context, Work(table, lambda _: {}, lambda _: Inputs({}), build), at=NOW)
 
         with dg.DagsterInstance.ephemeral() as instance:
-            done = dg.materialize([events], instance=instance, raise_on_error=False)
-        return {found.check_name: found.passed for found in done.get_asset_check_evaluations()}, done.success
+            return dg.materialize([events], instance=instance, raise_on_error=False)
 
-    return by_name
+    return result
 
 
 @pytest.mark.parametrize("written", [0, 3])
@@ -42,4 +41,15 @@ def test_a_check_is_green_only_if_its_rule_was_held_against_the_rows(reported, w
     """However few rows there were to judge; a run that leaves out a check it promised fails."""
     rows = {"read": written, "written": written, "dead": 0, "duplicates": 0, "filtered": 0}
     verdicts = {finding["name"]: finding["passed"] for finding in judged}
-    assert reported(rows=rows, findings=judged) == (verdicts, len(judged) == len(CHECKS))
+    done = reported(rows=rows, findings=judged)
+    assert {found.check_name: found.passed for found in done.get_asset_check_evaluations()} == verdicts
+    assert done.success == (len(judged) == len(CHECKS))
+
+
+@pytest.mark.parametrize(("verdict", "shown"), [("none", False), ("passed", True)])
+def test_a_merge_shows_no_counts_of_rows(reported, verdict, shown):
+    """It counted none: a zero beside a table that has rows would be a lie."""
+    none = dict.fromkeys(("read", "written", "dead", "duplicates", "filtered"), 0)
+    done = reported(rows=none, verdict=verdict, findings=(MANY, KEPT))
+    (made,) = done.asset_materializations_for_node("events")
+    assert ("rows read" in made.metadata) == shown

@@ -56,11 +56,8 @@ def users(
     context: dg.AssetExecutionContext, lake: Lake, operational: OperationalDatabase, clock: Clock
 ) -> Iterator[Any]:
     """Capture what was committed since the last run, then bring the current rows up to it."""
-    source, history, latest = (
-        operational.table(applications.USERS, slot=applications.USERS_SLOT),
-        lake.table(HISTORY),
-        lake.table(USERS),
-    )
+    source = operational.table(applications.USERS, slot=applications.USERS_SLOT)
+    history, latest = lake.table(HISTORY), lake.table(USERS)
     found: list[Finding] = []
 
     def reads(_: str) -> Inputs:

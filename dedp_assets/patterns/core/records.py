@@ -117,6 +117,11 @@ class CommitRecord:
     approval: Mapping[str, Any] | None = None
     notes: Mapping[str, Any] = field(default_factory=dict)
 
+    @property
+    def counted(self) -> bool:
+        """Whether ``rows`` says something: a statement (merge, delete) counts no rows, and its zeros are none."""
+        return self.verdict != "none" or any(self.rows.values())
+
     @classmethod
     def of(
         cls,
