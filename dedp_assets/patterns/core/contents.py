@@ -17,6 +17,7 @@ from urllib.parse import unquote
 from dedp_assets.patterns.core.commits import actions
 from dedp_assets.patterns.core.errors import ConfigError, Conflict, ContractError, NotReady
 from dedp_assets.patterns.core.log import Ledger
+from dedp_assets.patterns.core.reading import lies_outside
 
 __all__ = ["Contents", "FileState", "folder_contents", "listed", "some", "table_contents"]
 
@@ -24,7 +25,6 @@ _LOG = "_delta_log"
 _LOG_FILE = re.compile(r"(?:\d{20}\.)?(\d{20})\.(?:json|crc|compacted\.json|checkpoint\.[\w.-]+)")
 _COMMIT = re.compile(r"(\d{20})\.json")
 _CHECKPOINT = re.compile(r"(\d{20})\.checkpoint\.[\w.-]+")
-_ELSEWHERE = re.compile(r"/|[A-Za-z][A-Za-z0-9+.-]*:/")
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,7 +119,7 @@ def table_contents(ledger: Ledger, version: int) -> Contents:
         p.name for p in (root / _LOG).iterdir() if (m := _LOG_FILE.fullmatch(p.name)) and int(m[1]) <= version
     )
     named, columns = _history(pinned, logged)
-    if outside := [p for p in {*named, *active} if _ELSEWHERE.match(p) or ".." in PurePosixPath(unquote(p)).parts]:
+    if outside := [p for p in {*named, *active} if lies_outside(p) or ".." in PurePosixPath(unquote(p)).parts]:
         raise ConfigError(
             f"{ledger.name} refers to files outside of its folder ({some(outside)}), as a clone does: its replica "
             "would go on reading them; replicate the table they belong to"
