@@ -98,7 +98,7 @@ class TableSpec:
             if declared.upper().lstrip().startswith("CHAR") or not is_possible(stored_type(declared)):
                 raise ConfigError(
                     f"{self.name} cannot be partitioned by {column}: not every {declared} has one spelling that "
-                    "its log can hold. Partition by a text, a whole number, a DECIMAL, a BOOLEAN, a date or a time"
+                    "its log can hold. Partition by a text, a whole number, a BOOLEAN, a date or a time"
                 )
         if self.one_channel_per and self.one_channel_per not in self.partition_by:
             raise ConfigError(
