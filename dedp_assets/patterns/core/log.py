@@ -28,6 +28,7 @@ __all__ = [
     "Commit",
     "Cursors",
     "FileStats",
+    "KeyedFile",
     "Ledger",
     "Partition",
     "TableState",
@@ -38,6 +39,9 @@ __all__ = [
 
 Partition = tuple[tuple[str, str | None], ...]
 """Partition values ordered by column name, e.g. ``(("event_date", None), ("landed_on", "2026-01-05"))``."""
+
+KeyedFile = tuple[Mapping[str, Any], Partition]
+"""An active file as :meth:`TableState.files` shows it, with its partition."""
 
 _COMMIT_FILE = re.compile(r"\d{20}\.json")
 _LITERAL = re.compile(r"[A-Za-z0-9_.: -]+")  # what every JSON writer writes as it is
@@ -159,7 +163,7 @@ class TableState(Cursors):
         files: list[Mapping[str, Any]] = pa.table(self.snapshot.get_add_actions(flatten=True)).to_pylist()
         return files
 
-    def keyed_files(self) -> Iterator[tuple[Mapping[str, Any], Partition]]:
+    def keyed_files(self) -> Iterator[KeyedFile]:
         """Active files, each with its partition."""
         columns = sorted(self.partition_columns)
         for file in self.files():

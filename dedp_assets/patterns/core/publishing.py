@@ -10,10 +10,12 @@ from __future__ import annotations
 import random
 import re
 import time
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 from deltalake import CommitProperties, Transaction
 from deltalake.exceptions import CommitFailedError
@@ -22,23 +24,36 @@ from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
-from dedp_assets.patterns.core.errors import ConfigError, Conflict, TransactionReused
-from dedp_assets.patterns.core.log import Commit, Ledger, Partition, TableState, generation_id, transaction_id
+from dedp_assets.patterns.core import commits
+from dedp_assets.patterns.core.errors import ConfigError, Conflict, ContractError, TransactionReused
+from dedp_assets.patterns.core.log import (
+    Commit,
+    KeyedFile,
+    Ledger,
+    Partition,
+    TableState,
+    generation_id,
+    transaction_id,
+)
 from dedp_assets.patterns.core.records import CommitRecord, slice_name
+from dedp_assets.patterns.core.results import RowCounts, WriteResult
 from dedp_assets.patterns.core.rows import quoted
 from dedp_assets.patterns.core.staging import Stage
 
 __all__ = [
     "SPARK_ERRORS",
     "Claim",
+    "already_applied",
     "attempts",
     "channel_of",
     "claim",
     "commit_by_spark",
     "commit_files",
     "commit_transaction",
+    "exchange",
     "is_conflict",
     "raise_generation",
+    "require_channel",
     "serves",
     "session_settings",
     "sql_settings",
@@ -141,6 +156,43 @@ def channel_of(ledger: Ledger, state: TableState, partition: Mapping[str, str]) 
     return next((record.channel for record in records if record and "stage" in record.notes), None)
 
 
+def already_applied(table: str, record: CommitRecord, commit: Commit) -> WriteResult:
+    """The result of a retry whose write is in the table already."""
+    before = commit.record or record
+    return WriteResult(
+        table=table,
+        version=commit.version,
+        applied=False,
+        changed=False,
+        reason=f"already applied at version {commit.version} by run {before.run_id}: nothing to do",
+        rows=RowCounts(**before.rows),
+        partition=record.partition,
+        figures=before.figures,
+    )
+
+
+def require_channel(
+    ledger: Ledger, state: TableState, record: CommitRecord, column: str, adds: Iterable[AddAction]
+) -> None:
+    """Refuse rows for a value of ``column`` that holds rows by another channel; an empty ``column`` allows any.
+
+    Raises:
+        ContractError: names the value, and both channels.
+    """
+    if not column:
+        return
+    owned, ours = record.partition.get(column), record.channel
+    staged = {value for add in adds if (value := add.partition_values[column])}
+    for value in [owned] if owned else sorted(staged):
+        theirs = channel_of(ledger, state, {column: value})
+        if theirs not in (None, ours):
+            raise ContractError(
+                f"{ledger.name} {column}={value} holds rows that came by {theirs or 'files'}: nothing by "
+                f"{ours or 'files'} was published. Empty it by {theirs or 'files'} first, or deliver under another "
+                f"{column}"
+            )
+
+
 def serves(state: TableState) -> bool:
     """Whether the metadata-only transaction can serve the table; if not, Spark's own writer has to."""
     return not state.mapped and state.features <= _SERVED
@@ -188,6 +240,50 @@ def commit_files(
         max_commit_retries=0,
     )
     _transact(state, adds, mode, filters or None, properties)
+
+
+def exchange(
+    location: Path,
+    state: TableState,
+    claimed: Claim,
+    info: Mapping[str, Any],
+    *,
+    removed: Iterable[KeyedFile],
+    added: Iterable[AddAction],
+) -> None:
+    """One metadata-only transaction that takes exactly the ``removed`` files out and puts the ``added`` ones in.
+
+    Args:
+        location: the table's folder.
+        state: the table as it is; the commit is its next version.
+        claimed: transaction id and version.
+        info: the action that says what the commit did, with the record.
+        removed: active files of ``state``.
+        added: staged files.
+
+    Raises:
+        Conflict: if another writer made the next version.
+    """
+    now_ms = commits.now_ms()
+    gone = {"deletionTimestamp": now_ms, "dataChange": True, "extendedFileMetadata": True}
+    actions: list[Mapping[str, Any]] = [
+        info,
+        {"txn": {"appId": claimed.app_id, "version": claimed.sequence, "lastUpdated": now_ms}},
+    ]
+    for file, key in removed:
+        named = {"path": file["path"], "partitionValues": dict(key), "size": file["size_bytes"]}
+        actions.append({"remove": {**named, **gone}})
+    for add in added:
+        described = {
+            "path": quote(add.path, safe="/=,:+@!$&'()*;~"),
+            "partitionValues": add.partition_values,
+            "size": add.size,
+            "modificationTime": add.modification_time,
+            "dataChange": True,
+            "stats": add.stats,
+        }
+        actions.append({"add": described})
+    commits.write(location, state.version + 1, actions)
 
 
 def commit_by_spark(

@@ -149,6 +149,8 @@ def stage_rows(
     measures: Mapping[str, str],
     keep: str = "valid",
     also: Sequence[str] = (),
+    seen_only: Sequence[str] = (),
+    where: str = "",
 ) -> Stage:
     """Write rows beside the table and measure them, in one Spark job.
 
@@ -158,6 +160,8 @@ def stage_rows(
         measures: figure name -> SQL aggregate, observed in the same pass.
         keep: part of a split that is meant for this table.
         also: parts of a split that are staged along, for other tables.
+        seen_only: further columns of plain rows, for the measures and ``where``; they are not written.
+        where: SQL predicate of the measured rows that are written; all of them, if empty.
 
     Raises:
         ConfigError: if Spark cannot analyse the rows or a measure; the text names the expression.
@@ -168,7 +172,7 @@ def stage_rows(
     fixed = {c: v for c, v in layout.partition.items() if _PLAIN.fullmatch(v)}
     loose = [c for c in layout.partition_by if c not in fixed]
     try:
-        frame = _projected(rows, layout, parts)
+        frame = _projected(rows, layout, parts, seen_only)
         session = frame.sparkSession
         for key, value in _RUNTIME.items():
             session.conf.set(key, value)
@@ -176,9 +180,11 @@ def stage_rows(
         out = frame.observe(seen, *[F.expr(sql).alias(name) for name, sql in measures.items()])
         if parts:
             out = out.filter(F.col(_OUTCOME).isin(*parts))
+        if where:
+            out = out.filter(where)
         target = folder.joinpath(*[f"{c}={fixed[c]}" for c in layout.partition_by if c in fixed])
         by = [*loose, *([_OUTCOME] if parts else [])]
-        out = out.drop(*[c for c in out.columns if c.startswith(_IDENTITY)])
+        out = out.drop(*seen_only, *[c for c in out.columns if c.startswith(_IDENTITY)])
         out.drop(*fixed).write.partitionBy(*by).parquet(str(target))
     except AnalysisException as error:
         raise ConfigError(f"{layout.folder.name}: {str(error).splitlines()[0]}") from error
@@ -192,10 +198,10 @@ def _name(folder: Path) -> Path:
     return folder / f"staged-{uuid.uuid4().hex[:16]}"
 
 
-def _projected(rows: DataFrame | Split, layout: Layout, parts: Sequence[str]) -> DataFrame:
+def _projected(rows: DataFrame | Split, layout: Layout, parts: Sequence[str], seen_only: Sequence[str]) -> DataFrame:
     """Plain rows in the table's order; of a split, each column only in the rows of the parts that own it."""
     if not isinstance(rows, Split):
-        return rows.select(*layout.columns)
+        return rows.select(*layout.columns, *seen_only)
     owners: dict[str, list[str]] = {}
     for part in parts:
         for column in rows.parts[part]:
