@@ -7,7 +7,8 @@ really hold a row to change. A row of the table and a row of the source meet by 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -24,7 +25,7 @@ from dedp_assets.patterns.core.names import OUTCOME, RESERVED, identifier
 from dedp_assets.patterns.core.pruning import Bounds, candidates, inside
 from dedp_assets.patterns.core.reading import FILE, on_disk, path_of, read_files
 from dedp_assets.patterns.core.rewriting import Rewrite
-from dedp_assets.patterns.core.rows import digest, row_hash
+from dedp_assets.patterns.core.rows import digest, evaluated_once, row_hash
 from dedp_assets.patterns.core.schema import TableSpec
 
 __all__ = ["Deletion", "Merging", "Seen", "look"]
@@ -112,23 +113,26 @@ class Merging:
         """The files that may hold a key of the source."""
         return candidates(state, self.merge.owned, self.seen.keys) if self.seen.rows else []
 
-    def plan(self, state: TableState, files: Sequence[KeyedFile]) -> Rewrite:
+    @contextmanager
+    def plan(self, state: TableState, files: Sequence[KeyedFile]) -> Iterator[Rewrite]:
         """Rewrite small files as they are; of many or large ones, those with a row that a clause takes."""
-        if self.merge.matched and files and self._small(files):
-            return Rewrite(files, self._together(state, files))
-        pairs = self._pairs(state, files)
-        removed: Sequence[KeyedFile] = []
-        if self.merge.matched and files:
-            touched = {path_of(row[0]) for row in pairs.filter(TAKEN).select(FILE).distinct().collect()}
-            removed = [(file, key) for file, key in files if on_disk(self.location, file["path"]) in touched]
-        new = self._unmatched(state, pairs)
-        return Rewrite(removed, self._matched(state, removed).unionByName(new) if removed else new)
+        if self.merge.matched and self._small(files):
+            yield Rewrite(files, self._together(state, files))
+            return
+        with evaluated_once(self._pairs(state, files)) as pairs:
+            removed: Sequence[KeyedFile] = []
+            if self.merge.matched and files:
+                touched = {path_of(row[0]) for row in pairs.filter(TAKEN).select(FILE).distinct().collect()}
+                removed = [(file, key) for file, key in files if on_disk(self.location, file["path"]) in touched]
+            new = self._unmatched(state, pairs)
+            yield Rewrite(removed, self._matched(state, removed).unionByName(new) if removed else new)
 
     @cached_property
     def _session(self) -> SparkSession:
         return self.rows.sparkSession
 
     def _small(self, files: Sequence[KeyedFile]) -> bool:
+        """Whether one task may write them anew, and all of them are marked as changed if one is."""
         one = len({key for _, key in files}) == 1
         size = sum(file["size_bytes"] for file, _ in files)
         return one and size <= _SMALL_BYTES and self.seen.rows <= _SMALL_ROWS
@@ -229,7 +233,8 @@ class Deletion:
         """The files of the partition."""
         return list(inside(state, self.owned))
 
-    def plan(self, state: TableState, files: Sequence[KeyedFile]) -> Rewrite:
+    @contextmanager
+    def plan(self, state: TableState, files: Sequence[KeyedFile]) -> Iterator[Rewrite]:
         """Rewrite a small partition as it is; otherwise the files that hold a row to delete."""
         gone = F.expr(f"coalesce(({self.where}), false)")
         one = len({key for _, key in files}) == 1
@@ -239,7 +244,7 @@ class Deletion:
             touched = {path_of(row[0]) for row in found}
             files = [(file, key) for file, key in files if on_disk(self.location, file["path"]) in touched]
         rows = read_files(self.session, self.location, state, files)
-        return Rewrite(files, rows.withColumn(OUTCOME, F.when(gone, "deleted").otherwise("kept")))
+        yield Rewrite(files, rows.withColumn(OUTCOME, F.when(gone, "deleted").otherwise("kept")))
 
 
 def _key(number: int) -> str:

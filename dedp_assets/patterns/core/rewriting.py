@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -69,8 +70,8 @@ class Change(Protocol):
     def candidates(self, state: TableState) -> list[KeyedFile]:
         """The files that may hold rows to change."""
 
-    def plan(self, state: TableState, files: Sequence[KeyedFile]) -> Rewrite:
-        """What to do with ``files``; may start a Spark job that looks for the touched ones among them."""
+    def plan(self, state: TableState, files: Sequence[KeyedFile]) -> AbstractContextManager[Rewrite]:
+        """What to do with ``files``, while the block lasts; may start a job that looks for the touched ones."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,37 +150,43 @@ def _relevant(change: Change, state: TableState) -> object:
 
 
 def _prepare(table: Table, change: Change, request: Request, state: TableState) -> _Prepared:
-    relevant = _relevant(change, state)
-    planned = change.plan(state, change.candidates(state))
-    rules = constraints(state)
+    files = change.candidates(state)
+    with change.plan(state, files) as planned:
+        stage = _stage(table, state, planned, request)
+        figures = {**stage.figures, **_totals(change, state, stage.figures)}
+        findings = _findings(planned, stage, figures, request)
+        if any(finding.refuses for finding in findings):
+            raise _refusal(table, state, planned, stage, findings, request)
+    changed = bool(figures["inserted"] or figures["updated"] or figures["deleted"])
+    # A commit that brings rows says by its stage that it does.
+    notes = {**request.provenance.notes, **({"stage": stage.folder.name} if figures["inserted"] else {})}
+    record = replace(request, provenance=replace(request.provenance, notes=notes)).record(
+        change.content,
+        counts=_counts(change, figures),
+        findings=findings,
+        verdict=verdict(findings),
+        figures={name: value for name, value in accounting.public(figures).items() if name != "kept"},
+    )
+    metrics = _metrics(change, figures)
+    return _Prepared(_relevant(change, state), planned.removed, stage, record, findings, metrics, changed)
+
+
+def _stage(table: Table, state: TableState, planned: Rewrite, request: Request) -> Stage:
+    """Write the rows that stay or are new, and measure all of them."""
     measures = accounting.measures(
-        None, CHANGED, state=state, content=list(state.columns), owned=request.owned, rules=rules, audits=request.audits
+        None,
+        CHANGED,
+        state=state,
+        content=list(state.columns),
+        owned=request.owned,
+        rules=constraints(state),
+        audits=request.audits,
     )
     measures = {name: sql for name, sql in measures.items() if name not in ("read", "fingerprint")}
     measures |= {outcome: f"count_if(`{OUTCOME}` = '{outcome}')" for outcome in _OUTCOMES}
     kinds = {c: state.columns[c]["type"] for c in state.partition_columns}
     layout = Layout(table.location, tuple(state.columns), kinds, request.owned, table.spec.personal)
-    stage = stage_rows(planned.rows, layout, measures=measures, seen_only=[OUTCOME], where=WRITTEN)
-    figures = {**stage.figures, **_totals(change, state, stage.figures)}
-    changed = bool(figures["inserted"] or figures["updated"] or figures["deleted"])
-    findings = _findings(planned, stage, figures, request)
-    counts = _counts(change, figures)
-    noted = dict(request.provenance.notes)
-    if figures["inserted"]:
-        noted["stage"] = stage.folder.name
-    record = replace(request, provenance=replace(request.provenance, notes=noted)).record(
-        change.content,
-        counts=counts,
-        findings=findings,
-        verdict=verdict(findings),
-        figures={name: value for name, value in accounting.public(figures).items() if name != "kept"},
-    )
-    stage = replace(
-        stage, figures={**stage.figures, "written": sum(figures[o] for o in ("inserted", "updated", "kept"))}
-    )
-    if any(finding.refuses for finding in findings):
-        raise _refusal(table, planned, stage, findings, accounting.violations(figures, rules), request)
-    return _Prepared(relevant, planned.removed, stage, record, findings, _metrics(change, figures), changed)
+    return stage_rows(planned.rows, layout, measures=measures, seen_only=[OUTCOME], where=WRITTEN)
 
 
 def _totals(change: Change, state: TableState, figures: Mapping[str, Any]) -> dict[str, int]:
@@ -240,14 +247,10 @@ def _metrics(change: Change, figures: Mapping[str, Any]) -> dict[str, int]:
 
 
 def _refusal(
-    table: Table,
-    planned: Rewrite,
-    stage: Stage,
-    findings: Sequence[Finding],
-    faults: Sequence[str],
-    request: Request,
+    table: Table, state: TableState, planned: Rewrite, stage: Stage, findings: Sequence[Finding], request: Request
 ) -> AuditFailed:
     failed = {finding.name for finding in findings if finding.refuses}
+    faults = accounting.violations(stage.figures, constraints(state))
     wrong = [*faults, *[audit.where for audit in request.audits if audit.where and audit.name in failed]]
     message = f"{table.name} {slice_name(request.owned)}: nothing published. {summary(findings)}"
     if wrong:
