@@ -13,8 +13,9 @@ from typing import Any
 from dedp_assets.patterns.core.audits import Audit
 from dedp_assets.patterns.core.errors import ConfigError
 from dedp_assets.patterns.core.log import TableState
+from dedp_assets.patterns.core.partitions import equals
 from dedp_assets.patterns.core.results import Finding, RowCounts, Split
-from dedp_assets.patterns.core.rows import digest, quoted, row_hash
+from dedp_assets.patterns.core.rows import digest, row_hash
 from dedp_assets.patterns.core.staging import identity_hash
 
 __all__ = ["built_in", "count", "kept_rows", "measures", "public", "violations"]
@@ -42,7 +43,7 @@ def measures(
     identity: Sequence[str] = (),
 ) -> dict[str, str]:
     """Figure name -> SQL aggregate to observe in the staging pass."""
-    outside = [f"NOT (`{c}` <=> CAST({quoted(v)} AS {state.columns[c]['type']}))" for c, v in owned.items()]
+    outside = [f"NOT ({equals(c, v, state.kinds[c])})" for c, v in owned.items()]
     found = {
         "read": "count(1)",
         "written": f"count_if({kept})",

@@ -18,8 +18,7 @@ from pyspark.sql.types import StructType
 from dedp_assets.patterns.core.errors import ConfigError, SchemaMismatch
 from dedp_assets.patterns.core.log import TableState
 from dedp_assets.patterns.core.names import OUTCOME, RESERVED, identifier, reserved
-from dedp_assets.patterns.core.reading import equals
-from dedp_assets.patterns.core.schema import require_partition
+from dedp_assets.patterns.core.reading import predicate
 
 __all__ = ["Clause", "Delete", "Insert", "Merge", "Update"]
 
@@ -108,6 +107,11 @@ class Merge:
         return {n: clause for n, clause in enumerate(self.clauses) if isinstance(clause, Insert)}
 
     @property
+    def takes_columns(self) -> bool:
+        """Whether a clause takes the source's columns as they are, those of the partition among them."""
+        return any(not isinstance(clause, Delete) and clause.values is None for clause in self.clauses)
+
+    @property
     def condition(self) -> str:
         """SQL: whether two rows match."""
         same = "<=>" if self.null_keys else "="
@@ -129,13 +133,12 @@ class Merge:
         known = {column.lower(): column for column in columns}
         return {known[column.lower()]: sql for column, sql in clause.values.items()}
 
-    def statement(self, location: str) -> str:
-        """The same merge as Delta's SQL, over a source ``{s}``."""
-        literals = [f"t.{equals(column, value)}" for column, value in self.owned.items()]
+    def statement(self, table: str, state: TableState) -> str:
+        """The same merge as Delta's SQL, into ``table`` from a source ``{s}``."""
         ordered = [*self.matched.values(), *self.inserts.values()]
         clauses = " ".join(_sql(clause) for clause in ordered)
-        condition = " AND ".join([self.condition, *literals])
-        return f"MERGE INTO delta.`{location}` t USING {{s}} s ON {condition} {clauses}"
+        condition = f"{self.condition} AND {predicate(self.owned, state, 't.')}"
+        return f"MERGE INTO {table} t USING {{s}} s ON {condition} {clauses}"
 
     def check(self, table: str, state: TableState, source: DataFrame) -> None:
         """Refuse what can never work, before anything is computed.
@@ -145,7 +148,6 @@ class Merge:
                 cannot analyse.
             SchemaMismatch: if a column would get values of another type.
         """
-        require_partition(table, state, self.owned)
         _check_shape(table, self, state, source)
         schema = StructType.fromJson({"type": "struct", "fields": list(state.columns.values())})
         empty = source.sparkSession.createDataFrame([], schema)

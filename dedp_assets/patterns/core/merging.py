@@ -22,6 +22,7 @@ from dedp_assets.patterns.core.clauses import IN_SOURCE, IN_TABLE, TAKEN, Delete
 from dedp_assets.patterns.core.errors import AmbiguousKeys
 from dedp_assets.patterns.core.log import KeyedFile, TableState
 from dedp_assets.patterns.core.names import OUTCOME, RESERVED, identifier
+from dedp_assets.patterns.core.partitions import equals
 from dedp_assets.patterns.core.pruning import Bounds, candidates, inside
 from dedp_assets.patterns.core.reading import FILE, on_disk, path_of, read_files
 from dedp_assets.patterns.core.rewriting import Rewrite
@@ -52,7 +53,7 @@ class Seen:
     outside: int = 0
 
 
-def look(spec: TableSpec, merge: Merge, source: DataFrame) -> Seen:
+def look(spec: TableSpec, merge: Merge, source: DataFrame, state: TableState) -> Seen:
     """Look at a source once, in one job.
 
     Raises:
@@ -62,7 +63,7 @@ def look(spec: TableSpec, merge: Merge, source: DataFrame) -> Seen:
     known = " AND ".join(f"{key} IS NOT NULL" for key in keys)
     counted = f"count(DISTINCT struct({', '.join(keys)}))" if merge.null_keys else f"count(DISTINCT {', '.join(keys)})"
     there = {c.lower() for c in source.columns}
-    outside = [f"NOT ({identifier(c)} <=> CAST('{v}' AS STRING))" for c, v in merge.owned.items() if c.lower() in there]
+    outside = [f"NOT ({equals(c, v, state.kinds[c])})" for c, v in merge.owned.items() if c.lower() in there]
     found = source.agg(
         F.expr("count(1)").alias("rows"),
         F.expr(digest(row_hash(source.columns))).alias("digest"),
@@ -90,19 +91,21 @@ class Merging:
         merge: what is asked for.
         rows: the source, computed once.
         seen: what a look at it told.
+        statement: the merge as SQL.
         location: the table's folder.
     """
 
     merge: Merge
     rows: DataFrame
     seen: Seen
+    statement: str
     location: Path
     operation: str = field(default="MERGE", init=False)
 
     @property
     def content(self) -> str:
         """The merge and its source."""
-        return f"{self.merge.statement('')} with {self.seen.rows} rows {self.seen.digest}"
+        return f"{self.statement} with {self.seen.rows} rows {self.seen.digest}"
 
     @property
     def source(self) -> int | None:

@@ -22,9 +22,9 @@ from pyspark.sql.types import StringType, StructField, StructType
 from dedp_assets.patterns.core.lines import literal_path
 from dedp_assets.patterns.core.log import KeyedFile, Partition, TableState
 from dedp_assets.patterns.core.names import RESERVED, identifier
-from dedp_assets.patterns.core.rows import quoted
+from dedp_assets.patterns.core.partitions import equals, literal, sql_type
 
-__all__ = ["FILE", "equals", "lies_outside", "missing", "on_disk", "path_of", "read_at", "read_files"]
+__all__ = ["FILE", "lies_outside", "missing", "on_disk", "path_of", "predicate", "read_at", "read_files"]
 
 FILE = f"{RESERVED}file"
 """Column of :func:`read_files` that says which file a row comes from; :func:`path_of` reads it."""
@@ -44,13 +44,13 @@ def read_at(
     files = _files(location, state, partitions) if state.features <= _PLAIN and not state.mapped else None
     if files is None or len(files) > _MOST_PARTITIONS:
         rows = session.read.format("delta").option("versionAsOf", state.version).load(str(location))
-        wanted = [" AND ".join(equals(column, value) for column, value in named.items()) for named in partitions]
-        return rows.filter(" OR ".join(f"({predicate})" for predicate in wanted)) if wanted else rows
+        wanted = " OR ".join(f"({predicate(named, state)})" for named in partitions)
+        return rows.filter(wanted) if wanted else rows
     schema = StructType.fromJson(json.loads(state.snapshot.schema().to_json()))
     if not files:
         return session.createDataFrame([], schema)
     stored = StructType([field for field in schema.fields if field.name not in state.partition_columns])
-    parts = [_part(session, paths, stored, schema, dict(key)) for key, paths in files.items()]
+    parts = [_part(session, paths, stored, schema, dict(key), state.kinds) for key, paths in files.items()]
     return reduce(DataFrame.unionByName, parts)
 
 
@@ -75,8 +75,8 @@ def read_files(
         return session.createDataFrame([], schema).withColumns({FILE: F.lit("")} if named else {})
     stored = StructType([field for field in schema.fields if field.name not in state.partition_columns])
     if len(by_key) > _MOST_PARTITIONS:
-        return _by_file(session, by_key, stored, schema, also)
-    parts = [_part(session, paths, stored, schema, dict(key), also) for key, paths in by_key.items()]
+        return _by_file(session, by_key, stored, schema, state.kinds, also)
+    parts = [_part(session, paths, stored, schema, dict(key), state.kinds, also) for key, paths in by_key.items()]
     return reduce(DataFrame.unionByName, parts)
 
 
@@ -121,10 +121,11 @@ def _part(
     stored: StructType,
     schema: StructType,
     values: Mapping[str, str | None],
+    kinds: Mapping[str, str],
     also: Sequence[Column] = (),
 ) -> DataFrame:
     rows = session.read.schema(stored).parquet(*[literal_path(path) for path in paths])
-    constants = {c: F.lit(value).cast(schema[c].dataType).alias(c) for c, value in values.items()}
+    constants = {c: F.expr(literal(value, str(kinds[c]))).alias(c) for c, value in values.items()}
     return rows.select(*[constants.get(name, F.col(identifier(name))) for name in schema.names], *also)
 
 
@@ -133,20 +134,21 @@ def _by_file(
     files: Mapping[Partition, list[str]],
     stored: StructType,
     schema: StructType,
+    kinds: Mapping[str, str],
     also: Sequence[Column],
 ) -> DataFrame:
     """The same for many partitions: their values are looked up by file."""
-    columns = [name for name in schema.names if name not in stored.names]
+    columns = list(kinds)
     known = [(path, *[dict(key)[c] for c in columns]) for key, paths in files.items() for path in paths]
     names = [_PLACE, *columns]
     values = session.createDataFrame(known, StructType([StructField(name, StringType()) for name in names]))
     paths = [literal_path(path) for some in files.values() for path in some]
     rows = session.read.schema(stored).parquet(*paths).select("*", *also, F.expr(_PATH).alias(_PLACE))
-    cast = {c: F.col(identifier(c)).cast(schema[c].dataType).alias(c) for c in columns}
+    cast = {c: F.expr(f"CAST({identifier(c)} AS {sql_type(kind)})").alias(c) for c, kind in kinds.items()}
     joined = rows.join(F.broadcast(values), _PLACE)
     return joined.select(*[cast.get(name, F.col(identifier(name))) for name in schema.names], *([FILE] if also else []))
 
 
-def equals(column: str, value: str | None) -> str:
-    """SQL predicate for one partition value."""
-    return f"`{column}` IS NULL" if value is None else f"`{column}` = {quoted(value)}"
+def predicate(partition: Mapping[str, str | None], state: TableState, alias: str = "") -> str:
+    """Write the SQL predicate of one partition's rows, spelled as in the log; ``true`` for the whole table."""
+    return " AND ".join(alias + equals(c, value, state.kinds[c]) for c, value in partition.items()) or "true"

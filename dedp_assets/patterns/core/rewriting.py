@@ -152,6 +152,11 @@ def _relevant(change: Change, state: TableState) -> object:
 def _prepare(table: Table, change: Change, request: Request, state: TableState) -> _Prepared:
     files = change.candidates(state)
     with change.plan(state, files) as planned:
+        if planned.removed and state.properties.get("delta.appendOnly", "false").lower() == "true":
+            raise ConfigError(
+                f"{table.name} only takes appends (delta.appendOnly): none of its rows can be changed. Take the "
+                "property away, or change nothing"
+            )
         stage = _stage(table, state, planned, request)
         figures = {**stage.figures, **_totals(change, state, stage.figures)}
         findings = _findings(planned, stage, figures, request)
@@ -184,8 +189,8 @@ def _stage(table: Table, state: TableState, planned: Rewrite, request: Request) 
     )
     measures = {name: sql for name, sql in measures.items() if name not in ("read", "fingerprint")}
     measures |= {outcome: f"count_if(`{OUTCOME}` = '{outcome}')" for outcome in _OUTCOMES}
-    kinds = {c: state.columns[c]["type"] for c in state.partition_columns}
-    layout = Layout(table.location, tuple(state.columns), kinds, request.owned, table.spec.personal)
+    protocol, columns = commits.protocol(state), tuple(state.columns)
+    layout = Layout(table.location, columns, state.kinds, request.owned, table.spec.personal, protocol)
     return stage_rows(planned.rows, layout, measures=measures, seen_only=[OUTCOME], where=WRITTEN)
 
 
@@ -270,9 +275,11 @@ def _committed(table: Table, change: Change, state: TableState, prepared: _Prepa
             prepared.stage.discard()
             raise
     files = {"numRemovedFiles": len(removed), "numAddedFiles": len(added)}
-    info = commits.info(prepared.record, change.operation, state, {**prepared.metrics, **files})
+    told = publishing.Told(change.operation, {}, {**prepared.metrics, **files})
     try:
-        publishing.exchange(table.location, state, claimed, info, removed=removed, added=added)
+        publishing.exchange_files(
+            table.location, state, added, removed, record=prepared.record, claimed=claimed, told=told
+        )
     except Conflict:
         return False
     if prepared.changed:

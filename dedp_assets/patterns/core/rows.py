@@ -11,6 +11,7 @@ from pyspark.sql import DataFrame, Observation
 from pyspark.sql import functions as F
 
 from dedp_assets.patterns.core.errors import ConfigError
+from dedp_assets.patterns.core.partitions import quoted
 from dedp_assets.patterns.core.results import Finding
 
 __all__ = ["Reading", "Tally", "digest", "evaluated_once", "quoted", "require_columns", "row_hash", "tally"]
@@ -31,12 +32,6 @@ def digest(row: str, *, where: str = "true") -> str:
     """
     counted = row if where == "true" else f"if({where}, {row}, 0L)"
     return f"concat_ws('.', bit_xor({counted}), sum({counted} & 4294967295L))"
-
-
-def quoted(text: str) -> str:
-    """``text`` as an SQL string literal."""
-    escaped = text.replace("\\", "\\\\").replace("'", "\\'")
-    return f"'{escaped}'"
 
 
 def require_columns(rows: DataFrame, columns: Iterable[str | None]) -> None:

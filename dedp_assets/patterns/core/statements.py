@@ -34,7 +34,7 @@ __all__ = ["only_spark_changes", "run"]
 Statement = Callable[[SparkSession, DataFrame | None], object]
 """Runs in a session of its own, with the source as that session reads it."""
 
-_WRITTEN_BY_SPARK = re.compile(r"delta\.(generationExpression|identity|invariants)|__CHAR_VARCHAR_TYPE_STRING")
+_COMPUTED = re.compile(r"delta\.generationExpression|__CHAR_VARCHAR_TYPE_STRING\W+char\(")
 _COUNTED = {
     "source": ("numSourceRows",),
     "inserted": ("numTargetRowsInserted",),
@@ -49,8 +49,8 @@ def only_spark_changes(state: TableState) -> str:
         return "features that only Spark writes"
     if state.properties.get("delta.enableChangeDataFeed", "false").lower() == "true":
         return "a change feed"
-    if _WRITTEN_BY_SPARK.search(json.dumps(list(state.columns.values()))):
-        return "generated or bounded columns"
+    if _COMPUTED.search(json.dumps(list(state.columns.values()))):
+        return "columns whose values Spark computes or pads"
     if any(lies_outside(file["path"]) for file in state.files()):
         return "files outside of its folder"
     return ""

@@ -19,14 +19,15 @@ from typing import Any
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from dedp_assets.patterns.core import accounting, publishing, statements
+from dedp_assets.patterns.core import accounting, commits, publishing, statements
 from dedp_assets.patterns.core.audits import Audit, judge, overrule, summary, verdict
 from dedp_assets.patterns.core.clauses import Clause, Merge
 from dedp_assets.patterns.core.errors import AuditFailed, ConfigError, Conflict, ContractError
 from dedp_assets.patterns.core.locks import table_lock
 from dedp_assets.patterns.core.log import Ledger, Partition, TableState
 from dedp_assets.patterns.core.merging import Deletion, Merging, look
-from dedp_assets.patterns.core.reading import equals, missing, read_at
+from dedp_assets.patterns.core.partitions import from_folder, to_folder
+from dedp_assets.patterns.core.reading import missing, predicate, read_at
 from dedp_assets.patterns.core.records import CommitRecord, Provenance, slice_name
 from dedp_assets.patterns.core.results import Finding, RowCounts, Split, WriteResult
 from dedp_assets.patterns.core.rewriting import Request, rewrite
@@ -62,16 +63,17 @@ class Table:
         """The Spark session; asking for it starts one if need be."""
         return self._session() if callable(self._session) else self._session
 
-    def read(self, *partitions: Mapping[str, str | None], version: int | None = None) -> DataFrame:
+    def read(self, *partitions: Mapping[str, object], version: int | None = None) -> DataFrame:
         """Rows at a pinned version (the newest one now, if ``None``), of the named partitions if any; lazy.
 
         Raises:
             ConfigError: if a vacuum removed files of that version, and its rows are no longer the current ones.
         """
         state = self.ledger.state(version)
-        if version is not None and (gone := missing(self.location, state, partitions)):
-            state = self._same_rows(state, partitions, gone)
-        return read_at(self.session, self.location, state, partitions)
+        named = [self._spelled(state, partition) for partition in partitions]
+        if version is not None and (gone := missing(self.location, state, named)):
+            state = self._same_rows(state, named, gone)
+        return read_at(self.session, self.location, state, named)
 
     def ensure(self) -> TableState:
         """Create the table, or alter it to its declaration, in commits of their own; nothing if they agree.
@@ -94,7 +96,7 @@ class Table:
         self,
         rows: DataFrame | Split,
         *,
-        partition: Mapping[str, str] | None = None,
+        partition: Mapping[str, object] | None = None,
         provenance: Provenance,
         audits: Sequence[Audit] = (),
     ) -> WriteResult:
@@ -111,10 +113,10 @@ class Table:
             raise ConfigError(f"an append to {self.name} needs provenance.sequence, or a retry adds its rows twice")
         return self.stage(rows, provenance=provenance, audits=audits, append=True).publish()
 
-    def clear(self, *, partition: Mapping[str, str], provenance: Provenance) -> WriteResult:
+    def clear(self, *, partition: Mapping[str, object], provenance: Provenance) -> WriteResult:
         """Replace a partition by no rows, without starting Spark for it."""
-        require_partition(self.name, self.ensure(), partition)
-        return self._staged(empty_stage(self.location), dict(partition), provenance, RowCounts(), ()).publish()
+        owned = require_partition(self.name, self.ensure(), partition)
+        return self._staged(empty_stage(self.location), owned, provenance, RowCounts(), ()).publish()
 
     def mark(self, *, provenance: Provenance) -> WriteResult:
         """Move the table's cursor to ``provenance.sequence`` without rows: upstream held nothing for it so far."""
@@ -125,7 +127,7 @@ class Table:
         self,
         rows: DataFrame | Split,
         *,
-        partition: Mapping[str, str] | None = None,
+        partition: Mapping[str, object] | None = None,
         provenance: Provenance,
         audits: Sequence[Audit] = (),
         reading: Reading = Reading(),  # noqa: B008 - frozen
@@ -149,8 +151,9 @@ class Table:
             AuditFailed: if a rule refuses the rows; the stage stays for inspection.
             SchemaMismatch: if the rows' columns are not the table's.
         """
-        state, owned, split = self.ensure(), dict(partition or {}), rows if isinstance(rows, Split) else None
-        conform(self.spec.name, rows, keep, state, owned)
+        state, split = self.ensure(), rows if isinstance(rows, Split) else None
+        owned = require_partition(self.name, state, partition or {})
+        conform(self.name, rows, keep, state)
         rules = constraints(state)
         measures = accounting.measures(
             split,
@@ -162,8 +165,8 @@ class Table:
             audits=audits,
             identity=reading.tally.identity if reading.tally and not reading.represented else (),
         )
-        kinds = {c: state.columns[c]["type"] for c in state.partition_columns}
-        layout = Layout(self.location, tuple(state.columns), kinds, owned, self.spec.personal)
+        protocol = commits.protocol(state) if publishing.serves(state) else commits.PLAIN_PROTOCOL
+        layout = Layout(self.location, tuple(state.columns), state.kinds, owned, self.spec.personal, protocol)
         stage = stage_rows(rows, layout, measures=measures, keep=keep, also=also)
         tallied = reading.tally.figures() if reading.tally else {}
         stage = replace(stage, figures={**stage.figures, **tallied, **reading.figures})
@@ -182,7 +185,7 @@ class Table:
         provenance: Provenance,
         on: str = "",
         null_keys: bool = False,
-        partition: Mapping[str, str] | None = None,
+        partition: Mapping[str, object] | None = None,
         audits: Sequence[Audit] = (),
     ) -> WriteResult:
         """Merge a source (``s``) into the table (``t``), as one audited commit.
@@ -214,14 +217,21 @@ class Table:
             ...     Delete(when="s.is_deleted"), Update(when="s.changed_at > t.changed_at"),
             ...     Insert(when="NOT s.is_deleted")])
         """
-        state, request = self.ensure(), Request(dict(partition or {}), provenance, audits)
-        merge = Merge(tuple(keys), tuple(clauses), on, null_keys, request.owned)
+        state = self.ensure()
+        owned = require_partition(self.name, state, partition or {})
+        merge = Merge(tuple(keys), tuple(clauses), on, null_keys, owned)
         merge.check(self.name, state, source)
         with evaluated_once(source.select("*")) as rows:
-            change = Merging(merge, rows, look(self.spec, merge, rows), self.location)
+            seen = look(self.spec, merge, rows, state)
+            change = Merging(merge, rows, seen, merge.statement(self.name, state), self.location)
+            request = Request(owned, provenance, audits)
             if not (why := statements.only_spark_changes(state)):
                 return rewrite(self, change, request)
-            statement = merge.statement(str(self.location))
+            if seen.outside and merge.takes_columns:
+                raise ContractError(
+                    f"{self.name}: {seen.outside} rows of the source lie outside of {slice_name(owned)}"
+                )
+            statement = merge.statement(f"delta.`{self.location}`", state)
             return statements.run(
                 self,
                 lambda session, staged: session.sql(statement, s=staged),
@@ -236,7 +246,7 @@ class Table:
         where: str,
         *,
         provenance: Provenance,
-        partition: Mapping[str, str] | None = None,
+        partition: Mapping[str, object] | None = None,
         audits: Sequence[Audit] = (),
     ) -> WriteResult:
         """Delete the rows for which the SQL predicate ``where`` is true, as one audited commit; NULL keeps a row.
@@ -246,12 +256,12 @@ class Table:
             ConfigError: if the predicate cannot be analysed.
             Conflict: if other writers change the same rows and do not yield.
         """
-        state, request = self.ensure(), Request(dict(partition or {}), provenance, audits)
-        require_partition(self.name, state, request.owned)
-        change = Deletion(where, request.owned, self.session, self.location)
+        state = self.ensure()
+        owned = require_partition(self.name, state, partition or {})
+        change, request = Deletion(where, owned, self.session, self.location), Request(owned, provenance, audits)
         if not (why := statements.only_spark_changes(state)):
             return rewrite(self, change, request)
-        condition = " AND ".join([f"({where})", *[equals(column, value) for column, value in request.owned.items()]])
+        condition = f"({where}) AND {predicate(owned, state)}"
         statement = f"DELETE FROM delta.`{self.location}` WHERE {condition}"  # noqa: S608 - a predicate is SQL by contract
         return statements.run(self, lambda session, _: session.sql(statement), change.content, request, why=why)
 
@@ -274,6 +284,11 @@ class Table:
             settings = {"spark.databricks.delta.commitInfo.userMetadata": record.to_json()}
             self._run(lambda: self.session.sql(statement), settings)
             return self._committed(before, record)
+
+    def _spelled(self, state: TableState, partition: Mapping[str, object]) -> dict[str, str | None]:
+        """A partition as the log spells it; its values may be missing (NULL)."""
+        known = require_partition(self.name, state, {c: v for c, v in partition.items() if v is not None})
+        return {**dict.fromkeys((c for c, v in partition.items() if v is None), None), **known}
 
     # --- what the methods above share ---------------------------------------------------------------------------------
 
@@ -450,7 +465,9 @@ class StagedWrite:
         if not publishing.serves(state):
             location = str(self.table.location)
             rows = self.stage.read() if self.stage.session else self.table.read(version=state.version).limit(0)
-            publishing.commit_by_spark(rows, self.record, claimed, location=location, append=self.append)
+            publishing.commit_by_spark(
+                rows, self.record, claimed, location=location, kinds=state.kinds, append=self.append
+            )
             return not claimed.same_rows
         finer = set(state.partition_columns) - set(self.record.partition)
         only = self._differing(state) if finer and claimed.rewrite and not (self.append or claimed.same_rows) else None
@@ -477,11 +494,14 @@ class StagedWrite:
         owned, columns = self.record.partition, state.partition_columns
         content = digest(row_hash([c for c in self.table.spec.content if c in state.columns]))
 
+        keys = [F.expr(to_folder(c, state.kinds[c])).alias(f"__dedp_{n}") for n, c in enumerate(columns)]
+        measured = [F.expr("count(1)").alias("__dedp_rows"), F.expr(content).alias("__dedp_digest")]
+
         def digests(rows: DataFrame | None) -> dict[Partition, tuple[int, str]]:
-            found = () if rows is None else rows.groupBy(*columns).agg(F.expr("count(1) n"), F.expr(f"{content} x"))
-            by = [(row.asDict(), (row["n"], row["x"])) for row in (found.collect() if found else ())]
-            keyed = [({c: None if v[c] is None else str(v[c]) for c in columns}, figures) for v, figures in by]
-            return {tuple(sorted(values.items())): figures for values, figures in keyed}
+            found = () if rows is None else rows.groupBy(*keys).agg(*measured).collect()
+            spelled = [[from_folder(v, state.kinds[c]) for c, v in zip(columns, row, strict=False)] for row in found]
+            named = [tuple(sorted(zip(columns, values, strict=True))) for values in spelled]
+            return {key: (row[-2], row[-1]) for key, row in zip(named, found, strict=True)}
 
         now = digests(self.table.read(owned, version=state.version))
         then = digests(self.stage.read() if self.stage.adds else None)
