@@ -30,6 +30,7 @@ __all__ = [
     "Cursor",
     "Cursors",
     "FileStats",
+    "KeyedFile",
     "Ledger",
     "Partition",
     "TableState",
@@ -49,6 +50,9 @@ Naming = Mapping[str, tuple[str, str]]
 """Partition column as the files' log entries call it -> its name in the schema and its type."""
 
 T = TypeVar("T")
+
+KeyedFile = tuple[Mapping[str, Any], Partition]
+"""An active file as :meth:`TableState.files` shows it, with its partition."""
 
 _COMMIT_FILE = re.compile(r"\d{20}\.json")
 _LITERAL = re.compile(r"[A-Za-z0-9_. -]+")  # what every writer of logs spells alike
@@ -188,7 +192,7 @@ class TableState(Cursors):
         files: list[Mapping[str, Any]] = pa.table(self.snapshot.get_add_actions(flatten=True)).to_pylist()
         return files
 
-    def keyed_files(self) -> Iterator[tuple[Mapping[str, Any], Partition]]:
+    def keyed_files(self) -> Iterator[KeyedFile]:
         """Active files, each with its partition."""
         kinds = sorted(self.kinds.items())
         for file in self.files():

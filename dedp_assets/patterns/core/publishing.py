@@ -26,7 +26,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
 from dedp_assets.patterns.core import commits
-from dedp_assets.patterns.core.errors import ConfigError, Conflict, TransactionReused
+from dedp_assets.patterns.core.errors import ConfigError, Conflict, ContractError, TransactionReused
 from dedp_assets.patterns.core.log import (
     Commit,
     Cursor,
@@ -39,12 +39,14 @@ from dedp_assets.patterns.core.log import (
 )
 from dedp_assets.patterns.core.partitions import equals
 from dedp_assets.patterns.core.records import CommitRecord, slice_name
+from dedp_assets.patterns.core.results import RowCounts, WriteResult
 from dedp_assets.patterns.core.staging import Stage
 
 __all__ = [
     "SPARK_ERRORS",
     "Claim",
     "Told",
+    "already_applied",
     "attempts",
     "channel_of",
     "claim",
@@ -54,6 +56,7 @@ __all__ = [
     "exchange_files",
     "is_conflict",
     "raise_generation",
+    "require_channel",
     "serves",
     "session_settings",
     "sql_settings",
@@ -170,6 +173,43 @@ def channel_of(ledger: Ledger, state: TableState, partition: Mapping[str, str]) 
         return None
     records = (commit.record for commit in ledger.history() if commit.changes(partition))
     return next((record.channel for record in records if record and "stage" in record.notes), None)
+
+
+def already_applied(table: str, record: CommitRecord, commit: Commit) -> WriteResult:
+    """The result of a retry whose write is in the table already."""
+    before = commit.record or record
+    return WriteResult(
+        table=table,
+        version=commit.version,
+        applied=False,
+        changed=False,
+        reason=f"already applied at version {commit.version} by run {before.run_id}: nothing to do",
+        rows=RowCounts(**before.rows),
+        partition=record.partition,
+        figures=before.figures,
+    )
+
+
+def require_channel(
+    ledger: Ledger, state: TableState, record: CommitRecord, column: str, adds: Iterable[AddAction]
+) -> None:
+    """Refuse rows for a value of ``column`` that holds rows by another channel; an empty ``column`` allows any.
+
+    Raises:
+        ContractError: names the value, and both channels.
+    """
+    if not column:
+        return
+    owned, ours = record.partition.get(column), record.channel
+    staged = {value for add in adds if (value := add.partition_values[column])}
+    for value in [owned] if owned else sorted(staged):
+        theirs = channel_of(ledger, state, {column: value})
+        if theirs not in (None, ours):
+            raise ContractError(
+                f"{ledger.name} {column}={value} holds rows that came by {theirs or 'files'}: nothing by "
+                f"{ours or 'files'} was published. Empty it by {theirs or 'files'} first, or deliver under another "
+                f"{column}"
+            )
 
 
 def serves(state: TableState) -> bool:

@@ -154,6 +154,8 @@ def stage_rows(
     measures: Mapping[str, str],
     keep: str = "valid",
     also: Sequence[str] = (),
+    seen_only: Sequence[str] = (),
+    where: str = "",
 ) -> Stage:
     """Write rows beside the table and measure them, in one Spark job.
 
@@ -163,6 +165,8 @@ def stage_rows(
         measures: figure name -> SQL aggregate, observed in the same pass.
         keep: part of a split that is meant for this table.
         also: parts of a split that are staged along, for other tables.
+        seen_only: further columns of plain rows, for the measures and ``where``; they are not written.
+        where: SQL predicate of the measured rows that are written; all of them, if empty.
 
     Raises:
         ConfigError: if Spark cannot analyse the rows or a measure; the text names the expression.
@@ -172,15 +176,15 @@ def stage_rows(
     parts = (keep, *also) if isinstance(rows, Split) else ()
     folders = {c: folder_column(n) for n, c in enumerate(_loose(rows, layout, also))}
     try:
-        frame = _projected(rows, layout, parts)
+        frame = _projected(rows, layout, parts, seen_only)
         session = frame.sparkSession
         for key, value in _RUNTIME.items():
             session.conf.set(key, value)
         seen = Observation()
         out = frame.observe(seen, *[F.expr(sql).alias(name) for name, sql in measures.items()])
-        if parts:
-            out = out.filter(F.col(_OUTCOME).isin(*parts))
-        columns = [c for c in out.columns if not c.startswith(_IDENTITY) and c != _OUTCOME]
+        out = out.filter(F.col(_OUTCOME).isin(*parts) if parts else F.expr(where or "true"))
+        hidden = {_OUTCOME, *seen_only}
+        columns = [c for c in out.columns if not c.startswith(_IDENTITY) and c not in hidden]
         stored = [c for c in columns if c not in folders and not (c in layout.partition and c in layout.partition_by)]
         spelled = [F.expr(to_folder(c, layout.partition_by[c])).alias(folder) for c, folder in folders.items()]
         outcome = [F.col(_OUTCOME)] if parts else []
@@ -221,10 +225,10 @@ def _name(folder: Path) -> Path:
     return folder / f"staged-{uuid.uuid4().hex[:16]}"
 
 
-def _projected(rows: DataFrame | Split, layout: Layout, parts: Sequence[str]) -> DataFrame:
+def _projected(rows: DataFrame | Split, layout: Layout, parts: Sequence[str], seen_only: Sequence[str]) -> DataFrame:
     """Plain rows in the table's order; of a split, each column only in the rows of the parts that own it."""
     if not isinstance(rows, Split):
-        return rows.select(*layout.columns)
+        return rows.select(*[F.col(identifier(column)) for column in (*layout.columns, *seen_only)])
     owners: dict[str, list[str]] = {}
     for part in parts:
         for column in rows.parts[part]:

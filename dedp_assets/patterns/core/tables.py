@@ -5,8 +5,8 @@ on the way) -> **audit** the figures -> **publish** under the table's lock (one 
 the partition out, staged files in, transaction id and commit record with them). Readers see the old or the new
 version, never unaudited rows; a crash leaves nothing but a folder.
 
-Merge and delete are SQL statements under the same lock, with the same transaction ids and records. Everything works the
-same in an embedded session and over Spark Connect.
+Merge and delete go the same way: the files that hold the rows to change are rewritten beside the table, audited and
+exchanged. Everything works the same in an embedded session and over Spark Connect.
 """
 
 from __future__ import annotations
@@ -19,16 +19,19 @@ from typing import Any
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from dedp_assets.patterns.core import accounting, commits, publishing
+from dedp_assets.patterns.core import accounting, commits, publishing, statements
 from dedp_assets.patterns.core.audits import Audit, judge, overrule, summary, verdict
+from dedp_assets.patterns.core.clauses import Clause, Merge
 from dedp_assets.patterns.core.errors import AuditFailed, ConfigError, Conflict, ContractError
 from dedp_assets.patterns.core.locks import table_lock
-from dedp_assets.patterns.core.log import Commit, Ledger, Partition, TableState
+from dedp_assets.patterns.core.log import Ledger, Partition, TableState
+from dedp_assets.patterns.core.merging import Deletion, Merging, look
 from dedp_assets.patterns.core.partitions import from_folder, to_folder
 from dedp_assets.patterns.core.reading import missing, predicate, read_at
 from dedp_assets.patterns.core.records import CommitRecord, Provenance, slice_name
 from dedp_assets.patterns.core.results import Finding, RowCounts, Split, WriteResult
-from dedp_assets.patterns.core.rows import Reading, digest, row_hash
+from dedp_assets.patterns.core.rewriting import Request, rewrite
+from dedp_assets.patterns.core.rows import Reading, digest, evaluated_once, row_hash
 from dedp_assets.patterns.core.schema import TableSpec, alterations, conform, constraints, creation, require_partition
 from dedp_assets.patterns.core.staging import Layout, Stage, empty_stage, stage_rows
 
@@ -177,40 +180,90 @@ class Table:
         self,
         source: DataFrame,
         *,
-        on: str,
-        clauses: Sequence[str],
+        keys: Sequence[str],
+        clauses: Sequence[Clause],
         provenance: Provenance,
+        on: str = "",
+        null_keys: bool = False,
         partition: Mapping[str, object] | None = None,
+        audits: Sequence[Audit] = (),
     ) -> WriteResult:
-        """``MERGE`` a source (alias ``s``) into the table (alias ``t``), in one commit.
+        """Merge a source (``s``) into the table (``t``), as one audited commit.
+
+        Rows meet by ``keys``; a NULL in a key equals nothing, so that such a row of the source is a new one. The result
+        and the record count the rows ``inserted``, ``updated``, ``deleted``, ``untouched`` and ``unused`` (of the
+        source, without effect).
 
         Args:
-            source: rows to merge, unique by the keys of ``on``.
-            on: SQL condition over ``t`` and ``s``.
-            clauses: the ``WHEN ...`` clauses in order.
+            source: rows to merge, one for each key.
+            keys: columns of both sides, of which equal values make two rows one.
+            clauses: what becomes of rows that both sides have (``Update``, ``Delete``) and of rows that only the source
+                has (``Insert``): the first clause whose condition is true takes a row.
             provenance: who merges, from what, and why.
-            partition: partition values to repeat as literals in the condition, so that only those files are read.
+            on: further SQL condition over ``t`` and ``s`` for rows to meet.
+            null_keys: whether NULL is a key like any other, and equals NULL.
+            partition: partition values that this merge owns: only their rows are met, and a row that would leave them
+                is refused; without, a row whose partition value changes moves.
+            audits: rules over the rows inserted or updated; the table's constraints are judged in any case.
 
         Raises:
-            ContractError: if a merged row would break a constraint of the table.
+            AmbiguousKeys: if the source has two rows for one key.
+            AuditFailed: if a rule or a constraint refuses the rows; nothing is published.
+            ConfigError: if the clauses can never work.
+            Conflict: if other writers change the same rows and do not yield.
+
+        Example:
+            >>> users.merge(changes, keys=["user_id"], provenance=run, clauses=[  # doctest: +SKIP
+            ...     Delete(when="s.is_deleted"), Update(when="s.changed_at > t.changed_at"),
+            ...     Insert(when="NOT s.is_deleted")])
         """
         state = self.ensure()
         owned = require_partition(self.name, state, partition or {})
-        condition = f"({on}) AND {predicate(owned, state, 't.')}"
-        statement = f"MERGE INTO delta.`{self.location}` t USING {{s}} s ON {condition} {' '.join(clauses)}"
-        seen = source.selectExpr("count(1) AS n", f"{digest(row_hash(source.columns))} AS x").collect()[0]
-        content = f"{statement} with {seen['n']} rows {seen['x']}"
-        return self._statement(lambda: self.session.sql(statement, s=source), content, owned, provenance)
+        merge = Merge(tuple(keys), tuple(clauses), on, null_keys, owned)
+        merge.check(self.name, state, source)
+        with evaluated_once(source.select("*")) as rows:
+            seen = look(self.spec, merge, rows, state)
+            change = Merging(merge, rows, seen, merge.statement(self.name, state), self.location)
+            request = Request(owned, provenance, audits)
+            if not (why := statements.only_spark_changes(state)):
+                return rewrite(self, change, request)
+            if seen.outside and merge.takes_columns:
+                raise ContractError(
+                    f"{self.name}: {seen.outside} rows of the source lie outside of {slice_name(owned)}"
+                )
+            statement = merge.statement(f"delta.`{self.location}`", state)
+            return statements.run(
+                self,
+                lambda session, staged: session.sql(statement, s=staged),
+                change.content,
+                request,
+                source=rows,
+                why=why,
+            )
 
     def delete(
-        self, where: str, *, provenance: Provenance, partition: Mapping[str, object] | None = None
+        self,
+        where: str,
+        *,
+        provenance: Provenance,
+        partition: Mapping[str, object] | None = None,
+        audits: Sequence[Audit] = (),
     ) -> WriteResult:
-        """``DELETE`` the rows that satisfy the SQL predicate ``where``, in one commit."""
+        """Delete the rows for which the SQL predicate ``where`` is true, as one audited commit; NULL keeps a row.
+
+        Raises:
+            AuditFailed: if a rule refuses it, e.g. a bound on the figure ``deleted``.
+            ConfigError: if the predicate cannot be analysed.
+            Conflict: if other writers change the same rows and do not yield.
+        """
         state = self.ensure()
         owned = require_partition(self.name, state, partition or {})
+        change, request = Deletion(where, owned, self.session, self.location), Request(owned, provenance, audits)
+        if not (why := statements.only_spark_changes(state)):
+            return rewrite(self, change, request)
         condition = f"({where}) AND {predicate(owned, state)}"
         statement = f"DELETE FROM delta.`{self.location}` WHERE {condition}"  # noqa: S608 - a predicate is SQL by contract
-        return self._statement(lambda: self.session.sql(statement), statement, owned, provenance)
+        return statements.run(self, lambda session, _: session.sql(statement), change.content, request, why=why)
 
     def restore(self, version: int, *, provenance: Provenance) -> WriteResult:
         """Make the rows of an earlier ``version`` current again, as a new commit.
@@ -309,30 +362,6 @@ class Table:
             message += f". For example {[row.asDict() for row in rows.collect()]}"
         return AuditFailed(message, findings=staged.findings, stage=str(staged.stage.folder))
 
-    def _statement(
-        self,
-        statement: Callable[[], object],
-        content: str,
-        owned: Mapping[str, str],
-        provenance: Provenance,
-    ) -> WriteResult:
-        record = self._record(provenance, owned, RowCounts(), (), content=content)
-        with table_lock(self.location):
-            for last in publishing.attempts():
-                state = self.ledger.state()
-                claimed = publishing.claim(self.ledger, state, record)
-                if claimed.applied:
-                    return already_applied(self.name, record, claimed.applied)
-                try:
-                    self._run(statement, publishing.sql_settings(record, claimed))
-                    break
-                except publishing.SPARK_ERRORS as error:
-                    if broken := publishing.violation(error):
-                        raise ContractError(f"{self.name}: nothing was changed. {broken}") from error
-                    if last or not publishing.is_conflict(error):
-                        raise
-            return self._committed(state.version, record)
-
     def _run(self, statement: Callable[[], object], settings: Mapping[str, str]) -> None:
         with publishing.session_settings(self.session, settings):
             statement()
@@ -393,7 +422,7 @@ class StagedWrite:
                 claimed = publishing.claim(table.ledger, state, self.record, append=self.append, after=after)
                 if claimed.applied:
                     self._discard_unless_live()
-                    return already_applied(table.name, self.record, claimed.applied)
+                    return publishing.already_applied(table.name, self.record, claimed.applied)
                 self._require_untouched(since)
                 self._require_channel(state)
                 try:
@@ -425,20 +454,12 @@ class StagedWrite:
         )
 
     def _require_channel(self, state: TableState) -> None:
-        column, ours = self.table.spec.one_channel_per, self.record.channel
-        if not column:
-            return
-        owned = self.record.partition.get(column)
-        staged = {value for add in self.stage.adds if (value := add.partition_values[column])}
-        for value in [owned] if owned else sorted(staged):
-            theirs = publishing.channel_of(self.table.ledger, state, {column: value})
-            if theirs not in (None, ours):
-                self.stage.discard()
-                raise ContractError(
-                    f"{self.table.name} {column}={value} holds rows that came by {theirs or 'files'}: nothing by "
-                    f"{ours or 'files'} was published. Empty it by {theirs or 'files'} first, or deliver under another "
-                    f"{column}"
-                )
+        table = self.table
+        try:
+            publishing.require_channel(table.ledger, state, self.record, table.spec.one_channel_per, self.stage.adds)
+        except ContractError:
+            self.stage.discard()
+            raise
 
     def _commit(self, state: TableState, claimed: publishing.Claim) -> bool:
         if not publishing.serves(state):
@@ -485,18 +506,3 @@ class StagedWrite:
         now = digests(self.table.read(owned, version=state.version))
         then = digests(self.stage.read() if self.stage.adds else None)
         return {key for key in {*now, *then} if now.get(key) != then.get(key)}
-
-
-def already_applied(table: str, record: CommitRecord, commit: Commit) -> WriteResult:
-    """The result of a retry whose write is in the table already."""
-    before = commit.record or record
-    return WriteResult(
-        table=table,
-        version=commit.version,
-        applied=False,
-        changed=False,
-        reason=f"already applied at version {commit.version} by run {before.run_id}: nothing to do",
-        rows=RowCounts(**before.rows),
-        partition=record.partition,
-        figures=before.figures,
-    )
