@@ -29,21 +29,13 @@ from pyspark.sql.types import StructType
 from dedp_assets.patterns.core.errors import ConfigError
 from dedp_assets.patterns.core.locks import claim
 from dedp_assets.patterns.core.results import Split
-from dedp_assets.patterns.core.rows import row_hash
+from dedp_assets.patterns.core.rows import observed, row_hash
 
 __all__ = ["Layout", "Stage", "claim_of", "empty_stage", "identity_hash", "new_stage", "stage_rows"]
 
 _OUTCOME = "outcome"
 _IDENTITY = "identity of "
 _PLAIN = re.compile(r"[\w.-]+")
-_RUNTIME = {
-    # INT96 timestamps carry no statistics, and other engines do not read them.
-    "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
-    # A writer per partition stays open, so rows need no sort by partition first.
-    "spark.sql.maxConcurrentOutputFileWriters": "32",
-    # What was observed below an empty shuffle would be gone with it.
-    "spark.sql.adaptive.optimizer.excludedRules": "org.apache.spark.sql.execution.adaptive.AQEPropagateEmptyRelation",
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,8 +162,6 @@ def stage_rows(
     try:
         frame = _projected(rows, layout, parts)
         session = frame.sparkSession
-        for key, value in _RUNTIME.items():
-            session.conf.set(key, value)
         seen = Observation()
         out = frame.observe(seen, *[F.expr(sql).alias(name) for name, sql in measures.items()])
         if parts:
@@ -185,7 +175,8 @@ def stage_rows(
     types = {**layout.partition_by, **({_OUTCOME: "string"} if parts else {})}
     adds = tuple(_adds(folder, types, layout, keep if parts else None))
     kept = keep if parts else None
-    return replace(stage, adds=adds, figures=dict(seen.get), keep=kept, session=session, schema=out.schema)
+    figures = observed(seen, frame, measures)
+    return replace(stage, adds=adds, figures=figures, keep=kept, session=session, schema=out.schema)
 
 
 def _name(folder: Path) -> Path:
