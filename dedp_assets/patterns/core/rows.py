@@ -7,14 +7,14 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
-from pyspark.sql import DataFrame, Observation
+from pyspark.sql import Column, DataFrame, Observation
 from pyspark.sql import functions as F
 
 from dedp_assets.patterns.core.errors import ConfigError
 from dedp_assets.patterns.core.partitions import quoted
 from dedp_assets.patterns.core.results import Finding
 
-__all__ = ["Reading", "Tally", "digest", "evaluated_once", "quoted", "require_columns", "row_hash", "tally"]
+__all__ = ["Reading", "Tally", "digest", "evaluated_once", "observed", "quoted", "require_columns", "row_hash", "tally"]
 
 
 def row_hash(columns: Sequence[str]) -> str:
@@ -55,15 +55,29 @@ def evaluated_once(rows: DataFrame) -> Iterator[DataFrame]:
         kept.unpersist()
 
 
+def observed(seen: Observation, rows: DataFrame, measures: Mapping[str, str]) -> dict[str, Any]:
+    """The figures that ``seen`` observed of ``rows``; waits for the job that it is part of.
+
+    Where Spark finds that nothing can come of a part of a query, by its text or while it runs, it leaves that part out,
+    and what was to be observed there is missing. Then the rows are counted in a pass of their own.
+    """
+    found = dict(seen.get)
+    if found.keys() >= measures.keys():
+        return found
+    return rows.agg(*_aggregates(measures)).collect()[0].asDict()
+
+
 @dataclass(frozen=True, slots=True)
 class Tally:
-    """How many rows a step read, and which: observed where they are read, without a pass of its own.
+    """How many rows a step read, and which: observed where they are read, mostly without a pass of its own.
 
     Attributes:
         identity: columns that identify one row.
     """
 
     identity: tuple[str, ...]
+    rows: DataFrame = field(repr=False)
+    measures: Mapping[str, str] = field(repr=False)
     seen: Observation = field(default_factory=Observation, repr=False)
 
     def figures(self) -> dict[str, Any]:
@@ -71,7 +85,7 @@ class Tally:
 
         Waits for the job that reads the rows; ask only after a write of theirs.
         """
-        return dict(self.seen.get)
+        return observed(self.seen, self.rows, self.measures)
 
 
 def tally(
@@ -86,9 +100,13 @@ def tally(
         identity: columns that identify one row.
         measures: further figures to observe here, name -> SQL aggregate.
     """
-    counter = Tally(tuple(identity))
     found = {"read": "count(1)", "read_identity": digest(row_hash(identity)), **(measures or {})}
-    return rows.observe(counter.seen, *[F.expr(sql).alias(name) for name, sql in found.items()]), counter
+    counter = Tally(tuple(identity), rows, found)
+    return rows.observe(counter.seen, *_aggregates(found)), counter
+
+
+def _aggregates(measures: Mapping[str, str]) -> list[Column]:
+    return [F.expr(sql).alias(name) for name, sql in measures.items()]
 
 
 @dataclass(frozen=True, slots=True)

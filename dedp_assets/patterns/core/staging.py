@@ -28,21 +28,13 @@ from dedp_assets.patterns.core.locks import claim
 from dedp_assets.patterns.core.names import identifier
 from dedp_assets.patterns.core.partitions import folder_column, folder_value, from_folder, literal, to_folder
 from dedp_assets.patterns.core.results import Split
-from dedp_assets.patterns.core.rows import row_hash
+from dedp_assets.patterns.core.rows import observed, row_hash
 from dedp_assets.patterns.core.statistics import file_statistics
 
 __all__ = ["Layout", "Stage", "claim_of", "empty_stage", "identity_hash", "new_stage", "stage_rows"]
 
 _OUTCOME = "outcome"
 _IDENTITY = "identity of "
-_RUNTIME = {
-    # INT96 timestamps carry no statistics, and other engines do not read them.
-    "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
-    # A writer per partition stays open, so rows need no sort by partition first.
-    "spark.sql.maxConcurrentOutputFileWriters": "32",
-    # What was observed below an empty shuffle would be gone with it.
-    "spark.sql.adaptive.optimizer.excludedRules": "org.apache.spark.sql.execution.adaptive.AQEPropagateEmptyRelation",
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,8 +170,6 @@ def stage_rows(
     try:
         frame = _projected(rows, layout, parts, seen_only)
         session = frame.sparkSession
-        for key, value in _RUNTIME.items():
-            session.conf.set(key, value)
         seen = Observation()
         out = frame.observe(seen, *[F.expr(sql).alias(name) for name, sql in measures.items()])
         out = out.filter(F.col(_OUTCOME).isin(*parts) if parts else F.expr(where or "true"))
@@ -199,7 +189,7 @@ def stage_rows(
     return replace(
         stage,
         adds=tuple(add for add, outcome in staged if outcome == kept),
-        figures=dict(seen.get),
+        figures=observed(seen, frame, measures),
         keep=kept,
         session=session,
         schema=files.schema,

@@ -33,6 +33,7 @@ from dedp_assets.patterns.core.results import Finding, RowCounts, Split, WriteRe
 from dedp_assets.patterns.core.rewriting import Request, rewrite
 from dedp_assets.patterns.core.rows import Reading, digest, evaluated_once, row_hash
 from dedp_assets.patterns.core.schema import TableSpec, alterations, conform, constraints, creation, require_partition
+from dedp_assets.patterns.core.sessions import private
 from dedp_assets.patterns.core.staging import Layout, Stage, empty_stage, stage_rows
 
 __all__ = ["StagedWrite", "Table"]
@@ -282,7 +283,8 @@ class Table:
             publishing.raise_generation(self.ledger, lambda: self.session)
             before = self.ledger.version()
             settings = {"spark.databricks.delta.commitInfo.userMetadata": record.to_json()}
-            self._run(lambda: self.session.sql(statement), settings)
+            with private(self.session, settings) as own:
+                own.sql(statement)
             return self._committed(before, record)
 
     def _spelled(self, state: TableState, partition: Mapping[str, object]) -> dict[str, str | None]:
@@ -309,8 +311,11 @@ class Table:
         )
 
     def _define(self, statements: Iterable[str]) -> None:
-        for statement in statements:
-            self.session.sql(statement)
+        found = list(statements)
+        if found:
+            with private(self.session, {}) as own:
+                for statement in found:
+                    own.sql(statement)
 
     def _staged(
         self,
