@@ -24,17 +24,22 @@ from filelock import FileLock
 from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, Observation, SparkSession
 from pyspark.sql import functions as F
-from pyspark.sql.types import StructType
+from pyspark.sql.types import StructField, StructType
 
 from dedp_assets.patterns.core.errors import ConfigError
 from dedp_assets.patterns.core.locks import claim
+from dedp_assets.patterns.core.names import OUTCOME, RESERVED, identifier, unused
 from dedp_assets.patterns.core.results import Split
-from dedp_assets.patterns.core.rows import row_hash
+from dedp_assets.patterns.core.rows import fields_of, row_hash
 
-__all__ = ["Layout", "Stage", "claim_of", "empty_stage", "identity_hash", "new_stage", "stage_rows"]
+__all__ = ["PART", "WRITTEN", "Layout", "Stage", "claim_of", "empty_stage", "identity_hash", "new_stage", "stage_rows"]
 
-_OUTCOME = "outcome"
-_IDENTITY = "identity of "
+PART = f"{RESERVED}rows_"
+"""What begins the figures that count the rows of a split's parts."""
+WRITTEN = "written"
+"""Figure that counts the rows meant for the table."""
+
+_IDENTITY = f"{RESERVED}identity_"
 _PLAIN = re.compile(r"[\w.-]+")
 _RUNTIME = {
     # INT96 timestamps carry no statistics, and other engines do not read them.
@@ -73,6 +78,8 @@ class Stage:
         folder: the stage's folder, inside the table's folder.
         adds: the kept part's files as Delta add actions, relative to the table.
         figures: every number measured in the pass, by name.
+        keep: the part meant for the table, if a split was staged.
+        apart: column of the staged files that tells the parts of a split apart.
         claim: held until the stage is published, discarded or forgotten.
     """
 
@@ -80,6 +87,7 @@ class Stage:
     adds: tuple[AddAction, ...] = ()
     figures: Mapping[str, Any] = field(default_factory=dict)
     keep: str | None = None
+    apart: str = ""
     session: SparkSession | None = field(default=None, repr=False)
     schema: StructType = field(default_factory=StructType, repr=False)
     claim: FileLock | None = field(default=None, repr=False, compare=False)
@@ -94,12 +102,14 @@ class Stage:
         if self.session is None:
             raise ConfigError(f"{self.folder.name} was staged without rows")
         wanted = part or self.keep
-        count = self.figures.get("written" if wanted in (None, self.keep) else f"outcome {wanted}", 0)
+        count = self.figures.get(WRITTEN if wanted in (None, self.keep) else f"{PART}{wanted}", 0)
         if not count:
-            columns = [field for field in self.schema.fields if field.name != _OUTCOME]
+            columns = [field for field in self.schema.fields if field.name != self.apart]
             return self.session.createDataFrame([], StructType(columns))
         frame = self.session.read.schema(self.schema).parquet(str(self.folder))
-        return frame if wanted is None else frame.filter(F.col(_OUTCOME) == wanted).drop(_OUTCOME)
+        if wanted is None:
+            return frame
+        return frame.filter(F.col(identifier(self.apart)) == wanted).drop(self.apart)
 
     def settle(self) -> None:
         """Drop what only the audit needed, once a commit owns the kept files."""
@@ -137,9 +147,9 @@ def empty_stage(folder: Path) -> Stage:
     return Stage(_name(folder))
 
 
-def identity_hash(columns: Sequence[str]) -> str:
+def identity_hash(split: Split) -> str:
     """SQL for the hash of a split's identity columns, as the measures of a stage see them."""
-    return row_hash([f"{_IDENTITY}{column}" for column in columns])
+    return row_hash([StructField(f"{_IDENTITY}{f.name}", f.dataType) for f in fields_of(split.rows, split.identity)])
 
 
 def stage_rows(
@@ -163,7 +173,7 @@ def stage_rows(
         ConfigError: if Spark cannot analyse the rows or a measure; the text names the expression.
     """
     stage = new_stage(layout.folder)
-    folder = stage.folder
+    folder, kept = stage.folder, keep if isinstance(rows, Split) else None
     parts = (keep, *also) if isinstance(rows, Split) else ()
     fixed = {c: v for c, v in layout.partition.items() if _PLAIN.fullmatch(v)}
     loose = [c for c in layout.partition_by if c not in fixed]
@@ -175,17 +185,18 @@ def stage_rows(
         seen = Observation()
         out = frame.observe(seen, *[F.expr(sql).alias(name) for name, sql in measures.items()])
         if parts:
-            out = out.filter(F.col(_OUTCOME).isin(*parts))
+            out = out.filter(F.col(OUTCOME).isin(*parts))
         target = folder.joinpath(*[f"{c}={fixed[c]}" for c in layout.partition_by if c in fixed])
-        by = [*loose, *([_OUTCOME] if parts else [])]
         out = out.drop(*[c for c in out.columns if c.startswith(_IDENTITY)])
-        out.drop(*fixed).write.partitionBy(*by).parquet(str(target))
+        apart = unused("outcome", out.columns) if parts else ""
+        out = out.withColumnRenamed(OUTCOME, apart)
+        out.drop(*fixed).write.partitionBy(*loose, *filter(None, [apart])).parquet(str(target))
     except AnalysisException as error:
         raise ConfigError(f"{layout.folder.name}: {str(error).splitlines()[0]}") from error
-    types = {**layout.partition_by, **({_OUTCOME: "string"} if parts else {})}
-    adds = tuple(_adds(folder, types, layout, keep if parts else None))
-    kept = keep if parts else None
-    return replace(stage, adds=adds, figures=dict(seen.get), keep=kept, session=session, schema=out.schema)
+    types = {**layout.partition_by, **({apart: "string"} if parts else {})}
+    adds = tuple(_adds(folder, types, layout, apart, kept))
+    staged = replace(stage, adds=adds, figures=dict(seen.get), keep=kept, apart=apart)
+    return replace(staged, session=session, schema=out.schema)
 
 
 def _name(folder: Path) -> Path:
@@ -195,17 +206,18 @@ def _name(folder: Path) -> Path:
 def _projected(rows: DataFrame | Split, layout: Layout, parts: Sequence[str]) -> DataFrame:
     """Plain rows in the table's order; of a split, each column only in the rows of the parts that own it."""
     if not isinstance(rows, Split):
-        return rows.select(*layout.columns)
+        return rows.select(*[F.col(identifier(column)).alias(column) for column in layout.columns])
     owners: dict[str, list[str]] = {}
     for part in parts:
         for column in rows.parts[part]:
             owners.setdefault(column, []).append(part)
-    shown = [F.when(F.col(rows.outcome).isin(*owned), F.col(column)).alias(column) for column, owned in owners.items()]
-    identity = [F.col(column).alias(f"{_IDENTITY}{column}") for column in rows.identity]
-    return rows.rows.select(F.col(rows.outcome).alias(_OUTCOME), *shown, *identity)
+    outcome = F.col(identifier(rows.outcome))
+    shown = [F.when(outcome.isin(*owned), F.col(identifier(c))).alias(c) for c, owned in owners.items()]
+    identity = [F.col(identifier(column)).alias(f"{_IDENTITY}{column}") for column in rows.identity]
+    return rows.rows.select(outcome.alias(OUTCOME), *shown, *identity)
 
 
-def _adds(folder: Path, types: Mapping[str, str], layout: Layout, keep: str | None) -> Iterator[AddAction]:
+def _adds(folder: Path, types: Mapping[str, str], layout: Layout, apart: str, keep: str | None) -> Iterator[AddAction]:
     if next(folder.rglob("*.parquet"), None) is None:
         return
     by = Schema([Field(name, PrimitiveType(kind)) for name, kind in types.items()])
@@ -216,7 +228,7 @@ def _adds(folder: Path, types: Mapping[str, str], layout: Layout, keep: str | No
     for line in log.read_text().splitlines():
         add = json.loads(line).get("add")
         stats = json.loads(add["stats"]) if add else {}
-        if not stats.get("numRecords") or add["partitionValues"].pop(_OUTCOME, None) != keep:
+        if not stats.get("numRecords") or add["partitionValues"].pop(apart, None) != keep:
             continue
         yield AddAction(
             path=f"{folder.name}/{on_disk[unquote(add['path'])]}",

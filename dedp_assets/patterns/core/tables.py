@@ -24,10 +24,11 @@ from dedp_assets.patterns.core.audits import Audit, judge, overrule, summary, ve
 from dedp_assets.patterns.core.errors import AuditFailed, ConfigError, Conflict, ContractError
 from dedp_assets.patterns.core.locks import table_lock
 from dedp_assets.patterns.core.log import Commit, Ledger, Partition, TableState
+from dedp_assets.patterns.core.names import identifier
 from dedp_assets.patterns.core.reading import equals, missing, read_at
 from dedp_assets.patterns.core.records import CommitRecord, Provenance, slice_name
 from dedp_assets.patterns.core.results import Finding, RowCounts, Split, WriteResult
-from dedp_assets.patterns.core.rows import Reading, digest, row_hash
+from dedp_assets.patterns.core.rows import Reading, digest, fields_of, row_hash
 from dedp_assets.patterns.core.schema import TableSpec, alterations, conform, constraints, creation, require_partition
 from dedp_assets.patterns.core.staging import Layout, Stage, empty_stage, stage_rows
 
@@ -148,16 +149,17 @@ class Table:
         """
         state, owned, split = self.ensure(), dict(partition or {}), rows if isinstance(rows, Split) else None
         conform(self.spec.name, rows, keep, state, owned)
-        rules = constraints(state)
+        accounting.require_own_figures(audits, reading)
+        rules, frame = constraints(state), rows.rows if isinstance(rows, Split) else rows
         measures = accounting.measures(
             split,
             accounting.kept_rows(rows, keep),
             state=state,
-            content=[c for c in self.spec.content if c in state.columns],
+            content=fields_of(frame, self._content(state)),
             owned=owned,
             rules=rules,
             audits=audits,
-            identity=reading.tally.identity if reading.tally and not reading.represented else (),
+            identity=fields_of(frame, reading.tally.identity if reading.tally and not reading.represented else ()),
         )
         kinds = {c: state.columns[c]["type"] for c in state.partition_columns}
         layout = Layout(self.location, tuple(state.columns), kinds, owned, self.spec.personal)
@@ -194,8 +196,8 @@ class Table:
         self.ensure()
         condition = " AND ".join([f"({on})", *_literals(partition, "t.")])
         statement = f"MERGE INTO delta.`{self.location}` t USING {{s}} s ON {condition} {' '.join(clauses)}"
-        seen = source.selectExpr("count(1) AS n", f"{digest(row_hash(source.columns))} AS x").collect()[0]
-        content = f"{statement} with {seen['n']} rows {seen['x']}"
+        count, found = source.selectExpr("count(1)", digest(row_hash(source.schema.fields))).collect()[0]
+        content = f"{statement} with {count} rows {found}"
         return self._statement(lambda: self.session.sql(statement, s=source), content, partition, provenance)
 
     def delete(self, where: str, *, provenance: Provenance, partition: Mapping[str, str] | None = None) -> WriteResult:
@@ -226,6 +228,11 @@ class Table:
             return self._committed(before, record)
 
     # --- what the methods above share ---------------------------------------------------------------------------------
+
+    def _content(self, state: TableState) -> list[str]:
+        """The stored columns that say what a row is."""
+        technical = {name.lower() for name in {*self.spec.columns} - {*self.spec.content}}
+        return [name for name in state.columns if name.lower() not in technical]
 
     def _same_rows(
         self, state: TableState, partitions: Sequence[Mapping[str, str | None]], gone: Sequence[str]
@@ -260,7 +267,7 @@ class Table:
     ) -> StagedWrite:
         figures = {**stage.figures, **counts.as_dict()}
         findings = overrule((*accounting.built_in(figures, counts), *judge(audits, figures)), provenance.approval)
-        content = f"{counts.written} rows {figures.get('fingerprint') or 0}"
+        content = f"{counts.written} rows {figures.get(accounting.FINGERPRINT) or 0}"
         noted = replace(provenance, notes={**provenance.notes, "stage": stage.folder.name})
         record = self._record(noted, owned, counts, findings, content=content, figures=accounting.public(figures))
         record = replace(record, verdict=verdict((*inputs, *findings)))
@@ -293,7 +300,8 @@ class Table:
         message = f"{self.name} {slice_name(staged.record.partition)}: nothing published. {summary(staged.findings)}"
         if faults:
             shown = [c for c in self.spec.columns if c not in self.spec.personal]
-            rows = staged.stage.read().filter(" OR ".join(f"({f})" for f in faults)).select(*shown).limit(_SAMPLES)
+            rows = staged.stage.read().filter(" OR ".join(f"({f})" for f in faults))
+            rows = rows.select(*map(identifier, shown)).limit(_SAMPLES)
             message += f". For example {[row.asDict() for row in rows.collect()]}"
         return AuditFailed(message, findings=staged.findings, stage=str(staged.stage.folder))
 
@@ -457,13 +465,15 @@ class StagedWrite:
     def _differing(self, state: TableState) -> set[Partition]:
         """Partitions below the owned one whose rows differ: the others keep their files, and nobody rebuilds them."""
         owned, columns = self.record.partition, state.partition_columns
-        content = digest(row_hash([c for c in self.table.spec.content if c in state.columns]))
 
-        def digests(rows: DataFrame | None) -> dict[Partition, tuple[int, str]]:
-            found = () if rows is None else rows.groupBy(*columns).agg(F.expr("count(1) n"), F.expr(f"{content} x"))
-            by = [(row.asDict(), (row["n"], row["x"])) for row in (found.collect() if found else ())]
-            keyed = [({c: None if v[c] is None else str(v[c]) for c in columns}, figures) for v, figures in by]
-            return {tuple(sorted(values.items())): figures for values, figures in keyed}
+        def digests(rows: DataFrame | None) -> dict[Partition, tuple[Any, ...]]:
+            if rows is None:
+                return {}
+            content = digest(row_hash(fields_of(rows, self.table._content(state))))
+            found = rows.groupBy(*map(identifier, columns)).agg(F.expr("count(1)"), F.expr(content)).collect()
+            texts = [[None if value is None else str(value) for value in row[: len(columns)]] for row in found]
+            keys = [tuple(sorted(zip(columns, values, strict=True))) for values in texts]
+            return {key: tuple(row[len(columns) :]) for key, row in zip(keys, found, strict=True)}
 
         now = digests(self.table.read(owned, version=state.version))
         then = digests(self.stage.read() if self.stage.adds else None)

@@ -19,6 +19,7 @@ from pyspark.sql import DataFrame
 from dedp_assets.patterns.core import capturing, changes, postgres
 from dedp_assets.patterns.core.changes import CHANGES, GONE, cursor, noted
 from dedp_assets.patterns.core.errors import ConfigError, ContractError, NotReady, SchemaMismatch
+from dedp_assets.patterns.core.names import identifier
 from dedp_assets.patterns.core.pgoutput import position_text
 from dedp_assets.patterns.core.postgres import RESNAPSHOT, PostgresTable
 from dedp_assets.patterns.core.records import Provenance
@@ -30,9 +31,9 @@ __all__ = ["capture_changes", "apply_changes", "judge_slot", "CHANGES"]
 
 _PATTERN = "ingestion.change_data_capture"
 _CLAUSES = (
-    f"WHEN MATCHED AND s.`{GONE}` THEN DELETE",
+    f"WHEN MATCHED AND s.{GONE} THEN DELETE",
     "WHEN MATCHED THEN UPDATE SET *",
-    f"WHEN NOT MATCHED AND NOT s.`{GONE}` THEN INSERT *",
+    f"WHEN NOT MATCHED AND NOT s.{GONE} THEN INSERT *",
 )
 
 
@@ -139,8 +140,8 @@ def apply_changes(history: Table, latest: Table, *, keys: Sequence[str], provena
         inputs = {history.name: state.version, **columns}
         run = replace(provenance.by(_PATTERN), sequence=head, inputs=inputs, notes=notes)
         if done is None or done < note["reset"][0]:
-            return latest.overwrite(values.filter(f"NOT `{GONE}`").drop(GONE), provenance=run)
-        same_key = " AND ".join(f"t.`{key}` = s.`{key}`" for key in keys)
+            return latest.overwrite(values.filter(f"NOT {GONE}").drop(GONE), provenance=run)
+        same_key = " AND ".join(f"t.{identifier(key)} = s.{identifier(key)}" for key in keys)
         return latest.merge(values, on=same_key, clauses=_CLAUSES, provenance=run)
 
 
