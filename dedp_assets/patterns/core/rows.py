@@ -19,6 +19,7 @@ __all__ = [
     "READ_IDENTITY",
     "Reading",
     "Tally",
+    "counted",
     "digest",
     "evaluated_once",
     "fields_of",
@@ -111,6 +112,11 @@ def fields_of(rows: DataFrame, columns: Iterable[str]) -> list[T.StructField]:
     require_columns(rows, named)
     kinds = {f.name.lower(): f.dataType for f in rows.schema.fields}
     return [T.StructField(c, kinds[c.lower()]) for c in named]
+
+
+def counted(rows: DataFrame) -> int:
+    """How many rows there are, by a Spark job of its own: for rules that must not rely on a log that does not know."""
+    return rows.count()
 
 
 @contextmanager

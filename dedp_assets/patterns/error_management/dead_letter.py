@@ -19,7 +19,7 @@ from pyspark.sql import functions as F
 from dedp_assets.patterns.core.audits import Audit
 from dedp_assets.patterns.core.conversion import convert_columns, convert_json, misfits
 from dedp_assets.patterns.core.errors import ConfigError
-from dedp_assets.patterns.core.names import OUTCOME, RESERVED, identifier, reserved
+from dedp_assets.patterns.core.names import OUTCOME, RESERVED, identifier
 from dedp_assets.patterns.core.records import Provenance
 from dedp_assets.patterns.core.results import Plan, Split, WriteResult
 from dedp_assets.patterns.core.rows import Reading, quoted, require_columns, require_free
@@ -77,10 +77,12 @@ def divert_unprocessable(
     handed = list(dict.fromkeys([*identity, *carry]))
     require_columns(rows, [*handed, *raw, *([payload] if payload else schema)])
     added = ("reason", "was_dead_lettered", "syntax", *[f"{c} text" for c in schema], *([] if payload else ["raw"]))
-    require_free(rows, *added)
     taken = {c.lower() for c in (*handed, *raw, payload, *added)}
-    if (met := [c for c in schema if c.lower() in taken] + reserved(schema)) or not schema or not identity:
-        raise ConfigError(f"schema and identity name a column each, and the schema none handed on or added here: {met}")
+    if (met := [c for c in schema if c.lower() in taken]) or not schema or not identity:
+        raise ConfigError(
+            f"schema and identity name at least one column each, the schema none that is handed on: {met}"
+        )
+    require_free(rows, *added)
     marked = _mark_replayed(rows, earlier, identity)
     if payload:
         converted = convert_json(marked, payload, schema)

@@ -17,7 +17,7 @@ from dedp_assets.patterns.core.audits import Audit
 from dedp_assets.patterns.core.errors import ConfigError
 from dedp_assets.patterns.core.records import Provenance
 from dedp_assets.patterns.core.results import Split, WriteResult
-from dedp_assets.patterns.core.rows import Reading
+from dedp_assets.patterns.core.rows import Reading, counted
 from dedp_assets.patterns.core.tables import Table
 
 __all__ = ["load_full", "expose", "volume_guard"]
@@ -99,4 +99,4 @@ def _present(target: Table) -> int:
     if state is None:
         return 0
     found = state.statistics().values()
-    return sum(each.rows for each in found) if all(each.exact for each in found) else target.read().count()
+    return sum(each.rows for each in found) if all(each.exact for each in found) else counted(target.read())

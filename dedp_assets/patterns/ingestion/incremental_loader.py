@@ -74,7 +74,7 @@ def load_increment(
         >>> load_increment(visits, table, window=day, partition=own, provenance=run, **options)  # doctest: +SKIP
     """
     if not keys or not partition:
-        raise ConfigError("keys and partition name at least one column each")
+        raise ConfigError("keys and partition name a column each")
     require_columns(rows, [delta, *keys])
     require_free(rows)
     undated = f"{identifier(delta)} IS NULL"
