@@ -79,9 +79,7 @@ def divert_unprocessable(
     added = ("reason", "was_dead_lettered", "syntax", *[f"{c} text" for c in schema], *([] if payload else ["raw"]))
     taken = {c.lower() for c in (*handed, *raw, payload, *added)}
     if (met := [c for c in schema if c.lower() in taken]) or not schema or not identity:
-        raise ConfigError(
-            f"schema and identity name at least one column each, the schema none that is handed on: {met}"
-        )
+        raise ConfigError(f"schema and identity name at least one column each, and none that is handed on: {met}")
     require_free(rows, *added)
     marked = _mark_replayed(rows, earlier, identity)
     if payload:
