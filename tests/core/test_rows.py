@@ -9,14 +9,11 @@ from decimal import Decimal
 from itertools import combinations
 from typing import Any
 
-import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from dedp_assets.patterns.core.errors import ConfigError
-from dedp_assets.patterns.core.rows import digest, fields_of, require_columns, require_free, row_hash, tally
+from dedp_assets.patterns.core.rows import row_hash
 
 LEAVES: dict[T.DataType, list[Any]] = {
     T.BooleanType(): [True, False],
@@ -27,7 +24,11 @@ LEAVES: dict[T.DataType, list[Any]] = {
     T.FloatType(): [0.0, -0.0, math.nan, math.inf, 1.5],
     T.DoubleType(): [0.0, -0.0, math.nan, -math.inf, 1.5, 5e-324],
     T.DecimalType(6, 2): [Decimal("0.00"), Decimal("1.00"), Decimal("-0.01")],
-    T.DecimalType(38, 10): [Decimal("0E-10"), Decimal("1.0000000000"), Decimal("9999999999999999999999999999.9999999999")],
+    T.DecimalType(38, 10): [
+        Decimal("0E-10"),
+        Decimal("1.0000000000"),
+        Decimal("9999999999999999999999999999.9999999999"),
+    ],
     T.StringType(): ["", "null", "a", "A", "a\u0301", "\u00e1", '","', "\U0001f600"],
     T.StringType("UTF8_LCASE"): ["", "a", "A", "null"],
     T.BinaryType(): [b"", b"\0", b"\xff", b"null"],
@@ -36,8 +37,10 @@ LEAVES: dict[T.DataType, list[Any]] = {
     T.TimestampNTZType(): [datetime(1970, 1, 1, 0, 0, 0, n) for n in (0, 1, 999)],  # noqa: DTZ001
 }
 """Types and values of each that are apart by little; NULL comes to all of them."""
-KEYS = [kind for kind in LEAVES if not isinstance(kind, (T.FloatType, T.DoubleType)) and kind != T.StringType("UTF8_LCASE")]
-NAMES = ["a", "a.b", "B`c", "value", "key", "äö", "1st", "select", "with blank", "__x", "it's \\ \"q\"", "\U0001f600"]
+KEYS = [
+    kind for kind in LEAVES if not isinstance(kind, (T.FloatType, T.DoubleType)) and kind != T.StringType("UTF8_LCASE")
+]
+NAMES = ["a", "a.b", "B`c", "value", "key", "äö", "1st", "select", "with blank", "__x", 'it\'s \\ "q"', "\U0001f600"]
 
 leaf_types = st.sampled_from(list(LEAVES))
 
@@ -97,7 +100,8 @@ def tables(draw: st.DrawFn) -> tuple[T.StructType, list[tuple[Any, ...]]]:
 
 
 @settings(
-    deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow, HealthCheck.data_too_large]
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow, HealthCheck.data_too_large],
 )
 @given(table=tables())
 def test_equal_hash_exactly_for_equal_content(spark, table):

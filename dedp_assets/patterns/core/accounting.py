@@ -16,7 +16,8 @@ from pyspark.sql.types import StructField
 from dedp_assets.patterns.core.audits import Audit
 from dedp_assets.patterns.core.errors import ConfigError
 from dedp_assets.patterns.core.log import TableState
-from dedp_assets.patterns.core.names import OUTCOME, RESERVED, identifier, reserved
+from dedp_assets.patterns.core.names import OUTCOME, RESERVED, reserved
+from dedp_assets.patterns.core.partitions import equals
 from dedp_assets.patterns.core.results import Finding, RowCounts, Split
 from dedp_assets.patterns.core.rows import READ_IDENTITY, Reading, digest, quoted, row_hash
 from dedp_assets.patterns.core.staging import PART, WRITTEN, identity_hash
@@ -88,7 +89,7 @@ def measures(
     identity: Sequence[StructField] = (),
 ) -> dict[str, str]:
     """Figure name -> SQL aggregate to observe in the staging pass."""
-    outside = [f"NOT ({identifier(c)} <=> CAST({quoted(v)} AS {state.columns[c]['type']}))" for c, v in owned.items()]
+    outside = [f"NOT ({equals(c, v, state.kinds[c])})" for c, v in owned.items()]
     found = {
         "read": "count(1)",
         WRITTEN: f"count_if({kept})",

@@ -180,7 +180,7 @@ def touched(history: Table, *, since: int | None) -> list[dict[str, str | None]]
 
     Compaction changes no row, so it touches nothing.
     """
-    app_id = transaction_id(history.name, {}, history.ledger.transactions().generation(history.name))
+    app_id = transaction_id(history.name, {}, history.ledger.transactions().generation(history.name), "appends")
     found: set[Partition] = set()
     if since is not None:
         for commit in history.ledger.history():

@@ -20,9 +20,10 @@ from pyspark.sql.types import StructType
 
 from dedp_assets.patterns.core.lines import literal_path
 from dedp_assets.patterns.core.log import Partition, TableState
-from dedp_assets.patterns.core.rows import quoted
+from dedp_assets.patterns.core.names import identifier
+from dedp_assets.patterns.core.partitions import equals, literal
 
-__all__ = ["equals", "lies_outside", "missing", "read_at"]
+__all__ = ["lies_outside", "missing", "predicate", "read_at"]
 
 _PLAIN = {"appendOnly", "changeDataFeed", "checkConstraints", "generatedColumns", "invariants", "v2Checkpoint"}
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:/")
@@ -36,13 +37,13 @@ def read_at(
     files = _files(location, state, partitions) if state.features <= _PLAIN and not state.mapped else None
     if files is None or len(files) > _MOST_PARTITIONS:
         rows = session.read.format("delta").option("versionAsOf", state.version).load(str(location))
-        wanted = [" AND ".join(equals(column, value) for column, value in named.items()) for named in partitions]
-        return rows.filter(" OR ".join(f"({predicate})" for predicate in wanted)) if wanted else rows
+        wanted = " OR ".join(f"({predicate(named, state)})" for named in partitions)
+        return rows.filter(wanted) if wanted else rows
     schema = StructType.fromJson(json.loads(state.snapshot.schema().to_json()))
     if not files:
         return session.createDataFrame([], schema)
     stored = StructType([field for field in schema.fields if field.name not in state.partition_columns])
-    parts = [_part(session, paths, stored, schema, dict(key)) for key, paths in files.items()]
+    parts = [_part(session, paths, stored, schema, dict(key), state.kinds) for key, paths in files.items()]
     return reduce(DataFrame.unionByName, parts)
 
 
@@ -72,13 +73,18 @@ def _files(
 
 
 def _part(
-    session: SparkSession, paths: list[str], stored: StructType, schema: StructType, values: Mapping[str, str | None]
+    session: SparkSession,
+    paths: list[str],
+    stored: StructType,
+    schema: StructType,
+    values: Mapping[str, str | None],
+    kinds: Mapping[str, str],
 ) -> DataFrame:
     rows = session.read.schema(stored).parquet(*[literal_path(path) for path in paths])
-    constants = {c: F.lit(value).cast(schema[c].dataType).alias(c) for c, value in values.items()}
-    return rows.select(*[constants.get(name, F.col(name)) for name in schema.names])
+    constants = {c: F.expr(literal(value, str(kinds[c]))).alias(c) for c, value in values.items()}
+    return rows.select(*[constants.get(name, F.col(identifier(name))) for name in schema.names])
 
 
-def equals(column: str, value: str | None) -> str:
-    """SQL predicate for one partition value."""
-    return f"`{column}` IS NULL" if value is None else f"`{column}` = {quoted(value)}"
+def predicate(partition: Mapping[str, str | None], state: TableState, alias: str = "") -> str:
+    """Write the SQL predicate of one partition's rows, spelled as in the log; ``true`` for the whole table."""
+    return " AND ".join(alias + equals(c, value, state.kinds[c]) for c, value in partition.items()) or "true"

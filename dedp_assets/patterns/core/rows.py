@@ -13,6 +13,7 @@ from pyspark.sql import types as T
 
 from dedp_assets.patterns.core.errors import ConfigError
 from dedp_assets.patterns.core.names import RESERVED, identifier, reserved
+from dedp_assets.patterns.core.partitions import quoted
 from dedp_assets.patterns.core.results import Finding
 
 __all__ = [
@@ -71,12 +72,6 @@ def digest(row: str, *, where: str = "true") -> str:
     return f"concat_ws('.', bit_xor({counted}), sum({counted} & 4294967295L))"
 
 
-def quoted(text: str) -> str:
-    """``text`` as an SQL string literal."""
-    escaped = text.replace("\\", "\\\\").replace("'", "\\'")
-    return f"'{escaped}'"
-
-
 def require_columns(rows: DataFrame, columns: Iterable[str | None]) -> None:
     """Refuse options that name columns the rows do not have, in whatever case.
 
@@ -89,8 +84,8 @@ def require_columns(rows: DataFrame, columns: Iterable[str | None]) -> None:
         raise ConfigError(f"the rows have no column {', '.join(missing)}; they have {', '.join(rows.columns)}")
 
 
-def require_free(rows: DataFrame, *added: str) -> None:
-    """Refuse rows with a column that would be overwritten, in whatever case: one of ``added``, or one of the library's.
+def require_free(rows: DataFrame, *added: str) -> DataFrame:
+    """The rows, if they have no column that would be overwritten, in whatever case: of ``added``, or the library's.
 
     Raises:
         ConfigError: names the columns to rename.
@@ -100,6 +95,7 @@ def require_free(rows: DataFrame, *added: str) -> None:
         raise ConfigError(f"the rows have a column {', '.join(met)}, which this step adds: rename it before")
     if ours := reserved(rows.columns):
         raise ConfigError(f"the rows have a column {', '.join(ours)}: names like that are the library's, rename it")
+    return rows
 
 
 def fields_of(rows: DataFrame, columns: Iterable[str]) -> list[T.StructField]:

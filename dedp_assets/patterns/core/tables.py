@@ -19,13 +19,14 @@ from typing import Any
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from dedp_assets.patterns.core import accounting, publishing
+from dedp_assets.patterns.core import accounting, commits, publishing
 from dedp_assets.patterns.core.audits import Audit, judge, overrule, summary, verdict
 from dedp_assets.patterns.core.errors import AuditFailed, ConfigError, Conflict, ContractError
 from dedp_assets.patterns.core.locks import table_lock
 from dedp_assets.patterns.core.log import Commit, Ledger, Partition, TableState
-from dedp_assets.patterns.core.names import identifier
-from dedp_assets.patterns.core.reading import equals, missing, read_at
+from dedp_assets.patterns.core.names import RESERVED, identifier
+from dedp_assets.patterns.core.partitions import from_folder, to_folder
+from dedp_assets.patterns.core.reading import missing, predicate, read_at
 from dedp_assets.patterns.core.records import CommitRecord, Provenance, slice_name
 from dedp_assets.patterns.core.results import Finding, RowCounts, Split, WriteResult
 from dedp_assets.patterns.core.rows import Reading, digest, fields_of, row_hash
@@ -60,16 +61,17 @@ class Table:
         """The Spark session; asking for it starts one if need be."""
         return self._session() if callable(self._session) else self._session
 
-    def read(self, *partitions: Mapping[str, str | None], version: int | None = None) -> DataFrame:
+    def read(self, *partitions: Mapping[str, object], version: int | None = None) -> DataFrame:
         """Rows at a pinned version (the newest one now, if ``None``), of the named partitions if any; lazy.
 
         Raises:
             ConfigError: if a vacuum removed files of that version, and its rows are no longer the current ones.
         """
         state = self.ledger.state(version)
-        if version is not None and (gone := missing(self.location, state, partitions)):
-            state = self._same_rows(state, partitions, gone)
-        return read_at(self.session, self.location, state, partitions)
+        named = [self._spelled(state, partition) for partition in partitions]
+        if version is not None and (gone := missing(self.location, state, named)):
+            state = self._same_rows(state, named, gone)
+        return read_at(self.session, self.location, state, named)
 
     def ensure(self) -> TableState:
         """Create the table, or alter it to its declaration, in commits of their own; nothing if they agree.
@@ -92,7 +94,7 @@ class Table:
         self,
         rows: DataFrame | Split,
         *,
-        partition: Mapping[str, str] | None = None,
+        partition: Mapping[str, object] | None = None,
         provenance: Provenance,
         audits: Sequence[Audit] = (),
     ) -> WriteResult:
@@ -109,10 +111,10 @@ class Table:
             raise ConfigError(f"an append to {self.name} needs provenance.sequence, or a retry adds its rows twice")
         return self.stage(rows, provenance=provenance, audits=audits, append=True).publish()
 
-    def clear(self, *, partition: Mapping[str, str], provenance: Provenance) -> WriteResult:
+    def clear(self, *, partition: Mapping[str, object], provenance: Provenance) -> WriteResult:
         """Replace a partition by no rows, without starting Spark for it."""
-        require_partition(self.name, self.ensure(), partition)
-        return self._staged(empty_stage(self.location), dict(partition), provenance, RowCounts(), ()).publish()
+        owned = require_partition(self.name, self.ensure(), partition)
+        return self._staged(empty_stage(self.location), owned, provenance, RowCounts(), ()).publish()
 
     def mark(self, *, provenance: Provenance) -> WriteResult:
         """Move the table's cursor to ``provenance.sequence`` without rows: upstream held nothing for it so far."""
@@ -123,7 +125,7 @@ class Table:
         self,
         rows: DataFrame | Split,
         *,
-        partition: Mapping[str, str] | None = None,
+        partition: Mapping[str, object] | None = None,
         provenance: Provenance,
         audits: Sequence[Audit] = (),
         reading: Reading = Reading(),  # noqa: B008 - frozen
@@ -147,8 +149,9 @@ class Table:
             AuditFailed: if a rule refuses the rows; the stage stays for inspection.
             SchemaMismatch: if the rows' columns are not the table's.
         """
-        state, owned, split = self.ensure(), dict(partition or {}), rows if isinstance(rows, Split) else None
-        conform(self.spec.name, rows, keep, state, owned)
+        state, split = self.ensure(), rows if isinstance(rows, Split) else None
+        owned = require_partition(self.name, state, partition or {})
+        conform(self.name, rows, keep, state)
         accounting.require_own_figures(audits, reading)
         rules, frame = constraints(state), rows.rows if isinstance(rows, Split) else rows
         measures = accounting.measures(
@@ -161,8 +164,8 @@ class Table:
             audits=audits,
             identity=fields_of(frame, reading.tally.identity if reading.tally and not reading.represented else ()),
         )
-        kinds = {c: state.columns[c]["type"] for c in state.partition_columns}
-        layout = Layout(self.location, tuple(state.columns), kinds, owned, self.spec.personal)
+        protocol = commits.protocol(state) if publishing.serves(state) else commits.PLAIN_PROTOCOL
+        layout = Layout(self.location, tuple(state.columns), state.kinds, owned, self.spec.personal, protocol)
         stage = stage_rows(rows, layout, measures=measures, keep=keep, also=also)
         tallied = reading.tally.figures() if reading.tally else {}
         stage = replace(stage, figures={**stage.figures, **tallied, **reading.figures})
@@ -179,7 +182,7 @@ class Table:
         on: str,
         clauses: Sequence[str],
         provenance: Provenance,
-        partition: Mapping[str, str] | None = None,
+        partition: Mapping[str, object] | None = None,
     ) -> WriteResult:
         """``MERGE`` a source (alias ``s``) into the table (alias ``t``), in one commit.
 
@@ -193,19 +196,23 @@ class Table:
         Raises:
             ContractError: if a merged row would break a constraint of the table.
         """
-        self.ensure()
-        condition = " AND ".join([f"({on})", *_literals(partition, "t.")])
+        state = self.ensure()
+        owned = require_partition(self.name, state, partition or {})
+        condition = f"({on}) AND {predicate(owned, state, 't.')}"
         statement = f"MERGE INTO delta.`{self.location}` t USING {{s}} s ON {condition} {' '.join(clauses)}"
         count, found = source.selectExpr("count(1)", digest(row_hash(source.schema.fields))).collect()[0]
         content = f"{statement} with {count} rows {found}"
-        return self._statement(lambda: self.session.sql(statement, s=source), content, partition, provenance)
+        return self._statement(lambda: self.session.sql(statement, s=source), content, owned, provenance)
 
-    def delete(self, where: str, *, provenance: Provenance, partition: Mapping[str, str] | None = None) -> WriteResult:
+    def delete(
+        self, where: str, *, provenance: Provenance, partition: Mapping[str, object] | None = None
+    ) -> WriteResult:
         """``DELETE`` the rows that satisfy the SQL predicate ``where``, in one commit."""
-        self.ensure()
-        condition = " AND ".join([f"({where})", *_literals(partition)])
+        state = self.ensure()
+        owned = require_partition(self.name, state, partition or {})
+        condition = f"({where}) AND {predicate(owned, state)}"
         statement = f"DELETE FROM delta.`{self.location}` WHERE {condition}"  # noqa: S608 - a predicate is SQL by contract
-        return self._statement(lambda: self.session.sql(statement), statement, partition, provenance)
+        return self._statement(lambda: self.session.sql(statement), statement, owned, provenance)
 
     def restore(self, version: int, *, provenance: Provenance) -> WriteResult:
         """Make the rows of an earlier ``version`` current again, as a new commit.
@@ -226,6 +233,11 @@ class Table:
             settings = {"spark.databricks.delta.commitInfo.userMetadata": record.to_json()}
             self._run(lambda: self.session.sql(statement), settings)
             return self._committed(before, record)
+
+    def _spelled(self, state: TableState, partition: Mapping[str, object]) -> dict[str, str | None]:
+        """A partition as the log spells it; its values may be missing (NULL)."""
+        known = require_partition(self.name, state, {c: v for c, v in partition.items() if v is not None})
+        return {**dict.fromkeys((c for c, v in partition.items() if v is None), None), **known}
 
     # --- what the methods above share ---------------------------------------------------------------------------------
 
@@ -309,10 +321,10 @@ class Table:
         self,
         statement: Callable[[], object],
         content: str,
-        partition: Mapping[str, str] | None,
+        owned: Mapping[str, str],
         provenance: Provenance,
     ) -> WriteResult:
-        record = self._record(provenance, partition or {}, RowCounts(), (), content=content)
+        record = self._record(provenance, owned, RowCounts(), (), content=content)
         with table_lock(self.location):
             for last in publishing.attempts():
                 state = self.ledger.state()
@@ -440,7 +452,9 @@ class StagedWrite:
         if not publishing.serves(state):
             location = str(self.table.location)
             rows = self.stage.read() if self.stage.session else self.table.read(version=state.version).limit(0)
-            publishing.commit_by_spark(rows, self.record, claimed, location=location, append=self.append)
+            publishing.commit_by_spark(
+                rows, self.record, claimed, location=location, kinds=state.kinds, append=self.append
+            )
             return not claimed.same_rows
         finer = set(state.partition_columns) - set(self.record.partition)
         only = self._differing(state) if finer and claimed.rewrite and not (self.append or claimed.same_rows) else None
@@ -466,14 +480,17 @@ class StagedWrite:
         """Partitions below the owned one whose rows differ: the others keep their files, and nobody rebuilds them."""
         owned, columns = self.record.partition, state.partition_columns
 
-        def digests(rows: DataFrame | None) -> dict[Partition, tuple[Any, ...]]:
+        keys = [F.expr(to_folder(c, state.kinds[c])).alias(f"{RESERVED}{n}") for n, c in enumerate(columns)]
+
+        def digests(rows: DataFrame | None) -> dict[Partition, tuple[int, str]]:
             if rows is None:
                 return {}
             content = digest(row_hash(fields_of(rows, self.table._content(state))))
-            found = rows.groupBy(*map(identifier, columns)).agg(F.expr("count(1)"), F.expr(content)).collect()
-            texts = [[None if value is None else str(value) for value in row[: len(columns)]] for row in found]
-            keys = [tuple(sorted(zip(columns, values, strict=True))) for values in texts]
-            return {key: tuple(row[len(columns) :]) for key, row in zip(keys, found, strict=True)}
+            measured = [F.expr("count(1)").alias(f"{RESERVED}rows"), F.expr(content).alias(f"{RESERVED}digest")]
+            found = rows.groupBy(*keys).agg(*measured).collect()
+            spelled = [[from_folder(v, state.kinds[c]) for c, v in zip(columns, row, strict=False)] for row in found]
+            named = [tuple(sorted(zip(columns, values, strict=True))) for values in spelled]
+            return {key: (row[-2], row[-1]) for key, row in zip(named, found, strict=True)}
 
         now = digests(self.table.read(owned, version=state.version))
         then = digests(self.stage.read() if self.stage.adds else None)
@@ -493,7 +510,3 @@ def already_applied(table: str, record: CommitRecord, commit: Commit) -> WriteRe
         partition=record.partition,
         figures=before.figures,
     )
-
-
-def _literals(partition: Mapping[str, str] | None, alias: str = "") -> list[str]:
-    return [f"{alias}{equals(column, value)}" for column, value in (partition or {}).items()]

@@ -22,7 +22,8 @@ from dedp_assets.patterns.core.audits import Audit
 from dedp_assets.patterns.core.errors import ConfigError, NotReady
 from dedp_assets.patterns.core.log import Ledger
 from dedp_assets.patterns.core.names import OUTCOME, RESERVED, identifier
-from dedp_assets.patterns.core.reading import equals
+from dedp_assets.patterns.core.partitions import literal
+from dedp_assets.patterns.core.reading import predicate
 from dedp_assets.patterns.core.records import Provenance, slice_name
 from dedp_assets.patterns.core.results import Plan, Split, WriteResult
 from dedp_assets.patterns.core.rows import Reading, require_columns, require_free, tally
@@ -75,17 +76,16 @@ def load_increment(
     """
     if not keys or not partition:
         raise ConfigError("keys and partition name a column each")
-    require_columns(rows, [delta, *keys])
-    require_free(rows)
+    require_columns(require_free(rows), [delta, *keys])
     undated = f"{identifier(delta)} IS NULL"
     wanted = f"({within(rows, delta, window)}) OR {undated}"
     state = target.ensure()
-    require_partition(target.name, state, partition)
-    given = {c: F.lit(v).cast(state.columns[c]["type"]) for c, v in partition.items() if c not in rows.columns}
+    partition = require_partition(target.name, state, partition)
+    given = {c: F.expr(literal(v, state.kinds[c])) for c, v in partition.items() if c not in rows.columns}
     shown = rows.filter(wanted).withColumns(given)
-    conform(target.name, shown, "valid", state, partition)
+    conform(target.name, shown, "valid", state)
     noted = replace(provenance, notes={**provenance.notes, "window": interval(window)}).by(_NAME)
-    if state.applied(target.name, partition) is None and not state.holds(partition):
+    if not state.written(target.name, partition) and not state.holds(partition):
         judged = shown.withColumns(dict.fromkeys((_KEPT, _LATE), F.lit(False)))  # noqa: FBT003
     else:
         _require_same_window(target.ledger, partition, interval(window))
@@ -140,7 +140,7 @@ def plan_windows(
     windows = cut(origin, length=length, until=until, key_format=key_format)
     *keys, running = windows
     cursors = ledger.transactions()
-    due = {n for n, key in enumerate(keys) if cursors.applied(ledger.name, {column: key}) is None}
+    due = {n for n, key in enumerate(keys) if not cursors.written(ledger.name, {column: key})}
     chosen = sorted({before for n in due for before in range(max(0, n - lookback), n + 1)})
     causes = {keys[n]: "due" if n in due else "look-back" for n in chosen}
     reason = f"everything before {windows[keys[min(due)] if due else running][0]} is loaded, {len(due)} windows are due"
@@ -179,7 +179,7 @@ def load_partition(
         raise NotReady(f"{target.name} {named[0]} was not loaded: {reason}")
     noted = replace(provenance, notes={**provenance.notes, "delivery": ready.cursor.get(key)}).by(_NAME)
     some = Audit(name="input_is_not_empty", of="written", fail_below=1, approvable=True)
-    own = rows.filter(" AND ".join(equals(column, value) for column, value in partition.items()))
+    own = rows.filter(predicate(partition, target.ensure()))
     return target.stage(own, partition=partition, provenance=noted, audits=(some, *audits)).publish()
 
 
