@@ -116,7 +116,7 @@ def test_the_order_of_columns_and_their_nullability_do_not_matter(spark, state):
     """Rows are matched by name; of a split only the kept part has to fit."""
     rows = spark.sql("SELECT DATE '2026-01-05' AS event_date, 1.5D AS amount, 'a' AS user_id, 1L AS id")
     conform("silver/events", rows, "valid", state)
-    flagged = rows.selectExpr("*", "'valid' AS outcome", "'x' AS reason")
+    flagged = rows.selectExpr("*", "'valid' AS __dedp_outcome", "'x' AS reason")
     split = Split(flagged, {"valid": tuple(STORED), "dead": ("id", "reason")})
     conform("silver/events", split, "valid", state)
     with pytest.raises(SchemaMismatch, match=r"missing columns .*unknown columns \['reason'\]"):

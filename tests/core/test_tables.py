@@ -551,7 +551,7 @@ def test_an_expression_spark_does_not_know_is_a_wrong_call(events, event_rows, c
 @pytest.fixture
 def split(event_rows):
     """Four valid rows, a dead one and a duplicate."""
-    outcome = "CASE WHEN id < 4 THEN 'valid' WHEN id = 4 THEN 'dead' ELSE 'duplicate' END AS outcome"
+    outcome = "CASE WHEN id < 4 THEN 'valid' WHEN id = 4 THEN 'dead' ELSE 'duplicate' END AS __dedp_outcome"
     parts = {"valid": tuple(EVENTS.columns), "dead": ("id", "reason"), "duplicate": ("id",)}
     return Split(event_rows(6).selectExpr("*", outcome, "'because' AS reason"), parts, identity=("id",))
 
@@ -573,7 +573,7 @@ def test_audits_of_a_split_say_which_rows_they_are_about(events, split):
     with pytest.raises(ConfigError, match="audit largest would measure every part of the split"):
         events.overwrite(split, partition=DAY, provenance=a_run(sequence=1), audits=[vague])
     assert ids(events) == []
-    exact = replace(vague, sql="max(if(outcome = 'valid', id, NULL))")
+    exact = replace(vague, sql="max(if(__dedp_outcome = 'valid', id, NULL))")
     nobody = Audit.none_where("nobody_is_number_four", "id = 4")
     result = events.overwrite(split, partition=DAY, provenance=a_run(sequence=1), audits=[exact, nobody])
     assert (result.figures["largest"], result.figures["nobody_is_number_four"]) == (3, 0)

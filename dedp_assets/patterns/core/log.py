@@ -102,11 +102,15 @@ class Commit:
 
 @dataclass(frozen=True, slots=True)
 class FileStats:
-    """Active files of one partition: how many, their rows and their bytes."""
+    """Active files of one partition: how many, their rows and their bytes.
+
+    ``exact`` says whether the log knows how many rows there are: a file may have no statistics, or deleted rows.
+    """
 
     files: int = 0
     rows: int = 0
     bytes: int = 0
+    exact: bool = True
 
 
 class Cursors(ABC):
@@ -202,8 +206,9 @@ class TableState(Cursors):
         """Files, rows and bytes by partition, from the log's statistics."""
         totals: dict[Partition, FileStats] = {}
         for f, key in self.keyed_files():
-            old = totals.get(key, FileStats())
-            totals[key] = FileStats(old.files + 1, old.rows + (f.get("num_records") or 0), old.bytes + f["size_bytes"])
+            old, rows = totals.get(key, FileStats()), f.get("num_records")
+            exact = old.exact and rows is not None and "deletionVectors" not in self.features
+            totals[key] = FileStats(old.files + 1, old.rows + (rows or 0), old.bytes + f["size_bytes"], exact)
         return totals
 
     def holds(self, partition: Mapping[str, str]) -> bool:

@@ -6,7 +6,7 @@ spelling    who writes it                                       2026-01-05 00:00
 Python      callers, delta-rs                                   ``datetime(2026, 1, 5, tzinfo=utc)``
 log         Delta's log, our records and transaction ids        ``2026-01-05T00:00:00.000000Z``
 SQL         predicates and constants of a query                 ``CAST('2026-01-05T00:…Z' AS TIMESTAMP)``
-folder      the stage of a write, while Spark fills it          ``__dedp_0=v1767571200000000``
+folder      the stage of a write, while Spark fills it          ``partition0=v1767571200000000``
 ==========  ==================================================  ==========================================
 
 The log's spelling is the identity: equal values of a type have one text, whoever wrote them, and NULL is ``None``. A
@@ -21,11 +21,10 @@ from collections.abc import Callable, Mapping
 from datetime import date, datetime, timedelta, timezone
 from typing import Any
 
-from dedp_assets.patterns.core.names import RESERVED, identifier
+from dedp_assets.patterns.core.names import identifier
 
 __all__ = [
     "equals",
-    "folder_column",
     "folder_value",
     "from_folder",
     "is_possible",
@@ -165,11 +164,6 @@ def misfit(column: str, kind: str) -> str:
         )
         return f"coalesce(NOT {name} BETWEEN {bounds[0]} AND {bounds[1]}, false)"
     return ""
-
-
-def folder_column(number: int) -> str:
-    """Name the column of a stage that holds a partition column's values as names of folders."""
-    return f"{RESERVED}{number}"
 
 
 def quoted(value: str) -> str:

@@ -26,12 +26,13 @@ from dedp_assets.patterns.core.errors import AuditFailed, ConfigError, Conflict,
 from dedp_assets.patterns.core.locks import table_lock
 from dedp_assets.patterns.core.log import Ledger, Partition, TableState
 from dedp_assets.patterns.core.merging import Deletion, Merging, look
+from dedp_assets.patterns.core.names import RESERVED, identifier
 from dedp_assets.patterns.core.partitions import from_folder, to_folder
 from dedp_assets.patterns.core.reading import missing, predicate, read_at
 from dedp_assets.patterns.core.records import CommitRecord, Provenance, slice_name
 from dedp_assets.patterns.core.results import Finding, RowCounts, Split, WriteResult
 from dedp_assets.patterns.core.rewriting import Request, rewrite
-from dedp_assets.patterns.core.rows import Reading, digest, evaluated_once, row_hash
+from dedp_assets.patterns.core.rows import Reading, digest, evaluated_once, fields_of, row_hash
 from dedp_assets.patterns.core.schema import TableSpec, alterations, conform, constraints, creation, require_partition
 from dedp_assets.patterns.core.sessions import private
 from dedp_assets.patterns.core.staging import Layout, Stage, empty_stage, stage_rows
@@ -155,16 +156,17 @@ class Table:
         state, split = self.ensure(), rows if isinstance(rows, Split) else None
         owned = require_partition(self.name, state, partition or {})
         conform(self.name, rows, keep, state)
-        rules = constraints(state)
+        accounting.require_own_figures(audits, reading)
+        rules, frame = constraints(state), rows.rows if isinstance(rows, Split) else rows
         measures = accounting.measures(
             split,
             accounting.kept_rows(rows, keep),
             state=state,
-            content=[c for c in self.spec.content if c in state.columns],
+            content=fields_of(frame, self._content(state)),
             owned=owned,
             rules=rules,
             audits=audits,
-            identity=reading.tally.identity if reading.tally and not reading.represented else (),
+            identity=fields_of(frame, reading.tally.identity if reading.tally and not reading.represented else ()),
         )
         protocol = commits.protocol(state) if publishing.serves(state) else commits.PLAIN_PROTOCOL
         layout = Layout(self.location, tuple(state.columns), state.kinds, owned, self.spec.personal, protocol)
@@ -294,6 +296,11 @@ class Table:
 
     # --- what the methods above share ---------------------------------------------------------------------------------
 
+    def _content(self, state: TableState) -> list[str]:
+        """The stored columns that say what a row is."""
+        technical = {name.lower() for name in {*self.spec.columns} - {*self.spec.content}}
+        return [name for name in state.columns if name.lower() not in technical]
+
     def _same_rows(
         self, state: TableState, partitions: Sequence[Mapping[str, str | None]], gone: Sequence[str]
     ) -> TableState:
@@ -330,7 +337,7 @@ class Table:
     ) -> StagedWrite:
         figures = {**stage.figures, **counts.as_dict()}
         findings = overrule((*accounting.built_in(figures, counts), *judge(audits, figures)), provenance.approval)
-        content = f"{counts.written} rows {figures.get('fingerprint') or 0}"
+        content = f"{counts.written} rows {figures.get(accounting.FINGERPRINT) or 0}"
         noted = replace(provenance, notes={**provenance.notes, "stage": stage.folder.name})
         record = self._record(noted, owned, counts, findings, content=content, figures=accounting.public(figures))
         record = replace(record, verdict=verdict((*inputs, *findings)))
@@ -363,7 +370,8 @@ class Table:
         message = f"{self.name} {slice_name(staged.record.partition)}: nothing published. {summary(staged.findings)}"
         if faults:
             shown = [c for c in self.spec.columns if c not in self.spec.personal]
-            rows = staged.stage.read().filter(" OR ".join(f"({f})" for f in faults)).select(*shown).limit(_SAMPLES)
+            rows = staged.stage.read().filter(" OR ".join(f"({f})" for f in faults))
+            rows = rows.select(*map(identifier, shown)).limit(_SAMPLES)
             message += f". For example {[row.asDict() for row in rows.collect()]}"
         return AuditFailed(message, findings=staged.findings, stage=str(staged.stage.folder))
 
@@ -497,13 +505,15 @@ class StagedWrite:
     def _differing(self, state: TableState) -> set[Partition]:
         """Partitions below the owned one whose rows differ: the others keep their files, and nobody rebuilds them."""
         owned, columns = self.record.partition, state.partition_columns
-        content = digest(row_hash([c for c in self.table.spec.content if c in state.columns]))
 
-        keys = [F.expr(to_folder(c, state.kinds[c])).alias(f"__dedp_{n}") for n, c in enumerate(columns)]
-        measured = [F.expr("count(1)").alias("__dedp_rows"), F.expr(content).alias("__dedp_digest")]
+        keys = [F.expr(to_folder(c, state.kinds[c])).alias(f"{RESERVED}{n}") for n, c in enumerate(columns)]
 
         def digests(rows: DataFrame | None) -> dict[Partition, tuple[int, str]]:
-            found = () if rows is None else rows.groupBy(*keys).agg(*measured).collect()
+            if rows is None:
+                return {}
+            content = digest(row_hash(fields_of(rows, self.table._content(state))))
+            measured = [F.expr("count(1)").alias(f"{RESERVED}rows"), F.expr(content).alias(f"{RESERVED}digest")]
+            found = rows.groupBy(*keys).agg(*measured).collect()
             spelled = [[from_folder(v, state.kinds[c]) for c, v in zip(columns, row, strict=False)] for row in found]
             named = [tuple(sorted(zip(columns, values, strict=True))) for values in spelled]
             return {key: (row[-2], row[-1]) for key, row in zip(named, found, strict=True)}
