@@ -71,7 +71,7 @@ def run(*, quick: bool) -> list[Row]:
         turns = [loops.turn(number, seconds=seconds) for number in range(rounds)]
         steps = loops.steps()
         loops.work(_PER_SECOND)
-        inside = ["resume", "peek", "stage_rows", "publish", "apply_changes", "misfits", "merge", "_statement"]
+        inside = ["resume", "peek", "stage_rows", "publish", "apply_changes", "misfits", "merge", "rewrite"]
         why = "one capture of a second's changes, " + explain(loops.capture, inside)
     reloaded = _by_workload(loops.whole)
     rows: list[Row] = []

@@ -14,11 +14,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable, write_deltalake
-from pyspark.errors import PySparkException
 from pyspark.sql import functions as F
 
 from dedp_assets.patterns.core import publishing
 from dedp_assets.patterns.core.audits import Audit
+from dedp_assets.patterns.core.clauses import Insert, Update
 from dedp_assets.patterns.core.errors import (
     AuditFailed,
     ConfigError,
@@ -43,11 +43,7 @@ VISITS = TableSpec(
     {name: Column(kind) for name, kind in {"raw": "STRING", "landed_on": "DATE", "event_date": "DATE"}.items()},
     partition_by=("landed_on", "event_date"),
 )
-UPSERT = {
-    "on": "t.id = s.id",
-    "clauses": ["WHEN MATCHED THEN UPDATE SET *", "WHEN NOT MATCHED THEN INSERT *"],
-    "partition": DAY,
-}
+UPSERT = {"keys": ["id"], "clauses": [Update(), Insert()], "partition": DAY}
 NAMED = replace(EVENTS, properties={"delta.columnMapping.mode": "name"})
 TRACKED = replace(EVENTS, properties={"delta.enableRowTracking": "true"})
 
@@ -450,22 +446,6 @@ def test_attempts_end_where_another_writer_never_yields(events, event_rows, befo
     assert unique_ids(events) == [5, 6, 7, 8]
 
 
-def test_a_statement_lost_to_another_writer_is_tried_again(events, event_rows, monkeypatch):
-    """A merge that Spark calls off runs once more and has its effect once."""
-    events.overwrite(event_rows(2), partition=DAY, provenance=a_run(sequence=1))
-    real, tried = events._run, []
-
-    def run(statement, settings):
-        tried.append(1)
-        if len(tried) == 1:
-            raise PySparkException("[DELTA_CONCURRENT_APPEND] files were added by a concurrent update")
-        real(statement, settings)
-
-    monkeypatch.setattr(events, "_run", run)
-    assert events.merge(event_rows(1, start=2), **UPSERT, provenance=a_run(sequence=2)).applied
-    assert (len(tried), unique_ids(events)) == (2, [0, 1, 2])
-
-
 def test_a_conflict_that_spark_itself_reports_is_known_as_one(events, event_rows):
     """Whatever class the engine wraps it in: a statement over an outdated snapshot is told from other errors."""
     events.overwrite(event_rows(2), partition=DAY, provenance=a_run(sequence=1))
@@ -713,14 +693,15 @@ def test_a_merge_is_one_commit_with_record_and_transaction_and_happens_once(even
 
 @pytest.mark.both
 def test_a_merge_that_breaks_a_constraint_changes_nothing_and_names_it(events, event_rows):
-    """The statement's rows are not staged, so Delta itself refuses them; the error is ours and short."""
+    """Merged rows are counted against constraints as any others: how many, which rule, and a sample of them."""
     events.overwrite(event_rows(3), partition=DAY, provenance=a_run(sequence=1))
     version = events.ledger.version()
     nobody = event_rows(1).selectExpr("CAST(NULL AS BIGINT) AS id", "user_id", "amount", "event_date")
     for source, broken in ((event_rows(1, amount="-1D"), "amount_is_positive"), (nobody, "id")):
-        with pytest.raises(ContractError, match=f"silver/events: nothing was changed.*{broken}") as raised:
-            events.merge(source, on=UPSERT["on"], clauses=UPSERT["clauses"], provenance=a_run(sequence=2))
-        assert "Exception" not in str(raised.value)
+        sentence = rf"silver/events all: nothing published\. constraints_hold: failed \({broken}.*=1\)\. For example"
+        with pytest.raises(AuditFailed, match=sentence) as raised:
+            events.merge(source, keys=["id"], clauses=UPSERT["clauses"], provenance=a_run(sequence=2))
+        assert "user_id" not in str(raised.value)
     assert events.ledger.version() == version
 
 
@@ -754,7 +735,7 @@ def test_a_statement_leaves_no_setting_behind(events, event_rows, spark):
     """Whatever the session writes next does not carry our transaction, even after a failure."""
     events.overwrite(event_rows(3), partition=DAY, provenance=a_run(sequence=1))
     events.delete("id = 0", partition=DAY, provenance=a_run(sequence=2))
-    with pytest.raises(PySparkException):
+    with pytest.raises(ConfigError, match="no_such_column"):
         events.delete("no_such_column = 0", partition=DAY, provenance=a_run(sequence=3))
     for key in ("write.txnAppId", "write.txnVersion", "commitInfo.userMetadata"):
         assert spark.conf.get(f"spark.databricks.delta.{key}", None) is None

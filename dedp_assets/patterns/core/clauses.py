@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from pyspark.errors import AnalysisException
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
 from dedp_assets.patterns.core.errors import ConfigError, SchemaMismatch
@@ -20,7 +20,7 @@ from dedp_assets.patterns.core.log import TableState
 from dedp_assets.patterns.core.names import OUTCOME, RESERVED, identifier
 from dedp_assets.patterns.core.reading import predicate
 
-__all__ = ["Clause", "Delete", "Insert", "Merge", "Update"]
+__all__ = ["Clause", "Delete", "Insert", "Merge", "Update", "check_condition", "no_rows"]
 
 TAKEN = f"{RESERVED}clause"
 IN_TABLE = f"{RESERVED}in_table"
@@ -149,16 +149,32 @@ class Merge:
             SchemaMismatch: if a column would get values of another type.
         """
         _check_shape(table, self, state, source)
-        schema = StructType.fromJson({"type": "struct", "fields": list(state.columns.values())})
-        empty = source.sparkSession.createDataFrame([], schema)
-        both = empty.alias("t").join(source.alias("s"))
+        both = no_rows(source.sparkSession, state).alias("t").join(source.alias("s"))
         for clauses, rows in ((self.matched, both), (self.inserts, source.alias("s"))):
             _check_types(table, self, clauses, rows, state)
-        _analysed(table, both, [self.condition])
+        check_condition(table, both, self.condition)
+
+
+def no_rows(session: SparkSession, state: TableState) -> DataFrame:
+    """No row with the columns of a table, to see what SQL over them means."""
+    schema = StructType.fromJson({"type": "struct", "fields": list(state.columns.values())})
+    return session.createDataFrame([], schema)
+
+
+def check_condition(table: str, rows: DataFrame, condition: str) -> None:
+    """Refuse an SQL condition over ``rows`` that is none.
+
+    Raises:
+        ConfigError: if Spark cannot analyse it, or it is not true or false.
+    """
+    if (kind := _analysed(table, rows, [condition])[condition]) != "boolean":
+        raise ConfigError(f"{table}: {condition} is no condition, its type is {kind}")
 
 
 def _check_shape(table: str, merge: Merge, state: TableState, source: DataFrame) -> None:
     given, known = {c.lower() for c in source.columns}, {c.lower() for c in state.columns}
+    if source.isStreaming:
+        raise ConfigError(f"{table}: the source is a stream: merge each of its batches (foreachBatch)")
     if not merge.keys or not merge.clauses:
         raise ConfigError(f"a merge into {table} needs at least one key and one clause")
     if missing := [key for key in merge.keys if key.lower() not in given & known]:
@@ -167,6 +183,10 @@ def _check_shape(table: str, merge: Merge, state: TableState, source: DataFrame)
         raise ConfigError(f"{table}: source columns {taken} have names that belong to the library: rename them")
     for clauses in (merge.matched, merge.inserts):
         _check_order(table, clauses)
+    _check_values(table, merge, known, given)
+
+
+def _check_values(table: str, merge: Merge, known: set[str], given: set[str]) -> None:
     for clause in merge.clauses:
         values = None if isinstance(clause, Delete) else clause.values
         if unknown := [column for column in values or () if column.lower() not in known]:
@@ -186,15 +206,16 @@ def _check_types(table: str, merge: Merge, clauses: Mapping[int, Clause], rows: 
     columns = list(state.columns)
     named = [(column, sql) for n in clauses for column, sql in merge.assigned(n, columns).items()]
     conditions = [clause.when for clause in clauses.values() if clause.when]
-    found = _analysed(table, rows, [*conditions, *dict.fromkeys(sql for _, sql in named)])
+    found = _analysed(table, rows, list(dict.fromkeys(sql for _, sql in named)))
     problems = [
         f"{column} would become {found[sql]}, the table has {state.columns[column]['type']}: cast {sql}"
         for column, sql in named
         if not _fits(found[sql], state.columns[column]["type"])
     ]
-    problems += [f"{sql} is no condition, its type is {found[sql]}" for sql in conditions if found[sql] != "boolean"]
     if problems:
         raise SchemaMismatch(f"{table}: {'; '.join(dict.fromkeys(problems))}")
+    for condition in conditions:
+        check_condition(table, rows, condition)
 
 
 def _analysed(table: str, rows: DataFrame, expressions: Sequence[str]) -> dict[str, Any]:

@@ -38,6 +38,7 @@ from dedp_assets.patterns.core.log import (
     transaction_id,
 )
 from dedp_assets.patterns.core.partitions import equals
+from dedp_assets.patterns.core.reading import lies_outside
 from dedp_assets.patterns.core.records import CommitRecord, slice_name
 from dedp_assets.patterns.core.results import RowCounts, WriteResult
 from dedp_assets.patterns.core.staging import Stage
@@ -55,6 +56,7 @@ __all__ = [
     "commit_transaction",
     "exchange_files",
     "is_conflict",
+    "only_spark_changes",
     "raise_generation",
     "require_channel",
     "serves",
@@ -71,6 +73,7 @@ _CONFLICT = re.compile(
     r"|(Concurrent\w+|MetadataChanged|ProtocolChanged|FileAlreadyExists)Exception"
 )
 _VIOLATION = re.compile(r"(CHECK constraint|NOT NULL constraint)[^\n]*")
+_COMPUTED = re.compile(r"delta\.generationExpression|__CHAR_VARCHAR_TYPE_STRING\W+char\(")
 _SERVED = {
     "appendOnly",
     "changeDataFeed",
@@ -215,6 +218,19 @@ def require_channel(
 def serves(state: TableState) -> bool:
     """Whether the metadata-only transaction can serve the table; if not, Spark's own writer has to."""
     return not state.mapped and not state.counts_identities and state.features <= _SERVED
+
+
+def only_spark_changes(state: TableState) -> str:
+    """Why rows of the table can be changed by Delta's own statements only; empty if they need not be."""
+    if not serves(state):
+        return "features that only Spark writes"
+    if state.properties.get("delta.enableChangeDataFeed", "false").lower() == "true":
+        return "a change feed"
+    if _COMPUTED.search(json.dumps(list(state.columns.values()))):
+        return "columns whose values Spark computes or pads"
+    if any(lies_outside(file["path"]) for file in state.files()):
+        return "files outside of its folder"
+    return ""
 
 
 def commit_files(

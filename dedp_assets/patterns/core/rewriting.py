@@ -145,11 +145,13 @@ def rewrite(table: Table, change: Change, request: Request) -> WriteResult:
 
 def _relevant(change: Change, state: TableState) -> object:
     """What of a table a change depends on: who changes anything else is in nobody's way."""
-    files = frozenset(file["path"] for file, _ in change.candidates(state)) if publishing.serves(state) else None
+    files = frozenset(file["path"] for file, _ in change.candidates(state))
     return files, state.properties, state.features, state.snapshot.schema().to_json(), state.partition_columns
 
 
 def _prepare(table: Table, change: Change, request: Request, state: TableState) -> _Prepared:
+    if why := publishing.only_spark_changes(state):
+        raise Conflict(f"{table.name} has {why} since this run looked at it: run it again")
     files = change.candidates(state)
     with change.plan(state, files) as planned:
         if planned.removed and state.properties.get("delta.appendOnly", "false").lower() == "true":

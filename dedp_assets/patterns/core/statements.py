@@ -8,8 +8,6 @@ are visible, so audits are refused; what they did is counted by Delta.
 
 from __future__ import annotations
 
-import json
-import re
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
@@ -18,8 +16,7 @@ from pyspark.sql import DataFrame, SparkSession
 from dedp_assets.patterns.core import publishing
 from dedp_assets.patterns.core.errors import ConfigError, ContractError
 from dedp_assets.patterns.core.locks import table_lock
-from dedp_assets.patterns.core.log import Commit, TableState
-from dedp_assets.patterns.core.reading import lies_outside
+from dedp_assets.patterns.core.log import Commit
 from dedp_assets.patterns.core.records import CommitRecord
 from dedp_assets.patterns.core.results import RowCounts, WriteResult
 from dedp_assets.patterns.core.rewriting import Request
@@ -29,31 +26,17 @@ from dedp_assets.patterns.core.staging import new_stage
 if TYPE_CHECKING:
     from dedp_assets.patterns.core.tables import Table
 
-__all__ = ["only_spark_changes", "run"]
+__all__ = ["run"]
 
 Statement = Callable[[SparkSession, DataFrame | None], object]
 """Runs in a session of its own, with the source as that session reads it."""
 
-_COMPUTED = re.compile(r"delta\.generationExpression|__CHAR_VARCHAR_TYPE_STRING\W+char\(")
 _COUNTED = {
     "source": ("numSourceRows",),
     "inserted": ("numTargetRowsInserted",),
     "updated": ("numTargetRowsUpdated",),
     "deleted": ("numTargetRowsDeleted", "numDeletedRows"),
 }
-
-
-def only_spark_changes(state: TableState) -> str:
-    """Why the rows of a table can be changed by Delta's own statements only; empty if they need not be."""
-    if not publishing.serves(state):
-        return "features that only Spark writes"
-    if state.properties.get("delta.enableChangeDataFeed", "false").lower() == "true":
-        return "a change feed"
-    if _COMPUTED.search(json.dumps(list(state.columns.values()))):
-        return "columns whose values Spark computes or pads"
-    if any(lies_outside(file["path"]) for file in state.files()):
-        return "files outside of its folder"
-    return ""
 
 
 def run(

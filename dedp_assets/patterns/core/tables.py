@@ -21,7 +21,7 @@ from pyspark.sql import functions as F
 
 from dedp_assets.patterns.core import accounting, commits, publishing, statements
 from dedp_assets.patterns.core.audits import Audit, judge, overrule, summary, verdict
-from dedp_assets.patterns.core.clauses import Clause, Merge
+from dedp_assets.patterns.core.clauses import Clause, Merge, check_condition, no_rows
 from dedp_assets.patterns.core.errors import AuditFailed, ConfigError, Conflict, ContractError
 from dedp_assets.patterns.core.locks import table_lock
 from dedp_assets.patterns.core.log import Ledger, Partition, TableState
@@ -228,7 +228,7 @@ class Table:
             seen = look(self.spec, merge, rows, state)
             change = Merging(merge, rows, seen, merge.statement(self.name, state), self.location)
             request = Request(owned, provenance, audits)
-            if not (why := statements.only_spark_changes(state)):
+            if not (why := publishing.only_spark_changes(state)):
                 return rewrite(self, change, request)
             if seen.outside and merge.takes_columns:
                 raise ContractError(
@@ -261,8 +261,9 @@ class Table:
         """
         state = self.ensure()
         owned = require_partition(self.name, state, partition or {})
+        check_condition(self.name, no_rows(self.session, state), where)
         change, request = Deletion(where, owned, self.session, self.location), Request(owned, provenance, audits)
-        if not (why := statements.only_spark_changes(state)):
+        if not (why := publishing.only_spark_changes(state)):
             return rewrite(self, change, request)
         condition = f"({where}) AND {predicate(owned, state)}"
         statement = f"DELETE FROM delta.`{self.location}` WHERE {condition}"  # noqa: S608 - a predicate is SQL by contract
