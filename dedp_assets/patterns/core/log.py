@@ -22,6 +22,7 @@ import pyarrow.parquet as pq
 from deltalake import DeltaTable
 
 from dedp_assets.patterns.core.errors import ContractError, NotReady
+from dedp_assets.patterns.core.locations import local_folder
 from dedp_assets.patterns.core.records import CommitRecord, slice_name
 
 __all__ = [
@@ -191,7 +192,7 @@ class Ledger:
     """
 
     def __init__(self, location: str | Path, *, name: str = "") -> None:
-        self.location = Path(location)
+        self.location = local_folder(location)
         self.name = name or self.location.name
         self._log = self.location / "_delta_log"
 

@@ -301,4 +301,6 @@ def _transact(state: TableState, actions: list[Any], mode: str, filters: Any, pr
     except CommitFailedError as error:
         if "Unsupported table features" in str(error):
             raise ConfigError(f"the table has features that only Spark can write: {error}") from error
+        if "append-only" in str(error).lower():
+            raise ConfigError(f"the table is append-only, its rows cannot be replaced: {error}") from error
         raise Conflict(f"another writer changed the table first: {error}") from error

@@ -27,6 +27,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
 from dedp_assets.patterns.core.errors import ConfigError
+from dedp_assets.patterns.core.lines import literal_path
 from dedp_assets.patterns.core.locks import claim
 from dedp_assets.patterns.core.results import Split
 from dedp_assets.patterns.core.rows import observed, row_hash
@@ -90,7 +91,7 @@ class Stage:
         if not count:
             columns = [field for field in self.schema.fields if field.name != _OUTCOME]
             return self.session.createDataFrame([], StructType(columns))
-        frame = self.session.read.schema(self.schema).parquet(str(self.folder))
+        frame = self.session.read.schema(self.schema).parquet(literal_path(self.folder))
         return frame if wanted is None else frame.filter(F.col(_OUTCOME) == wanted).drop(_OUTCOME)
 
     def settle(self) -> None:
@@ -171,12 +172,32 @@ def stage_rows(
         out = out.drop(*[c for c in out.columns if c.startswith(_IDENTITY)])
         out.drop(*fixed).write.partitionBy(*by).parquet(str(target))
     except AnalysisException as error:
-        raise ConfigError(f"{layout.folder.name}: {str(error).splitlines()[0]}") from error
+        stage.discard()
+        raise ConfigError(f"{layout.folder.name}: {_culprit(rows, layout, parts, measures) or _line(error)}") from error
     types = {**layout.partition_by, **({_OUTCOME: "string"} if parts else {})}
     adds = tuple(_adds(folder, types, layout, keep if parts else None))
     kept = keep if parts else None
     figures = observed(seen, frame, measures)
     return replace(stage, adds=adds, figures=figures, keep=kept, session=session, schema=out.schema)
+
+
+def _culprit(rows: DataFrame | Split, layout: Layout, parts: Sequence[str], measures: Mapping[str, str]) -> str:
+    """Which of the ``measures`` Spark cannot evaluate, and why; empty if it is the rows themselves."""
+    try:
+        frame = _projected(rows, layout, parts)
+        _ = frame.schema
+    except AnalysisException:
+        return ""
+    for name, sql in measures.items():
+        try:
+            _ = frame.observe("probe", F.expr(sql).alias("probe")).schema
+        except AnalysisException as error:
+            return f"{name} cannot be evaluated as {sql}: {_line(error)}"
+    return ""
+
+
+def _line(error: Exception) -> str:
+    return str(error).splitlines()[0]
 
 
 def _name(folder: Path) -> Path:

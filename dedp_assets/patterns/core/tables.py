@@ -16,19 +16,29 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from dedp_assets.patterns.core import accounting, publishing
 from dedp_assets.patterns.core.audits import Audit, judge, overrule, summary, verdict
 from dedp_assets.patterns.core.errors import AuditFailed, ConfigError, Conflict, ContractError
+from dedp_assets.patterns.core.locations import require_vacant
 from dedp_assets.patterns.core.locks import table_lock
 from dedp_assets.patterns.core.log import Commit, Ledger, Partition, TableState
 from dedp_assets.patterns.core.reading import equals, missing, read_at
 from dedp_assets.patterns.core.records import CommitRecord, Provenance, slice_name
 from dedp_assets.patterns.core.results import Finding, RowCounts, Split, WriteResult
-from dedp_assets.patterns.core.rows import Reading, digest, row_hash
-from dedp_assets.patterns.core.schema import TableSpec, alterations, conform, constraints, creation, require_partition
+from dedp_assets.patterns.core.rows import Reading, digest, require_rows, row_hash
+from dedp_assets.patterns.core.schema import (
+    TableSpec,
+    alterations,
+    conform,
+    constraints,
+    creation,
+    require_partition,
+    require_usable,
+)
 from dedp_assets.patterns.core.sessions import private
 from dedp_assets.patterns.core.staging import Layout, Stage, empty_stage, stage_rows
 
@@ -51,8 +61,8 @@ class Table:
     ) -> None:
         self.spec = spec
         self.name = spec.name
-        self.location = Path(location)
-        self.ledger = Ledger(self.location, name=spec.name)
+        self.ledger = Ledger(location, name=spec.name)
+        self.location = self.ledger.location
         self._session = session
 
     @property
@@ -76,13 +86,16 @@ class Table:
 
         Raises:
             SchemaMismatch: if only a migration could make them agree.
+            ConfigError: if no table can be made as declared, or where it is declared to lie.
         """
         if self.ledger.exists():
             state = self.ledger.state()
             if not list(alterations(self.spec, str(self.location), state)):
                 return state
+        require_usable(self.spec, self.session)
         with table_lock(self.location):
             if not self.ledger.exists():
+                require_vacant(self.name, self.location)
                 self._define(creation(self.spec, str(self.location)))
             # Looked at again under the lock: another writer may have been here first.
             self._define(alterations(self.spec, str(self.location), self.ledger.state()))
@@ -147,6 +160,7 @@ class Table:
             AuditFailed: if a rule refuses the rows; the stage stays for inspection.
             SchemaMismatch: if the rows' columns are not the table's.
         """
+        require_rows(self.name, rows)
         state, owned, split = self.ensure(), dict(partition or {}), rows if isinstance(rows, Split) else None
         conform(self.spec.name, rows, keep, state, owned)
         rules = constraints(state)
@@ -166,7 +180,11 @@ class Table:
         tallied = reading.tally.figures() if reading.tally else {}
         stage = replace(stage, figures={**stage.figures, **tallied, **reading.figures})
         counts = accounting.count(stage.figures, split, keep, reading.represented)
-        staged = self._staged(stage, owned, provenance, counts, audits, inputs=reading.findings, append=append)
+        try:
+            staged = self._staged(stage, owned, provenance, counts, audits, inputs=reading.findings, append=append)
+        except ConfigError:
+            stage.discard()
+            raise
         if any(finding.refuses for finding in staged.findings):
             raise self._refusal(staged, rules, audits)
         return staged
@@ -247,10 +265,17 @@ class Table:
 
     def _define(self, statements: Iterable[str]) -> None:
         found = list(statements)
-        if found:
+        if not found:
+            return
+        try:
             with private(self.session, {}) as own:
                 for statement in found:
                     own.sql(statement)
+        except PySparkException as error:
+            if publishing.is_conflict(error):
+                raise
+            kind = ContractError if publishing.violation(error) else ConfigError
+            raise kind(f"{self.name} cannot be made as it is declared: {str(error).splitlines()[0]}") from error
 
     def _staged(
         self,
@@ -375,6 +400,7 @@ class StagedWrite:
 
         Raises:
             TransactionReused: if the same inputs were applied before with other rows.
+            ConfigError: if the table is append-only and holds rows that would be replaced.
             Conflict: if a newer upstream version was applied meanwhile, the partition was written after ``since``, or
                 another writer does not yield.
             ContractError: if the rows' partition belongs to another channel.
@@ -387,6 +413,7 @@ class StagedWrite:
                 if claimed.applied:
                     self._discard_unless_live()
                     return already_applied(table.name, self.record, claimed.applied)
+                self._require_replaceable(state, claimed)
                 self._require_untouched(since)
                 self._require_channel(state)
                 try:
@@ -416,6 +443,16 @@ class StagedWrite:
             findings=self.findings,
             figures=self.record.figures,
         )
+
+    def _require_replaceable(self, state: TableState, claimed: publishing.Claim) -> None:
+        record, name = self.record, self.table.name
+        keeps = state.properties.get("delta.appendOnly", "").lower() == "true"
+        if keeps and not (self.append or claimed.same_rows) and state.holds(record.partition):
+            self.stage.discard()
+            raise ConfigError(
+                f"{name} is append-only (delta.appendOnly), the rows of {slice_name(record.partition)} cannot be "
+                "replaced: append to them, or declare the table without that property"
+            )
 
     def _require_channel(self, state: TableState) -> None:
         column, ours = self.table.spec.one_channel_per, self.record.channel

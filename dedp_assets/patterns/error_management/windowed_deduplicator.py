@@ -18,7 +18,7 @@ from pyspark.sql import functions as F
 
 from dedp_assets.patterns.core.errors import ConfigError
 from dedp_assets.patterns.core.results import Split
-from dedp_assets.patterns.core.rows import require_columns, row_hash
+from dedp_assets.patterns.core.rows import require_columns, require_rows, row_hash
 
 __all__ = ["deduplicate", "deduplicate_stream"]
 
@@ -55,7 +55,7 @@ def deduplicate(
     """
     if not keys or null_keys not in ("keep", "drop"):
         raise ConfigError(f"keys must name a column and null_keys be keep or drop, not {list(keys)} and {null_keys!r}")
-    frame = rows.rows if isinstance(rows, Split) else rows
+    frame = require_rows("deduplicate (for a stream there is deduplicate_stream)", rows)
     require_columns(frame, [*keys, *order_by])
     if not isinstance(rows, Split) and "outcome" in rows.columns:
         raise ConfigError("a split keeps its verdict in a column named outcome: rename the one the rows have")
