@@ -31,14 +31,15 @@ def local_folder(location: str | os.PathLike[str]) -> Path:
     if _ADDRESS.match(text):
         raise ConfigError(f"{text} is an address: tables lie in folders of this machine, name one by its path")
     path = Path(text).absolute()
-    folder = path.resolve() if ".." in path.parts else path.parent.resolve() / path.name
-    if folder == folder.parent:
-        raise ConfigError(f"{text!r} is no folder of its own: name one for the table")
-    if odd := sorted(set(_READ_OTHERWISE.findall(str(folder)))):
+    odd = sorted(set(_READ_OTHERWISE.findall(str(path))))
+    folder = path if odd else path.resolve() if ".." in path.parts else path.parent.resolve() / path.name
+    if odd := odd or sorted(set(_READ_OTHERWISE.findall(str(folder)))):
         raise ConfigError(
             f"{str(folder)!r} has {' '.join(map(repr, odd))} in it, which engines read as something else: name "
             "another folder"
         )
+    if folder == folder.parent:
+        raise ConfigError(f"{text!r} is no folder of its own: name one for the table")
     return folder
 
 
@@ -51,7 +52,8 @@ def require_vacant(table: str, folder: Path) -> None:
     if folder.exists() and not folder.is_dir():
         raise ConfigError(f"{table}: {folder} is a file and no folder: name another location")
     found = sorted(path.name for path in folder.iterdir()) if folder.exists() else []
-    if strange := [name for name in found if not name.startswith(_OURS)]:
+    strange = [name for name in found if not name.startswith(_OURS)]
+    if strange and "_delta_log" not in found:
         raise ConfigError(
             f"{table}: {folder} holds {strange[0]!r} and no Delta log: name an empty folder, and write what is there "
             "into the table from elsewhere"

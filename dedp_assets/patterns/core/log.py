@@ -353,7 +353,7 @@ class Ledger:
     def _versions(self) -> list[int]:
         try:
             names = os.listdir(self._log)  # noqa: PTH208 - thousands per tick
-        except FileNotFoundError:
+        except (FileNotFoundError, NotADirectoryError):
             return []
         return sorted(int(name[:20]) for name in names if _COMMIT_FILE.fullmatch(name))
 

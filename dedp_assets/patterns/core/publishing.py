@@ -117,7 +117,7 @@ def claim(
     if last is not None and sequence < last:
         raise Conflict(
             f"{ledger.name} {slice_name(record.partition)} already applied upstream version {last}, this run read "
-            f"version {sequence} and is stale: run it again"
+            f"version {sequence} and is stale: run it on version {last} or a newer one"
         )
     if sequence == last and append:
         raise TransactionReused(f"{ledger.name} already applied version {sequence} under {app_id}, with other rows")

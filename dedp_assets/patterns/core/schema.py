@@ -30,6 +30,7 @@ __all__ = [
     "creation",
     "require_declared",
     "require_partition",
+    "require_replaceable",
     "require_usable",
 ]
 
@@ -213,6 +214,19 @@ def require_partition(table: str, state: TableState, owned: Mapping[str, str]) -
             fits = False
         if not fits:
             raise ConfigError(f"{table} has no partition {column}={value!r}: its values are of type {kind.upper()}")
+
+
+def require_replaceable(table: str, state: TableState) -> None:
+    """Refuse to take rows away from a table that only grows.
+
+    Raises:
+        ConfigError: if the table is append-only.
+    """
+    if state.properties.get("delta.appendOnly", "").lower() == "true":
+        raise ConfigError(
+            f"{table} is append-only (delta.appendOnly), none of its rows can be replaced or deleted: append to it, or "
+            "declare it without that property"
+        )
 
 
 def conform(table: str, rows: DataFrame | Split, keep: str, state: TableState, owned: Mapping[str, str]) -> None:

@@ -37,6 +37,7 @@ from dedp_assets.patterns.core.schema import (
     constraints,
     creation,
     require_partition,
+    require_replaceable,
     require_usable,
 )
 from dedp_assets.patterns.core.sessions import private
@@ -92,10 +93,11 @@ class Table:
             state = self.ledger.state()
             if not list(alterations(self.spec, str(self.location), state)):
                 return state
-        require_usable(self.spec, self.session)
+        else:
+            require_vacant(self.name, self.location)
         with table_lock(self.location):
+            require_usable(self.spec, self.session)
             if not self.ledger.exists():
-                require_vacant(self.name, self.location)
                 self._define(creation(self.spec, str(self.location)))
             # Looked at again under the lock: another writer may have been here first.
             self._define(alterations(self.spec, str(self.location), self.ledger.state()))
@@ -231,13 +233,14 @@ class Table:
         the table's generation is raised first, and a crash between the two steps only allows a rerun too many.
 
         Raises:
-            ConfigError: if a vacuum removed files of that version.
+            ConfigError: if a vacuum removed files of that version, or the table is append-only.
         """
         statement = f"RESTORE TABLE delta.`{self.location}` TO VERSION AS OF {version}"
         record = self._record(provenance, {}, RowCounts(), (), content=statement)
         with table_lock(self.location):
             if gone := missing(self.location, self.ledger.state(version)):
                 raise self._vacuumed(version, gone)
+            require_replaceable(self.name, self.ledger.state())
             publishing.raise_generation(self.ledger, lambda: self.session)
             before = self.ledger.version()
             settings = {"spark.databricks.delta.commitInfo.userMetadata": record.to_json()}
@@ -445,14 +448,12 @@ class StagedWrite:
         )
 
     def _require_replaceable(self, state: TableState, claimed: publishing.Claim) -> None:
-        record, name = self.record, self.table.name
-        keeps = state.properties.get("delta.appendOnly", "").lower() == "true"
-        if keeps and not (self.append or claimed.same_rows) and state.holds(record.partition):
-            self.stage.discard()
-            raise ConfigError(
-                f"{name} is append-only (delta.appendOnly), the rows of {slice_name(record.partition)} cannot be "
-                "replaced: append to them, or declare the table without that property"
-            )
+        if not (self.append or claimed.same_rows) and state.holds(self.record.partition):
+            try:
+                require_replaceable(self.table.name, state)
+            except ConfigError:
+                self.stage.discard()
+                raise
 
     def _require_channel(self, state: TableState) -> None:
         column, ours = self.table.spec.one_channel_per, self.record.channel

@@ -19,6 +19,7 @@ from pyspark.sql import functions as F
 
 from dedp_assets.patterns.core.errors import ConfigError
 from dedp_assets.patterns.core.results import Finding, Split
+from dedp_assets.patterns.core.rows import require_columns
 
 __all__ = ["detect_late_data", "advance_watermark", "judge_lateness"]
 
@@ -58,6 +59,7 @@ def detect_late_data(
     """
     if earliest and latest and earliest > latest:
         raise ConfigError(f"no event lies between {earliest} and {latest}")
+    require_columns(events, [])
     bound = F.lit(watermark).cast("timestamp")
     plausible = [f"`{_STATED}` >= {_literal(earliest)}"] if earliest else []
     plausible += [f"`{_STATED}` <= {_literal(latest)}"] if latest else []

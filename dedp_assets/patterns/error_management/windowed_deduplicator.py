@@ -97,7 +97,7 @@ def deduplicate_stream(stream: DataFrame, *, keys: Sequence[str], event_time: st
     Raises:
         ConfigError: if ``stream`` is not a stream.
     """
+    require_columns(stream, [*keys, event_time])
     if not stream.isStreaming:
         raise ConfigError("deduplicate_stream needs a streaming DataFrame; for a batch use deduplicate")
-    require_columns(stream, [*keys, event_time])
     return stream.withWatermark(event_time, window).dropDuplicatesWithinWatermark(list(keys))

@@ -24,7 +24,7 @@ from dedp_assets.patterns.core.log import Ledger
 from dedp_assets.patterns.core.reading import equals
 from dedp_assets.patterns.core.records import Provenance, slice_name
 from dedp_assets.patterns.core.results import Plan, Split, WriteResult
-from dedp_assets.patterns.core.rows import Reading, require_columns, tally
+from dedp_assets.patterns.core.rows import Reading, require_columns, require_rows, tally
 from dedp_assets.patterns.core.schema import conform, require_partition
 from dedp_assets.patterns.core.tables import Table
 from dedp_assets.patterns.core.windows import Bound, Window, cut, interval, within
@@ -74,7 +74,7 @@ def load_increment(
         >>> load_increment(visits, table, window=day, partition={"ingested_on": key}, provenance=run, **source)
         ... # doctest: +SKIP
     """
-    if not keys or not partition or "outcome" in rows.columns:
+    if not keys or not partition or "outcome" in require_rows("load_increment", rows).columns:
         raise ConfigError("keys and partition name a column each, and the source has none that is named outcome")
     require_columns(rows, [delta, *keys])
     wanted = f"({within(rows, delta, window)}) OR `{delta}` IS NULL"
@@ -171,7 +171,7 @@ def load_partition(
         NotReady: if the partition is not offered, or not there; nothing is written.
         AuditFailed: if it is said to be ready and empty, or an audit refuses it.
     """
-    require_columns(rows, partition)
+    require_columns(require_rows("load_partition", rows), partition)
     named = slice_name(partition), "/".join(partition.values())
     key = next((name for name in named if name in ready.partitions), "")
     if not key:
