@@ -53,7 +53,7 @@ class FileState:
             stat = path.stat()
         except FileNotFoundError:
             raise Conflict(
-                f"{path} is gone: if it was removed meanwhile, a new run finds its successor; if that misses it too, it "
+                f"{path} is gone: if it was removed meanwhile, a new run finds its successor, and if it does not, it "
                 "is lost and has to be restored"
             ) from None
         return cls(stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns if rewritable else 0)
