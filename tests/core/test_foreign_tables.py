@@ -102,6 +102,6 @@ def test_a_table_that_takes_appends_only_says_so(make_table, spark):
     """Nobody was faster: there is nothing to run again."""
     table = make_table(TableSpec("t/ruled", {"id": Column("INT")}, properties={"delta.appendOnly": "true"}))
     table.append(spark.sql("SELECT 1 AS id"), provenance=a_run("t/ruled", sequence=1))
-    with pytest.raises(ConfigError, match=r"only takes appends \(delta.appendOnly\)"):
+    with pytest.raises(ConfigError, match=r"append-only \(delta.appendOnly\)"):
         table.overwrite(spark.sql("SELECT 2 AS id"), provenance=a_run("t/ruled"))
     assert [row["id"] for row in read_back(table)] == [1]

@@ -62,7 +62,7 @@ def test_new_columns_constraints_and_properties_are_added(state):
     """One statement for each, in the order that lets a constraint use a new column."""
     spec = replace(widened(city=Column("STRING", "it's where")), checks={"city_named": "city <> ''"})
     added, constrained, properties = statements(spec, state)
-    assert added == "ALTER TABLE delta.`/lake/events` ADD COLUMNS (`city` STRING COMMENT 'it''s where')"
+    assert added == "ALTER TABLE delta.`/lake/events` ADD COLUMNS (`city` STRING COMMENT 'it\\'s where')"
     assert constrained == "ALTER TABLE delta.`/lake/events` ADD CONSTRAINT `city_named` CHECK (city <> '')"
     assert properties.startswith(
         "ALTER TABLE delta.`/lake/events` SET TBLPROPERTIES ('delta.checkpointInterval' = '20'"

@@ -9,6 +9,8 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from decimal import Decimal
+from numbers import Real
 from typing import Any
 
 from dedp_assets.patterns.core.errors import ConfigError
@@ -79,7 +81,7 @@ class Audit:
 
     def judge(self, figures: Mapping[str, Any]) -> Finding:
         """The verdict over measured ``figures``."""
-        value = figures.get(self.figure)
+        value = self._number(figures.get(self.figure))
         shown = {self.figure: value}
         if self.per:
             if self.per not in figures:
@@ -94,6 +96,14 @@ class Audit:
             return Finding(self.name, passed=False, figures=shown, note="the figure was not measured")
         severity, note = self._breach(float(value))
         return Finding(self.name, not note, severity, shown, note, self.approvable)
+
+    def _number(self, value: Any) -> Any:  # noqa: ANN401 - whatever an aggregate gives
+        if value is not None and not isinstance(value, Real | Decimal):
+            raise ConfigError(
+                f"audit {self.name} compares {self.sql or self.figure} with numbers, which is {value!r}: give an "
+                "aggregate that is a number"
+            )
+        return value
 
     def _breach(self, value: float) -> tuple[Severity, str]:
         bounds: tuple[tuple[Severity, float | None, float | None], ...] = (

@@ -22,6 +22,7 @@ import pyarrow.parquet as pq
 from deltalake import DeltaTable
 
 from dedp_assets.patterns.core.errors import ContractError, NotReady
+from dedp_assets.patterns.core.locations import local_folder
 from dedp_assets.patterns.core.partitions import logged, text
 from dedp_assets.patterns.core.records import CommitRecord, slice_name
 
@@ -229,7 +230,7 @@ class Ledger:
     """
 
     def __init__(self, location: str | Path, *, name: str = "") -> None:
-        self.location = Path(location)
+        self.location = local_folder(location)
         self.name = name or self.location.name
         self._log = self.location / "_delta_log"
         self._declared: tuple[int, Naming] | None = None
@@ -429,7 +430,7 @@ class Ledger:
     def _versions(self) -> list[int]:
         try:
             names = os.listdir(self._log)  # noqa: PTH208 - thousands per tick
-        except FileNotFoundError:
+        except (FileNotFoundError, NotADirectoryError):
             return []
         return sorted(int(name[:20]) for name in names if _COMMIT_FILE.fullmatch(name))
 

@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
+from py4j.protocol import Py4JError
 from pyspark.sql import Column, DataFrame, Observation
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
@@ -14,7 +15,7 @@ from pyspark.sql import types as T
 from dedp_assets.patterns.core.errors import ConfigError
 from dedp_assets.patterns.core.names import RESERVED, identifier, reserved
 from dedp_assets.patterns.core.partitions import quoted
-from dedp_assets.patterns.core.results import Finding
+from dedp_assets.patterns.core.results import Finding, Split
 
 __all__ = [
     "READ_IDENTITY",
@@ -29,6 +30,7 @@ __all__ = [
     "quoted",
     "require_columns",
     "require_free",
+    "require_rows",
     "row_hash",
     "tally",
 ]
@@ -73,12 +75,29 @@ def digest(row: str, *, where: str = "true") -> str:
     return f"concat_ws('.', bit_xor({counted}), sum({counted} & 4294967295L))"
 
 
+def require_rows(what: str, rows: object) -> DataFrame:
+    """Give the frame of ``rows``, or refuse what is no batch of Spark, before anything is done for it.
+
+    Raises:
+        ConfigError: for a stream, a pandas frame, or whatever else is given instead of rows.
+    """
+    frame = rows.rows if isinstance(rows, Split) else rows
+    if not isinstance(frame, DataFrame):
+        kind = f"{type(rows).__module__.partition('.')[0]} {type(rows).__name__}"
+        raise ConfigError(f"{what} takes a Spark DataFrame, not a {kind}: session.createDataFrame makes one of it")
+    if frame.isStreaming:
+        raise ConfigError(f"{what} takes a batch, and was given a stream: hand its batches over by foreachBatch")
+    return frame
+
+
 def require_columns(rows: DataFrame, columns: Iterable[str | None]) -> None:
     """Refuse options that name columns the rows do not have, in whatever case.
 
     Raises:
         ConfigError: names the missing columns and the ones there are.
     """
+    if not isinstance(rows, DataFrame):
+        require_rows("this pattern", rows)
     there = {c.lower() for c in rows.columns}
     missing = [c for c in columns if c and c.lower() not in there]
     if missing:
@@ -132,7 +151,11 @@ def observed(seen: Observation, rows: DataFrame, measures: Mapping[str, str]) ->
     Where Spark finds that nothing can come of a part of a query, by its text or while it runs, it leaves that part out,
     and what was to be observed there is missing. Then the rows are counted in a pass of their own.
     """
-    found = dict(seen.get)
+    try:
+        found = dict(seen.get)
+    except Py4JError:
+        # An embedded session cannot hand over that nothing was observed.
+        found = {}
     if found.keys() >= measures.keys():
         return found
     return rows.agg(*_aggregates(measures)).collect()[0].asDict()

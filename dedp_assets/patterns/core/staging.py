@@ -24,6 +24,7 @@ from pyspark.sql.types import StructField, StructType
 
 from dedp_assets.patterns.core import commits
 from dedp_assets.patterns.core.errors import ConfigError
+from dedp_assets.patterns.core.lines import literal_path
 from dedp_assets.patterns.core.locks import claim
 from dedp_assets.patterns.core.names import OUTCOME, RESERVED, identifier, unused
 from dedp_assets.patterns.core.partitions import folder_value, from_folder, literal, to_folder
@@ -100,7 +101,7 @@ class Stage:
         wanted = part or self.keep
         count = self.figures.get(WRITTEN if wanted in (None, self.keep) else f"{PART}{wanted}", 0)
         files = self.session.read.schema(self.schema)
-        frame = files.parquet(str(self.folder)) if count else self.session.createDataFrame([], self.schema)
+        frame = files.parquet(literal_path(self.folder)) if count else self.session.createDataFrame([], self.schema)
         rows = frame if wanted is None else frame.filter(F.col(self.apart) == wanted)
         return rows.select(*[F.expr(sql).alias(column) for column, sql in self.shown.items()])
 
@@ -186,7 +187,9 @@ def stage_rows(
         files = out.select(*[F.col(identifier(c)) for c in stored], *spelled, *outcome)
         files.write.partitionBy(*folders.values(), *filter(None, [apart])).parquet(str(folder))
     except AnalysisException as error:
-        raise ConfigError(f"{layout.folder.name}: {str(error).splitlines()[0]}") from error
+        stage.discard()
+        why = _culprit(rows, layout, parts, seen_only, measures) or _line(error)
+        raise ConfigError(f"{layout.folder.name}: {why}") from error
     shown = {c: _read_back(c, layout, folders) for c in columns}
     staged = list(_staged_files(folder, layout, folders, apart))
     _describe(folder, out.select(*[F.col(identifier(c)) for c in columns], *outcome).schema, layout, staged, apart)
@@ -223,6 +226,31 @@ def _read_back(column: str, layout: Layout, folders: Mapping[str, str]) -> str:
     if column in layout.partition_by:
         return literal(layout.partition[column], layout.partition_by[column])
     return identifier(column)
+
+
+def _culprit(
+    rows: DataFrame | Split,
+    layout: Layout,
+    parts: Sequence[str],
+    seen_only: Sequence[str],
+    measures: Mapping[str, str],
+) -> str:
+    """Which of the ``measures`` Spark cannot evaluate, and why; empty if it is the rows themselves."""
+    try:
+        frame = _projected(rows, layout, parts, seen_only)
+        _ = frame.schema
+    except AnalysisException:
+        return ""
+    for name, sql in measures.items():
+        try:
+            _ = frame.observe("probe", F.expr(sql).alias("probe")).schema
+        except AnalysisException as error:
+            return f"{name} cannot be evaluated as {sql}: {_line(error)}"
+    return ""
+
+
+def _line(error: Exception) -> str:
+    return str(error).splitlines()[0]
 
 
 def _name(folder: Path) -> Path:

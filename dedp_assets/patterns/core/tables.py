@@ -16,6 +16,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
@@ -23,6 +24,7 @@ from dedp_assets.patterns.core import accounting, commits, publishing, statement
 from dedp_assets.patterns.core.audits import Audit, judge, overrule, summary, verdict
 from dedp_assets.patterns.core.clauses import Clause, Merge, check_condition, no_rows
 from dedp_assets.patterns.core.errors import AuditFailed, ConfigError, Conflict, ContractError
+from dedp_assets.patterns.core.locations import require_vacant
 from dedp_assets.patterns.core.locks import table_lock
 from dedp_assets.patterns.core.log import Ledger, Partition, TableState
 from dedp_assets.patterns.core.merging import Deletion, Merging, look
@@ -32,8 +34,17 @@ from dedp_assets.patterns.core.reading import missing, predicate, read_at
 from dedp_assets.patterns.core.records import CommitRecord, Provenance, slice_name
 from dedp_assets.patterns.core.results import Finding, RowCounts, Split, WriteResult
 from dedp_assets.patterns.core.rewriting import Request, rewrite
-from dedp_assets.patterns.core.rows import Reading, digest, evaluated_once, fields_of, row_hash
-from dedp_assets.patterns.core.schema import TableSpec, alterations, conform, constraints, creation, require_partition
+from dedp_assets.patterns.core.rows import Reading, digest, evaluated_once, fields_of, require_rows, row_hash
+from dedp_assets.patterns.core.schema import (
+    TableSpec,
+    alterations,
+    conform,
+    constraints,
+    creation,
+    require_partition,
+    require_replaceable,
+    require_usable,
+)
 from dedp_assets.patterns.core.sessions import private
 from dedp_assets.patterns.core.staging import Layout, Stage, empty_stage, stage_rows
 
@@ -56,8 +67,8 @@ class Table:
     ) -> None:
         self.spec = spec
         self.name = spec.name
-        self.location = Path(location)
-        self.ledger = Ledger(self.location, name=spec.name)
+        self.ledger = Ledger(location, name=spec.name)
+        self.location = self.ledger.location
         self._session = session
 
     @property
@@ -82,12 +93,16 @@ class Table:
 
         Raises:
             SchemaMismatch: if only a migration could make them agree.
+            ConfigError: if no table can be made as declared, or where it is declared to lie.
         """
         if self.ledger.exists():
             state = self.ledger.state()
             if not list(alterations(self.spec, str(self.location), state)):
                 return state
+        else:
+            require_vacant(self.name, self.location)
         with table_lock(self.location):
+            require_usable(self.spec, self.session)
             if not self.ledger.exists():
                 self._define(creation(self.spec, str(self.location)))
             # Looked at again under the lock: another writer may have been here first.
@@ -153,6 +168,7 @@ class Table:
             AuditFailed: if a rule refuses the rows; the stage stays for inspection.
             SchemaMismatch: if the rows' columns are not the table's.
         """
+        require_rows(self.name, rows)
         state, split = self.ensure(), rows if isinstance(rows, Split) else None
         owned = require_partition(self.name, state, partition or {})
         conform(self.name, rows, keep, state)
@@ -174,7 +190,11 @@ class Table:
         tallied = reading.tally.figures() if reading.tally else {}
         stage = replace(stage, figures={**stage.figures, **tallied, **reading.figures})
         counts = accounting.count(stage.figures, split, keep, reading.represented)
-        staged = self._staged(stage, owned, provenance, counts, audits, inputs=reading.findings, append=append)
+        try:
+            staged = self._staged(stage, owned, provenance, counts, audits, inputs=reading.findings, append=append)
+        except ConfigError:
+            stage.discard()
+            raise
         if any(finding.refuses for finding in staged.findings):
             raise self._refusal(staged, rules, audits)
         return staged
@@ -276,13 +296,14 @@ class Table:
         the table's generation is raised first, and a crash between the two steps only allows a rerun too many.
 
         Raises:
-            ConfigError: if a vacuum removed files of that version.
+            ConfigError: if a vacuum removed files of that version, or the table is append-only.
         """
         statement = f"RESTORE TABLE delta.`{self.location}` TO VERSION AS OF {version}"
         record = self._record(provenance, {}, RowCounts(), (), content=statement)
         with table_lock(self.location):
             if gone := missing(self.location, self.ledger.state(version)):
                 raise self._vacuumed(version, gone)
+            require_replaceable(self.name, self.ledger.state())
             publishing.raise_generation(self.ledger, lambda: self.session)
             before = self.ledger.version()
             settings = {"spark.databricks.delta.commitInfo.userMetadata": record.to_json()}
@@ -320,10 +341,17 @@ class Table:
 
     def _define(self, statements: Iterable[str]) -> None:
         found = list(statements)
-        if found:
+        if not found:
+            return
+        try:
             with private(self.session, {}) as own:
                 for statement in found:
                     own.sql(statement)
+        except PySparkException as error:
+            if publishing.is_conflict(error):
+                raise
+            kind = ContractError if publishing.violation(error) else ConfigError
+            raise kind(f"{self.name} cannot be made as it is declared: {str(error).splitlines()[0]}") from error
 
     def _staged(
         self,
@@ -425,6 +453,7 @@ class StagedWrite:
 
         Raises:
             TransactionReused: if the same inputs were applied before with other rows.
+            ConfigError: if the table is append-only and holds rows that would be replaced.
             Conflict: if a newer upstream version was applied meanwhile, the partition was written after ``since``, or
                 another writer does not yield.
             ContractError: if the rows' partition belongs to another channel.
@@ -437,6 +466,7 @@ class StagedWrite:
                 if claimed.applied:
                     self._discard_unless_live()
                     return publishing.already_applied(table.name, self.record, claimed.applied)
+                self._require_replaceable(state, claimed)
                 self._require_untouched(since)
                 self._require_channel(state)
                 try:
@@ -466,6 +496,14 @@ class StagedWrite:
             findings=self.findings,
             figures=self.record.figures,
         )
+
+    def _require_replaceable(self, state: TableState, claimed: publishing.Claim) -> None:
+        if not (self.append or claimed.same_rows) and state.holds(self.record.partition):
+            try:
+                require_replaceable(self.table.name, state)
+            except ConfigError:
+                self.stage.discard()
+                raise
 
     def _require_channel(self, state: TableState) -> None:
         table = self.table

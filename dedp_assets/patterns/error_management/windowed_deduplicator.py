@@ -20,7 +20,7 @@ from pyspark.sql.types import DataType, MapType, StringType, VariantType
 from dedp_assets.patterns.core.errors import ConfigError
 from dedp_assets.patterns.core.names import OUTCOME, RESERVED, identifier
 from dedp_assets.patterns.core.results import Finding, Split
-from dedp_assets.patterns.core.rows import fields_of, inside, require_columns, require_free, row_hash
+from dedp_assets.patterns.core.rows import fields_of, inside, require_columns, require_free, require_rows, row_hash
 
 __all__ = ["deduplicate", "deduplicate_stream", "judge_uniqueness"]
 
@@ -64,6 +64,7 @@ def deduplicate(
             f"keys must name a column, keep be first or last and null_keys keep or drop, not {list(keys)}, {keep!r} "
             f"and {null_keys!r}"
         )
+    require_rows("deduplicate (for a stream there is deduplicate_stream)", rows)
     split = rows if isinstance(rows, Split) else _unsplit(rows)
     frame = split.rows
     _require_comparable(frame, [*keys, *order_by])
@@ -132,9 +133,9 @@ def deduplicate_stream(stream: DataFrame, *, keys: Sequence[str], event_time: st
     Raises:
         ConfigError: if ``stream`` is not a stream.
     """
+    require_columns(stream, [*keys, event_time])
     if not stream.isStreaming:
         raise ConfigError("deduplicate_stream needs a streaming DataFrame; for a batch use deduplicate")
-    require_columns(stream, [*keys, event_time])
     return stream.withWatermark(identifier(event_time), window).dropDuplicatesWithinWatermark(list(keys))
 
 

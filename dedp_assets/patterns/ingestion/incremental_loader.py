@@ -26,7 +26,7 @@ from dedp_assets.patterns.core.partitions import literal
 from dedp_assets.patterns.core.reading import predicate
 from dedp_assets.patterns.core.records import Provenance, slice_name
 from dedp_assets.patterns.core.results import Plan, Split, WriteResult
-from dedp_assets.patterns.core.rows import Reading, require_columns, require_free, tally
+from dedp_assets.patterns.core.rows import Reading, require_columns, require_free, require_rows, tally
 from dedp_assets.patterns.core.schema import conform, require_partition
 from dedp_assets.patterns.core.tables import Table
 from dedp_assets.patterns.core.windows import Bound, Window, cut, interval, within
@@ -76,7 +76,7 @@ def load_increment(
     """
     if not keys or not partition:
         raise ConfigError("keys and partition name a column each")
-    require_columns(require_free(rows), [delta, *keys])
+    require_columns(require_free(require_rows("load_increment", rows)), [delta, *keys])
     undated = f"{identifier(delta)} IS NULL"
     wanted = f"({within(rows, delta, window)}) OR {undated}"
     state = target.ensure()
@@ -171,7 +171,7 @@ def load_partition(
         NotReady: if the partition is not offered, or not there; nothing is written.
         AuditFailed: if it is said to be ready and empty, or an audit refuses it.
     """
-    require_columns(rows, partition)
+    require_columns(require_rows("load_partition", rows), partition)
     named = slice_name(partition), "/".join(partition.values())
     key = next((name for name in named if name in ready.partitions), "")
     if not key:
