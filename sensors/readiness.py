@@ -91,7 +91,7 @@ def _consumed(ledger: Ledger, days: list[str]) -> dict[str, str]:
     One walk back from the newest commit finds them all.
     """
     cursors = ledger.transactions() if days else Transactions()
-    waiting = {day for day in days if cursors.applied(ledger.name, {"landed_on": day}) is not None}
+    waiting = {day for day in days if cursors.written(ledger.name, {"landed_on": day})}
     found: dict[str, str] = {}
     for commit in ledger.history() if waiting else ():
         notes = commit.record.notes if commit.record else {}

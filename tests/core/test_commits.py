@@ -34,7 +34,7 @@ def test_a_version_that_exists_is_not_written_over(ledger):
     """The other writer's commit stays as it is, and no draft is left behind."""
     log = ledger.location / "_delta_log"
     before = (log / f"{0:020d}.json").read_bytes()
-    with pytest.raises(Conflict, match="another writer committed version 0 first"):
+    with pytest.raises(Conflict, match="another writer changed the table first, version 0 is theirs"):
         commits.write(ledger.location, 0, [{"commitInfo": {}}])
     assert [file.name for file in log.iterdir()] == [f"{0:020d}.json"]
     assert (log / f"{0:020d}.json").read_bytes() == before

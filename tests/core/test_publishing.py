@@ -84,9 +84,13 @@ def test_an_overtaken_run_is_stale(events):
         claim(ledger, record())
 
 
-def test_a_write_without_a_sequence_takes_the_next_number(events):
-    """So that Delta's own check never takes it for an older one."""
-    assert claim(events(commit(sequence=7)), record(sequence=None)).sequence == 8
+def test_a_write_without_a_sequence_counts_its_runs_apart(events):
+    """It takes the next number of a cursor of its own, and uses up no upstream version."""
+    runs = transaction_id(NAME, DAY, 0, "runs")
+    ledger = events(commit(sequence=7), {"changed": [DAY], "txn": {runs: 3}})
+    claimed = claim(ledger, record(sequence=None))
+    assert (claimed.app_id, claimed.sequence) == (runs, 4)
+    assert claim(ledger, record(sequence=8)).app_id == APP
 
 
 @pytest.mark.parametrize("changed", [{"code_version": "2"}, {"inputs": {"bronze": 8}}])
@@ -114,9 +118,14 @@ def test_equal_rows_do_not_count_where_somebody_else_wrote_since(events):
     assert not claim(events({"changed": [DAY]}), record(code_version="2")).same_rows
 
 
+def appended(**fields):
+    written = record({}, **fields)
+    return {"changed": [DAY], "record": written, "txn": {transaction_id(NAME, {}, 0, "appends"): written.sequence}}
+
+
 def test_an_append_under_an_applied_sequence_is_never_new(events):
     """The same rows are a retry, other rows are refused; they would be there twice."""
-    ledger = events(commit({}, fingerprint="2 rows 1"))
+    ledger = events(appended(fingerprint="2 rows 1"))
     assert claim(ledger, record({}, fingerprint="2 rows 1"), append=True).applied.version == 1
     with pytest.raises(TransactionReused):
         claim(ledger, record({}, fingerprint="2 rows 9"), append=True)
@@ -126,7 +135,7 @@ def test_an_append_under_an_applied_sequence_is_never_new(events):
 
 def test_a_retried_append_is_recognised_after_other_writes(events):
     """An append that is in the table is applied, whatever was written to one of its partitions since."""
-    ledger = events(commit({}), commit(sequence=9))
+    ledger = events(appended(), commit(sequence=9))
     assert claim(ledger, record({}), append=True).applied.version == 1
 
 
@@ -210,4 +219,7 @@ def test_only_a_commit_lost_to_another_writer_is_retried(error, conflict):
 )
 def test_tables_with_unknown_needs_are_left_to_sparks_writer(mapped, features, served):
     """What the metadata-only commit does not understand it does not touch."""
-    assert publishing.serves(SimpleNamespace(mapped=mapped, features=frozenset(features))) is served
+    assert (
+        publishing.serves(SimpleNamespace(mapped=mapped, counts_identities=False, features=frozenset(features)))
+        is served
+    )

@@ -6,7 +6,7 @@ import json
 import logging
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
-from datetime import date
+from datetime import date, timedelta
 from time import sleep
 
 import duckdb
@@ -14,11 +14,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable, write_deltalake
-from pyspark.errors import PySparkException
 from pyspark.sql import functions as F
 
 from dedp_assets.patterns.core import publishing
 from dedp_assets.patterns.core.audits import Audit
+from dedp_assets.patterns.core.clauses import Insert, Update
 from dedp_assets.patterns.core.errors import (
     AuditFailed,
     ConfigError,
@@ -27,12 +27,13 @@ from dedp_assets.patterns.core.errors import (
     SchemaMismatch,
     TransactionReused,
 )
+from dedp_assets.patterns.core.partitions import quoted
 from dedp_assets.patterns.core.records import Approval
 from dedp_assets.patterns.core.results import Split
-from dedp_assets.patterns.core.rows import Reading, quoted, tally
+from dedp_assets.patterns.core.rows import Reading, tally
 from dedp_assets.patterns.core.schema import Column, TableSpec
 from dedp_assets.patterns.core.tables import Table
-from tests.helpers import EVENTS, a_run, active_files, read_back
+from tests.helpers import EVENTS, NOW, a_run, active_files, read_back
 
 DAY = {"event_date": "2026-01-05"}
 NEXT_DAY = {"event_date": "2026-01-06"}
@@ -42,11 +43,7 @@ VISITS = TableSpec(
     {name: Column(kind) for name, kind in {"raw": "STRING", "landed_on": "DATE", "event_date": "DATE"}.items()},
     partition_by=("landed_on", "event_date"),
 )
-UPSERT = {
-    "on": "t.id = s.id",
-    "clauses": ["WHEN MATCHED THEN UPDATE SET *", "WHEN NOT MATCHED THEN INSERT *"],
-    "partition": DAY,
-}
+UPSERT = {"keys": ["id"], "clauses": [Update(), Insert()], "partition": DAY}
 NAMED = replace(EVENTS, properties={"delta.columnMapping.mode": "name"})
 TRACKED = replace(EVENTS, properties={"delta.enableRowTracking": "true"})
 
@@ -372,6 +369,46 @@ def test_a_value_that_moved_to_another_column_is_another_row(make_table, spark):
     assert read_back(table) == [{"a": None, "b": "x"}]
 
 
+# --- cursors ----------------------------------------------------------------------------------------------------------
+
+
+def test_no_kind_of_write_uses_up_the_cursor_of_another(events, event_rows):
+    """Appends go on at their next version after a full load, a clear, and an overwrite at a higher version."""
+    events.append(event_rows(1), provenance=a_run(sequence=1))
+    events.overwrite(event_rows(2, start=10), provenance=a_run())
+    events.append(event_rows(1, start=20), provenance=a_run(sequence=2))
+    events.overwrite(event_rows(1, start=30), provenance=a_run(sequence=9))
+    events.append(event_rows(1, start=40), provenance=a_run(sequence=3))
+    events.clear(partition=DAY, provenance=a_run())
+    events.append(event_rows(1, start=50), provenance=a_run(sequence=4))
+    assert unique_ids(events) == [50]
+    assert events.append(event_rows(1, start=40), provenance=a_run(sequence=3)).applied is False
+    with pytest.raises(Conflict, match="already applied upstream version 9, this run read version 8"):
+        events.overwrite(event_rows(1), provenance=a_run(sequence=8))
+    assert (unique_ids(events), events.ledger.transactions().applied(events.name, {})) == ([50], 9)
+
+
+def test_rows_beside_others_are_not_the_same_rows_as_alone(events, event_rows):
+    """An append and an overwrite of equal rows are different tables: the overwrite is no repetition of the append."""
+    told = {"inputs": {"file": "a"}}
+    events.append(event_rows(1), provenance=a_run(sequence=1))
+    events.append(event_rows(1, start=5), provenance=a_run(sequence=2, **told))
+    result = events.overwrite(event_rows(1, start=5), provenance=a_run(sequence=2, **told))
+    assert (result.applied, result.changed, unique_ids(events)) == (True, True, [5])
+
+
+def test_a_run_that_started_earlier_does_not_put_its_rows_over_a_later_ones(events, event_rows):
+    """Without an upstream version the start of the runs tells which delivery is older; started anew, it may write."""
+    early, late = NOW, NOW + timedelta(minutes=1)
+    slow = events.stage(event_rows(1), provenance=a_run(run_id="slow", inputs={"delivery": "old"}, at=early))
+    events.overwrite(event_rows(2, start=10), provenance=a_run(run_id="quick", inputs={"delivery": "new"}, at=late))
+    with pytest.raises(Conflict, match="written at version 2 by a run that started after this one"):
+        slow.publish()
+    assert unique_ids(events) == [10, 11]
+    events.overwrite(event_rows(1), provenance=a_run(inputs={"delivery": "old"}, at=late + timedelta(minutes=1)))
+    assert unique_ids(events) == [0]
+
+
 # --- conflicts --------------------------------------------------------------------------------------------------------
 
 
@@ -407,22 +444,6 @@ def test_attempts_end_where_another_writer_never_yields(events, event_rows, befo
         events.overwrite(event_rows(2, start=50), partition=DAY, provenance=a_run(sequence=2))
     assert len(tried) == 5
     assert unique_ids(events) == [5, 6, 7, 8]
-
-
-def test_a_statement_lost_to_another_writer_is_tried_again(events, event_rows, monkeypatch):
-    """A merge that Spark calls off runs once more and has its effect once."""
-    events.overwrite(event_rows(2), partition=DAY, provenance=a_run(sequence=1))
-    real, tried = events._run, []
-
-    def run(statement, settings):
-        tried.append(1)
-        if len(tried) == 1:
-            raise PySparkException("[DELTA_CONCURRENT_APPEND] files were added by a concurrent update")
-        real(statement, settings)
-
-    monkeypatch.setattr(events, "_run", run)
-    assert events.merge(event_rows(1, start=2), **UPSERT, provenance=a_run(sequence=2)).applied
-    assert (len(tried), unique_ids(events)) == (2, [0, 1, 2])
 
 
 def test_a_conflict_that_spark_itself_reports_is_known_as_one(events, event_rows):
@@ -510,7 +531,7 @@ def test_an_expression_spark_does_not_know_is_a_wrong_call(events, event_rows, c
 @pytest.fixture
 def split(event_rows):
     """Four valid rows, a dead one and a duplicate."""
-    outcome = "CASE WHEN id < 4 THEN 'valid' WHEN id = 4 THEN 'dead' ELSE 'duplicate' END AS outcome"
+    outcome = "CASE WHEN id < 4 THEN 'valid' WHEN id = 4 THEN 'dead' ELSE 'duplicate' END AS __dedp_outcome"
     parts = {"valid": tuple(EVENTS.columns), "dead": ("id", "reason"), "duplicate": ("id",)}
     return Split(event_rows(6).selectExpr("*", outcome, "'because' AS reason"), parts, identity=("id",))
 
@@ -532,7 +553,7 @@ def test_audits_of_a_split_say_which_rows_they_are_about(events, split):
     with pytest.raises(ConfigError, match="audit largest would measure every part of the split"):
         events.overwrite(split, partition=DAY, provenance=a_run(sequence=1), audits=[vague])
     assert ids(events) == []
-    exact = replace(vague, sql="max(if(outcome = 'valid', id, NULL))")
+    exact = replace(vague, sql="max(if(__dedp_outcome = 'valid', id, NULL))")
     nobody = Audit.none_where("nobody_is_number_four", "id = 4")
     result = events.overwrite(split, partition=DAY, provenance=a_run(sequence=1), audits=[exact, nobody])
     assert (result.figures["largest"], result.figures["nobody_is_number_four"]) == (3, 0)
@@ -672,14 +693,15 @@ def test_a_merge_is_one_commit_with_record_and_transaction_and_happens_once(even
 
 @pytest.mark.both
 def test_a_merge_that_breaks_a_constraint_changes_nothing_and_names_it(events, event_rows):
-    """The statement's rows are not staged, so Delta itself refuses them; the error is ours and short."""
+    """Merged rows are counted against constraints as any others: how many, which rule, and a sample of them."""
     events.overwrite(event_rows(3), partition=DAY, provenance=a_run(sequence=1))
     version = events.ledger.version()
     nobody = event_rows(1).selectExpr("CAST(NULL AS BIGINT) AS id", "user_id", "amount", "event_date")
     for source, broken in ((event_rows(1, amount="-1D"), "amount_is_positive"), (nobody, "id")):
-        with pytest.raises(ContractError, match=f"silver/events: nothing was changed.*{broken}") as raised:
-            events.merge(source, on=UPSERT["on"], clauses=UPSERT["clauses"], provenance=a_run(sequence=2))
-        assert "Exception" not in str(raised.value)
+        sentence = rf"silver/events all: nothing published\. constraints_hold: failed \({broken}.*=1\)\. For example"
+        with pytest.raises(AuditFailed, match=sentence) as raised:
+            events.merge(source, keys=["id"], clauses=UPSERT["clauses"], provenance=a_run(sequence=2))
+        assert "user_id" not in str(raised.value)
     assert events.ledger.version() == version
 
 
@@ -713,7 +735,7 @@ def test_a_statement_leaves_no_setting_behind(events, event_rows, spark):
     """Whatever the session writes next does not carry our transaction, even after a failure."""
     events.overwrite(event_rows(3), partition=DAY, provenance=a_run(sequence=1))
     events.delete("id = 0", partition=DAY, provenance=a_run(sequence=2))
-    with pytest.raises(PySparkException):
+    with pytest.raises(ConfigError, match="no_such_column"):
         events.delete("no_such_column = 0", partition=DAY, provenance=a_run(sequence=3))
     for key in ("write.txnAppId", "write.txnVersion", "commitInfo.userMetadata"):
         assert spark.conf.get(f"spark.databricks.delta.{key}", None) is None

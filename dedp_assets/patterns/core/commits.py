@@ -9,15 +9,23 @@ from __future__ import annotations
 import json
 import time
 import uuid
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
+
+from deltalake import DeltaTable
+from deltalake.exceptions import DeltaError
 
 from dedp_assets.patterns.core.errors import Conflict
 from dedp_assets.patterns.core.log import TableState
 from dedp_assets.patterns.core.records import CommitRecord
 
-__all__ = ["actions", "info", "now_ms", "write"]
+__all__ = ["PLAIN_PROTOCOL", "actions", "declaration", "info", "keep_readable", "now_ms", "protocol", "write"]
+
+_CHECKPOINT_INTERVAL = 10
+PLAIN_PROTOCOL = {"minReaderVersion": 1, "minWriterVersion": 2}
+"""What every reader and writer of Delta knows."""
 
 
 def write(location: Path, version: int, content: Iterable[Mapping[str, Any]]) -> None:
@@ -33,7 +41,9 @@ def write(location: Path, version: int, content: Iterable[Mapping[str, Any]]) ->
     try:
         (log / f"{version:020d}.json").hardlink_to(draft)
     except FileExistsError:
-        raise Conflict(f"{location.name}: another writer committed version {version} first, run it again") from None
+        raise Conflict(
+            f"{location.name}: another writer changed the table first, version {version} is theirs: run it again"
+        ) from None
     finally:
         draft.unlink()
 
@@ -45,20 +55,85 @@ def actions(location: Path, version: int) -> Iterator[dict[str, Any]]:
         yield json.loads(line)
 
 
-def info(record: CommitRecord, operation: str, read: TableState, metrics: Mapping[str, int]) -> dict[str, Any]:
-    """The action that says what a maintenance commit did, with our record."""
+def info(
+    record: CommitRecord | str,
+    operation: str,
+    read: TableState,
+    metrics: Mapping[str, int],
+    parameters: Mapping[str, str] | None = None,
+    *,
+    appends: bool = False,
+) -> dict[str, Any]:
+    """The action that says what a commit did, with our record or a note as its user metadata.
+
+    Args:
+        record: our record, or a note.
+        operation: Delta's name of what was done.
+        read: the table as the writer saw it.
+        metrics: Delta's figures of the operation.
+        parameters: Delta's parameters of the operation.
+        appends: whether nothing was read that another writer could have changed.
+    """
     return {
         "commitInfo": {
             "timestamp": now_ms(),
             "operation": operation,
-            "operationParameters": {},
+            "operationParameters": dict(parameters or {}),
             "readVersion": read.version,
-            "isolationLevel": "SnapshotIsolation",
-            "isBlindAppend": False,
+            "isolationLevel": "Serializable" if operation == "WRITE" else "SnapshotIsolation",
+            "isBlindAppend": appends,
             "operationMetrics": {name: str(value) for name, value in metrics.items()},
-            "userMetadata": record.to_json(),
+            "userMetadata": record if isinstance(record, str) else record.to_json(),
         }
     }
+
+
+def keep_readable(location: Path, before: TableState) -> None:
+    """Do after a commit what keeps a log quick to read: a checkpoint where the table wants one, old entries removed."""
+    every = int(before.properties.get("delta.checkpointInterval") or _CHECKPOINT_INTERVAL)
+    if (before.version + 1) % every:
+        return
+    # The commit stands whatever happens here; what was not done is done after the next interval.
+    with suppress(DeltaError, OSError):
+        table = DeltaTable(str(location), version=before.version + 1)
+        table.create_checkpoint()
+        if before.properties.get("delta.enableExpiredLogCleanup", "true").lower() == "true":
+            table.cleanup_metadata()
+
+
+def declaration(
+    schema: str,
+    partition_by: Sequence[str],
+    *,
+    configuration: Mapping[str, str] | None = None,
+    protocol: Mapping[str, Any] = PLAIN_PROTOCOL,
+) -> Iterator[dict[str, Any]]:
+    """The actions that begin a table: what readers have to know, and what its rows are.
+
+    Args:
+        schema: Spark's JSON of the table's schema.
+        partition_by: partition columns in order.
+        configuration: table properties.
+        protocol: what readers and writers have to know.
+    """
+    yield {"protocol": dict(protocol)}
+    yield {
+        "metaData": {
+            "id": str(uuid.uuid4()),
+            "format": {"provider": "parquet", "options": {}},
+            "schemaString": schema,
+            "partitionColumns": list(partition_by),
+            "configuration": dict(configuration or {}),
+        }
+    }
+
+
+def protocol(state: TableState) -> dict[str, Any]:
+    """The protocol of a table, as its log states it."""
+    stored = state.snapshot.protocol()
+    features = {"readerFeatures": stored.reader_features, "writerFeatures": stored.writer_features}
+    versions = {"minReaderVersion": stored.min_reader_version, "minWriterVersion": stored.min_writer_version}
+    return {**versions, **{name: value for name, value in features.items() if value is not None}}
 
 
 def now_ms() -> int:

@@ -9,11 +9,9 @@ nothing but a stage.
 from __future__ import annotations
 
 import json
-import uuid
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
-from urllib.parse import unquote
 
 from deltalake.transaction import AddAction
 
@@ -21,7 +19,7 @@ from dedp_assets.patterns.core import commits, publishing
 from dedp_assets.patterns.core.errors import Conflict, ContractError
 from dedp_assets.patterns.core.locks import table_lock
 from dedp_assets.patterns.core.log import Partition, TableState
-from dedp_assets.patterns.core.reading import equals, lies_outside
+from dedp_assets.patterns.core.reading import lies_outside, predicate
 from dedp_assets.patterns.core.records import CommitRecord, Provenance, slice_name
 from dedp_assets.patterns.core.results import WriteResult
 from dedp_assets.patterns.core.sessions import private
@@ -38,7 +36,7 @@ _MOVED = ("numRemovedFiles", "numRemovedBytes", "numAddedFiles", "numAddedBytes"
 
 def partition_name(key: Partition) -> str:
     """What a plan calls a partition: ``event_date=2026-01-05``, NULL for a missing value, ``all`` for a whole table."""
-    return slice_name({column: "NULL" if value is None else value for column, value in key})
+    return slice_name(dict(key))
 
 
 def small_files(state: TableState, below_bytes: int) -> dict[Partition, list[Mapping[str, Any]]]:
@@ -157,11 +155,11 @@ def _exchange(table: Table, stage: Stage, record: CommitRecord, rewritten: Seque
 
 
 def _optimise_in_place(table: Table, files: Files, record: CommitRecord, settings: Mapping[str, str]) -> WriteResult:
-    chosen = [" AND ".join(equals(column, value) for column, value in key) for key in files if key]
-    where = f" WHERE {' OR '.join(f'({predicate})' for predicate in chosen)}" if chosen else ""
     noted = {**settings, "spark.databricks.delta.commitInfo.userMetadata": record.to_json()}
     with table_lock(table.location):
         before = table.ledger.state()
+        chosen = [predicate(dict(key), before) for key in files if key]
+        where = f" WHERE {' OR '.join(f'({part})' for part in chosen)}" if chosen else ""
         try:
             with private(table.session, noted) as own:
                 own.sql(f"OPTIMIZE delta.`{table.location}`{where}").collect()
@@ -220,24 +218,17 @@ def _described(file: Mapping[str, Any], key: Partition) -> dict[str, Any]:
 
 def _declaration(state: TableState) -> Iterator[dict[str, Any]]:
     """Protocol and metadata of a table with the columns of ``state`` and its rule about statistics, and no other."""
-    protocol, schema = state.snapshot.protocol(), state.snapshot.schema()
-    versions = {"minReaderVersion": protocol.min_reader_version, "minWriterVersion": protocol.min_writer_version}
-    features = {"readerFeatures": protocol.reader_features, "writerFeatures": protocol.writer_features}
-    yield {"protocol": {**versions, **{name: value for name, value in features.items() if value is not None}}}
     statistics = {name: value for name, value in state.properties.items() if name.startswith("delta.dataSkipping")}
-    yield {
-        "metaData": {
-            "id": str(uuid.uuid4()),
-            "format": {"provider": "parquet", "options": {}},
-            "schemaString": schema.to_json(),
-            "partitionColumns": list(state.partition_columns),
-            "configuration": statistics,
-        }
-    }
+    yield from commits.declaration(
+        state.snapshot.schema().to_json(),
+        state.partition_columns,
+        configuration=statistics,
+        protocol=commits.protocol(state),
+    )
 
 
 def _staged(add: Mapping[str, Any]) -> AddAction:
-    return AddAction(unquote(add["path"]), add["size"], add["partitionValues"], add["modificationTime"], False, "")  # noqa: FBT003
+    return AddAction(add["path"], add["size"], add["partitionValues"], add["modificationTime"], False, "")  # noqa: FBT003
 
 
 def _each(files: Mapping[Partition, Iterable[Any]]) -> Iterator[tuple[Partition, Any]]:

@@ -13,9 +13,9 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta, timezone
-from functools import cached_property
+from functools import cache, cached_property, partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, TypeVar
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -23,25 +23,40 @@ from deltalake import DeltaTable
 
 from dedp_assets.patterns.core.errors import ContractError, NotReady
 from dedp_assets.patterns.core.locations import local_folder
+from dedp_assets.patterns.core.partitions import logged, text
 from dedp_assets.patterns.core.records import CommitRecord, slice_name
 
 __all__ = [
     "Commit",
+    "Cursor",
     "Cursors",
     "FileStats",
+    "KeyedFile",
     "Ledger",
     "Partition",
     "TableState",
     "Transactions",
     "generation_id",
+    "is_append",
     "transaction_id",
 ]
 
 Partition = tuple[tuple[str, str | None], ...]
-"""Partition values ordered by column name, e.g. ``(("event_date", None), ("landed_on", "2026-01-05"))``."""
+"""Partition values spelled as in the log, ordered by column name: ``(("day", None), ("landed_on", "2026-01-05"))``."""
+
+Cursor = Literal["", "appends", "runs"]
+"""Which of a partition's cursors: of writes at an upstream version, of appends, of writes without such a version."""
+
+Naming = Mapping[str, tuple[str, str]]
+"""Partition column as the files' log entries call it -> its name in the schema and its type."""
+
+T = TypeVar("T")
+
+KeyedFile = tuple[Mapping[str, Any], Partition]
+"""An active file as :meth:`TableState.files` shows it, with its partition."""
 
 _COMMIT_FILE = re.compile(r"\d{20}\.json")
-_LITERAL = re.compile(r"[A-Za-z0-9_.: -]+")  # what every JSON writer writes as it is
+_LITERAL = re.compile(r"[A-Za-z0-9_. -]+")  # what every writer of logs spells alike
 _MAINTENANCE = {"OPTIMIZE", "VACUUM END"}
 _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 
@@ -88,11 +103,15 @@ class Commit:
 
 @dataclass(frozen=True, slots=True)
 class FileStats:
-    """Active files of one partition: how many, their rows and their bytes."""
+    """Active files of one partition: how many, their rows and their bytes.
+
+    ``exact`` says whether the log knows how many rows there are: a file may have no statistics, or deleted rows.
+    """
 
     files: int = 0
     rows: int = 0
     bytes: int = 0
+    exact: bool = True
 
 
 class Cursors(ABC):
@@ -104,7 +123,15 @@ class Cursors(ABC):
 
     def applied(self, table: str, partition: Mapping[str, str]) -> int | None:
         """The upstream version that ``partition`` of ``table`` was last computed from: its cursor."""
-        return self.transaction(transaction_id(table, partition, self.generation(table)))
+        return max((v for v in self._versions_of(table, partition, "", "appends") if v is not None), default=None)
+
+    def written(self, table: str, partition: Mapping[str, str]) -> bool:
+        """Whether the library wrote ``partition`` in this generation of ``table``, from an upstream version or not."""
+        return any(v is not None for v in self._versions_of(table, partition, "", "appends", "runs"))
+
+    def _versions_of(self, table: str, partition: Mapping[str, str], *kinds: Cursor) -> list[int | None]:
+        generation = self.generation(table)
+        return [self.transaction(transaction_id(table, partition, generation, kind)) for kind in kinds]
 
     def generation(self, table: str) -> int:
         """How often the table was restored."""
@@ -145,10 +172,20 @@ class TableState(Cursors):
         fields = json.loads(self.snapshot.schema().to_json())["fields"]
         return {f["name"]: f for f in fields}
 
+    @cached_property
+    def kinds(self) -> Mapping[str, str]:
+        """Partition column -> its type, in order."""
+        return {c: str(self.columns[c]["type"]) for c in self.partition_columns}
+
     @property
     def mapped(self) -> bool:
         """Whether columns in the files go by other names than in the schema."""
         return self.properties.get("delta.columnMapping.mode", "none") != "none"
+
+    @property
+    def counts_identities(self) -> bool:
+        """Whether a column takes its values from a counter that the log keeps."""
+        return any("delta.identity.start" in field.get("metadata", {}) for field in self.columns.values())
 
     @cached_property
     def features(self) -> frozenset[str]:
@@ -160,18 +197,19 @@ class TableState(Cursors):
         files: list[Mapping[str, Any]] = pa.table(self.snapshot.get_add_actions(flatten=True)).to_pylist()
         return files
 
-    def keyed_files(self) -> Iterator[tuple[Mapping[str, Any], Partition]]:
+    def keyed_files(self) -> Iterator[KeyedFile]:
         """Active files, each with its partition."""
-        columns = sorted(self.partition_columns)
+        kinds = sorted(self.kinds.items())
         for file in self.files():
-            yield file, tuple((c, _text(file[f"partition.{c}"])) for c in columns)
+            yield file, tuple((c, _spelled(file[f"partition.{c}"], kind)) for c, kind in kinds)
 
     def statistics(self) -> dict[Partition, FileStats]:
         """Files, rows and bytes by partition, from the log's statistics."""
         totals: dict[Partition, FileStats] = {}
         for f, key in self.keyed_files():
-            old = totals.get(key, FileStats())
-            totals[key] = FileStats(old.files + 1, old.rows + (f.get("num_records") or 0), old.bytes + f["size_bytes"])
+            old, rows = totals.get(key, FileStats()), f.get("num_records")
+            exact = old.exact and rows is not None and "deletionVectors" not in self.features
+            totals[key] = FileStats(old.files + 1, old.rows + (rows or 0), old.bytes + f["size_bytes"], exact)
         return totals
 
     def holds(self, partition: Mapping[str, str]) -> bool:
@@ -195,6 +233,7 @@ class Ledger:
         self.location = local_folder(location)
         self.name = name or self.location.name
         self._log = self.location / "_delta_log"
+        self._declared: tuple[int, Naming] | None = None
 
     def exists(self) -> bool:
         """Whether there is a table."""
@@ -226,17 +265,19 @@ class Ledger:
             NotReady: if the log no longer holds (or does not yet hold) that version.
             ContractError: if the log is damaged there.
         """
-        return self._commit(version, self._raw(version))
+        return self._commit(version, self._raw(version), self._naming)
 
     def commits(self, *, since: int = -1) -> Iterator[Commit]:
         """Commits after version ``since``, oldest first, as far as the log still holds them."""
+        naming = cache(self._naming)
         for version in self._since(since):
-            yield self.commit(version)
+            yield self._commit(version, self._raw(version), naming)
 
     def history(self) -> Iterator[Commit]:
         """Commits from the newest back, as far as the log still holds them."""
+        naming = cache(self._naming)
         for version in self._back():
-            yield self.commit(version)
+            yield self._commit(version, self._raw(version), naming)
 
     def latest(self, *partitions: Mapping[str, str | None], until: int | None = None) -> Commit | None:
         """The newest commit up to version ``until`` that touched one of ``partitions``: changed it or was about it.
@@ -267,8 +308,9 @@ class Ledger:
         if fresh and fresh[0] > since + 1:
             gap = self.state(fresh[0])
             found = dict.fromkeys(gap.statistics(), fresh[0])
+        naming = cache(self._naming)
         for version in fresh:
-            for key in self.commit(version).changed:
+            for key in self._commit(version, self._raw(version), naming).changed:
                 found[key] = version
             head = version
         return head, found
@@ -292,14 +334,45 @@ class Ledger:
         if not files and not self._holds(0):
             return self.state() if self.exists() else Transactions()
         by_id: dict[str, int] = {}
+        naming = cache(self._naming)
         for file in files:
             column = pq.ParquetFile(file).read(columns=["txn"], use_threads=False)["txn"].combine_chunks().drop_null()
             by_id.update(zip(column.field("appId").to_pylist(), column.field("version").to_pylist(), strict=True))
         for version in self._since(int(stated["version"]) if files else -1):
             raw = self._raw(version)
             if b'"txn"' in raw:
-                by_id.update(self._commit(version, raw).transactions)
+                by_id.update(self._commit(version, raw, naming).transactions)
         return Transactions(by_id)
+
+    def _naming(self) -> Naming:
+        """How log entries name and type the partition columns, by the newest declaration of the table.
+
+        Names of columns change in the schema and not in the files, so one answer holds for the whole log. It stands in
+        the checkpoint or in a commit after it, and each commit is looked at once.
+        """
+        head = self.version()
+        if self._declared is None or self._declared[0] > head:
+            self._declared = self._checkpointed_naming(head)
+        seen, naming = self._declared
+        for version in self._since(seen):
+            raw = self._raw(version)
+            if b'"metaData"' in raw:
+                naming = self._read(version, partial(_declared_in, raw, naming))
+        self._declared = (head, naming)
+        return naming
+
+    def _checkpointed_naming(self, head: int) -> tuple[int, Naming]:
+        """The last checkpoint's version and naming; of a log without one, what makes it be read from its beginning."""
+        stated = self._last_checkpoint()
+        for file in self._checkpoint_files(stated):
+            column = pq.ParquetFile(file).read(columns=["metaData"], use_threads=False)["metaData"].combine_chunks()
+            for meta in column.drop_null().to_pylist():
+                if meta.get("schemaString"):
+                    return int(stated["version"]), _naming(meta["schemaString"], meta.get("partitionColumns") or [])
+        if self._holds(0):
+            return -1, {}
+        state = self.state(head)
+        return head, _naming(state.snapshot.schema().to_json(), state.partition_columns)
 
     def _newest(
         self,
@@ -308,11 +381,12 @@ class Ledger:
         matches: Callable[[Commit, Mapping[str, str | None]], bool],
     ) -> Commit | None:
         marks = [[v.encode() for v in partition.values() if v and _LITERAL.fullmatch(v)] for partition in partitions]
+        naming = cache(self._naming)
         for version in self._back(until):
             raw = self._raw(version)
             # Most commits are about other partitions: the values' bytes tell before anything is parsed.
             if any(all(mark in raw for mark in values) for values in marks):
-                commit = self._commit(version, raw)
+                commit = self._commit(version, raw, naming)
                 if any(matches(commit, partition) for partition in partitions):
                     return commit
         return None
@@ -323,9 +397,12 @@ class Ledger:
         except FileNotFoundError:
             raise NotReady(f"{self.name} has no version {version} in its log") from None
 
-    def _commit(self, version: int, raw: bytes) -> Commit:
+    def _commit(self, version: int, raw: bytes, naming: Callable[[], Naming]) -> Commit:
+        return self._read(version, lambda: _parse(version, raw, naming))
+
+    def _read(self, version: int, parse: Callable[[], T]) -> T:
         try:
-            return _parse(version, raw)
+            return parse()
         except (ValueError, TypeError, KeyError, AttributeError) as error:
             raise ContractError(f"{self.name}: version {version} of its log is damaged ({error})") from error
 
@@ -383,18 +460,51 @@ def generation_id(table: str) -> str:
     return f"{table}/generation"
 
 
-def transaction_id(table: str, partition: Mapping[str, str], generation: int) -> str:
-    """``table/partition/generation``: the Delta transaction id of everything written to one partition."""
-    return f"{table}/{slice_name(partition)}/{generation}"
+def transaction_id(table: str, partition: Mapping[str, str], generation: int, kind: Cursor = "") -> str:
+    """``table/partition/generation``: the Delta transaction id of what is written to one partition.
+
+    Writes that replace rows at an upstream version, appends (``appends``), and writes that only count their runs
+    (``runs``) have ids of their own, so none of them uses up a version that another one needs.
+    """
+    return f"{table}/{slice_name(partition)}/{generation}{f':{kind}' if kind else ''}"
 
 
-def _text(value: object) -> str | None:
-    return None if value is None else str(value)
+def is_append(commit: Commit) -> bool:
+    """Tell whether a commit of the library added rows to what was there."""
+    return any(app_id.endswith(":appends") for app_id in commit.transactions)
 
 
-def _parse(version: int, raw: bytes) -> Commit:
+def _spelled(value: object, kind: str) -> str | None:
+    try:
+        return None if value == "" else text(value, kind)
+    except ValueError:
+        # A table that the library would not declare: its values still tell its partitions apart.
+        return str(value)
+
+
+def _named(values: Mapping[str, str | None], naming: Naming) -> Partition:
+    """Partition values of a log entry, by the names and in the spelling that every entry shares."""
+    known = {column: naming.get(column, (column, "string")) for column in values}
+    return tuple(sorted((name, logged(values[column], kind)) for column, (name, kind) in known.items()))
+
+
+def _declared_in(raw: bytes, before: Naming) -> Naming:
+    """What a commit declares of the partition columns; ``before``, if it declares nothing."""
+    declared = [meta for line in raw.splitlines() if line and (meta := json.loads(line).get("metaData"))]
+    return _naming(declared[-1]["schemaString"], declared[-1]["partitionColumns"]) if declared else before
+
+
+def _naming(schema: str, partition_by: Sequence[str]) -> Naming:
+    fields = {field["name"]: field for field in json.loads(schema)["fields"]}
+    return {
+        fields[c].get("metadata", {}).get("delta.columnMapping.physicalName", c): (c, str(fields[c]["type"]))
+        for c in partition_by
+    }
+
+
+def _parse(version: int, raw: bytes, naming: Callable[[], Naming]) -> Commit:
     info: dict[str, Any] = {}
-    changed: set[Partition] = set()
+    changed: set[tuple[tuple[str, str | None], ...]] = set()
     added: list[str] = []
     past: list[str] = []
     transactions: dict[str, int] = {}
@@ -411,6 +521,7 @@ def _parse(version: int, raw: bytes) -> Commit:
         if add := action.get("add"):
             added.append(add["path"])
             rows += json.loads(add.get("stats") or "{}").get("numRecords", 0)
+    known = naming() if any(changed) else {}
     record = CommitRecord.from_json(info.get("userMetadata"))
     maintained = info.get("operation") in _MAINTENANCE
     return Commit(
@@ -421,7 +532,7 @@ def _parse(version: int, raw: bytes) -> Commit:
         maintenance=record if maintained else None,
         note="" if record else info.get("userMetadata") or "",
         transactions=transactions,
-        changed=frozenset(changed),
+        changed=frozenset(_named(dict(values), known) for values in changed),
         files_added=tuple(added),
         files_past=tuple(past),
         rows_added=rows,

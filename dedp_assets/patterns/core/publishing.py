@@ -3,44 +3,62 @@
 A commit carries a transaction: ``table/partition/generation`` at the upstream version it applies. The claim, made under
 the table's lock, decides whether a write is new, a retry of one already applied, or a retry that came back with other
 data.
+
+Writes that replace rows at an upstream version, appends, and writes that name no upstream version keep cursors of their
+own: none of them uses up a number that another one needs.
 """
 
 from __future__ import annotations
 
+import json
 import random
 import re
 import time
-from collections.abc import Callable, Collection, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
-from deltalake import CommitProperties, Transaction
-from deltalake.exceptions import CommitFailedError
-from deltalake.transaction import AddAction, RemoveAction
+from deltalake.transaction import AddAction
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
-from dedp_assets.patterns.core.errors import ConfigError, Conflict, TransactionReused
-from dedp_assets.patterns.core.log import Commit, Ledger, Partition, TableState, generation_id, transaction_id
+from dedp_assets.patterns.core import commits
+from dedp_assets.patterns.core.errors import ConfigError, Conflict, ContractError, TransactionReused
+from dedp_assets.patterns.core.log import (
+    Commit,
+    Cursor,
+    Ledger,
+    Partition,
+    TableState,
+    generation_id,
+    is_append,
+    transaction_id,
+)
+from dedp_assets.patterns.core.partitions import equals
+from dedp_assets.patterns.core.reading import lies_outside
 from dedp_assets.patterns.core.records import CommitRecord, slice_name
-from dedp_assets.patterns.core.rows import quoted
+from dedp_assets.patterns.core.results import RowCounts, WriteResult
 from dedp_assets.patterns.core.staging import Stage
 
 __all__ = [
     "SPARK_ERRORS",
     "Claim",
+    "Told",
+    "already_applied",
     "attempts",
     "channel_of",
     "claim",
     "commit_by_spark",
     "commit_files",
     "commit_transaction",
+    "exchange_files",
     "is_conflict",
+    "only_spark_changes",
     "raise_generation",
+    "require_channel",
     "serves",
-    "session_settings",
     "sql_settings",
     "violation",
 ]
@@ -53,6 +71,7 @@ _CONFLICT = re.compile(
     r"|(Concurrent\w+|MetadataChanged|ProtocolChanged|FileAlreadyExists)Exception"
 )
 _VIOLATION = re.compile(r"(CHECK constraint|NOT NULL constraint)[^\n]*")
+_COMPUTED = re.compile(r"delta\.generationExpression|__CHAR_VARCHAR_TYPE_STRING\W+char\(")
 _SERVED = {
     "appendOnly",
     "changeDataFeed",
@@ -63,6 +82,15 @@ _SERVED = {
     "v2Checkpoint",
     "variantType",
 }
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """What a table's history says of a commit: Delta's name of the operation, its parameters and figures."""
+
+    operation: str
+    parameters: Mapping[str, str]
+    metrics: Mapping[str, int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,12 +128,14 @@ def claim(
         TransactionReused: if this write was already applied with other rows.
         Conflict: if a newer upstream version was applied already, so that this run's rows are stale.
     """
-    app_id = transaction_id(ledger.name, record.partition, state.generation(ledger.name))
+    kind: Cursor = "appends" if append else "runs" if record.sequence is None else ""
+    app_id = transaction_id(ledger.name, record.partition, state.generation(ledger.name), kind)
     last = state.transaction(app_id)
     latest = _append_of(ledger, app_id, record) if append else ledger.latest(record.partition, until=state.version)
-    before = latest.record if latest and latest.record and latest.record.partition == record.partition else None
+    before = _counterpart(latest, record, append=append)
     sequence = (last or 0) + 1 if record.sequence is None else record.sequence
-    if last is not None and before is not None and _same_write(before, record):
+    known = last is not None or state.written(ledger.name, record.partition)
+    if known and before is not None and _same_write(before, record):
         if before.fingerprint == record.fingerprint:
             return Claim(app_id, sequence, applied=latest)
         raise TransactionReused(_other_rows(ledger.name, before, record))
@@ -118,6 +148,11 @@ def claim(
         raise Conflict(
             f"{ledger.name} {slice_name(record.partition)} already applied upstream version {last}, this run read "
             f"version {sequence} and is stale: run it on version {last} or a newer one"
+        )
+    if latest and not append and record.sequence is None and _began_before(record, latest):
+        raise Conflict(
+            f"{ledger.name} {slice_name(record.partition)} was written at version {latest.version} by a run that "
+            "started after this one, whose rows may be older: run it again"
         )
     if sequence == last and append:
         raise TransactionReused(f"{ledger.name} already applied version {sequence} under {app_id}, with other rows")
@@ -141,9 +176,59 @@ def channel_of(ledger: Ledger, state: TableState, partition: Mapping[str, str]) 
     return next((record.channel for record in records if record and "stage" in record.notes), None)
 
 
+def already_applied(table: str, record: CommitRecord, commit: Commit) -> WriteResult:
+    """The result of a retry whose write is in the table already."""
+    before = commit.record or record
+    return WriteResult(
+        table=table,
+        version=commit.version,
+        applied=False,
+        changed=False,
+        reason=f"already applied at version {commit.version} by run {before.run_id}: nothing to do",
+        rows=RowCounts(**before.rows),
+        partition=record.partition,
+        figures=before.figures,
+    )
+
+
+def require_channel(
+    ledger: Ledger, state: TableState, record: CommitRecord, column: str, adds: Iterable[AddAction]
+) -> None:
+    """Refuse rows for a value of ``column`` that holds rows by another channel; an empty ``column`` allows any.
+
+    Raises:
+        ContractError: names the value, and both channels.
+    """
+    if not column:
+        return
+    owned, ours = record.partition.get(column), record.channel
+    staged = {value for add in adds if (value := add.partition_values[column])}
+    for value in [owned] if owned else sorted(staged):
+        theirs = channel_of(ledger, state, {column: value})
+        if theirs not in (None, ours):
+            raise ContractError(
+                f"{ledger.name} {column}={value} holds rows that came by {theirs or 'files'}: nothing by "
+                f"{ours or 'files'} was published. Empty it by {theirs or 'files'} first, or deliver under another "
+                f"{column}"
+            )
+
+
 def serves(state: TableState) -> bool:
     """Whether the metadata-only transaction can serve the table; if not, Spark's own writer has to."""
-    return not state.mapped and state.features <= _SERVED
+    return not state.mapped and not state.counts_identities and state.features <= _SERVED
+
+
+def only_spark_changes(state: TableState) -> str:
+    """Why rows of the table can be changed by Delta's own statements only; empty if they need not be."""
+    if not serves(state):
+        return "features that only Spark writes"
+    if state.properties.get("delta.enableChangeDataFeed", "false").lower() == "true":
+        return "a change feed"
+    if _COMPUTED.search(json.dumps(list(state.columns.values()))):
+        return "columns whose values Spark computes or pads"
+    if any(lies_outside(file["path"]) for file in state.files()):
+        return "files outside of its folder"
+    return ""
 
 
 def commit_files(
@@ -168,37 +253,88 @@ def commit_files(
     Raises:
         Conflict: if another writer changed what this commit replaces.
     """
-    adds: list[AddAction | RemoveAction] = list(stage.adds)
-    mode, filters = "append", None
+    adds: Sequence[AddAction] = stage.adds
+    gone = [] if append else [f for f in state.keyed_files() if record.partition.items() <= dict(f[1]).items()]
     if claimed.same_rows:
-        adds = []
+        adds, gone = (), []
     elif only is not None:
-        kept = [add for add in stage.adds if _key(add.partition_values) in only]
-        adds = [*kept, *_removals(state, record.partition, only)]
-    elif not append:
-        mode, filters = "overwrite", [(column, "=", value) for column, value in record.partition.items()]
-    metrics = {
-        "numFiles": str(len(stage.adds)),
-        "numOutputRows": str(record.rows.get("written", 0)),
-        "numOutputBytes": str(sum(add.size for add in stage.adds)),
-    }
-    properties = CommitProperties(
-        custom_metadata={"userMetadata": record.to_json(), "operationMetrics": metrics},
-        app_transactions=[Transaction(claimed.app_id, claimed.sequence)],
-        max_commit_retries=0,
+        adds = [add for add in adds if _key(add.partition_values) in only]
+        gone = [(file, key) for file, key in gone if key in only]
+    by = json.dumps(list(state.partition_columns))
+    told = Told(
+        "WRITE",
+        {"mode": "Append" if append else "Overwrite", "partitionBy": by},
+        {
+            "numFiles": len(adds),
+            "numOutputRows": record.rows.get("written", 0),
+            "numOutputBytes": sum(add.size for add in adds),
+        },
     )
-    _transact(state, adds, mode, filters or None, properties)
+    exchange_files(stage.folder.parent, state, adds, gone, record=record, claimed=claimed, told=told)
+
+
+def exchange_files(
+    location: Path,
+    state: TableState,
+    adds: Iterable[AddAction],
+    gone: Iterable[tuple[Mapping[str, Any], Partition]],
+    *,
+    record: CommitRecord,
+    claimed: Claim,
+    told: Told,
+) -> None:
+    """Commit files in and files out, transaction and record with them, as the version after ``state``.
+
+    Args:
+        location: the table's folder.
+        state: the table as it was when the write was claimed.
+        adds: files that become part of the table, with paths as the log writes them.
+        gone: files of ``state`` that stop being part of it, as :meth:`TableState.keyed_files` gives them.
+        record: goes into the commit as its user metadata.
+        claimed: transaction id and version.
+        told: what the table's history says of the commit.
+
+    Raises:
+        Conflict: if another writer committed meanwhile.
+        ConfigError: if rows would be taken from a table that only takes appends.
+    """
+    now, removed = commits.now_ms(), list(gone)
+    if removed and state.properties.get("delta.appendOnly", "false").lower() == "true":
+        raise ConfigError(
+            f"{location.name} only takes appends (delta.appendOnly): nothing of it can be replaced. Append, or "
+            "take the property away"
+        )
+    content: list[dict[str, Any]] = [
+        commits.info(record, told.operation, state, told.metrics, told.parameters, appends=not removed),
+        {"txn": {"appId": claimed.app_id, "version": claimed.sequence, "lastUpdated": now}},
+    ]
+    for file, key in removed:
+        gone_since = {"deletionTimestamp": now, "extendedFileMetadata": True, "dataChange": True}
+        values = {"partitionValues": dict(key), "size": file["size_bytes"]}
+        content.append({"remove": {"path": file["path"], **gone_since, **values}})
+    for add in adds:
+        described = {"path": add.path, "partitionValues": dict(add.partition_values), "size": add.size}
+        stated = {"modificationTime": add.modification_time, "dataChange": True, "stats": add.stats}
+        content.append({"add": {**described, **stated}})
+    commits.write(location, state.version + 1, content)
+    commits.keep_readable(location, state)
 
 
 def commit_by_spark(
-    rows: DataFrame, record: CommitRecord, claimed: Claim, *, location: str, append: bool = False
+    rows: DataFrame,
+    record: CommitRecord,
+    claimed: Claim,
+    *,
+    location: str,
+    kinds: Mapping[str, str],
+    append: bool = False,
 ) -> None:
     """The same commit by Spark's own writer, for tables that the metadata-only transaction cannot serve."""
     if claimed.same_rows:
         rows, append = rows.limit(0), True
     writer = rows.write.format("delta").mode("append" if append else "overwrite")
     if record.partition and not append:
-        predicate = " AND ".join(f"`{column}` = {quoted(value)}" for column, value in record.partition.items())
+        predicate = " AND ".join(equals(c, value, kinds[c]) for c, value in record.partition.items())
         writer = writer.option("replaceWhere", predicate)
     writer = writer.option("txnAppId", claimed.app_id).option("txnVersion", claimed.sequence)
     writer.option("userMetadata", record.to_json()).save(location)
@@ -218,8 +354,10 @@ def raise_generation(ledger: Ledger, session: Callable[[], SparkSession] | None 
 
 def commit_transaction(ledger: Ledger, app_id: str, version: int, note: str) -> None:
     """A commit that changes no row and only moves the transaction ``app_id``."""
-    moved = CommitProperties(custom_metadata={"userMetadata": note}, app_transactions=[Transaction(app_id, version)])
-    _transact(ledger.state(), [], "append", None, moved)
+    state, now = ledger.state(), commits.now_ms()
+    moved = {"txn": {"appId": app_id, "version": version, "lastUpdated": now}}
+    commits.write(ledger.location, state.version + 1, [commits.info(note, "WRITE", state, {}, appends=True), moved])
+    commits.keep_readable(ledger.location, state)
 
 
 def sql_settings(record: CommitRecord, claimed: Claim) -> dict[str, str]:
@@ -229,18 +367,6 @@ def sql_settings(record: CommitRecord, claimed: Claim) -> dict[str, str]:
         "spark.databricks.delta.write.txnVersion": str(claimed.sequence),
         "spark.databricks.delta.commitInfo.userMetadata": record.to_json(),
     }
-
-
-@contextmanager
-def session_settings(session: SparkSession, settings: Mapping[str, str]) -> Iterator[None]:
-    """Settings of the session for the time of a block; it keeps none of them."""
-    try:
-        for key, value in settings.items():
-            session.conf.set(key, value)
-        yield
-    finally:
-        for key in settings:
-            session.conf.unset(key)
 
 
 def is_conflict(error: Exception) -> bool:
@@ -260,6 +386,19 @@ def attempts(count: int = 5, *, pause_seconds: float = 0.1) -> Iterator[bool]:
         if number:
             time.sleep(random.uniform(0.5, 1) * pause_seconds * 2**number)  # noqa: S311 - jitter, not a secret
         yield number == count - 1
+
+
+def _counterpart(latest: Commit | None, record: CommitRecord, *, append: bool) -> CommitRecord | None:
+    """The record of the newest commit of the partition, if that was a write of the same kind by the library."""
+    if latest is None or latest.record is None or latest.record.partition != record.partition:
+        return None
+    return latest.record if append or not is_append(latest) else None
+
+
+def _began_before(record: CommitRecord, latest: Commit) -> bool:
+    """Whether the run of ``record`` started before the one whose rows it would replace."""
+    theirs = latest.record.at if latest.record and not is_append(latest) else ""
+    return bool(record.at) and record.at < theirs
 
 
 def _append_of(ledger: Ledger, app_id: str, record: CommitRecord) -> Commit | None:
@@ -283,24 +422,3 @@ def _other_rows(table: str, before: CommitRecord, record: CommitRecord) -> str:
 
 def _key(values: Mapping[str, str | None]) -> Partition:
     return tuple(sorted(values.items()))
-
-
-def _removals(state: TableState, owned: Mapping[str, str], only: Collection[Partition]) -> Iterator[RemoveAction]:
-    now_ms = time.time_ns() // 1_000_000
-    for file, key in state.keyed_files():
-        if owned.items() <= dict(key).items() and key in only:
-            yield RemoveAction(file["path"], True, now_ms, file["size_bytes"], dict(key))  # noqa: FBT003
-
-
-def _transact(state: TableState, actions: list[Any], mode: str, filters: Any, properties: CommitProperties) -> None:  # noqa: ANN401
-    table = state.snapshot
-    try:
-        table.create_write_transaction(
-            actions, mode, table.schema(), list(state.partition_columns), filters, commit_properties=properties
-        )
-    except CommitFailedError as error:
-        if "Unsupported table features" in str(error):
-            raise ConfigError(f"the table has features that only Spark can write: {error}") from error
-        if "append-only" in str(error).lower():
-            raise ConfigError(f"the table is append-only, its rows cannot be replaced: {error}") from error
-        raise Conflict(f"another writer changed the table first: {error}") from error

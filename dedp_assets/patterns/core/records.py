@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
-from datetime import datetime
+from datetime import datetime, timezone
 from typing import Any
 
 from dedp_assets.patterns.core.errors import ConfigError
@@ -20,9 +20,23 @@ __all__ = ["PROMOTABLE", "Approval", "CommitRecord", "Provenance", "slice_name"]
 PROMOTABLE = ("passed", "warned", "approved")
 
 
-def slice_name(partition: Mapping[str, str]) -> str:
-    """Name of the partition set a write owns, e.g. ``event_date=2026-01-05``; ``all`` for a whole table."""
-    return "/".join(f"{column}={value}" for column, value in sorted(partition.items())) or "all"
+def slice_name(partition: Mapping[str, str] | Mapping[str, str | None]) -> str:
+    """Name the partition set a write owns, e.g. ``event_date=2026-01-05``; ``all`` for a whole table.
+
+    Different sets have different names, whatever their values are: ``%``, ``/`` and a text ``NULL`` are escaped.
+    """
+    return "/".join(f"{_plain(c)}={'NULL' if v is None else _plain(v)}" for c, v in sorted(partition.items())) or "all"
+
+
+def _plain(name: str) -> str:
+    return "%4EULL" if name == "NULL" else name.replace("%", "%25").replace("/", "%2F")
+
+
+def _utc(moment: datetime | None) -> str:
+    if moment is None:
+        return ""
+    known = moment.replace(tzinfo=timezone.utc) if moment.tzinfo is None else moment.astimezone(timezone.utc)
+    return known.isoformat(timespec="microseconds")
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,6 +112,7 @@ class CommitRecord:
         rows: row accounting by name, in rows.
         figures: every number measured while staging.
         fingerprint: order-free digest of the written rows, to tell a retry from other data.
+        at: when the run started, ISO 8601 in UTC; empty if nobody said.
     """
 
     asset: str
@@ -116,6 +131,7 @@ class CommitRecord:
     channel: str = ""
     approval: Mapping[str, Any] | None = None
     notes: Mapping[str, Any] = field(default_factory=dict)
+    at: str = ""
 
     @property
     def counted(self) -> bool:
@@ -153,6 +169,7 @@ class CommitRecord:
             fingerprint=content,
             approval={"by": approval.by, "because": approval.because} if approval else None,
             notes=provenance.notes,
+            at=_utc(provenance.at),
         )
         return record.stored()
 

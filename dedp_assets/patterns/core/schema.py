@@ -6,9 +6,10 @@ or to change its properties would otherwise fail each other's data commits.
 
 from __future__ import annotations
 
+import json
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from datetime import date
 from functools import partial
 from typing import Any
 
@@ -18,6 +19,7 @@ from pyspark.sql import DataFrame, SparkSession
 from dedp_assets.patterns.core.errors import ConfigError, SchemaMismatch
 from dedp_assets.patterns.core.log import TableState
 from dedp_assets.patterns.core.names import identifier
+from dedp_assets.patterns.core.partitions import is_possible, misfit, stored_type, text
 from dedp_assets.patterns.core.results import Split
 from dedp_assets.patterns.core.rows import quoted
 
@@ -40,15 +42,8 @@ _PROPERTIES = {
     "delta.logRetentionDuration": "interval 365 days",
 }
 _BOUNDED = ("BIGINT", "BYTE", "DATE", "DECIMAL", "DOUBLE", "FLOAT", "INT", "LONG", "SHORT", "STRING", "TIMESTAMP")
-_STORED = {
-    **dict.fromkeys(("BIGINT", "LONG"), "long"),
-    **dict.fromkeys(("INT", "INTEGER"), "integer"),
-    **dict.fromkeys(("SMALLINT", "SHORT"), "short"),
-    **dict.fromkeys(("TINYINT", "BYTE"), "byte"),
-    **{name: name.lower() for name in ("STRING", "DATE", "TIMESTAMP", "BOOLEAN", "BINARY", "DOUBLE", "FLOAT")},
-}
-_READ: Mapping[str, Callable[[str], object]] = {"date": date.fromisoformat, "integer": int, "long": int}
 _PREFIX = "delta.constraints."
+_LENGTH = re.compile(r"(?:var)?char\((\d+)\)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +83,7 @@ class TableSpec:
         properties: further Delta table properties.
 
     Raises:
-        ConfigError: if a partition column is not declared.
+        ConfigError: if a partition column is not declared, or is of a type that cannot tell partitions apart.
     """
 
     name: str
@@ -103,6 +98,13 @@ class TableSpec:
         unknown = [c for c in self.partition_by if c not in self.columns]
         if unknown:
             raise ConfigError(f"{self.name}: partition columns {unknown} are not among its columns")
+        for column in self.partition_by:
+            declared = self.columns[column].type
+            if declared.upper().lstrip().startswith("CHAR") or not is_possible(stored_type(declared)):
+                raise ConfigError(
+                    f"{self.name} cannot be partitioned by {column}: not every {declared} has one spelling that "
+                    "its log can hold. Partition by a text, a whole number, a BOOLEAN, a date or a time"
+                )
         if self.one_channel_per and self.one_channel_per not in self.partition_by:
             raise ConfigError(
                 f"{self.name}: {self.one_channel_per} is no partition column, so no channel can own its values"
@@ -158,15 +160,16 @@ def _analysed(what: str, rows: Callable[[], DataFrame]) -> DataFrame:
 def creation(spec: TableSpec, location: str) -> Iterator[str]:
     """The SQL statements that create the table of ``spec`` in ``location``."""
     columns = ", ".join(
-        f"`{name}` {c.type}{' NOT NULL' if c.required else ''}{_comment(c.comment)}" for name, c in spec.columns.items()
+        f"{identifier(name)} {c.type}{' NOT NULL' if c.required else ''}{_comment(c.comment)}"
+        for name, c in spec.columns.items()
     )
-    partitions = f" PARTITIONED BY ({', '.join(spec.partition_by)})" if spec.partition_by else ""
+    partitions = f" PARTITIONED BY ({', '.join(map(identifier, spec.partition_by))})" if spec.partition_by else ""
     yield (
         f"CREATE TABLE IF NOT EXISTS delta.`{location}` ({columns}) USING DELTA{partitions}"
         f"{_comment(spec.comment)} TBLPROPERTIES ({_properties(spec.table_properties())})"
     )
     for name, predicate in spec.checks.items():
-        yield f"ALTER TABLE delta.`{location}` ADD CONSTRAINT {name} CHECK ({predicate})"
+        yield f"ALTER TABLE delta.`{location}` ADD CONSTRAINT {identifier(name)} CHECK ({predicate})"
 
 
 def alterations(spec: TableSpec, location: str, state: TableState) -> Iterator[str]:
@@ -180,40 +183,90 @@ def alterations(spec: TableSpec, location: str, state: TableState) -> Iterator[s
     table = f"delta.`{location}`"
     for name, column in spec.columns.items():
         if name not in state.columns:
-            yield f"ALTER TABLE {table} ADD COLUMNS (`{name}` {column.type}{_comment(column.comment)})"
+            yield f"ALTER TABLE {table} ADD COLUMNS ({identifier(name)} {column.type}{_comment(column.comment)})"
     for name, predicate in spec.checks.items():
         if f"{_PREFIX}{name}".lower() not in {key.lower() for key in state.properties}:
-            yield f"ALTER TABLE {table} ADD CONSTRAINT {name} CHECK ({predicate})"
+            yield f"ALTER TABLE {table} ADD CONSTRAINT {identifier(name)} CHECK ({predicate})"
     stale = {k: v for k, v in spec.table_properties().items() if state.properties.get(k) != v}
     if stale:
         yield f"ALTER TABLE {table} SET TBLPROPERTIES ({_properties(stale)})"
 
 
 def constraints(state: TableState) -> dict[str, str]:
-    """Every rule the stored table has, whoever added it: constraint name -> SQL predicate."""
-    required = {
-        f"{name}_is_not_null": f"`{name}` IS NOT NULL" for name, f in state.columns.items() if not f["nullable"]
-    }
+    """Every rule the stored table has, whoever added it: constraint name -> SQL predicate.
+
+    These are all the rules that Spark's writer would enforce row by row: NOT NULL at any depth, CHECK, invariants,
+    lengths of CHAR and VARCHAR, generated columns; and that a partition value is one that the log can hold.
+
+    Raises:
+        ConfigError: if there is one that cannot be stated as a predicate.
+    """
+    rules: dict[str, str] = {}
+    for name, field_ in state.columns.items():
+        rules |= dict(_of_field(name, field_))
+    for column, kind in state.kinds.items():
+        if unfit := misfit(column, kind):
+            rules[f"{column}_is_a_partition_value"] = f"NOT {unfit}"
     checks = {key[len(_PREFIX) :]: value for key, value in state.properties.items() if key.startswith(_PREFIX)}
-    return {**required, **checks}
+    return {**rules, **checks}
 
 
-def require_partition(table: str, state: TableState, owned: Mapping[str, str]) -> None:
-    """Refuse a partition that no row can lie in, before anything is computed for it.
+def _of_field(name: str, column: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """The rules that stand in the schema's entry of one column."""
+    told = column.get("metadata", {})
+    yield from _not_null(name, identifier(name), column)
+    if expression := told.get("delta.generationExpression"):
+        yield f"{name}_is_generated", f"{identifier(name)} <=> ({expression})"
+    if stated := told.get("delta.invariants"):
+        yield f"{name}_keeps_its_invariant", json.loads(stated)["expression"]["expression"]
+    if declared := str(told.get("__CHAR_VARCHAR_TYPE_STRING", "")):
+        if not (length := _LENGTH.fullmatch(declared)):
+            raise ConfigError(
+                f"{name} is {declared.upper()}: lengths inside of a column cannot be checked before the rows are "
+                "published. Declare STRING there, and the length as a CHECK"
+            )
+        yield f"{name}_is_a_{declared}", f"coalesce(char_length({identifier(name)}) <= {length[1]}, true)"
+
+
+def _not_null(name: str, path: str, column: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """A field that must not be NULL is missing, too, where the column around it is NULL: so Delta reads it."""
+    if not column["nullable"]:
+        yield f"{name}_is_not_null", f"{path} IS NOT NULL"
+    inner = column["type"]
+    for each in inner["fields"] if isinstance(inner, dict) and inner["type"] == "struct" else ():
+        yield from _not_null(f"{name}.{each['name']}", f"{path}.{identifier(each['name'])}", each)
+
+
+def require_partition(table: str, state: TableState, owned: Mapping[str, object]) -> dict[str, str]:
+    """Spell the values of a partition as the log does, by the names that the table has.
+
+    A partition that no row can lie in is refused before anything is computed for it.
+
+    Args:
+        table: what messages call it.
+        state: the table.
+        owned: partition column -> value, Python's or its text; names are compared as Spark compares them.
 
     Raises:
         ConfigError: if ``owned`` names a column the table is not partitioned by, or a value its type does not have.
     """
-    if foreign := [column for column in owned if column not in state.partition_columns]:
+    known = {column.lower(): column for column in state.partition_columns}
+    if foreign := [column for column in owned if column.lower() not in known]:
         raise ConfigError(f"{table} is partitioned by {list(state.partition_columns)}, not by {foreign}")
-    for column, value in owned.items():
-        kind = state.columns[column]["type"]
+    spelled: dict[str, str] = {}
+    for given, value in owned.items():
+        column = known[given.lower()]
+        kind = state.kinds[column]
         try:
-            fits = kind not in _READ or str(_READ[kind](value)) == value
-        except ValueError:
-            fits = False
-        if not fits:
-            raise ConfigError(f"{table} has no partition {column}={value!r}: its values are of type {kind.upper()}")
+            found = text(value, kind)
+        except ValueError as error:
+            raise ConfigError(
+                f"{table} has no partition {column}={value!r}: its values are of type {kind.upper()} ({error})"
+            ) from None
+        if found is None or column in spelled:
+            raise ConfigError(f"{table}: {column} is named twice, or without a value: {dict(owned)}")
+        spelled[column] = found
+    return spelled
 
 
 def require_replaceable(table: str, state: TableState) -> None:
@@ -229,14 +282,12 @@ def require_replaceable(table: str, state: TableState) -> None:
         )
 
 
-def conform(table: str, rows: DataFrame | Split, keep: str, state: TableState, owned: Mapping[str, str]) -> None:
+def conform(table: str, rows: DataFrame | Split, keep: str, state: TableState) -> None:
     """Refuse rows whose columns are not exactly the stored table's, by name and type.
 
     Raises:
         SchemaMismatch: names every missing, unknown and differently typed column.
-        ConfigError: as :func:`require_partition`.
     """
-    require_partition(table, state, owned)
     frame = rows.rows if isinstance(rows, Split) else rows
     names = set(rows.parts[keep] if isinstance(rows, Split) else frame.columns)
     problems = []
@@ -258,7 +309,7 @@ def require_declared(spec: TableSpec, rows: DataFrame) -> None:
     Raises:
         SchemaMismatch: names every undeclared, missing and differently typed column.
     """
-    casts = ", ".join(f"CAST(NULL AS {column.type}) AS `{name}`" for name, column in spec.columns.items())
+    casts = ", ".join(f"CAST(NULL AS {column.type}) AS {identifier(name)}" for name, column in spec.columns.items())
     declared = {f.name: f.dataType.jsonValue() for f in rows.sparkSession.sql(f"SELECT {casts}").schema.fields}
     stored = {f.name: f.dataType.jsonValue() for f in rows.schema.fields}
     problems = [f"{name} is not declared" for name in stored if name not in declared]
@@ -302,19 +353,13 @@ def _differences(spec: TableSpec, state: TableState) -> Iterator[str]:
         column, stored = spec.columns[name], state.columns[name]
         if column.required and stored["nullable"]:
             yield f"{name} is declared as required, the table allows NULL"
-        if _declared(column.type) not in ("", stored["type"]):
+        if stored_type(column.type) not in ("", stored["type"]):
             yield f"{name} is declared as {column.type}, the table has {stored['type']}"
     held = {key.lower(): rule for key, rule in state.properties.items()}
     for name, predicate in spec.checks.items():
         rule = held.get(f"{_PREFIX}{name}".lower(), predicate)
         if rule != predicate:
             yield f"constraint {name} is declared as {predicate}, the table has {rule}"
-
-
-def _declared(kind: str) -> str:
-    """A declared type as the log stores it; empty for nested types, which a write compares in full."""
-    name = kind.upper().replace(" ", "")
-    return _STORED.get(name, name.lower() if name.startswith("DECIMAL(") else "")
 
 
 def _refuse_unusable(spec: TableSpec) -> None:

@@ -7,36 +7,39 @@ still publish a stage it is claimed, and no vacuum touches it.
 
 from __future__ import annotations
 
-import json
-import re
 import shutil
 import uuid
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
-from urllib.parse import unquote
+from urllib.parse import quote, unquote
 
-from deltalake import Field, Schema, convert_to_deltalake
-from deltalake.schema import PrimitiveType
 from deltalake.transaction import AddAction
 from filelock import FileLock
 from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, Observation, SparkSession
 from pyspark.sql import functions as F
-from pyspark.sql.types import StructType
+from pyspark.sql.types import StructField, StructType
 
+from dedp_assets.patterns.core import commits
 from dedp_assets.patterns.core.errors import ConfigError
 from dedp_assets.patterns.core.lines import literal_path
 from dedp_assets.patterns.core.locks import claim
+from dedp_assets.patterns.core.names import OUTCOME, RESERVED, identifier, unused
+from dedp_assets.patterns.core.partitions import folder_value, from_folder, literal, to_folder
 from dedp_assets.patterns.core.results import Split
-from dedp_assets.patterns.core.rows import observed, row_hash
+from dedp_assets.patterns.core.rows import fields_of, observed, row_hash
+from dedp_assets.patterns.core.statistics import file_statistics
 
-__all__ = ["Layout", "Stage", "claim_of", "empty_stage", "identity_hash", "new_stage", "stage_rows"]
+__all__ = ["PART", "WRITTEN", "Layout", "Stage", "claim_of", "empty_stage", "identity_hash", "new_stage", "stage_rows"]
 
-_OUTCOME = "outcome"
-_IDENTITY = "identity of "
-_PLAIN = re.compile(r"[\w.-]+")
+PART = f"{RESERVED}rows_"
+"""What begins the figures that count the rows of a split's parts."""
+WRITTEN = "written"
+"""Figure that counts the rows meant for the table."""
+
+_IDENTITY = f"{RESERVED}identity_"
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,9 +49,10 @@ class Layout:
     Attributes:
         folder: the table's folder.
         columns: the kept part's columns in the table's order, partition columns included.
-        partition_by: partition columns of the table, with their Delta type.
-        partition: partition values the write owns.
+        partition_by: partition columns of the table, with their type as the log stores it.
+        partition: partition values the write owns, spelled as in the log.
         quiet: columns without statistics in the log.
+        protocol: the table's, for the stage that is a table of its own.
     """
 
     folder: Path
@@ -56,6 +60,7 @@ class Layout:
     partition_by: Mapping[str, str]
     partition: Mapping[str, str]
     quiet: tuple[str, ...] = ()
+    protocol: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +71,11 @@ class Stage:
         folder: the stage's folder, inside the table's folder.
         adds: the kept part's files as Delta add actions, relative to the table.
         figures: every number measured in the pass, by name.
+        keep: the kept part of a split.
+        apart: column of the files that tells the parts of a split apart.
+        session: reads the rows back.
+        schema: of the files, the names of folders included.
+        shown: column -> SQL expression that reads it back from the files.
         claim: held until the stage is published, discarded or forgotten.
     """
 
@@ -73,8 +83,10 @@ class Stage:
     adds: tuple[AddAction, ...] = ()
     figures: Mapping[str, Any] = field(default_factory=dict)
     keep: str | None = None
+    apart: str = ""
     session: SparkSession | None = field(default=None, repr=False)
     schema: StructType = field(default_factory=StructType, repr=False)
+    shown: Mapping[str, str] = field(default_factory=dict, repr=False)
     claim: FileLock | None = field(default=None, repr=False, compare=False)
 
     @property
@@ -87,17 +99,16 @@ class Stage:
         if self.session is None:
             raise ConfigError(f"{self.folder.name} was staged without rows")
         wanted = part or self.keep
-        count = self.figures.get("written" if wanted in (None, self.keep) else f"outcome {wanted}", 0)
-        if not count:
-            columns = [field for field in self.schema.fields if field.name != _OUTCOME]
-            return self.session.createDataFrame([], StructType(columns))
-        frame = self.session.read.schema(self.schema).parquet(literal_path(self.folder))
-        return frame if wanted is None else frame.filter(F.col(_OUTCOME) == wanted).drop(_OUTCOME)
+        count = self.figures.get(WRITTEN if wanted in (None, self.keep) else f"{PART}{wanted}", 0)
+        files = self.session.read.schema(self.schema)
+        frame = files.parquet(literal_path(self.folder)) if count else self.session.createDataFrame([], self.schema)
+        rows = frame if wanted is None else frame.filter(F.col(self.apart) == wanted)
+        return rows.select(*[F.expr(sql).alias(column) for column, sql in self.shown.items()])
 
     def settle(self) -> None:
         """Drop what only the audit needed, once a commit owns the kept files."""
         shutil.rmtree(self.folder / "_delta_log", ignore_errors=True)
-        kept = {self.folder.parent / add.path for add in self.adds}
+        kept = {self.folder.parent / unquote(add.path) for add in self.adds}
         for file in self.folder.rglob("*.parquet"):
             if file not in kept:
                 file.unlink()
@@ -130,9 +141,9 @@ def empty_stage(folder: Path) -> Stage:
     return Stage(_name(folder))
 
 
-def identity_hash(columns: Sequence[str]) -> str:
+def identity_hash(split: Split) -> str:
     """SQL for the hash of a split's identity columns, as the measures of a stage see them."""
-    return row_hash([f"{_IDENTITY}{column}" for column in columns])
+    return row_hash([StructField(f"{_IDENTITY}{f.name}", f.dataType) for f in fields_of(split.rows, split.identity)])
 
 
 def stage_rows(
@@ -142,6 +153,8 @@ def stage_rows(
     measures: Mapping[str, str],
     keep: str = "valid",
     also: Sequence[str] = (),
+    seen_only: Sequence[str] = (),
+    where: str = "",
 ) -> Stage:
     """Write rows beside the table and measure them, in one Spark job.
 
@@ -151,40 +164,74 @@ def stage_rows(
         measures: figure name -> SQL aggregate, observed in the same pass.
         keep: part of a split that is meant for this table.
         also: parts of a split that are staged along, for other tables.
+        seen_only: further columns of plain rows, for the measures and ``where``; they are not written.
+        where: SQL predicate of the measured rows that are written; all of them, if empty.
 
     Raises:
         ConfigError: if Spark cannot analyse the rows or a measure; the text names the expression.
     """
     stage = new_stage(layout.folder)
-    folder = stage.folder
+    folder, kept = stage.folder, keep if isinstance(rows, Split) else None
     parts = (keep, *also) if isinstance(rows, Split) else ()
-    fixed = {c: v for c, v in layout.partition.items() if _PLAIN.fullmatch(v)}
-    loose = [c for c in layout.partition_by if c not in fixed]
+    apart, folders = _named_folders(rows, layout, parts, also)
     try:
-        frame = _projected(rows, layout, parts)
+        frame = _projected(rows, layout, parts, seen_only)
         session = frame.sparkSession
         seen = Observation()
         out = frame.observe(seen, *[F.expr(sql).alias(name) for name, sql in measures.items()])
-        if parts:
-            out = out.filter(F.col(_OUTCOME).isin(*parts))
-        target = folder.joinpath(*[f"{c}={fixed[c]}" for c in layout.partition_by if c in fixed])
-        by = [*loose, *([_OUTCOME] if parts else [])]
-        out = out.drop(*[c for c in out.columns if c.startswith(_IDENTITY)])
-        out.drop(*fixed).write.partitionBy(*by).parquet(str(target))
+        out = out.filter(F.col(OUTCOME).isin(*parts) if parts else F.expr(where or "true"))
+        columns = [c for c in out.columns if not c.startswith(RESERVED) and c not in seen_only]
+        stored = [c for c in columns if c not in folders and not (c in layout.partition and c in layout.partition_by)]
+        spelled = [F.expr(to_folder(c, layout.partition_by[c])).alias(folder) for c, folder in folders.items()]
+        outcome = [F.col(OUTCOME).alias(apart)] if parts else []
+        files = out.select(*[F.col(identifier(c)) for c in stored], *spelled, *outcome)
+        files.write.partitionBy(*folders.values(), *filter(None, [apart])).parquet(str(folder))
     except AnalysisException as error:
         stage.discard()
-        raise ConfigError(f"{layout.folder.name}: {_culprit(rows, layout, parts, measures) or _line(error)}") from error
-    types = {**layout.partition_by, **({_OUTCOME: "string"} if parts else {})}
-    adds = tuple(_adds(folder, types, layout, keep if parts else None))
-    kept = keep if parts else None
-    figures = observed(seen, frame, measures)
-    return replace(stage, adds=adds, figures=figures, keep=kept, session=session, schema=out.schema)
+        culprit = _culprit(lambda: _projected(rows, layout, parts, seen_only), measures)
+        raise ConfigError(f"{layout.folder.name}: {culprit or _line(error)}") from error
+    shown = {c: _read_back(c, layout, folders) for c in columns}
+    staged = list(_staged_files(folder, layout, folders, apart))
+    _describe(folder, out.select(*[F.col(identifier(c)) for c in columns], *outcome).schema, layout, staged, apart)
+    return replace(
+        stage,
+        adds=tuple(add for add, outcome in staged if outcome == kept),
+        figures=observed(seen, frame, measures),
+        keep=kept,
+        apart=apart,
+        session=session,
+        schema=files.schema,
+        shown=shown,
+    )
 
 
-def _culprit(rows: DataFrame | Split, layout: Layout, parts: Sequence[str], measures: Mapping[str, str]) -> str:
+def _named_folders(
+    rows: DataFrame | Split, layout: Layout, parts: Sequence[str], also: Sequence[str]
+) -> tuple[str, dict[str, str]]:
+    """Names of folders that no column has: of a split's parts, and of partition columns whose values the rows tell.
+
+    These are the ones not owned, or told by a part that is staged along, too. A vacuum passes over names like ``_x``.
+    """
+    inside = rows.parts if isinstance(rows, Split) else {}
+    taken = [*layout.columns, *(column for part in parts for column in inside[part])]
+    others = {column for part in also for column in inside[part]} if parts else set()
+    loose = [column for column in layout.partition_by if column not in layout.partition or column in others]
+    apart = unused("outcome", taken) if parts else ""
+    return apart, {column: unused(f"partition{number}", taken) for number, column in enumerate(loose)}
+
+
+def _read_back(column: str, layout: Layout, folders: Mapping[str, str]) -> str:
+    if column in folders:
+        return folder_value(folders[column], layout.partition_by[column])
+    if column in layout.partition_by:
+        return literal(layout.partition[column], layout.partition_by[column])
+    return identifier(column)
+
+
+def _culprit(projected: Callable[[], DataFrame], measures: Mapping[str, str]) -> str:
     """Which of the ``measures`` Spark cannot evaluate, and why; empty if it is the rows themselves."""
     try:
-        frame = _projected(rows, layout, parts)
+        frame = projected()
         _ = frame.schema
     except AnalysisException:
         return ""
@@ -204,48 +251,60 @@ def _name(folder: Path) -> Path:
     return folder / f"staged-{uuid.uuid4().hex[:16]}"
 
 
-def _projected(rows: DataFrame | Split, layout: Layout, parts: Sequence[str]) -> DataFrame:
+def _projected(rows: DataFrame | Split, layout: Layout, parts: Sequence[str], seen_only: Sequence[str]) -> DataFrame:
     """Plain rows in the table's order; of a split, each column only in the rows of the parts that own it."""
     if not isinstance(rows, Split):
-        return rows.select(*layout.columns)
+        wanted = (*layout.columns, *seen_only)
+        return rows.select(*[F.col(identifier(column)).alias(column) for column in wanted])
     owners: dict[str, list[str]] = {}
     for part in parts:
         for column in rows.parts[part]:
             owners.setdefault(column, []).append(part)
-    shown = [F.when(F.col(rows.outcome).isin(*owned), F.col(column)).alias(column) for column, owned in owners.items()]
-    identity = [F.col(column).alias(f"{_IDENTITY}{column}") for column in rows.identity]
-    return rows.rows.select(F.col(rows.outcome).alias(_OUTCOME), *shown, *identity)
+    outcome = F.col(identifier(rows.outcome))
+    shown = [F.when(outcome.isin(*owned), F.col(identifier(c))).alias(c) for c, owned in owners.items()]
+    identity = [F.col(identifier(column)).alias(f"{_IDENTITY}{column}") for column in rows.identity]
+    return rows.rows.select(outcome.alias(OUTCOME), *shown, *identity)
 
 
-def _adds(folder: Path, types: Mapping[str, str], layout: Layout, keep: str | None) -> Iterator[AddAction]:
-    if next(folder.rglob("*.parquet"), None) is None:
-        return
-    by = Schema([Field(name, PrimitiveType(kind)) for name, kind in types.items()])
-    convert_to_deltalake(str(folder), partition_by=by if types else None, partition_strategy="hive" if types else None)
-    log = folder / "_delta_log" / f"{0:020d}.json"
-    # The conversion decodes folder names that Spark had to escape; a commit takes them as they are on disk.
-    on_disk = {unquote(path): path for path in (p.relative_to(folder).as_posix() for p in folder.rglob("*.parquet"))}
-    for line in log.read_text().splitlines():
-        add = json.loads(line).get("add")
-        stats = json.loads(add["stats"]) if add else {}
-        if not stats.get("numRecords") or add["partitionValues"].pop(_OUTCOME, None) != keep:
-            continue
-        yield AddAction(
-            path=f"{folder.name}/{on_disk[unquote(add['path'])]}",
-            size=add["size"],
-            partition_values=add["partitionValues"],
-            modification_time=add["modificationTime"],
-            data_change=True,
-            stats=json.dumps(_shown(stats, layout)),
-        )
-
-
-def _shown(stats: Mapping[str, Any], layout: Layout) -> dict[str, Any]:
-    """Statistics of the table's own columns, without personal ones."""
+def _staged_files(
+    folder: Path, layout: Layout, folders: Mapping[str, str], apart: str
+) -> Iterator[tuple[AddAction, str | None]]:
+    """The files of a stage that hold rows, each with the part of the split that they belong to."""
     hidden = {*layout.quiet, *layout.partition_by}
     shown = [column for column in layout.columns if column not in hidden]
-    bounds = {
-        kind: {column: stats[kind][column] for column in shown if column in stats.get(kind, {})}
-        for kind in ("minValues", "maxValues", "nullCount")
-    }
-    return {"numRecords": stats["numRecords"], **bounds}
+    for file in sorted(folder.rglob("*.parquet")):
+        inside = file.relative_to(folder)
+        named = dict(segment.split("=", 1) for segment in inside.parts[:-1])
+        rows, statistics = file_statistics(file, shown)
+        if not rows:
+            continue
+        values = {
+            column: from_folder(unquote(named[folders[column]]), kind)
+            if column in folders
+            else layout.partition[column]
+            for column, kind in layout.partition_by.items()
+        }
+        stat = file.stat()
+        add = AddAction(
+            path=quote(f"{folder.name}/{inside.as_posix()}", safe="/="),
+            size=stat.st_size,
+            partition_values=values,
+            modification_time=stat.st_mtime_ns // 1_000_000,
+            data_change=True,
+            stats=statistics,
+        )
+        yield add, named.get(apart)
+
+
+def _describe(
+    folder: Path, schema: StructType, layout: Layout, files: Sequence[tuple[AddAction, str | None]], apart: str
+) -> None:
+    """Make the stage a Delta table of its own, so that what was refused can be looked at."""
+    by = [*layout.partition_by, *filter(None, [apart])]
+    adds = []
+    for add, outcome in files:
+        values = {**add.partition_values, **({apart: outcome} if apart else {})}
+        path = add.path.partition("/")[2]
+        described = {"path": path, "partitionValues": values, "size": add.size, "dataChange": True}
+        adds.append({"add": {**described, "modificationTime": add.modification_time, "stats": add.stats}})
+    commits.write(folder, 0, [*commits.declaration(schema.json(), by, protocol=layout.protocol), *adds])

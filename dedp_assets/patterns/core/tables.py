@@ -5,8 +5,8 @@ on the way) -> **audit** the figures -> **publish** under the table's lock (one 
 the partition out, staged files in, transaction id and commit record with them). Readers see the old or the new
 version, never unaudited rows; a crash leaves nothing but a folder.
 
-Merge and delete are SQL statements under the same lock, with the same transaction ids and records. Everything works the
-same in an embedded session and over Spark Connect.
+Merge and delete go the same way: the files that hold the rows to change are rewritten beside the table, audited and
+exchanged. Everything works the same in an embedded session and over Spark Connect.
 """
 
 from __future__ import annotations
@@ -20,16 +20,21 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from dedp_assets.patterns.core import accounting, publishing
+from dedp_assets.patterns.core import accounting, commits, publishing, statements
 from dedp_assets.patterns.core.audits import Audit, judge, overrule, summary, verdict
+from dedp_assets.patterns.core.clauses import Clause, Merge, check_condition, no_rows
 from dedp_assets.patterns.core.errors import AuditFailed, ConfigError, Conflict, ContractError
 from dedp_assets.patterns.core.locations import require_vacant
 from dedp_assets.patterns.core.locks import table_lock
-from dedp_assets.patterns.core.log import Commit, Ledger, Partition, TableState
-from dedp_assets.patterns.core.reading import equals, missing, read_at
+from dedp_assets.patterns.core.log import Ledger, Partition, TableState
+from dedp_assets.patterns.core.merging import Deletion, Merging, look
+from dedp_assets.patterns.core.names import RESERVED, identifier
+from dedp_assets.patterns.core.partitions import from_folder, to_folder
+from dedp_assets.patterns.core.reading import missing, predicate, read_at
 from dedp_assets.patterns.core.records import CommitRecord, Provenance, slice_name
 from dedp_assets.patterns.core.results import Finding, RowCounts, Split, WriteResult
-from dedp_assets.patterns.core.rows import Reading, digest, require_rows, row_hash
+from dedp_assets.patterns.core.rewriting import Request, rewrite
+from dedp_assets.patterns.core.rows import Reading, digest, evaluated_once, fields_of, require_rows, row_hash
 from dedp_assets.patterns.core.schema import (
     TableSpec,
     alterations,
@@ -71,16 +76,17 @@ class Table:
         """The Spark session; asking for it starts one if need be."""
         return self._session() if callable(self._session) else self._session
 
-    def read(self, *partitions: Mapping[str, str | None], version: int | None = None) -> DataFrame:
+    def read(self, *partitions: Mapping[str, object], version: int | None = None) -> DataFrame:
         """Rows at a pinned version (the newest one now, if ``None``), of the named partitions if any; lazy.
 
         Raises:
             ConfigError: if a vacuum removed files of that version, and its rows are no longer the current ones.
         """
         state = self.ledger.state(version)
-        if version is not None and (gone := missing(self.location, state, partitions)):
-            state = self._same_rows(state, partitions, gone)
-        return read_at(self.session, self.location, state, partitions)
+        named = [self._spelled(state, partition) for partition in partitions]
+        if version is not None and (gone := missing(self.location, state, named)):
+            state = self._same_rows(state, named, gone)
+        return read_at(self.session, self.location, state, named)
 
     def ensure(self) -> TableState:
         """Create the table, or alter it to its declaration, in commits of their own; nothing if they agree.
@@ -107,7 +113,7 @@ class Table:
         self,
         rows: DataFrame | Split,
         *,
-        partition: Mapping[str, str] | None = None,
+        partition: Mapping[str, object] | None = None,
         provenance: Provenance,
         audits: Sequence[Audit] = (),
     ) -> WriteResult:
@@ -124,10 +130,10 @@ class Table:
             raise ConfigError(f"an append to {self.name} needs provenance.sequence, or a retry adds its rows twice")
         return self.stage(rows, provenance=provenance, audits=audits, append=True).publish()
 
-    def clear(self, *, partition: Mapping[str, str], provenance: Provenance) -> WriteResult:
+    def clear(self, *, partition: Mapping[str, object], provenance: Provenance) -> WriteResult:
         """Replace a partition by no rows, without starting Spark for it."""
-        require_partition(self.name, self.ensure(), partition)
-        return self._staged(empty_stage(self.location), dict(partition), provenance, RowCounts(), ()).publish()
+        owned = require_partition(self.name, self.ensure(), partition)
+        return self._staged(empty_stage(self.location), owned, provenance, RowCounts(), ()).publish()
 
     def mark(self, *, provenance: Provenance) -> WriteResult:
         """Move the table's cursor to ``provenance.sequence`` without rows: upstream held nothing for it so far."""
@@ -138,7 +144,7 @@ class Table:
         self,
         rows: DataFrame | Split,
         *,
-        partition: Mapping[str, str] | None = None,
+        partition: Mapping[str, object] | None = None,
         provenance: Provenance,
         audits: Sequence[Audit] = (),
         reading: Reading = Reading(),  # noqa: B008 - frozen
@@ -162,22 +168,24 @@ class Table:
             AuditFailed: if a rule refuses the rows; the stage stays for inspection.
             SchemaMismatch: if the rows' columns are not the table's.
         """
-        require_rows(self.name, rows)
-        state, owned, split = self.ensure(), dict(partition or {}), rows if isinstance(rows, Split) else None
-        conform(self.spec.name, rows, keep, state, owned)
+        frame = require_rows(self.name, rows)
+        state, split = self.ensure(), rows if isinstance(rows, Split) else None
+        owned = require_partition(self.name, state, partition or {})
+        conform(self.name, rows, keep, state)
+        accounting.require_own_figures(audits, reading)
         rules = constraints(state)
         measures = accounting.measures(
             split,
             accounting.kept_rows(rows, keep),
             state=state,
-            content=[c for c in self.spec.content if c in state.columns],
+            content=fields_of(frame, self._content(state)),
             owned=owned,
             rules=rules,
             audits=audits,
-            identity=reading.tally.identity if reading.tally and not reading.represented else (),
+            identity=fields_of(frame, reading.tally.identity if reading.tally and not reading.represented else ()),
         )
-        kinds = {c: state.columns[c]["type"] for c in state.partition_columns}
-        layout = Layout(self.location, tuple(state.columns), kinds, owned, self.spec.personal)
+        protocol = commits.protocol(state) if publishing.serves(state) else commits.PLAIN_PROTOCOL
+        layout = Layout(self.location, tuple(state.columns), state.kinds, owned, self.spec.personal, protocol)
         stage = stage_rows(rows, layout, measures=measures, keep=keep, also=also)
         tallied = reading.tally.figures() if reading.tally else {}
         stage = replace(stage, figures={**stage.figures, **tallied, **reading.figures})
@@ -195,36 +203,92 @@ class Table:
         self,
         source: DataFrame,
         *,
-        on: str,
-        clauses: Sequence[str],
+        keys: Sequence[str],
+        clauses: Sequence[Clause],
         provenance: Provenance,
-        partition: Mapping[str, str] | None = None,
+        on: str = "",
+        null_keys: bool = False,
+        partition: Mapping[str, object] | None = None,
+        audits: Sequence[Audit] = (),
     ) -> WriteResult:
-        """``MERGE`` a source (alias ``s``) into the table (alias ``t``), in one commit.
+        """Merge a source (``s``) into the table (``t``), as one audited commit.
+
+        Rows meet by ``keys``; a NULL in a key equals nothing, so that such a row of the source is a new one. The result
+        and the record count the rows ``inserted``, ``updated``, ``deleted``, ``untouched`` and ``unused`` (of the
+        source, without effect).
 
         Args:
-            source: rows to merge, unique by the keys of ``on``.
-            on: SQL condition over ``t`` and ``s``.
-            clauses: the ``WHEN ...`` clauses in order.
+            source: rows to merge, one for each key.
+            keys: columns of both sides, of which equal values make two rows one.
+            clauses: what becomes of rows that both sides have (``Update``, ``Delete``) and of rows that only the source
+                has (``Insert``): the first clause whose condition is true takes a row.
             provenance: who merges, from what, and why.
-            partition: partition values to repeat as literals in the condition, so that only those files are read.
+            on: further SQL condition over ``t`` and ``s`` for rows to meet.
+            null_keys: whether NULL is a key like any other, and equals NULL.
+            partition: partition values that this merge owns: only their rows are met, and a row that would leave them
+                is refused; without, a row whose partition value changes moves.
+            audits: rules over the rows inserted or updated; the table's constraints are judged in any case.
 
         Raises:
-            ContractError: if a merged row would break a constraint of the table.
-        """
-        self.ensure()
-        condition = " AND ".join([f"({on})", *_literals(partition, "t.")])
-        statement = f"MERGE INTO delta.`{self.location}` t USING {{s}} s ON {condition} {' '.join(clauses)}"
-        seen = source.selectExpr("count(1) AS n", f"{digest(row_hash(source.columns))} AS x").collect()[0]
-        content = f"{statement} with {seen['n']} rows {seen['x']}"
-        return self._statement(lambda: self.session.sql(statement, s=source), content, partition, provenance)
+            AmbiguousKeys: if the source has two rows for one key.
+            AuditFailed: if a rule or a constraint refuses the rows; nothing is published.
+            ConfigError: if the clauses can never work.
+            Conflict: if other writers change the same rows and do not yield.
 
-    def delete(self, where: str, *, provenance: Provenance, partition: Mapping[str, str] | None = None) -> WriteResult:
-        """``DELETE`` the rows that satisfy the SQL predicate ``where``, in one commit."""
-        self.ensure()
-        condition = " AND ".join([f"({where})", *_literals(partition)])
+        Example:
+            >>> users.merge(changes, keys=["user_id"], provenance=run, clauses=[  # doctest: +SKIP
+            ...     Delete(when="s.is_deleted"), Update(when="s.changed_at > t.changed_at"),
+            ...     Insert(when="NOT s.is_deleted")])
+        """
+        require_rows(self.name, source)
+        state = self.ensure()
+        owned = require_partition(self.name, state, partition or {})
+        merge = Merge(tuple(keys), tuple(clauses), on, null_keys, owned)
+        merge.check(self.name, state, source)
+        with evaluated_once(source.select("*")) as rows:
+            seen = look(self.spec, merge, rows, state)
+            change = Merging(merge, rows, seen, merge.statement(self.name, state), self.location)
+            request = Request(owned, provenance, audits)
+            if not (why := publishing.only_spark_changes(state)):
+                return rewrite(self, change, request)
+            if seen.outside and merge.takes_columns:
+                raise ContractError(
+                    f"{self.name}: {seen.outside} rows of the source lie outside of {slice_name(owned)}"
+                )
+            statement = merge.statement(f"delta.`{self.location}`", state)
+            return statements.run(
+                self,
+                lambda session, staged: session.sql(statement, s=staged),
+                change.content,
+                request,
+                source=rows,
+                why=why,
+            )
+
+    def delete(
+        self,
+        where: str,
+        *,
+        provenance: Provenance,
+        partition: Mapping[str, object] | None = None,
+        audits: Sequence[Audit] = (),
+    ) -> WriteResult:
+        """Delete the rows for which the SQL predicate ``where`` is true, as one audited commit; NULL keeps a row.
+
+        Raises:
+            AuditFailed: if a rule refuses it, e.g. a bound on the figure ``deleted``.
+            ConfigError: if the predicate cannot be analysed.
+            Conflict: if other writers change the same rows and do not yield.
+        """
+        state = self.ensure()
+        owned = require_partition(self.name, state, partition or {})
+        check_condition(self.name, no_rows(self.session, state), where)
+        change, request = Deletion(where, owned, self.session, self.location), Request(owned, provenance, audits)
+        if not (why := publishing.only_spark_changes(state)):
+            return rewrite(self, change, request)
+        condition = f"({where}) AND {predicate(owned, state)}"
         statement = f"DELETE FROM delta.`{self.location}` WHERE {condition}"  # noqa: S608 - a predicate is SQL by contract
-        return self._statement(lambda: self.session.sql(statement), statement, partition, provenance)
+        return statements.run(self, lambda session, _: session.sql(statement), change.content, request, why=why)
 
     def restore(self, version: int, *, provenance: Provenance) -> WriteResult:
         """Make the rows of an earlier ``version`` current again, as a new commit.
@@ -248,7 +312,17 @@ class Table:
                 own.sql(statement)
             return self._committed(before, record)
 
+    def _spelled(self, state: TableState, partition: Mapping[str, object]) -> dict[str, str | None]:
+        """A partition as the log spells it; its values may be missing (NULL)."""
+        known = require_partition(self.name, state, {c: v for c, v in partition.items() if v is not None})
+        return {**dict.fromkeys((c for c, v in partition.items() if v is None), None), **known}
+
     # --- what the methods above share ---------------------------------------------------------------------------------
+
+    def _content(self, state: TableState) -> list[str]:
+        """The stored columns that say what a row is."""
+        technical = {name.lower() for name in {*self.spec.columns} - {*self.spec.content}}
+        return [name for name in state.columns if name.lower() not in technical]
 
     def _same_rows(
         self, state: TableState, partitions: Sequence[Mapping[str, str | None]], gone: Sequence[str]
@@ -293,7 +367,7 @@ class Table:
     ) -> StagedWrite:
         figures = {**stage.figures, **counts.as_dict()}
         findings = overrule((*accounting.built_in(figures, counts), *judge(audits, figures)), provenance.approval)
-        content = f"{counts.written} rows {figures.get('fingerprint') or 0}"
+        content = f"{counts.written} rows {figures.get(accounting.FINGERPRINT) or 0}"
         noted = replace(provenance, notes={**provenance.notes, "stage": stage.folder.name})
         record = self._record(noted, owned, counts, findings, content=content, figures=accounting.public(figures))
         record = replace(record, verdict=verdict((*inputs, *findings)))
@@ -326,37 +400,10 @@ class Table:
         message = f"{self.name} {slice_name(staged.record.partition)}: nothing published. {summary(staged.findings)}"
         if faults:
             shown = [c for c in self.spec.columns if c not in self.spec.personal]
-            rows = staged.stage.read().filter(" OR ".join(f"({f})" for f in faults)).select(*shown).limit(_SAMPLES)
+            rows = staged.stage.read().filter(" OR ".join(f"({f})" for f in faults))
+            rows = rows.select(*map(identifier, shown)).limit(_SAMPLES)
             message += f". For example {[row.asDict() for row in rows.collect()]}"
         return AuditFailed(message, findings=staged.findings, stage=str(staged.stage.folder))
-
-    def _statement(
-        self,
-        statement: Callable[[], object],
-        content: str,
-        partition: Mapping[str, str] | None,
-        provenance: Provenance,
-    ) -> WriteResult:
-        record = self._record(provenance, partition or {}, RowCounts(), (), content=content)
-        with table_lock(self.location):
-            for last in publishing.attempts():
-                state = self.ledger.state()
-                claimed = publishing.claim(self.ledger, state, record)
-                if claimed.applied:
-                    return already_applied(self.name, record, claimed.applied)
-                try:
-                    self._run(statement, publishing.sql_settings(record, claimed))
-                    break
-                except publishing.SPARK_ERRORS as error:
-                    if broken := publishing.violation(error):
-                        raise ContractError(f"{self.name}: nothing was changed. {broken}") from error
-                    if last or not publishing.is_conflict(error):
-                        raise
-            return self._committed(state.version, record)
-
-    def _run(self, statement: Callable[[], object], settings: Mapping[str, str]) -> None:
-        with publishing.session_settings(self.session, settings):
-            statement()
 
     def _committed(self, before: int, record: CommitRecord) -> WriteResult:
         ours = [c for c in self.ledger.commits(since=before) if c.record == record]
@@ -415,7 +462,7 @@ class StagedWrite:
                 claimed = publishing.claim(table.ledger, state, self.record, append=self.append, after=after)
                 if claimed.applied:
                     self._discard_unless_live()
-                    return already_applied(table.name, self.record, claimed.applied)
+                    return publishing.already_applied(table.name, self.record, claimed.applied)
                 self._require_replaceable(state, claimed)
                 self._require_untouched(since)
                 self._require_channel(state)
@@ -456,26 +503,20 @@ class StagedWrite:
                 raise
 
     def _require_channel(self, state: TableState) -> None:
-        column, ours = self.table.spec.one_channel_per, self.record.channel
-        if not column:
-            return
-        owned = self.record.partition.get(column)
-        staged = {value for add in self.stage.adds if (value := add.partition_values[column])}
-        for value in [owned] if owned else sorted(staged):
-            theirs = publishing.channel_of(self.table.ledger, state, {column: value})
-            if theirs not in (None, ours):
-                self.stage.discard()
-                raise ContractError(
-                    f"{self.table.name} {column}={value} holds rows that came by {theirs or 'files'}: nothing by "
-                    f"{ours or 'files'} was published. Empty it by {theirs or 'files'} first, or deliver under another "
-                    f"{column}"
-                )
+        table = self.table
+        try:
+            publishing.require_channel(table.ledger, state, self.record, table.spec.one_channel_per, self.stage.adds)
+        except ContractError:
+            self.stage.discard()
+            raise
 
     def _commit(self, state: TableState, claimed: publishing.Claim) -> bool:
         if not publishing.serves(state):
             location = str(self.table.location)
             rows = self.stage.read() if self.stage.session else self.table.read(version=state.version).limit(0)
-            publishing.commit_by_spark(rows, self.record, claimed, location=location, append=self.append)
+            publishing.commit_by_spark(
+                rows, self.record, claimed, location=location, kinds=state.kinds, append=self.append
+            )
             return not claimed.same_rows
         finer = set(state.partition_columns) - set(self.record.partition)
         only = self._differing(state) if finer and claimed.rewrite and not (self.append or claimed.same_rows) else None
@@ -500,33 +541,19 @@ class StagedWrite:
     def _differing(self, state: TableState) -> set[Partition]:
         """Partitions below the owned one whose rows differ: the others keep their files, and nobody rebuilds them."""
         owned, columns = self.record.partition, state.partition_columns
-        content = digest(row_hash([c for c in self.table.spec.content if c in state.columns]))
+
+        keys = [F.expr(to_folder(c, state.kinds[c])).alias(f"{RESERVED}{n}") for n, c in enumerate(columns)]
 
         def digests(rows: DataFrame | None) -> dict[Partition, tuple[int, str]]:
-            found = () if rows is None else rows.groupBy(*columns).agg(F.expr("count(1) n"), F.expr(f"{content} x"))
-            by = [(row.asDict(), (row["n"], row["x"])) for row in (found.collect() if found else ())]
-            keyed = [({c: None if v[c] is None else str(v[c]) for c in columns}, figures) for v, figures in by]
-            return {tuple(sorted(values.items())): figures for values, figures in keyed}
+            if rows is None:
+                return {}
+            content = digest(row_hash(fields_of(rows, self.table._content(state))))
+            measured = [F.expr("count(1)").alias(f"{RESERVED}rows"), F.expr(content).alias(f"{RESERVED}digest")]
+            found = rows.groupBy(*keys).agg(*measured).collect()
+            spelled = [[from_folder(v, state.kinds[c]) for c, v in zip(columns, row, strict=False)] for row in found]
+            named = [tuple(sorted(zip(columns, values, strict=True))) for values in spelled]
+            return {key: (row[-2], row[-1]) for key, row in zip(named, found, strict=True)}
 
         now = digests(self.table.read(owned, version=state.version))
         then = digests(self.stage.read() if self.stage.adds else None)
         return {key for key in {*now, *then} if now.get(key) != then.get(key)}
-
-
-def already_applied(table: str, record: CommitRecord, commit: Commit) -> WriteResult:
-    """The result of a retry whose write is in the table already."""
-    before = commit.record or record
-    return WriteResult(
-        table=table,
-        version=commit.version,
-        applied=False,
-        changed=False,
-        reason=f"already applied at version {commit.version} by run {before.run_id}: nothing to do",
-        rows=RowCounts(**before.rows),
-        partition=record.partition,
-        figures=before.figures,
-    )
-
-
-def _literals(partition: Mapping[str, str] | None, alias: str = "") -> list[str]:
-    return [f"{alias}{equals(column, value)}" for column, value in (partition or {}).items()]

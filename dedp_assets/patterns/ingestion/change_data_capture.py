@@ -18,6 +18,7 @@ from pyspark.sql import DataFrame
 
 from dedp_assets.patterns.core import capturing, changes, postgres
 from dedp_assets.patterns.core.changes import CHANGES, GONE, cursor, noted
+from dedp_assets.patterns.core.clauses import Delete, Insert, Update
 from dedp_assets.patterns.core.errors import ConfigError, ContractError, NotReady, SchemaMismatch
 from dedp_assets.patterns.core.pgoutput import position_text
 from dedp_assets.patterns.core.postgres import RESNAPSHOT, PostgresTable
@@ -29,11 +30,7 @@ from dedp_assets.patterns.core.tables import Table
 __all__ = ["capture_changes", "apply_changes", "judge_slot", "CHANGES"]
 
 _PATTERN = "ingestion.change_data_capture"
-_CLAUSES = (
-    f"WHEN MATCHED AND s.`{GONE}` THEN DELETE",
-    "WHEN MATCHED THEN UPDATE SET *",
-    f"WHEN NOT MATCHED AND NOT s.`{GONE}` THEN INSERT *",
-)
+_CLAUSES = (Delete(when=f"s.{GONE}"), Update(), Insert(when=f"NOT s.{GONE}"))
 
 
 def capture_changes(
@@ -139,9 +136,8 @@ def apply_changes(history: Table, latest: Table, *, keys: Sequence[str], provena
         inputs = {history.name: state.version, **columns}
         run = replace(provenance.by(_PATTERN), sequence=head, inputs=inputs, notes=notes)
         if done is None or done < note["reset"][0]:
-            return latest.overwrite(values.filter(f"NOT `{GONE}`").drop(GONE), provenance=run)
-        same_key = " AND ".join(f"t.`{key}` = s.`{key}`" for key in keys)
-        return latest.merge(values, on=same_key, clauses=_CLAUSES, provenance=run)
+            return latest.overwrite(values.filter(f"NOT {GONE}").drop(GONE), provenance=run)
+        return latest.merge(values, keys=keys, clauses=_CLAUSES, provenance=run)
 
 
 def judge_slot(source: PostgresTable, *, warn_above_bytes: int = 1 << 30, fail_above_bytes: int = 8 << 30) -> Finding:

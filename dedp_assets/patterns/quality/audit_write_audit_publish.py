@@ -142,7 +142,7 @@ def _judge_upstream(
     judged = {f["name"]: f for f in record.findings} if record else {}
     missing = [name for name in audits if name not in judged]
     failed = [n for n in audits if n in judged and not judged[n]["passed"] and judged[n]["severity"] == "fail"]
-    name = f"{upstream.name} {slice_name({k: v or 'NULL' for k, v in partition.items()})}"
+    name = f"{upstream.name} {slice_name(partition)}"
     if commit is None:
         note = f"{name} was never written, or its log no longer says how"
     elif record is None or not record.promotable:
