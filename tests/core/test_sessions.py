@@ -13,6 +13,7 @@ import pytest
 from deltalake import DeltaTable
 from pyspark.sql import functions as F
 
+from dedp_assets.patterns.core.clauses import Insert
 from dedp_assets.patterns.core.compaction import rewrite, small_files
 from dedp_assets.patterns.core.rows import Reading, tally
 from dedp_assets.patterns.core.schema import Column, TableSpec
@@ -139,13 +140,14 @@ def compact(table, rows):
 def merge(table, rows):
     """Three merges, one new row each."""
     for n in (1, 2, 3):
-        table.merge(
-            rows(n),
-            on="t.id = s.id",
-            clauses=["WHEN NOT MATCHED THEN INSERT *"],
-            provenance=a_run(table.name, sequence=n),
-        )
+        table.merge(rows(n), keys=["id"], clauses=[Insert()], provenance=a_run(table.name, sequence=n))
     return [0, 1, 2]
+
+
+def merge_by_delta(table, rows):
+    """The same by Delta's own statement, which takes its transaction from settings."""
+    spec = replace(table.spec, properties={"delta.enableChangeDataFeed": "true"})
+    return merge(Table(spec, table.location, table.session), rows)
 
 
 def delete(table, rows):
@@ -155,15 +157,8 @@ def delete(table, rows):
     return [0, 2]
 
 
-STATEMENTS = [
-    (restore, compact),
-    # Take the mark away once merge and delete set nothing on the caller's session.
-    pytest.param((merge, delete), marks=pytest.mark.skip(reason="merge and delete set the session's transaction")),
-]
-
-
 @pytest.mark.both
-@pytest.mark.parametrize("statements", STATEMENTS)
+@pytest.mark.parametrize("statements", [(restore, compact), (merge, delete), (merge_by_delta, merge)])
 def test_threads_of_one_session_do_not_meet(spark, tables, event_rows, statements):
     """Six threads, each with a table of its own: nothing is lost, every ledger holds its own records only."""
     own = {act: tables(act.__name__) for act in (overwrite, append, *statements)}

@@ -15,7 +15,6 @@ import random
 import re
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -61,7 +60,6 @@ __all__ = [
     "raise_generation",
     "require_channel",
     "serves",
-    "session_settings",
     "sql_settings",
     "violation",
 ]
@@ -367,18 +365,6 @@ def sql_settings(record: CommitRecord, claimed: Claim) -> dict[str, str]:
         "spark.databricks.delta.write.txnVersion": str(claimed.sequence),
         "spark.databricks.delta.commitInfo.userMetadata": record.to_json(),
     }
-
-
-@contextmanager
-def session_settings(session: SparkSession, settings: Mapping[str, str]) -> Iterator[None]:
-    """Settings of the session for the time of a block; it keeps none of them."""
-    try:
-        for key, value in settings.items():
-            session.conf.set(key, value)
-        yield
-    finally:
-        for key in settings:
-            session.conf.unset(key)
 
 
 def is_conflict(error: Exception) -> bool:

@@ -168,12 +168,12 @@ class Table:
             AuditFailed: if a rule refuses the rows; the stage stays for inspection.
             SchemaMismatch: if the rows' columns are not the table's.
         """
-        require_rows(self.name, rows)
+        frame = require_rows(self.name, rows)
         state, split = self.ensure(), rows if isinstance(rows, Split) else None
         owned = require_partition(self.name, state, partition or {})
         conform(self.name, rows, keep, state)
         accounting.require_own_figures(audits, reading)
-        rules, frame = constraints(state), rows.rows if isinstance(rows, Split) else rows
+        rules = constraints(state)
         measures = accounting.measures(
             split,
             accounting.kept_rows(rows, keep),
@@ -240,6 +240,7 @@ class Table:
             ...     Delete(when="s.is_deleted"), Update(when="s.changed_at > t.changed_at"),
             ...     Insert(when="NOT s.is_deleted")])
         """
+        require_rows(self.name, source)
         state = self.ensure()
         owned = require_partition(self.name, state, partition or {})
         merge = Merge(tuple(keys), tuple(clauses), on, null_keys, owned)
@@ -403,10 +404,6 @@ class Table:
             rows = rows.select(*map(identifier, shown)).limit(_SAMPLES)
             message += f". For example {[row.asDict() for row in rows.collect()]}"
         return AuditFailed(message, findings=staged.findings, stage=str(staged.stage.folder))
-
-    def _run(self, statement: Callable[[], object], settings: Mapping[str, str]) -> None:
-        with publishing.session_settings(self.session, settings):
-            statement()
 
     def _committed(self, before: int, record: CommitRecord) -> WriteResult:
         ours = [c for c in self.ledger.commits(since=before) if c.record == record]
