@@ -34,7 +34,7 @@ from benchmarks import database
 from benchmarks.measure import Counters, Row, Sample, Side, compare, explain, timed
 from dedp_assets.defs.bronze.users import HISTORY, KEYS, USERS
 from dedp_assets.patterns.core.records import Provenance
-from dedp_assets.patterns.core.rows import digest, row_hash
+from dedp_assets.patterns.core.rows import digest, fields_of, row_hash
 from dedp_assets.patterns.core.tables import Table
 from dedp_assets.patterns.ingestion.change_data_capture import capture_changes
 from dedp_assets.patterns.ingestion.full_loader import load_full
@@ -189,7 +189,7 @@ class _Loops:
         return self.session.read.format("jdbc").options(**self.operational.jdbc(), dbtable=SOURCE).load()
 
     def _require_equal(self, table: Table) -> None:
-        content = digest(row_hash([*USERS.columns]))
+        content = digest(row_hash(fields_of(table.read(), USERS.columns)))
         there, here = (rows.selectExpr("count(1)", content).first() for rows in (self._source(), table.read()))
         assert there == here, (table.name, there, here)
 

@@ -24,7 +24,7 @@ from benchmarks.measure import Counters, Row, compare, files_of, interleave
 from dedp_assets.defs.bronze.legacy_visits import LEGACY_VISITS, SOURCE
 from dedp_assets.patterns.core.records import Provenance
 from dedp_assets.patterns.core.results import WriteResult
-from dedp_assets.patterns.core.rows import digest, row_hash
+from dedp_assets.patterns.core.rows import digest, fields_of, row_hash
 from dedp_assets.patterns.core.schema import TableSpec
 from dedp_assets.patterns.core.tables import Table
 from dedp_assets.patterns.ingestion.full_loader import load_full
@@ -92,7 +92,7 @@ class _Loads:
 
     def require_equal(self) -> None:
         """Both targets hold the same rows, which are the source's."""
-        content = digest(row_hash([*_WHOLE.columns]))
+        content = digest(row_hash(fields_of(self.whole.read(), _WHOLE.columns)))
         found = [table.read().selectExpr(*_IDS.split(", "), content).first() for table in (self.by_day, self.whole)]
         there = self.connection.execute(f"SELECT {_IDS} FROM {SOURCE}").fetchone()
         assert found[0] == found[1], found

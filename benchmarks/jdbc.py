@@ -19,7 +19,7 @@ from pyspark.sql import DataFrame
 
 from benchmarks import database
 from benchmarks.measure import Counters, Row, compare, interleave
-from dedp_assets.patterns.core.rows import digest, row_hash
+from dedp_assets.patterns.core.rows import digest, fields_of, row_hash
 from resources.spark import SparkEngine
 
 __all__ = ["run"]
@@ -35,7 +35,7 @@ def run(*, quick: bool) -> list[Row]:
     answers: dict[int, set[tuple[Any, ...]]] = {}
 
     def aggregated(number: int, rows: DataFrame) -> dict[str, float]:
-        found = rows.selectExpr("count(1)", digest(row_hash(_COLUMNS))).first()
+        found = rows.selectExpr("count(1)", digest(row_hash(fields_of(rows, _COLUMNS)))).first()
         assert found is not None
         answers.setdefault(number, set()).add(tuple(found))
         return {"rows read": found[0]}

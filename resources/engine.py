@@ -97,6 +97,14 @@ def spark_conf(settings: Settings, *, record_classes: Path | None = None) -> dic
         "spark.sql.shuffle.partitions": "2",
         # Spark keeps 100 pieces of compiled code, and steps that need more in turn compile all of theirs anew.
         "spark.sql.codegen.cache.maxEntries": "2000",
+        # Spark's default for timestamps, INT96, has no statistics, so that no file is passed over by time.
+        "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
+        # A writer per partition stays open, so rows need no sort by partition first.
+        "spark.sql.maxConcurrentOutputFileWriters": "32",
+        # What is counted below a shuffle that turns out empty would be dropped with it, and be counted in another pass.
+        "spark.sql.adaptive.optimizer.excludedRules": (
+            "org.apache.spark.sql.execution.adaptive.AQEPropagateEmptyRelation"
+        ),
         "spark.sql.sources.parallelPartitionDiscovery.parallelism": "2",
         "spark.databricks.delta.snapshotPartitions": "1",
         # Otherwise each column of an expression asks where in the code it stands; our errors name the expression.

@@ -6,12 +6,24 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dedp_assets.patterns.core.accounting import built_in, count, public, violations
+from dedp_assets.patterns.core.accounting import (
+    FINGERPRINT,
+    IDENTITY,
+    OUTSIDE,
+    built_in,
+    count,
+    public,
+    violations,
+)
+from dedp_assets.patterns.core.names import RESERVED
 from dedp_assets.patterns.core.results import RowCounts, Split
+from dedp_assets.patterns.core.rows import READ_IDENTITY
+from dedp_assets.patterns.core.staging import PART
 
 SPLIT = Split(
     rows=None, parts={"valid": ("id",), "dead": ("id",), "duplicate": ("id",), "early": ("id",), "bot": ("id",)}
 )
+CONSTRAINT = f"{RESERVED}constraint_"
 some = st.integers(0, 10**9)
 
 
@@ -32,16 +44,16 @@ def test_rows_are_accounted_for_exactly_if_the_outcomes_add_up(read, written, de
 def test_the_same_number_of_other_records_is_no_accounting():
     """As many rows as went in, but not the same ones: refused by the digest of identities."""
     counts = RowCounts(read=2, written=2)
-    assert verdicts({"read_identity": 7, "identity": 7}, counts)["rows_are_accounted_for"].passed
-    other = verdicts({"read_identity": 7, "identity": 8}, counts)["rows_are_accounted_for"]
+    assert verdicts({READ_IDENTITY: 7, IDENTITY: 7}, counts)["rows_are_accounted_for"].passed
+    other = verdicts({READ_IDENTITY: 7, IDENTITY: 8}, counts)["rows_are_accounted_for"]
     assert (other.refuses, other.note) == (True, "other records came out than went in")
 
 
 @pytest.mark.parametrize(
     ("figures", "name", "shown"),
     [
-        ({"outside": 3}, "rows_lie_in_their_partition", {"outside": 3}),
-        ({"constraint id_is_not_null": 2, "constraint fine": 0}, "constraints_hold", {"id_is_not_null": 2}),
+        ({OUTSIDE: 3}, "rows_lie_in_their_partition", {"outside": 3}),
+        ({f"{CONSTRAINT}id_is_not_null": 2, f"{CONSTRAINT}fine": 0}, "constraints_hold", {"id_is_not_null": 2}),
     ],
 )
 def test_rows_at_fault_refuse_the_write_with_their_number(figures, name, shown):
@@ -53,7 +65,7 @@ def test_rows_at_fault_refuse_the_write_with_their_number(figures, name, shown):
 def test_outcomes_are_counted_by_their_name():
     """Dead and duplicate have a count of their own, whatever else was diverted counts as filtered."""
     names = {"valid": 5, "dead": 1, "duplicate": 2, "early": 3, "bot": 4}
-    figures = {"read": 15, "written": 5, **{f"outcome {part}": n for part, n in names.items()}}
+    figures = {"read": 15, "written": 5, **{f"{PART}{part}": n for part, n in names.items()}}
     counts = count(figures, SPLIT, "valid", "")
     assert counts == RowCounts(read=15, written=5, dead=1, duplicates=2, filtered=7)
     assert counts.unaccounted == 0
@@ -69,11 +81,11 @@ def test_aggregates_account_for_the_rows_they_stand_for():
 
 def test_the_ledger_keeps_figures_that_mean_something_to_people():
     """Digests and counts that are stored elsewhere stay out of the record."""
-    figures = {"read": 1, "mean": 2.5, "fingerprint": 9, "outside": 0, "constraint a": 0, "outcome dead": 0}
+    figures = {"read": 1, "mean": 2.5, FINGERPRINT: 9, OUTSIDE: 0, f"{CONSTRAINT}a": 0, f"{PART}dead": 0}
     assert public(figures) == {"read": 1, "mean": 2.5}
 
 
 def test_only_broken_constraints_are_looked_up_for_samples():
     """A row whose rule is NULL breaks it as well."""
     rules = {"a": "x > 0", "b": "y > 0"}
-    assert violations({"constraint a": 1, "constraint b": 0}, rules) == ["NOT coalesce(x > 0, false)"]
+    assert violations({f"{CONSTRAINT}a": 1, f"{CONSTRAINT}b": 0}, rules) == ["NOT coalesce(x > 0, false)"]

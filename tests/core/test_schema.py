@@ -9,7 +9,7 @@ import pytest
 from dedp_assets.patterns.core.errors import ConfigError, SchemaMismatch
 from dedp_assets.patterns.core.log import Ledger
 from dedp_assets.patterns.core.results import Split
-from dedp_assets.patterns.core.schema import Column, TableSpec, alterations, conform
+from dedp_assets.patterns.core.schema import Column, TableSpec, alterations, conform, require_partition
 from tests.helpers import EVENTS, write_log
 
 STORED = {"id": "long", "user_id": "string", "amount": "double", "event_date": "date"}
@@ -62,7 +62,7 @@ def test_new_columns_constraints_and_properties_are_added(state):
     """One statement for each, in the order that lets a constraint use a new column."""
     spec = replace(widened(city=Column("STRING", "it's where")), checks={"city_named": "city <> ''"})
     added, constrained, properties = statements(spec, state)
-    assert added == "ALTER TABLE delta.`/lake/events` ADD COLUMNS (`city` STRING COMMENT 'it''s where')"
+    assert added == "ALTER TABLE delta.`/lake/events` ADD COLUMNS (`city` STRING COMMENT 'it\\'s where')"
     assert constrained == "ALTER TABLE delta.`/lake/events` ADD CONSTRAINT `city_named` CHECK (city <> '')"
     assert properties.startswith(
         "ALTER TABLE delta.`/lake/events` SET TBLPROPERTIES ('delta.checkpointInterval' = '20'"
@@ -108,22 +108,22 @@ def test_rows_have_exactly_the_columns_of_the_table(spark, state):
     rows = spark.sql("SELECT 1 AS id, 'a' AS user_id, DATE '2026-01-05' AS event_date, 1 AS city")
     words = r"missing columns \['amount'\]; unknown columns \['city'\]; id is integer, the table has long"
     with pytest.raises(SchemaMismatch, match=f"silver/events: {words}"):
-        conform("silver/events", rows, "valid", state, {})
+        conform("silver/events", rows, "valid", state)
 
 
 @pytest.mark.both
 def test_the_order_of_columns_and_their_nullability_do_not_matter(spark, state):
     """Rows are matched by name; of a split only the kept part has to fit."""
     rows = spark.sql("SELECT DATE '2026-01-05' AS event_date, 1.5D AS amount, 'a' AS user_id, 1L AS id")
-    conform("silver/events", rows, "valid", state, {"event_date": "2026-01-05"})
-    flagged = rows.selectExpr("*", "'valid' AS outcome", "'x' AS reason")
+    conform("silver/events", rows, "valid", state)
+    flagged = rows.selectExpr("*", "'valid' AS __dedp_outcome", "'x' AS reason")
     split = Split(flagged, {"valid": tuple(STORED), "dead": ("id", "reason")})
-    conform("silver/events", split, "valid", state, {})
+    conform("silver/events", split, "valid", state)
     with pytest.raises(SchemaMismatch, match=r"missing columns .*unknown columns \['reason'\]"):
-        conform("silver/events", split, "dead", state, {})
+        conform("silver/events", split, "dead", state)
 
 
 def test_a_write_owns_partition_columns_only(event_rows, state):
     """Nobody can replace rows by a column the table is not partitioned by."""
     with pytest.raises(ConfigError, match=r"is partitioned by \['event_date'\], not by \['user_id'\]"):
-        conform("silver/events", event_rows(1), "valid", state, {"user_id": "u1"})
+        require_partition("silver/events", state, {"user_id": "u1"})

@@ -3,14 +3,26 @@
 from __future__ import annotations
 
 import atexit
-from concurrent.futures import ThreadPoolExecutor
+import shutil
+from concurrent.futures import ThreadPoolExecutor, wait
+from dataclasses import replace
+from threading import Event
+from typing import Any
 
 import pytest
 from deltalake import DeltaTable
+from pyspark.sql import functions as F
 
+from dedp_assets.patterns.core.compaction import rewrite, small_files
+from dedp_assets.patterns.core.rows import Reading, tally
+from dedp_assets.patterns.core.schema import Column, TableSpec
 from dedp_assets.patterns.core.sessions import private
+from dedp_assets.patterns.core.tables import Table
+from tests.helpers import EVENTS, a_run, read_back
 
 pytestmark = pytest.mark.spark
+DAY = {"event_date": "2026-01-05"}
+WRITE = "spark.databricks.delta.write"
 NOTE = "spark.databricks.delta.commitInfo.userMetadata"
 
 
@@ -62,3 +74,200 @@ def test_threads_do_not_share_a_private_session(spark):
     with ThreadPoolExecutor(6) as threads:
         assert list(threads.map(told, range(6))) == [str(n) for n in range(6)]
     assert spark.conf.get(NOTE, None) is None
+
+
+@pytest.mark.both
+def test_what_the_caller_set_for_its_own_commits_stays_with_the_caller(spark):
+    """A transaction or note that the caller set for commits of its own is not that of ours, and is there afterwards."""
+    mine = {NOTE: "theirs", f"{WRITE}.txnAppId": "theirs", f"{WRITE}.txnVersion": "7"}
+    for key, value in mine.items():
+        spark.conf.set(key, value)
+    try:
+        with private(spark, {NOTE: "ours"}) as own:
+            assert [own.conf.get(key, None) for key in mine] == ["ours", None, None]
+        assert {key: spark.conf.get(key) for key in mine} == mine
+    finally:
+        for key in mine:
+            spark.conf.unset(key)
+
+
+@pytest.fixture
+def tables(make_table, created):
+    """``tables("a")``: an empty table of :data:`EVENTS` under another name, created by copy."""
+
+    def made(name: str) -> Table:
+        table = make_table(replace(EVENTS, name=f"silver/{name}"))
+        shutil.copytree(created, table.location / "_delta_log")
+        return table
+
+    return made
+
+
+def overwrite(table, rows):
+    """Three times, one row more each time."""
+    for n in (1, 2, 3):
+        table.overwrite(rows(n), partition=DAY, provenance=a_run(table.name, sequence=n))
+    return [0, 1, 2]
+
+
+def append(table, rows):
+    """Three times two rows."""
+    for n in (0, 1, 2):
+        table.append(rows(2, start=10 * n), provenance=a_run(table.name, sequence=n + 1))
+    return [0, 1, 10, 11, 20, 21]
+
+
+def restore(table, rows):
+    """Three rows of an earlier version instead of one."""
+    version = table.overwrite(rows(3), partition=DAY, provenance=a_run(table.name, sequence=1)).version
+    table.overwrite(rows(1), partition=DAY, provenance=a_run(table.name, sequence=2))
+    table.restore(version, provenance=a_run(table.name, sequence=3))
+    return [0, 1, 2]
+
+
+def compact(table, rows):
+    """Two files become one."""
+    for n in (0, 1):
+        table.append(rows(1, start=n).coalesce(1), provenance=a_run(table.name, sequence=n + 1))
+    state = table.ledger.state()
+    files = {key: part for key, part in small_files(state, 10**6).items() if part}
+    done = rewrite(table, state, files, provenance=a_run(table.name, sequence=3), small_bytes=10**6, target_bytes=10**6)
+    assert done.applied
+    return [0, 1]
+
+
+def merge(table, rows):
+    """Three merges, one new row each."""
+    for n in (1, 2, 3):
+        table.merge(
+            rows(n),
+            on="t.id = s.id",
+            clauses=["WHEN NOT MATCHED THEN INSERT *"],
+            provenance=a_run(table.name, sequence=n),
+        )
+    return [0, 1, 2]
+
+
+def delete(table, rows):
+    """One row of three."""
+    table.append(rows(3), provenance=a_run(table.name, sequence=1))
+    table.delete("id = 1", provenance=a_run(table.name, sequence=2))
+    return [0, 2]
+
+
+STATEMENTS = [
+    (restore, compact),
+    # Take the mark away once merge and delete set nothing on the caller's session.
+    pytest.param((merge, delete), marks=pytest.mark.skip(reason="merge and delete set the session's transaction")),
+]
+
+
+@pytest.mark.both
+@pytest.mark.parametrize("statements", STATEMENTS)
+def test_threads_of_one_session_do_not_meet(spark, tables, event_rows, statements):
+    """Six threads, each with a table of its own: nothing is lost, every ledger holds its own records only."""
+    own = {act: tables(act.__name__) for act in (overwrite, append, *statements)}
+    foreign, before, done = [tables("foreign"), tables("stranger")], settings_of(spark), Event()
+
+    def write_as_others_do(table: Table) -> list[int]:
+        written: list[int] = []
+        while len(written) < 2 or not done.is_set():
+            event_rows(1, start=len(written)).write.format("delta").mode("append").save(str(table.location))
+            written.append(len(written))
+        return written
+
+    with ThreadPoolExecutor(6) as threads:
+        strangers = {table: threads.submit(write_as_others_do, table) for table in foreign}
+        acts = {act: threads.submit(act, table, event_rows) for act, table in own.items()}
+        wait(acts.values())
+        done.set()
+    for act, table in own.items():
+        assert ids(table) == acts[act].result(), table.name
+        records = [record for commit in table.ledger.history() if (record := commit.record or commit.maintenance)]
+        assert [record.asset for record in records] == [table.name] * (2 if act is delete else 3)
+    for table, written in strangers.items():
+        assert ids(table) == written.result(), table.name
+        assert {commit.get("userMetadata") for commit in DeltaTable(table.location).history()} == {None}
+    assert settings_of(spark) == before
+
+
+def ids(table: Table) -> list[int]:
+    """What an independent reader finds."""
+    return [row["id"] for row in sorted(read_back(table), key=lambda row: row["id"])]
+
+
+def settings_of(session: Any) -> dict[str, str]:
+    """All settings but the one that Delta itself keeps about a session's commits."""
+    return {k: v for k, v in session.conf.getAll.items() if k != "spark.databricks.delta.lastCommitVersionInSession"}
+
+
+FOREIGN = (
+    "spark.sql.parquet.outputTimestampType",
+    "spark.sql.maxConcurrentOutputFileWriters",
+    "spark.sql.adaptive.optimizer.excludedRules",
+)
+"""What the engine's profile sets and a session from elsewhere lacks."""
+
+
+@pytest.fixture
+def foreign(spark):
+    """A session that was not configured by this project."""
+    with private(spark, {}) as session:
+        for key in FOREIGN:
+            session.conf.unset(key)
+        yield session
+
+
+@pytest.mark.both
+def test_timestamps_written_on_a_session_of_others_are_right(foreign, tmp_path):
+    """They lack statistics at worst: every reader reads them, they compact, and the session stays as it was."""
+    spec = TableSpec("silver/clock", {"id": Column("INT"), "at": Column("TIMESTAMP")})
+    table, before = Table(spec, tmp_path / "clock", foreign), settings_of(foreign)
+    rows = foreign.sql(
+        "SELECT * FROM VALUES (1, TIMESTAMP'1000-01-01 00:00:00'), (2, TIMESTAMP'2026-01-05 12:00:00.123456'), "
+        "(3, TIMESTAMP'9999-12-31 23:59:59.999999'), (4, NULL) AS t(id, at)"
+    )
+    for n in (1, 2):
+        table.append(rows.coalesce(1), provenance=a_run(table.name, sequence=n))
+    assert settings_of(foreign) == before
+    expected = sorted((str(row["id"]), str(row["at"])) for row in rows.selectExpr("id", "CAST(at AS STRING)").collect())
+    shown = table.read().selectExpr("id", "CAST(at AS STRING)").collect()
+    assert sorted((str(row["id"]), str(row["at"])) for row in shown) == sorted(expected * 2)
+    assert table.read().filter("at > TIMESTAMP'2026-01-05 12:00:00.123455'").count() == 4
+    state = table.ledger.state()
+    files = small_files(state, 10**6)
+    rewrite(table, state, files, provenance=a_run(table.name), small_bytes=10**6, target_bytes=10**6)
+    shown = table.read().selectExpr("id", "CAST(at AS STRING)").collect()
+    assert sorted((str(row["id"]), str(row["at"])) for row in shown) == sorted(expected * 2)
+    assert settings_of(foreign) == before
+
+
+@pytest.mark.both
+def test_what_spark_leaves_out_is_counted_all_the_same(foreign, spark, tmp_path):
+    """Where nothing can come of the rows read, Spark drops the place where they were counted, not their number."""
+    for session in (foreign, spark):
+        spec = TableSpec("silver/numbers", {"id": Column("BIGINT"), "n": Column("BIGINT")})
+        table = Table(spec, tmp_path / str(session is spark), session)
+        nobody = session.range(10).filter("id * 0 + hash(id) = 1").groupBy("id").agg(F.count("*").alias("m"))
+        ways = {
+            "by its text": lambda rows: rows.filter("false").selectExpr("id", "id AS n"),
+            "by a limit": lambda rows: rows.limit(0).selectExpr("id", "id AS n"),
+            "while it runs": lambda rows, nobody=nobody: (
+                rows.groupBy("id")
+                .agg(F.count("*").alias("n"))
+                .hint("merge")
+                .join(nobody.hint("merge"), "id")
+                .select("id", "n")
+            ),
+            "not at all": lambda rows: rows.selectExpr("id", "id AS n"),
+        }
+        found = {}
+        for way, step in ways.items():
+            rows, seen = tally(session.range(7), identity=["id"], measures={"largest": "max(id)"})
+            staged = table.stage(
+                step(rows), provenance=a_run(table.name), reading=Reading(tally=seen, represented="read")
+            )
+            found[way] = (staged.record.rows["read"], staged.record.figures["largest"])
+            assert not [finding.name for finding in staged.findings if not finding.passed], way
+            staged.stage.discard()
+        assert found == dict.fromkeys(ways, (7, 6))

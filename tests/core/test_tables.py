@@ -6,7 +6,7 @@ import json
 import logging
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
-from datetime import date
+from datetime import date, timedelta
 from time import sleep
 
 import duckdb
@@ -27,12 +27,13 @@ from dedp_assets.patterns.core.errors import (
     SchemaMismatch,
     TransactionReused,
 )
+from dedp_assets.patterns.core.partitions import quoted
 from dedp_assets.patterns.core.records import Approval
 from dedp_assets.patterns.core.results import Split
-from dedp_assets.patterns.core.rows import Reading, quoted, tally
+from dedp_assets.patterns.core.rows import Reading, tally
 from dedp_assets.patterns.core.schema import Column, TableSpec
 from dedp_assets.patterns.core.tables import Table
-from tests.helpers import EVENTS, a_run, active_files, read_back
+from tests.helpers import EVENTS, NOW, a_run, active_files, read_back
 
 DAY = {"event_date": "2026-01-05"}
 NEXT_DAY = {"event_date": "2026-01-06"}
@@ -368,6 +369,46 @@ def test_a_value_that_moved_to_another_column_is_another_row(make_table, spark):
     assert read_back(table) == [{"a": None, "b": "x"}]
 
 
+# --- cursors ----------------------------------------------------------------------------------------------------------
+
+
+def test_no_kind_of_write_uses_up_the_cursor_of_another(events, event_rows):
+    """Appends go on at their next version after a full load, a clear, and an overwrite at a higher version."""
+    events.append(event_rows(1), provenance=a_run(sequence=1))
+    events.overwrite(event_rows(2, start=10), provenance=a_run())
+    events.append(event_rows(1, start=20), provenance=a_run(sequence=2))
+    events.overwrite(event_rows(1, start=30), provenance=a_run(sequence=9))
+    events.append(event_rows(1, start=40), provenance=a_run(sequence=3))
+    events.clear(partition=DAY, provenance=a_run())
+    events.append(event_rows(1, start=50), provenance=a_run(sequence=4))
+    assert unique_ids(events) == [50]
+    assert events.append(event_rows(1, start=40), provenance=a_run(sequence=3)).applied is False
+    with pytest.raises(Conflict, match="already applied upstream version 9, this run read version 8"):
+        events.overwrite(event_rows(1), provenance=a_run(sequence=8))
+    assert (unique_ids(events), events.ledger.transactions().applied(events.name, {})) == ([50], 9)
+
+
+def test_rows_beside_others_are_not_the_same_rows_as_alone(events, event_rows):
+    """An append and an overwrite of equal rows are different tables: the overwrite is no repetition of the append."""
+    told = {"inputs": {"file": "a"}}
+    events.append(event_rows(1), provenance=a_run(sequence=1))
+    events.append(event_rows(1, start=5), provenance=a_run(sequence=2, **told))
+    result = events.overwrite(event_rows(1, start=5), provenance=a_run(sequence=2, **told))
+    assert (result.applied, result.changed, unique_ids(events)) == (True, True, [5])
+
+
+def test_a_run_that_started_earlier_does_not_put_its_rows_over_a_later_ones(events, event_rows):
+    """Without an upstream version the start of the runs tells which delivery is older; started anew, it may write."""
+    early, late = NOW, NOW + timedelta(minutes=1)
+    slow = events.stage(event_rows(1), provenance=a_run(run_id="slow", inputs={"delivery": "old"}, at=early))
+    events.overwrite(event_rows(2, start=10), provenance=a_run(run_id="quick", inputs={"delivery": "new"}, at=late))
+    with pytest.raises(Conflict, match="written at version 2 by a run that started after this one"):
+        slow.publish()
+    assert unique_ids(events) == [10, 11]
+    events.overwrite(event_rows(1), provenance=a_run(inputs={"delivery": "old"}, at=late + timedelta(minutes=1)))
+    assert unique_ids(events) == [0]
+
+
 # --- conflicts --------------------------------------------------------------------------------------------------------
 
 
@@ -490,7 +531,7 @@ def test_an_expression_spark_does_not_know_is_a_wrong_call(events, event_rows, c
 @pytest.fixture
 def split(event_rows):
     """Four valid rows, a dead one and a duplicate."""
-    outcome = "CASE WHEN id < 4 THEN 'valid' WHEN id = 4 THEN 'dead' ELSE 'duplicate' END AS outcome"
+    outcome = "CASE WHEN id < 4 THEN 'valid' WHEN id = 4 THEN 'dead' ELSE 'duplicate' END AS __dedp_outcome"
     parts = {"valid": tuple(EVENTS.columns), "dead": ("id", "reason"), "duplicate": ("id",)}
     return Split(event_rows(6).selectExpr("*", outcome, "'because' AS reason"), parts, identity=("id",))
 
@@ -512,7 +553,7 @@ def test_audits_of_a_split_say_which_rows_they_are_about(events, split):
     with pytest.raises(ConfigError, match="audit largest would measure every part of the split"):
         events.overwrite(split, partition=DAY, provenance=a_run(sequence=1), audits=[vague])
     assert ids(events) == []
-    exact = replace(vague, sql="max(if(outcome = 'valid', id, NULL))")
+    exact = replace(vague, sql="max(if(__dedp_outcome = 'valid', id, NULL))")
     nobody = Audit.none_where("nobody_is_number_four", "id = 4")
     result = events.overwrite(split, partition=DAY, provenance=a_run(sequence=1), audits=[exact, nobody])
     assert (result.figures["largest"], result.figures["nobody_is_number_four"]) == (3, 0)

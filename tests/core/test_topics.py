@@ -167,8 +167,8 @@ def stream(kafka, table, start=None, *, at_once=1000, audits=(), more=(), **fiel
     start = start or start_of(kafka, table)
     today = date(2026, 1, 5)
     records = read_topic(table.session, start, bootstrap=kafka.bootstrap, today=today, at_once=at_once)
-    rows = records.selectExpr("*", "if(raw IS NULL, 'tombstone', 'valid') AS outcome", *more)
-    columns = tuple(c for c in rows.columns if c != "outcome")
+    rows = records.selectExpr("*", "if(raw IS NULL, 'tombstone', 'valid') AS __dedp_outcome", *more)
+    columns = tuple(c for c in rows.columns if c != "__dedp_outcome")
     split = Split(rows, {"valid": columns, "tombstone": ()}, identity=("source_file", "line_number"))
     return append_available(split, table, start, provenance=a_run("bronze/lines", **fields), audits=audits)
 

@@ -12,6 +12,7 @@ from dedp_assets.patterns.core.audits import Audit
 from dedp_assets.patterns.core.conversion import safe_cast
 from dedp_assets.patterns.core.lines import read_lines
 from dedp_assets.patterns.core.log import Commit, Ledger
+from dedp_assets.patterns.core.names import OUTCOME
 from dedp_assets.patterns.core.results import WriteResult
 from dedp_assets.patterns.core.rows import Reading, tally
 from dedp_assets.patterns.core.schema import Column, TableSpec
@@ -100,7 +101,7 @@ def visits(context: dg.AssetExecutionContext, lake: Lake, landing: Landing, cloc
                 "raw_bytes",
                 "source_file",
                 "line_number",
-                "outcome AS timeliness",
+                f"{OUTCOME} AS timeliness",
                 f"DATE '{step.key}' AS landed_on",
                 "to_date(event_time) AS event_date",
             ),

@@ -7,6 +7,7 @@ import dagster as dg
 
 from dedp_assets.defs.bronze.visits import EVENT_TIME, ON_TIME, VISITS, watermark_before
 from dedp_assets.patterns.core.audits import Audit
+from dedp_assets.patterns.core.names import OUTCOME
 from dedp_assets.patterns.core.results import Split
 from dedp_assets.patterns.core.topics import append_available, position, read_topic, resume
 from dedp_assets.patterns.error_management.late_data_detector import detect_late_data
@@ -47,11 +48,11 @@ def append_visits(context: dg.OpExecutionContext, lake: Lake, kafka: Kafka, cloc
             "raw_bytes",
             "source_file",
             "line_number",
-            "outcome AS timeliness",
+            f"{OUTCOME} AS timeliness",
             "landed_on",
             "to_date(event_time) AS event_date",
             "event_time",
-            "if(raw IS NULL, 'tombstone', 'valid') AS outcome",
+            f"if(raw IS NULL, 'tombstone', 'valid') AS {OUTCOME}",
         )
         append_available(
             Split(rows, {"valid": tuple(VISITS.columns), "tombstone": ()}, identity=("source_file", "line_number")),

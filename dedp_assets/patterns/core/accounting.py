@@ -7,28 +7,74 @@ has to equal the digest of the identities that reached an outcome.
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
+
+from pyspark.sql.types import StructField
 
 from dedp_assets.patterns.core.audits import Audit
 from dedp_assets.patterns.core.errors import ConfigError
 from dedp_assets.patterns.core.log import TableState
+from dedp_assets.patterns.core.names import OUTCOME, RESERVED, reserved
 from dedp_assets.patterns.core.partitions import equals
 from dedp_assets.patterns.core.results import Finding, RowCounts, Split
-from dedp_assets.patterns.core.rows import digest, row_hash
-from dedp_assets.patterns.core.staging import identity_hash
+from dedp_assets.patterns.core.rows import READ_IDENTITY, Reading, digest, quoted, row_hash
+from dedp_assets.patterns.core.staging import PART, WRITTEN, identity_hash
 
-__all__ = ["built_in", "count", "kept_rows", "measures", "public", "violations"]
+__all__ = [
+    "FINGERPRINT",
+    "IDENTITY",
+    "OUTSIDE",
+    "built_in",
+    "count",
+    "kept_rows",
+    "measures",
+    "public",
+    "require_own_figures",
+    "violations",
+]
 
-_NAMES_OUTCOME = re.compile(r"\boutcome\b")
-_CONSTRAINT = "constraint "
-_OUTCOME = "outcome "
-_PRIVATE = ("fingerprint", "identity", "read_identity", "outside")
+FINGERPRINT = f"{RESERVED}fingerprint"
+"""Figure: an order-free digest of the content of the rows meant for the table."""
+IDENTITY = f"{RESERVED}identity"
+"""Figure: an order-free digest of the identities that reached an outcome."""
+OUTSIDE = f"{RESERVED}outside"
+"""Figure: rows that lie outside of the partition the write owns."""
+
+_NAMES_OUTCOME = re.compile(rf"\b{OUTCOME}\b", re.IGNORECASE)
+_CONSTRAINT = f"{RESERVED}constraint_"
+_COUNTED = tuple(RowCounts(represented=0).as_dict())
+_JUDGED = ("rows_are_accounted_for", "rows_lie_in_their_partition", "constraints_hold")
 
 
 def kept_rows(rows: object, keep: str) -> str:
     """SQL predicate of the rows meant for the table."""
-    return f"outcome = '{keep}'" if isinstance(rows, Split) else "true"
+    return f"{OUTCOME} = {quoted(keep)}" if isinstance(rows, Split) else "true"
+
+
+def require_own_figures(audits: Sequence[Audit], reading: Reading) -> None:
+    """Refuse figures that would take the place of others: each name stands for one number, measured in one way.
+
+    Raises:
+        ConfigError: if two audits share a name, or two numbers a figure.
+    """
+    names = Counter(audit.name for audit in audits)
+    if repeated := [name for name in names if names[name] > 1 or name in _JUDGED]:
+        raise ConfigError(f"there is more than one audit named {', '.join(repeated)}: give each a name of its own")
+    tallied = set(reading.tally.measures if reading.tally else ()) - {READ_IDENTITY}
+    known = {*_COUNTED, *tallied}
+    free = set() if "read" in tallied else {"read"}
+    if taken := [name for name in reading.figures if name in known - free] + reserved(reading.figures):
+        raise ConfigError(f"the reading brings the figure {', '.join(taken)}, which is measured: give it another name")
+    ways: dict[str, str] = {}
+    for audit in audits:
+        how = audit.measure
+        if how and (audit.figure in {*known, *reading.figures} or ways.setdefault(audit.figure, how) != how):
+            raise ConfigError(
+                f"audit {audit.name} measures the figure {audit.figure}, which is another number already: name its own "
+                "figure by of"
+            )
 
 
 def measures(
@@ -36,19 +82,19 @@ def measures(
     kept: str,
     *,
     state: TableState,
-    content: Sequence[str],
+    content: Sequence[StructField],
     owned: Mapping[str, str],
     rules: Mapping[str, str],
     audits: Sequence[Audit],
-    identity: Sequence[str] = (),
+    identity: Sequence[StructField] = (),
 ) -> dict[str, str]:
     """Figure name -> SQL aggregate to observe in the staging pass."""
     outside = [f"NOT ({equals(c, v, state.kinds[c])})" for c, v in owned.items()]
     found = {
         "read": "count(1)",
-        "written": f"count_if({kept})",
-        "fingerprint": digest(row_hash(content), where=kept),
-        "outside": f"count_if({kept} AND ({' OR '.join(outside) or 'false'}))",
+        WRITTEN: f"count_if({kept})",
+        FINGERPRINT: digest(row_hash(content), where=kept),
+        OUTSIDE: f"count_if({kept} AND ({' OR '.join(outside) or 'false'}))",
     }
     found |= {_CONSTRAINT + name: f"count_if({kept} AND NOT coalesce({rule}, false))" for name, rule in rules.items()}
     for audit in audits:
@@ -58,25 +104,25 @@ def measures(
             if split is not None and not _NAMES_OUTCOME.search(audit.sql):
                 raise ConfigError(
                     f"audit {audit.name} would measure every part of the split: name the rows it is about by where, or "
-                    "by the column outcome in its sql"
+                    f"by the column {OUTCOME} in its sql"
                 )
             found[audit.figure] = audit.sql
     if split is not None:
-        found |= {_OUTCOME + part: f"count_if(outcome = '{part}')" for part in split.parts}
+        found |= {PART + part: f"count_if({OUTCOME} = {quoted(part)})" for part in split.parts}
     if split is not None and split.identity:
-        found["identity"] = digest(identity_hash(split.identity))
+        found[IDENTITY] = digest(identity_hash(split))
     elif identity:
-        found["identity"] = digest(row_hash(identity))
+        found[IDENTITY] = digest(row_hash(identity))
     return found
 
 
 def count(figures: Mapping[str, Any], split: Split | None, keep: str, represented: str) -> RowCounts:
     """The row accounting in the measured ``figures``; diverted parts without a name of their own count as filtered."""
-    parts = {part: figures.get(_OUTCOME + part, 0) for part in (split.parts if split else ()) if part != keep}
+    parts = {part: figures.get(PART + part, 0) for part in (split.parts if split else ()) if part != keep}
     dead, duplicates = parts.pop("dead", 0), parts.pop("duplicate", 0)
     return RowCounts(
         read=figures.get("read", 0),
-        written=figures.get("written", 0),
+        written=figures.get(WRITTEN, 0),
         dead=dead,
         duplicates=duplicates,
         filtered=sum(parts.values()),
@@ -86,26 +132,26 @@ def count(figures: Mapping[str, Any], split: Split | None, keep: str, represente
 
 def built_in(figures: Mapping[str, Any], counts: RowCounts) -> tuple[Finding, ...]:
     """The rules every write keeps, whatever else is audited; nobody can overrule them."""
-    compared = "read_identity" in figures and "identity" in figures
-    same = not compared or (figures["read_identity"] or "") == (figures["identity"] or "")
+    compared = READ_IDENTITY in figures and IDENTITY in figures
+    same = not compared or (figures[READ_IDENTITY] or "") == (figures[IDENTITY] or "")
     broken = {k[len(_CONSTRAINT) :]: v for k, v in figures.items() if k.startswith(_CONSTRAINT) and v}
-    outside = figures.get("outside", 0)
+    outside = figures.get(OUTSIDE, 0)
+    accounted, inside, sound = _JUDGED
     return (
         Finding(
-            "rows_are_accounted_for",
+            accounted,
             passed=counts.unaccounted == 0 and same,
             figures=counts.as_dict(),
             note="" if same else "other records came out than went in",
         ),
-        Finding("rows_lie_in_their_partition", passed=not outside, figures={"outside": outside}),
-        Finding("constraints_hold", passed=not broken, figures=broken),
+        Finding(inside, passed=not outside, figures={"outside": outside}),
+        Finding(sound, passed=not broken, figures=broken),
     )
 
 
 def public(figures: Mapping[str, Any]) -> dict[str, Any]:
     """The figures worth keeping in the ledger."""
-    hidden = (_CONSTRAINT, _OUTCOME)
-    return {k: v for k, v in figures.items() if k not in _PRIVATE and not k.startswith(hidden)}
+    return {name: value for name, value in figures.items() if not name.startswith(RESERVED)}
 
 
 def violations(figures: Mapping[str, Any], rules: Mapping[str, str]) -> list[str]:

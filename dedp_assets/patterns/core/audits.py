@@ -9,9 +9,12 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from decimal import Decimal
+from numbers import Real
 from typing import Any
 
 from dedp_assets.patterns.core.errors import ConfigError
+from dedp_assets.patterns.core.names import reserved
 from dedp_assets.patterns.core.records import Approval
 from dedp_assets.patterns.core.results import Finding, Severity
 
@@ -28,10 +31,11 @@ class Audit:
     Attributes:
         name: a sentence that can be true, in snake case.
         sql: SQL aggregate over the written rows that measures ``of``, without DISTINCT; over a split it sees all parts
-            and has to name the column ``outcome``. ``None`` if ``of`` is a known figure (``read``, ``written``,
+            and has to name the column ``__dedp_outcome``. ``None`` if ``of`` is a known figure (``read``, ``written``,
             ``dead``, ``duplicates``, or one the caller passes).
-        of: name of the figure; the audit's own name if empty.
-        per: name of the figure to divide by. Without history (figure missing or 0) the audit passes with a note.
+        of: name of the figure; the audit's own name if empty. A figure that is measured in two ways is refused.
+        per: name of the figure to divide by. Without history (the figure is 0 or ``None``) the audit passes with a
+            note; if nobody measured the figure, it fails.
         where: SQL predicate that names the rows at fault, for samples and for quarantine.
         approvable: whether a named person may overrule a failure.
 
@@ -57,6 +61,8 @@ class Audit:
             raise ConfigError(f"audit {self.name} has no bound: give at least one of fail_/warn_ below/above")
         if self.sql is None and not self.of:
             raise ConfigError(f"audit {self.name} measures nothing: give sql, or of with the name of a figure")
+        if ours := reserved((self.name, self.of, self.per)):
+            raise ConfigError(f"audit {self.name} uses the name {ours[0]}: names like that are the library's")
 
     @classmethod
     def none_where(cls, name: str, where: str, *, approvable: bool = False) -> Audit:
@@ -68,12 +74,19 @@ class Audit:
         """Name of the judged figure."""
         return self.of or self.name
 
+    @property
+    def measure(self) -> str:
+        """What measures the judged figure, in SQL; empty if it is known without."""
+        return f"count_if({self.where})" if self.where is not None else self.sql or ""
+
     def judge(self, figures: Mapping[str, Any]) -> Finding:
         """The verdict over measured ``figures``."""
-        value = figures.get(self.figure)
+        value = self._number(figures.get(self.figure))
         shown = {self.figure: value}
         if self.per:
-            base = figures.get(self.per)
+            if self.per not in figures:
+                return Finding(self.name, passed=False, figures=shown, note=f"nobody measured {self.per}")
+            base = figures[self.per]
             shown[self.per] = base
             if not base:
                 return Finding(self.name, passed=True, figures=shown, note=f"no {self.per} to compare with")
@@ -83,6 +96,14 @@ class Audit:
             return Finding(self.name, passed=False, figures=shown, note="the figure was not measured")
         severity, note = self._breach(float(value))
         return Finding(self.name, not note, severity, shown, note, self.approvable)
+
+    def _number(self, value: Any) -> Any:  # noqa: ANN401 - whatever an aggregate gives
+        if value is not None and not isinstance(value, Real | Decimal):
+            raise ConfigError(
+                f"audit {self.name} compares {self.sql or self.figure} with numbers, which is {value!r}: give an "
+                "aggregate that is a number"
+            )
+        return value
 
     def _breach(self, value: float) -> tuple[Severity, str]:
         bounds: tuple[tuple[Severity, float | None, float | None], ...] = (

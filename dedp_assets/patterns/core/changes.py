@@ -16,6 +16,7 @@ from pyspark.sql import functions as F
 
 from dedp_assets.patterns.core.conversion import safe_cast
 from dedp_assets.patterns.core.log import Partition, transaction_id
+from dedp_assets.patterns.core.names import RESERVED
 from dedp_assets.patterns.core.pgoutput import Row, Transaction, position_text
 from dedp_assets.patterns.core.postgres import Snapshot
 from dedp_assets.patterns.core.rows import quoted
@@ -52,7 +53,7 @@ CHANGES: Mapping[str, Column] = {
 }
 """The columns of a history; partition it by ``committed_on``."""
 
-GONE = "is gone"
+GONE = f"{RESERVED}is_gone"
 """Column of :func:`latest_rows`: whether the last change of the key removed its row."""
 
 _ROW = "MAP<STRING, STRING>"

@@ -17,7 +17,7 @@ from pyspark.sql.types import StructType
 
 from dedp_assets.patterns.core.errors import ConfigError, SchemaMismatch
 from dedp_assets.patterns.core.log import TableState
-from dedp_assets.patterns.core.names import OUTCOME, RESERVED, identifier, reserved
+from dedp_assets.patterns.core.names import OUTCOME, RESERVED, identifier
 from dedp_assets.patterns.core.reading import predicate
 
 __all__ = ["Clause", "Delete", "Insert", "Merge", "Update", "check_condition", "no_rows"]
@@ -179,7 +179,7 @@ def _check_shape(table: str, merge: Merge, state: TableState, source: DataFrame)
         raise ConfigError(f"a merge into {table} needs at least one key and one clause")
     if missing := [key for key in merge.keys if key.lower() not in given & known]:
         raise ConfigError(f"{table}: the keys {missing} are not columns of both the table and the source")
-    if taken := reserved(source.columns):
+    if taken := [c for c in source.columns if c.lower() in (TAKEN, IN_TABLE, IN_SOURCE, OUTCOME)]:
         raise ConfigError(f"{table}: source columns {taken} have names that belong to the library: rename them")
     for clauses in (merge.matched, merge.inserts):
         _check_order(table, clauses)

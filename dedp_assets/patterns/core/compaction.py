@@ -22,6 +22,7 @@ from dedp_assets.patterns.core.log import Partition, TableState
 from dedp_assets.patterns.core.reading import lies_outside, predicate
 from dedp_assets.patterns.core.records import CommitRecord, Provenance, slice_name
 from dedp_assets.patterns.core.results import WriteResult
+from dedp_assets.patterns.core.sessions import private
 from dedp_assets.patterns.core.staging import Stage, new_stage
 from dedp_assets.patterns.core.tables import Table
 
@@ -58,17 +59,19 @@ def rewrite(
         ContractError: if files cannot be read, or other rows came out than went in; nothing is committed.
         Conflict: if other writers do not yield.
     """
-    sizes = {
+    settings = {
         "spark.databricks.delta.optimize.minFileSize": str(small_bytes),
         "spark.databricks.delta.optimize.maxFileSize": str(target_bytes),
+        # Spark's default, INT96, has no statistics.
+        "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
     }
     record = CommitRecord.of(provenance, content=f"compaction of version {state.version}")
     inside = not any(lies_outside(file["path"]) for _, file in _each(files))
     if not (inside and publishing.serves(state)):
-        return _optimise_in_place(table, files, record, sizes)
+        return _optimise_in_place(table, files, record, settings)
     stage = new_stage(table.location)
     try:
-        rewritten = _rewritten(table, state, stage, files, sizes)
+        rewritten = _rewritten(table, state, stage, files, settings)
     except Exception as error:
         stage.discard()
         if not isinstance(error, publishing.SPARK_ERRORS):
@@ -89,7 +92,7 @@ class _Rewritten:
 
 
 def _rewritten(
-    table: Table, state: TableState, stage: Stage, files: Files, sizes: Mapping[str, str]
+    table: Table, state: TableState, stage: Stage, files: Files, settings: Mapping[str, str]
 ) -> list[_Rewritten]:
     """Run OPTIMIZE in the stage; what it did, by partition."""
     sources = {f"{table.location.absolute().as_uri()}/{file['path']}": (key, file) for key, file in _each(files)}
@@ -98,8 +101,8 @@ def _rewritten(
         for uri, (key, file) in sources.items()
     ]
     commits.write(stage.folder, 0, [*_declaration(state), *adds])
-    with publishing.session_settings(table.session, sizes):
-        table.session.sql(f"OPTIMIZE delta.`{stage.folder}`").collect()
+    with private(table.session, settings) as own:
+        own.sql(f"OPTIMIZE delta.`{stage.folder}`").collect()
     old: dict[Partition, list[Mapping[str, Any]]] = {}
     new: dict[Partition, list[Mapping[str, Any]]] = {}
     for action in commits.actions(stage.folder, 1):
@@ -151,15 +154,15 @@ def _exchange(table: Table, stage: Stage, record: CommitRecord, rewritten: Seque
     return _compacted(table.name, now.version + 1, figures, gave_way)
 
 
-def _optimise_in_place(table: Table, files: Files, record: CommitRecord, sizes: Mapping[str, str]) -> WriteResult:
-    settings = {**sizes, "spark.databricks.delta.commitInfo.userMetadata": record.to_json()}
+def _optimise_in_place(table: Table, files: Files, record: CommitRecord, settings: Mapping[str, str]) -> WriteResult:
+    noted = {**settings, "spark.databricks.delta.commitInfo.userMetadata": record.to_json()}
     with table_lock(table.location):
         before = table.ledger.state()
         chosen = [predicate(dict(key), before) for key in files if key]
         where = f" WHERE {' OR '.join(f'({part})' for part in chosen)}" if chosen else ""
         try:
-            with publishing.session_settings(table.session, settings):
-                table.session.sql(f"OPTIMIZE delta.`{table.location}`{where}").collect()
+            with private(table.session, noted) as own:
+                own.sql(f"OPTIMIZE delta.`{table.location}`{where}").collect()
         except publishing.SPARK_ERRORS as error:
             if not publishing.is_conflict(error):
                 raise

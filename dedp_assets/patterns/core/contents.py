@@ -52,7 +52,10 @@ class FileState:
         try:
             stat = path.stat()
         except FileNotFoundError:
-            raise Conflict(f"{path} was removed meanwhile: run it again") from None
+            raise Conflict(
+                f"{path} is gone: if it was removed meanwhile, a new run finds its successor, and if it does not, it "
+                "is lost and has to be restored"
+            ) from None
         return cls(stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns if rewritable else 0)
 
 

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from filelock import FileLock, Timeout
 
-from dedp_assets.patterns.core.errors import Conflict
+from dedp_assets.patterns.core.errors import ConfigError, Conflict
 
 __all__ = ["claim", "is_claimed", "table_lock"]
 
@@ -24,15 +24,18 @@ def table_lock(location: Path, *, timeout_seconds: float = 600) -> Iterator[None
 
     Raises:
         Conflict: if another writer keeps it for longer than ``timeout_seconds``.
+        ConfigError: if nobody may write there.
     """
     path = location.parent / f".{location.name}.lock"
-    path.parent.mkdir(parents=True, exist_ok=True)
     lock = FileLock(path, timeout=timeout_seconds)
     try:
+        path.parent.mkdir(parents=True, exist_ok=True)
         lock.acquire()
     except Timeout:
         message = f"{location.name} is being written by another process for more than {timeout_seconds:g} s ({path})"
         raise Conflict(message) from None
+    except OSError as error:
+        raise ConfigError(f"{location.name} cannot be written: its lock {path} cannot be taken ({error})") from error
     try:
         yield
     finally:

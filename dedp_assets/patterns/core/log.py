@@ -22,6 +22,7 @@ import pyarrow.parquet as pq
 from deltalake import DeltaTable
 
 from dedp_assets.patterns.core.errors import ContractError, NotReady
+from dedp_assets.patterns.core.locations import local_folder
 from dedp_assets.patterns.core.partitions import logged, text
 from dedp_assets.patterns.core.records import CommitRecord, slice_name
 
@@ -102,11 +103,15 @@ class Commit:
 
 @dataclass(frozen=True, slots=True)
 class FileStats:
-    """Active files of one partition: how many, their rows and their bytes."""
+    """Active files of one partition: how many, their rows and their bytes.
+
+    ``exact`` says whether the log knows how many rows there are: a file may have no statistics, or deleted rows.
+    """
 
     files: int = 0
     rows: int = 0
     bytes: int = 0
+    exact: bool = True
 
 
 class Cursors(ABC):
@@ -202,8 +207,9 @@ class TableState(Cursors):
         """Files, rows and bytes by partition, from the log's statistics."""
         totals: dict[Partition, FileStats] = {}
         for f, key in self.keyed_files():
-            old = totals.get(key, FileStats())
-            totals[key] = FileStats(old.files + 1, old.rows + (f.get("num_records") or 0), old.bytes + f["size_bytes"])
+            old, rows = totals.get(key, FileStats()), f.get("num_records")
+            exact = old.exact and rows is not None and "deletionVectors" not in self.features
+            totals[key] = FileStats(old.files + 1, old.rows + (rows or 0), old.bytes + f["size_bytes"], exact)
         return totals
 
     def holds(self, partition: Mapping[str, str]) -> bool:
@@ -224,7 +230,7 @@ class Ledger:
     """
 
     def __init__(self, location: str | Path, *, name: str = "") -> None:
-        self.location = Path(location)
+        self.location = local_folder(location)
         self.name = name or self.location.name
         self._log = self.location / "_delta_log"
         self._declared: tuple[int, Naming] | None = None
@@ -424,7 +430,7 @@ class Ledger:
     def _versions(self) -> list[int]:
         try:
             names = os.listdir(self._log)  # noqa: PTH208 - thousands per tick
-        except FileNotFoundError:
+        except (FileNotFoundError, NotADirectoryError):
             return []
         return sorted(int(name[:20]) for name in names if _COMMIT_FILE.fullmatch(name))
 

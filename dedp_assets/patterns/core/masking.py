@@ -13,6 +13,7 @@ from pyspark.sql.pandas.functions import arrow_udf
 from pyspark.sql.types import StringType
 
 from dedp_assets.patterns.core.errors import ConfigError
+from dedp_assets.patterns.core.names import RESERVED, identifier
 
 __all__ = ["MaskingKey", "pseudonym", "shows", "text"]
 
@@ -20,6 +21,7 @@ _TELLING = 6  # characters; shorter values turn up in other text by chance
 _MOMENTS = ("boolean", "date", "timestamp")
 _NUMBERS = ("tinyint", "smallint", "int", "bigint", "float", "double", "decimal")
 _NESTED = ("array", "map", "struct")
+_V = f"{RESERVED}value"
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +58,7 @@ def pseudonym(column: str, key: MaskingKey) -> Column:
     # A function and no SQL: a plan shows its literals, and Spark writes plans into its logs. Spark infers the kind of
     # function from the hints and warns if it is named, which its own stubs ask for.
     made = arrow_udf(pseudonyms, StringType())  # type: ignore[call-overload]
-    masked: Column = made(F.col(column).cast("string"))
+    masked: Column = made(F.col(identifier(column)).cast("string"))
     return masked
 
 
@@ -79,10 +81,12 @@ def shows(originals: Mapping[str, str], shown: Mapping[str, str], *, instead: Ma
             values = (
                 f"split({text(c)}, '[{{}}\\\\[\\\\]]|, | -> ')" if kind.startswith(_NESTED) else f"array({text(c)})"
             )
-            found.append(f"exists({values}, __v -> length(__v) >= {_TELLING} AND contains({everything}, lower(__v)))")
+            found.append(
+                f"exists({values}, {_V} -> length({_V}) >= {_TELLING} AND contains({everything}, lower({_V})))"
+            )
     return f"({' OR '.join(f'coalesce({each}, false)' for each in found) or 'false'})"
 
 
 def text(column: str) -> str:
     """SQL for a column's value as text."""
-    return f"CAST(`{column}` AS STRING)"
+    return f"CAST({identifier(column)} AS STRING)"

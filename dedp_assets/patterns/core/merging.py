@@ -66,7 +66,7 @@ def look(spec: TableSpec, merge: Merge, source: DataFrame, state: TableState) ->
     outside = [f"NOT ({equals(c, v, state.kinds[c])})" for c, v in merge.owned.items() if c.lower() in there]
     found = source.agg(
         F.expr("count(1)").alias("rows"),
-        F.expr(digest(row_hash(source.columns))).alias("digest"),
+        F.expr(digest(row_hash(source.schema.fields))).alias("digest"),
         F.expr("count(1)" if merge.null_keys else f"count_if({known})").alias("keyed"),
         F.expr(counted).alias("keys"),
         F.expr(f"count_if({' OR '.join(outside) or 'false'})").alias("outside"),

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-__all__ = ["OUTCOME", "RESERVED", "identifier", "reserved"]
+__all__ = ["OUTCOME", "RESERVED", "identifier", "reserved", "unused"]
 
 RESERVED = "__dedp_"
 """Prefix of internal columns and figures, in any case: Spark does not tell names apart by case."""
@@ -30,3 +30,16 @@ def identifier(name: str) -> str:
 def reserved(names: Iterable[str]) -> list[str]:
     """List the names that only the library may give."""
     return [name for name in names if name.lower().startswith(RESERVED)]
+
+
+def unused(name: str, taken: Iterable[str]) -> str:
+    """Lengthen ``name`` until no column in ``taken`` has it: for folders, as a vacuum passes over names like ``_x``.
+
+    Example:
+        >>> unused("outcome", ["id", "Outcome"])
+        'outcome_'
+    """
+    others = {other.lower() for other in taken}
+    while name.lower() in others:
+        name += "_"
+    return name

@@ -6,26 +6,25 @@ spelling    who writes it                                       2026-01-05 00:00
 Python      callers, delta-rs                                   ``datetime(2026, 1, 5, tzinfo=utc)``
 log         Delta's log, our records and transaction ids        ``2026-01-05T00:00:00.000000Z``
 SQL         predicates and constants of a query                 ``CAST('2026-01-05T00:…Z' AS TIMESTAMP)``
-folder      the stage of a write, while Spark fills it          ``__dedp_0=v1767571200000000``
+folder      the stage of a write, while Spark fills it          ``partition0=v1767571200000000``
 ==========  ==================================================  ==========================================
 
 The log's spelling is the identity: equal values of a type have one text, whoever wrote them, and NULL is ``None``. A
-type of which that cannot be said (``-0.0`` and ``NaN`` of DOUBLE, any BINARY) is no type of a partition column, and a
-value that the log cannot hold (an empty string, which the Delta protocol reads as NULL) is counted and refused.
+type of which that cannot be said (``-0.0`` of DOUBLE, BINARY, DECIMAL, which readers spell in several ways) is no type
+of a partition column, and a value that the log cannot hold (an empty string, which the Delta protocol reads as NULL) is
+counted and refused.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from datetime import date, datetime, timedelta, timezone
-from decimal import Decimal, InvalidOperation
 from typing import Any
 
-from dedp_assets.patterns.core.names import RESERVED, identifier
+from dedp_assets.patterns.core.names import identifier
 
 __all__ = [
     "equals",
-    "folder_column",
     "folder_value",
     "from_folder",
     "is_possible",
@@ -73,7 +72,7 @@ def stored_type(declared: str) -> str:
 
 def is_possible(kind: str) -> bool:
     """Tell whether a column of the stored type ``kind`` can be a partition column."""
-    return kind in _READ or kind.startswith("decimal(")
+    return kind in _READ
 
 
 def text(value: object, kind: str) -> str | None:
@@ -81,23 +80,24 @@ def text(value: object, kind: str) -> str | None:
 
     Args:
         value: the value, or its text in any usual spelling: of a time, ISO 8601 with or without fraction and zone.
-        kind: the column's type as the log stores it (``date``, ``decimal(6,2)``).
+        kind: the column's type as the log stores it (``date``, ``long``).
 
     Raises:
         ValueError: if it is no value of that type that a partition can have.
 
     Example:
         >>> from datetime import date
-        >>> text(date(2026, 1, 5), "date"), text(True, "boolean"), text("1.5", "decimal(6,2)")
-        ('2026-01-05', 'true', '1.50')
+        >>> text(date(2026, 1, 5), "date"), text(True, "boolean"), text("+7", "integer")
+        ('2026-01-05', 'true', '7')
     """
     if value is None:
         return None
-    if kind.startswith("decimal("):
-        return _decimal(value, kind)
     if kind not in _READ:
         raise ValueError(f"{kind} is no type of a partition column")
-    return _READ[kind](value)
+    try:
+        return _READ[kind](value)
+    except OverflowError:
+        raise ValueError(f"{value} lies outside of the years 1 to 9999 in UTC") from None
 
 
 def logged(value: str | None, kind: str) -> str | None:
@@ -122,18 +122,25 @@ def equals(column: str, value: str | None, kind: str) -> str:
 
 
 def to_folder(column: str, kind: str) -> str:
-    """Write the SQL expression that spells a column's values as names of folders, whatever the session's time zone."""
+    """Write the SQL expression that spells a column's values as names of folders, whatever the session's time zone.
+
+    Of a text that no folder can be called by, it is the beginning: rows with such a value are refused, and shown.
+    """
     name = identifier(column)
-    spelled = f"unix_micros({name})" if kind == "timestamp" else name
-    return f"concat('v', CAST({spelled} AS STRING))"
+    if kind == "string":
+        return f"if({misfit(column, kind)}, concat('w', translate(left({name}, 20), chr(0), '?')), concat('v', {name}))"
+    return f"concat('v', CAST({f'unix_micros({name})' if kind == 'timestamp' else name} AS STRING))"
 
 
 def from_folder(value: str | None, kind: str) -> str | None:
-    """Spell as in the log what :func:`to_folder` spelled."""
+    """Spell as in the log what :func:`to_folder` spelled; values that the log cannot hold stay as they are."""
     if value is None or value == NO_VALUE:
         return None
     bare = value[1:]
-    return text(_EPOCH + timedelta(microseconds=int(bare)) if kind == "timestamp" else bare, kind)
+    try:
+        return text(_EPOCH + timedelta(microseconds=int(bare)) if kind == "timestamp" else bare, kind)
+    except (ValueError, OverflowError):
+        return bare
 
 
 def folder_value(column: str, kind: str) -> str:
@@ -157,11 +164,6 @@ def misfit(column: str, kind: str) -> str:
         )
         return f"coalesce(NOT {name} BETWEEN {bounds[0]} AND {bounds[1]}, false)"
     return ""
-
-
-def folder_column(number: int) -> str:
-    """Name the column of a stage that holds a partition column's values as names of folders."""
-    return f"{RESERVED}{number}"
 
 
 def quoted(value: str) -> str:
@@ -203,18 +205,6 @@ def _integer(bits: int) -> Callable[[object], str]:
         return str(number)
 
     return spelled
-
-
-def _decimal(value: object, kind: str) -> str:
-    precision, scale = map(int, kind.removeprefix("decimal(").rstrip(")").split(","))
-    try:
-        exact = Decimal(str(value)) if isinstance(value, str | int | Decimal) and not isinstance(value, bool) else None
-        rounded = None if exact is None else exact.quantize(Decimal(1).scaleb(-scale))
-    except InvalidOperation:
-        raise ValueError(f"a {kind.upper()} is needed") from None
-    if rounded is None or rounded != exact or len(rounded.as_tuple().digits) > precision:
-        raise ValueError(f"a {kind.upper()} is needed")
-    return f"{abs(rounded) if rounded == 0 else rounded:f}"
 
 
 def _moment(value: object) -> datetime:

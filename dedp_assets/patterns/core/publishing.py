@@ -26,7 +26,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
 from dedp_assets.patterns.core import commits
-from dedp_assets.patterns.core.errors import ConfigError, Conflict, ContractError, TransactionReused
+from dedp_assets.patterns.core.errors import Conflict, ContractError, TransactionReused
 from dedp_assets.patterns.core.log import (
     Commit,
     Cursor,
@@ -41,6 +41,7 @@ from dedp_assets.patterns.core.partitions import equals
 from dedp_assets.patterns.core.reading import lies_outside
 from dedp_assets.patterns.core.records import CommitRecord, slice_name
 from dedp_assets.patterns.core.results import RowCounts, WriteResult
+from dedp_assets.patterns.core.schema import require_replaceable
 from dedp_assets.patterns.core.staging import Stage
 
 __all__ = [
@@ -149,7 +150,7 @@ def claim(
     if last is not None and sequence < last:
         raise Conflict(
             f"{ledger.name} {slice_name(record.partition)} already applied upstream version {last}, this run read "
-            f"version {sequence} and is stale: run it again"
+            f"version {sequence} and is stale: run it on version {last} or a newer one"
         )
     if latest and not append and record.sequence is None and _began_before(record, latest):
         raise Conflict(
@@ -301,11 +302,8 @@ def exchange_files(
         ConfigError: if rows would be taken from a table that only takes appends.
     """
     now, removed = commits.now_ms(), list(gone)
-    if removed and state.properties.get("delta.appendOnly", "false").lower() == "true":
-        raise ConfigError(
-            f"{location.name} only takes appends (delta.appendOnly): nothing of it can be replaced. Append, or "
-            "take the property away"
-        )
+    if removed:
+        require_replaceable(location.name, state)
     content: list[dict[str, Any]] = [
         commits.info(record, told.operation, state, told.metrics, told.parameters, appends=not removed),
         {"txn": {"appId": claimed.app_id, "version": claimed.sequence, "lastUpdated": now}},

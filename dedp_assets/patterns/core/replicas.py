@@ -150,7 +150,7 @@ def _require_successor(contents: Contents, former: Manifest, name: str) -> None:
     if contents.version is not None and contents.table_id == former.table_id and contents.version < former.version:
         raise Conflict(
             f"{name} shows version {former.version} of {former.source} already, this run read version "
-            f"{contents.version} and is stale: run it again"
+            f"{contents.version} and is stale: run it on version {former.version} or a newer one"
         )
 
 

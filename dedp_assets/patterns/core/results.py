@@ -19,6 +19,8 @@ from typing import Any, Literal
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
+from dedp_assets.patterns.core.names import OUTCOME, identifier
+
 __all__ = ["Finding", "Plan", "RowCounts", "Severity", "Split", "WriteResult"]
 
 Severity = Literal["fail", "warn"]
@@ -132,24 +134,24 @@ class Plan:
 class Split:
     """Rows that go different ways, computed once.
 
-    ``rows`` holds every input row exactly once with its ``outcome``; a part is a view of it. Core stages all parts in
-    one Spark job, so asking for several parts costs nothing extra there.
+    ``rows`` holds every input row exactly once with its outcome; a part is a view of it. Core stages all parts in one
+    Spark job, so asking for several parts costs nothing extra there.
 
     Attributes:
         rows: the flagged rows, lazy.
         parts: outcome -> the columns that belong to it.
-        outcome: name of the column that holds the outcome.
+        outcome: name of the column that holds the outcome; the default is one that no table has.
         identity: columns that identify one input row; accounting is by them and not only by count.
     """
 
     rows: DataFrame
     parts: Mapping[str, tuple[str, ...]]
-    outcome: str = "outcome"
+    outcome: str = OUTCOME
     identity: tuple[str, ...] = ()
 
     def __getitem__(self, part: str) -> DataFrame:
         """The rows of one part with its own columns, lazy."""
-        return self.rows.filter(F.col(self.outcome) == part).select(*self.parts[part])
+        return self.rows.filter(F.col(identifier(self.outcome)) == part).select(*map(identifier, self.parts[part]))
 
     def narrowed(self, part: str, columns: Iterable[str]) -> Split:
         """The same split with only the named columns in one part."""

@@ -184,12 +184,12 @@ def _stage(table: Table, state: TableState, planned: Rewrite, request: Request) 
         None,
         CHANGED,
         state=state,
-        content=list(state.columns),
+        content=(),
         owned=request.owned,
         rules=constraints(state),
         audits=request.audits,
     )
-    measures = {name: sql for name, sql in measures.items() if name not in ("read", "fingerprint")}
+    measures = {name: sql for name, sql in measures.items() if name not in ("read", accounting.FINGERPRINT)}
     measures |= {outcome: f"count_if(`{OUTCOME}` = '{outcome}')" for outcome in _OUTCOMES}
     protocol, columns = commits.protocol(state), tuple(state.columns)
     layout = Layout(table.location, columns, state.kinds, request.owned, table.spec.personal, protocol)

@@ -7,22 +7,63 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
-from pyspark.sql import DataFrame, Observation
+from py4j.protocol import Py4JError
+from pyspark.sql import Column, DataFrame, Observation
 from pyspark.sql import functions as F
+from pyspark.sql import types as T
 
 from dedp_assets.patterns.core.errors import ConfigError
+from dedp_assets.patterns.core.names import RESERVED, identifier, reserved
 from dedp_assets.patterns.core.partitions import quoted
-from dedp_assets.patterns.core.results import Finding
+from dedp_assets.patterns.core.results import Finding, Split
 
-__all__ = ["Reading", "Tally", "digest", "evaluated_once", "quoted", "require_columns", "row_hash", "tally"]
+__all__ = [
+    "READ_IDENTITY",
+    "Reading",
+    "Tally",
+    "counted",
+    "digest",
+    "evaluated_once",
+    "fields_of",
+    "inside",
+    "observed",
+    "quoted",
+    "require_columns",
+    "require_free",
+    "require_rows",
+    "row_hash",
+    "tally",
+]
+
+READ_IDENTITY = f"{RESERVED}read_identity"
+"""Figure of a tally: an order-free digest of the identities read."""
+
+_EXACT = (
+    T.BooleanType,
+    T.NumericType,
+    T.StringType,
+    T.CharType,
+    T.VarcharType,
+    T.BinaryType,
+    T.DatetimeType,
+    T.AnsiIntervalType,
+    T.NullType,
+)
+_SHAPE = "map('ignoreNullFields', 'false', 'timeZone', 'UTC')"
 
 
-def row_hash(columns: Sequence[str]) -> str:
-    """SQL for a 64-bit hash of the named columns, the same in whatever order they are named.
+def row_hash(fields: Iterable[T.StructField]) -> str:
+    """SQL for a 64-bit hash of the columns ``fields``, the same in whatever order they are named.
 
-    The hash function passes over NULLs, so where they are is hashed too.
+    Two rows have the same hash only if they have the same content: a NULL differs from nothing and from a struct of
+    NULLs, -0.0 from 0.0, and every NaN is the same; the order of a map's entries does not count.
+
+    Raises:
+        ConfigError: for a type that has no exact hash (VARIANT); the text names the column.
     """
-    return f"xxhash64({', '.join(f'`{c}`, `{c}` IS NULL' for c in sorted(columns))})"
+    ordered = sorted(fields, key=lambda f: f.name)
+    parts = [part for f in ordered for part in _parts(identifier(f.name), f.dataType, f.name)]
+    return f"xxhash64({', '.join(parts or ['NULL'])})"
 
 
 def digest(row: str, *, where: str = "true") -> str:
@@ -34,15 +75,64 @@ def digest(row: str, *, where: str = "true") -> str:
     return f"concat_ws('.', bit_xor({counted}), sum({counted} & 4294967295L))"
 
 
+def require_rows(what: str, rows: object) -> DataFrame:
+    """Give the frame of ``rows``, or refuse what is no batch of Spark, before anything is done for it.
+
+    Raises:
+        ConfigError: for a stream, a pandas frame, or whatever else is given instead of rows.
+    """
+    frame = rows.rows if isinstance(rows, Split) else rows
+    if not isinstance(frame, DataFrame):
+        kind = f"{type(rows).__module__.partition('.')[0]} {type(rows).__name__}"
+        raise ConfigError(f"{what} takes a Spark DataFrame, not a {kind}: session.createDataFrame makes one of it")
+    if frame.isStreaming:
+        raise ConfigError(f"{what} takes a batch, and was given a stream: hand its batches over by foreachBatch")
+    return frame
+
+
 def require_columns(rows: DataFrame, columns: Iterable[str | None]) -> None:
-    """Refuse options that name columns the rows do not have.
+    """Refuse options that name columns the rows do not have, in whatever case.
 
     Raises:
         ConfigError: names the missing columns and the ones there are.
     """
-    missing = [c for c in columns if c and c not in rows.columns]
+    if not isinstance(rows, DataFrame):
+        require_rows("this pattern", rows)
+    there = {c.lower() for c in rows.columns}
+    missing = [c for c in columns if c and c.lower() not in there]
     if missing:
         raise ConfigError(f"the rows have no column {', '.join(missing)}; they have {', '.join(rows.columns)}")
+
+
+def require_free(rows: DataFrame, *added: str) -> DataFrame:
+    """The rows, if they have no column that would be overwritten, in whatever case: of ``added``, or the library's.
+
+    Raises:
+        ConfigError: names the columns to rename.
+    """
+    taken = {name.lower() for name in added}
+    if met := [c for c in rows.columns if c.lower() in taken]:
+        raise ConfigError(f"the rows have a column {', '.join(met)}, which this step adds: rename it before")
+    if ours := reserved(rows.columns):
+        raise ConfigError(f"the rows have a column {', '.join(ours)}: names like that are the library's, rename it")
+    return rows
+
+
+def fields_of(rows: DataFrame, columns: Iterable[str]) -> list[T.StructField]:
+    """The named columns of ``rows`` with their types, under the names given.
+
+    Raises:
+        ConfigError: if the rows do not have one of them.
+    """
+    named = list(columns)
+    require_columns(rows, named)
+    kinds = {f.name.lower(): f.dataType for f in rows.schema.fields}
+    return [T.StructField(c, kinds[c.lower()]) for c in named]
+
+
+def counted(rows: DataFrame) -> int:
+    """How many rows there are, by a Spark job of its own: for rules that must not rely on a log that does not know."""
+    return rows.count()
 
 
 @contextmanager
@@ -55,23 +145,42 @@ def evaluated_once(rows: DataFrame) -> Iterator[DataFrame]:
         kept.unpersist()
 
 
+def observed(seen: Observation, rows: DataFrame, measures: Mapping[str, str]) -> dict[str, Any]:
+    """The figures that ``seen`` observed of ``rows``; waits for the job that it is part of.
+
+    Where Spark finds that nothing can come of a part of a query, by its text or while it runs, it leaves that part out,
+    and what was to be observed there is missing. Then the rows are counted in a pass of their own.
+    """
+    try:
+        found = dict(seen.get)
+    except Py4JError:
+        # An embedded session cannot hand over that nothing was observed.
+        found = {}
+    if found.keys() >= measures.keys():
+        return found
+    return rows.agg(*_aggregates(measures)).collect()[0].asDict()
+
+
 @dataclass(frozen=True, slots=True)
 class Tally:
-    """How many rows a step read, and which: observed where they are read, without a pass of its own.
+    """How many rows a step read, and which: observed where they are read, mostly without a pass of its own.
 
     Attributes:
         identity: columns that identify one row.
+        measured: names of the figures it observes.
     """
 
     identity: tuple[str, ...]
+    rows: DataFrame = field(repr=False)
+    measures: Mapping[str, str] = field(repr=False)
     seen: Observation = field(default_factory=Observation, repr=False)
 
     def figures(self) -> dict[str, Any]:
-        """``read`` in rows, ``read_identity`` (an order-free digest of the identities) and the further measures.
+        """``read`` in rows, the digest of the identities and the further measures.
 
         Waits for the job that reads the rows; ask only after a write of theirs.
         """
-        return dict(self.seen.get)
+        return observed(self.seen, self.rows, self.measures)
 
 
 def tally(
@@ -85,10 +194,19 @@ def tally(
         rows: what a step reads.
         identity: columns that identify one row.
         measures: further figures to observe here, name -> SQL aggregate.
+
+    Raises:
+        ConfigError: for a column the rows do not have, or a measure with a name that is taken.
     """
-    counter = Tally(tuple(identity))
-    found = {"read": "count(1)", "read_identity": digest(row_hash(identity)), **(measures or {})}
-    return rows.observe(counter.seen, *[F.expr(sql).alias(name) for name, sql in found.items()]), counter
+    if taken := [name for name in measures or () if name == "read"] + reserved(measures or ()):
+        raise ConfigError(f"a tally cannot measure {', '.join(taken)}: give the figure another name")
+    found = {"read": "count(1)", READ_IDENTITY: digest(row_hash(fields_of(rows, identity))), **(measures or {})}
+    counter = Tally(tuple(identity), rows, found)
+    return rows.observe(counter.seen, *_aggregates(found)), counter
+
+
+def _aggregates(measures: Mapping[str, str]) -> list[Column]:
+    return [F.expr(sql).alias(name) for name, sql in measures.items()]
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,3 +224,67 @@ class Reading:
     figures: Mapping[str, Any] = field(default_factory=dict)
     represented: str = ""
     findings: tuple[Finding, ...] = ()
+
+
+def inside(kind: T.DataType) -> Iterator[T.DataType]:
+    """A type and all types within it."""
+    yield kind
+    if isinstance(kind, T.StructType):
+        parts = [f.dataType for f in kind.fields]
+    elif isinstance(kind, T.MapType):
+        parts = [kind.keyType, kind.valueType]
+    else:
+        parts = [kind.elementType] if isinstance(kind, T.ArrayType) else []
+    for part in parts:
+        yield from inside(part)
+
+
+def _parts(value: str, kind: T.DataType, path: str, depth: int = 0) -> list[str]:
+    """What to hash of ``value``, in SQL: as many expressions for every value of the type ``kind``."""
+    null = f"{value} IS NULL"
+    if isinstance(kind, T.StructType):
+        inner = [(f"{value}[{quoted(f.name)}]", f) for f in kind.fields]
+        return [*[part for sql, f in inner for part in _parts(sql, f.dataType, f"{path}.{f.name}", depth)], null]
+    if isinstance(kind, T.MapType):
+        entries = T.ArrayType(T.StructType().add("key", kind.keyType).add("value", kind.valueType))
+        if _holds_map(kind.valueType):
+            return [*_each(f"map_entries({value})", entries, path, depth, "array_sort({})"), null]
+        return [*_whole(f"sort_array(map_entries({value}))", entries, path), null]
+    if isinstance(kind, T.ArrayType):
+        hashed = _each(value, kind, path, depth) if _holds_map(kind) else _whole(value, kind, path)
+        return [*hashed, null]
+    _require_exact(kind, path)
+    # The hash function takes -0.0 for 0.0; looking at the text costs something for zeros only.
+    signed = isinstance(kind, (T.FloatType, T.DoubleType))
+    zero = [f"if({value} = 0 AND CAST({value} AS STRING) = '-0.0', true, NULL)"] if signed else []
+    return [value, null, *zero]
+
+
+def _whole(value: str, kind: T.ArrayType, path: str) -> list[str]:
+    """An array without maps inside: its values, which leaves out NULLs, and its JSON text, which tells where they are.
+
+    The text alone is not exact, and the values alone have no shape. A function for each element would take four times
+    as long.
+    """
+    _require_exact(kind, path)
+    return [value, f"to_json({value}, {_SHAPE})"]
+
+
+def _each(value: str, kind: T.ArrayType, path: str, depth: int, ordered: str = "{}") -> list[str]:
+    """An array as the hashes of its elements, which are never NULL."""
+    element = f"`{RESERVED}{depth}`"
+    parts = ", ".join(_parts(element, kind.elementType, path, depth + 1))
+    return [f"size({value})", ordered.format(f"transform({value}, {element} -> xxhash64({parts}))")]
+
+
+def _holds_map(kind: T.DataType) -> bool:
+    return any(isinstance(each, T.MapType) for each in inside(kind))
+
+
+def _require_exact(kind: T.DataType, path: str) -> None:
+    for each in inside(kind):
+        if not isinstance(each, (*_EXACT, T.StructType, T.ArrayType, T.MapType)):
+            raise ConfigError(
+                f"column {path} holds {each.simpleString().upper()}, of which equal values cannot be told from others: "
+                "store it as STRING, or declare the column as technical"
+            )

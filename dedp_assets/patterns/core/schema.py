@@ -8,16 +8,18 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
-from pyspark.sql import DataFrame
+from pyspark.errors import AnalysisException
+from pyspark.sql import DataFrame, SparkSession
 
 from dedp_assets.patterns.core.errors import ConfigError, SchemaMismatch
 from dedp_assets.patterns.core.log import TableState
 from dedp_assets.patterns.core.names import identifier
-from dedp_assets.patterns.core.partitions import is_possible, misfit, stored_type, text
+from dedp_assets.patterns.core.partitions import is_possible, misfit, quoted, stored_type, text
 from dedp_assets.patterns.core.results import Split
 
 __all__ = [
@@ -29,6 +31,8 @@ __all__ = [
     "creation",
     "require_declared",
     "require_partition",
+    "require_replaceable",
+    "require_usable",
 ]
 
 _PROPERTIES = {
@@ -98,12 +102,13 @@ class TableSpec:
             if declared.upper().lstrip().startswith("CHAR") or not is_possible(stored_type(declared)):
                 raise ConfigError(
                     f"{self.name} cannot be partitioned by {column}: not every {declared} has one spelling that "
-                    "its log can hold. Partition by a text, a whole number, a DECIMAL, a BOOLEAN, a date or a time"
+                    "its log can hold. Partition by a text, a whole number, a BOOLEAN, a date or a time"
                 )
         if self.one_channel_per and self.one_channel_per not in self.partition_by:
             raise ConfigError(
                 f"{self.name}: {self.one_channel_per} is no partition column, so no channel can own its values"
             )
+        _refuse_unusable(self)
 
     @property
     def personal(self) -> tuple[str, ...]:
@@ -125,6 +130,30 @@ class TableSpec:
         listed = {"delta.dataSkippingStatsColumns": ",".join(shown)}
         statistics = listed if shown else {"delta.dataSkippingNumIndexedCols": "0"}
         return {**_PROPERTIES, **(statistics if self.personal else {}), **self.properties}
+
+
+def require_usable(spec: TableSpec, session: SparkSession) -> None:
+    """Refuse a declaration that Spark could not create a table of, before it creates half of one.
+
+    Raises:
+        ConfigError: without columns, or for a type or a constraint that Spark cannot evaluate; names it.
+    """
+    if not spec.columns:
+        raise ConfigError(f"{spec.name} declares no columns: declare at least one before anything is written to it")
+    nothing = ", ".join(f"CAST(NULL AS {column.type}) AS {identifier(name)}" for name, column in spec.columns.items())
+    rows = _analysed(f"{spec.name}: its columns", lambda: session.sql(f"SELECT {nothing}"))
+    for name, rule in spec.checks.items():
+        _analysed(f"{spec.name}: constraint {name}", partial(rows.filter, rule))
+
+
+def _analysed(what: str, rows: Callable[[], DataFrame]) -> DataFrame:
+    try:
+        found = rows()
+        # Over Spark Connect nothing is analysed before it is asked for.
+        _ = found.schema
+    except AnalysisException as error:
+        raise ConfigError(f"{what} cannot be evaluated: {str(error).splitlines()[0]}") from error
+    return found
 
 
 def creation(spec: TableSpec, location: str) -> Iterator[str]:
@@ -239,6 +268,19 @@ def require_partition(table: str, state: TableState, owned: Mapping[str, object]
     return spelled
 
 
+def require_replaceable(table: str, state: TableState) -> None:
+    """Refuse to take rows away from a table that only grows.
+
+    Raises:
+        ConfigError: if the table is append-only.
+    """
+    if state.properties.get("delta.appendOnly", "").lower() == "true":
+        raise ConfigError(
+            f"{table} is append-only (delta.appendOnly), none of its rows can be replaced or deleted: append to it, or "
+            "declare it without that property"
+        )
+
+
 def conform(table: str, rows: DataFrame | Split, keep: str, state: TableState) -> None:
     """Refuse rows whose columns are not exactly the stored table's, by name and type.
 
@@ -319,9 +361,29 @@ def _differences(spec: TableSpec, state: TableState) -> Iterator[str]:
             yield f"constraint {name} is declared as {predicate}, the table has {rule}"
 
 
+def _refuse_unusable(spec: TableSpec) -> None:
+    """Refuse what can be seen to be unusable without Spark."""
+    if not spec.name or any(part in ("", ".", "..") for part in spec.name.split("/")):
+        raise ConfigError(f"{spec.name!r} names no table: give layer/dataset, the path below the lakehouse root")
+    for what, names in (("columns", spec.columns), ("partition columns", spec.partition_by), ("checks", spec.checks)):
+        if twice := _same_but_for_case(names):
+            raise ConfigError(f"{spec.name} has {what} {twice}: Spark does not tell apart what differs in case only")
+    if spec.columns and set(spec.partition_by) == set(spec.columns):
+        raise ConfigError(f"{spec.name} is partitioned by all its columns: leave one that its files can hold")
+    if wrong := [key for key, value in spec.properties.items() if not isinstance(value, str)]:
+        raise ConfigError(f"{spec.name}: property {wrong[0]} is {spec.properties[wrong[0]]!r}: give it as text")
+
+
+def _same_but_for_case(names: Iterable[str]) -> list[str]:
+    found: dict[str, list[str]] = {}
+    for name in names:
+        found.setdefault(name.lower(), []).append(name)
+    return next((same for same in found.values() if len(same) > 1), [])
+
+
 def _properties(properties: Mapping[str, str]) -> str:
-    return ", ".join(f"'{key}' = '{value}'" for key, value in properties.items())
+    return ", ".join(f"{quoted(key)} = {quoted(value)}" for key, value in properties.items())
 
 
 def _comment(text: str) -> str:
-    return f""" COMMENT '{text.replace("'", "''")}'""" if text else ""
+    return f" COMMENT {quoted(text)}" if text else ""

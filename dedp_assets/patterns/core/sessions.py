@@ -17,13 +17,20 @@ from pyspark.sql import SparkSession
 
 __all__ = ["private"]
 
+_OF_ONE_COMMIT = (
+    "spark.databricks.delta.write.txnAppId",
+    "spark.databricks.delta.write.txnVersion",
+    "spark.databricks.delta.commitInfo.userMetadata",
+)
+
 
 @contextmanager
 def private(session: SparkSession, settings: Mapping[str, str]) -> Iterator[SparkSession]:
     """Give a clone of ``session`` with further ``settings``, for the time of a block and for this caller alone.
 
     A clone costs some milliseconds and is never used twice. Rows of ``session`` cannot enter its statements: hand them
-    over as files.
+    over as files. What the caller set for commits of its own (a transaction, user metadata) does not hold in it: a
+    statement of ours would be passed over as already applied.
 
     Example:
         ``with private(session, {"spark.databricks.delta.commitInfo.userMetadata": note}) as own:``
@@ -31,6 +38,8 @@ def private(session: SparkSession, settings: Mapping[str, str]) -> Iterator[Spar
     """
     own, end = _clone(session)
     try:
+        for key in _OF_ONE_COMMIT:
+            own.conf.unset(key)
         for key, value in settings.items():
             own.conf.set(key, value)
         yield own

@@ -20,29 +20,26 @@ from filelock import FileLock
 from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, Observation, SparkSession
 from pyspark.sql import functions as F
-from pyspark.sql.types import StructType
+from pyspark.sql.types import StructField, StructType
 
 from dedp_assets.patterns.core import commits
 from dedp_assets.patterns.core.errors import ConfigError
+from dedp_assets.patterns.core.lines import literal_path
 from dedp_assets.patterns.core.locks import claim
-from dedp_assets.patterns.core.names import identifier
-from dedp_assets.patterns.core.partitions import folder_column, folder_value, from_folder, literal, to_folder
+from dedp_assets.patterns.core.names import OUTCOME, RESERVED, identifier, unused
+from dedp_assets.patterns.core.partitions import folder_value, from_folder, literal, to_folder
 from dedp_assets.patterns.core.results import Split
-from dedp_assets.patterns.core.rows import row_hash
+from dedp_assets.patterns.core.rows import fields_of, observed, row_hash
 from dedp_assets.patterns.core.statistics import file_statistics
 
-__all__ = ["Layout", "Stage", "claim_of", "empty_stage", "identity_hash", "new_stage", "stage_rows"]
+__all__ = ["PART", "WRITTEN", "Layout", "Stage", "claim_of", "empty_stage", "identity_hash", "new_stage", "stage_rows"]
 
-_OUTCOME = "outcome"
-_IDENTITY = "identity of "
-_RUNTIME = {
-    # INT96 timestamps carry no statistics, and other engines do not read them.
-    "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
-    # A writer per partition stays open, so rows need no sort by partition first.
-    "spark.sql.maxConcurrentOutputFileWriters": "32",
-    # What was observed below an empty shuffle would be gone with it.
-    "spark.sql.adaptive.optimizer.excludedRules": "org.apache.spark.sql.execution.adaptive.AQEPropagateEmptyRelation",
-}
+PART = f"{RESERVED}rows_"
+"""What begins the figures that count the rows of a split's parts."""
+WRITTEN = "written"
+"""Figure that counts the rows meant for the table."""
+
+_IDENTITY = f"{RESERVED}identity_"
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +72,7 @@ class Stage:
         adds: the kept part's files as Delta add actions, relative to the table.
         figures: every number measured in the pass, by name.
         keep: the kept part of a split.
+        apart: column of the files that tells the parts of a split apart.
         session: reads the rows back.
         schema: of the files, the names of folders included.
         shown: column -> SQL expression that reads it back from the files.
@@ -85,6 +83,7 @@ class Stage:
     adds: tuple[AddAction, ...] = ()
     figures: Mapping[str, Any] = field(default_factory=dict)
     keep: str | None = None
+    apart: str = ""
     session: SparkSession | None = field(default=None, repr=False)
     schema: StructType = field(default_factory=StructType, repr=False)
     shown: Mapping[str, str] = field(default_factory=dict, repr=False)
@@ -100,10 +99,10 @@ class Stage:
         if self.session is None:
             raise ConfigError(f"{self.folder.name} was staged without rows")
         wanted = part or self.keep
-        count = self.figures.get("written" if wanted in (None, self.keep) else f"outcome {wanted}", 0)
+        count = self.figures.get(WRITTEN if wanted in (None, self.keep) else f"{PART}{wanted}", 0)
         files = self.session.read.schema(self.schema)
-        frame = files.parquet(str(self.folder)) if count else self.session.createDataFrame([], self.schema)
-        rows = frame if wanted is None else frame.filter(F.col(_OUTCOME) == wanted)
+        frame = files.parquet(literal_path(self.folder)) if count else self.session.createDataFrame([], self.schema)
+        rows = frame if wanted is None else frame.filter(F.col(self.apart) == wanted)
         return rows.select(*[F.expr(sql).alias(column) for column, sql in self.shown.items()])
 
     def settle(self) -> None:
@@ -142,9 +141,9 @@ def empty_stage(folder: Path) -> Stage:
     return Stage(_name(folder))
 
 
-def identity_hash(columns: Sequence[str]) -> str:
+def identity_hash(split: Split) -> str:
     """SQL for the hash of a split's identity columns, as the measures of a stage see them."""
-    return row_hash([f"{_IDENTITY}{column}" for column in columns])
+    return row_hash([StructField(f"{_IDENTITY}{f.name}", f.dataType) for f in fields_of(split.rows, split.identity)])
 
 
 def stage_rows(
@@ -172,45 +171,53 @@ def stage_rows(
         ConfigError: if Spark cannot analyse the rows or a measure; the text names the expression.
     """
     stage = new_stage(layout.folder)
-    folder = stage.folder
+    folder, kept = stage.folder, keep if isinstance(rows, Split) else None
     parts = (keep, *also) if isinstance(rows, Split) else ()
-    folders = {c: folder_column(n) for n, c in enumerate(_loose(rows, layout, also))}
+    apart, folders = _named_folders(rows, layout, parts, also)
     try:
         frame = _projected(rows, layout, parts, seen_only)
         session = frame.sparkSession
-        for key, value in _RUNTIME.items():
-            session.conf.set(key, value)
         seen = Observation()
         out = frame.observe(seen, *[F.expr(sql).alias(name) for name, sql in measures.items()])
-        out = out.filter(F.col(_OUTCOME).isin(*parts) if parts else F.expr(where or "true"))
-        hidden = {_OUTCOME, *seen_only}
-        columns = [c for c in out.columns if not c.startswith(_IDENTITY) and c not in hidden]
+        out = out.filter(F.col(OUTCOME).isin(*parts) if parts else F.expr(where or "true"))
+        columns = [c for c in out.columns if not c.startswith(RESERVED) and c not in seen_only]
         stored = [c for c in columns if c not in folders and not (c in layout.partition and c in layout.partition_by)]
         spelled = [F.expr(to_folder(c, layout.partition_by[c])).alias(folder) for c, folder in folders.items()]
-        outcome = [F.col(_OUTCOME)] if parts else []
+        outcome = [F.col(OUTCOME).alias(apart)] if parts else []
         files = out.select(*[F.col(identifier(c)) for c in stored], *spelled, *outcome)
-        files.write.partitionBy(*folders.values(), *([_OUTCOME] if parts else [])).parquet(str(folder))
+        files.write.partitionBy(*folders.values(), *filter(None, [apart])).parquet(str(folder))
     except AnalysisException as error:
-        raise ConfigError(f"{layout.folder.name}: {str(error).splitlines()[0]}") from error
+        stage.discard()
+        why = _culprit(rows, layout, parts, seen_only, measures) or _line(error)
+        raise ConfigError(f"{layout.folder.name}: {why}") from error
     shown = {c: _read_back(c, layout, folders) for c in columns}
-    kept = keep if parts else None
-    staged = list(_staged_files(folder, layout, folders))
-    _describe(folder, out.select(*[F.col(identifier(c)) for c in columns], *outcome).schema, layout, staged)
+    staged = list(_staged_files(folder, layout, folders, apart))
+    _describe(folder, out.select(*[F.col(identifier(c)) for c in columns], *outcome).schema, layout, staged, apart)
     return replace(
         stage,
         adds=tuple(add for add, outcome in staged if outcome == kept),
-        figures=dict(seen.get),
+        figures=observed(seen, frame, measures),
         keep=kept,
+        apart=apart,
         session=session,
         schema=files.schema,
         shown=shown,
     )
 
 
-def _loose(rows: DataFrame | Split, layout: Layout, also: Sequence[str]) -> list[str]:
-    """The partition columns whose values the rows tell: not owned, or told by a part that is staged along, too."""
-    others = {column for part in also for column in rows.parts[part]} if isinstance(rows, Split) else set()
-    return [column for column in layout.partition_by if column not in layout.partition or column in others]
+def _named_folders(
+    rows: DataFrame | Split, layout: Layout, parts: Sequence[str], also: Sequence[str]
+) -> tuple[str, dict[str, str]]:
+    """Names of folders that no column has: of a split's parts, and of partition columns whose values the rows tell.
+
+    These are the ones not owned, or told by a part that is staged along, too. A vacuum passes over names like ``_x``.
+    """
+    inside = rows.parts if isinstance(rows, Split) else {}
+    taken = [*layout.columns, *(column for part in parts for column in inside[part])]
+    others = {column for part in also for column in inside[part]} if parts else set()
+    loose = [column for column in layout.partition_by if column not in layout.partition or column in others]
+    apart = unused("outcome", taken) if parts else ""
+    return apart, {column: unused(f"partition{number}", taken) for number, column in enumerate(loose)}
 
 
 def _read_back(column: str, layout: Layout, folders: Mapping[str, str]) -> str:
@@ -221,6 +228,31 @@ def _read_back(column: str, layout: Layout, folders: Mapping[str, str]) -> str:
     return identifier(column)
 
 
+def _culprit(
+    rows: DataFrame | Split,
+    layout: Layout,
+    parts: Sequence[str],
+    seen_only: Sequence[str],
+    measures: Mapping[str, str],
+) -> str:
+    """Which of the ``measures`` Spark cannot evaluate, and why; empty if it is the rows themselves."""
+    try:
+        frame = _projected(rows, layout, parts, seen_only)
+        _ = frame.schema
+    except AnalysisException:
+        return ""
+    for name, sql in measures.items():
+        try:
+            _ = frame.observe("probe", F.expr(sql).alias("probe")).schema
+        except AnalysisException as error:
+            return f"{name} cannot be evaluated as {sql}: {_line(error)}"
+    return ""
+
+
+def _line(error: Exception) -> str:
+    return str(error).splitlines()[0]
+
+
 def _name(folder: Path) -> Path:
     return folder / f"staged-{uuid.uuid4().hex[:16]}"
 
@@ -228,17 +260,21 @@ def _name(folder: Path) -> Path:
 def _projected(rows: DataFrame | Split, layout: Layout, parts: Sequence[str], seen_only: Sequence[str]) -> DataFrame:
     """Plain rows in the table's order; of a split, each column only in the rows of the parts that own it."""
     if not isinstance(rows, Split):
-        return rows.select(*[F.col(identifier(column)) for column in (*layout.columns, *seen_only)])
+        wanted = (*layout.columns, *seen_only)
+        return rows.select(*[F.col(identifier(column)).alias(column) for column in wanted])
     owners: dict[str, list[str]] = {}
     for part in parts:
         for column in rows.parts[part]:
             owners.setdefault(column, []).append(part)
-    shown = [F.when(F.col(rows.outcome).isin(*owned), F.col(column)).alias(column) for column, owned in owners.items()]
-    identity = [F.col(column).alias(f"{_IDENTITY}{column}") for column in rows.identity]
-    return rows.rows.select(F.col(rows.outcome).alias(_OUTCOME), *shown, *identity)
+    outcome = F.col(identifier(rows.outcome))
+    shown = [F.when(outcome.isin(*owned), F.col(identifier(c))).alias(c) for c, owned in owners.items()]
+    identity = [F.col(identifier(column)).alias(f"{_IDENTITY}{column}") for column in rows.identity]
+    return rows.rows.select(outcome.alias(OUTCOME), *shown, *identity)
 
 
-def _staged_files(folder: Path, layout: Layout, folders: Mapping[str, str]) -> Iterator[tuple[AddAction, str | None]]:
+def _staged_files(
+    folder: Path, layout: Layout, folders: Mapping[str, str], apart: str
+) -> Iterator[tuple[AddAction, str | None]]:
     """The files of a stage that hold rows, each with the part of the split that they belong to."""
     hidden = {*layout.quiet, *layout.partition_by}
     shown = [column for column in layout.columns if column not in hidden]
@@ -263,15 +299,17 @@ def _staged_files(folder: Path, layout: Layout, folders: Mapping[str, str]) -> I
             data_change=True,
             stats=statistics,
         )
-        yield add, named.get(_OUTCOME)
+        yield add, named.get(apart)
 
 
-def _describe(folder: Path, schema: StructType, layout: Layout, files: Sequence[tuple[AddAction, str | None]]) -> None:
+def _describe(
+    folder: Path, schema: StructType, layout: Layout, files: Sequence[tuple[AddAction, str | None]], apart: str
+) -> None:
     """Make the stage a Delta table of its own, so that what was refused can be looked at."""
-    by = [*layout.partition_by, *([_OUTCOME] if _OUTCOME in schema.names else [])]
+    by = [*layout.partition_by, *filter(None, [apart])]
     adds = []
     for add, outcome in files:
-        values = {**add.partition_values, **({_OUTCOME: outcome} if _OUTCOME in by else {})}
+        values = {**add.partition_values, **({apart: outcome} if apart else {})}
         path = add.path.partition("/")[2]
         described = {"path": path, "partitionValues": values, "size": add.size, "dataChange": True}
         adds.append({"add": {**described, "modificationTime": add.modification_time, "stats": add.stats}})

@@ -16,6 +16,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
@@ -23,16 +24,28 @@ from dedp_assets.patterns.core import accounting, commits, publishing, statement
 from dedp_assets.patterns.core.audits import Audit, judge, overrule, summary, verdict
 from dedp_assets.patterns.core.clauses import Clause, Merge, check_condition, no_rows
 from dedp_assets.patterns.core.errors import AuditFailed, ConfigError, Conflict, ContractError
+from dedp_assets.patterns.core.locations import require_vacant
 from dedp_assets.patterns.core.locks import table_lock
 from dedp_assets.patterns.core.log import Ledger, Partition, TableState
 from dedp_assets.patterns.core.merging import Deletion, Merging, look
+from dedp_assets.patterns.core.names import RESERVED, identifier
 from dedp_assets.patterns.core.partitions import from_folder, to_folder
 from dedp_assets.patterns.core.reading import missing, predicate, read_at
 from dedp_assets.patterns.core.records import CommitRecord, Provenance, slice_name
 from dedp_assets.patterns.core.results import Finding, RowCounts, Split, WriteResult
 from dedp_assets.patterns.core.rewriting import Request, rewrite
-from dedp_assets.patterns.core.rows import Reading, digest, evaluated_once, row_hash
-from dedp_assets.patterns.core.schema import TableSpec, alterations, conform, constraints, creation, require_partition
+from dedp_assets.patterns.core.rows import Reading, digest, evaluated_once, fields_of, require_rows, row_hash
+from dedp_assets.patterns.core.schema import (
+    TableSpec,
+    alterations,
+    conform,
+    constraints,
+    creation,
+    require_partition,
+    require_replaceable,
+    require_usable,
+)
+from dedp_assets.patterns.core.sessions import private
 from dedp_assets.patterns.core.staging import Layout, Stage, empty_stage, stage_rows
 
 __all__ = ["StagedWrite", "Table"]
@@ -54,8 +67,8 @@ class Table:
     ) -> None:
         self.spec = spec
         self.name = spec.name
-        self.location = Path(location)
-        self.ledger = Ledger(self.location, name=spec.name)
+        self.ledger = Ledger(location, name=spec.name)
+        self.location = self.ledger.location
         self._session = session
 
     @property
@@ -80,12 +93,16 @@ class Table:
 
         Raises:
             SchemaMismatch: if only a migration could make them agree.
+            ConfigError: if no table can be made as declared, or where it is declared to lie.
         """
         if self.ledger.exists():
             state = self.ledger.state()
             if not list(alterations(self.spec, str(self.location), state)):
                 return state
+        else:
+            require_vacant(self.name, self.location)
         with table_lock(self.location):
+            require_usable(self.spec, self.session)
             if not self.ledger.exists():
                 self._define(creation(self.spec, str(self.location)))
             # Looked at again under the lock: another writer may have been here first.
@@ -151,19 +168,21 @@ class Table:
             AuditFailed: if a rule refuses the rows; the stage stays for inspection.
             SchemaMismatch: if the rows' columns are not the table's.
         """
+        require_rows(self.name, rows)
         state, split = self.ensure(), rows if isinstance(rows, Split) else None
         owned = require_partition(self.name, state, partition or {})
         conform(self.name, rows, keep, state)
-        rules = constraints(state)
+        accounting.require_own_figures(audits, reading)
+        rules, frame = constraints(state), rows.rows if isinstance(rows, Split) else rows
         measures = accounting.measures(
             split,
             accounting.kept_rows(rows, keep),
             state=state,
-            content=[c for c in self.spec.content if c in state.columns],
+            content=fields_of(frame, self._content(state)),
             owned=owned,
             rules=rules,
             audits=audits,
-            identity=reading.tally.identity if reading.tally and not reading.represented else (),
+            identity=fields_of(frame, reading.tally.identity if reading.tally and not reading.represented else ()),
         )
         protocol = commits.protocol(state) if publishing.serves(state) else commits.PLAIN_PROTOCOL
         layout = Layout(self.location, tuple(state.columns), state.kinds, owned, self.spec.personal, protocol)
@@ -171,7 +190,11 @@ class Table:
         tallied = reading.tally.figures() if reading.tally else {}
         stage = replace(stage, figures={**stage.figures, **tallied, **reading.figures})
         counts = accounting.count(stage.figures, split, keep, reading.represented)
-        staged = self._staged(stage, owned, provenance, counts, audits, inputs=reading.findings, append=append)
+        try:
+            staged = self._staged(stage, owned, provenance, counts, audits, inputs=reading.findings, append=append)
+        except ConfigError:
+            stage.discard()
+            raise
         if any(finding.refuses for finding in staged.findings):
             raise self._refusal(staged, rules, audits)
         return staged
@@ -273,17 +296,19 @@ class Table:
         the table's generation is raised first, and a crash between the two steps only allows a rerun too many.
 
         Raises:
-            ConfigError: if a vacuum removed files of that version.
+            ConfigError: if a vacuum removed files of that version, or the table is append-only.
         """
         statement = f"RESTORE TABLE delta.`{self.location}` TO VERSION AS OF {version}"
         record = self._record(provenance, {}, RowCounts(), (), content=statement)
         with table_lock(self.location):
             if gone := missing(self.location, self.ledger.state(version)):
                 raise self._vacuumed(version, gone)
+            require_replaceable(self.name, self.ledger.state())
             publishing.raise_generation(self.ledger, lambda: self.session)
             before = self.ledger.version()
             settings = {"spark.databricks.delta.commitInfo.userMetadata": record.to_json()}
-            self._run(lambda: self.session.sql(statement), settings)
+            with private(self.session, settings) as own:
+                own.sql(statement)
             return self._committed(before, record)
 
     def _spelled(self, state: TableState, partition: Mapping[str, object]) -> dict[str, str | None]:
@@ -292,6 +317,11 @@ class Table:
         return {**dict.fromkeys((c for c, v in partition.items() if v is None), None), **known}
 
     # --- what the methods above share ---------------------------------------------------------------------------------
+
+    def _content(self, state: TableState) -> list[str]:
+        """The stored columns that say what a row is."""
+        technical = {name.lower() for name in {*self.spec.columns} - {*self.spec.content}}
+        return [name for name in state.columns if name.lower() not in technical]
 
     def _same_rows(
         self, state: TableState, partitions: Sequence[Mapping[str, str | None]], gone: Sequence[str]
@@ -310,8 +340,18 @@ class Table:
         )
 
     def _define(self, statements: Iterable[str]) -> None:
-        for statement in statements:
-            self.session.sql(statement)
+        found = list(statements)
+        if not found:
+            return
+        try:
+            with private(self.session, {}) as own:
+                for statement in found:
+                    own.sql(statement)
+        except PySparkException as error:
+            if publishing.is_conflict(error):
+                raise
+            kind = ContractError if publishing.violation(error) else ConfigError
+            raise kind(f"{self.name} cannot be made as it is declared: {str(error).splitlines()[0]}") from error
 
     def _staged(
         self,
@@ -326,7 +366,7 @@ class Table:
     ) -> StagedWrite:
         figures = {**stage.figures, **counts.as_dict()}
         findings = overrule((*accounting.built_in(figures, counts), *judge(audits, figures)), provenance.approval)
-        content = f"{counts.written} rows {figures.get('fingerprint') or 0}"
+        content = f"{counts.written} rows {figures.get(accounting.FINGERPRINT) or 0}"
         noted = replace(provenance, notes={**provenance.notes, "stage": stage.folder.name})
         record = self._record(noted, owned, counts, findings, content=content, figures=accounting.public(figures))
         record = replace(record, verdict=verdict((*inputs, *findings)))
@@ -359,7 +399,8 @@ class Table:
         message = f"{self.name} {slice_name(staged.record.partition)}: nothing published. {summary(staged.findings)}"
         if faults:
             shown = [c for c in self.spec.columns if c not in self.spec.personal]
-            rows = staged.stage.read().filter(" OR ".join(f"({f})" for f in faults)).select(*shown).limit(_SAMPLES)
+            rows = staged.stage.read().filter(" OR ".join(f"({f})" for f in faults))
+            rows = rows.select(*map(identifier, shown)).limit(_SAMPLES)
             message += f". For example {[row.asDict() for row in rows.collect()]}"
         return AuditFailed(message, findings=staged.findings, stage=str(staged.stage.folder))
 
@@ -412,6 +453,7 @@ class StagedWrite:
 
         Raises:
             TransactionReused: if the same inputs were applied before with other rows.
+            ConfigError: if the table is append-only and holds rows that would be replaced.
             Conflict: if a newer upstream version was applied meanwhile, the partition was written after ``since``, or
                 another writer does not yield.
             ContractError: if the rows' partition belongs to another channel.
@@ -424,6 +466,7 @@ class StagedWrite:
                 if claimed.applied:
                     self._discard_unless_live()
                     return publishing.already_applied(table.name, self.record, claimed.applied)
+                self._require_replaceable(state, claimed)
                 self._require_untouched(since)
                 self._require_channel(state)
                 try:
@@ -453,6 +496,14 @@ class StagedWrite:
             findings=self.findings,
             figures=self.record.figures,
         )
+
+    def _require_replaceable(self, state: TableState, claimed: publishing.Claim) -> None:
+        if not (self.append or claimed.same_rows) and state.holds(self.record.partition):
+            try:
+                require_replaceable(self.table.name, state)
+            except ConfigError:
+                self.stage.discard()
+                raise
 
     def _require_channel(self, state: TableState) -> None:
         table = self.table
@@ -493,13 +544,15 @@ class StagedWrite:
     def _differing(self, state: TableState) -> set[Partition]:
         """Partitions below the owned one whose rows differ: the others keep their files, and nobody rebuilds them."""
         owned, columns = self.record.partition, state.partition_columns
-        content = digest(row_hash([c for c in self.table.spec.content if c in state.columns]))
 
-        keys = [F.expr(to_folder(c, state.kinds[c])).alias(f"__dedp_{n}") for n, c in enumerate(columns)]
-        measured = [F.expr("count(1)").alias("__dedp_rows"), F.expr(content).alias("__dedp_digest")]
+        keys = [F.expr(to_folder(c, state.kinds[c])).alias(f"{RESERVED}{n}") for n, c in enumerate(columns)]
 
         def digests(rows: DataFrame | None) -> dict[Partition, tuple[int, str]]:
-            found = () if rows is None else rows.groupBy(*keys).agg(*measured).collect()
+            if rows is None:
+                return {}
+            content = digest(row_hash(fields_of(rows, self.table._content(state))))
+            measured = [F.expr("count(1)").alias(f"{RESERVED}rows"), F.expr(content).alias(f"{RESERVED}digest")]
+            found = rows.groupBy(*keys).agg(*measured).collect()
             spelled = [[from_folder(v, state.kinds[c]) for c, v in zip(columns, row, strict=False)] for row in found]
             named = [tuple(sorted(zip(columns, values, strict=True))) for values in spelled]
             return {key: (row[-2], row[-1]) for key, row in zip(named, found, strict=True)}

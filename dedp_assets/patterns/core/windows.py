@@ -11,6 +11,8 @@ from typing import Any
 from pyspark.sql import DataFrame
 
 from dedp_assets.patterns.core.errors import ConfigError
+from dedp_assets.patterns.core.names import identifier
+from dedp_assets.patterns.core.rows import fields_of
 
 __all__ = ["Bound", "Window", "cut", "interval", "within"]
 
@@ -59,7 +61,7 @@ def within(rows: DataFrame, column: str, window: Window) -> str:
     Raises:
         ConfigError: for bounds of another type, without time zone, or that no value lies between.
     """
-    kind = rows.schema[column].dataType.typeName()
+    kind = fields_of(rows, [column])[0].dataType.typeName()
     if {isinstance(b, datetime) for b in window} != {kind.startswith("timestamp")} or not kind.startswith(
         ("timestamp", *_COUNTERS)
     ):
@@ -67,7 +69,7 @@ def within(rows: DataFrame, column: str, window: Window) -> str:
     start, end = (_exact(bound) for bound in window)
     if start >= end:
         raise ConfigError(f"no value of {column} lies in [{window[0]}, {window[1]}): the end is not part of a window")
-    return f"`{column}` >= {_literal(start, kind)} AND `{column}` < {_literal(end, kind)}"
+    return f"{identifier(column)} >= {_literal(start, kind)} AND {identifier(column)} < {_literal(end, kind)}"
 
 
 def _exact(bound: Bound) -> Any:  # noqa: ANN401 - a time in UTC or an integer

@@ -19,14 +19,16 @@ from pyspark.sql import functions as F
 from dedp_assets.patterns.core.audits import Audit
 from dedp_assets.patterns.core.conversion import convert_columns, convert_json, misfits
 from dedp_assets.patterns.core.errors import ConfigError
+from dedp_assets.patterns.core.names import OUTCOME, RESERVED, identifier
 from dedp_assets.patterns.core.records import Provenance
 from dedp_assets.patterns.core.results import Plan, Split, WriteResult
-from dedp_assets.patterns.core.rows import Reading, quoted, require_columns
+from dedp_assets.patterns.core.rows import Reading, quoted, require_columns, require_free
 from dedp_assets.patterns.core.schema import Column
 from dedp_assets.patterns.core.tables import Table
 
 __all__ = ["divert_unprocessable", "route", "plan_replay", "LETTER"]
 
+_SAVED = f"{RESERVED}saved"
 LETTER: Mapping[str, Column] = {
     "reason": Column("STRING", "every rule the record broke", required=True),
     "job": Column("STRING", "what tried to process it"),
@@ -67,37 +69,34 @@ def divert_unprocessable(
         record as JSON in a column ``raw`` if there is none), the raw columns, identity, ``carry`` and ``reason``.
 
     Raises:
-        ConfigError: if an option names a column the rows do not have, or one column twice.
+        ConfigError: if an option names a column the rows do not have, one column twice, or one that is added here.
 
     Example:
         >>> divert_unprocessable(lines, payload="line", identity=["n"], schema={"id": "BIGINT"})  # doctest: +SKIP
     """
     handed = list(dict.fromkeys([*identity, *carry]))
     require_columns(rows, [*handed, *raw, *([payload] if payload else schema)])
-    if not schema or not identity or set(schema) & {*handed, *raw, payload or "raw"}:
-        raise ConfigError("schema and identity name at least one column each, and the schema none that is handed on")
+    added = ("reason", "was_dead_lettered", "syntax", *[f"{c} text" for c in schema], *([] if payload else ["raw"]))
+    taken = {c.lower() for c in (*handed, *raw, payload, *added)}
+    if (met := [c for c in schema if c.lower() in taken]) or not schema or not identity:
+        raise ConfigError(f"schema and identity name at least one column each, and none that is handed on: {met}")
+    require_free(rows, *added)
     marked = _mark_replayed(rows, earlier, identity)
-    if not payload:
-        payload = "raw"
-        converted = convert_columns(marked.withColumn(payload, F.to_json(F.struct(*rows.columns))), schema)
-    else:
+    if payload:
         converted = convert_json(marked, payload, schema)
-    broken = [
-        f"CASE WHEN NOT coalesce({rule}, false) THEN {quoted(reason)} END"
-        for reason, rule in {**misfits(schema), **(rules or {})}.items()
-    ]
+    else:
+        payload, whole = "raw", F.to_json(F.struct(*map(identifier, rows.columns)))
+        converted = convert_columns(marked.withColumn(payload, whole), schema)
+    required = {**misfits(schema), **(rules or {})}
+    broken = [f"CASE WHEN NOT coalesce({rule}, false) THEN {quoted(why)} END" for why, rule in required.items()]
     reason = f"coalesce(syntax, nullif(concat_ws('; ', {', '.join(broken)}), ''))" if broken else "syntax"
     kept = [payload, *raw]
-    judged = converted.select(*handed, *schema, *kept, "was_dead_lettered", F.expr(reason).alias("reason"))
+    named = [F.col(identifier(column)) for column in (*handed, *schema)]
+    judged = converted.select(*named, *map(identifier, kept), "was_dead_lettered", F.expr(reason).alias("reason"))
     # Only dead letters carry their raw input on: the others would pay for it in every later step.
-    flagged = judged.select(
-        *handed,
-        *schema,
-        *[F.expr(f"if(reason IS NULL, NULL, `{c}`)").alias(c) for c in kept],
-        "was_dead_lettered",
-        "reason",
-        F.expr("if(reason IS NULL, 'valid', 'dead')").alias("outcome"),
-    )
+    stored = [F.expr(f"if(reason IS NULL, NULL, {identifier(c)})").alias(c) for c in kept]
+    outcome = F.expr("if(reason IS NULL, 'valid', 'dead')").alias(OUTCOME)
+    flagged = judged.select(*named, *stored, "was_dead_lettered", "reason", outcome)
     parts = {"valid": (*schema, *handed, "was_dead_lettered"), "dead": (*kept, *handed, "reason")}
     return Split(flagged, parts, identity=tuple(identity))
 
@@ -138,7 +137,7 @@ def route(
     present = dead.ensure()
     if staged.record.rows["dead"] or present.holds(filed_under):
         letters, before = staged.part("dead"), dead.read(filed_under, version=present.version)
-        processed = staged.stage.read().filter("was_dead_lettered").select(*split.identity)
+        processed = staged.stage.read().filter("was_dead_lettered").select(*map(identifier, split.identity))
         filed = _filed(letters, before, processed, dead, filed_under, provenance)
         noted = replace(provenance, notes={**provenance.notes, "open": staged.record.rows["dead"]})
         dead.overwrite(filed, partition=filed_under, provenance=noted)
@@ -169,8 +168,9 @@ def plan_replay(open_letters: Mapping[str, int], refused_by: Mapping[str, str], 
 def _mark_replayed(rows: DataFrame, earlier: DataFrame | None, identity: Sequence[str]) -> DataFrame:
     if earlier is None:
         return rows.withColumn("was_dead_lettered", F.lit(False))  # noqa: FBT003
-    known = F.broadcast(earlier.select(*identity).distinct().withColumn("was_dead_lettered", F.lit(True)))  # noqa: FBT003
-    return rows.join(known, list(identity), "left").fillna(False, ["was_dead_lettered"])  # noqa: FBT003
+    known = earlier.select(*map(identifier, identity)).distinct().withColumn(_SAVED, F.lit(True))  # noqa: FBT003
+    marked = rows.join(F.broadcast(known), list(identity), "left")
+    return marked.withColumn("was_dead_lettered", F.expr(f"{_SAVED} IS NOT NULL")).drop(_SAVED)
 
 
 def _filed(

@@ -18,12 +18,14 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from dedp_assets.patterns.core.errors import ConfigError
+from dedp_assets.patterns.core.names import OUTCOME, RESERVED
 from dedp_assets.patterns.core.results import Finding, Split
+from dedp_assets.patterns.core.rows import require_columns, require_free
 
 __all__ = ["detect_late_data", "advance_watermark", "judge_lateness"]
 
 Across = Literal["min", "max"]
-_STATED = "stated event time"
+_STATED = f"{RESERVED}stated"
 _POLICY = {"min": min, "max": max}
 
 
@@ -51,26 +53,28 @@ def detect_late_data(
         ``lateness_seconds``.
 
     Raises:
-        ConfigError: if no event could lie between ``earliest`` and ``latest``.
+        ConfigError: if no event could lie between ``earliest`` and ``latest``, or ``events`` has one of these columns.
 
     Example:
         >>> detect_late_data(visits, event_time="try_to_timestamp(at)", watermark=None)["on_time"]  # doctest: +SKIP
     """
     if earliest and latest and earliest > latest:
         raise ConfigError(f"no event lies between {earliest} and {latest}")
+    require_columns(events, [])
+    require_free(events, "event_time", "watermark", "lateness_seconds")
     bound = F.lit(watermark).cast("timestamp")
-    plausible = [f"`{_STATED}` >= {_literal(earliest)}"] if earliest else []
-    plausible += [f"`{_STATED}` <= {_literal(latest)}"] if latest else []
-    when = f"if({' AND '.join(plausible)}, `{_STATED}`, NULL)" if plausible else f"`{_STATED}`"
+    plausible = [f"{_STATED} >= {_literal(earliest)}"] if earliest else []
+    plausible += [f"{_STATED} <= {_literal(latest)}"] if latest else []
+    when = f"if({' AND '.join(plausible)}, {_STATED}, NULL)" if plausible else f"{_STATED}"
     outcome = "CASE WHEN event_time IS NULL THEN 'undated' WHEN event_time < watermark THEN 'late' ELSE 'on_time' END"
-    columns = [column for column in events.columns if column != "event_time"]
+    late_by = "greatest(unix_micros(watermark) - unix_micros(event_time), 0L) / 1e6"
     judged = (
         events.withColumn(_STATED, F.expr(event_time))
-        .select(*columns, F.expr(when).alias("event_time"), bound.alias("watermark"))
-        .withColumn("outcome", F.expr(outcome))
-        .withColumn("lateness_seconds", F.expr("greatest(unix_micros(watermark) - unix_micros(event_time), 0L) / 1e6"))
+        .withColumns({"event_time": F.expr(when), "watermark": bound})
+        .drop(_STATED)
+        .withColumns({OUTCOME: F.expr(outcome), "lateness_seconds": F.expr(late_by)})
     )
-    plain = (*columns, "event_time")
+    plain = (*events.columns, "event_time")
     return Split(judged, {"on_time": plain, "late": (*plain, "watermark", "lateness_seconds"), "undated": plain})
 
 

@@ -13,16 +13,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Literal
 
-from pyspark.sql import DataFrame, Window
+from pyspark.sql import Column, DataFrame, Window, WindowSpec
 from pyspark.sql import functions as F
+from pyspark.sql.types import DataType, MapType, StringType, VariantType
 
 from dedp_assets.patterns.core.errors import ConfigError
-from dedp_assets.patterns.core.results import Split
-from dedp_assets.patterns.core.rows import require_columns, row_hash
+from dedp_assets.patterns.core.names import OUTCOME, RESERVED, identifier
+from dedp_assets.patterns.core.results import Finding, Split
+from dedp_assets.patterns.core.rows import fields_of, inside, require_columns, require_free, require_rows, row_hash
 
-__all__ = ["deduplicate", "deduplicate_stream"]
+__all__ = ["deduplicate", "deduplicate_stream", "judge_uniqueness"]
 
-_PLACE = "place among its key"
+_PLACE, _SEEN = f"{RESERVED}place", f"{RESERVED}seen"
 
 
 def deduplicate(
@@ -31,9 +33,10 @@ def deduplicate(
     *,
     keys: Sequence[str],
     order_by: Sequence[str],
+    keep: Literal["first", "last"] = "first",
     null_keys: Literal["keep", "drop"] = "keep",
 ) -> Split:
-    """Split rows into ``valid`` (the first row of each key) and ``duplicate``; lazy.
+    """Split rows into ``valid`` (one row of each key) and ``duplicate`` (the others); lazy.
 
     The window is the batch given, widened by ``earlier``. Ties in ``order_by`` are broken by the rows' content, so the
     survivor does not depend on the order of the input.
@@ -42,43 +45,76 @@ def deduplicate(
         rows: the batch; of a split, its ``valid`` part is deduplicated and the other parts pass through.
         earlier: past rows with the same key columns; what is in them is a duplicate here (a look-back, at the cost of
             reading them).
-        keys: columns that make a row unique.
-        order_by: columns that decide which row of a key comes first, ascending.
+        keys: columns that make a row unique; values are equal as Spark compares them.
+        order_by: columns that decide which row of a key comes first, ascending, NULL before any value.
+        keep: the row of a key that survives: its ``first``, or its ``last``, which folds a history of versions to the
+            current state.
         null_keys: rows with a NULL in a key are never merged: ``keep`` keeps each of them, ``drop`` counts each of
             them as a duplicate.
 
     Raises:
-        ConfigError: for columns that are not there, or a column named ``outcome``.
+        ConfigError: for columns that are not there, that cannot be compared (MAP, VARIANT), or that have a name of the
+            library's own.
 
     Example:
         >>> deduplicate(visits, keys=["visit_id"], order_by=["landed_on", "line_number"])["valid"]  # doctest: +SKIP
     """
-    if not keys or null_keys not in ("keep", "drop"):
-        raise ConfigError(f"keys must name a column and null_keys be keep or drop, not {list(keys)} and {null_keys!r}")
-    frame = rows.rows if isinstance(rows, Split) else rows
-    require_columns(frame, [*keys, *order_by])
-    if not isinstance(rows, Split) and "outcome" in rows.columns:
-        raise ConfigError("a split keeps its verdict in a column named outcome: rename the one the rows have")
+    if not keys or null_keys not in ("keep", "drop") or keep not in ("first", "last"):
+        raise ConfigError(
+            f"keys must name a column, keep be first or last and null_keys keep or drop, not {list(keys)}, {keep!r} "
+            f"and {null_keys!r}"
+        )
+    require_rows("deduplicate (for a stream there is deduplicate_stream)", rows)
+    split = rows if isinstance(rows, Split) else _unsplit(rows)
+    frame = split.rows
+    _require_comparable(frame, [*keys, *order_by])
     if earlier is not None:
-        seen = earlier.select(*keys).distinct().withColumn("seen before", F.lit(True))  # noqa: FBT003
+        _require_comparable(earlier, keys)
+        seen = earlier.select(*map(identifier, keys)).distinct().withColumn(_SEEN, F.lit(True))  # noqa: FBT003
         frame = frame.join(seen, list(keys), "left")
-    whole = " AND ".join(f"`{key}` IS NOT NULL" for key in keys)
-    valid = "outcome = 'valid'" if isinstance(rows, Split) else "true"
-    ranked = f"{valid} AND {whole}"
-    content = row_hash([c for c, kind in frame.dtypes if not kind.startswith("map")])
-    # The hash comes first: it sorts fast, and it keeps rows that take no part from all meeting in one task.
-    spread = F.expr(f"if({ranked}, {row_hash(keys)}, {content})")
-    same_key = [F.expr(f"if({ranked}, `{key}`, NULL)") for key in keys]
-    total = isinstance(rows, Split) and set(rows.identity) <= set(order_by) and bool(rows.identity)
-    window = Window.partitionBy(spread, *same_key).orderBy(*order_by, *([] if total else [F.expr(content)]))
-    repeated = f"({ranked}) AND (`{_PLACE}` > 1{' OR `seen before`' if earlier is not None else ''})"
+    other = identifier(split.outcome)
+    whole = " AND ".join(f"{identifier(key)} IS NOT NULL" for key in keys)
+    ranked = f"{other} = 'valid' AND {whole}"
+    place = F.row_number().over(_ranking(split, frame, keys, order_by, keep, ranked))
+    repeated = f"({ranked}) AND ({_PLACE} > 1{f' OR {_SEEN}' if earlier is not None else ''})"
     unknown = f"NOT ({whole})" if null_keys == "drop" else "false"
-    other = "outcome" if isinstance(rows, Split) else "'valid'"
-    outcome = f"CASE WHEN {valid} AND ({repeated} OR {unknown}) THEN 'duplicate' ELSE {other} END"
-    flagged = frame.withColumn(_PLACE, F.row_number().over(window)).withColumn("outcome", F.expr(outcome))
-    parts = rows.parts if isinstance(rows, Split) else {"valid": tuple(rows.columns)}
-    identity = rows.identity if isinstance(rows, Split) else ()
-    return Split(flagged, {**parts, "duplicate": parts["valid"]}, identity=identity)
+    outcome = f"CASE WHEN {other} = 'valid' AND ({repeated} OR {unknown}) THEN 'duplicate' ELSE {other} END"
+    flagged = frame.withColumn(_PLACE, place).withColumn(OUTCOME, F.expr(outcome)).drop(_PLACE, _SEEN)
+    return Split(flagged, {**split.parts, "duplicate": split.parts["valid"]}, identity=split.identity)
+
+
+def judge_uniqueness(rows: DataFrame, *, keys: Sequence[str]) -> Finding:
+    """Judge whether every key is there once, over all rows given, in one Spark job.
+
+    A batch is deduplicated within its window; this says whether what a table holds over all windows is unique. Rows
+    with a NULL in a key repeat nothing.
+
+    Args:
+        rows: what a table (or some partitions of it) holds.
+        keys: columns that make a row unique.
+
+    Returns:
+        A finding with ``repeated_keys`` and ``surplus_rows``, which could go without losing a key, in ``figures``.
+
+    Raises:
+        ConfigError: as :func:`deduplicate`.
+
+    Example:
+        >>> judge_uniqueness(visits.read(), keys=["visit_id"]).passed  # doctest: +SKIP
+    """
+    if not keys:
+        raise ConfigError("keys must name a column")
+    _require_comparable(rows, keys)
+    found = f"{RESERVED}rows"
+    known = rows.filter(" AND ".join(f"{identifier(key)} IS NOT NULL" for key in keys))
+    repeated = known.groupBy(*map(identifier, keys)).agg(F.count("*").alias(found)).filter(f"{found} > 1")
+    number, surplus = repeated.selectExpr("count(1)", f"coalesce(sum({found} - 1), 0)").collect()[0]
+    return Finding(
+        "every_key_is_unique",
+        passed=not number,
+        figures={"repeated_keys": number, "surplus_rows": surplus},
+        note=f"{', '.join(keys)} repeat" if number else "",
+    )
 
 
 def deduplicate_stream(stream: DataFrame, *, keys: Sequence[str], event_time: str, window: str) -> DataFrame:
@@ -97,7 +133,41 @@ def deduplicate_stream(stream: DataFrame, *, keys: Sequence[str], event_time: st
     Raises:
         ConfigError: if ``stream`` is not a stream.
     """
+    require_columns(stream, [*keys, event_time])
     if not stream.isStreaming:
         raise ConfigError("deduplicate_stream needs a streaming DataFrame; for a batch use deduplicate")
-    require_columns(stream, [*keys, event_time])
-    return stream.withWatermark(event_time, window).dropDuplicatesWithinWatermark(list(keys))
+    return stream.withWatermark(identifier(event_time), window).dropDuplicatesWithinWatermark(list(keys))
+
+
+def _unsplit(rows: DataFrame) -> Split:
+    """Plain rows as a split in which all are valid."""
+    require_free(rows)
+    return Split(rows.withColumn(OUTCOME, F.lit("valid")), {"valid": tuple(rows.columns)})
+
+
+def _ranking(
+    split: Split, frame: DataFrame, keys: Sequence[str], order_by: Sequence[str], keep: str, ranked: str
+) -> WindowSpec:
+    """The rows of a key in their order; rows that take no part are spread over groups of their own."""
+    content = row_hash([f for f in frame.schema.fields if f.name not in (split.outcome, _SEEN)])
+    # A hash comes first: it sorts fast, and it keeps rows that take no part from all meeting in one task. Equal keys
+    # have equal hashes, except those of a collation.
+    hashed = ", ".join(identifier(f.name) for f in fields_of(frame, keys) if not _collated(f.dataType)) or "NULL"
+    spread = F.expr(f"if({ranked}, xxhash64({hashed}), {content})")
+    same_key = [F.expr(f"if({ranked}, {identifier(key)}, NULL)") for key in keys]
+    columns = [F.col(identifier(column)) for column in order_by]
+    order: list[Column] = [c.asc_nulls_first() if keep == "first" else c.desc_nulls_last() for c in columns]
+    total = bool(split.identity) and set(split.identity) <= set(order_by)
+    return Window.partitionBy(spread, *same_key).orderBy(*order, *([] if total else [F.expr(content)]))
+
+
+def _require_comparable(rows: DataFrame, columns: Sequence[str]) -> None:
+    for f in fields_of(rows, columns):
+        if found := [kind for kind in inside(f.dataType) if isinstance(kind, (MapType, VariantType))]:
+            raise ConfigError(
+                f"column {f.name} holds {found[0].simpleString().upper()}, which cannot be compared: name others"
+            )
+
+
+def _collated(kind: DataType) -> bool:
+    return any(isinstance(each, StringType) and each.collation != "UTF8_BINARY" for each in inside(kind))

@@ -30,7 +30,7 @@ from dedp_assets.patterns.core.tables import Table
 __all__ = ["capture_changes", "apply_changes", "judge_slot", "CHANGES"]
 
 _PATTERN = "ingestion.change_data_capture"
-_CLAUSES = (Delete(when=f"s.`{GONE}`"), Update(), Insert(when=f"NOT s.`{GONE}`"))
+_CLAUSES = (Delete(when=f"s.{GONE}"), Update(), Insert(when=f"NOT s.{GONE}"))
 
 
 def capture_changes(
@@ -136,7 +136,7 @@ def apply_changes(history: Table, latest: Table, *, keys: Sequence[str], provena
         inputs = {history.name: state.version, **columns}
         run = replace(provenance.by(_PATTERN), sequence=head, inputs=inputs, notes=notes)
         if done is None or done < note["reset"][0]:
-            return latest.overwrite(values.filter(f"NOT `{GONE}`").drop(GONE), provenance=run)
+            return latest.overwrite(values.filter(f"NOT {GONE}").drop(GONE), provenance=run)
         return latest.merge(values, keys=keys, clauses=_CLAUSES, provenance=run)
 
 

@@ -17,7 +17,7 @@ from dedp_assets.patterns.core.audits import Audit
 from dedp_assets.patterns.core.errors import ConfigError
 from dedp_assets.patterns.core.records import Provenance
 from dedp_assets.patterns.core.results import Split, WriteResult
-from dedp_assets.patterns.core.rows import Reading
+from dedp_assets.patterns.core.rows import Reading, counted
 from dedp_assets.patterns.core.tables import Table
 
 __all__ = ["load_full", "expose", "volume_guard"]
@@ -53,7 +53,7 @@ def load_full(
     """
     if not 0 <= max_shrink <= 1 or max_growth < 1:
         raise ConfigError(f"max_shrink={max_shrink} must lie in 0..1 and max_growth={max_growth} must be at least 1")
-    present = sum(s.rows for s in target.ledger.state().statistics().values()) if target.ledger.exists() else 0
+    present = _present(target)
     staged = target.stage(
         snapshot,
         provenance=provenance.by("ingestion.full_loader"),
@@ -91,3 +91,12 @@ def expose(table: Table, *, view: str) -> None:
         raise ConfigError(f"{view!r} is not a plain identifier")
     rows = table.read()
     rows.createOrReplaceTempView(view)
+
+
+def _present(target: Table) -> int:
+    """How many rows the table has: by the log, or counted where the log does not say exactly."""
+    state = target.ledger.state() if target.ledger.exists() else None
+    if state is None:
+        return 0
+    found = state.statistics().values()
+    return sum(each.rows for each in found) if all(each.exact for each in found) else counted(target.read())

@@ -4,9 +4,9 @@ Problem: the source only grows, and reading all of it for the few rows added sin
 Solution: windows [start, end) of the column that says when a row was *ingested*; each is one partition of the target,
     written in one commit, and the target's own log says which windows are loaded. Of a source that is partitioned by
     time, a run takes one whole partition once it is ready.
-Consequences: a row the source deletes stays in the target: agree on soft deletes, or fold an insert-only source. A row
-    that becomes visible late is found when its window is read again: look back a few windows each time, over all of
-    them once in a while. With *event* time as the delta column, late rows are missed.
+Consequences: a row the source deletes stays in the target: agree on soft deletes, or fold the versions it inserts by
+    ``deduplicate(keep="last")``. A row that becomes visible late is found when its window is read again: look back a
+    few windows, over all of them once in a while. With *event* time as the delta column, late rows are missed.
 Choose instead: Change Data Capture, if deletes have to be seen or a schedule is too slow; Full Loader, if it is small.
 """
 
@@ -21,19 +21,20 @@ from pyspark.sql import functions as F
 from dedp_assets.patterns.core.audits import Audit
 from dedp_assets.patterns.core.errors import ConfigError, NotReady
 from dedp_assets.patterns.core.log import Ledger
+from dedp_assets.patterns.core.names import OUTCOME, RESERVED, identifier
 from dedp_assets.patterns.core.partitions import literal
 from dedp_assets.patterns.core.reading import predicate
 from dedp_assets.patterns.core.records import Provenance, slice_name
 from dedp_assets.patterns.core.results import Plan, Split, WriteResult
-from dedp_assets.patterns.core.rows import Reading, require_columns, tally
+from dedp_assets.patterns.core.rows import Reading, require_columns, require_free, require_rows, tally
 from dedp_assets.patterns.core.schema import conform, require_partition
 from dedp_assets.patterns.core.tables import Table
 from dedp_assets.patterns.core.windows import Bound, Window, cut, interval, within
 
 __all__ = ["load_increment", "plan_windows", "load_partition"]
 
-_NAME, _KEPT, _LATE = "ingestion.incremental_loader", "kept from before", "came late"
-_FIGURES = {"late": f"count_if(`{_LATE}`)", "gone": f"count_if(`{_KEPT}`)", "undated": "count_if(outcome = 'undated')"}
+_NAME, _KEPT, _LATE = "ingestion.incremental_loader", f"{RESERVED}kept", f"{RESERVED}late"
+_FIGURES = {"late": f"count_if({_LATE})", "gone": f"count_if({_KEPT})", "undated": f"count_if({OUTCOME} = 'undated')"}
 
 
 def load_increment(
@@ -51,7 +52,7 @@ def load_increment(
 
     A window read again is merged by key: rows the source shows replace their former selves, rows that became visible
     since are added and counted as ``late``, rows it no longer shows stay and are counted as ``gone``. So each row is in
-    the partition of its delta value once, in whatever order, or at the same time, windows are loaded.
+    the partition of its delta value once, whatever the order of the windows.
 
     Args:
         rows: the whole source, lazy; its filter is one that Spark pushes down to databases and files.
@@ -71,14 +72,13 @@ def load_increment(
         ConfigError: for bounds that do not fit ``delta``, or a partition that holds another window.
 
     Example:
-        >>> source = {"delta": "ingestion_time", "keys": ["visit_id"]}  # doctest: +SKIP
-        >>> load_increment(visits, table, window=day, partition={"ingested_on": key}, provenance=run, **source)
-        ... # doctest: +SKIP
+        >>> load_increment(visits, table, window=day, partition=own, provenance=run, **options)  # doctest: +SKIP
     """
-    if not keys or not partition or "outcome" in rows.columns:
-        raise ConfigError("keys and partition name a column each, and the source has none that is named outcome")
-    require_columns(rows, [delta, *keys])
-    wanted = f"({within(rows, delta, window)}) OR `{delta}` IS NULL"
+    if not keys or not partition:
+        raise ConfigError("keys and partition name a column each")
+    require_columns(require_free(require_rows("load_increment", rows)), [delta, *keys])
+    undated = f"{identifier(delta)} IS NULL"
+    wanted = f"({within(rows, delta, window)}) OR {undated}"
     state = target.ensure()
     partition = require_partition(target.name, state, partition)
     given = {c: F.expr(literal(v, state.kinds[c])) for c, v in partition.items() if c not in rows.columns}
@@ -90,11 +90,11 @@ def load_increment(
     else:
         _require_same_window(target.ledger, partition, interval(window))
         judged = _merged(shown, target.read(partition, version=state.version), keys, delta)
-    judged = judged.withColumn("outcome", F.expr(f"if(`{delta}` IS NULL, 'undated', 'valid')"))
-    flagged, seen = tally(judged, identity=keys, measures=_FIGURES)
+    flagged = judged.withColumn(OUTCOME, F.expr(f"if({undated}, 'undated', 'valid')"))
+    flagged, seen = tally(flagged, identity=keys, measures=_FIGURES)
     split = Split(flagged, {"valid": tuple(shown.columns), "undated": ()}, identity=tuple(keys))
     dated = Audit(name="every_row_has_a_delta_value", of="undated", fail_above=0, approvable=True)
-    keyed = Audit.none_where("every_row_has_its_key", " OR ".join(f"`{key}` IS NULL" for key in keys))
+    keyed = Audit.none_where("every_row_has_its_key", " OR ".join(f"{identifier(key)} IS NULL" for key in keys))
     rules, reading = (dated, keyed, *audits), Reading(tally=seen)
     staged = target.stage(split, partition=partition, provenance=noted, audits=rules, reading=reading)
     return staged.publish(since=state.version)
@@ -143,8 +143,7 @@ def plan_windows(
     due = {n for n, key in enumerate(keys) if not cursors.written(ledger.name, {column: key})}
     chosen = sorted({before for n in due for before in range(max(0, n - lookback), n + 1)})
     causes = {keys[n]: "due" if n in due else "look-back" for n in chosen}
-    mark = windows[keys[min(due)] if due else running][0]
-    reason = f"everything before {mark} is loaded, {len(due)} windows are due"
+    reason = f"everything before {windows[keys[min(due)] if due else running][0]} is loaded, {len(due)} windows are due"
     held = {running: f"is not over before {windows[running][1]}"}
     return Plan(tuple(causes), reason, causes, held, cursor={key: interval(windows[key]) for key in causes})
 
@@ -172,7 +171,7 @@ def load_partition(
         NotReady: if the partition is not offered, or not there; nothing is written.
         AuditFailed: if it is said to be ready and empty, or an audit refuses it.
     """
-    require_columns(rows, partition)
+    require_columns(require_rows("load_partition", rows), partition)
     named = slice_name(partition), "/".join(partition.values())
     key = next((name for name in named if name in ready.partitions), "")
     if not key:
@@ -187,11 +186,11 @@ def load_partition(
 def _merged(shown: DataFrame, present: DataFrame, keys: Sequence[str], delta: str) -> DataFrame:
     """What the source shows, and the present rows whose key it shows no longer; each side is read once."""
     both = shown.withColumn(_KEPT, F.lit(False)).unionByName(present.withColumn(_KEPT, F.lit(True)))  # noqa: FBT003
-    same_key = f"OVER (PARTITION BY {', '.join(f'`{key}`' for key in keys)})"
-    marks = {"is known": f"`{_KEPT}`", "is shown": f"NOT `{_KEPT}` AND `{delta}` IS NOT NULL"}
-    marked = both.withColumns({name: F.expr(f"bool_or({sql}) {same_key}") for name, sql in marks.items()})
-    late = F.expr(f"NOT `is known` AND `{delta}` IS NOT NULL")
-    return marked.filter(f"NOT (`{_KEPT}` AND `is shown`)").withColumn(_LATE, late).drop(*marks)
+    over = f"OVER (PARTITION BY {', '.join(map(identifier, keys))})"
+    dated, known, seen = f"{identifier(delta)} IS NOT NULL", f"{RESERVED}known", f"{RESERVED}shown"
+    marks = f"bool_or({_KEPT}) {over} AS {known}", f"bool_or(NOT {_KEPT} AND {dated}) {over} AS {seen}"
+    left = both.selectExpr("*", *marks).filter(f"NOT ({_KEPT} AND {seen})")
+    return left.selectExpr("*", f"NOT {known} AND {dated} AS {_LATE}").drop(known, seen)
 
 
 def _require_same_window(ledger: Ledger, partition: Mapping[str, str], asked: str) -> None:

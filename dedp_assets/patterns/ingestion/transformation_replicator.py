@@ -25,6 +25,7 @@ from dedp_assets.patterns.core.audits import Audit
 from dedp_assets.patterns.core.errors import AuditFailed, ConfigError
 from dedp_assets.patterns.core.generations import current, next_generation, replacing
 from dedp_assets.patterns.core.masking import MaskingKey, pseudonym, shows, text
+from dedp_assets.patterns.core.names import RESERVED, identifier
 from dedp_assets.patterns.core.records import Provenance
 from dedp_assets.patterns.core.results import WriteResult
 from dedp_assets.patterns.core.rows import Reading, Tally, tally
@@ -38,7 +39,7 @@ NOTHING_CROSSED = Audit(name="no_personal_value_crossed", of="crossed", fail_abo
 """No row of the replica shows a personal value of its source row; nobody can approve that away."""
 
 _PSEUDONYM = "pseudonym"
-_INSTEAD = "instead of "
+_INSTEAD = f"{RESERVED}instead_of_"
 
 
 def replicate_transformed(
@@ -191,4 +192,4 @@ def _transformed(
         "crossed": f"count_if({crossed})",
     }
     counted, seen = tally(both, identity=kept, measures=measures)
-    return counted.select(*[F.col(name).alias(c) for c, name in names.items()]), seen
+    return counted.select(*[F.col(identifier(name)).alias(c) for c, name in names.items()]), seen

@@ -96,7 +96,14 @@ def require_pass(
         partitions: the partitions that will be read.
         version: the version that will be read.
         audits: audits that must have been judged, by name; one that did not run blocks like one that failed.
+
+    Raises:
+        ConfigError: if no partition is named.
     """
+    if not partitions:
+        raise ConfigError(
+            f"require_pass was asked for no partition of {upstream.name}: name those to be read, {{}} for a whole table"
+        )
     verdicts = [_judge_upstream(upstream, partition, version, audits) for partition in partitions]
     refused = [finding for finding in verdicts if not finding.passed]
     return refused[0] if refused else verdicts[-1]

@@ -11,6 +11,7 @@ from pyspark.sql import DataFrame
 
 from dedp_assets.patterns.core.audits import Audit
 from dedp_assets.patterns.core.errors import AuditFailed, ConfigError
+from dedp_assets.patterns.core.names import OUTCOME
 from dedp_assets.patterns.core.results import RowCounts
 from dedp_assets.patterns.core.rows import Reading, tally
 from dedp_assets.patterns.core.schema import Column, TableSpec
@@ -153,7 +154,7 @@ def test_a_letter_keeps_the_untouched_record_its_reason_and_where_it_came_from(s
 )
 def test_every_broken_rule_is_named_and_a_legitimate_null_breaks_none(spark, text, reason):
     """A record that is one object with fitting or absent values is valid; of any other all reasons are known."""
-    rows = diverted(lines(spark, {1: text})).rows.select("outcome", "reason").collect()
+    rows = diverted(lines(spark, {1: text})).rows.select(OUTCOME, "reason").collect()
     assert [tuple(row) for row in rows] == [("dead" if reason else "valid", reason)]
 
 

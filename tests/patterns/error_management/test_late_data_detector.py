@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dedp_assets.patterns.core.errors import ConfigError
+from dedp_assets.patterns.core.names import OUTCOME
 from dedp_assets.patterns.core.results import RowCounts
 from dedp_assets.patterns.core.schema import Column, TableSpec
 from dedp_assets.patterns.error_management.late_data_detector import (
@@ -51,7 +52,7 @@ def detect(rows, watermark, **bounds):
 
 
 def outcomes(split):
-    return {row["at"]: row["outcome"] for row in split.rows.collect()}
+    return {row["at"]: row[OUTCOME] for row in split.rows.collect()}
 
 
 def iso(*texts):

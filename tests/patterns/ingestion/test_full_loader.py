@@ -252,7 +252,7 @@ def test_bounds_that_would_refuse_every_delivery_are_refused(devices, many, boun
 
 def test_of_a_split_only_the_valid_part_is_loaded(devices, snapshot):
     """What was diverted on the way in is accounted for and not in the table."""
-    rows = snapshot(A="a1", B="b1", C="c1").selectExpr("*", "if(name = 'B', 'dead', 'valid') AS outcome")
+    rows = snapshot(A="a1", B="b1", C="c1").selectExpr("*", "if(name = 'B', 'dead', 'valid') AS __dedp_outcome")
     split = Split(rows, {"valid": ("name", "label"), "dead": ("name",)}, identity=("name",))
     result = load_full(split, devices, provenance=a_run())
     assert (result.rows.read, result.rows.written, result.rows.dead) == (3, 2, 1)
