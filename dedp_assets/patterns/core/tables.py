@@ -240,6 +240,7 @@ class Table:
             ...     Delete(when="s.is_deleted"), Update(when="s.changed_at > t.changed_at"),
             ...     Insert(when="NOT s.is_deleted")])
         """
+        require_rows(self.name, source)
         state = self.ensure()
         owned = require_partition(self.name, state, partition or {})
         merge = Merge(tuple(keys), tuple(clauses), on, null_keys, owned)
