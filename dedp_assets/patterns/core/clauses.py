@@ -173,8 +173,6 @@ def check_condition(table: str, rows: DataFrame, condition: str) -> None:
 
 def _check_shape(table: str, merge: Merge, state: TableState, source: DataFrame) -> None:
     given, known = {c.lower() for c in source.columns}, {c.lower() for c in state.columns}
-    if source.isStreaming:
-        raise ConfigError(f"{table}: the source is a stream: merge each of its batches (foreachBatch)")
     if not merge.keys or not merge.clauses:
         raise ConfigError(f"a merge into {table} needs at least one key and one clause")
     if missing := [key for key in merge.keys if key.lower() not in given & known]:

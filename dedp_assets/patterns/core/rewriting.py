@@ -19,13 +19,14 @@ from pyspark.sql import DataFrame
 from dedp_assets.patterns.core import accounting, commits, publishing
 from dedp_assets.patterns.core.audits import Audit, judge, overrule, summary, verdict
 from dedp_assets.patterns.core.clauses import CHANGED, WRITTEN
-from dedp_assets.patterns.core.errors import AuditFailed, ConfigError, Conflict, ContractError
+from dedp_assets.patterns.core.errors import AuditFailed, ConfigError, Conflict, PatternError
 from dedp_assets.patterns.core.locks import table_lock
 from dedp_assets.patterns.core.log import KeyedFile, TableState
 from dedp_assets.patterns.core.names import OUTCOME
 from dedp_assets.patterns.core.records import CommitRecord, Provenance, slice_name
 from dedp_assets.patterns.core.results import Finding, RowCounts, WriteResult
-from dedp_assets.patterns.core.schema import constraints
+from dedp_assets.patterns.core.rows import Reading
+from dedp_assets.patterns.core.schema import constraints, require_replaceable
 from dedp_assets.patterns.core.staging import Layout, Stage, stage_rows
 
 if TYPE_CHECKING:
@@ -123,24 +124,56 @@ def rewrite(table: Table, change: Change, request: Request) -> WriteResult:
             if claimed.applied:
                 return publishing.already_applied(table.name, request.record(change.content), claimed.applied)
             prepared = _prepare(table, change, request, state)
-        with table_lock(table.location):
-            state = table.ledger.state()
-            claimed = publishing.claim(table.ledger, state, prepared.record)
-            if claimed.applied:
-                prepared.stage.discard()
-                return publishing.already_applied(table.name, prepared.record, claimed.applied)
-            if _relevant(change, state) == prepared.relevant:
-                if _committed(table, change, state, prepared, claimed):
-                    return _result(table, state, prepared)
-                continue
-        prepared.stage.discard()
-        prepared = None
+        try:
+            with table_lock(table.location):
+                if done := _publish(table, change, prepared):
+                    return done
+        except _Outdated:
+            prepared.stage.discard()
+            prepared = None
+        except PatternError:
+            prepared.stage.discard()
+            raise
     if prepared is not None:
         prepared.stage.discard()
     raise Conflict(
         f"{table.name} {slice_name(request.owned)}: other writers changed the rows that this run changes, each time it "
         "tried: run it again"
     )
+
+
+def _publish(table: Table, change: Change, prepared: _Prepared) -> WriteResult | None:
+    """Commit what is staged; nothing, if somebody who knows no lock committed at the same moment.
+
+    Raises:
+        _Outdated: if others changed what the change depends on.
+    """
+    state = table.ledger.state()
+    claimed = publishing.claim(table.ledger, state, prepared.record)
+    if claimed.applied:
+        prepared.stage.discard()
+        return publishing.already_applied(table.name, prepared.record, claimed.applied)
+    if _relevant(change, state) != prepared.relevant:
+        raise _Outdated
+    removed, added = (prepared.removed, prepared.stage.adds) if prepared.changed else ((), ())
+    record = prepared.record
+    if "stage" in record.notes:
+        publishing.require_channel(table.ledger, state, record, table.spec.one_channel_per, added)
+    files = {"numRemovedFiles": len(removed), "numAddedFiles": len(added)}
+    told = publishing.Told(change.operation, {}, {**prepared.metrics, **files})
+    try:
+        publishing.exchange_files(table.location, state, added, removed, record=record, claimed=claimed, told=told)
+    except Conflict:
+        return None
+    if prepared.changed:
+        prepared.stage.settle()
+    else:
+        prepared.stage.discard()
+    return _result(table, state, prepared)
+
+
+class _Outdated(Exception):
+    """What was read is not what is there."""
 
 
 def _relevant(change: Change, state: TableState) -> object:
@@ -154,13 +187,11 @@ def _prepare(table: Table, change: Change, request: Request, state: TableState) 
         raise Conflict(f"{table.name} has {why} since this run looked at it: run it again")
     files = change.candidates(state)
     with change.plan(state, files) as planned:
-        if planned.removed and state.properties.get("delta.appendOnly", "false").lower() == "true":
-            raise ConfigError(
-                f"{table.name} only takes appends (delta.appendOnly): none of its rows can be changed. Take the "
-                "property away, or change nothing"
-            )
+        if planned.removed:
+            require_replaceable(table.name, state)
         stage = _stage(table, state, planned, request)
-        figures = {**stage.figures, **_totals(change, state, stage.figures)}
+        counts = _counts(change, stage.figures)
+        figures = {**stage.figures, **counts.as_dict(), **_totals(change, state, stage.figures)}
         findings = _findings(planned, stage, figures, request)
         if any(finding.refuses for finding in findings):
             raise _refusal(table, state, planned, stage, findings, request)
@@ -169,7 +200,7 @@ def _prepare(table: Table, change: Change, request: Request, state: TableState) 
     notes = {**request.provenance.notes, **({"stage": stage.folder.name} if figures["inserted"] else {})}
     record = replace(request, provenance=replace(request.provenance, notes=notes)).record(
         change.content,
-        counts=_counts(change, figures),
+        counts=counts,
         findings=findings,
         verdict=verdict(findings),
         figures={name: value for name, value in accounting.public(figures).items() if name != "kept"},
@@ -267,30 +298,6 @@ def _refusal(
     return AuditFailed(message, findings=findings, stage=str(stage.folder))
 
 
-def _committed(table: Table, change: Change, state: TableState, prepared: _Prepared, claimed: publishing.Claim) -> bool:
-    """Whether the commit is ours; somebody who knows no lock may have been faster."""
-    removed, added = (prepared.removed, prepared.stage.adds) if prepared.changed else ((), ())
-    if prepared.record.notes.get("stage"):
-        try:
-            publishing.require_channel(table.ledger, state, prepared.record, table.spec.one_channel_per, added)
-        except ContractError:
-            prepared.stage.discard()
-            raise
-    files = {"numRemovedFiles": len(removed), "numAddedFiles": len(added)}
-    told = publishing.Told(change.operation, {}, {**prepared.metrics, **files})
-    try:
-        publishing.exchange_files(
-            table.location, state, added, removed, record=prepared.record, claimed=claimed, told=told
-        )
-    except Conflict:
-        return False
-    if prepared.changed:
-        prepared.stage.settle()
-    else:
-        prepared.stage.discard()
-    return True
-
-
 def _result(table: Table, state: TableState, prepared: _Prepared) -> WriteResult:
     figures = prepared.record.figures
     done = [f"{figures[name]} rows {name}" for name in ("inserted", "updated", "deleted") if figures[name]]
@@ -308,10 +315,8 @@ def _result(table: Table, state: TableState, prepared: _Prepared) -> WriteResult
 
 
 def _check_audits(table: str, audits: Sequence[Audit]) -> None:
+    accounting.require_own_figures(audits, Reading(figures=dict.fromkeys(_OURS, 0)))
     for audit in audits:
-        measured = audit.sql is not None or audit.where is not None
-        if measured and audit.figure in _OURS:
-            raise ConfigError(f"{table}: audit {audit.name} measures {audit.figure}, which the change itself counts")
         if audit.sql is not None and audit.where is None and not re.search(rf"\b{OUTCOME}\b", audit.sql):
             raise ConfigError(
                 f"{table}: audit {audit.name} would measure rows that were there before, too: name the rows it is "
