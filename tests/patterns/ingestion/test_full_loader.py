@@ -292,9 +292,9 @@ def test_the_view_moves_with_a_load_that_passed_and_with_no_other(spark, version
     to_second = View(view, shows=first)
     with pytest.raises(AuditFailed, match=r"volume_is_plausible: below 0.5 \(written=4, present=10"):
         load_full(many(4, "v2"), second, provenance=a_run(), view=to_second)
+    broken = many(10).selectExpr("name", "string(raise_error('broken')) AS label")
     with pytest.raises(PySparkException, match="broken"):
-        rows = many(10).selectExpr("name", "string(raise_error('broken')) AS label")
-        load_full(rows, second, provenance=a_run(), view=to_second)
+        load_full(broken, second, provenance=a_run(), view=to_second)
     assert (shown(), read_back(second)) == ({"v1"}, [])
     result = load_full(many(12, "v2"), second, provenance=a_run(), view=to_second)
     assert (shown(), result.figures["present"]) == ({"v2"}, 10)
