@@ -67,7 +67,10 @@ def compact(
     """
     state = table.ledger.state()
     require_partition(table.name, state, partition or {})
-    small, sizes = small_files(state, small_bytes), _Sizes(small_bytes, target_bytes, min_small_files, min_average_bytes)
+    small, sizes = (
+        small_files(state, small_bytes),
+        _Sizes(small_bytes, target_bytes, min_small_files, min_average_bytes),
+    )
     plan = _plan(state, small, partition or {}, sizes)
     chosen = {key: files for key, files in small.items() if partition_name(key) in plan.causes}
     if not chosen:
@@ -173,6 +176,7 @@ def _plan(state: TableState, small: Files, only: Mapping[str, str], sizes: _Size
         else:
             causes[name] = f"{shown}, {average} bytes on average"
     many = f"{sizes.min_small_files} or more files below {sizes.small_bytes} bytes"
-    many += f", or less than {sizes.min_average_bytes} bytes on average," if sizes.min_average_bytes else ""
+    small_average = f", or files below {sizes.min_average_bytes} bytes on average" if sizes.min_average_bytes else ""
     reason = f"{len(causes)} partitions have {many}" if causes else f"no partition has {many} to merge"
+    reason += small_average
     return Plan(tuple(causes), reason, causes=causes, held=held)

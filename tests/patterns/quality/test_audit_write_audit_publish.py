@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import time
 from dataclasses import replace
 
 import pytest
@@ -196,6 +198,26 @@ def test_a_failing_window_loses_no_rows_and_stops_no_other(spark, events, batch,
     repaired = waiting.selectExpr("id", "coalesce(user_id, 'unknown') AS user_id", "amount", "event_date")
     publish(repaired, partition=NEXT)
     assert ids(events) == list(range(30))
+
+
+@pytest.mark.parametrize("respond", ["fail", "annotate", "quarantine"])
+def test_what_the_gate_adds_to_a_windows_latency_is_measured(events, suspects, batch, publish, monkeypatch, respond):
+    """From the last file of the window's rows to the commit that showed them, by the log; a slow gate shows."""
+    commit_files = publishing.commit_files
+
+    def slow(*args, **options):
+        time.sleep(0.3)
+        commit_files(*args, **options)
+
+    monkeypatch.setattr(publishing, "commit_files", slow)
+    aside = {"quarantine": suspects} if respond == "quarantine" else {}
+    result = publish(batch(10, nameless=0 if respond == "fail" else 2), respond=respond, **aside)
+    log = events.location / "_delta_log" / f"{result.version:020d}.json"
+    actions = [json.loads(line) for line in log.read_text().splitlines()]
+    (shown,) = [action["commitInfo"]["timestamp"] for action in actions if "commitInfo" in action]
+    written = max(action["add"]["modificationTime"] for action in actions if "add" in action)
+    assert result.figures["held_seconds"] == pytest.approx((shown - written) / 1000)
+    assert result.figures["held_seconds"] >= 0.3
 
 
 # --- the other two responses
