@@ -4,8 +4,8 @@ Problem: a job succeeds technically and publishes rows that are wrong, such as h
 Solution: audit the input before computing anything, write the result beside the table, audit it with figures measured
     in the same pass, and publish in one metadata-only commit only if both audits pass.
 Consequences: a real anomaly looks like a bug: a named person may approve it, and the commit says so. What was published
-    before stays while a partition is refused. Rows are visible only when all of their partition (or window) are
-    written and judged: what the gate adds to that is in the result, its price in `benchmarks/`.
+    before stays while a partition is refused. Rows are visible only once all of their partition (or window) are
+    written and judged: how long written rows waited is `held_seconds` of the result, their price is in `benchmarks/`.
 Choose instead: Constraints Enforcer, if every rule is about a single row.
 """
 
@@ -55,10 +55,6 @@ def audit_write_audit_publish(
         on_failure: ``fail`` publishes nothing; ``quarantine`` publishes the rows that no failed audit names and puts
             the others (all, if an audit names none) into ``quarantine``; ``annotate`` publishes with a warning.
 
-    Returns:
-        What was published, with every finding; ``held_seconds`` in ``figures`` is what the gate adds to the latency of
-        rows that were written: the time until they were audited and visible.
-
     Raises:
         AuditFailed: if the input or the result is refused; ``target`` is as it was.
         ConfigError: for ``quarantine`` without a table.
@@ -86,6 +82,8 @@ def audit_write_audit_publish(
             raise refused from None
         return _dispatch(refused, target, quarantine, partition, noted, audits, reading)
     result = _timed(staged.publish(), staged)
+    if quarantine is not None and quarantine.ledger.exists() and quarantine.ledger.state().holds(partition):
+        quarantine.clear(partition=partition, provenance=noted)  # what was put aside before is in the target now
     return replace(result, findings=(*judged, *result.findings))
 
 

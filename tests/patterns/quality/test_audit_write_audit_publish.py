@@ -256,6 +256,21 @@ def test_a_batch_without_faults_leaves_the_quarantine_alone(events, suspects, ba
     assert not suspects.ledger.exists()
 
 
+def test_a_rerun_replaces_what_was_put_aside_of_its_partition(events, suspects, batch, publish):
+    """Repaired rows leave the quarantine, all of them in the end; those of another day stay in it."""
+    publish(
+        batch(10, nameless=1, day="2026-01-06", start=20), partition=NEXT, quarantine=suspects, respond="quarantine"
+    )
+    for repaired, inputs in ((0, {"bronze": 1}), (2, {"bronze": 2}), (3, {"bronze": 3})):
+        rows = batch(10, nameless=3 - repaired)
+        assert publish(rows, quarantine=suspects, respond="quarantine", inputs=inputs).changed
+        assert ids(suspects) == [*range(3 - repaired), 20]
+        assert ids(events) == [*range(3 - repaired, 10), *range(21, 30)]
+    version = suspects.ledger.version()
+    publish(batch(10, start=40), quarantine=suspects, respond="quarantine")
+    assert suspects.ledger.version() == version
+
+
 def test_a_failure_that_names_no_rows_sends_the_whole_batch_aside(events, suspects, batch, publish):
     """Half the volume says nothing about which rows are wrong: none is published, the former ones stay."""
     publish(batch(10, start=20))
