@@ -11,11 +11,9 @@ from types import SimpleNamespace
 import dagster as dg
 import pytest
 from dagster._core.remote_origin import InProcessCodeLocationOrigin  # noqa: TID251 - the daemon has no public name
-from dagster._core.test_utils import (  # noqa: TID251 - nor has a workspace for it
-    InProcessTestWorkspaceLoadTarget,
-    create_test_daemon_workspace_context,
-)
+from dagster._core.test_utils import InProcessTestWorkspaceLoadTarget  # noqa: TID251
 from dagster._core.types.loadable_target_origin import LoadableTargetOrigin  # noqa: TID251
+from dagster._core.workspace.context import WorkspaceProcessContext  # noqa: TID251
 from dagster._daemon.run_coordinator.queued_run_coordinator_daemon import QueuedRunCoordinatorDaemon
 from dagster._daemon.sensor import execute_sensor_iteration
 
@@ -334,16 +332,15 @@ def daemon(tmp_path, monkeypatch):
     Flights.begin()
     with (
         dg.DagsterInstance.from_config(str(tmp_path)) as instance,
-        create_test_daemon_workspace_context(InProcessTestWorkspaceLoadTarget(code), instance) as workspace,
+        WorkspaceProcessContext(instance, InProcessTestWorkspaceLoadTarget(code)) as workspace,
         QueuedRunCoordinatorDaemon(interval_seconds=1) as queue,
     ):
         logger = logging.getLogger("burst")
 
-        def turn():
-            list(execute_sensor_iteration(workspace, logger, None, None))
-            list(queue.run_iteration(workspace))
-
-        yield turn
+        yield SimpleNamespace(
+            tick=lambda: list(execute_sensor_iteration(workspace, logger, None, None)),
+            dequeue=lambda: list(queue.run_iteration(workspace)),
+        )
 
 
 @pytest.mark.slow
@@ -352,11 +349,17 @@ def test_of_a_burst_at_most_five_run_at_once_and_all_in_the_end(daemon, tmp_path
     events = tmp_path / "landing" / "events"
     for number in range(20):
         send_event(events, event(str(number), f"device_releases/{number}.jsonl", type="burst"))
-    ends = time.monotonic() + 60
-    while len(list(events.glob("_done/*.json"))) < 20 and time.monotonic() < ends:
-        daemon()
-        daemon()
+    daemon.tick()
+    while len(Flights.loaded) < 20:
+        before = len(Flights.loaded)
+        daemon.dequeue()
+        daemon.dequeue()
         Flights.land()
+        assert len(Flights.loaded) > before, "runs wait in the queue though none is at work"
+    ends = time.monotonic() + 120
+    while len(list(events.glob("_done/*.json"))) < 20 and time.monotonic() < ends:
+        time.sleep(0.5)  # the sensor ticks every five seconds
+        daemon.tick()
     assert 1 < Flights.most <= 5
     assert sorted(Flights.loaded) == sorted(f"device_releases/{number}.jsonl" for number in range(20))
     assert [path.name for path in events.iterdir() if not path.name.startswith("_")] == []
