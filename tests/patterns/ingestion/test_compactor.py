@@ -398,8 +398,8 @@ class Readers:
             time.sleep(0.01)
 
 
-def test_readers_that_overlap_the_exchange_get_the_old_or_the_new_files_and_the_same_rows(small, spark, monkeypatch):
-    """One looks before, during and after it, one is in the middle of the old files, one has planned its query."""
+def test_readers_that_overlap_the_exchange_get_the_old_or_the_new_files_and_the_same_rows(small, monkeypatch):
+    """One looks before, during and after it, one is in the middle of the old files, one has pinned their version."""
     readers, write, old = Readers(small), commits.write, frozenset(active_files(small))
 
     def exchange(location, version, actions):
@@ -413,7 +413,7 @@ def test_readers_that_overlap_the_exchange_get_the_old_or_the_new_files_and_the_
             readers.go_on.set()
 
     monkeypatch.setattr(compaction.commits, "write", exchange)
-    planned = spark.read.format("delta").load(str(small.location))
+    pinned = small.read(version=small.ledger.version())
     with ThreadPoolExecutor() as pool:
         looking, reading = pool.submit(readers.look), pool.submit(readers.read_slowly)
         try:
@@ -424,7 +424,7 @@ def test_readers_that_overlap_the_exchange_get_the_old_or_the_new_files_and_the_
         assert reading.result() == list(range(24))
     assert {files for files, _ in readers.seen} == {old, frozenset(active_files(small))}
     assert all(rows == list(range(24)) for _, rows in readers.seen)
-    assert (ids_of(planned), len(planned.inputFiles())) == (list(range(24)), 24)
+    assert (ids_of(pinned), len(pinned.inputFiles())) == (list(range(24)), 24)
 
 
 # --- other writers ----------------------------------------------------------------------------------------------------
