@@ -391,12 +391,13 @@ def _of_commit(
         return uri
     record = commit.record
     shown = partition or record.partition
-    count = sum(stats.rows for values, stats in active.items() if shown.items() <= dict(values).items())
-    rows = {"dagster/partition_row_count" if shown else "dagster/row_count": count}
+    held = [stats for values, stats in active.items() if shown.items() <= dict(values).items()]
+    rows = {"dagster/partition_row_count" if shown else "dagster/row_count": sum(stats.rows for stats in held)}
     figures = {name: _shown(value) for name, value in record.figures.items() if name not in record.rows}
     return {
         **uri,
         **rows,
+        "size in bytes": sum(stats.bytes for stats in held),
         "version": commit.version,
         "verdict": record.verdict,
         "cause": record.cause,
