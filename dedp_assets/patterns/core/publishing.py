@@ -12,7 +12,7 @@ import re
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from deltalake import CommitProperties, Transaction
@@ -75,6 +75,7 @@ class Claim:
         applied: the commit that applied this very write before, if one did.
         same_rows: whether the partition holds exactly these rows already.
         rewrite: whether the partition was written before.
+        repair: whether these are the rows that the partition holds, and files of it are lost.
     """
 
     app_id: str
@@ -82,10 +83,17 @@ class Claim:
     applied: Commit | None = None
     same_rows: bool = False
     rewrite: bool = False
+    repair: bool = False
 
 
 def claim(
-    ledger: Ledger, state: TableState, record: CommitRecord, *, append: bool = False, after: int | None = None
+    ledger: Ledger,
+    state: TableState,
+    record: CommitRecord,
+    *,
+    append: bool = False,
+    after: int | None = None,
+    lost: bool = False,
 ) -> Claim:
     """Decide whether ``record``'s write is new.
 
@@ -95,6 +103,7 @@ def claim(
         record: what the commit will say.
         append: whether the present rows stay.
         after: upstream version that has to be the last one applied (0: none yet); ``None`` asks for none.
+        lost: whether data files of the partition are gone, so that what was applied before has to be written again.
 
     Raises:
         TransactionReused: if this write was already applied with other rows.
@@ -106,9 +115,11 @@ def claim(
     before = latest.record if latest and latest.record and latest.record.partition == record.partition else None
     sequence = (last or 0) + 1 if record.sequence is None else record.sequence
     if last is not None and before is not None and _same_write(before, record):
-        if before.fingerprint == record.fingerprint:
+        same = before.fingerprint == record.fingerprint
+        if same and not (lost and not append):
             return Claim(app_id, sequence, applied=latest)
-        raise TransactionReused(_other_rows(ledger.name, before, record))
+        if not same and (append or not record.replay):
+            raise TransactionReused(_other_rows(ledger.name, before, record))
     if after is not None and after != (last or 0):
         raise Conflict(
             f"{ledger.name} {slice_name(record.partition)} applied upstream version {last or 0} meanwhile, this run "
@@ -127,7 +138,7 @@ def claim(
         replayed = state.transaction(app_id)
         sequence = sequence if replayed is None else max(sequence, replayed + 1)
     same = before is not None and before.fingerprint == record.fingerprint and not append
-    return Claim(app_id, sequence, same_rows=same, rewrite=latest is not None)
+    return Claim(app_id, sequence, same_rows=same and not lost, rewrite=latest is not None, repair=same and lost)
 
 
 def channel_of(ledger: Ledger, state: TableState, partition: Mapping[str, str]) -> str | None:
@@ -172,9 +183,13 @@ def commit_files(
     mode, filters = "append", None
     if claimed.same_rows:
         adds = []
+    elif claimed.repair:
+        # Like a compaction: other files, the same rows, so nobody downstream has to do anything.
+        rewritten = [replace(add, data_change=False) for add in stage.adds]
+        adds = [*rewritten, *_removals(state, record.partition, data_change=False)]
     elif only is not None:
         kept = [add for add in stage.adds if _key(add.partition_values) in only]
-        adds = [*kept, *_removals(state, record.partition, only)]
+        adds = [*kept, *_removals(state, record.partition, only=only)]
     elif not append:
         mode, filters = "overwrite", [(column, "=", value) for column, value in record.partition.items()]
     metrics = {
@@ -277,7 +292,7 @@ def _other_rows(table: str, before: CommitRecord, record: CommitRecord) -> str:
     return (
         f"{table} {slice_name(record.partition)}: code version {record.code_version} read the same inputs before and "
         f"came back with other rows ({before.fingerprint} then, {record.fingerprint} now). Something the inputs do not "
-        "name has changed: name it in the inputs, or raise the code version to replay deliberately"
+        "name has changed: name it in the inputs, or raise the code version or ask for a replay to publish these rows"
     )
 
 
@@ -285,11 +300,13 @@ def _key(values: Mapping[str, str | None]) -> Partition:
     return tuple(sorted(values.items()))
 
 
-def _removals(state: TableState, owned: Mapping[str, str], only: Collection[Partition]) -> Iterator[RemoveAction]:
+def _removals(
+    state: TableState, owned: Mapping[str, str], *, only: Collection[Partition] | None = None, data_change: bool = True
+) -> Iterator[RemoveAction]:
     now_ms = time.time_ns() // 1_000_000
     for file, key in state.keyed_files():
-        if owned.items() <= dict(key).items() and key in only:
-            yield RemoveAction(file["path"], True, now_ms, file["size_bytes"], dict(key))  # noqa: FBT003
+        if owned.items() <= dict(key).items() and (only is None or key in only):
+            yield RemoveAction(file["path"], data_change, now_ms, file["size_bytes"], dict(key))
 
 
 def _transact(state: TableState, actions: list[Any], mode: str, filters: Any, properties: CommitProperties) -> None:  # noqa: ANN401
