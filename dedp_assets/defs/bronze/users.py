@@ -7,8 +7,9 @@ import dagster as dg
 
 from dedp_assets.patterns.core.results import Finding, WriteResult
 from dedp_assets.patterns.core.schema import Column, TableSpec
+from dedp_assets.patterns.core.verification import verify_table
 from dedp_assets.patterns.ingestion.change_data_capture import CHANGES, apply_changes, capture_changes, judge_slot
-from dedp_assets.reporting import Inputs, Step, Work, asset_spec, check_specs, outcome, run
+from dedp_assets.reporting import LAUNCHPAD, Inputs, Step, Work, asset_spec, check_specs, outcome, run
 from dedp_assets.sources import operational as applications
 from resources.clock import Clock
 from resources.lake import Lake
@@ -49,6 +50,7 @@ def owned(_: str) -> dict[str, str]:
         for spec, pattern in ((USERS, apply_changes), (HISTORY, capture_changes))
     ],
     check_specs=check_specs(HISTORY, (), *CHECKS),
+    config_schema=LAUNCHPAD,
     name="bronze_users",
     pool="bronze_users",
 )
@@ -65,7 +67,9 @@ def users(
         return Inputs({applications.USERS: context.run.run_id})
 
     def capture(step: Step) -> WriteResult:
-        result = capture_changes(source, history, latest, keys=KEYS, provenance=step.provenance)
+        # The database's log tells of a change only once: lost rows, and a person who asks for it, get a new snapshot.
+        anew = step.provenance.replay or (latest.ledger.exists() and not verify_table(latest.ledger).sound)
+        result = capture_changes(source, history, latest, keys=KEYS, provenance=step.provenance, resnapshot=anew)
         found.extend((*result.findings, judge_slot(source)))
         return result
 

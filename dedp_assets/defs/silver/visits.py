@@ -15,7 +15,7 @@ from dedp_assets.patterns.core.schema import Column, TableSpec
 from dedp_assets.patterns.error_management.dead_letter import LETTER, divert_unprocessable, route
 from dedp_assets.patterns.error_management.dynamic_late_data_integrator import plan_late_partitions
 from dedp_assets.patterns.error_management.windowed_deduplicator import deduplicate
-from dedp_assets.reporting import Inputs, Step, Work, asset_spec, check_specs, run
+from dedp_assets.reporting import LAUNCHPAD, Inputs, Step, Work, asset_spec, check_specs, run
 from resources.clock import Clock
 from resources.environments import RETENTION_DAYS
 from resources.lake import Lake
@@ -118,6 +118,7 @@ def landed_for(day: str) -> tuple[dict[str, str | None], dict[str, str | None]]:
         ),
     ],
     check_specs=check_specs(VISITS, AUDITS, partitions=DAILY),
+    config_schema=LAUNCHPAD,
     name="silver_visits",
     pool="silver_visits",
 )

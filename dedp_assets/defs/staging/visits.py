@@ -14,7 +14,7 @@ from dedp_assets.patterns.ingestion.transformation_replicator import (
     declare_transformed,
     replicate_transformed,
 )
-from dedp_assets.reporting import Inputs, Step, Work, asset_spec, check_specs, run
+from dedp_assets.reporting import LAUNCHPAD, Inputs, Step, Work, asset_spec, check_specs, run
 from resources.clock import Clock
 from resources.lake import Lake
 from resources.secrets import Secrets
@@ -34,6 +34,7 @@ REPLICA = declare_transformed(VISITS, name="staging/visits")
         )
     ],
     check_specs=check_specs(REPLICA, (NOTHING_CROSSED,), partitions=DAILY),
+    config_schema=LAUNCHPAD,
     name="staging_visits",
     pool="staging_visits",
 )

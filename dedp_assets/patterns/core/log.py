@@ -334,8 +334,6 @@ class Ledger:
 
     def _commit(self, version: int, raw: bytes) -> Commit:
         try:
-            if not raw.strip():
-                raise ValueError("it is empty")
             return _parse(version, raw)
         except (ValueError, TypeError, KeyError, AttributeError) as error:
             file = f"{version:020d}.json"
@@ -425,6 +423,8 @@ def _parse(version: int, raw: bytes) -> Commit:
     past: list[str] = []
     transactions: dict[str, int] = {}
     rows = 0
+    if not raw.strip():
+        raise ValueError("it is empty")
     for line in raw.splitlines():
         action = json.loads(line) if line else {}
         info = action.get("commitInfo") or info

@@ -419,10 +419,10 @@ class StagedWrite:
 
     def _claim(self, state: TableState, after: int | None) -> publishing.Claim:
         """What the ledger says of this write; where that is "done already", the files have to be there, too."""
-        ledger, options = self.table.ledger, {"append": self.append, "after": after}
-        claimed = publishing.claim(ledger, state, self.record, **options)
+        ledger = self.table.ledger
+        claimed = publishing.claim(ledger, state, self.record, append=self.append, after=after)
         if (claimed.applied or claimed.same_rows) and not self.append and self._lost(state):
-            return publishing.claim(ledger, state, self.record, **options, lost=True)
+            return publishing.claim(ledger, state, self.record, after=after, lost=True)
         return claimed
 
     def _lost(self, state: TableState) -> bool:
