@@ -445,10 +445,11 @@ def _held(context: dg.AssetExecutionContext, keys: Sequence[str]) -> dict[str, s
 
 
 def _is_read_later(context: dg.AssetExecutionContext) -> bool:
-    """Whether a later step of this run reads what this one writes; a run of single steps is not looked at."""
-    graph, mine = context.job_def.asset_layer, context.selected_asset_keys
+    """Whether a later step of this run reads what this one writes."""
+    graph, mine, steps = context.job_def.asset_layer, context.selected_asset_keys, context.run.step_keys_to_execute
     children = {child for key in mine for child in graph.get(key).child_keys} - set(mine)
-    return context.run.step_keys_to_execute is None and bool(children & set(graph.selected_asset_keys))
+    later = {graph.get(child).assets_def.node_def.name for child in children & set(graph.selected_asset_keys)}
+    return bool(later if steps is None else later & set(steps))
 
 
 def _retry(number: int) -> dg.RetryRequested:

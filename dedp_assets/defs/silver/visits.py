@@ -144,7 +144,7 @@ def visits(context: dg.AssetExecutionContext, lake: Lake, clock: Clock) -> Itera
         )
         split = divert_unprocessable(
             lines,
-            dead.read() if dead.ledger.exists() else None,
+            dead.read(version=dead.ledger.version()) if dead.ledger.exists() else None,
             payload="raw",
             raw=["raw_bytes"],
             schema={name: column.type for name, column in _EVENT.items()},

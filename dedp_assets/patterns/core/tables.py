@@ -239,7 +239,7 @@ class Table:
                 raise self._vacuumed(state.version, gone)
         current = self.ledger.state(head)
         if lost := lost_files(self.location, current, *partitions):
-            raise ContractError(f"{tell_lost(self.name, lost)}: compute what is in them again, then run this again")
+            raise ContractError(f"{tell_lost(self.name, lost)}: `dedp verify` names what repairs it")
         return current
 
     def _vacuumed(self, version: int, gone: Sequence[str]) -> ConfigError:
