@@ -15,8 +15,15 @@ from typing import Any
 import dagster as dg
 
 from dedp_assets.patterns.core.audits import Audit
-from dedp_assets.patterns.core.errors import AuditFailed, Conflict, ContractError, PatternError, TransactionReused
-from dedp_assets.patterns.core.log import Commit
+from dedp_assets.patterns.core.errors import (
+    AuditFailed,
+    Conflict,
+    ContractError,
+    NotReady,
+    PatternError,
+    TransactionReused,
+)
+from dedp_assets.patterns.core.log import Commit, Ledger
 from dedp_assets.patterns.core.records import Provenance
 from dedp_assets.patterns.core.results import Finding, WriteResult
 from dedp_assets.patterns.core.schema import TableSpec
@@ -54,6 +61,7 @@ __all__ = [
     "asset_spec",
     "check_specs",
     "outcome",
+    "pin",
     "refusal",
     "refusals",
     "run",
@@ -256,6 +264,28 @@ def run(
         return
     yield from _checks(work.target, batch, commits)
     raise batch.broken or _failure(batch, failures)
+
+
+def pin(upstream: Ledger, day: str, *partitions: Mapping[str, str | None], written: Mapping[str, str]) -> Inputs:
+    """Pin the version of an upstream table that changed what a day is computed from last.
+
+    A day that was written without a row changed nothing and is there all the same.
+
+    Args:
+        upstream: the upstream table's log.
+        day: the partition key, for the message.
+        partitions: the partitions that will be read.
+        written: the partition that says that the upstream has dealt with the day.
+
+    Raises:
+        NotReady: if it has not.
+    """
+    version = upstream.version()
+    newest = upstream.changed(*partitions, until=version) or upstream.latest(written, until=version)
+    if newest is None:
+        raise NotReady(f"{upstream.name} holds nothing of {day} yet: materialize that first")
+    versions = {upstream.name: newest.version}
+    return Inputs(versions, versions=versions, sequence=newest.version)
 
 
 def outcome(table: TableSpec, finding: Finding) -> dg.AssetCheckResult:

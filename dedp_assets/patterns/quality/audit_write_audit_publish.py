@@ -21,7 +21,7 @@ from pyspark.sql import functions as F
 from dedp_assets.patterns.core.audits import Audit, overrule, summary
 from dedp_assets.patterns.core.errors import AuditFailed, ConfigError
 from dedp_assets.patterns.core.log import Ledger
-from dedp_assets.patterns.core.records import Provenance, slice_name
+from dedp_assets.patterns.core.records import CommitRecord, Provenance, slice_name
 from dedp_assets.patterns.core.results import Finding, WriteResult
 from dedp_assets.patterns.core.rows import Reading
 from dedp_assets.patterns.core.tables import Table
@@ -106,6 +106,7 @@ def usual(ledger: Ledger, *, figure: str, partition: Mapping[str, str], days: in
     """What ``figure`` usually is: its own last published value, or else the median of earlier partitions.
 
     A partition that is rebuilt is compared with its own history, a new one with the last ``days`` partitions before it.
+    What was published of a partition that was not over yet (``notes["open"]`` of its record) is no measure of anything.
 
     Args:
         ledger: the table's ledger.
@@ -118,13 +119,17 @@ def usual(ledger: Ledger, *, figure: str, partition: Mapping[str, str], days: in
     for commit in ledger.history():
         record = commit.record
         key = record.partition.get(column) if record else None
-        if record is None or key is None or key in seen or not record.promotable or record.figures.get(figure) is None:
+        if record is None or key is None or key in seen or not _is_measure(record, figure):
             continue
         if key == value:
             return float(record.figures[figure])
         seen[key] = float(record.figures[figure])
     earlier = [seen[key] for key in sorted(seen, reverse=True) if key < value][:days]
     return median(earlier) if earlier else None
+
+
+def _is_measure(record: CommitRecord, figure: str) -> bool:
+    return record.promotable and record.figures.get(figure) is not None and not record.notes.get("open")
 
 
 def _judge_upstream(
