@@ -22,7 +22,7 @@ class Did:
     """What a run did for one partition.
 
     Attributes:
-        unchanged: version since which nothing it is computed from has changed; ``None`` if it was computed.
+        unchanged: version since which the partition is as it is; ``None`` if this run wrote it.
         because: why it was computed although nothing had changed; empty otherwise.
         outcome: what the write says about itself.
     """
@@ -119,14 +119,14 @@ def _of_commit(
         "inputs": dg.MetadataValue.json(dict(record.inputs)),
         **({"approved by": f"{record.approval['by']}: {record.approval['because']}"} if record.approval else {}),
     }
+    told |= {"outcome": did.outcome} if did.outcome else {}
+    told |= {"computed again because": did.because} if did.because else {}
     if did.unchanged is not None:
         return {**told, "unchanged since version": commit.version}
     figures = {name: shown(value) for name, value in record.figures.items() if name not in record.rows}
     return {
         **told,
         "cause": record.cause,
-        **({"outcome": did.outcome} if did.outcome else {}),
-        **({"computed again because": did.because} if did.because else {}),
         **({f"rows {name}": count for name, count in record.rows.items()} if record.counted else {}),
         **figures,
     }

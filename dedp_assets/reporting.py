@@ -8,27 +8,23 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 
 import dagster as dg
 
+from dedp_assets.batches import NOT_COMPUTED, TRANSIENT, Batch, Inputs, Step, Work, compute_all, latest, pin
 from dedp_assets.patterns.core.audits import Audit
 from dedp_assets.patterns.core.errors import (
     AuditFailed,
-    Conflict,
-    ContractError,
-    NotReady,
     PatternError,
-    TransactionReused,
 )
-from dedp_assets.patterns.core.log import Commit, Ledger
+from dedp_assets.patterns.core.log import Commit
 from dedp_assets.patterns.core.records import Provenance
-from dedp_assets.patterns.core.results import Finding, WriteResult
+from dedp_assets.patterns.core.results import Finding
 from dedp_assets.patterns.core.schema import TableSpec
 from dedp_assets.patterns.core.tables import Table
-from dedp_assets.patterns.core.verification import lost_files, tell_lost
 from dedp_assets.rendering import Did, bounds, check_result, findings_of, metadata_of
 from dedp_assets.run_tags import (
     APPROVED_BECAUSE,
@@ -38,11 +34,9 @@ from dedp_assets.run_tags import (
     TRIGGER,
     approval_of,
     cause_of,
-    is_forced,
     refusal,
     refusals,
     told,
-    unchanged,
 )
 
 __all__ = [
@@ -81,70 +75,10 @@ LAUNCHPAD = {
 _ALWAYS = ("rows_are_accounted_for", "rows_lie_in_their_partition", "constraints_hold")
 _RETRIES = 2
 _FIRST_WAIT_SECONDS = 2
-_TRANSIENT = (Conflict, TimeoutError, ConnectionError)
-_NOT_COMPUTED = "not computed"
 BEYOND_APPROVAL = "cannot be approved"
 # Dagster takes an output for a materialization of every partition of the run. With this mark of its own it takes none;
 # there is no public way to say which of them were computed.
 _NO_MATERIALIZATION = {"__source_asset_observation__": True}
-
-
-@dataclass(frozen=True, slots=True)
-class Inputs:
-    """What one partition's computation reads, pinned before it starts.
-
-    Attributes:
-        identities: upstream name -> version or content identity; equal ones and equal code mean equal rows.
-        versions: upstream table -> version to read.
-        sequence: upstream version this partition applies; ``None`` counts runs.
-        notes: facts for the ledger.
-        found: what was looked at to know all this, for ``build`` to read exactly that; not for the ledger.
-    """
-
-    identities: Mapping[str, Any]
-    versions: Mapping[str, int] = field(default_factory=dict)
-    sequence: int | None = None
-    notes: Mapping[str, Any] = field(default_factory=dict)
-    found: Any = None
-
-
-@dataclass(frozen=True, slots=True)
-class Step:
-    """One partition to compute.
-
-    Attributes:
-        key: Dagster's partition key; empty for an unpartitioned asset.
-        inputs: what to read.
-        provenance: what the commit will say about this run.
-    """
-
-    key: str
-    inputs: Inputs
-    provenance: Provenance
-
-
-@dataclass(frozen=True, slots=True)
-class Work:
-    """How one table is computed, partition by partition.
-
-    Attributes:
-        target: the table whose checks are reported.
-        owned: partition key -> partition values a run owns in ``target``.
-        reads: partition key -> what to read; raises if it is not ready.
-        build: computes and publishes one partition.
-        beside: further tables that ``build`` writes, with the partition values it owns there.
-    """
-
-    target: Table
-    owned: Callable[[str], Mapping[str, str]]
-    reads: Callable[[str], Inputs]
-    build: Callable[[Step], object]
-    beside: Mapping[Table, Callable[[str], Mapping[str, str]]] = field(default_factory=dict)
-
-    @property
-    def tables(self) -> dict[Table, Callable[[str], Mapping[str, str]]]:
-        """Every table that ``build`` writes."""
-        return {self.target: self.owned, **self.beside}
 
 
 def asset_spec(
@@ -201,34 +135,6 @@ def check_specs(
     ]
 
 
-@dataclass(slots=True)
-class _Batch:
-    """What became of the partitions of one step.
-
-    Attributes:
-        done: partition key -> what was done.
-        errors: partition key -> why it was not done.
-        held: partition key -> why an earlier step of this run did not do what it is computed from.
-        broken: what ended the step before all of its partitions were tried.
-    """
-
-    done: dict[str, Did] = field(default_factory=dict)
-    errors: dict[str, Exception] = field(default_factory=dict)
-    held: dict[str, str] = field(default_factory=dict)
-    broken: Exception | None = None
-
-    @property
-    def findings(self) -> Iterator[tuple[str, Finding]]:
-        """Every finding of a refusal, with its partition key."""
-        for key, error in self.errors.items():
-            yield from ((key, finding) for finding in (error.findings if isinstance(error, AuditFailed) else ()))
-
-    def failures(self, table: str) -> dict[str, str]:
-        """Partition key -> one sentence on why it was not done."""
-        said = {key: _sentence(table, key, error) for key, error in self.errors.items()}
-        return dict(sorted({**self.held, **said}.items()))
-
-
 def run(
     context: dg.AssetExecutionContext, work: Work, *, at: datetime
 ) -> Iterator[dg.MaterializeResult[Any] | dg.AssetCheckResult | dg.AssetCheckEvaluation]:
@@ -247,9 +153,9 @@ def run(
         dagster.Failure: if a partition was refused or not ready; the failed checks are stored first.
         dagster.RetryRequested: if another writer was in the way, or something did not answer in time.
     """
-    batch = _compute_all(context, work, at)
+    batch = compute_all(context, work, at)
     _retry_transient(context, batch)
-    commits = {(table, key): _latest(table, part(key)) for table, part in work.tables.items() for key in batch.done}
+    commits = {(table, key): latest(table, part(key)) for table, part in work.tables.items() for key in batch.done}
     failures = batch.failures(work.target.name)
     _tell_failures(context, work.target.name, batch, failures)
     if not failures and not batch.broken:
@@ -264,28 +170,6 @@ def run(
         return
     yield from _checks(work.target, batch, commits)
     raise batch.broken or _failure(batch, failures)
-
-
-def pin(upstream: Ledger, day: str, *partitions: Mapping[str, str | None], written: Mapping[str, str]) -> Inputs:
-    """Pin the version of an upstream table that changed what a day is computed from last.
-
-    A day that was written without a row changed nothing and is there all the same.
-
-    Args:
-        upstream: the upstream table's log.
-        day: the partition key, for the message.
-        partitions: the partitions that will be read.
-        written: the partition that says that the upstream has dealt with the day.
-
-    Raises:
-        NotReady: if it has not.
-    """
-    version = upstream.version()
-    newest = upstream.changed(*partitions, until=version) or upstream.latest(written, until=version)
-    if newest is None:
-        raise NotReady(f"{upstream.name} holds nothing of {day} yet: materialize that first")
-    versions = {upstream.name: newest.version}
-    return Inputs(versions, versions=versions, sequence=newest.version)
 
 
 def outcome(table: TableSpec, finding: Finding) -> dg.AssetCheckResult:
@@ -336,7 +220,7 @@ def appending(
     step = Appending(provenance)
     try:
         yield step
-    except _TRANSIENT as error:
+    except TRANSIENT as error:
         raise _retry(context.retry_number) from error
     except PatternError as error:
         if not error.retryable:
@@ -346,16 +230,16 @@ def appending(
         _report_appended(context, table, before, column)
 
 
-def _retry_transient(context: dg.AssetExecutionContext, batch: _Batch) -> None:
+def _retry_transient(context: dg.AssetExecutionContext, batch: Batch) -> None:
     """Ask for another attempt where one can help; what was done is reported by it."""
     number = context.op_execution_context.retry_number
-    transient = next((error for error in batch.errors.values() if isinstance(error, _TRANSIENT)), None)
+    transient = next((error for error in batch.errors.values() if isinstance(error, TRANSIENT)), None)
     if transient and not batch.broken and number < _RETRIES:
         raise _retry(number) from transient
 
 
 def _pass_on(
-    work: Work, batch: _Batch, commits: Mapping[tuple[Table, str], Commit | None]
+    work: Work, batch: Batch, commits: Mapping[tuple[Table, str], Commit | None]
 ) -> Iterator[dg.MaterializeResult[Any] | dg.AssetCheckResult | dg.AssetCheckEvaluation]:
     """Let the steps that follow go on with what was done; what was not is reported, and blocks only itself."""
     yield from _checks(work.target, replace(batch, errors={}), commits)
@@ -364,7 +248,7 @@ def _pass_on(
         yield dg.MaterializeResult(asset_key=table.name.split("/"), metadata=_NO_MATERIALIZATION)
 
 
-def _failure(batch: _Batch, failures: Mapping[str, str]) -> dg.Failure:
+def _failure(batch: Batch, failures: Mapping[str, str]) -> dg.Failure:
     stages = {key: e.stage or "none" for key, e in batch.errors.items() if isinstance(e, AuditFailed)}
     return dg.Failure(
         "; ".join(failures.values()),
@@ -374,104 +258,6 @@ def _failure(batch: _Batch, failures: Mapping[str, str]) -> dg.Failure:
         },
         allow_retries=False,
     )
-
-
-def _compute_all(context: dg.AssetExecutionContext, work: Work, at: datetime) -> _Batch:
-    partitioned = context.has_partition_key or context.has_partition_key_range
-    keys = list(context.partition_keys) if partitioned else [""]
-    batch = _Batch(held=_held(context, keys) if len(keys) > 1 else {})
-    refused: dict[str, str] = {}
-    for key in keys:
-        sequence: object = ""
-        if key in batch.held:
-            continue
-        try:
-            inputs = work.reads(key)
-            sequence = inputs.sequence
-            batch.done[key] = _compute(context, work, Step(key, inputs, _provenance(context, work.target, inputs, at)))
-        except (PatternError, *_TRANSIENT) as error:
-            batch.errors[key] = error
-            if isinstance(error, PatternError) and not error.retryable:
-                refused |= refusal(work.target.name, key, sequence)
-        except Exception as error:  # whatever it is, what was done before it has to be reported
-            batch.broken = error
-            break
-    if tags := {**refused, **_unchanged_tag(work.target.name, batch.done)}:
-        context.instance.add_run_tags(context.run.run_id, tags)
-    return batch
-
-
-def _compute(context: dg.AssetExecutionContext, work: Work, step: Step) -> Did:
-    parts = {table: part(step.key) for table, part in work.tables.items()}
-    last = {table: _latest(table, part) for table, part in parts.items()}
-    settled = all(commit and _is_from(commit, step) for commit in last.values())
-    lost = {table: files for table, part in parts.items() if last[table] and (files := _lost(table, part))}
-    because = "; ".join(tell_lost(table.name, files) for table, files in lost.items())
-    asked = "" if not step.provenance.replay else "somebody asked for it (force)"
-    if settled and not lost and not asked:
-        since = last[work.target]
-        context.log.info(f"{work.target.name} {step.key}: unchanged since version {since.version if since else 0}")
-        return Did(unchanged=since.version if since else 0)
-    if lost:
-        context.log.warning(f"{work.target.name} {step.key} is computed again: {because}")
-        step = replace(step, provenance=replace(step.provenance, cause="repair"))
-        _clear_lost(work, step, lost)
-    result = work.build(step)
-    if lost and (still := [tell_lost(t.name, files) for t in lost if (files := _lost(t, parts[t]))]):
-        raise ContractError(f"{'; '.join(still)}, and they cannot be computed again: put them back from a backup")
-    said = result.reason if isinstance(result, WriteResult) else ""
-    return Did(because=(because or asked) if settled else because, outcome=said)
-
-
-def _lost(table: Table, partition: Mapping[str, str]) -> Sequence[Any]:
-    return lost_files(table.location, table.ledger.state(), partition)
-
-
-def _clear_lost(work: Work, step: Step, lost: Mapping[Table, object]) -> None:
-    """Empty the partitions beside the target that nobody can read any more: what is built next to it reads them."""
-    for table in lost:
-        if table is not work.target and (part := work.tables[table](step.key)):
-            emptied = replace(
-                step.provenance, inputs={"lost files": step.provenance.run_id}, sequence=None, replay=True
-            )
-            table.clear(partition=part, provenance=emptied)
-
-
-def _is_from(commit: Commit, step: Step) -> bool:
-    """Whether a commit's rows were computed from the step's inputs by the step's code."""
-    record, wanted = commit.record, step.provenance
-    return record is not None and (record.inputs, record.code_version) == (step.inputs.identities, wanted.code_version)
-
-
-def _provenance(context: dg.AssetExecutionContext, target: Table, inputs: Inputs, at: datetime) -> Provenance:
-    asset_key = dg.AssetKey(target.name.split("/"))
-    trigger = told(context.run.tags)
-    chosen = context.op_execution_context.op_config
-    forced = is_forced(context.run.tags) or bool(chosen and chosen.get("force"))
-    return Provenance(
-        asset=target.name,
-        run_id=context.run.run_id,
-        code_version=context.assets_def.code_versions_by_key.get(asset_key) or "1",
-        inputs=inputs.identities,
-        sequence=inputs.sequence,
-        cause="forced" if forced and CAUSE not in context.run.tags else cause_of(context.run),
-        approval=approval_of(context.run),
-        replay=forced,
-        at=at,
-        notes={**inputs.notes, "trigger": trigger} if trigger else inputs.notes,
-    )
-
-
-def _held(context: dg.AssetExecutionContext, keys: Sequence[str]) -> dict[str, str]:
-    """Of ``keys``, those that an earlier step of this run did not compute what they are computed from for, and why."""
-    graph = context.job_def.asset_layer
-    parents = {parent for key in context.selected_asset_keys for parent in graph.get(key).parent_keys}
-    logged = context.instance.all_logs(context.run.run_id, of_type=dg.DagsterEventType.ASSET_OBSERVATION)
-    seen = [entry.dagster_event.asset_observation_data.asset_observation for entry in logged if entry.dagster_event]
-    said = {
-        o.partition: o.metadata[_NOT_COMPUTED].value for o in seen if o.asset_key in parents and o.partition in keys
-    }
-    return {key: str(sentence) for key, sentence in said.items() if key is not None}
 
 
 def _is_read_later(context: dg.AssetExecutionContext) -> bool:
@@ -487,15 +273,7 @@ def _retry(number: int) -> dg.RetryRequested:
     return dg.RetryRequested(max_retries=_RETRIES, seconds_to_wait=_FIRST_WAIT_SECONDS * 2**number)
 
 
-def _sentence(table: str, key: str, error: Exception) -> str:
-    """One sentence that names the partition."""
-    said = str(error) if key in str(error) else f"{table} {key}: {error}"
-    if isinstance(error, TransactionReused):
-        return f"{said}. To publish them, run it with force (dedp run {' '.join([table, key]).strip()} --force)"
-    return said
-
-
-def _beyond_approval(batch: _Batch) -> dict[str, str]:
+def _beyond_approval(batch: Batch) -> dict[str, str]:
     """Partition key -> what no person can overrule in its refusal."""
     found = {}
     for key, error in batch.errors.items():
@@ -507,30 +285,18 @@ def _beyond_approval(batch: _Batch) -> dict[str, str]:
     return {key: said for key, said in found.items() if said}
 
 
-def _tell_failures(context: dg.AssetExecutionContext, table: str, batch: _Batch, failures: Mapping[str, str]) -> None:
+def _tell_failures(context: dg.AssetExecutionContext, table: str, batch: Batch, failures: Mapping[str, str]) -> None:
     """Say of each partition that was not computed why, where people look at the asset."""
     for key, sentence in failures.items():
         if key:
-            metadata = {_NOT_COMPUTED: sentence}
+            metadata = {NOT_COMPUTED: sentence}
             context.log_event(dg.AssetObservation(table.split("/"), partition=key, metadata=metadata))
         if batch.done or batch.broken:
             context.log.error(sentence)
 
 
-def _unchanged_tag(table: str, done: Mapping[str, Did]) -> dict[str, str]:
-    since = {key: did.unchanged for key, did in done.items() if did.unchanged is not None}
-    if not since:
-        return {}
-    alone = len(done) == 1
-    return unchanged(table, f"since version {next(iter(since.values()))}" if alone else f"{len(since)} of {len(done)}")
-
-
-def _latest(table: Table, partition: Mapping[str, str]) -> Commit | None:
-    return table.ledger.latest(partition) if table.ledger.exists() else None
-
-
 def _checks(
-    target: Table, batch: _Batch, commits: Mapping[tuple[Table, str], Commit | None]
+    target: Table, batch: Batch, commits: Mapping[tuple[Table, str], Commit | None]
 ) -> Iterator[dg.AssetCheckResult]:
     """One result per check, the worst over the run's partitions, with the figures of each."""
     seen: dict[str, dict[str, Finding]] = {}
@@ -543,7 +309,7 @@ def _checks(
         yield check_result(target.name, name, by_key)
 
 
-def _evaluations(table: str, batch: _Batch) -> Iterator[dg.AssetCheckEvaluation]:
+def _evaluations(table: str, batch: Batch) -> Iterator[dg.AssetCheckEvaluation]:
     """The verdicts on partitions that were refused, each by itself, so that they do not block the others."""
     for key, finding in batch.findings:
         result = check_result(table, finding.name, {key: finding})

@@ -32,7 +32,7 @@ class Pipeline:
     def __init__(self, root, instance):
         self.root, self.instance = root, instance
         self.computed, self.steps = [], []
-        self.fails, self.build_fails, self.heals = {}, {}, True
+        self.fails, self.build_fails, self.heals, self.applies = {}, {}, True, True
         self.tables = {name: self.table(name) for name in ("bronze/x", "silver/x", "silver/x_dead")}
         self.defs = dg.Definitions([self.asset("bronze/x"), self.asset("silver/x", deps=["bronze/x"])])
 
@@ -75,7 +75,8 @@ class Pipeline:
             version = self.write(name, step.key, dict(step.inputs.identities), cause=step.provenance.cause)
             for other in beside:
                 self.write(other.name, step.key, dict(step.inputs.identities))
-            return WriteResult(name, version, applied=True, changed=True, reason="1 rows published")
+            said = "1 rows published" if self.applies else "already applied: nothing to do"
+            return WriteResult(name, version, applied=self.applies, changed=self.applies, reason=said)
 
         specs = [
             asset_spec(
@@ -156,6 +157,16 @@ def test_a_run_that_finds_nothing_changed_says_so(pipeline):
         assert shown["dagster/partition_row_count"] == 1
     assert pipeline.tags(done)["dedp.unchanged/silver.x"] == "since version 1"
     assert "dedp.unchanged/bronze.x" in pipeline.tags(done)
+
+
+def test_a_run_whose_write_was_there_already_claims_no_rows(pipeline):
+    """Computed or not: what it did not write it does not count."""
+    pipeline.applies = False
+    done = pipeline.run(FIRST, tags={FORCE: "true"})
+    shown = pipeline.shown("silver/x", FIRST)
+    assert not [key for key in shown if key.startswith("rows ")]
+    assert (shown["unchanged since version"], shown["outcome"]) == (1, "already applied: nothing to do")
+    assert pipeline.tags(done)["dedp.unchanged/silver.x"] == "since version 1"
 
 
 @pytest.mark.parametrize("harm", ["gone", "cut"])
