@@ -21,7 +21,18 @@ from typing import Any
 from benchmarks import report
 from resources.environments import CHECKOUT, child_environment, settings
 
-NAMES = ("publish", "step", "ticks", "throughput", "warm_engine", "increment", "capture", "compaction", "jdbc")
+NAMES = (
+    "publish",
+    "step",
+    "ticks",
+    "throughput",
+    "warm_engine",
+    "increment",
+    "capture",
+    "compaction",
+    "jdbc",
+    "fingerprint",
+)
 COMMAND: list[str] = [sys.executable, "-m", "benchmarks"]
 
 

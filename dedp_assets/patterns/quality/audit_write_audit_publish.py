@@ -21,6 +21,7 @@ from pyspark.sql import functions as F
 from dedp_assets.patterns.core.audits import Audit, overrule, summary
 from dedp_assets.patterns.core.errors import AuditFailed, ConfigError
 from dedp_assets.patterns.core.log import Ledger
+from dedp_assets.patterns.core.names import identifier
 from dedp_assets.patterns.core.records import Provenance, slice_name
 from dedp_assets.patterns.core.results import Finding, WriteResult
 from dedp_assets.patterns.core.rows import Reading
@@ -167,7 +168,8 @@ def _dispatch(
     faults = [audit.where for audit in named if audit.where]
     if refused.stage is None or {audit.name for audit in named} != failed:
         raise refused
-    staged = target.session.read.format("delta").load(refused.stage).select(*target.spec.columns)
+    staged = target.session.read.format("delta").load(refused.stage)
+    staged = staged.select(*map(identifier, target.spec.columns))
     fault = " OR ".join(f"coalesce(({where}), false)" for where in faults)
     whole = len(faults) < len(named)
     noted = replace(provenance, notes={**provenance.notes, "quarantined_for": sorted(failed)})
