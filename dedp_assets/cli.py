@@ -36,6 +36,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     approve.add_argument("asset", help="layer/dataset, e.g. gold/daily_visitors")
     approve.add_argument("partition", nargs="?", default="", help="partition key, e.g. 2026-01-05")
     approve.add_argument("--by", required=True, help="who decides")
+    approve.add_argument("--audit", action="append", default=[], help="audit that is meant; some ask for their name")
     approve.add_argument("--because", required=True, help="why it is a false positive")
     chosen = parser.parse_args(arguments)
     try:
@@ -68,4 +69,6 @@ def _run(chosen: argparse.Namespace) -> int:
 
     if chosen.command == "demo":
         return story.demo(settings(), log=chosen.log)
-    return story.approve(settings(), chosen.asset, chosen.partition, by=chosen.by, because=chosen.because)
+    return story.approve(
+        settings(), chosen.asset, chosen.partition, by=chosen.by, because=chosen.because, audits=chosen.audit
+    )

@@ -18,11 +18,12 @@ from dedp_assets.patterns.core.audits import Audit
 from dedp_assets.patterns.core.errors import AuditFailed, Conflict, PatternError
 from dedp_assets.patterns.core.log import Commit, FileStats, Partition
 from dedp_assets.patterns.core.records import Approval, Provenance, slice_name
-from dedp_assets.patterns.core.results import Finding
+from dedp_assets.patterns.core.results import BY_NAME, Finding
 from dedp_assets.patterns.core.schema import TableSpec
 from dedp_assets.patterns.core.tables import Table
 
 __all__ = [
+    "APPROVED_AUDITS",
     "APPROVED_BECAUSE",
     "APPROVED_BY",
     "CAUSE",
@@ -45,6 +46,7 @@ CAUSE = "dedp/cause"
 TRIGGER = "dedp.trigger/"
 APPROVED_BY = "dedp/approved_by"
 APPROVED_BECAUSE = "dedp/approved_because"
+APPROVED_AUDITS = "dedp/approved_audits"
 _REFUSED = "dedp.refused/"
 _ALWAYS = ("rows_are_accounted_for", "rows_lie_in_their_partition", "constraints_hold")
 _RETRIES = 2
@@ -391,12 +393,13 @@ def _of_commit(
         return uri
     record = commit.record
     shown = partition or record.partition
-    count = sum(stats.rows for values, stats in active.items() if shown.items() <= dict(values).items())
-    rows = {"dagster/partition_row_count" if shown else "dagster/row_count": count}
+    held = [stats for values, stats in active.items() if shown.items() <= dict(values).items()]
+    rows = {"dagster/partition_row_count" if shown else "dagster/row_count": sum(stats.rows for stats in held)}
     figures = {name: _shown(value) for name, value in record.figures.items() if name not in record.rows}
     return {
         **uri,
         **rows,
+        "size in bytes": sum(stats.bytes for stats in held),
         "version": commit.version,
         "verdict": record.verdict,
         "cause": record.cause,
@@ -426,7 +429,8 @@ def _cause(run: dg.DagsterRun) -> str:
 
 def _approval(run: dg.DagsterRun) -> Approval | None:
     by, because = run.tags.get(APPROVED_BY, ""), run.tags.get(APPROVED_BECAUSE, "")
-    return Approval(by, because) if by or because else None
+    audits = tuple(name.strip() for name in run.tags.get(APPROVED_AUDITS, "").split(",") if name.strip())
+    return Approval(by, because, audits) if by or because or audits else None
 
 
 def _bounds(audit: Audit) -> str:
@@ -442,6 +446,7 @@ def _bounds(audit: Audit) -> str:
         if bound is not None
     ]
     approvable = "; a named person may approve it" if audit.approvable else ""
+    approvable += " by its name" if audit.approvable == BY_NAME else ""
     return f"{measured}: {', '.join(parts)}{approvable}"
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from datetime import date, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -12,7 +12,7 @@ from rich.table import Table as Grid
 
 from dedp_assets.patterns.core.log import Ledger
 from dedp_assets.patterns.core.records import Approval, slice_name
-from dedp_assets.reporting import APPROVED_BECAUSE, APPROVED_BY, CAUSE
+from dedp_assets.reporting import APPROVED_AUDITS, APPROVED_BECAUSE, APPROVED_BY, CAUSE
 from dedp_assets.sources import access_log, devices, visits
 from resources import engine
 from resources.environments import Settings, apply
@@ -34,6 +34,7 @@ _JOBS = {
     "silver/visits": "rebuild_silver_visits",
     "gold/daily_page_views": "rebuild_gold",
     "gold/daily_visitors": "rebuild_gold",
+    "staging/visits": "replicate_visits",
 }
 
 
@@ -72,12 +73,15 @@ def status(settings: Settings) -> int:
     return 0
 
 
-def approve(settings: Settings, asset: str, partition: str, *, by: str, because: str) -> int:
-    """Run a refused partition once more under a person's name."""
+def approve(
+    settings: Settings, asset: str, partition: str, *, by: str, because: str, audits: Sequence[str] = ()
+) -> int:
+    """Run a refused partition once more under a person's name; some audits have to be named."""
     if asset not in _JOBS:
         raise ValueError(f"{asset} is not a table with audits; choose one of {', '.join(_JOBS)}")
     Approval(by, because)  # refuses an empty name or reason
-    tags = {APPROVED_BY: by, APPROVED_BECAUSE: because, CAUSE: "approval"}
+    named = {APPROVED_AUDITS: ",".join(audits)} if audits else {}
+    tags = {APPROVED_BY: by, APPROVED_BECAUSE: because, CAUSE: "approval", **named}
     console, platform = Console(width=150), _platform(settings)
     platform.require_partition(_JOBS[asset], partition)
     ended = platform.run(_JOBS[asset], partition=partition, tags=tags)

@@ -46,7 +46,7 @@ class Approval:
     Attributes:
         by: who decided.
         because: why.
-        audits: the audits it covers; empty covers every approvable one of the run.
+        audits: the audits it covers; empty covers every approvable one of the run but those to be approved by name.
 
     Raises:
         ConfigError: without a name or a reason.
@@ -62,7 +62,9 @@ class Approval:
 
     def covers(self, finding: Finding) -> bool:
         """Whether this approval overrules ``finding``."""
-        return finding.approvable and (not self.audits or finding.name in self.audits)
+        if finding.name in self.audits:
+            return bool(finding.approvable)
+        return finding.approvable is True and not self.audits
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -4,7 +4,8 @@ Problem: a job succeeds technically and publishes rows that are wrong, such as h
 Solution: audit the input before computing anything, write the result beside the table, audit it with figures measured
     in the same pass, and publish in one metadata-only commit only if both audits pass.
 Consequences: a real anomaly looks like a bug: a named person may approve it, and the commit says so. What was published
-    before stays while a partition is refused.
+    before stays while a partition is refused. Rows are visible only once all of their partition (or window) are
+    written and judged: how long written rows waited is `held_seconds` of the result, their price is in `benchmarks/`.
 Choose instead: Constraints Enforcer, if every rule is about a single row.
 """
 
@@ -24,7 +25,7 @@ from dedp_assets.patterns.core.log import Ledger
 from dedp_assets.patterns.core.records import Provenance, slice_name
 from dedp_assets.patterns.core.results import Finding, WriteResult
 from dedp_assets.patterns.core.rows import Reading
-from dedp_assets.patterns.core.tables import Table
+from dedp_assets.patterns.core.tables import StagedWrite, Table
 
 __all__ = ["audit_write_audit_publish", "require_pass", "usual"]
 
@@ -80,7 +81,9 @@ def audit_write_audit_publish(
         if quarantine is None:
             raise refused from None
         return _dispatch(refused, target, quarantine, partition, noted, audits, reading)
-    result = staged.publish()
+    result = _timed(staged.publish(), staged)
+    if quarantine is not None and quarantine.ledger.exists() and quarantine.ledger.state().holds(partition):
+        quarantine.clear(partition=partition, provenance=noted)  # what was put aside before is in the target now
     return replace(result, findings=(*judged, *result.findings))
 
 
@@ -159,6 +162,15 @@ def _as_warning(audit: Audit) -> Audit:
     return replace(audit, warn_below=low, warn_above=high, fail_below=None, fail_above=None)
 
 
+def _timed(result: WriteResult, staged: StagedWrite) -> WriteResult:
+    """``result`` with the time between the last file of its rows and the commit that showed them, in seconds."""
+    if not (result.applied and staged.stage.adds):
+        return result
+    written = max(add.modification_time for add in staged.stage.adds) / 1000
+    shown = staged.table.ledger.commit(result.version).timestamp.timestamp()
+    return replace(result, figures={**result.figures, "held_seconds": max(shown - written, 0.0)})
+
+
 def _dispatch(
     refused: AuditFailed,
     target: Table,
@@ -187,6 +199,7 @@ def _dispatch(
     rest = [audit for audit in audits if audit not in named]
     known = {name: value for name, value in reading.figures.items() if name != "read"}
     left = Reading(figures=known, findings=reading.findings)
-    result = target.stage(good, partition=partition, provenance=noted, audits=rest, reading=left).publish()
+    passed = target.stage(good, partition=partition, provenance=noted, audits=rest, reading=left)
+    result = _timed(passed.publish(), passed)
     judged = {finding.name: finding for finding in (*refused.findings, *result.findings)}
     return replace(result, findings=tuple(judged[name] for name in judged))
