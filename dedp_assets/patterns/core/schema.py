@@ -151,8 +151,8 @@ def require_usable(spec: TableSpec, session: SparkSession) -> None:
 def _analysed(what: str, rows: Callable[[], DataFrame]) -> DataFrame:
     try:
         found = rows()
-        # Over Spark Connect nothing is analysed before it is asked for.
-        _ = found.schema
+        # Over Spark Connect nothing is analysed before the engine is asked, and a schema may be known without it.
+        _ = found.isStreaming
     except AnalysisException as error:
         raise ConfigError(f"{what} cannot be evaluated: {str(error).splitlines()[0]}") from error
     return found

@@ -232,12 +232,12 @@ def _culprit(projected: Callable[[], DataFrame], measures: Mapping[str, str]) ->
     """Which of the ``measures`` Spark cannot evaluate, and why; empty if it is the rows themselves."""
     try:
         frame = projected()
-        _ = frame.schema
+        _ = frame.isStreaming
     except AnalysisException:
         return ""
     for name, sql in measures.items():
         try:
-            _ = frame.observe("probe", F.expr(sql).alias("probe")).schema
+            _ = frame.observe("probe", F.expr(sql).alias("probe")).isStreaming
         except AnalysisException as error:
             return f"{name} cannot be evaluated as {sql}: {_line(error)}"
     return ""
