@@ -382,6 +382,10 @@ def test_a_source_without_the_tables_columns_has_to_name_its_values(events, spar
     source = spark.sql("SELECT CAST(1 AS INT) AS id, 5 AS amount, DATE '2026-01-05' AS event_date")
     with pytest.raises(SchemaMismatch, match="the source has no column user_id"):
         events.merge(source, keys=["id"], clauses=[Insert()], provenance=a_run(sequence=1))
+    with pytest.raises(SchemaMismatch, match="the key id is string, the table has long: cast it"):
+        events.merge(
+            source.withColumn("id", source.id.cast("string")), keys=["id"], clauses=[Delete()], provenance=a_run()
+        )
     values = {"id": "s.id", "amount": "s.amount", "event_date": "s.event_date", "user_id": "NULL"}
     events.merge(source, keys=["id"], clauses=[Insert(values)], provenance=a_run(sequence=1))
     assert amounts(events) == {"2026-01-05": {1: 5.0}}
