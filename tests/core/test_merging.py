@@ -341,17 +341,6 @@ def test_audits_see_what_the_change_brings_and_not_what_was_there(events, event_
     assert len(read_back(events)) == 3
 
 
-def test_audits_that_would_measure_something_else_are_refused(events, event_rows):
-    """An aggregate over all rewritten rows says which it means; what is counted anyway is not measured anew."""
-    for audit, sentence in (
-        (Audit(name="n", sql="sum(amount)", fail_above=1), f"audit n would measure rows that were there.*{OUTCOME}"),
-        (Audit(name="deleted", where="true", fail_above=1), "audit deleted measures the figure deleted"),
-    ):
-        with pytest.raises(ConfigError, match=sentence):
-            events.merge(event_rows(1), **UPSERT, audits=[audit], provenance=a_run(sequence=1))
-    assert not list(events.location.glob("*staged-*"))
-
-
 @pytest.mark.parametrize(
     ("clauses", "options", "error", "sentence"),
     [

@@ -25,8 +25,6 @@ __all__ = ["Clause", "Delete", "Insert", "Merge", "Update", "check_condition", "
 TAKEN = f"{RESERVED}clause"
 IN_TABLE = f"{RESERVED}in_table"
 IN_SOURCE = f"{RESERVED}in_source"
-CHANGED = f"`{OUTCOME}` IN ('inserted', 'updated')"
-WRITTEN = f"`{OUTCOME}` IN ('inserted', 'updated', 'kept')"
 
 _DIGITS = {"byte": 3, "short": 5, "integer": 10, "long": 19}
 _WIDER = {
