@@ -508,9 +508,12 @@ def _spelled(value: object, kind: str) -> str | None:
 
 
 def _named(values: Mapping[str, str | None], naming: Naming) -> Partition:
-    """Partition values of a log entry, by the names and in the spelling that every entry shares."""
-    known = {column: naming.get(column, (column, "string")) for column in values}
-    return tuple(sorted((name, logged(values[column], kind)) for column, (name, kind) in known.items()))
+    """Partition values of a log entry, by the names and in the spelling that every entry shares.
+
+    Spark leaves NULL out of what it took from the table's state, as a RESTORE does.
+    """
+    known = {**{column: (column, "string") for column in values}, **naming}
+    return tuple(sorted((name, logged(values.get(column), kind)) for column, (name, kind) in known.items()))
 
 
 def _declared_in(raw: bytes, before: Naming) -> Naming:
@@ -548,7 +551,7 @@ def _parse(version: int, raw: bytes, naming: Callable[[], Naming]) -> Commit:
         if add := action.get("add"):
             added.append(add["path"])
             rows += json.loads(add.get("stats") or "{}").get("numRecords", 0)
-    known = naming() if any(changed) else {}
+    known = naming() if changed else {}
     record = CommitRecord.from_json(info.get("userMetadata"))
     maintained = info.get("operation") in _MAINTENANCE
     return Commit(
