@@ -159,7 +159,6 @@ def test_threads_of_one_session_do_not_meet(spark, tables, event_rows):
     assert settings_of(spark) == before
 
 
-@pytest.mark.both
 def test_maintenance_leaves_the_session_as_it_was(spark, tables, event_rows):
     """A restore and a compaction, each with a record of its own and none for the caller's next commit."""
     table, before = tables("kept"), settings_of(spark)
