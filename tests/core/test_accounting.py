@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -94,7 +96,7 @@ def test_only_broken_constraints_are_looked_up_for_samples():
     assert violations({f"{CONSTRAINT}a": 1, f"{CONSTRAINT}b": 0}, rules) == ["NOT coalesce(x > 0, false)"]
 
 
-TALLIED = Tally(("id",), ("read", "late"))
+TALLIED = Tally(("id",), SimpleNamespace(), {"read": "count(1)", "late": "count_if(late)"})
 
 
 def an_audit(name, **fields):

@@ -7,8 +7,9 @@ import dagster as dg
 
 from dedp_assets.patterns.core.results import Finding, WriteResult
 from dedp_assets.patterns.core.schema import Column, TableSpec
+from dedp_assets.patterns.core.verification import verify_table
 from dedp_assets.patterns.ingestion.change_data_capture import CHANGES, apply_changes, capture_changes, judge_slot
-from dedp_assets.reporting import Inputs, Step, Work, asset_spec, check_specs, outcome, run
+from dedp_assets.reporting import LAUNCHPAD, Inputs, Step, Work, asset_spec, check_specs, outcome, run
 from dedp_assets.sources import operational as applications
 from resources.clock import Clock
 from resources.lake import Lake
@@ -56,6 +57,7 @@ def owned(_: str) -> dict[str, str]:
         for spec, pattern in ((USERS, apply_changes), (HISTORY, capture_changes))
     ],
     check_specs=[*check_specs(HISTORY, (), *CHECKS), PUNCTUAL],
+    config_schema=LAUNCHPAD,
     name="bronze_users",
     pool="bronze_users",
 )
@@ -72,8 +74,12 @@ def users(
         return Inputs({applications.USERS: context.run.run_id})
 
     def capture(step: Step) -> WriteResult:
+        # The database's log tells of a change only once: lost rows, and a person who asks for it, get a new snapshot.
+        anew = step.provenance.replay or (latest.ledger.exists() and not verify_table(latest.ledger).sound)
         run, limit = step.provenance, MAX_LATENCY_SECONDS
-        result = capture_changes(source, history, latest, keys=KEYS, provenance=run, max_latency_seconds=limit)
+        result = capture_changes(
+            source, history, latest, keys=KEYS, provenance=run, max_latency_seconds=limit, resnapshot=anew
+        )
         found.extend((*result.findings, judge_slot(source)))
         for table, figure in ((HISTORY, "latency_seconds"), (USERS, "copy_latency_seconds")):
             context.add_asset_metadata({"latency in seconds": result.figures[figure]}, asset_key=table.name.split("/"))

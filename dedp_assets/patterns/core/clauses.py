@@ -25,8 +25,6 @@ __all__ = ["Clause", "Delete", "Insert", "Merge", "Update", "check_condition", "
 TAKEN = f"{RESERVED}clause"
 IN_TABLE = f"{RESERVED}in_table"
 IN_SOURCE = f"{RESERVED}in_source"
-CHANGED = f"`{OUTCOME}` IN ('inserted', 'updated')"
-WRITTEN = f"`{OUTCOME}` IN ('inserted', 'updated', 'kept')"
 
 _DIGITS = {"byte": 3, "short": 5, "integer": 10, "long": 19}
 _WIDER = {
@@ -179,6 +177,11 @@ def _check_shape(table: str, merge: Merge, state: TableState, source: DataFrame)
         raise ConfigError(f"{table}: the keys {missing} are not columns of both the table and the source")
     if taken := [c for c in source.columns if c.lower() in (TAKEN, IN_TABLE, IN_SOURCE, OUTCOME)]:
         raise ConfigError(f"{table}: source columns {taken} have names that belong to the library: rename them")
+    kinds = {f.name.lower(): f.dataType.jsonValue() for f in source.schema.fields}
+    stored = {name.lower(): field["type"] for name, field in state.columns.items()}
+    for key in map(str.lower, merge.keys):
+        if not _fits(kinds[key], stored[key]):
+            raise SchemaMismatch(f"{table}: the key {key} is {kinds[key]}, the table has {stored[key]}: cast it")
     for clauses in (merge.matched, merge.inserts):
         _check_order(table, clauses)
     _check_values(table, merge, known, given)

@@ -19,7 +19,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
 from dedp_assets.patterns.core.clauses import IN_SOURCE, IN_TABLE, TAKEN, Delete, Insert, Merge
-from dedp_assets.patterns.core.errors import AmbiguousKeys
+from dedp_assets.patterns.core.errors import AmbiguousKeys, ContractError
 from dedp_assets.patterns.core.log import KeyedFile, TableState
 from dedp_assets.patterns.core.names import OUTCOME, RESERVED, identifier
 from dedp_assets.patterns.core.partitions import equals
@@ -44,7 +44,7 @@ class Seen:
         rows: how many rows it has.
         digest: an order-free digest of them.
         keys: the bounds of the key columns.
-        outside: rows that do not lie in the partition which the merge owns.
+        outside: rows that do not lie in the partition which the merge owns, where clauses take columns as they are.
     """
 
     rows: int
@@ -62,8 +62,8 @@ def look(spec: TableSpec, merge: Merge, source: DataFrame, state: TableState) ->
     keys = [identifier(key) for key in merge.keys]
     known = " AND ".join(f"{key} IS NOT NULL" for key in keys)
     counted = f"count(DISTINCT struct({', '.join(keys)}))" if merge.null_keys else f"count(DISTINCT {', '.join(keys)})"
-    there = {c.lower() for c in source.columns}
-    outside = [f"NOT ({equals(c, v, state.kinds[c])})" for c, v in merge.owned.items() if c.lower() in there]
+    owned = merge.owned if merge.takes_columns else {}
+    outside = [f"NOT ({equals(c, v, state.kinds[c])})" for c, v in owned.items()]
     found = source.agg(
         F.expr("count(1)").alias("rows"),
         F.expr(digest(row_hash(source.schema.fields))).alias("digest"),
@@ -125,8 +125,7 @@ class Merging:
         with evaluated_once(self._pairs(state, files)) as pairs:
             removed: Sequence[KeyedFile] = []
             if self.merge.matched and files:
-                touched = {path_of(row[0]) for row in pairs.filter(TAKEN).select(FILE).distinct().collect()}
-                removed = [(file, key) for file, key in files if on_disk(self.location, file["path"]) in touched]
+                removed = _touched(self.location, files, pairs.filter(TAKEN))
             new = self._unmatched(state, pairs)
             yield Rewrite(removed, self._matched(state, removed).unionByName(new) if removed else new)
 
@@ -243,11 +242,18 @@ class Deletion:
         one = len({key for _, key in files}) == 1
         if not one or sum(file["size_bytes"] for file, _ in files) > _SMALL_BYTES:
             named = read_files(self.session, self.location, state, files, named=True)
-            found = named.filter(gone).select(FILE).distinct().collect()
-            touched = {path_of(row[0]) for row in found}
-            files = [(file, key) for file, key in files if on_disk(self.location, file["path"]) in touched]
+            files = _touched(self.location, files, named.filter(gone))
         rows = read_files(self.session, self.location, state, files)
         yield Rewrite(files, rows.withColumn(OUTCOME, F.when(gone, "deleted").otherwise("kept")))
+
+
+def _touched(location: Path, files: Sequence[KeyedFile], rows: DataFrame) -> list[KeyedFile]:
+    """Those of ``files`` that ``rows`` come from."""
+    named = {path_of(row[0]) for row in rows.select(FILE).distinct().collect()}
+    found = [(file, key) for file, key in files if on_disk(location, file["path"]) in named]
+    if len(found) != len(named):
+        raise ContractError(f"{location.name}: rows come from files that its log does not name, nothing was changed")
+    return found
 
 
 def _key(number: int) -> str:

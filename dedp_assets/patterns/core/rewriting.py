@@ -7,8 +7,6 @@ change is computed again; readers never see half of it, nor rows that nobody aud
 
 from __future__ import annotations
 
-import json
-import re
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
@@ -16,16 +14,14 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from pyspark.sql import DataFrame
 
-from dedp_assets.patterns.core import accounting, commits, publishing
+from dedp_assets.patterns.core import accounting, commits, outcomes, publishing
 from dedp_assets.patterns.core.audits import Audit, judge, overrule, summary, verdict
-from dedp_assets.patterns.core.clauses import CHANGED, WRITTEN
-from dedp_assets.patterns.core.errors import AuditFailed, ConfigError, Conflict, PatternError
+from dedp_assets.patterns.core.errors import AuditFailed, Conflict, PatternError
 from dedp_assets.patterns.core.locks import table_lock
 from dedp_assets.patterns.core.log import KeyedFile, TableState
 from dedp_assets.patterns.core.names import OUTCOME
 from dedp_assets.patterns.core.records import CommitRecord, Provenance, slice_name
 from dedp_assets.patterns.core.results import Finding, RowCounts, WriteResult
-from dedp_assets.patterns.core.rows import Reading
 from dedp_assets.patterns.core.schema import constraints, require_replaceable
 from dedp_assets.patterns.core.staging import Layout, Stage, stage_rows
 
@@ -34,8 +30,6 @@ if TYPE_CHECKING:
 
 __all__ = ["Change", "Request", "Rewrite", "rewrite"]
 
-_OUTCOMES = ("inserted", "updated", "deleted", "kept", "unused")
-_OURS = {*_OUTCOMES, "source", "untouched", "before", "after"}
 _SAMPLES = 3
 
 
@@ -115,7 +109,7 @@ def rewrite(table: Table, change: Change, request: Request) -> WriteResult:
         TransactionReused: if the same inputs were applied before with other rows.
         Conflict: if a newer upstream version was applied, or other writers do not yield.
     """
-    _check_audits(table.name, request.audits)
+    outcomes.check_audits(table.name, request.audits)
     prepared: _Prepared | None = None
     for _ in publishing.attempts():
         if prepared is None:
@@ -190,9 +184,10 @@ def _prepare(table: Table, change: Change, request: Request, state: TableState) 
         if planned.removed:
             require_replaceable(table.name, state)
         stage = _stage(table, state, planned, request)
-        counts = _counts(change, stage.figures)
-        figures = {**stage.figures, **counts.as_dict(), **_totals(change, state, stage.figures)}
-        findings = _findings(planned, stage, figures, request)
+        counts = outcomes.counts(change.source, stage.figures)
+        figures = {**stage.figures, **counts.as_dict(), **outcomes.totals(change.source, state, stage.figures)}
+        built_in = (outcomes.accounted(planned.removed, stage, figures), *accounting.built_in(figures, counts)[1:])
+        findings = overrule((*built_in, *judge(request.audits, figures)), request.provenance.approval)
         if any(finding.refuses for finding in findings):
             raise _refusal(table, state, planned, stage, findings, request)
     changed = bool(figures["inserted"] or figures["updated"] or figures["deleted"])
@@ -205,7 +200,7 @@ def _prepare(table: Table, change: Change, request: Request, state: TableState) 
         verdict=verdict(findings),
         figures={name: value for name, value in accounting.public(figures).items() if name != "kept"},
     )
-    metrics = _metrics(change, figures)
+    metrics = outcomes.metrics(change.source, figures)
     return _Prepared(_relevant(change, state), planned.removed, stage, record, findings, metrics, changed)
 
 
@@ -213,7 +208,7 @@ def _stage(table: Table, state: TableState, planned: Rewrite, request: Request) 
     """Write the rows that stay or are new, and measure all of them."""
     measures = accounting.measures(
         None,
-        CHANGED,
+        outcomes.CHANGED,
         state=state,
         content=(),
         owned=request.owned,
@@ -221,67 +216,10 @@ def _stage(table: Table, state: TableState, planned: Rewrite, request: Request) 
         audits=request.audits,
     )
     measures = {name: sql for name, sql in measures.items() if name not in ("read", accounting.FINGERPRINT)}
-    measures |= {outcome: f"count_if(`{OUTCOME}` = '{outcome}')" for outcome in _OUTCOMES}
+    measures |= outcomes.measured()
     protocol, columns = commits.protocol(state), tuple(state.columns)
     layout = Layout(table.location, columns, state.kinds, request.owned, table.spec.personal, protocol)
-    return stage_rows(planned.rows, layout, measures=measures, seen_only=[OUTCOME], where=WRITTEN)
-
-
-def _totals(change: Change, state: TableState, figures: Mapping[str, Any]) -> dict[str, int]:
-    """What the table holds before and after, where the log knows it."""
-    brought = {} if change.source is None else {"source": change.source}
-    rows = [file.get("num_records") for file in state.files()]
-    if None in rows:
-        return brought
-    before: int = sum(rows)  # type: ignore[arg-type]
-    out = figures["updated"] + figures["deleted"]
-    return {
-        **brought,
-        "before": before,
-        "untouched": before - out,
-        "after": before + figures["inserted"] - figures["deleted"],
-    }
-
-
-def _findings(planned: Rewrite, stage: Stage, figures: Mapping[str, Any], request: Request) -> tuple[Finding, ...]:
-    known = [file.get("num_records") for file, _ in planned.removed]
-    read = figures["kept"] + figures["updated"] + figures["deleted"]
-    written = figures["kept"] + figures["updated"] + figures["inserted"]
-    staged = sum(json.loads(add.stats)["numRecords"] for add in stage.adds)
-    taken = figures["inserted"] + figures["unused"]
-    faults = []
-    if None not in known and sum(known) != read:  # type: ignore[arg-type]
-        faults.append(f"the replaced files hold {sum(known)} rows, {read} were read")  # type: ignore[arg-type]
-    if staged != written:
-        faults.append(f"{written} rows were to be written, {staged} were staged")
-    if taken > figures.get("source", taken):
-        faults.append(f"{taken} rows of the source matched nothing, it has {figures['source']}")
-    shown = {name: figures[name] for name in (*_OUTCOMES, "source", "untouched", "before", "after") if name in figures}
-    ours = Finding("rows_are_accounted_for", not faults, figures=shown, note="; ".join(faults))
-    built_in = accounting.built_in(figures, RowCounts())[1:]
-    return overrule((ours, *built_in, *judge(request.audits, figures)), request.provenance.approval)
-
-
-def _counts(change: Change, figures: Mapping[str, Any]) -> RowCounts:
-    """The accounting of the rows that a change brings: they live on, or nothing was done with them."""
-    if change.source is None:
-        return RowCounts()
-    written, unused = figures["inserted"] + figures["updated"], figures["unused"]
-    return RowCounts(read=change.source, written=written, filtered=unused, represented=change.source - unused)
-
-
-def _metrics(change: Change, figures: Mapping[str, Any]) -> dict[str, int]:
-    """Delta's names for what happened."""
-    if change.source is None:
-        return {"numDeletedRows": figures["deleted"], "numCopiedRows": figures["kept"]}
-    return {
-        "numSourceRows": change.source,
-        "numTargetRowsInserted": figures["inserted"],
-        "numTargetRowsUpdated": figures["updated"],
-        "numTargetRowsDeleted": figures["deleted"],
-        "numTargetRowsCopied": figures["kept"],
-        "numOutputRows": figures["kept"] + figures["updated"] + figures["inserted"],
-    }
+    return stage_rows(planned.rows, layout, measures=measures, seen_only=[OUTCOME], where=outcomes.WRITTEN)
 
 
 def _refusal(
@@ -293,7 +231,12 @@ def _refusal(
     message = f"{table.name} {slice_name(request.owned)}: nothing published. {summary(findings)}"
     if wrong:
         shown = [c for c in table.spec.columns if c not in table.spec.personal]
-        rows = planned.rows.filter(CHANGED).filter(" OR ".join(f"({f})" for f in wrong)).select(*shown).limit(_SAMPLES)
+        rows = (
+            planned.rows.filter(outcomes.CHANGED)
+            .filter(" OR ".join(f"({f})" for f in wrong))
+            .select(*shown)
+            .limit(_SAMPLES)
+        )
         message += f". For example {[row.asDict() for row in rows.collect()]}"
     return AuditFailed(message, findings=findings, stage=str(stage.folder))
 
@@ -312,13 +255,3 @@ def _result(table: Table, state: TableState, prepared: _Prepared) -> WriteResult
         findings=tuple(prepared.findings),
         figures=figures,
     )
-
-
-def _check_audits(table: str, audits: Sequence[Audit]) -> None:
-    accounting.require_own_figures(audits, Reading(figures=dict.fromkeys(_OURS, 0)))
-    for audit in audits:
-        if audit.sql is not None and audit.where is None and not re.search(rf"\b{OUTCOME}\b", audit.sql):
-            raise ConfigError(
-                f"{table}: audit {audit.name} would measure rows that were there before, too: name the rows it is "
-                f"about by where, or by the column {OUTCOME} in its sql"
-            )

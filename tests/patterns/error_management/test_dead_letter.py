@@ -222,6 +222,17 @@ def test_a_column_called_raw_is_refused_where_the_record_itself_is_kept_under_th
         divert_unprocessable(rows, schema={"raw": "STRING"}, identity=["n"])
 
 
+@pytest.mark.parametrize("name", ["Reason", "was_dead_lettered", "syntax", "id text", "raw", "__dedp_outcome"])
+def test_a_column_that_would_be_overwritten_is_refused(spark, name):
+    """Whether the rows bring it or the schema names it: nothing is replaced without a word."""
+    rows = spark.sql(f"SELECT 1 AS line, 2 AS id, 'x' AS `{name}`")
+    with pytest.raises(ConfigError, match=f"column {name}"):
+        divert_unprocessable(rows, schema={"id": "BIGINT"}, identity=["line"])
+    if name != "__dedp_outcome":
+        with pytest.raises(ConfigError, match=f"none that is handed on: .*{name}"):
+            divert_unprocessable(rows, schema={"id": "BIGINT", name: "STRING"}, identity=["line"])
+
+
 def test_records_are_converted_once_for_both_tables(step, spark):
     """Rows judged by chance fall apart if each part is computed for itself, and never do in a routed split."""
     chance = "concat('{\"id\": ', if(pmod(hash(reflect('java.util.UUID', 'randomUUID')), 2) = 0, '1}', 'x}')) AS raw"

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from dataclasses import replace
 from threading import Event
 
 import pytest
@@ -189,6 +191,26 @@ def test_an_implausible_volume_is_refused_before_the_swap(devices, many, deliver
         load_full(many(delivered, "bad"), devices, provenance=a_run())
     assert devices.ledger.version() == version
     assert labels(devices) == {f"d{n}": "good" for n in range(10)}
+
+
+@pytest.mark.parametrize("blind", ["no statistics", "deletion vectors"])
+def test_the_guard_counts_where_the_log_does_not_know(make_table, spark, many, blind):
+    """Nine of ten rows are gone from the delivery: neither missing statistics nor rows deleted by a mark hide it."""
+    marked = {"delta.enableDeletionVectors": "true"} if blind == "deletion vectors" else {}
+    table = make_table(replace(DEVICES, properties=marked))
+    load_full(many(20, "good"), table, provenance=a_run())
+    if blind == "deletion vectors":
+        spark.sql(f"DELETE FROM delta.`{table.location}` WHERE name IN ('d0', 'd1', 'd2', 'd3', 'd4')")
+    else:
+        log = table.location / "_delta_log" / f"{table.ledger.version():020d}.json"
+        actions = [json.loads(line) for line in log.read_text().splitlines()]
+        for action in actions:
+            action.get("add", {}).pop("stats", None)
+        log.write_text("".join(json.dumps(action) + "\n" for action in actions))
+    present = 15 if marked else 20
+    with pytest.raises(AuditFailed, match=rf"volume_is_plausible: below 0.5 \(written=2, present={present}"):
+        load_full(many(2, "bad"), table, provenance=a_run(run_id="run-2"))
+    assert len(table.read().collect()) == present
 
 
 def test_an_empty_first_delivery_is_refused(devices, many):

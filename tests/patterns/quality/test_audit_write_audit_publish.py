@@ -485,6 +485,14 @@ def test_a_new_partition_is_compared_with_the_median_of_earlier_ones(log):
     assert usual(ledger, figure="views", partition=DAY) == 20
 
 
+def test_what_was_published_of_a_day_that_was_not_over_is_no_measure(log):
+    """Neither of that day once it is over, nor of another one."""
+    half = {"notes": {"open": True}}
+    assert usual(log(views(4, 40), views(5, 3, **half)), figure="views", partition=DAY) == 40
+    assert usual(log(views(5, 50), views(5, 60, **half)), figure="views", partition=DAY) == 50
+    assert usual(log(views(6, 2, **half)), figure="views", partition={"event_date": "2026-01-07"}) == 45
+
+
 @pytest.mark.parametrize(
     "history",
     [[], [views(4, 10, verdict="none")], [views(6, 10)], [commit(NEXT), {"changed": [DAY]}], [views(4, None)]],
