@@ -145,11 +145,10 @@ def test_odd_text_and_odd_folders_arrive_as_they_are(spark, tmp_path):
     rows = spark.range(3).selectExpr("id", "'x' AS note")
     staged = table.stage(rows, provenance=a_run(sequence=1))
     assert staged.stage.read().count() == 3
-    version = staged.publish().version
+    staged.publish()
     table.append(rows, provenance=a_run(sequence=2))
-    assert (table.read().count(), len(read_back(table))) == (6, 6)
-    table.restore(version, provenance=a_run(sequence=3))
-    assert [row["id"] for row in read_back(table)] == [0, 1, 2]
+    assert table.read().count() == spark.read.format("delta").load(str(table.location)).count() == 6
+    assert [row["id"] for row in read_back(table)] == [0, 0, 1, 1, 2, 2]
     assert [path.name for path in tmp_path.iterdir()] == ["Ünü (1) 'q' #+&;=@~$!^,é🎉"]
 
 
