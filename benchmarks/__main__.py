@@ -21,7 +21,19 @@ from typing import Any
 from benchmarks import report
 from resources.environments import CHECKOUT, child_environment, settings
 
-NAMES = ("publish", "step", "ticks", "throughput", "warm_engine", "increment", "capture", "compaction", "jdbc", "merge")
+NAMES = (
+    "publish",
+    "step",
+    "ticks",
+    "throughput",
+    "warm_engine",
+    "increment",
+    "capture",
+    "compaction",
+    "jdbc",
+    "fingerprint",
+    "merge",
+)
 COMMAND: list[str] = [sys.executable, "-m", "benchmarks"]
 
 

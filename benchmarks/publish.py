@@ -8,11 +8,16 @@ Fair, because both read the same Parquet file with the same expression in the sa
 partition that is there already, and collect file statistics. Theirs does not check anything: whatever ours adds is paid
 by ours. Every round writes other rows (ours would notice equal ones and write nothing), and what both tables hold is
 compared in every round.
+
+For orientation, lines show what the gate adds to the latency of a window: ``audit_write_audit_publish`` with all of the
+above against the same ``Table.stage(...).publish()`` without tally, audits and constraints. ``s held`` is how long rows
+that were written waited for their verdict and their commit.
 """
 
 from __future__ import annotations
 
 import itertools
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -26,12 +31,14 @@ from dedp_assets.patterns.core.records import Provenance
 from dedp_assets.patterns.core.rows import Reading, tally
 from dedp_assets.patterns.core.schema import Column, TableSpec
 from dedp_assets.patterns.core.tables import Table
+from dedp_assets.patterns.quality.audit_write_audit_publish import audit_write_audit_publish
 from resources.environments import settings
 from resources.spark import SparkEngine
 
 __all__ = ["run"]
 
 _DAY = "2026-01-05"
+_PARTITION = {"event_date": _DAY}
 _WHERE = f"event_date = DATE '{_DAY}'"
 _SPEC = TableSpec(
     "silver/visits",
@@ -64,11 +71,9 @@ _GOALS = {1_000: 0.4, 1_000_000: 0.9}
 def run(*, quick: bool) -> list[Row]:
     """Measure typed rows and rows that are parsed from JSON on the way, small and large."""
     session, home = SparkEngine().session, settings().home
-    return [
-        row
-        for count in ((1_000, 20_000) if quick else _GOALS)
-        for row in (_measure(session, home, count, parsed=True), _measure(session, home, count, parsed=False))
-    ]
+    sizes = (1_000, 20_000) if quick else tuple(_GOALS)
+    rows = [_measure(session, home, count, parsed=parsed) for count in sizes for parsed in (True, False)]
+    return [*rows, *(_gate(session, home, count) for count in sizes)]
 
 
 def _measure(session: SparkSession, home: Path, count: int, *, parsed: bool) -> Row:
@@ -107,13 +112,42 @@ def _measure(session: SparkSession, home: Path, count: int, *, parsed: bool) -> 
     return row
 
 
+def _gate(session: SparkSession, home: Path, count: int) -> Row:
+    """The same windows through the gate and past it."""
+    folder = home / f"gate-{count}"
+    _write_source(session, folder / "source", count, parsed=False)
+    loose = {name: replace(column, required=False) for name, column in _SPEC.columns.items()}
+    gated = Table(_SPEC, folder / "gated", session)
+    past = Table(replace(_SPEC, columns=loose, checks={}), folder / "past", session)
+    rows, numbers = _rows(session, folder / "source", parsed=False), itertools.count()
+    run = Provenance(asset=_SPEC.name, run_id="benchmark")
+
+    def ours(_: int) -> dict[str, float]:
+        counted, seen = tally(rows(next(numbers)), identity=["visit_id"])
+        reading = Reading(tally=seen, figures={"usual": count})
+        result = audit_write_audit_publish(
+            counted, gated, partition=_PARTITION, provenance=run, audits=_AUDITS, reading=reading
+        )
+        return {"s held": result.figures["held_seconds"]}
+
+    def theirs(_: int) -> None:
+        assert past.overwrite(rows(next(numbers)), partition=_PARTITION, provenance=run).changed
+
+    sides = interleave(
+        {"through the gate": ours, "past the gate": theirs},
+        rounds=5,
+        warm_up=3,
+        repeats=3 if count < 100_000 else 1,
+        counters=Counters(session),
+    )
+    return compare(f"{count:,} rows, through and past the gate", *sides)
+
+
 def _publish(rows: DataFrame, table: Table, count: int) -> None:
     counted, seen = tally(rows, identity=["visit_id"])
     reading = Reading(tally=seen, figures={"usual": count})
     provenance = Provenance(asset=table.name, run_id="benchmark", pattern="idempotency.data_overwrite")
-    staged = table.stage(
-        counted, partition={"event_date": _DAY}, provenance=provenance, audits=_AUDITS, reading=reading
-    )
+    staged = table.stage(counted, partition=_PARTITION, provenance=provenance, audits=_AUDITS, reading=reading)
     assert staged.publish().changed
 
 

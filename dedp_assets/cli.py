@@ -1,4 +1,4 @@
-"""The command line: ``dedp setup | demo | up | work | status | approve``. The Makefile calls it."""
+"""The command line: ``dedp setup | demo | up | work | status | verify | run | approve``. The Makefile calls it."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import argparse
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from dedp_assets.patterns.core.errors import PatternError
 from resources import engine
@@ -16,6 +17,17 @@ __all__ = ["main"]
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command; returns the exit code."""
+    chosen = _parser().parse_args(arguments)
+    try:
+        return _COMMANDS[chosen.command](chosen)
+    except (engine.EngineError, PatternError, ValueError, OSError) as error:
+        print(f"dedp {chosen.command}: {error}", file=sys.stderr)  # noqa: T201
+        return 1
+    except KeyboardInterrupt:
+        return 130
+
+
+def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="dedp", description="A lakehouse of design patterns on Dagster, Spark and Delta."
     )
@@ -32,40 +44,84 @@ def main(arguments: Sequence[str] | None = None) -> int:
     work = commands.add_parser("work", help="let the applications change their database and publish visits")
     work.add_argument("--steps", type=int, default=1, help="how many steps of the seeded workload (default 1)")
     commands.add_parser("status", help="what the ledger says: versions, rows, verdicts by table and partition")
+    verify = commands.add_parser("verify", help="hold the tables' logs against what is stored, and say what repairs it")
+    verify.add_argument("table", nargs="?", default="", help="layer/dataset, e.g. silver/visits (default: all)")
+    _add_runs(commands)
+    return parser
+
+
+def _add_runs(commands: Any) -> None:  # noqa: ANN401 - argparse does not export the type
+    """The commands that compute one partition of one table."""
+    run = commands.add_parser("run", help="compute one partition of a table, and what has to follow from it")
     approve = commands.add_parser("approve", help="publish a partition whose audit was a false positive")
-    approve.add_argument("asset", help="layer/dataset, e.g. gold/daily_visitors")
-    approve.add_argument("partition", nargs="?", default="", help="partition key, e.g. 2026-01-05")
+    for command in (run, approve):
+        command.add_argument("table", metavar="asset", help="layer/dataset, e.g. gold/daily_visitors")
+        command.add_argument("partition", nargs="?", default="", help="partition key, e.g. 2026-01-05")
+    run.add_argument("--force", action="store_true", help="also if nothing it is computed from has changed")
     approve.add_argument("--by", required=True, help="who decides")
+    approve.add_argument("--audit", action="append", default=[], help="audit that is meant; some ask for their name")
     approve.add_argument("--because", required=True, help="why it is a false positive")
-    chosen = parser.parse_args(arguments)
-    try:
-        return _run(chosen)
-    except (engine.EngineError, PatternError, ValueError, OSError) as error:
-        print(f"dedp {chosen.command}: {error}", file=sys.stderr)  # noqa: T201
-        return 1
-    except KeyboardInterrupt:
-        return 130
+
+
+# Dagster and Spark are imported by the commands that need them, so that the others answer at once.
+
+
+def _setup(_: argparse.Namespace) -> int:
+    engine.prepare(settings())
+    return 0
+
+
+def _demo(chosen: argparse.Namespace) -> int:
+    from dedp_assets.story import demo  # noqa: PLC0415
+
+    return demo(settings(), log=chosen.log)
+
+
+def _up(chosen: argparse.Namespace) -> int:
+    from dedp_assets.processes import up  # noqa: PLC0415
+
+    return up(settings(), web_port=chosen.port, engine_port=chosen.engine_port, kafka_port=chosen.kafka_port)
+
+
+def _work(chosen: argparse.Namespace) -> int:
+    from dedp_assets.processes import work  # noqa: PLC0415
+
+    return work(settings(), steps=chosen.steps)
+
+
+def _status(_: argparse.Namespace) -> int:
+    from dedp_assets.story import status  # noqa: PLC0415
+
+    return status(settings())
+
+
+def _verify(chosen: argparse.Namespace) -> int:
+    from dedp_assets.verifying import verify  # noqa: PLC0415
+
+    return verify(settings(), chosen.table)
 
 
 def _run(chosen: argparse.Namespace) -> int:
-    # Dagster and Spark are imported by the commands that need them, so that the others answer at once.
-    if chosen.command == "setup":
-        engine.prepare(settings())
-        return 0
-    if chosen.command == "up":
-        from dedp_assets.processes import up  # noqa: PLC0415
+    from dedp_assets.story import run  # noqa: PLC0415
 
-        return up(settings(), web_port=chosen.port, engine_port=chosen.engine_port, kafka_port=chosen.kafka_port)
-    if chosen.command == "work":
-        from dedp_assets.processes import work  # noqa: PLC0415
+    return run(settings(), chosen.table, chosen.partition, force=chosen.force)
 
-        return work(settings(), steps=chosen.steps)
-    if chosen.command == "status":
-        from dedp_assets.story import status  # noqa: PLC0415
 
-        return status(settings())
-    from dedp_assets import story  # noqa: PLC0415
+def _approve(chosen: argparse.Namespace) -> int:
+    from dedp_assets.story import approve  # noqa: PLC0415
 
-    if chosen.command == "demo":
-        return story.demo(settings(), log=chosen.log)
-    return story.approve(settings(), chosen.asset, chosen.partition, by=chosen.by, because=chosen.because)
+    return approve(
+        settings(), chosen.table, chosen.partition, by=chosen.by, because=chosen.because, audits=chosen.audit
+    )
+
+
+_COMMANDS = {
+    "setup": _setup,
+    "demo": _demo,
+    "up": _up,
+    "work": _work,
+    "status": _status,
+    "verify": _verify,
+    "run": _run,
+    "approve": _approve,
+}

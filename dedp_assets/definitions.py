@@ -26,6 +26,7 @@ from sensors.external_trigger import events_arrived  # noqa: E402
 from sensors.late_data import late_gold, late_visits  # noqa: E402
 from sensors.readiness import devices_delivered, visits_delivered  # noqa: E402
 from sensors.replay import dead_letters_fixed  # noqa: E402
+from sensors.small_files import files_scattered  # noqa: E402
 from sensors.topics import visits_streamed  # noqa: E402
 
 __all__ = ["defs"]
@@ -72,6 +73,7 @@ def defs() -> dg.Definitions:
                 late_visits,
                 late_gold,
                 dead_letters_fixed,
+                files_scattered,
             ],
             resources={
                 "clock": Clock(),

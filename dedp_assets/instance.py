@@ -6,12 +6,14 @@ import os
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import dagster as dg
 
 from dedp_assets.definitions import defs
 from dedp_assets.patterns.core.log import Commit, Ledger
-from dedp_assets.reporting import CAUSE, refusals
+from dedp_assets.reporting import BEYOND_APPROVAL
+from dedp_assets.run_tags import CAUSE, refusals
 from resources.environments import CHECKOUT, Settings, apply, settings
 
 __all__ = ["Ended", "Platform", "close_abandoned", "prepare_home"]
@@ -79,29 +81,45 @@ class Platform:
 
     def run(self, job: str, *, partition: str = "", tags: Mapping[str, str] | None = None) -> Ended:
         """Run a job in this process, recorded on the instance like any other run."""
-        definition = self.definitions.resolve_job_def(job)
-        result = definition.execute_in_process(
-            instance=self.instance,
-            partition_key=partition or None,
-            tags={**(tags or {}), PROCESS: str(os.getpid())},
-            raise_on_error=False,
-            run_config={"loggers": {"console": {"config": {"log_level": "CRITICAL"}}}},
-        )
-        failures = [event for event in result.all_events if event.is_step_failure]
-        return Ended(job, partition, (tags or {}).get(CAUSE, "manual"), _failure(failures))
+        return self._execute(self.definitions.resolve_job_def(job), job, partition, tags or {})
 
-    def require_partition(self, job: str, partition: str) -> None:
-        """Refuse a partition that the job does not have.
+    def compute(self, table: str, *, partition: str = "", tags: Mapping[str, str] | None = None) -> Ended:
+        """Compute one table, and what the same step writes with it, and none of its neighbours of any job."""
+        together = sorted(self._node(table).execution_set_asset_keys, key=lambda key: key.path)
+        everything = self.definitions.resolve_implicit_global_asset_job_def()
+        return self._execute(everything, table, partition, tags or {}, together)
+
+    def require_partition(self, table: str, partition: str) -> None:
+        """Refuse a partition that the table's asset does not have.
 
         Raises:
             ValueError: in one sentence.
         """
-        days = self.definitions.resolve_job_def(job).partitions_def
+        days = self._node(table).partitions_def
         if days is None and partition:
-            raise ValueError(f"{job} has no partitions: leave {partition} out")
+            raise ValueError(f"{table} has no partitions: leave {partition} out")
         if days is not None and not (partition and days.has_partition_key(partition)):
             stated = f"{partition} is no partition" if partition else "name the partition"
-            raise ValueError(f"{stated} of {job}: they are days from {days.get_first_partition_key()} to today")
+            raise ValueError(f"{stated} of {table}: they are days from {days.get_first_partition_key()} to today")
+
+    def require_approvable(self, table: str, partition: str) -> None:
+        """Refuse to approve what needs no approval, and what no person can overrule.
+
+        Raises:
+            ValueError: in one sentence.
+        """
+        named = f"{table} {partition}".strip()
+        refused = next((run for name, key, run in self._refused() if (name, key) == (table, partition)), None)
+        if refused:
+            fixed = self._beyond_approval(refused, partition)
+            if fixed:
+                raise ValueError(f"{named} cannot be approved: no person overrules {fixed}; it needs new data or a fix")
+        elif last := _published(Ledger(settings().lakehouse / table, name=table), partition):
+            verdict = last.record.verdict if last.record else "none"
+            raise ValueError(
+                f"{named} needs no approval: version {last.version} was published (verdict {verdict}), and nothing was "
+                "refused since"
+            )
 
     def react(self, *, rounds: int = 20) -> Iterator[Ended]:
         """Tick the sensors and run what they request until none requests anything."""
@@ -120,20 +138,53 @@ class Platform:
 
     def waiting(self) -> Iterator[tuple[str, str, Ended]]:
         """Table, partition and run of every refusal that nothing was published after, newest first."""
+        for table, key, run in self._refused():
+            failures, tags = self._failures(run), run.tags
+            mine = [event for event in failures if event.step_key == table.replace("/", "_")]
+            said = _failure(mine or failures)
+            ended = Ended(run.job_name, tags.get("dagster/partition", ""), tags.get(CAUSE, "manual"), said)
+            yield table, key, ended
+
+    def _execute(
+        self,
+        definition: dg.JobDefinition,
+        named: str,
+        partition: str,
+        tags: Mapping[str, str],
+        selection: Sequence[dg.AssetKey] | None = None,
+    ) -> Ended:
+        result = definition.execute_in_process(
+            instance=self.instance,
+            partition_key=partition or None,
+            asset_selection=selection,
+            tags={**tags, PROCESS: str(os.getpid())},
+            raise_on_error=False,
+            run_config={"loggers": {"console": {"config": {"log_level": "CRITICAL"}}}},
+        )
+        failures = [event for event in result.all_events if event.is_step_failure]
+        return Ended(named, partition, tags.get(CAUSE, "manual"), _failure(failures))
+
+    def _node(self, table: str) -> Any:  # noqa: ANN401 - Dagster does not export the type
+        return self.definitions.resolve_asset_graph().get(dg.AssetKey(table.split("/")))
+
+    def _refused(self) -> Iterator[tuple[str, str, dg.DagsterRun]]:
         seen: set[tuple[str, str]] = set()
         for run in self.instance.get_run_records(dg.RunsFilter(statuses=[dg.DagsterRunStatus.FAILURE])):
             for table, key in refusals(run.dagster_run.tags):
                 last = _published(Ledger(settings().lakehouse / table, name=table), key)
                 if (table, key) not in seen and not (last and last.timestamp > run.create_timestamp):
-                    yield table, key, self._ended(run.dagster_run, table)
+                    yield table, key, run.dagster_run
                 seen.add((table, key))
 
-    def _ended(self, run: dg.DagsterRun, table: str) -> Ended:
+    def _failures(self, run: dg.DagsterRun) -> list[dg.DagsterEvent]:
         logs = self.instance.all_logs(run.run_id, of_type=dg.DagsterEventType.STEP_FAILURE)
-        events = [log.dagster_event for log in logs if log.dagster_event]
-        mine = [event for event in events if event.step_key == table.replace("/", "_")]
-        tags = run.tags
-        return Ended(run.job_name, tags.get("dagster/partition", ""), tags.get(CAUSE, "manual"), _failure(mine))
+        return [log.dagster_event for log in logs if log.dagster_event]
+
+    def _beyond_approval(self, run: dg.DagsterRun, partition: str) -> str:
+        """What a run refused the partition for that nobody can approve; empty if there is no such thing."""
+        stated = [event.step_failure_data.user_failure_data for event in self._failures(run)]
+        name = f"{partition} {BEYOND_APPROVAL}".strip()
+        return ", ".join(str(data.metadata[name].value) for data in stated if data and name in data.metadata)
 
     def _sensors(self) -> list[dg.SensorDefinition]:
         return list(self.definitions.get_repository_def().sensor_defs)

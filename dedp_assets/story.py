@@ -1,18 +1,20 @@
-"""What `make demo` tells: land a week, load it, let late data and a bad batch arrive, show what the ledger says."""
+"""What the commands tell: the demo's story, what the ledger says, what an approval or a run did."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import date, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table as Grid
 
+from dedp_assets.patterns.core.errors import ContractError
 from dedp_assets.patterns.core.log import Ledger
 from dedp_assets.patterns.core.records import Approval, slice_name
-from dedp_assets.reporting import APPROVED_BECAUSE, APPROVED_BY, CAUSE
+from dedp_assets.run_tags import APPROVED_AUDITS, APPROVED_BECAUSE, APPROVED_BY, CAUSE, FORCE
 from dedp_assets.sources import access_log, devices, visits
 from resources import engine
 from resources.environments import Settings, apply
@@ -22,19 +24,12 @@ from resources.spark import SparkEngine
 if TYPE_CHECKING:
     from dedp_assets.instance import Ended, Platform
 
-__all__ = ["approve", "demo", "status"]
+__all__ = ["approve", "demo", "run", "status"]
 
 _LAYERS = ("bronze", "silver", "gold")
 _COUNTS = ("version", "read", "= written", "+ dead", "+ duplicate")
 _MONDAY = date(2026, 1, 5)
 _VISITS_A_DAY = 1_000
-_JOBS = {
-    "bronze/visits": "daily_visits",
-    "bronze/devices": "refresh_devices",
-    "silver/visits": "rebuild_silver_visits",
-    "gold/daily_page_views": "rebuild_gold",
-    "gold/daily_visitors": "rebuild_gold",
-}
 
 
 def demo(settings: Settings, *, log: Path | None = None) -> int:
@@ -65,26 +60,60 @@ def demo(settings: Settings, *, log: Path | None = None) -> int:
 
 def status(settings: Settings) -> int:
     """Print, by table and partition, what the newest commit says; tables in the order in which rows pass them."""
-    console = Console(width=150)
+    console, damaged = Console(width=150), []
     lake = Lake(root=str(settings.lakehouse), engine=SparkEngine())
     for name in sorted(lake.names(), key=_layer):
-        console.print(_grid(lake.ledger(name)))
+        try:
+            console.print(_grid(lake.ledger(name)))
+        except ContractError as error:
+            damaged.append(str(error))
+    if damaged:
+        raise ContractError("; ".join(damaged))
     return 0
 
 
-def approve(settings: Settings, asset: str, partition: str, *, by: str, because: str) -> int:
-    """Run a refused partition once more under a person's name."""
-    if asset not in _JOBS:
-        raise ValueError(f"{asset} is not a table with audits; choose one of {', '.join(_JOBS)}")
+def approve(
+    settings: Settings, asset: str, partition: str, *, by: str, because: str, audits: Sequence[str] = ()
+) -> int:
+    """Compute a refused partition of one table once more, under a person's name; some audits have to be named."""
     Approval(by, because)  # refuses an empty name or reason
-    tags = {APPROVED_BY: by, APPROVED_BECAUSE: because, CAUSE: "approval"}
-    console, platform = Console(width=150), _platform(settings)
-    platform.require_partition(_JOBS[asset], partition)
-    ended = platform.run(_JOBS[asset], partition=partition, tags=tags)
+    choices = _tables(audited=True)
+    if asset not in choices:
+        raise ValueError(f"{asset} is not a table with audits; choose one of {', '.join(choices)}")
+    platform = _platform(settings)
+    platform.require_partition(asset, partition)
+    platform.require_approvable(asset, partition)
+    named = {APPROVED_AUDITS: ",".join(audits)} if audits else {}
+    tags = {APPROVED_BY: by, APPROVED_BECAUSE: because, CAUSE: "approval", **named}
+    return _compute(platform, asset, partition, tags)
+
+
+def run(settings: Settings, asset: str, partition: str, *, force: bool) -> int:
+    """Compute one partition of one table, and what has to follow from it."""
+    choices = _tables()
+    if asset not in choices:
+        raise ValueError(f"{asset} is no table of the graph; choose one of {', '.join(choices)}")
+    platform = _platform(settings)
+    platform.require_partition(asset, partition)
+    return _compute(platform, asset, partition, {FORCE: "true"} if force else {})
+
+
+def _compute(platform: Platform, asset: str, partition: str, tags: Mapping[str, str]) -> int:
+    console = Console(width=150)
+    ended = platform.compute(asset, partition=partition, tags=tags)
     _tell(ended, console)
     if not ended.failure:
         _react(platform, console)
     return 1 if ended.failure else 0
+
+
+def _tables(*, audited: bool = False) -> list[str]:
+    """Names of the graph's tables (of those that are audited), from bronze on."""
+    from dedp_assets.definitions import defs  # noqa: PLC0415
+
+    nodes = [node for node in defs().resolve_asset_graph().asset_nodes if "dagster/table_name" in node.metadata]
+    names = ["/".join(node.key.path) for node in nodes if node.check_keys or not audited]
+    return sorted(sorted(names), key=_layer)
 
 
 def _layer(name: str) -> int:
@@ -148,7 +177,7 @@ def _react(platform: Platform, console: Console) -> None:
 
 
 def _tell(ended: Ended, console: Console) -> None:
-    verdict = f"[red]refused[/red]  {ended.failure}" if ended.failure else "[green]done[/green]"
+    verdict = f"[red]refused[/red]  {escape(ended.failure)}" if ended.failure else "[green]done[/green]"
     console.print(f"  {ended.job:24} {ended.partition:11} because of {ended.cause:12} {verdict}", soft_wrap=True)
 
 
@@ -158,7 +187,9 @@ def _tell_waiting(platform: Platform, console: Console) -> None:
     if waiting:
         console.print("\n[bold]Refused, waiting for new data, a fix, or a person (dedp approve)[/bold]")
     for table, key, ended in waiting:
-        console.print(f"  {table:20} {key:11} because of {ended.cause:12} [red]{ended.failure}[/red]", soft_wrap=True)
+        console.print(
+            f"  {table:20} {key:11} because of {ended.cause:12} [red]{escape(ended.failure)}[/red]", soft_wrap=True
+        )
 
 
 def _grid(ledger: Ledger) -> Grid:

@@ -14,6 +14,7 @@ variable               meaning                                                  
 ``DEDP_MASKING_KEY``   key of pseudonyms in replicas, 64 hexadecimal digits        one of this home's own
 ``DEDP_KAFKA``         ``host:port`` of a Kafka broker: visits come by its topic   none: visits come by files
 ``DEDP_KAFKA_TOPIC``   that topic                                                  ``visits``
+``DEDP_TICK_SECONDS``  how often the most frequent sensors look; others less often ``5``
 =====================  ==========================================================  =========================
 """
 
@@ -51,6 +52,7 @@ class Settings:
     masking_key: str | None = field(default=None, repr=False)
     kafka: str | None = None
     kafka_topic: str = "visits"
+    tick_seconds: int = 5
 
     @property
     def lakehouse(self) -> Path:
@@ -96,6 +98,7 @@ def settings() -> Settings:
         masking_key=env.get("DEDP_MASKING_KEY") or None,
         kafka=env.get("DEDP_KAFKA") or None,
         kafka_topic=env.get("DEDP_KAFKA_TOPIC") or "visits",
+        tick_seconds=_seconds(env, "DEDP_TICK_SECONDS", 5),
     )
 
 
@@ -114,6 +117,13 @@ def _choice(env: Mapping[str, str], name: str, offered: tuple[str, ...]) -> str:
     if value not in offered:
         raise ValueError(f"{name}={value} is not offered; choose one of {', '.join(offered)}")
     return value
+
+
+def _seconds(env: Mapping[str, str], name: str, default: int) -> int:
+    value = env.get(name) or str(default)
+    if not value.isdecimal() or not int(value):
+        raise ValueError(f"{name}={value} is not offered; choose a whole number of seconds from 1 on")
+    return int(value)
 
 
 def _day(name: str) -> date | None:

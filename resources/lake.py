@@ -26,9 +26,10 @@ class Lake(dg.ConfigurableResource[Any]):
         """The table that ``spec`` declares."""
         return Table(spec, Path(self.root) / spec.name, lambda: self.engine.session)
 
-    def names(self) -> list[str]:
+    def names(self, *, replicas: bool = False) -> list[str]:
         """The names of the lake's own tables, sorted; a link is the table of somebody else, a replica for instance."""
-        folders = [log.parent for log in Path(self.root).glob("*/*/_delta_log") if not log.parent.is_symlink()]
+        found = [log.parent for log in Path(self.root).glob("*/*/_delta_log")]
+        folders = [folder for folder in found if replicas or not folder.is_symlink()]
         return sorted("/".join(folder.parts[-2:]) for folder in folders)
 
     def stored(self, name: str) -> Table:

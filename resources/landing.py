@@ -49,8 +49,15 @@ class Landing(dg.ConfigurableResource[Any]):
         return Delivery(dataset, (file,), marker=file)
 
     def paths(self, dataset: str, delivery: Delivery) -> list[Path]:
-        """The delivery's data files."""
+        """The delivery's data files, as they were looked at.
+
+        Raises:
+            NotReady: if one of them changed, or went, since then.
+        """
         folder = self.folder(dataset, "" if delivery.partition == dataset else delivery.partition)
+        for file in delivery.files:
+            if not _is_still(folder / file.name, file):
+                raise NotReady(f"{delivery.partition}: {file.name} changed while it was looked at: run again")
         return [folder / file.name for file in delivery.files]
 
     def content(self, dataset: str, delivery: Delivery) -> str:
@@ -78,6 +85,14 @@ class Landing(dg.ConfigurableResource[Any]):
         for name in heapq.nlargest(_MARKERS, folders):
             folders[name] = max(folders[name], _modified(f"{root}/{name}/{MARKER}"))
         yield from ((name, changed_ns) for name, changed_ns in folders.items() if changed_ns >= since_ns)
+
+
+def _is_still(path: Path, file: DeliveredFile) -> bool:
+    try:
+        stat = path.stat()
+    except FileNotFoundError:
+        return False
+    return (stat.st_size, stat.st_mtime_ns) == (file.size_bytes, file.modified_ns)
 
 
 def _modified(path: str) -> int:

@@ -15,8 +15,9 @@ import dagster as dg
 from dedp_assets.jobs import REFRESH_DEVICES
 from dedp_assets.patterns.core.events import Arrival, Channel, Inbox
 from dedp_assets.patterns.ingestion.external_trigger import Start, plan_triggers, starts_of
-from dedp_assets.reporting import CAUSE, TRIGGER, refusals
+from dedp_assets.run_tags import CAUSE, TRIGGER, refusals
 from resources.clock import Clock
+from resources.environments import settings
 from resources.landing import Landing
 from sensors.requests import ATTEMPTS, ENDED_BADLY, REQUEST
 
@@ -47,7 +48,7 @@ def trigger(name: str, *, pipelines: Filters, jobs: Sequence[Any], description: 
     @dg.sensor(
         name=name,
         jobs=jobs,
-        minimum_interval_seconds=5,
+        minimum_interval_seconds=settings().tick_seconds,
         default_status=dg.DefaultSensorStatus.RUNNING,
         description=description,
     )

@@ -13,6 +13,7 @@ import dagster as dg
 from dedp_assets.patterns.core.log import Ledger, Partition
 from dedp_assets.patterns.error_management.dynamic_late_data_integrator import plan_late_partitions
 from resources.clock import Clock
+from resources.environments import settings
 from resources.lake import Lake
 from sensors.requests import decide, in_flight
 
@@ -27,7 +28,7 @@ def _late(
     @dg.sensor(
         name=name,
         job_name=job_name,
-        minimum_interval_seconds=5,
+        minimum_interval_seconds=settings().tick_seconds,
         default_status=dg.DefaultSensorStatus.RUNNING,
         description=description,
     )
@@ -41,7 +42,7 @@ def _late(
             behind,
             applied,
             current=_current(clock),
-            in_flight=in_flight(context.instance) if behind else (),
+            in_flight=in_flight(context.instance, context.repository_def, *downstream) if behind else (),
             limit=_AT_ONCE,
         )
         decision = decide(context.instance, plan, asset=downstream[0], job_name=job_name)

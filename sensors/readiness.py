@@ -12,6 +12,7 @@ from dedp_assets.patterns.core.deliveries import Delivery
 from dedp_assets.patterns.core.log import Ledger, Transactions
 from dedp_assets.patterns.ingestion.readiness_marker import plan_ready
 from resources.clock import Clock
+from resources.environments import settings
 from resources.lake import Lake
 from resources.landing import Landing
 from sensors.requests import decide
@@ -24,7 +25,7 @@ _AT_ONCE = 25
 
 @dg.sensor(
     job_name="daily_visits",
-    minimum_interval_seconds=5,
+    minimum_interval_seconds=settings().tick_seconds,
     default_status=dg.DefaultSensorStatus.RUNNING,
     description="A marked landing day, or a file that came after the marker, starts that day's run.",
 )
@@ -53,7 +54,7 @@ def visits_delivered(
 
 @dg.sensor(
     job_name="refresh_devices",
-    minimum_interval_seconds=10,
+    minimum_interval_seconds=2 * settings().tick_seconds,
     default_status=dg.DefaultSensorStatus.RUNNING,
     description="A marked delivery of the devices reference starts its load.",
 )

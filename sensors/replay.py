@@ -10,6 +10,7 @@ import dagster as dg
 
 from dedp_assets.patterns.core.log import Ledger
 from dedp_assets.patterns.error_management.dead_letter import plan_replay
+from resources.environments import settings
 from resources.lake import Lake
 from sensors.requests import decide
 
@@ -21,7 +22,7 @@ _UNKNOWN = ""
 
 @dg.sensor(
     job_name="rebuild_silver_visits",
-    minimum_interval_seconds=30,
+    minimum_interval_seconds=6 * settings().tick_seconds,
     default_status=dg.DefaultSensorStatus.RUNNING,
     description="A new code version of silver starts the dates that still have dead letters of an older one.",
 )

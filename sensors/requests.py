@@ -5,8 +5,9 @@ from dataclasses import dataclass
 
 import dagster as dg
 
+from dedp_assets.partitions import DAILY
 from dedp_assets.patterns.core.results import Plan
-from dedp_assets.reporting import CAUSE, refusal, refusals
+from dedp_assets.run_tags import CAUSE, refusal, refusals
 
 __all__ = ["ATTEMPTS", "ENDED_BADLY", "REQUEST", "Decision", "decide", "in_flight", "is_running"]
 
@@ -30,10 +31,26 @@ class Decision:
     held: Mapping[str, str]
 
 
-def in_flight(instance: dg.DagsterInstance) -> set[str]:
-    """Partition keys of runs that are queued or running."""
+def in_flight(instance: dg.DagsterInstance, repository: dg.RepositoryDefinition | None, *tables: str) -> set[str]:
+    """Partition keys that queued or running runs compute for one of ``tables``; of a range, every day."""
+    wanted = {dg.AssetKey(table.split("/")) for table in tables}
     runs = instance.get_runs(dg.RunsFilter(statuses=_OPEN))
-    return {run.tags["dagster/partition"] for run in runs if "dagster/partition" in run.tags}
+    return {key for run in runs if wanted & _assets(run, repository) for key in _partitions(run.tags)}
+
+
+def _assets(run: dg.DagsterRun, repository: dg.RepositoryDefinition | None) -> set[dg.AssetKey]:
+    """The tables that a run computes: those it was started for, or else all of its job."""
+    if run.asset_selection is not None:
+        return set(run.asset_selection)
+    known = repository is not None and repository.has_job(run.job_name)
+    return set(repository.get_job(run.job_name).asset_layer.selected_asset_keys) if repository and known else set()
+
+
+def _partitions(tags: Mapping[str, str]) -> Sequence[str]:
+    first, last = (tags.get(f"dagster/asset_partition_range_{end}") for end in ("start", "end"))
+    if first and last:
+        return DAILY.get_partition_keys_in_range(dg.PartitionKeyRange(first, last))
+    return [tags["dagster/partition"]] if "dagster/partition" in tags else []
 
 
 def is_running(instance: dg.DagsterInstance, job_name: str) -> bool:

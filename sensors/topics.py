@@ -18,7 +18,7 @@ _TABLE = "bronze/visits"
 
 @dg.sensor(
     job_name=_JOB,
-    minimum_interval_seconds=10,
+    minimum_interval_seconds=2 * settings().tick_seconds,
     default_status=dg.DefaultSensorStatus.RUNNING if settings().kafka else dg.DefaultSensorStatus.STOPPED,
     description="Records of the visits topic that bronze has not read start a run that reads them.",
 )

@@ -37,6 +37,9 @@ def dedp(tmp_path, monkeypatch, capsys):
         (("up", "--port", "web"), "'web'"),
         (("demo", "--log"), "--log"),
         (("approve",), "asset"),
+        (("run",), "asset"),
+        (("run", "silver/visits", "2026-01-05", "--fast"), "--fast"),
+        (("verify", "a", "b"), "b"),
         (("approve", "gold/daily_visitors", "2026-01-05"), "--by, --because"),
         (("approve", "gold/daily_visitors", "2026-01-05", "--by", "Ada"), "--because"),
     ],
@@ -52,7 +55,7 @@ def test_help_lists_every_command(dedp):
     """A person who knows nothing finds out what there is."""
     code, out, _ = dedp("--help")
     assert code == 0
-    assert all(f"    {name} " in out for name in ("setup", "demo", "up", "status", "approve"))
+    assert all(f"    {name} " in out for name in ("setup", "demo", "up", "status", "verify", "run", "approve"))
 
 
 def approve(dedp, *where, by="Ada", because="the provider confirmed it"):
@@ -126,6 +129,108 @@ def test_status_of_an_empty_home_is_no_error_and_makes_nothing(dedp, tmp_path):
     code, _, err = dedp("status")
     assert (code, err) == (0, "")
     assert not (tmp_path / "home").exists()
+
+
+def stored(tmp_path, name, *partitions, files=True, **fields):
+    """A table of one commit, with its data files or without them."""
+    location, columns = tmp_path / "home/lakehouse" / name, {column: "date" for part in partitions for column in part}
+    record = a_record(name, {} if fields.get("channel") else partitions[0] if partitions else {}, **fields)
+    log = {"record": record, "changed": list(partitions) or [{}]}
+    write_log(location, {"id": "long", **columns}, sorted(columns, reverse=True), [log])
+    for number in range(len(log["changed"]) if files else 0):
+        (location / "v1").mkdir(exist_ok=True)
+        (location / f"v1/part-{number}.parquet").write_bytes(b"x" * 100)
+    return location
+
+
+def test_verify_says_of_every_table_that_it_is_sound(dedp, tmp_path):
+    """One line each, exit code 0, and no engine."""
+    for name in ("bronze/devices", "silver/orders"):
+        stored(tmp_path, name)
+    code, out, err = dedp("verify")
+    assert (code, err) == (0, "")
+    assert out.splitlines() == [f"{n}: version 1, 1 data files: sound" for n in ("bronze/devices", "silver/orders")]
+    assert dedp("verify", "silver/orders")[1].count("\n") == 1
+
+
+LOST = [
+    ("gold/daily_visitors", [{"event_date": "2026-01-05"}], {}, "dedp run gold/daily_visitors 2026-01-05"),
+    (
+        "bronze/visits",
+        [{"landed_on": "2026-01-07", "event_date": "2026-01-05"}],
+        {},
+        "dedp run bronze/visits 2026-01-07",
+    ),
+    ("bronze/devices", [], {}, "dedp run bronze/devices"),
+    ("bronze/visits", [{"landed_on": "2026-01-07", "event_date": None}], {"channel": "topic x"}, "came by topic x"),
+    ("silver/orders", [{"day": "2026-01-05"}], {}, "let whoever made the table write it again"),
+]
+
+
+@pytest.mark.parametrize(("name", "partitions", "fields", "remedy"), LOST, ids=lambda value: str(value)[:30])
+def test_verify_names_what_is_lost_and_what_repairs_it(dedp, tmp_path, name, partitions, fields, remedy):
+    """The file, its partition, and a command where a run computes it again; exit code 1."""
+    stored(tmp_path, name, *partitions, files=False, **fields)
+    code, out, err = dedp("verify", name)
+    first, second = out.splitlines()
+    assert (code, err, first) == (1, "", f"{name}: version 1, 1 data files: 1 faults")
+    assert "v1/part-0.parquet is missing (" in second
+    assert remedy in second
+
+
+def test_verify_names_a_damaged_log_and_goes_on(dedp, tmp_path):
+    """The file and the remedy; the other tables are looked at all the same."""
+    log = stored(tmp_path, "bronze/devices") / "_delta_log" / f"{1:020d}.json"
+    log.write_text('{"commitInfo": ')
+    stored(tmp_path, "silver/orders")
+    code, out, err = dedp("verify")
+    assert (code, err) == (1, "")
+    assert "bronze/devices: cannot be read: 1 faults" in out
+    assert f"_delta_log/{log.name} is damaged" in out
+    assert "put it back from a backup, or mv _delta_log/" in out
+    assert "silver/orders: version 1, 1 data files: sound" in out
+
+
+def test_verify_of_a_table_that_is_not_there_names_those_that_are(dedp, tmp_path):
+    """In one line, and nothing is made."""
+    assert dedp("verify", "x/y") == (
+        1,
+        "",
+        "dedp verify: there is no table x/y; choose one of none: nothing was loaded yet\n",
+    )
+    assert not (tmp_path / "home").exists()
+    stored(tmp_path, "bronze/devices")
+    assert "choose one of bronze/devices" in dedp("verify", "x/y")[2]
+
+
+def test_status_tells_of_the_other_tables_where_one_has_a_damaged_log(dedp, tmp_path):
+    """The damaged one is named with its file and the remedy, in one line, and the exit code says it."""
+    log = stored(tmp_path, "bronze/devices") / "_delta_log" / f"{1:020d}.json"
+    log.write_text("HELLO")
+    stored(tmp_path, "silver/orders")
+    code, out, err = dedp("status")
+    assert (code, "silver/orders, version 1" in out) == (1, True)
+    assert err.startswith("dedp status: bronze/devices: version 1 of its log is damaged")
+    assert f"_delta_log/{log.name}" in err
+    assert "put it back from a backup" in err
+    assert len(err.splitlines()) == 1
+
+
+def test_running_a_table_that_is_not_of_the_graph_is_refused_with_the_choices(dedp, tmp_path):
+    """One line, no home."""
+    code, out, err = dedp("run", "unknown/table", "2026-01-05")
+    assert (code, out) == (1, "")
+    assert "unknown/table is no table of the graph; choose one of bronze/" in err
+    assert "silver/visits_dead_letter" in err
+    assert not (tmp_path / "home").exists()
+
+
+@pytest.mark.slow
+def test_running_what_is_not_ready_says_so(dedp):
+    """The sentence of the run, and exit code 1."""
+    code, out, err = dedp("run", "silver/visits", "2026-01-05", "--force")
+    assert (code, err) == (1, "")
+    assert "bronze/visits does not exist yet" in out
 
 
 @pytest.mark.parametrize(

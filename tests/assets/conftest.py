@@ -90,6 +90,16 @@ class World:
                 found[check.name] = evaluated[0]
         return found
 
+    def evaluation(self, table: str, check: str) -> dg.AssetCheckEvaluation:
+        """The newest evaluation of a check."""
+        key = dg.AssetCheckKey(dg.AssetKey(table.split("/")), check)
+        (record,) = self.platform.instance.event_log_storage.get_asset_check_execution_history(key, limit=1)
+        assert record.event is not None
+        assert record.event.dagster_event is not None
+        found = record.event.dagster_event.event_specific_data
+        assert isinstance(found, dg.AssetCheckEvaluation)
+        return found
+
     def materialization(self, table: str, partition: str = "") -> Mapping[str, Any]:
         """Metadata of the newest materialization of a table or of a partition of it, by name."""
         partitions = [partition] if partition else None

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 from datetime import datetime, timedelta, timezone
+from pathlib import Path
 
 import dagster as dg
 import pytest
+from deltalake import DeltaTable
 
 from dedp_assets.patterns.core.events import Event
 from dedp_assets.patterns.ingestion.external_trigger import send_event
@@ -51,6 +53,11 @@ def metadata(world):
     return {name: value.value for name, value in records[0].asset_materialization.metadata.items()}
 
 
+def files_of(table):
+    """Paths of a table's active files, through an independent reader."""
+    return [path.removeprefix("file://") for path in table.file_uris()]
+
+
 def filed(world, how):
     folder = world.landing / "events" / f"_{how}"
     return [path for path in folder.glob("*.json") if folder.is_dir()]
@@ -73,6 +80,21 @@ def test_an_event_loads_exactly_the_object_it_names_and_says_so(world, release):
     assert record.notes["trigger"]["object"] == "device_releases/v 1.jsonl"
     assert len(filed(world, "done")) == 1
     assert world.react() == []
+
+
+def test_growth_of_the_reference_shows_in_its_materializations(world, release):
+    """Rows and bytes of each load, and the rows before it, as the files on disk have them; a doubled one just loads."""
+    sizes = []
+    for number, count in ((1, 60), (2, 120)):
+        release(number, count=count)
+        assert world.react() == DONE
+        shown = metadata(world)
+        sizes.append(shown["size in bytes"])
+        table = DeltaTable(str(world.settings.lakehouse / "bronze/devices"))
+        assert shown["size in bytes"] == sum(Path(path).stat().st_size for path in files_of(table))
+        assert shown["dagster/row_count"] == shown["rows written"] == len(world.rows("bronze/devices")) == count
+    assert shown["present"] == 60
+    assert sizes[1] > sizes[0] > 0
 
 
 def test_an_older_release_that_is_announced_late_does_not_replace_a_newer_one(world, release):

@@ -37,6 +37,16 @@ def test_a_bad_batch_is_refused_and_what_was_published_stays(world):
     assert list(world.platform.react()) == []
 
 
+def test_a_delivery_that_mostly_repeats_itself_is_refused(world):
+    """Two of three visits came before in the same delivery: the share is a failed check, and silver stays empty."""
+    world.land(day(0), visits_of(0) * 3)
+    ended = list(world.platform.react())
+    assert [(e.job, bool(e.failure)) for e in ended] == [("daily_visits", True)]
+    assert "duplicates_are_few: above 0.5 (duplicates=80, read=120, ratio=0.6667)" in ended[0].failure
+    assert world.checks("silver/visits")["duplicates_are_few"] is False
+    assert world.rows("silver/visits") == []
+
+
 def test_new_data_opens_a_gate_that_was_closed(world):
     """After the producer delivers the day again, whole, the platform loads it without anybody's help."""
     world.land(day(0), visits_of(0)[:20], broken=torn(visits_of(0)[20:]))

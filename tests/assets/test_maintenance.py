@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from datetime import datetime, timedelta, timezone
 
 import dagster as dg
@@ -11,6 +12,7 @@ from dedp_assets.defs.platform.maintenance import KEY, RETENTION_HOURS
 from dedp_assets.patterns.core import compaction
 from dedp_assets.patterns.core.locks import table_lock
 from resources.clock import Clock
+from sensors import small_files
 from tests.assets.conftest import day, visits_of, world_in
 
 TABLES = ("bronze/visits", "gold/daily_page_views", "gold/daily_visitors", "silver/visits", "silver/visits_dead_letter")
@@ -67,6 +69,8 @@ def test_every_table_is_looked_at_and_the_scattered_ones_are_compacted(loaded):
         files = tables[table]["files_before"], tables[table]["files_after"]
         assert files[0] - files[1] == 11
         assert tables[table]["bytes_after"] < tables[table]["bytes_before"]
+        for when, count in zip(("before", "after"), files, strict=True):
+            assert tables[table][f"average_{when}"] == tables[table][f"bytes_{when}"] // count
         assert tables[table]["outcome"].startswith(f"{files[0]} files became {files[1]}, in 1 partitions; nothing")
     assert tables["gold/daily_visitors"]["files_before"] == tables["gold/daily_visitors"]["files_after"]
     assert tables["gold/daily_visitors"]["outcome"].startswith("nothing to compact: no partition has 10 or more files")
@@ -87,6 +91,20 @@ def test_nobody_downstream_is_asked_for_and_a_second_night_does_nothing(loaded):
     assert loaded.versions() == before
     shown, _ = report(loaded)
     assert shown["files before"] == shown["files after"]
+
+
+def test_many_small_files_start_maintenance_before_the_night(loaded, spark, monkeypatch):
+    """The partition that reached the limit is compacted by a run of its own cause, and nothing else is asked for."""
+    monkeypatch.setattr(small_files, "MANY", 12)
+    assert loaded.react() == []
+    rows = sorted(map(str, loaded.rows("silver/visits")))
+    scatter(loaded, spark, "silver/visits", SCATTERED["silver/visits"])
+    assert loaded.react() == [("maintain_tables", "")]
+    (run,) = loaded.platform.instance.get_runs(limit=1)
+    assert run.tags["dedp/cause"] == "small-files"
+    partitions = loaded.ledger("silver/visits").state().statistics()
+    assert {stats.files for key, stats in partitions.items() if dict(key)["event_date"] == day(0)} == {1}
+    assert sorted(map(str, loaded.rows("silver/visits"))) == rows
 
 
 def test_a_month_later_the_old_files_go_and_the_past_can_still_be_rebuilt(loaded, monkeypatch):
@@ -141,6 +159,9 @@ def test_a_table_that_cannot_be_maintained_does_not_keep_the_others_from_it(load
     ended = loaded.run("maintain_tables")
     assert "bronze/visits: its small files cannot be merged, nothing was exchanged" in ended.failure
     assert loaded.checks("/".join(KEY)) == {"no_table_has_many_small_files": False}
+    left = loaded.evaluation("/".join(KEY), "no_table_has_many_small_files").metadata
+    (said,) = left["bronze/visits"].value.values()
+    assert re.fullmatch(r"\d+ of \d+ files are small, \d+ bytes on average", said)
     assert set(report(loaded)[1]) == {*TABLES} - {"bronze/visits"}
     row = report(loaded)[1]["silver/visits"]
     assert row["files_before"] - row["files_after"] == 11

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from datetime import datetime, timedelta, timezone
 
+import dagster as dg
 import pytest
 
+from dedp_assets.defs.bronze import users
 from dedp_assets.sources import operational
 from resources import postgres
 
@@ -46,6 +48,24 @@ def test_users_are_captured_whenever_something_was_committed(world, applications
     assert all(world.checks("bronze/users_history").values())
     assert {"changes_arrive_in_time", "replication_slot_is_bounded"} <= set(world.checks("bronze/users_history"))
     assert world.react() == []
+
+
+def test_changes_that_came_too_late_turn_their_check_red_and_are_there(world, applications, database, monkeypatch):
+    """The run succeeds, both tables show how long it took, and the check fails as an error."""
+    monkeypatch.setattr(users, "MAX_LATENCY_SECONDS", 0)
+    applications(1)
+    assert world.react() == [("capture_users", "")]
+    assert world.checks("bronze/users_history")["changes_arrive_in_time"]
+    applications(2)
+    assert world.react() == [("capture_users", "")]
+    verdict = world.evaluation("bronze/users_history", "changes_arrive_in_time")
+    assert (verdict.passed, verdict.severity) == (False, dg.AssetCheckSeverity.ERROR)
+    lags = {name: value.value for name, value in verdict.metadata.items()}
+    assert world.materialization("bronze/users_history")["latency in seconds"] == lags["latency_seconds"] > 0
+    assert world.materialization("bronze/users")["latency in seconds"] == lags["copy_latency_seconds"]
+    assert lags["copy_latency_seconds"] > lags["latency_seconds"]
+    held = {row["user_id"] for row in world.rows("bronze/users")}
+    assert held == {user for (user,) in stored(database, "SELECT user_id FROM users")}
 
 
 def test_legacy_visits_are_loaded_by_the_day_they_were_ingested(world, applications, database):

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+
+from dedp_assets.reporting import APPROVED_AUDITS, APPROVED_BECAUSE, APPROVED_BY
 from dedp_assets.sources import devices
 from tests.assets.conftest import day, visits_of
 
@@ -29,6 +32,22 @@ def test_visits_reach_staging_without_what_is_personal_in_them(world):
     assert files
     assert not any(user.encode() in content for user in users for content in files)
     assert world.checks("staging/visits")["no_personal_value_crossed"]
+
+
+def test_a_false_positive_reaches_staging_under_the_name_of_a_person(world):
+    """A program that is called as a page is: refused, also under a blanket approval, and published once it is named."""
+    first, *others = visits_of(0)
+    page = {"page": "/pricing", "user_agent": "pricing"}
+    world.land(day(0), [json.dumps(json.loads(first) | page), *others])
+    world.react()
+    person, audit = {APPROVED_BY: "Ada", APPROVED_BECAUSE: "a page"}, "no_personal_value_crossed"
+    for tags in ({}, person):
+        assert f"{audit}: above 0" in world.run("replicate_visits", day(0), **tags).failure
+        assert not (world.settings.lakehouse / "staging/visits").exists()
+    assert world.run("replicate_visits", day(0), **person, **{APPROVED_AUDITS: audit}).failure == ""
+    record = world.last("staging/visits", event_date=day(0)).record
+    assert (record.verdict, record.approval) == ("approved", {"by": "Ada", "because": "a page"})
+    assert len(world.rows("staging/visits")) == len(world.rows("silver/visits"))
 
 
 def test_devices_reach_staging_byte_for_byte(world):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -13,11 +15,14 @@ from dedp_assets.patterns.core.accounting import (
     built_in,
     count,
     public,
+    require_own_figures,
     violations,
 )
+from dedp_assets.patterns.core.audits import Audit
+from dedp_assets.patterns.core.errors import ConfigError
 from dedp_assets.patterns.core.names import RESERVED
 from dedp_assets.patterns.core.results import RowCounts, Split
-from dedp_assets.patterns.core.rows import READ_IDENTITY
+from dedp_assets.patterns.core.rows import READ_IDENTITY, Reading, Tally
 from dedp_assets.patterns.core.staging import PART
 
 SPLIT = Split(
@@ -89,3 +94,48 @@ def test_only_broken_constraints_are_looked_up_for_samples():
     """A row whose rule is NULL breaks it as well."""
     rules = {"a": "x > 0", "b": "y > 0"}
     assert violations({f"{CONSTRAINT}a": 1, f"{CONSTRAINT}b": 0}, rules) == ["NOT coalesce(x > 0, false)"]
+
+
+TALLIED = Tally(("id",), SimpleNamespace(), {"read": "count(1)", "late": "count_if(late)"})
+
+
+def an_audit(name, **fields):
+    return Audit(**{"name": name, "fail_above": 0, **fields})
+
+
+@pytest.mark.parametrize(
+    ("audits", "reading", "words"),
+    [
+        ([an_audit("a", sql="count(1)"), an_audit("a", sql="0")], Reading(), "more than one audit named a"),
+        ([an_audit("constraints_hold", sql="0")], Reading(), "more than one audit named constraints_hold"),
+        ([an_audit("a", of="x", sql="9"), an_audit("b", of="x", sql="0")], Reading(), "audit b measures the figure x"),
+        (
+            [an_audit("a", of="x", sql="9"), an_audit("b", of="x", where="y")],
+            Reading(),
+            "audit b measures the figure x",
+        ),
+        ([an_audit("a", of="written", sql="0")], Reading(), "audit a measures the figure written"),
+        ([an_audit("b", of="dead", where="x")], Reading(), "audit b measures the figure dead"),
+        ([an_audit("late", sql="0")], Reading(tally=TALLIED), "audit late measures the figure late"),
+        ([an_audit("lines", sql="0")], Reading(figures={"lines": 5}), "audit lines measures the figure lines"),
+        ([], Reading(figures={"written": 5}), "brings the figure written"),
+        ([], Reading(tally=TALLIED, figures={"late": 5}), "brings the figure late"),
+        ([], Reading(tally=TALLIED, figures={"read": 5}), "brings the figure read"),
+        ([], Reading(figures={"__dedp_outside": 0}), "brings the figure __dedp_outside"),
+    ],
+)
+def test_no_figure_takes_the_place_of_another(audits, reading, words):
+    """Each name stands for one number measured in one way, or the write is refused before it starts."""
+    with pytest.raises(ConfigError, match=words):
+        require_own_figures(audits, reading)
+
+
+def test_figures_are_shared_where_they_are_the_same_number():
+    """Two audits may judge one figure: one that measures it and one that only names it, or both in one way."""
+    audits = [
+        an_audit("a", of="x", sql="9"),
+        an_audit("b", of="x", sql="9"),
+        an_audit("c", of="x"),
+        an_audit("read_all", of="read"),
+    ]
+    require_own_figures(audits, Reading(figures={"read": 5, "present": 7}))

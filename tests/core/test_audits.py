@@ -55,6 +55,19 @@ def test_without_history_a_ratio_passes_and_says_so(base):
     assert (found.passed, found.note) == (True, "no y to compare with")
 
 
+def test_a_ratio_to_a_figure_nobody_measured_fails():
+    """A misspelled base switches no guard off: it differs from a history that is known to be empty."""
+    found = Audit(name="a", of="x", per="present", fail_above=0).judge({"x": 5})
+    assert (found.refuses, found.note) == (True, "nobody measured present")
+
+
+@pytest.mark.parametrize("field", ["name", "of", "per"])
+def test_a_name_of_the_librarys_own_is_refused(field):
+    """Internal figures can be neither judged nor shadowed."""
+    with pytest.raises(ConfigError, match="uses the name __Dedp_outside"):
+        Audit(**{"name": "a", "of": "x", "fail_above": 0, field: "__Dedp_outside"})
+
+
 def test_a_figure_nobody_measured_fails():
     """A misspelled figure does not pass unnoticed."""
     found = Audit(name="a", of="x", fail_above=0).judge({"z": 0})

@@ -180,9 +180,9 @@ def test_a_folder_that_cannot_be_listed_is_not_taken_for_an_empty_one(tmp_path, 
 
     def scan(path):
         if str(path).endswith("closed"):
-            raise PermissionError("closed")
+            raise PermissionError(13, "Permission denied", str(path))
         return real(path)
 
     monkeypatch.setattr(os, "scandir", scan)
-    with pytest.raises(PermissionError, match="closed"):
+    with pytest.raises(ConfigError, match=r"landing/devices: .*closed may not be read by the user"):
         folder_contents(tmp_path, name="landing/devices")

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from dedp_assets.patterns.core.errors import ConfigError
 from dedp_assets.patterns.core.records import Approval, CommitRecord, Provenance, slice_name
-from dedp_assets.patterns.core.results import Finding
+from dedp_assets.patterns.core.results import BY_NAME, Finding
 from tests.helpers import a_record, a_run
 
 DAY = {"event_date": "2026-01-05"}
@@ -78,10 +78,19 @@ def test_an_approval_needs_a_person_and_a_reason(fields):
 
 @pytest.mark.parametrize(
     ("audits", "approvable", "covered"),
-    [((), True, True), (("x",), True, True), (("y",), True, False), ((), False, False)],
+    [
+        ((), True, True),
+        (("x",), True, True),
+        (("y",), True, False),
+        ((), False, False),
+        (("x",), False, False),
+        ((), BY_NAME, False),
+        (("x",), BY_NAME, True),
+        (("y",), BY_NAME, False),
+    ],
 )
 def test_an_approval_covers_only_what_it_names_and_what_may_be_approved(audits, approvable, covered):
-    """A decision about one audit does not spill over to another."""
+    """A decision about one audit does not spill over to another; what asks for its name needs it."""
     finding = Finding("x", passed=False, approvable=approvable)
     assert Approval("ada", "checked by hand", audits).covers(finding) is covered
 

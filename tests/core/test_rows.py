@@ -9,11 +9,14 @@ from decimal import Decimal
 from itertools import combinations
 from typing import Any
 
+import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from dedp_assets.patterns.core.rows import row_hash
+from dedp_assets.patterns.core.errors import ConfigError
+from dedp_assets.patterns.core.rows import digest, fields_of, require_columns, require_free, row_hash, tally
 
 LEAVES: dict[T.DataType, list[Any]] = {
     T.BooleanType(): [True, False],
@@ -101,6 +104,7 @@ def tables(draw: st.DrawFn) -> tuple[T.StructType, list[tuple[Any, ...]]]:
 
 @settings(
     deadline=None,
+    max_examples=settings.default.max_examples // 5,
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow, HealthCheck.data_too_large],
 )
 @given(table=tables())
@@ -117,3 +121,86 @@ def test_equal_hash_exactly_for_equal_content(spark, table):
         for n in range(len(fields) + 1):
             same = found[one][n] == found[other][n]
             assert same == (told[one][n] == told[other][n]), (whole.simpleString(), rows[one], rows[other])
+
+
+DIFFERENT = [
+    ("array(1, NULL)", "array(NULL, 1)"),
+    ("array(array(1), array(2))", "array(array(1, 2))"),
+    ("array('null', NULL)", "array(NULL, 'null')"),
+    ("CAST(NULL AS STRUCT<a: INT>)", "named_struct('a', CAST(NULL AS INT))"),
+    ("CAST(NULL AS ARRAY<INT>)", "CAST(array() AS ARRAY<INT>)"),
+    ("map('a', 1, 'b', NULL)", "map('a', NULL, 'b', 1)"),
+    ("map('a', map('x', 1))", "map('x', map('a', 1))"),
+    ("array(map('a', 1), map('b', 2))", "array(map('b', 2), map('a', 1))"),
+    ("-0.0D", "0.0D"),
+    ("array(-0.0D)", "array(0.0D)"),
+    ("'a' COLLATE UTF8_LCASE", "'A' COLLATE UTF8_LCASE"),
+]
+SAME = [
+    ("map('a', 1, 'b', 2)", "map('b', 2, 'a', 1)"),
+    ("array(map('a', map('x', 1, 'y', 2)))", "array(map('a', map('y', 2, 'x', 1)))"),
+    ("double('NaN')", "sqrt(-1D)"),
+    ("1.50", "CAST(1.5 AS DECIMAL(3,2))"),
+]
+
+
+@pytest.mark.both
+def test_what_looks_alike_and_is_not_has_another_hash(spark):
+    """Places of NULLs, borders of arrays, signs of zeros and letters; the order of a map's entries is no content."""
+    pairs = [*DIFFERENT, *SAME]
+    sides = [", ".join(f"{pair[side]} AS `{n}`" for n, pair in enumerate(pairs)) for side in (0, 1)]
+    rows = [spark.sql(f"SELECT {side}") for side in sides]
+    hashed = [one.select(*[F.expr(row_hash([f])) for f in one.schema.fields]).first() for one in rows]
+    equal = [pair for pair, left, right in zip(pairs, *hashed, strict=True) if left == right]
+    assert equal == SAME
+
+
+def test_plain_columns_cost_one_call_of_the_hash_function():
+    """Whatever their names are, and in whatever order they are named."""
+    fields = [T.StructField("b`c.d", T.StringType()), T.StructField("a", T.LongType())]
+    assert row_hash(fields) == row_hash(fields[::-1]) == "xxhash64(`a`, `a` IS NULL, `b``c.d`, `b``c.d` IS NULL)"
+
+
+@pytest.mark.parametrize(
+    "kind", [T.VariantType(), T.ArrayType(T.VariantType()), T.StructType([T.StructField("v", T.VariantType())])]
+)
+def test_a_type_without_an_exact_hash_is_refused_by_name(kind):
+    """A VARIANT's text does not tell 1.5 of one type from 1.5 of another."""
+    with pytest.raises(ConfigError, match=r"column seen.* holds VARIANT, of which"):
+        row_hash([T.StructField("seen", kind)])
+
+
+def test_a_digest_is_of_how_often_each_row_is_there_and_of_no_order(spark):
+    """Two equal rows are not one, nor two others; an alias of the rows like a column's name changes nothing."""
+
+    def of(*values):
+        rows = spark.createDataFrame([((v, v),) for v in values], "x STRUCT<x: INT, y: INT>").alias("x")
+        return rows.selectExpr(digest(row_hash(rows.schema))).first()[0]
+
+    assert of(1, 2, 3) == of(3, 1, 2)
+    assert len({of(1), of(1, 1), of(2, 2), of(1, 2), of(1, 1, 1)}) == 5
+
+
+def test_columns_are_found_as_spark_finds_them(spark):
+    """In any case, by the name the caller gives; what is not there is refused with what is."""
+    rows = spark.sql("SELECT 1 AS `Page.Url`, 2 AS b")
+    assert [f.name for f in fields_of(rows, ["page.url", "B"])] == ["page.url", "B"]
+    assert rows.select(F.expr(row_hash(fields_of(rows, ["page.url"])))).count() == 1
+    with pytest.raises(ConfigError, match=r"no column page; they have Page.Url, b"):
+        require_columns(rows, ["page"])
+
+
+def test_a_name_that_would_be_overwritten_is_refused(spark):
+    """One that a step adds, and every one of the library's own, in any case."""
+    rows = spark.sql("SELECT 1 AS Reason, 2 AS __DEDP_x")
+    with pytest.raises(ConfigError, match="column Reason, which this step adds"):
+        require_free(rows, "reason")
+    with pytest.raises(ConfigError, match="column __DEDP_x: names like that are the library's"):
+        require_free(rows)
+
+
+@pytest.mark.parametrize("name", ["read", "__dedp_figure"])
+def test_a_tally_measures_nothing_under_a_name_that_is_taken(spark, name):
+    """What it counts by itself stays what it counted."""
+    with pytest.raises(ConfigError, match=f"cannot measure {name}"):
+        tally(spark.range(1), identity=["id"], measures={name: "count(1) + 1"})

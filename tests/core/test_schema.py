@@ -127,3 +127,10 @@ def test_a_write_owns_partition_columns_only(event_rows, state):
     """Nobody can replace rows by a column the table is not partitioned by."""
     with pytest.raises(ConfigError, match=r"is partitioned by \['event_date'\], not by \['user_id'\]"):
         require_partition("silver/events", state, {"user_id": "u1"})
+
+
+@pytest.mark.parametrize("name", ["__dedp_outcome", "__DEDP_x"])
+def test_a_table_has_no_column_with_a_name_of_the_librarys_own(name):
+    """In any case: what the library adds to rows on the way would meet it."""
+    with pytest.raises(ConfigError, match=f"names like {name} are the library's own"):
+        TableSpec("bronze/taken", {"id": Column("BIGINT"), name: Column("STRING")})

@@ -12,6 +12,7 @@ import pytest
 from deltalake import DeltaTable
 
 from dedp_assets.patterns.core.audits import Audit
+from dedp_assets.patterns.core.clauses import Insert
 from dedp_assets.patterns.core.errors import ConfigError, ContractError
 from dedp_assets.patterns.core.locations import local_folder
 from dedp_assets.patterns.core.log import Ledger
@@ -216,6 +217,7 @@ def writes(rows, table):
     return {
         "overwrite": lambda: table.overwrite(rows, provenance=run),
         "append": lambda: table.append(rows, provenance=run),
+        "merge": lambda: table.merge(rows, keys=["id"], clauses=[Insert()], provenance=run),
         "overwrite_partition": lambda: overwrite_partition(rows, table, partition=DAY, provenance=run),
         "audited": lambda: audit_write_audit_publish(rows, table, partition=DAY, provenance=run),
         "load_full": lambda: load_full(rows, table, provenance=run),

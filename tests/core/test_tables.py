@@ -27,6 +27,7 @@ from dedp_assets.patterns.core.errors import (
     SchemaMismatch,
     TransactionReused,
 )
+from dedp_assets.patterns.core.names import OUTCOME
 from dedp_assets.patterns.core.partitions import quoted
 from dedp_assets.patterns.core.records import Approval
 from dedp_assets.patterns.core.results import Split
@@ -880,3 +881,65 @@ def test_rows_that_go_on_after_a_version_are_refused_after_another(events, event
         second.publish(after=0)
     assert first.publish(after=0).applied is False
     assert unique_ids(events) == [0, 1]
+
+
+# --- names ------------------------------------------------------------------------------------------------------------
+
+NAMES = ["outcome", "n", "x", "Reason", "syntax", "a.b", "dash-ed", "Ümlaut", "1st", "select", "value", "b`tick", "_x"]
+NAMED = TableSpec("silver/named", {name: Column("STRING") for name in NAMES}, partition_by=("outcome",))
+
+
+@pytest.mark.both
+def test_every_name_of_a_column_works(make_table, spark):
+    """A partition column like our verdict, columns like our aggregates, and letters that SQL has to quote."""
+    table, columns = make_table(NAMED), ", ".join(f"`{name.replace('`', '``')}` STRING" for name in NAMES)
+
+    def load(sequence, change):
+        changes = ({}, {"outcome": "valid"}, change, {"outcome": "dead"})
+        wanted = [{name: name for name in NAMES} | each for each in changes]
+        rows = spark.createDataFrame([tuple(row.values()) for row in wanted], columns)
+        verdict = f"if(outcome = 'dead', 'dead', 'valid') AS {OUTCOME}"
+        parts = {"valid": tuple(NAMES), "dead": ("Reason", "a.b")}
+        split = Split(rows.selectExpr("*", verdict), parts, identity=tuple(NAMES))
+        staged = table.stage(split, provenance=a_run(sequence=sequence), also=("dead",))
+        dead = staged.part("dead").select("Reason", "`a.b`", "`b``tick`")
+        assert [tuple(row) for row in dead.collect()] == [("Reason", "a.b", None)]
+        return staged.publish(), sorted(wanted[:-1], key=str)
+
+    for sequence, change in enumerate([{"n": "other"}, {"x": "other"}, {"_x": "other"}], start=1):
+        result, rows = load(sequence, change)
+        assert (result.changed, result.rows.written, result.rows.dead) == (True, 3, 1)
+        assert sorted(read_back(table), key=str) == rows
+
+
+def test_an_audit_may_have_any_name_and_switches_no_guard_off(events, event_rows):
+    """An audit called as the guards' own figures once were judges its own figure, and the guards theirs."""
+    astray = event_rows(2).unionByName(event_rows(1, day="2026-01-06", start=9))
+    calm = [Audit(name=name, sql="max(0L)", fail_above=0) for name in ("outside", "fingerprint", "identity")]
+    with pytest.raises(AuditFailed, match="rows_lie_in_their_partition") as refused:
+        events.overwrite(astray, partition=DAY, provenance=a_run(), audits=calm)
+    assert {f.name for f in refused.value.findings if f.passed} > {"outside", "fingerprint", "identity"}
+    events.overwrite(event_rows(2), partition=DAY, provenance=a_run(sequence=1), audits=calm)
+    assert events.overwrite(event_rows(3), partition=DAY, provenance=a_run(sequence=2), audits=calm).changed
+
+
+@pytest.mark.parametrize("figures", [{"written": 0}, {"__dedp_outside": 0}])
+def test_a_reading_brings_no_figure_that_is_measured(events, event_rows, figures):
+    """What a write counts by itself cannot be told to it; refused before a row is computed."""
+    with pytest.raises(ConfigError, match="which is measured: give it another name"):
+        events.stage(event_rows(1), partition=DAY, provenance=a_run(), reading=Reading(figures=figures))
+    assert not list(events.location.glob("staged-*"))
+
+
+@pytest.mark.parametrize(
+    ("kind", "before", "after"),
+    [("ARRAY<INT>", "array(1, NULL)", "array(NULL, 1)"), ("MAP<STRING, INT>", "map('a', 1)", "map('a', NULL)")],
+)
+def test_nested_content_that_changes_is_published(make_table, spark, kind, before, after):
+    """Arrays, and maps, which could not be written at all: what differs is no repetition, and what does not is one."""
+    table = make_table(TableSpec("silver/nested", {"c": Column(kind)}))
+    changed = [
+        table.overwrite(spark.sql(f"SELECT CAST({value} AS {kind}) AS c"), provenance=a_run(run_id=f"run-{n}")).changed
+        for n, value in enumerate((before, after, after))
+    ]
+    assert changed == [True, True, False]

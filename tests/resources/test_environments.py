@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from datetime import date, timedelta
 from pathlib import Path
 
@@ -21,6 +23,7 @@ VARIABLES = (
     "DEDP_JAVA",
     "DEDP_KAFKA",
     "DEDP_KAFKA_TOPIC",
+    "DEDP_TICK_SECONDS",
 )
 
 
@@ -135,3 +138,25 @@ def test_a_platform_writes_nothing_into_another_ones_home(spark, tmp_path):
         assert len(theirs.ids("silver/visits")) == 5
         assert not set(theirs.ids("silver/visits")) & set(mine)
     assert tree(tmp_path / "a") == before
+
+
+@pytest.mark.parametrize("value", ["0", "-1", "soon", "1.5"])
+def test_a_tick_interval_that_cannot_be_is_refused(bare, value):
+    """The variable is named, with what it takes."""
+    bare.setenv("DEDP_TICK_SECONDS", value)
+    with pytest.raises(ValueError, match=f"DEDP_TICK_SECONDS={value} is not offered; choose a whole number of seconds"):
+        settings()
+
+
+def test_the_tick_interval_is_a_setting(bare):
+    """Every sensor follows it, each in its own measure; 5 seconds if nobody says."""
+    assert settings().tick_seconds == 5
+    bare.setenv("DEDP_TICK_SECONDS", "60")
+    code = (
+        "from dedp_assets.definitions import defs\n"
+        "for s in defs().get_repository_def().sensor_defs: print(s.name, s.minimum_interval_seconds)"
+    )
+    told = subprocess.run([sys.executable, "-c", code], cwd=CHECKOUT, capture_output=True, text=True, check=True).stdout
+    seconds = {name: int(interval) for name, interval in (line.split() for line in told.splitlines())}
+    assert seconds["visits_delivered"] == seconds["late_visits"] == 60
+    assert min(seconds.values()) == 60

@@ -71,6 +71,27 @@ def test_a_dataset_without_partitions_lies_in_its_own_folder(zone):
     assert zone.paths("devices", zone.delivery("devices")) == [folder / "devices.jsonl"]
 
 
+@pytest.mark.parametrize("ask", ["paths", "content"])
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda path: path.write_bytes(b"1\n2\n"),
+        lambda path: (path.write_bytes(b"2\n"), set_time(path, 100)),
+        lambda path: path.unlink(),
+    ],
+    ids=["grown", "rewritten", "gone"],
+)
+def test_a_delivery_that_is_no_longer_as_it_was_looked_at_is_not_read(zone, change, ask):
+    """What the run says that it read is what it read; a file that came since is none of its business."""
+    deliver(zone, {"a.jsonl": b"1\n", "b.jsonl": b"2\n"})
+    looked_at = zone.delivery("visits", DAY)
+    (zone.folder("visits", DAY) / "c.jsonl").write_bytes(b"3\n")
+    assert [path.name for path in zone.paths("visits", looked_at)] == ["a.jsonl", "b.jsonl"]
+    change(zone.folder("visits", DAY) / "a.jsonl")
+    with pytest.raises(NotReady, match=r"2026-01-05: a\.jsonl changed while it was looked at: run again"):
+        getattr(zone, ask)("visits", looked_at)
+
+
 def test_only_partitions_touched_since_a_time_are_found(zone):
     """A new folder and a changed marker are seen; what lay there before is not looked at again."""
     for name, seconds in (("2026-01-05", 100), ("2026-01-06", 200), ("2026-01-07", 300)):

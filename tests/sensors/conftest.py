@@ -15,6 +15,7 @@ from resources.clock import Clock
 from resources.kafka import Kafka
 from resources.lake import Lake
 from resources.landing import Landing
+from resources.postgres import OperationalDatabase
 from resources.spark import SparkEngine
 from tests.helpers import write_log
 
@@ -45,6 +46,7 @@ class Zone:
             "landing": Landing(root=str(self.landing)),
             "clock": Clock(fixed=self.now),
             "kafka": self.kafka,
+            "operational": OperationalDatabase(),
         }
 
     def tick(self, sensor: dg.SensorDefinition) -> Any:

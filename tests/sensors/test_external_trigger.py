@@ -3,11 +3,19 @@
 from __future__ import annotations
 
 import json
+import logging
+import time
 from datetime import datetime, timedelta
 from types import SimpleNamespace
 
 import dagster as dg
 import pytest
+from dagster._core.remote_origin import InProcessCodeLocationOrigin  # noqa: TID251 - the daemon has no public name
+from dagster._core.test_utils import InProcessTestWorkspaceLoadTarget  # noqa: TID251
+from dagster._core.types.loadable_target_origin import LoadableTargetOrigin  # noqa: TID251
+from dagster._core.workspace.context import WorkspaceProcessContext  # noqa: TID251
+from dagster._daemon.run_coordinator.queued_run_coordinator_daemon import QueuedRunCoordinatorDaemon
+from dagster._daemon.sensor import execute_sensor_iteration
 
 from dedp_assets.jobs import REFRESH_DEVICES
 from dedp_assets.patterns.core.events import Event
@@ -16,6 +24,7 @@ from dedp_assets.reporting import refusal
 from resources.environments import CHECKOUT
 from sensors.external_trigger import PIPELINES, events_arrived, trigger
 from tests.helpers import NOW
+from tests.sensors.burst import Flights
 
 
 def event(id_="1", *objects, **changes):
@@ -305,10 +314,60 @@ def test_a_flood_is_asked_for_in_portions(zone, box):
     assert sum(rounds) == len(box.kept("done")) == 130
 
 
-def test_few_runs_of_a_burst_run_at_once(tmp_path):
-    """The instance runs at most five at a time, and the table's pool lets one of them write."""
+@pytest.fixture
+def daemon(tmp_path, monkeypatch):
+    """The daemon's own sensor and queue loops over the burst, on an instance with the project's settings."""
+    monkeypatch.setenv("BURST_LANDING", str(tmp_path / "landing"))
+    own = {
+        "run_launcher": {"module": "tests.sensors.burst", "class": "HeldLauncher"},
+        "event_log_storage": {  # one file for all runs, which is faster
+            "module": "dagster._core.storage.event_log",
+            "class": "ConsolidatedSqliteEventLogStorage",
+            "config": {"base_dir": str(tmp_path / "log")},
+        },
+    }
+    more = "".join(f"{name}: {json.dumps(value)}\n" for name, value in own.items())
+    (tmp_path / "dagster.yaml").write_text((CHECKOUT / "dagster.yaml").read_text() + more)
+    code = InProcessCodeLocationOrigin(LoadableTargetOrigin(module_name="tests.sensors.burst"), location_name="burst")
+    Flights.begin()
+    with (
+        dg.DagsterInstance.from_config(str(tmp_path)) as instance,
+        WorkspaceProcessContext(instance, InProcessTestWorkspaceLoadTarget(code)) as workspace,
+        QueuedRunCoordinatorDaemon(interval_seconds=1) as queue,
+    ):
+        logger = logging.getLogger("burst")
+
+        yield SimpleNamespace(
+            tick=lambda: list(execute_sensor_iteration(workspace, logger, None, None)),
+            dequeue=lambda: list(queue.run_iteration(workspace)),
+        )
+
+
+@pytest.mark.slow
+def test_of_a_burst_at_most_five_run_at_once_and_all_in_the_end(daemon, tmp_path):
+    """Twenty events through Dagster's sensor daemon, queue and launcher: counted while the runs are at work."""
+    events = tmp_path / "landing" / "events"
+    for number in range(20):
+        send_event(events, event(str(number), f"device_releases/{number}.jsonl", type="burst"))
+    daemon.tick()
+    while len(Flights.loaded) < 20:
+        before = len(Flights.loaded)
+        daemon.dequeue()
+        daemon.dequeue()
+        Flights.land()
+        assert len(Flights.loaded) > before, "runs wait in the queue though none is at work"
+    ends = time.monotonic() + 120
+    while len(list(events.glob("_done/*.json"))) < 20 and time.monotonic() < ends:
+        time.sleep(0.5)  # the sensor ticks every five seconds
+        daemon.tick()
+    assert 1 < Flights.most <= 5
+    assert sorted(Flights.loaded) == sorted(f"device_releases/{number}.jsonl" for number in range(20))
+    assert [path.name for path in events.iterdir() if not path.name.startswith("_")] == []
+
+
+def test_the_pool_of_a_table_lets_one_run_write(tmp_path):
+    """Of the runs that are at work at once, one writes a table."""
     (tmp_path / "dagster.yaml").write_bytes((CHECKOUT / "dagster.yaml").read_bytes())
     with dg.DagsterInstance.from_config(str(tmp_path)) as instance:
         limits = instance.get_concurrency_config()
-    assert 1 <= limits.run_queue_config.max_concurrent_runs <= 5
     assert limits.pool_config.default_pool_limit == 1

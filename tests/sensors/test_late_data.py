@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dagster as dg
 import pytest
 
 from dedp_assets.patterns.core.log import transaction_id
@@ -91,14 +92,56 @@ def test_records_without_an_event_date_belong_to_their_landing_day(week, keys):
     assert keys(week.tick(late_visits)) == ["2026-01-07"]
 
 
-def test_a_date_in_flight_is_left_alone_and_comes_back(week, keys, monkeypatch):
-    """While a run of the date is queued or running no second one starts."""
+DAY = {"dagster/partition": "2026-01-06"}
+RANGE = {"dagster/asset_partition_range_start": "2026-01-05", "dagster/asset_partition_range_end": "2026-01-07"}
+SILVER = [dg.AssetKey(["silver", "visits"]), dg.AssetKey(["silver", "visits_dead_letter"])]
+
+
+def recorded(zone, tags, status, *, job="rebuild_silver_visits", selection=None):
+    """A run of the instance, as Dagster records it."""
+    chosen = frozenset(selection) if selection else None
+    definition = zone.definitions.resolve_job_def(job)
+    return zone.instance.create_run_for_job(definition, tags=tags, status=status, asset_selection=chosen)
+
+
+@pytest.mark.parametrize("status", [dg.DagsterRunStatus.NOT_STARTED, dg.DagsterRunStatus.STARTED])
+@pytest.mark.parametrize(
+    "run",
+    [
+        {"tags": DAY},
+        {"tags": RANGE},
+        {"tags": DAY, "job": "daily_visits"},
+        {"tags": RANGE, "job": "__ASSET_JOB", "selection": SILVER},
+    ],
+    ids=["its day", "a range over it", "a job that goes on to gold", "materialized by hand"],
+)
+def test_a_date_in_flight_is_left_alone_and_comes_back(week, keys, run, status):
+    """While a run computes silver's date, whoever started it and however, no second one starts."""
     week.bronze(landed("2026-01-12", "2026-01-06"))
-    monkeypatch.setattr("sensors.late_data.in_flight", lambda _: {"2026-01-06"})
+    made = recorded(week, **run, status=status)
     data = week.tick(late_visits)
     assert keys(data) == []
     assert "2026-01-06: is being processed" in data.skip_message
-    monkeypatch.undo()
+    week.instance.report_run_canceled(made)
+    assert keys(week.tick(late_visits)) == ["2026-01-06"]
+
+
+@pytest.mark.parametrize(
+    "run",
+    [
+        {"tags": DAY, "job": "load_legacy_visits"},
+        {"tags": DAY, "job": "rebuild_gold"},
+        {"tags": {"dagster/partition": "2026-01-07"}},
+        {"tags": {**RANGE, "dagster/asset_partition_range_start": "2026-01-07"}},
+        {"tags": DAY, "job": "daily_visits", "selection": [dg.AssetKey(["bronze", "visits"])]},
+        {"tags": {}, "job": "stream_visits"},
+    ],
+    ids=["another table", "downstream", "another day", "another range", "a part of its job", "no asset"],
+)
+def test_a_run_that_does_not_compute_the_date_holds_nothing_back(week, keys, run):
+    """Of the same day or of the same job: what counts is the table and its partition."""
+    week.bronze(landed("2026-01-12", "2026-01-06"))
+    recorded(week, **run, status=dg.DagsterRunStatus.STARTED)
     assert keys(week.tick(late_visits)) == ["2026-01-06"]
 
 
@@ -148,9 +191,13 @@ def test_no_tables_yet_is_no_error(zone):
     assert "nothing is late" in zone.tick(late_visits).skip_message
 
 
-def test_a_broken_log_fails_the_tick_with_its_reason(week):
-    """A tick that cannot read the log does not pretend that nothing is late."""
+@pytest.mark.parametrize("content", ['{"commitInfo": ', "", "HELLO"], ids=["torn", "emptied", "text"])
+def test_a_broken_log_fails_the_tick_with_its_reason(week, content):
+    """A tick that cannot read the log does not pretend that nothing is late: table, file and remedy are named."""
     log = week.root / "lake/bronze/visits/_delta_log" / f"{3:020d}.json"
-    log.write_text('{"commitInfo": ')
-    with pytest.raises(Exception, match="bronze/visits"):
+    log.write_text(content)
+    with pytest.raises(Exception, match="bronze/visits: version 3 of its log is damaged") as raised:
         week.tick(late_visits)
+    said = str(raised.value) + str(raised.value.__cause__)
+    assert "_delta_log/00000000000000000003.json" in said
+    assert "put it back from a backup" in said

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from contextlib import suppress
 from datetime import date, datetime, timedelta, timezone
 
 from dedp_assets.patterns.core.deliveries import look_at
@@ -135,6 +136,17 @@ def test_producer_rerun_without_marker_is_not_read(zone, keys):
         (folder / "part-000.jsonl").write_text('{"whole": 1}\n')
     redelivered = zone.tick(visits_delivered)
     assert [r.tags["dedp/cause"] for r in redelivered.run_requests] == ["redelivery"]
+
+
+def test_a_failed_producer_wakes_nobody_and_its_rerun_wakes_one_run(zone, keys):
+    """Whatever it had written, and however long it lies there: without a marker no run is asked for."""
+    with suppress(OSError), delivering(zone.landing / "visits" / "2026-01-05") as folder:
+        (folder / "part-000.jsonl").write_text("{}\n")
+        raise OSError("disk full")
+    zone.now = "2026-01-30T12:00:00+00:00"
+    assert [keys(zone.tick(visits_delivered)) for _ in range(2)] == [[], []]
+    deliver(zone, "2026-01-05", "part-000.jsonl", "part-001.jsonl")
+    assert keys(zone.tick(visits_delivered)) == ["2026-01-05"]
 
 
 def test_folders_that_are_no_partition_are_named(zone, keys):

@@ -12,7 +12,7 @@ from dedp_assets.patterns.core.results import WriteResult
 from dedp_assets.patterns.core.schema import Column, TableSpec
 from dedp_assets.patterns.error_management.dead_letter import divert_unprocessable
 from dedp_assets.patterns.ingestion.full_loader import load_full, volume_guard
-from dedp_assets.reporting import Inputs, Step, Work, asset_spec, check_specs, run, told
+from dedp_assets.reporting import LAUNCHPAD, Inputs, Step, Work, asset_spec, check_specs, run, told
 from resources.clock import Clock
 from resources.lake import Lake
 from resources.landing import Landing
@@ -41,6 +41,7 @@ def owned(_: str) -> dict[str, str]:
         asset_spec(DEVICES, patterns=[load_full, divert_unprocessable], owners=["team:ingestion"], code_version="1")
     ],
     check_specs=check_specs(DEVICES, (*AUDITS, *volume_guard())),
+    config_schema=LAUNCHPAD,
     name="bronze_devices",
     pool="bronze_devices",
 )
@@ -56,18 +57,21 @@ def devices(context: dg.AssetExecutionContext, lake: Lake, landing: Landing, clo
         if not event:
             delivery = landing.delivery("devices").require_ready()
             content = landing.content("devices", delivery)
-            return Inputs({"landing/devices": content}, notes={**notes, "delivery": delivery.identity, "release": ""})
+            stated = {**notes, "delivery": delivery.identity, "release": ""}
+            return Inputs({"landing/devices": content}, notes=stated, found=delivery)
         if event["event_time"] < notes["event_time"]:
             context.log.info(f"{event['object']} is superseded: the release of {notes['event_time']} is loaded")
             return Inputs(inputs, notes=notes)
-        content = landing.content(RELEASES, landing.object(RELEASES, event["object"]))
+        delivery = landing.object(RELEASES, event["object"])
+        content = landing.content(RELEASES, delivery)
         named = {"release": event["object"], "event_time": event["event_time"]}
-        return Inputs({f"landing/{RELEASES}": content}, notes={**notes, **named})
+        return Inputs({f"landing/{RELEASES}": content}, notes={**notes, **named}, found=delivery)
 
     def load(step: Step) -> WriteResult:
         release = step.inputs.notes["release"]
         dataset = RELEASES if release else "devices"
-        delivery = landing.object(RELEASES, release) if release else landing.delivery("devices")
+        # A superseded release was not looked at: what is loaded instead is the one that is loaded already.
+        delivery = step.inputs.found or (landing.object(RELEASES, release) if release else landing.delivery("devices"))
         lines = read_lines(table.session, landing.paths(dataset, delivery))
         split = divert_unprocessable(lines.rows, payload="raw", schema=SCHEMA, identity=["source_file", "line_number"])
         return load_full(split.narrowed("valid", DEVICES.columns), table, provenance=step.provenance, audits=AUDITS)

@@ -13,7 +13,7 @@ from dedp_assets.patterns.core.errors import NotReady
 from dedp_assets.patterns.core.results import WriteResult
 from dedp_assets.patterns.core.schema import Column, TableSpec
 from dedp_assets.patterns.ingestion.incremental_loader import load_increment
-from dedp_assets.reporting import Inputs, Step, Work, asset_spec, check_specs, run
+from dedp_assets.reporting import LAUNCHPAD, Inputs, Step, Work, asset_spec, check_specs, run
 from resources.clock import Clock
 from resources.lake import Lake
 from resources.postgres import OperationalDatabase
@@ -56,6 +56,7 @@ def owned(day: str) -> dict[str, str]:
         )
     ],
     check_specs=check_specs(LEGACY_VISITS, AUDITS, partitions=DAILY),
+    config_schema=LAUNCHPAD,
     name="bronze_legacy_visits",
     pool="bronze_legacy_visits",
 )

@@ -19,7 +19,7 @@ from dedp_assets.patterns.core.schema import Column, TableSpec
 from dedp_assets.patterns.error_management.late_data_detector import advance_watermark, detect_late_data
 from dedp_assets.patterns.idempotency.data_overwrite import overwrite_partition
 from dedp_assets.patterns.ingestion.readiness_marker import plan_ready
-from dedp_assets.reporting import Inputs, Step, Work, asset_spec, check_specs, run
+from dedp_assets.reporting import LAUNCHPAD, Inputs, Step, Work, asset_spec, check_specs, run
 from resources.clock import Clock
 from resources.environments import RETENTION_DAYS
 from resources.lake import Lake
@@ -67,6 +67,7 @@ def owned(day: str) -> dict[str, str]:
         )
     ],
     check_specs=check_specs(VISITS, AUDITS, "input_is_not_empty", partitions=DAILY),
+    config_schema=LAUNCHPAD,
     name="bronze_visits",
     pool="bronze_visits",
 )
@@ -79,10 +80,10 @@ def visits(context: dg.AssetExecutionContext, lake: Lake, landing: Landing, cloc
         content = landing.content("visits", delivery)
         watermark = watermark_before(table.ledger, day)
         notes = {"delivery": delivery.identity, "watermark": watermark.isoformat() if watermark else None}
-        return Inputs({f"landing/visits/{day}": content}, notes=notes)
+        return Inputs({f"landing/visits/{day}": content}, notes=notes, found=delivery)
 
     def load(step: Step) -> WriteResult:
-        delivery = landing.delivery("visits", step.key)
+        delivery = step.inputs.found
         lines = read_lines(table.session, landing.paths("visits", delivery))
         midnight = datetime.combine(datetime.fromisoformat(step.key), time(), timezone.utc)
         stated = step.inputs.notes["watermark"]

@@ -11,7 +11,7 @@ from dedp_assets.partitions import DAILY
 from dedp_assets.patterns.core.audits import Audit
 from dedp_assets.patterns.core.schema import Column, TableSpec
 from dedp_assets.patterns.quality.audit_write_audit_publish import audit_write_audit_publish
-from dedp_assets.reporting import asset_spec, check_specs
+from dedp_assets.reporting import LAUNCHPAD, asset_spec, check_specs
 from resources.clock import Clock
 from resources.lake import Lake
 
@@ -51,6 +51,7 @@ AUDITS = (
         )
     ],
     check_specs=check_specs(DAILY_PAGE_VIEWS, AUDITS, "upstream_passed", partitions=DAILY),
+    config_schema=LAUNCHPAD,
     name="gold_daily_page_views",
     pool="gold_daily_page_views",
 )

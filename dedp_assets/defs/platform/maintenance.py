@@ -22,6 +22,8 @@ _SIZES = {
     "files_after": ("bigint", "data files after compaction"),
     "bytes_before": ("bigint", "their size, in bytes"),
     "bytes_after": ("bigint", "their size after compaction, in bytes"),
+    "average_before": ("bigint", "average size of a data file, in bytes"),
+    "average_after": ("bigint", "average size of a data file after compaction, in bytes"),
     "files_removed": ("bigint", "old data files that the vacuum deleted"),
     "bytes_removed": ("bigint", "what that freed on disk, in bytes"),
     "outcome": ("string", "what was done, or why nothing was"),
@@ -69,7 +71,8 @@ def maintenance(context: dg.AssetExecutionContext, lake: Lake, clock: Clock) -> 
         "tables": dg.MetadataValue.table([dg.TableRecord(row) for row in rows], REPORT),
         **_totals(rows),
     }
-    left = {name: plan.reason for name in lake.names() if (plan := plan_compaction(lake.ledger(name))).partitions}
+    plans = {name: plan_compaction(lake.ledger(name)) for name in lake.names()}
+    left = {name: dg.MetadataValue.json(dict(plan.causes)) for name, plan in plans.items() if plan.partitions}
     yield dg.AssetCheckResult(
         asset_key=KEY,
         check_name="no_table_has_many_small_files",
@@ -94,6 +97,8 @@ def _maintain(table: Table, run: Provenance, now: datetime) -> dict[str, Any]:
         "files_after": after[0],
         "bytes_before": before[1],
         "bytes_after": after[1],
+        "average_before": before[1] // max(before[0], 1),
+        "average_after": after[1] // max(after[0], 1),
         "files_removed": cleaned.figures["files_removed"],
         "bytes_removed": cleaned.figures["bytes_removed"],
         "outcome": f"{compacted.reason}; {cleaned.reason}",
@@ -106,5 +111,5 @@ def _size(table: Table) -> tuple[int, int]:
 
 
 def _totals(rows: list[dict[str, Any]]) -> dict[str, int]:
-    numbers = [name for name, (kind, _) in _SIZES.items() if kind == "bigint"]
+    numbers = [name for name, (kind, _) in _SIZES.items() if kind == "bigint" and not name.startswith("average")]
     return {name.replace("_", " "): sum(row[name] for row in rows) for name in numbers}

@@ -8,14 +8,13 @@ import dagster as dg
 from dedp_assets.defs.bronze.visits import VISITS as LANDED
 from dedp_assets.partitions import DAILY
 from dedp_assets.patterns.core.audits import Audit
-from dedp_assets.patterns.core.errors import NotReady
 from dedp_assets.patterns.core.results import WriteResult
 from dedp_assets.patterns.core.rows import Reading, tally
 from dedp_assets.patterns.core.schema import Column, TableSpec
 from dedp_assets.patterns.error_management.dead_letter import LETTER, divert_unprocessable, route
 from dedp_assets.patterns.error_management.dynamic_late_data_integrator import plan_late_partitions
 from dedp_assets.patterns.error_management.windowed_deduplicator import deduplicate
-from dedp_assets.reporting import Inputs, Step, Work, asset_spec, check_specs, run
+from dedp_assets.reporting import LAUNCHPAD, Inputs, Step, Work, asset_spec, check_specs, pin, run
 from resources.clock import Clock
 from resources.environments import RETENTION_DAYS
 from resources.lake import Lake
@@ -118,6 +117,7 @@ def landed_for(day: str) -> tuple[dict[str, str | None], dict[str, str | None]]:
         ),
     ],
     check_specs=check_specs(VISITS, AUDITS, partitions=DAILY),
+    config_schema=LAUNCHPAD,
     name="silver_visits",
     pool="silver_visits",
 )
@@ -126,15 +126,7 @@ def visits(context: dg.AssetExecutionContext, lake: Lake, clock: Clock) -> Itera
     landed, table, dead = lake.table(LANDED), lake.table(VISITS), lake.table(DEAD_LETTER)
 
     def reads(day: str) -> Inputs:
-        version = landed.ledger.version()
-        # A day that was delivered as empty changed nothing, and is there all the same.
-        newest = landed.ledger.changed(*landed_for(day), until=version) or landed.ledger.latest(
-            {"landed_on": day}, until=version
-        )
-        if newest is None:
-            raise NotReady(f"{LANDED.name} holds nothing of {day}: land it first")
-        versions = {LANDED.name: newest.version}
-        return Inputs(versions, versions=versions, sequence=newest.version)
+        return pin(landed.ledger, day, *landed_for(day), written={"landed_on": day})
 
     def clean(step: Step) -> WriteResult:
         identity = ("landed_on", "source_file", "line_number")
@@ -143,7 +135,7 @@ def visits(context: dg.AssetExecutionContext, lake: Lake, clock: Clock) -> Itera
         )
         split = divert_unprocessable(
             lines,
-            dead.read() if dead.ledger.exists() else None,
+            dead.read(version=dead.ledger.version()) if dead.ledger.exists() else None,
             payload="raw",
             raw=["raw_bytes"],
             schema={name: column.type for name, column in _EVENT.items()},

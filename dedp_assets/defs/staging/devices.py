@@ -9,7 +9,7 @@ from dedp_assets.defs.bronze.devices import AUDITS, DEVICES
 from dedp_assets.patterns.core.results import WriteResult
 from dedp_assets.patterns.ingestion.full_loader import volume_guard
 from dedp_assets.patterns.ingestion.passthrough_replicator import declare_replica, replicate_table
-from dedp_assets.reporting import Inputs, Step, Work, asset_spec, check_specs, run
+from dedp_assets.reporting import LAUNCHPAD, Inputs, Step, Work, asset_spec, check_specs, run
 from resources.clock import Clock
 from resources.lake import Lake
 
@@ -32,6 +32,7 @@ def owned(_: str) -> dict[str, str]:
         )
     ],
     check_specs=check_specs(REPLICA, (*AUDITS, *volume_guard())),
+    config_schema=LAUNCHPAD,
     name="staging_devices",
     pool="staging_devices",
 )

@@ -7,14 +7,13 @@ import dagster as dg
 
 from dedp_assets.defs.silver.visits import VISITS, of_day
 from dedp_assets.partitions import DAILY
-from dedp_assets.patterns.core.errors import NotReady
 from dedp_assets.patterns.core.results import WriteResult
 from dedp_assets.patterns.ingestion.transformation_replicator import (
     NOTHING_CROSSED,
     declare_transformed,
     replicate_transformed,
 )
-from dedp_assets.reporting import Inputs, Step, Work, asset_spec, check_specs, run
+from dedp_assets.reporting import LAUNCHPAD, Inputs, Step, Work, asset_spec, check_specs, pin, run
 from resources.clock import Clock
 from resources.lake import Lake
 from resources.secrets import Secrets
@@ -34,6 +33,7 @@ REPLICA = declare_transformed(VISITS, name="staging/visits")
         )
     ],
     check_specs=check_specs(REPLICA, (NOTHING_CROSSED,), partitions=DAILY),
+    config_schema=LAUNCHPAD,
     name="staging_visits",
     pool="staging_visits",
 )
@@ -42,11 +42,7 @@ def visits(context: dg.AssetExecutionContext, lake: Lake, clock: Clock, secrets:
     source, replica = lake.table(VISITS), lake.table(REPLICA)
 
     def reads(day: str) -> Inputs:
-        newest = source.ledger.changed(of_day(day)) if source.ledger.exists() else None
-        if newest is None:
-            raise NotReady(f"{VISITS.name} holds nothing of {day}: build it first")
-        versions = {VISITS.name: newest.version}
-        return Inputs(versions, versions=versions, sequence=newest.version)
+        return pin(source.ledger, day, of_day(day), written=of_day(day))
 
     def push(step: Step) -> WriteResult:
         return replicate_transformed(

@@ -16,7 +16,7 @@ from typing import Any
 from dedp_assets.patterns.core.errors import ConfigError
 from dedp_assets.patterns.core.names import reserved
 from dedp_assets.patterns.core.records import Approval
-from dedp_assets.patterns.core.results import Finding, Severity
+from dedp_assets.patterns.core.results import Approvable, Finding, Severity
 
 __all__ = ["Audit", "judge", "overrule", "summary", "verdict"]
 
@@ -37,7 +37,7 @@ class Audit:
         per: name of the figure to divide by. Without history (the figure is 0 or ``None``) the audit passes with a
             note; if nobody measured the figure, it fails.
         where: SQL predicate that names the rows at fault, for samples and for quarantine.
-        approvable: whether a named person may overrule a failure.
+        approvable: whether a named person may overrule a failure, or only one who names this audit (``BY_NAME``).
 
     Example:
         >>> Audit(name="dead_letters_are_few", of="dead", per="read", warn_above=0, fail_above=0.1).fail_above
@@ -53,7 +53,7 @@ class Audit:
     fail_below: float | None = None
     fail_above: float | None = None
     where: str | None = None
-    approvable: bool = False
+    approvable: Approvable = False
 
     def __post_init__(self) -> None:
         bounds = (self.warn_below, self.warn_above, self.fail_below, self.fail_above)

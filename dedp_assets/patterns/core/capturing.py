@@ -104,9 +104,11 @@ class Capture:
         rows = list(changes.of_transactions(batch, self.keys))
         if not rows:
             return self.history.mark(provenance=step)
+        oldest = min(transaction.committed_at for transaction in batch if transaction.changes)
+        step = replace(step, notes={**step.notes, changes.OLDEST: oldest.isoformat()})
         staged = self.history.stage(changes.frame(self.history.session, rows), provenance=step, append=True)
         result = staged.publish(after=after)
-        waited = self.history.ledger.commit(result.version).timestamp - batch[0].committed_at
+        waited = self.history.ledger.commit(result.version).timestamp - oldest
         return replace(result, figures={**result.figures, "latency_seconds": max(waited.total_seconds(), 0.0)})
 
     def _step(self, position: int, note: Mapping[str, Any]) -> Provenance:

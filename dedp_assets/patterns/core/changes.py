@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from datetime import datetime
 from typing import Any
 
 import pyarrow as pa
@@ -26,8 +27,10 @@ from dedp_assets.patterns.core.tables import Table
 __all__ = [
     "CHANGES",
     "GONE",
+    "OLDEST",
     "cursor",
     "frame",
+    "lag_seconds",
     "latest_rows",
     "misfits",
     "noted",
@@ -55,6 +58,9 @@ CHANGES: Mapping[str, Column] = {
 
 GONE = f"{RESERVED}is_gone"
 """Column of :func:`latest_rows`: whether the last change of the key removed its row."""
+
+OLDEST = "oldest_change"
+"""Note of a history's commit: when the first of its changes was committed in the source, by the source's clock."""
 
 _ROW = "MAP<STRING, STRING>"
 _ARROW = pa.schema(
@@ -188,6 +194,23 @@ def touched(history: Table, *, since: int | None) -> list[dict[str, str | None]]
                 return [dict(day) for day in found]
             found |= commit.changed
     return [dict(day) for day in history.ledger.state().statistics()]
+
+
+def lag_seconds(history: Table, table: Table, *, since: int | None) -> float:
+    """How long the oldest change behind ``since`` took from its commit in the source to the newest commit of ``table``.
+
+    The history's commits say when their oldest change was committed, so a capture that finishes what another one left
+    counts from there. 0 for a table that is built anew: a snapshot is late for nobody.
+    """
+    app_id = transaction_id(history.name, {}, history.ledger.transactions().generation(history.name))
+    waiting: list[datetime] = []
+    for commit in history.ledger.history() if since is not None else ():
+        if commit.transactions.get(app_id, since + 1) <= since:  # type: ignore[operator]
+            break
+        stated = commit.record.notes.get(OLDEST) if commit.record else None
+        waiting += [datetime.fromisoformat(stated)] if stated else []
+    arrived = table.ledger.commit(table.ledger.version()).timestamp
+    return max((arrived - min(waiting)).total_seconds(), 0.0) if waiting else 0.0
 
 
 def _converted(text: str, kind: str) -> str:

@@ -9,7 +9,8 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 from urllib.parse import unquote
@@ -19,7 +20,7 @@ from dedp_assets.patterns.core.errors import ConfigError, Conflict, ContractErro
 from dedp_assets.patterns.core.log import Ledger
 from dedp_assets.patterns.core.reading import lies_outside
 
-__all__ = ["Contents", "FileState", "folder_contents", "listed", "some", "table_contents"]
+__all__ = ["Contents", "FileState", "folder_contents", "listed", "readable", "some", "table_contents"]
 
 _LOG = "_delta_log"
 _LOG_FILE = re.compile(r"(?:\d{20}\.)?(\d{20})\.(?:json|crc|compacted\.json|checkpoint\.[\w.-]+)")
@@ -89,16 +90,20 @@ def folder_contents(folder: Path, *, name: str) -> Contents:
 
     Raises:
         NotReady: if it holds no file.
-        ConfigError: if it is a Delta table, or holds links or other things that are no files.
+        ConfigError: if it is a Delta table, holds links or other things that are no files, or may not be read.
     """
-    root = folder.resolve()
+    with readable(name):
+        return _folder_contents(folder.resolve(), name)
+
+
+def _folder_contents(root: Path, name: str) -> Contents:
     if (root / _LOG).exists():
         raise ConfigError(f"{name} is a Delta table: replicate it as one, so that a version is pinned")
     files, folders, strange = listed(root) if root.is_dir() else ([], frozenset(), [])
     if strange:
         raise ConfigError(f"{name} holds what is no file of its own: {some(strange)}: a copy would point elsewhere")
     if not files:
-        raise NotReady(f"{name} holds no file: its replica stays as it is until there is one in {folder}")
+        raise NotReady(f"{name} holds no file: its replica stays as it is until there is one in {root}")
     return Contents(name, root, {path: FileState.of(root / path, rewritable=True) for path in files}, folders)
 
 
@@ -109,9 +114,14 @@ def table_contents(ledger: Ledger, version: int) -> Contents:
 
     Raises:
         NotReady: if the table has no such version yet.
-        ConfigError: if the log refers to files outside of the table's folder.
+        ConfigError: if the log refers to files outside of the table's folder, or the table may not be read.
         ContractError: if a file of that version is missing.
     """
+    with readable(ledger.name):
+        return _table_contents(ledger, version)
+
+
+def _table_contents(ledger: Ledger, version: int) -> Contents:
     if version > (newest := ledger.version()):
         raise NotReady(f"{ledger.name} has no version {version} yet, the newest is {newest}")
     root = ledger.location.resolve()
@@ -144,6 +154,22 @@ def table_contents(ledger: Ledger, version: int) -> Contents:
         columns=frozenset({*columns, *state.columns}),
         rows=sum(s.rows for s in state.statistics().values()),
     )
+
+
+@contextmanager
+def readable(name: str) -> Iterator[None]:
+    """Reading of the source ``name``.
+
+    Raises:
+        ConfigError: if the account that runs this may not read it.
+    """
+    try:
+        yield
+    except PermissionError as error:
+        raise ConfigError(
+            f"{name}: {error.filename} may not be read by the user {os.geteuid()} that replicates it: whoever owns the "
+            "source has to push it, or to grant that user reading; nothing was copied"
+        ) from error
 
 
 def listed(root: Path) -> tuple[list[str], frozenset[str], list[str]]:

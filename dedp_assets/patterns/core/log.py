@@ -11,6 +11,7 @@ import os
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta, timezone
 from functools import cache, cached_property, partial
@@ -20,9 +21,11 @@ from typing import Any, Literal, TypeVar
 import pyarrow as pa
 import pyarrow.parquet as pq
 from deltalake import DeltaTable
+from deltalake.exceptions import DeltaError
 
 from dedp_assets.patterns.core.errors import ContractError, NotReady
 from dedp_assets.patterns.core.locations import local_folder
+from dedp_assets.patterns.core.logfiles import log_faults
 from dedp_assets.patterns.core.partitions import logged, text
 from dedp_assets.patterns.core.records import CommitRecord, slice_name
 
@@ -254,9 +257,14 @@ class Ledger:
         return versions[-1]
 
     def state(self, version: int | None = None) -> TableState:
-        """The table at ``version`` (the newest if ``None``)."""
+        """The table at ``version`` (the newest if ``None``).
+
+        Raises:
+            ContractError: if the log is damaged; the text names the file and what repairs it.
+        """
         pinned = self.version() if version is None else version
-        return TableState(pinned, DeltaTable(str(self.location), version=pinned))
+        with self._readable():
+            return TableState(pinned, DeltaTable(str(self.location), version=pinned))
 
     def commit(self, version: int) -> Commit:
         """One commit.
@@ -336,7 +344,9 @@ class Ledger:
         by_id: dict[str, int] = {}
         naming = cache(self._naming)
         for file in files:
-            column = pq.ParquetFile(file).read(columns=["txn"], use_threads=False)["txn"].combine_chunks().drop_null()
+            with self._readable():
+                read = pq.ParquetFile(file).read(columns=["txn"], use_threads=False)
+            column = read["txn"].combine_chunks().drop_null()
             by_id.update(zip(column.field("appId").to_pylist(), column.field("version").to_pylist(), strict=True))
         for version in self._since(int(stated["version"]) if files else -1):
             raw = self._raw(version)
@@ -404,7 +414,22 @@ class Ledger:
         try:
             return parse()
         except (ValueError, TypeError, KeyError, AttributeError) as error:
-            raise ContractError(f"{self.name}: version {version} of its log is damaged ({error})") from error
+            file = f"{version:020d}.json"
+            told = self._damage(file) or f"; put _delta_log/{file} back from a backup"
+            raise ContractError(f"{self.name}: version {version} of its log is damaged ({error}){told}") from error
+
+    @contextmanager
+    def _readable(self) -> Iterator[None]:
+        """Name the damaged file and what repairs it, where Delta or Parquet only say that something is wrong."""
+        try:
+            yield
+        except (DeltaError, pa.ArrowException) as error:
+            told = self._damage("") or f": {str(error).splitlines()[0]}"
+            raise ContractError(f"{self.name}: its log cannot be read{told}") from error
+
+    def _damage(self, file: str) -> str:
+        """What is wrong with the log's files (with the one of that name, if there is one), ready to be appended."""
+        return "".join(f"; {fault}" for fault in log_faults(self.location) if fault.file.endswith(file))
 
     def _since(self, since: int) -> Iterator[int]:
         """Versions after ``since``; lists the folder only if the one that follows it is no longer there."""
@@ -509,6 +534,8 @@ def _parse(version: int, raw: bytes, naming: Callable[[], Naming]) -> Commit:
     past: list[str] = []
     transactions: dict[str, int] = {}
     rows = 0
+    if not raw.strip():
+        raise ValueError("it is empty")
     for line in raw.splitlines():
         action = json.loads(line) if line else {}
         info = action.get("commitInfo") or info

@@ -1,9 +1,8 @@
-"""Masking: values that stand for others, and the question whether an original still shows."""
+"""Masking: values that stand for others."""
 
 from __future__ import annotations
 
 import hmac
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 import pyarrow as pa
@@ -13,15 +12,9 @@ from pyspark.sql.pandas.functions import arrow_udf
 from pyspark.sql.types import StringType
 
 from dedp_assets.patterns.core.errors import ConfigError
-from dedp_assets.patterns.core.names import RESERVED, identifier
+from dedp_assets.patterns.core.names import identifier
 
-__all__ = ["MaskingKey", "pseudonym", "shows", "text"]
-
-_TELLING = 6  # characters; shorter values turn up in other text by chance
-_MOMENTS = ("boolean", "date", "timestamp")
-_NUMBERS = ("tinyint", "smallint", "int", "bigint", "float", "double", "decimal")
-_NESTED = ("array", "map", "struct")
-_V = f"{RESERVED}value"
+__all__ = ["MaskingKey", "pseudonym"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,33 +53,3 @@ def pseudonym(column: str, key: MaskingKey) -> Column:
     made = arrow_udf(pseudonyms, StringType())  # type: ignore[call-overload]
     masked: Column = made(F.col(identifier(column)).cast("string"))
     return masked
-
-
-def shows(originals: Mapping[str, str], shown: Mapping[str, str], *, instead: Mapping[str, str]) -> str:
-    """SQL predicate: some shown text of the row contains one of its original values, or a value was not replaced.
-
-    Values of six characters and more are looked for, in any case, in texts and within nested values. Dates and times
-    are not: they coincide by nature.
-
-    Args:
-        originals: column -> Spark type of the values that must not show.
-        shown: column -> Spark type of what is shown.
-        instead: original column -> the shown column that replaces it.
-    """
-    texts = [text(c) for c, kind in shown.items() if not kind.startswith((*_MOMENTS, *_NUMBERS))]
-    everything = f"lower(concat_ws(chr(10), {', '.join(texts)}))" if texts else "''"
-    found = [f"({text(c)} <> '' AND {text(c)} = {text(other)})" for c, other in instead.items()]
-    for c, kind in originals.items():
-        if not kind.startswith(_MOMENTS):
-            values = (
-                f"split({text(c)}, '[{{}}\\\\[\\\\]]|, | -> ')" if kind.startswith(_NESTED) else f"array({text(c)})"
-            )
-            found.append(
-                f"exists({values}, {_V} -> length({_V}) >= {_TELLING} AND contains({everything}, lower({_V})))"
-            )
-    return f"({' OR '.join(f'coalesce({each}, false)' for each in found) or 'false'})"
-
-
-def text(column: str) -> str:
-    """SQL for a column's value as text."""
-    return f"CAST({identifier(column)} AS STRING)"

@@ -15,7 +15,6 @@ import random
 import re
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -61,7 +60,6 @@ __all__ = [
     "raise_generation",
     "require_channel",
     "serves",
-    "session_settings",
     "sql_settings",
     "violation",
 ]
@@ -106,6 +104,7 @@ class Claim:
         applied: the commit that applied this very write before, if one did.
         same_rows: whether the partition holds exactly these rows already.
         rewrite: whether the partition was written before.
+        repair: whether these are the rows that the partition holds, and files of it are lost.
     """
 
     app_id: str
@@ -113,10 +112,17 @@ class Claim:
     applied: Commit | None = None
     same_rows: bool = False
     rewrite: bool = False
+    repair: bool = False
 
 
 def claim(
-    ledger: Ledger, state: TableState, record: CommitRecord, *, append: bool = False, after: int | None = None
+    ledger: Ledger,
+    state: TableState,
+    record: CommitRecord,
+    *,
+    append: bool = False,
+    after: int | None = None,
+    lost: bool = False,
 ) -> Claim:
     """Decide whether ``record``'s write is new.
 
@@ -126,6 +132,7 @@ def claim(
         record: what the commit will say.
         append: whether the present rows stay.
         after: upstream version that has to be the last one applied (0: none yet); ``None`` asks for none.
+        lost: whether data files of the partition are gone, so that what was applied before has to be written again.
 
     Raises:
         TransactionReused: if this write was already applied with other rows.
@@ -139,19 +146,12 @@ def claim(
     sequence = (last or 0) + 1 if record.sequence is None else record.sequence
     known = last is not None or state.written(ledger.name, record.partition)
     if known and before is not None and _same_write(before, record):
-        if before.fingerprint == record.fingerprint:
+        same = before.fingerprint == record.fingerprint
+        if same and not (lost and not append):
             return Claim(app_id, sequence, applied=latest)
-        raise TransactionReused(_other_rows(ledger.name, before, record))
-    if after is not None and after != (last or 0):
-        raise Conflict(
-            f"{ledger.name} {slice_name(record.partition)} applied upstream version {last or 0} meanwhile, this run "
-            f"went on from version {after}: run it again"
-        )
-    if last is not None and sequence < last:
-        raise Conflict(
-            f"{ledger.name} {slice_name(record.partition)} already applied upstream version {last}, this run read "
-            f"version {sequence} and is stale: run it on version {last} or a newer one"
-        )
+        if not same and (append or not record.replay):
+            raise TransactionReused(_other_rows(ledger.name, before, record))
+    _require_current(ledger, record, last, sequence, after)
     if latest and not append and record.sequence is None and _began_before(record, latest):
         raise Conflict(
             f"{ledger.name} {slice_name(record.partition)} was written at version {latest.version} by a run that "
@@ -165,7 +165,7 @@ def claim(
         replayed = state.transaction(app_id)
         sequence = sequence if replayed is None else max(sequence, replayed + 1)
     same = before is not None and before.fingerprint == record.fingerprint and not append
-    return Claim(app_id, sequence, same_rows=same, rewrite=latest is not None)
+    return Claim(app_id, sequence, same_rows=same and not lost, rewrite=latest is not None, repair=same and lost)
 
 
 def channel_of(ledger: Ledger, state: TableState, partition: Mapping[str, str]) -> str | None:
@@ -260,7 +260,7 @@ def commit_files(
     gone = [] if append else [f for f in state.keyed_files() if record.partition.items() <= dict(f[1]).items()]
     if claimed.same_rows:
         adds, gone = (), []
-    elif only is not None:
+    elif only is not None and not claimed.repair:
         adds = [add for add in adds if _key(add.partition_values) in only]
         gone = [(file, key) for file, key in gone if key in only]
     by = json.dumps(list(state.partition_columns))
@@ -273,7 +273,11 @@ def commit_files(
             "numOutputBytes": sum(add.size for add in adds),
         },
     )
-    exchange_files(stage.folder.parent, state, adds, gone, record=record, claimed=claimed, told=told)
+    # A repair is like a compaction: other files, the same rows, so nobody downstream has to do anything.
+    change = not claimed.repair
+    exchange_files(
+        stage.folder.parent, state, adds, gone, record=record, claimed=claimed, told=told, data_change=change
+    )
 
 
 def exchange_files(
@@ -285,6 +289,7 @@ def exchange_files(
     record: CommitRecord,
     claimed: Claim,
     told: Told,
+    data_change: bool = True,
 ) -> None:
     """Commit files in and files out, transaction and record with them, as the version after ``state``.
 
@@ -296,6 +301,7 @@ def exchange_files(
         record: goes into the commit as its user metadata.
         claimed: transaction id and version.
         told: what the table's history says of the commit.
+        data_change: whether readers of changes have to look at what goes and what comes.
 
     Raises:
         Conflict: if another writer committed meanwhile.
@@ -309,12 +315,12 @@ def exchange_files(
         {"txn": {"appId": claimed.app_id, "version": claimed.sequence, "lastUpdated": now}},
     ]
     for file, key in removed:
-        gone_since = {"deletionTimestamp": now, "extendedFileMetadata": True, "dataChange": True}
+        gone_since = {"deletionTimestamp": now, "extendedFileMetadata": True, "dataChange": data_change}
         values = {"partitionValues": dict(key), "size": file["size_bytes"]}
         content.append({"remove": {"path": file["path"], **gone_since, **values}})
     for add in adds:
         described = {"path": add.path, "partitionValues": dict(add.partition_values), "size": add.size}
-        stated = {"modificationTime": add.modification_time, "dataChange": True, "stats": add.stats}
+        stated = {"modificationTime": add.modification_time, "dataChange": data_change, "stats": add.stats}
         content.append({"add": {**described, **stated}})
     commits.write(location, state.version + 1, content)
     commits.keep_readable(location, state)
@@ -369,18 +375,6 @@ def sql_settings(record: CommitRecord, claimed: Claim) -> dict[str, str]:
     }
 
 
-@contextmanager
-def session_settings(session: SparkSession, settings: Mapping[str, str]) -> Iterator[None]:
-    """Settings of the session for the time of a block; it keeps none of them."""
-    try:
-        for key, value in settings.items():
-            session.conf.set(key, value)
-        yield
-    finally:
-        for key in settings:
-            session.conf.unset(key)
-
-
 def is_conflict(error: Exception) -> bool:
     """Whether a commit was lost to another writer. Spark's classes differ over Spark Connect, their text does not."""
     return isinstance(error, Conflict) or (isinstance(error, SPARK_ERRORS) and bool(_CONFLICT.search(str(error))))
@@ -398,6 +392,20 @@ def attempts(count: int = 5, *, pause_seconds: float = 0.1) -> Iterator[bool]:
         if number:
             time.sleep(random.uniform(0.5, 1) * pause_seconds * 2**number)  # noqa: S311 - jitter, not a secret
         yield number == count - 1
+
+
+def _require_current(ledger: Ledger, record: CommitRecord, last: int | None, sequence: int, after: int | None) -> None:
+    """Refuse rows that were read before something else was applied."""
+    if after is not None and after != (last or 0):
+        raise Conflict(
+            f"{ledger.name} {slice_name(record.partition)} applied upstream version {last or 0} meanwhile, this run "
+            f"went on from version {after}: run it again"
+        )
+    if last is not None and sequence < last:
+        raise Conflict(
+            f"{ledger.name} {slice_name(record.partition)} already applied upstream version {last}, this run read "
+            f"version {sequence} and is stale: run it on version {last} or a newer one"
+        )
 
 
 def _counterpart(latest: Commit | None, record: CommitRecord, *, append: bool) -> CommitRecord | None:
@@ -428,7 +436,7 @@ def _other_rows(table: str, before: CommitRecord, record: CommitRecord) -> str:
     return (
         f"{table} {slice_name(record.partition)}: code version {record.code_version} read the same inputs before and "
         f"came back with other rows ({before.fingerprint} then, {record.fingerprint} now). Something the inputs do not "
-        "name has changed: name it in the inputs, or raise the code version to replay deliberately"
+        "name has changed: name it in the inputs, or raise the code version or ask for a replay to publish these rows"
     )
 
 

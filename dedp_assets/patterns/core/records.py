@@ -46,7 +46,7 @@ class Approval:
     Attributes:
         by: who decided.
         because: why.
-        audits: the audits it covers; empty covers every approvable one of the run.
+        audits: the audits it covers; empty covers every approvable one of the run but those to be approved by name.
 
     Raises:
         ConfigError: without a name or a reason.
@@ -62,7 +62,9 @@ class Approval:
 
     def covers(self, finding: Finding) -> bool:
         """Whether this approval overrules ``finding``."""
-        return finding.approvable and (not self.audits or finding.name in self.audits)
+        if finding.name in self.audits:
+            return bool(finding.approvable)
+        return finding.approvable is True and not self.audits
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,6 +82,8 @@ class Provenance:
         cause: why the run happened (``landing``, ``late-data``, ``replay``, ``manual``, ...).
         channel: what the rows come by, where a table has several ways in; files, if empty.
         approval: a person's decision on this run's audits.
+        replay: whether a person asked to compute again: rows other than the same inputs gave before are then published
+            instead of refused.
         at: when the run started; the library reads no clock.
         notes: further facts for the ledger, JSON values.
     """
@@ -93,6 +97,7 @@ class Provenance:
     cause: str = "manual"
     channel: str = ""
     approval: Approval | None = None
+    replay: bool = False
     at: datetime | None = None
     notes: Mapping[str, Any] = field(default_factory=dict)
 
@@ -130,6 +135,7 @@ class CommitRecord:
     fingerprint: str
     channel: str = ""
     approval: Mapping[str, Any] | None = None
+    replay: bool = False
     notes: Mapping[str, Any] = field(default_factory=dict)
     at: str = ""
 
@@ -168,6 +174,7 @@ class CommitRecord:
             findings=tuple(f.as_dict() for f in findings),
             fingerprint=content,
             approval={"by": approval.by, "because": approval.because} if approval else None,
+            replay=provenance.replay,
             notes=provenance.notes,
             at=_utc(provenance.at),
         )

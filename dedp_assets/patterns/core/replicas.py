@@ -12,10 +12,12 @@ import os
 import shutil
 import time
 from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from threading import Lock
 
-from dedp_assets.patterns.core.contents import Contents, FileState, folder_contents, listed, some
+from dedp_assets.patterns.core.contents import Contents, FileState, folder_contents, listed, readable, some
 from dedp_assets.patterns.core.errors import AuditFailed, ConfigError, Conflict
 from dedp_assets.patterns.core.generations import Generation, current, next_generation, replacing
 from dedp_assets.patterns.core.log import Ledger
@@ -79,6 +81,7 @@ def copy_replica(
     name: str,
     provenance: Provenance,
     bytes_per_second: float | None = None,
+    files_at_once: int = 1,
 ) -> WriteResult:
     """Make ``target`` a replica that holds exactly ``contents``; nothing is copied that it holds already.
 
@@ -87,14 +90,15 @@ def copy_replica(
         target: the replica's folder.
         name: what the replica is called.
         provenance: who copies, and why.
-        bytes_per_second: most bytes to copy per second; as many as possible if ``None``.
+        bytes_per_second: most bytes to copy per second, of all files together; as many as possible if ``None``.
+        files_at_once: most files to copy at the same time.
 
     Raises:
         AuditFailed: if a file did not arrive as it was read, or the copied table is not the source's.
         Conflict: if the source changed meanwhile, or the replica shows a newer version of it.
-        ConfigError: if the target is no replica, or one of something else.
+        ConfigError: if the target is no replica or one of something else, or a file of the source may not be read.
     """
-    limit = _Limit(bytes_per_second)
+    limit = _Limit(bytes_per_second, files_at_once)
     place = target.parent.resolve() / target.name
     if contents.root in (place.resolve(), place, *place.parents) or place in contents.root.parents:
         raise ConfigError(f"{name} and {contents.name} lie in one another: name another target")
@@ -179,7 +183,8 @@ def _fill(
     made: Generation, contents: Contents, target: Path, held: _Held, limit: _Limit
 ) -> tuple[dict[str, str], list[str]]:
     """Copy or link every file; SHA-256 by path, and which were copied."""
-    digests, copied = {}, []
+    digests: dict[str, str] = {}
+    copied = []
     for folder in contents.folders:
         (made.files / folder).mkdir(parents=True)
     for path, state in contents.files.items():
@@ -189,15 +194,24 @@ def _fill(
             os.link(target / path, destination)
             digests[path] = held[path][1]
         else:
-            digests[path] = _copy(contents, path, destination, limit)
             copied.append(path)
+    with ThreadPoolExecutor(limit.files_at_once) as pool:
+        try:
+            made_of = pool.map(lambda path: _copy(contents, path, made.files / path, limit), copied)
+            digests |= dict(zip(copied, made_of, strict=True))
+        except BaseException:
+            # The others would be copied for nothing, and each waits its turn.
+            pool.shutdown(wait=False, cancel_futures=True)
+            raise
     return digests, copied
 
 
 def _copy(contents: Contents, path: str, destination: Path, limit: _Limit) -> str:
     source, state, sha = contents.root / path, contents.files[path], hashlib.sha256()
     try:
-        with source.open("rb") as read, destination.open("xb") as write:
+        with readable(contents.name):
+            read = source.open("rb")
+        with read, destination.open("xb") as write:
             while chunk := read.read(_CHUNK):
                 write.write(chunk)
                 sha.update(chunk)
@@ -214,16 +228,20 @@ def _copy(contents: Contents, path: str, destination: Path, limit: _Limit) -> st
 
 
 class _Limit:
-    """Slows a copy down to so many bytes per second."""
+    """Slows a copy down to so many bytes per second, however many files are copied at once."""
 
-    def __init__(self, bytes_per_second: float | None) -> None:
+    def __init__(self, bytes_per_second: float | None, files_at_once: int) -> None:
         if bytes_per_second is not None and bytes_per_second <= 0:
             raise ConfigError(f"bytes_per_second={bytes_per_second} would never copy anything")
+        if files_at_once < 1:
+            raise ConfigError(f"files_at_once={files_at_once} would never copy anything")
+        self.files_at_once, self._counting = files_at_once, Lock()
         self._rate, self._since, self._seen = bytes_per_second, time.monotonic(), 0
 
     def count(self, size_bytes: int) -> None:
-        self._seen += size_bytes
-        ahead = self._seen / self._rate - (time.monotonic() - self._since) if self._rate else 0
+        with self._counting:
+            self._seen += size_bytes
+            ahead = self._seen / self._rate - (time.monotonic() - self._since) if self._rate else 0
         if ahead > 0:
             time.sleep(ahead)
 

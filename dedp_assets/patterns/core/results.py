@@ -21,9 +21,12 @@ from pyspark.sql import functions as F
 
 from dedp_assets.patterns.core.names import OUTCOME, identifier
 
-__all__ = ["Finding", "Plan", "RowCounts", "Severity", "Split", "WriteResult"]
+__all__ = ["BY_NAME", "Approvable", "Finding", "Plan", "RowCounts", "Severity", "Split", "WriteResult"]
 
 Severity = Literal["fail", "warn"]
+Approvable = bool | Literal["by name"]
+BY_NAME: Approvable = "by name"
+"""Only an approval that names the audit overrules it; one of everything in a run does not."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +65,7 @@ class Finding:
         severity: what a failure means: ``fail`` refuses the rows, ``warn`` lets them through with a mark.
         figures: the measured numbers behind the verdict, by name.
         note: one sentence for people, empty if the figures say it all.
-        approvable: whether a named person may overrule a failure.
+        approvable: whether a named person may overrule a failure, or only one who names the audit (:data:`BY_NAME`).
         approved_by: who overruled it, if somebody did.
     """
 
@@ -71,7 +74,7 @@ class Finding:
     severity: Severity = "fail"
     figures: Mapping[str, Any] = field(default_factory=dict)
     note: str = ""
-    approvable: bool = False
+    approvable: Approvable = False
     approved_by: str = ""
 
     @property

@@ -110,6 +110,8 @@ def require_free(rows: DataFrame, *added: str) -> DataFrame:
     Raises:
         ConfigError: names the columns to rename.
     """
+    if not isinstance(rows, DataFrame):
+        require_rows("this pattern", rows)
     taken = {name.lower() for name in added}
     if met := [c for c in rows.columns if c.lower() in taken]:
         raise ConfigError(f"the rows have a column {', '.join(met)}, which this step adds: rename it before")

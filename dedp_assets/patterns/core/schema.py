@@ -18,7 +18,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from dedp_assets.patterns.core.errors import ConfigError, SchemaMismatch
 from dedp_assets.patterns.core.log import TableState
-from dedp_assets.patterns.core.names import identifier
+from dedp_assets.patterns.core.names import identifier, reserved
 from dedp_assets.patterns.core.partitions import is_possible, misfit, quoted, stored_type, text
 from dedp_assets.patterns.core.results import Split
 
@@ -94,6 +94,8 @@ class TableSpec:
     properties: Mapping[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
+        if ours := reserved(self.columns):
+            raise ConfigError(f"{self.name}: names like {', '.join(ours)} are the library's own: rename the column")
         unknown = [c for c in self.partition_by if c not in self.columns]
         if unknown:
             raise ConfigError(f"{self.name}: partition columns {unknown} are not among its columns")
@@ -149,8 +151,8 @@ def require_usable(spec: TableSpec, session: SparkSession) -> None:
 def _analysed(what: str, rows: Callable[[], DataFrame]) -> DataFrame:
     try:
         found = rows()
-        # Over Spark Connect nothing is analysed before it is asked for.
-        _ = found.schema
+        # Over Spark Connect nothing is analysed before the engine is asked, and a schema may be known without it.
+        _ = found.isStreaming
     except AnalysisException as error:
         raise ConfigError(f"{what} cannot be evaluated: {str(error).splitlines()[0]}") from error
     return found
@@ -207,7 +209,8 @@ def constraints(state: TableState) -> dict[str, str]:
         if unfit := misfit(column, kind):
             rules[f"{column}_is_a_partition_value"] = f"NOT {unfit}"
     checks = {key[len(_PREFIX) :]: value for key, value in state.properties.items() if key.startswith(_PREFIX)}
-    return {**rules, **checks}
+    both = {name: f"({rules[name]}) AND ({checks[name]})" for name in rules if name in checks}
+    return {**rules, **checks, **both}
 
 
 def _of_field(name: str, column: Mapping[str, Any]) -> Iterator[tuple[str, str]]:

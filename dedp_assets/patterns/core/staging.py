@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import shutil
 import uuid
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -188,8 +188,8 @@ def stage_rows(
         files.write.partitionBy(*folders.values(), *filter(None, [apart])).parquet(str(folder))
     except AnalysisException as error:
         stage.discard()
-        why = _culprit(rows, layout, parts, seen_only, measures) or _line(error)
-        raise ConfigError(f"{layout.folder.name}: {why}") from error
+        culprit = _culprit(lambda: _projected(rows, layout, parts, seen_only), measures)
+        raise ConfigError(f"{layout.folder.name}: {culprit or _line(error)}") from error
     shown = {c: _read_back(c, layout, folders) for c in columns}
     staged = list(_staged_files(folder, layout, folders, apart))
     _describe(folder, out.select(*[F.col(identifier(c)) for c in columns], *outcome).schema, layout, staged, apart)
@@ -228,22 +228,16 @@ def _read_back(column: str, layout: Layout, folders: Mapping[str, str]) -> str:
     return identifier(column)
 
 
-def _culprit(
-    rows: DataFrame | Split,
-    layout: Layout,
-    parts: Sequence[str],
-    seen_only: Sequence[str],
-    measures: Mapping[str, str],
-) -> str:
+def _culprit(projected: Callable[[], DataFrame], measures: Mapping[str, str]) -> str:
     """Which of the ``measures`` Spark cannot evaluate, and why; empty if it is the rows themselves."""
     try:
-        frame = _projected(rows, layout, parts, seen_only)
-        _ = frame.schema
+        frame = projected()
+        _ = frame.isStreaming
     except AnalysisException:
         return ""
     for name, sql in measures.items():
         try:
-            _ = frame.observe("probe", F.expr(sql).alias("probe")).schema
+            _ = frame.observe("probe", F.expr(sql).alias("probe")).isStreaming
         except AnalysisException as error:
             return f"{name} cannot be evaluated as {sql}: {_line(error)}"
     return ""

@@ -47,6 +47,7 @@ from dedp_assets.patterns.core.schema import (
 )
 from dedp_assets.patterns.core.sessions import private
 from dedp_assets.patterns.core.staging import Layout, Stage, empty_stage, stage_rows
+from dedp_assets.patterns.core.verification import lost_files, tell_lost
 
 __all__ = ["StagedWrite", "Table"]
 
@@ -81,6 +82,7 @@ class Table:
 
         Raises:
             ConfigError: if a vacuum removed files of that version, and its rows are no longer the current ones.
+            ContractError: if files of the pinned version are lost that its rows are still current in.
         """
         state = self.ledger.state(version)
         named = [self._spelled(state, partition) for partition in partitions]
@@ -168,12 +170,12 @@ class Table:
             AuditFailed: if a rule refuses the rows; the stage stays for inspection.
             SchemaMismatch: if the rows' columns are not the table's.
         """
-        require_rows(self.name, rows)
+        frame = require_rows(self.name, rows)
         state, split = self.ensure(), rows if isinstance(rows, Split) else None
         owned = require_partition(self.name, state, partition or {})
         conform(self.name, rows, keep, state)
         accounting.require_own_figures(audits, reading)
-        rules, frame = constraints(state), rows.rows if isinstance(rows, Split) else rows
+        rules = constraints(state)
         measures = accounting.measures(
             split,
             accounting.kept_rows(rows, keep),
@@ -332,7 +334,10 @@ class Table:
         for key in map(dict, changed):
             if any(all(key.get(c) == value for c, value in named.items()) for named in partitions or [{}]):
                 raise self._vacuumed(state.version, gone)
-        return self.ledger.state(head)
+        current = self.ledger.state(head)
+        if lost := lost_files(self.location, current, *partitions):
+            raise ContractError(f"{tell_lost(self.name, lost)}: `dedp verify` names what repairs it")
+        return current
 
     def _vacuumed(self, version: int, gone: Sequence[str]) -> ConfigError:
         return ConfigError(
@@ -405,10 +410,6 @@ class Table:
             message += f". For example {[row.asDict() for row in rows.collect()]}"
         return AuditFailed(message, findings=staged.findings, stage=str(staged.stage.folder))
 
-    def _run(self, statement: Callable[[], object], settings: Mapping[str, str]) -> None:
-        with publishing.session_settings(self.session, settings):
-            statement()
-
     def _committed(self, before: int, record: CommitRecord) -> WriteResult:
         ours = [c for c in self.ledger.commits(since=before) if c.record == record]
         if not ours:
@@ -463,7 +464,7 @@ class StagedWrite:
         with table_lock(table.location):
             for last in publishing.attempts():
                 state = table.ledger.state()
-                claimed = publishing.claim(table.ledger, state, self.record, append=self.append, after=after)
+                claimed = self._claim(state, after)
                 if claimed.applied:
                     self._discard_unless_live()
                     return publishing.already_applied(table.name, self.record, claimed.applied)
@@ -491,12 +492,23 @@ class StagedWrite:
             version=ours[-1].version,
             applied=True,
             changed=changed and bool(ours[-1].changed),
-            reason=f"{rows.written} rows published" if changed else "the same rows as before: nothing changed",
+            reason=_published(rows.written, claimed),
             rows=rows,
             partition=self.record.partition,
             findings=self.findings,
             figures=self.record.figures,
         )
+
+    def _claim(self, state: TableState, after: int | None) -> publishing.Claim:
+        """What the ledger says of this write; where that is "done already", the files have to be there, too."""
+        ledger = self.table.ledger
+        claimed = publishing.claim(ledger, state, self.record, append=self.append, after=after)
+        if (claimed.applied or claimed.same_rows) and not self.append and self._lost(state):
+            return publishing.claim(ledger, state, self.record, after=after, lost=True)
+        return claimed
+
+    def _lost(self, state: TableState) -> bool:
+        return bool(lost_files(self.table.location, state, self.record.partition))
 
     def _require_replaceable(self, state: TableState, claimed: publishing.Claim) -> None:
         if not (self.append or claimed.same_rows) and state.holds(self.record.partition):
@@ -523,7 +535,8 @@ class StagedWrite:
             )
             return not claimed.same_rows
         finer = set(state.partition_columns) - set(self.record.partition)
-        only = self._differing(state) if finer and claimed.rewrite and not (self.append or claimed.same_rows) else None
+        compared = finer and claimed.rewrite and not (self.append or claimed.same_rows or claimed.repair)
+        only = self._differing(state) if compared and not self._lost(state) else None
         publishing.commit_files(state, self.stage, self.record, claimed, append=self.append, only=only)
         return not claimed.same_rows
 
@@ -561,3 +574,9 @@ class StagedWrite:
         now = digests(self.table.read(owned, version=state.version))
         then = digests(self.stage.read() if self.stage.adds else None)
         return {key for key in {*now, *then} if now.get(key) != then.get(key)}
+
+
+def _published(rows: int, claimed: publishing.Claim) -> str:
+    if claimed.repair:
+        return f"{rows} rows written again, because files that held them were lost"
+    return "the same rows as before: nothing changed" if claimed.same_rows else f"{rows} rows published"

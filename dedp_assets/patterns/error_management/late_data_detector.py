@@ -20,7 +20,7 @@ from pyspark.sql import functions as F
 from dedp_assets.patterns.core.errors import ConfigError
 from dedp_assets.patterns.core.names import OUTCOME, RESERVED
 from dedp_assets.patterns.core.results import Finding, Split
-from dedp_assets.patterns.core.rows import require_columns, require_free
+from dedp_assets.patterns.core.rows import require_free
 
 __all__ = ["detect_late_data", "advance_watermark", "judge_lateness"]
 
@@ -60,7 +60,6 @@ def detect_late_data(
     """
     if earliest and latest and earliest > latest:
         raise ConfigError(f"no event lies between {earliest} and {latest}")
-    require_columns(events, [])
     require_free(events, "event_time", "watermark", "lateness_seconds")
     bound = F.lit(watermark).cast("timestamp")
     plausible = [f"{_STATED} >= {_literal(earliest)}"] if earliest else []

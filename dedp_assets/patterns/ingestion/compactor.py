@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from dedp_assets.patterns.core.compaction import partition_name, rewrite, small_files
+from dedp_assets.patterns.core.compaction import Files, partition_name, rewrite, small_files
 from dedp_assets.patterns.core.errors import ConfigError
 from dedp_assets.patterns.core.log import Ledger, TableState
 from dedp_assets.patterns.core.records import Provenance
@@ -37,6 +37,7 @@ def compact(
     small_bytes: int = _SMALL,
     target_bytes: int = _TARGET,
     min_small_files: int = _MANY,
+    min_average_bytes: int = 0,
 ) -> WriteResult:
     """Merge the small files of the partitions where it pays, in one commit that changes no row.
 
@@ -51,6 +52,7 @@ def compact(
         small_bytes: files below this size are merged, in bytes.
         target_bytes: size that merged files grow up to, in bytes.
         min_small_files: fewest small files that make a partition worth it.
+        min_average_bytes: a partition is worth it, too, if its files are smaller on average, in bytes; 0 for never.
 
     Returns:
         Files and bytes of the whole table before and after, in ``figures``.
@@ -65,8 +67,12 @@ def compact(
     """
     state = table.ledger.state()
     require_partition(table.name, state, partition or {})
-    plan = _plan(state, partition or {}, _Sizes(small_bytes, target_bytes, min_small_files))
-    chosen = {key: part for key, part in small_files(state, small_bytes).items() if partition_name(key) in plan.causes}
+    small, sizes = (
+        small_files(state, small_bytes),
+        _Sizes(small_bytes, target_bytes, min_small_files, min_average_bytes),
+    )
+    plan = _plan(state, small, partition or {}, sizes)
+    chosen = {key: files for key, files in small.items() if partition_name(key) in plan.causes}
     if not chosen:
         reason = f"nothing to compact: {plan.reason}"
         return WriteResult(table.name, state.version, applied=False, changed=False, reason=reason)
@@ -81,6 +87,7 @@ def plan_compaction(
     small_bytes: int = _SMALL,
     target_bytes: int = _TARGET,
     min_small_files: int = _MANY,
+    min_average_bytes: int = 0,
 ) -> Plan:
     """Choose the partitions worth compacting, from the log's statistics and without Spark.
 
@@ -90,11 +97,13 @@ def plan_compaction(
         small_bytes: files below this size are small, in bytes.
         target_bytes: size that merged files grow up to, in bytes.
         min_small_files: fewest small files that make a partition worth it.
+        min_average_bytes: a partition is worth it, too, if its files are smaller on average, in bytes; 0 for never.
 
     Returns:
         A plan whose ``causes`` count the small files and state the average size of a partition's files.
     """
-    return _plan(ledger.state(), partition or {}, _Sizes(small_bytes, target_bytes, min_small_files))
+    state, sizes = ledger.state(), _Sizes(small_bytes, target_bytes, min_small_files, min_average_bytes)
+    return _plan(state, small_files(state, small_bytes), partition or {}, sizes)
 
 
 def vacuum(
@@ -137,6 +146,7 @@ class _Sizes:
     small_bytes: int
     target_bytes: int
     min_small_files: int
+    min_average_bytes: int
 
     def __post_init__(self) -> None:
         if not 0 < self.small_bytes <= self.target_bytes or self.min_small_files < 2:
@@ -144,23 +154,29 @@ class _Sizes:
                 f"small_bytes={self.small_bytes} must lie between 1 and target_bytes={self.target_bytes}, and "
                 f"min_small_files={self.min_small_files} be at least 2"
             )
+        if not 0 <= self.min_average_bytes <= self.small_bytes:
+            raise ConfigError(
+                f"min_average_bytes={self.min_average_bytes} must lie between 0 and small_bytes={self.small_bytes}: "
+                "larger files are not merged"
+            )
 
 
-def _plan(state: TableState, only: Mapping[str, str], sizes: _Sizes) -> Plan:
+def _plan(state: TableState, small: Files, only: Mapping[str, str], sizes: _Sizes) -> Plan:
     causes, held = {}, {}
-    small = small_files(state, sizes.small_bytes)
     for key, stats in sorted(state.statistics().items(), key=lambda item: partition_name(item[0])):
         if not only.items() <= dict(key).items():
             continue
-        name, found = partition_name(key), small[key]
+        name, found, average = partition_name(key), small[key], stats.bytes // stats.files
         merged = -(-sum(file["size_bytes"] for file in found) // sizes.target_bytes)
-        if len(found) < sizes.min_small_files:
-            held[name] = f"{len(found)} of {stats.files} files are small: fewer than {sizes.min_small_files}"
+        shown = f"{len(found)} of {stats.files} files are small"
+        if len(found) < sizes.min_small_files and average >= sizes.min_average_bytes:
+            held[name] = f"{shown}: fewer than {sizes.min_small_files}, {average} bytes on average"
         elif merged >= len(found):
             held[name] = f"its {len(found)} small files would still be {merged}"
         else:
-            average = stats.bytes // stats.files
-            causes[name] = f"{len(found)} of {stats.files} files are small, {average} bytes on average"
+            causes[name] = f"{shown}, {average} bytes on average"
     many = f"{sizes.min_small_files} or more files below {sizes.small_bytes} bytes"
+    small_average = f", or files below {sizes.min_average_bytes} bytes on average" if sizes.min_average_bytes else ""
     reason = f"{len(causes)} partitions have {many}" if causes else f"no partition has {many} to merge"
+    reason += small_average
     return Plan(tuple(causes), reason, causes=causes, held=held)

@@ -3,13 +3,15 @@
 Problem: a small, slowly changing dataset carries no attribute by which changed rows could be found.
 Solution: load all of it each time and swap it in atomically: readers see the old rows or the new ones, never none.
 Consequences: cost grows with the dataset, and a truncated delivery would replace a full table: a volume guard refuses
-    it before the swap. The replaced version stays readable by time travel and can be restored.
+    it before the swap. The replaced version stays readable by time travel and can be restored. Without transactions,
+    each load fills a table of its own and a view moves to it; the former table is the way back.
 Choose instead: Incremental Loader, once the dataset grows and has a delta column.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from pyspark.sql import DataFrame
 
@@ -20,7 +22,20 @@ from dedp_assets.patterns.core.results import Split, WriteResult
 from dedp_assets.patterns.core.rows import Reading, counted
 from dedp_assets.patterns.core.tables import Table
 
-__all__ = ["load_full", "expose", "volume_guard"]
+__all__ = ["load_full", "expose", "volume_guard", "View"]
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """What readers know instead of a table, for stores without transactional overwrite.
+
+    Attributes:
+        name: the view's name, a plain identifier.
+        shows: the table that it shows now; ``None`` before the first load.
+    """
+
+    name: str
+    shows: Table | None = None
 
 
 def load_full(
@@ -28,6 +43,7 @@ def load_full(
     target: Table,
     *,
     provenance: Provenance,
+    view: View | None = None,
     min_rows: int = 1,
     max_shrink: float = 0.5,
     max_growth: float = 2.0,
@@ -39,6 +55,8 @@ def load_full(
         snapshot: the complete dataset; of a split, its ``valid`` part.
         target: the table to replace.
         provenance: who loads, from what, and why.
+        view: load into a ``target`` of its own (``devices_v2``), and let the view show it once the load has passed; the
+            volume is compared with what the view shows now. A load that fails leaves the view where it is.
         min_rows: fewest rows a delivery may have, in rows.
         max_shrink: largest share of the present rows that may be missing (0.5: half of them).
         max_growth: largest factor by which the rows may grow (2.0: double).
@@ -46,21 +64,26 @@ def load_full(
 
     Raises:
         AuditFailed: if the volume guard or an audit refuses the delivery; the present rows stay.
-        ConfigError: for bounds that would refuse every delivery.
+        ConfigError: for bounds that would refuse every delivery, or a view's name that is none.
 
     Example:
         >>> load_full(devices, table, provenance=run, max_shrink=0.2)  # doctest: +SKIP
     """
     if not 0 <= max_shrink <= 1 or max_growth < 1:
         raise ConfigError(f"max_shrink={max_shrink} must lie in 0..1 and max_growth={max_growth} must be at least 1")
-    present = _present(target)
+    if view:
+        _require_name(view.name)
+    present = _present(view.shows if view and view.shows else target)
     staged = target.stage(
         snapshot,
         provenance=provenance.by("ingestion.full_loader"),
         audits=(*volume_guard(min_rows=min_rows, max_shrink=max_shrink, max_growth=max_growth), *audits),
         reading=Reading(figures={"present": present}),
     )
-    return staged.publish()
+    result = staged.publish()
+    if view:
+        expose(target, view=view.name)
+    return result
 
 
 def volume_guard(*, min_rows: int = 1, max_shrink: float = 0.5, max_growth: float = 2.0) -> tuple[Audit, ...]:
@@ -79,16 +102,13 @@ def volume_guard(*, min_rows: int = 1, max_shrink: float = 0.5, max_growth: floa
 
 
 def expose(table: Table, *, view: str) -> None:
-    """Point a view at ``table``: the swap for stores without transactional overwrite.
-
-    Load each delivery into a table of its own (``devices_v2``), then repoint the view that readers know. A load that
-    fails never gets here, so the view keeps showing the former table; pointing it back is the rollback.
+    """Let a view show ``table`` as it is now: the swap of :func:`load_full`, and by hand the way back to a former one.
 
     Raises:
         ConfigError: if ``view`` is not a plain identifier.
+        NotReady: if the table was never loaded; the view stays where it is.
     """
-    if not view.isidentifier():
-        raise ConfigError(f"{view!r} is not a plain identifier")
+    _require_name(view)
     rows = table.read()
     rows.createOrReplaceTempView(view)
 
@@ -100,3 +120,8 @@ def _present(target: Table) -> int:
         return 0
     found = state.statistics().values()
     return sum(each.rows for each in found) if all(each.exact for each in found) else counted(target.read())
+
+
+def _require_name(view: str) -> None:
+    if not view.isidentifier():
+        raise ConfigError(f"{view!r} is not a plain identifier")

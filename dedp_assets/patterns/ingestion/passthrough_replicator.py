@@ -1,8 +1,9 @@
 """Passthrough Replicator: another environment gets the same bytes, names, times and versions.
 
 Problem: a dataset cannot be built again elsewhere, because its source answers differently at each call.
-Solution: copy what was built, uninterpreted: a table with its log up to a pinned version, a folder with its layout.
-    The copy is verified beside the replica that readers use, then swapped in by one rename.
+Solution: copy what was built, uninterpreted: a table with its log up to a pinned version, a folder with its layout, a
+    topic with keys, headers and order (core.mirroring). The copy of a table or folder is verified beside the replica
+    that readers use, then swapped in by one rename. The source is asked once, its answer kept (core.providers).
 Consequences: the replica follows deletions, too, and is read-only: what others write to it is gone with the next copy.
     The owner of the data pushes it: who runs this reads the source and writes the target, never the other way round.
 Choose instead: Transformation Replicator, if anything in it may not leave its environment.
@@ -14,7 +15,7 @@ from collections.abc import Collection
 from dataclasses import replace
 from pathlib import Path
 
-from dedp_assets.patterns.core.contents import folder_contents, table_contents
+from dedp_assets.patterns.core.contents import folder_contents, readable, table_contents
 from dedp_assets.patterns.core.errors import ConfigError, SchemaMismatch
 from dedp_assets.patterns.core.records import Provenance
 from dedp_assets.patterns.core.replicas import copy_replica
@@ -35,6 +36,7 @@ def replicate_table(
     version: int | None = None,
     may_hold_personal: bool = False,
     bytes_per_second: float | None = None,
+    files_at_once: int = 1,
 ) -> WriteResult:
     """Make ``target`` the same table as ``source`` at a pinned version: its log, history and files; without Spark.
 
@@ -48,9 +50,11 @@ def replicate_table(
         version: version to replicate; the newest one now, if ``None``.
         may_hold_personal: whether the target's environment may hold personal data.
         bytes_per_second: most bytes to copy per second, to spare both environments.
+        files_at_once: most files to copy at the same time.
 
     Raises:
-        ConfigError: if the source declares personal columns that the target may not hold, or the target is no replica.
+        ConfigError: if the source declares personal columns that the target may not hold or may not be read by who runs
+            this, or the target is no replica.
         SchemaMismatch: if any version has columns nobody declared, which may be personal.
         AuditFailed: if the copy is not what was read; the former replica stays.
         Conflict: if the replica shows a newer version already, or files were cleaned up meanwhile: run it again.
@@ -59,11 +63,20 @@ def replicate_table(
         >>> replicate_table(devices, staging, provenance=run, bytes_per_second=50e6)  # doctest: +SKIP
     """
     _require_allowed(source.spec, target.name, may_hold_personal=may_hold_personal)
-    contents = table_contents(source.ledger, source.ledger.version() if version is None else version)
+    with readable(source.name):
+        pinned = source.ledger.version() if version is None else version
+    contents = table_contents(source.ledger, pinned)
     if not may_hold_personal:
         _require_declared(source.spec, contents.columns)
     run = provenance.by(_PATTERN)
-    return copy_replica(contents, target.location, name=target.name, provenance=run, bytes_per_second=bytes_per_second)
+    return copy_replica(
+        contents,
+        target.location,
+        name=target.name,
+        provenance=run,
+        bytes_per_second=bytes_per_second,
+        files_at_once=files_at_once,
+    )
 
 
 def replicate_files(
@@ -75,6 +88,7 @@ def replicate_files(
     provenance: Provenance,
     may_hold_personal: bool = False,
     bytes_per_second: float | None = None,
+    files_at_once: int = 1,
 ) -> WriteResult:
     """Make ``target`` hold the same files as the folder ``source``: names, layout, times and every byte.
 
@@ -86,6 +100,7 @@ def replicate_files(
         provenance: who replicates, and why.
         may_hold_personal: whether the target's environment may hold personal data.
         bytes_per_second: most bytes to copy per second.
+        files_at_once: most files to copy at the same time.
 
     Raises:
         NotReady: if the source holds no file; an empty source is usually a broken one.
@@ -95,7 +110,14 @@ def replicate_files(
     _require_allowed(declared, name, may_hold_personal=may_hold_personal)
     contents = folder_contents(source, name=declared.name)
     run = provenance.by(_PATTERN)
-    return copy_replica(contents, target, name=name, provenance=run, bytes_per_second=bytes_per_second)
+    return copy_replica(
+        contents,
+        target,
+        name=name,
+        provenance=run,
+        bytes_per_second=bytes_per_second,
+        files_at_once=files_at_once,
+    )
 
 
 def declare_replica(source: TableSpec, *, name: str, may_hold_personal: bool = False) -> TableSpec:

@@ -4,7 +4,8 @@ Problem: a job succeeds technically and publishes rows that are wrong, such as h
 Solution: audit the input before computing anything, write the result beside the table, audit it with figures measured
     in the same pass, and publish in one metadata-only commit only if both audits pass.
 Consequences: a real anomaly looks like a bug: a named person may approve it, and the commit says so. What was published
-    before stays while a partition is refused.
+    before stays while a partition is refused. Rows are visible only once all of their partition (or window) are
+    written and judged: how long written rows waited is `held_seconds` of the result, their price is in `benchmarks/`.
 Choose instead: Constraints Enforcer, if every rule is about a single row.
 """
 
@@ -16,15 +17,15 @@ from statistics import median
 from typing import Literal
 
 from pyspark.sql import DataFrame
-from pyspark.sql import functions as F
 
 from dedp_assets.patterns.core.audits import Audit, overrule, summary
 from dedp_assets.patterns.core.errors import AuditFailed, ConfigError
 from dedp_assets.patterns.core.log import Ledger
-from dedp_assets.patterns.core.records import Provenance, slice_name
+from dedp_assets.patterns.core.records import CommitRecord, Provenance, slice_name
 from dedp_assets.patterns.core.results import Finding, WriteResult
 from dedp_assets.patterns.core.rows import Reading
 from dedp_assets.patterns.core.tables import Table
+from dedp_assets.patterns.quality._quarantine import dispatch, timed
 
 __all__ = ["audit_write_audit_publish", "require_pass", "usual"]
 
@@ -79,8 +80,10 @@ def audit_write_audit_publish(
         refused = AuditFailed(str(error), findings=(*judged, *error.findings), stage=error.stage)
         if quarantine is None:
             raise refused from None
-        return _dispatch(refused, target, quarantine, partition, noted, audits, reading)
-    result = staged.publish()
+        return dispatch(refused, target, quarantine, partition, noted, audits, reading)
+    result = timed(staged.publish(), staged)
+    if quarantine is not None and quarantine.ledger.exists() and quarantine.ledger.state().holds(partition):
+        quarantine.clear(partition=partition, provenance=noted)  # what was put aside before is in the target now
     return replace(result, findings=(*judged, *result.findings))
 
 
@@ -113,6 +116,7 @@ def usual(ledger: Ledger, *, figure: str, partition: Mapping[str, str], days: in
     """What ``figure`` usually is: its own last published value, or else the median of earlier partitions.
 
     A partition that is rebuilt is compared with its own history, a new one with the last ``days`` partitions before it.
+    What was published of a partition that was not over yet (``notes["open"]`` of its record) is no measure of anything.
 
     Args:
         ledger: the table's ledger.
@@ -125,13 +129,17 @@ def usual(ledger: Ledger, *, figure: str, partition: Mapping[str, str], days: in
     for commit in ledger.history():
         record = commit.record
         key = record.partition.get(column) if record else None
-        if record is None or key is None or key in seen or not record.promotable or record.figures.get(figure) is None:
+        if record is None or key is None or key in seen or not _is_measure(record, figure):
             continue
         if key == value:
             return float(record.figures[figure])
         seen[key] = float(record.figures[figure])
     earlier = [seen[key] for key in sorted(seen, reverse=True) if key < value][:days]
     return median(earlier) if earlier else None
+
+
+def _is_measure(record: CommitRecord, figure: str) -> bool:
+    return record.promotable and record.figures.get(figure) is not None and not record.notes.get("open")
 
 
 def _judge_upstream(
@@ -157,36 +165,3 @@ def _as_warning(audit: Audit) -> Audit:
     low = audit.warn_below if audit.fail_below is None else audit.fail_below
     high = audit.warn_above if audit.fail_above is None else audit.fail_above
     return replace(audit, warn_below=low, warn_above=high, fail_below=None, fail_above=None)
-
-
-def _dispatch(
-    refused: AuditFailed,
-    target: Table,
-    quarantine: Table,
-    partition: Mapping[str, str],
-    provenance: Provenance,
-    audits: Sequence[Audit],
-    reading: Reading,
-) -> WriteResult:
-    """Publish what no failed audit names; put the rest into quarantine, first, so that no crash loses a row."""
-    failed = {finding.name for finding in refused.findings if finding.refuses}
-    named = [audit for audit in audits if audit.name in failed]
-    faults = [audit.where for audit in named if audit.where]
-    if refused.stage is None or {audit.name for audit in named} != failed:
-        raise refused
-    staged = target.session.read.format("delta").load(refused.stage).select(*target.spec.columns)
-    fault = " OR ".join(f"coalesce(({where}), false)" for where in faults)
-    whole = len(faults) < len(named)
-    noted = replace(provenance, notes={**provenance.notes, "quarantined_for": sorted(failed)})
-    quarantine.overwrite(staged if whole else staged.filter(fault), partition=partition, provenance=noted)
-    if whole:
-        version = target.ledger.version()
-        reason = f"the whole batch went to {quarantine.name}: {summary(refused.findings)}"
-        return WriteResult(target.name, version, applied=False, changed=False, reason=reason, findings=refused.findings)
-    good = staged.filter(~F.expr(fault))
-    rest = [audit for audit in audits if audit not in named]
-    known = {name: value for name, value in reading.figures.items() if name != "read"}
-    left = Reading(figures=known, findings=reading.findings)
-    result = target.stage(good, partition=partition, provenance=noted, audits=rest, reading=left).publish()
-    judged = {finding.name: finding for finding in (*refused.findings, *result.findings)}
-    return replace(result, findings=tuple(judged[name] for name in judged))

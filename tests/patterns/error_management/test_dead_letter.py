@@ -222,6 +222,17 @@ def test_a_column_called_raw_is_refused_where_the_record_itself_is_kept_under_th
         divert_unprocessable(rows, schema={"raw": "STRING"}, identity=["n"])
 
 
+@pytest.mark.parametrize("name", ["Reason", "was_dead_lettered", "syntax", "id text", "raw", "__dedp_outcome"])
+def test_a_column_that_would_be_overwritten_is_refused(spark, name):
+    """Whether the rows bring it or the schema names it: nothing is replaced without a word."""
+    rows = spark.sql(f"SELECT 1 AS line, 2 AS id, 'x' AS `{name}`")
+    with pytest.raises(ConfigError, match=f"column {name}"):
+        divert_unprocessable(rows, schema={"id": "BIGINT"}, identity=["line"])
+    if name != "__dedp_outcome":
+        with pytest.raises(ConfigError, match=f"none that is handed on: .*{name}"):
+            divert_unprocessable(rows, schema={"id": "BIGINT", name: "STRING"}, identity=["line"])
+
+
 def test_records_are_converted_once_for_both_tables(step, spark):
     """Rows judged by chance fall apart if each part is computed for itself, and never do in a routed split."""
     chance = "concat('{\"id\": ', if(pmod(hash(reflect('java.util.UUID', 'randomUUID')), 2) = 0, '1}', 'x}')) AS raw"
@@ -279,16 +290,17 @@ def test_a_record_that_breaks_again_is_a_dead_letter_again(step):
 
 
 def test_a_replay_changes_its_own_partition_in_order_and_notes_what_is_still_open(step):
-    """Downstream sees one changed partition whose events have no gap, and the ledger how many letters wait."""
+    """One changed partition, each replayed event at its own time among the others; the ledger says how many wait."""
     step.run(TEN)
     step.run({1: good(1)}, day=NEXT)
     before = step.valid.ledger.version()
     step.run(TEN, rules={}, code_version="2", cause="replay")
     _, changed = step.valid.ledger.changes(since=before)
     assert [dict(key) for key in changed] == [{"day": DAY}]
-    of_day = [row for row in read_back(step.valid) if str(row["day"]) == DAY]
-    by_time = [(row["id"], row["was_dead_lettered"]) for row in sorted(of_day, key=lambda row: row["at"])]
-    assert by_time == [(n, n == 7) for n in range(10) if n != 3]
+    of_day = {row["line"]: row for row in read_back(step.valid) if str(row["day"]) == DAY}
+    times = {line: f"{row['at']:%Y-%m-%dT%H:%M:%S}" for line, row in of_day.items()}
+    assert times == {n: f"{DAY}T10:{n:02d}:00" for n in range(10) if n != 3}
+    assert {line for line, row in of_day.items() if row["was_dead_lettered"]} == {7}
     noted = step.dead.ledger.latest({"filed_under": DAY}).record
     assert (noted.notes["open"], noted.code_version, noted.pattern) == (1, "2", "error_management.dead_letter")
 

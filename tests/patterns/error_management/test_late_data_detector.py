@@ -154,6 +154,16 @@ def test_events_come_back_with_their_own_columns(spark):
     assert [row["happened"] for row in split["undated"].collect()] == ["10:00 or so"]
 
 
+def test_every_name_of_a_column_works_and_none_is_overwritten(spark):
+    """Columns with odd names come back; one that the pattern adds is refused, in any case."""
+    rows = spark.sql("SELECT '2026-01-05' AS `a.b`, 'x' AS `stated event time`, 'y' AS outcome, 1 AS `b``tick`")
+    split = detect_late_data(rows, event_time="try_to_timestamp(`a.b`)", watermark=clock("10:00"))
+    assert [tuple(row)[:4] for row in split["on_time"].collect()] == [("2026-01-05", "x", "y", 1)]
+    for name in ("Event_Time", "watermark", "lateness_seconds"):
+        with pytest.raises(ConfigError, match=f"column {name}, which this step adds"):
+            detect_late_data(spark.sql(f"SELECT 'x' AS {name}"), event_time="NULL", watermark=None)
+
+
 def test_bounds_that_no_event_can_meet_are_refused(spark):
     """An earliest after the latest would make every event undated."""
     with pytest.raises(ConfigError, match="no event lies between"):

@@ -13,7 +13,11 @@ from pyspark.sql import functions as F
 from dedp_assets.patterns.core.errors import ConfigError
 from dedp_assets.patterns.core.results import RowCounts
 from dedp_assets.patterns.error_management.dead_letter import divert_unprocessable
-from dedp_assets.patterns.error_management.windowed_deduplicator import deduplicate, deduplicate_stream
+from dedp_assets.patterns.error_management.windowed_deduplicator import (
+    deduplicate,
+    deduplicate_stream,
+    judge_uniqueness,
+)
 from tests.helpers import a_run, active_files, read_back
 
 DAY = {"event_date": "2026-01-05"}
@@ -78,16 +82,68 @@ def test_content_that_differs_only_in_where_its_null_is_breaks_a_tie_too(spark):
     assert survivors[0] == survivors[1]
 
 
-@pytest.mark.parametrize("column", ["place", "outcome"])
-def test_no_column_of_the_input_is_overwritten(spark, column):
-    """A name the pattern uses for itself is refused, or comes out with the values it went in with."""
-    rows = visits(spark, [("a", 1, "Berlin")], f"key STRING, line INT, {column} STRING")
-    try:
-        kept = values(once(rows)["valid"].select(column))
-    except ConfigError as refusal:
-        assert column in str(refusal)  # noqa: PT017
-    else:
-        assert kept == [("Berlin",)]
+NAMES = ["place", "Outcome", "place among its key", "seen before", "n", "x", "a.b", "dash-ed", "Ümlaut", "b`tick"]
+
+
+def test_every_name_of_a_column_works_and_none_is_overwritten(spark):
+    """As a key, in the order and beside them, in a batch and in its look-back, once and once more."""
+    columns = ", ".join(f"`{name.replace('`', '``')}` STRING" for name in (*NAMES, "1st"))
+    row = (*NAMES, "1")
+    rows = spark.createDataFrame([row, (*NAMES, "2")], columns)
+    past = spark.createDataFrame([("other", *row[1:])], columns)
+    split = deduplicate(rows, past, keys=NAMES, order_by=["1st", *NAMES])
+    again = deduplicate(split, past, keys=[name.upper() for name in NAMES], order_by=["1st"])
+    assert (values(again["valid"]), again["duplicate"].count()) == ([row], 1)
+    assert judge_uniqueness(rows, keys=NAMES).figures == {"repeated_keys": 1, "surplus_rows": 1}
+    with pytest.raises(ConfigError, match="column __dedp_place: names like that are the library's"):
+        once(visits(spark, [("a", 1, "x")], "key STRING, line INT, __dedp_place STRING"))
+
+
+def test_ties_between_nested_rows_do_not_depend_on_the_order_of_the_input(spark):
+    """Places of NULLs, borders of arrays and entries of maps are content that breaks a tie."""
+    contents = [
+        "array(1, NULL), map('a', 1), array(array(1, 2))",
+        "array(NULL, 1), map('a', 1), array(array(1, 2))",
+        "array(1, NULL), map('a', NULL), array(array(1, 2))",
+        "array(1, NULL), map('a', 1), array(array(1), array(2))",
+    ]
+    found = set()
+    for order in (contents, contents[::-1]):
+        told = [f"SELECT 'a' AS key, 1 AS line, * FROM VALUES ({c}) t(x, y, z)" for c in order]
+        rows = spark.sql(" UNION ALL ".join(told))
+        found.add(str(values(once(rows.coalesce(1))["valid"])))
+    assert len(found) == 1
+
+
+def test_keys_are_equal_as_spark_compares_them(spark):
+    """0.0 is -0.0, NaN is NaN, and a collation decides over letters; a column without an order is refused."""
+    letters = ("'a' COLLATE UTF8_LCASE", "'A' COLLATE UTF8_LCASE")
+    for pair in (("0.0D", "-0.0D"), ("double('NaN')", "sqrt(-1D)"), letters):
+        rows = spark.sql(" UNION ALL ".join(f"SELECT {value} AS key, {n} AS line" for n, value in enumerate(pair)))
+        assert [row["line"] for row in once(rows)["valid"].collect()] == [0]
+    with pytest.raises(ConfigError, match="column key holds MAP<STRING,INT>, which cannot be compared"):
+        once(spark.sql("SELECT map('a', 1) AS key, 1 AS line"))
+
+
+def test_the_last_row_of_each_key_is_its_current_state(spark):
+    """The same order from its other end: a NULL comes before any value, so it is the last only where it is alone."""
+    rows = visits(spark, [("a", 1, "v1"), ("a", None, "v0"), ("a", 2, "v2"), ("b", None, "v0")])
+    assert values(once(rows, keep="last")["valid"]) == [("a", 2, "v2"), ("b", None, "v0")]
+    assert values(once(rows)["valid"]) == [("a", None, "v0"), ("b", None, "v0")]
+
+
+def test_a_seeded_repeat_breaks_uniqueness(spark, created_events, event_rows):
+    """Deduplicated, the table's keys are unique; one row appended once more, and the verdict counts it."""
+    created_events.overwrite(event_rows(5), partition=DAY, provenance=a_run(sequence=1))
+    assert judge_uniqueness(created_events.read(), keys=["id"]).passed
+    created_events.append(event_rows(1, start=3), provenance=a_run(sequence=2))
+    finding = judge_uniqueness(created_events.read(), keys=["id"])
+    assert (finding.name, finding.refuses, finding.note) == ("every_key_is_unique", True, "id repeat")
+    assert finding.figures == {"repeated_keys": 1, "surplus_rows": 1}
+    unknown = visits(spark, [(None, 1, "x"), (None, 1, "x")])
+    assert judge_uniqueness(unknown, keys=["key"]).passed
+    with pytest.raises(ConfigError, match="keys must name a column"):
+        judge_uniqueness(unknown, keys=[])
 
 
 @pytest.mark.parametrize(("keys", "kept"), [(["key"], 1), (["key", "line"], 2)])
@@ -162,6 +218,7 @@ def test_a_run_that_dies_before_its_commit_leaves_no_duplicates(events, event_ro
     [
         ({"keys": []}, "keys must name a column"),
         ({"null_keys": "merge"}, "keep or drop"),
+        ({"keep": "newest"}, "first or last"),
         ({"keys": ["id"]}, "no column id"),
         ({"order_by": ["when"]}, "no column when"),
     ],

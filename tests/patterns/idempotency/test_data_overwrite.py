@@ -81,6 +81,21 @@ def test_the_same_run_twice_is_applied_once(events, fill):
     assert ids(events) == {DAYS[0]: [0, 1, 2, 3]}
 
 
+@pytest.mark.parametrize("rerun", [{"inputs": {"bronze": 8}}, {"code_version": "2"}], ids=["new inputs", "new code"])
+def test_a_rerun_that_is_no_retry_replaces_the_partition(events, fill, rerun):
+    """With other inputs or other code the former rows go, all of them, once."""
+    ran = {"inputs": {"bronze": 7}, "code_version": "1"}
+    fill(SECOND, 2, **ran)
+    fill(FIRST, 4, **ran)
+    neighbours, former = files_of(events, SECOND), files_of(events, FIRST)
+    result = fill(FIRST, 2, start=3, **{**ran, **rerun})
+    assert (result.applied, result.changed) == (True, True)
+    assert ids(events) == {DAYS[0]: [3, 4], DAYS[1]: [0, 1]}
+    assert (files_of(events, FIRST) & former, files_of(events, SECOND)) == (set(), neighbours)
+    again = fill(FIRST, 2, start=3, **{**ran, **rerun})
+    assert (again.applied, again.version) == (False, result.version)
+
+
 def test_the_same_rows_from_other_inputs_change_nothing(events, fill):
     """A rerun that computes the same rows is on record, keeps the files and wakes nobody."""
     fill(FIRST, 4, inputs={"bronze": 7})

@@ -15,6 +15,7 @@ import pytest
 from deltalake import DeltaTable
 
 from dedp_assets.patterns.core import capturing, postgres
+from dedp_assets.patterns.core.changes import cursor
 from dedp_assets.patterns.core.errors import ConfigError, Conflict, ContractError, NotReady, SchemaMismatch
 from dedp_assets.patterns.core.postgres import PostgresTable
 from dedp_assets.patterns.core.schema import Column, TableSpec
@@ -439,40 +440,65 @@ def test_maintenance_is_no_change(begun):
     assert begun.copied() == begun.rows()
 
 
-def test_a_join_finds_its_match_once_the_other_side_has_arrived(begun, spark):
-    """No match yet is not no match: the copies are joined as they are now, not as they were when a row came."""
-    begun.sql(
-        "CREATE TABLE owners (user_id BIGINT PRIMARY KEY, device TEXT)", "ALTER TABLE owners REPLICA IDENTITY FULL"
-    )
+def test_a_copy_says_up_to_which_commit_a_missing_match_is_missing(begun, monkeypatch):
+    """Both rows of one transaction: the copy that lacks one is behind its commit by its own cursor, until it has it."""
+    begun.sql("CREATE TABLE owners (user_id BIGINT PRIMARY KEY)", "ALTER TABLE owners REPLICA IDENTITY FULL")
     owners = replace(begun.source, name="public.owners", slot="dedp_owners")
-    columns = {"user_id": Column("BIGINT"), "device": Column("STRING")}
     history = begun.make_table(replace(HISTORY, name="bronze/owners_changes"))
-    latest = begun.make_table(TableSpec("bronze/owners", columns))
+    latest = begun.make_table(TableSpec("bronze/owners", {"user_id": Column("BIGINT")}))
 
-    def joined():
-        return [row["device"] for row in latest.read().join(begun.latest.read(), "user_id").collect()]
+    def capture_owners():
+        capture_changes(owners, history, latest, keys=KEYS, provenance=a_run())
 
-    begun.sql("INSERT INTO owners VALUES (9, 'phone')")
-    capture_changes(owners, history, latest, keys=KEYS, provenance=a_run())
-    assert joined() == []
-    begun.sql("INSERT INTO users VALUES (9, 'Zoe', NULL)")
+    def missing(copy, row):
+        return row["user_id"] not in {found["user_id"] for found in read_back(copy)}
+
+    capture_owners()
+    with begun.address.connect() as connection:
+        connection.execute("INSERT INTO owners VALUES (9)")
+        connection.execute("INSERT INTO users VALUES (9, 'Zoe', NULL)")
+    capture_owners()
+    (owner,) = [row for row in read_back(history) if row["operation"] == "insert"]
+    (row,) = read_back(latest)
+    assert cursor(latest) >= owner["commit_lsn"] > cursor(begun.latest)
+    assert missing(begun.latest, row)
+    with broken(monkeypatch, change_data_capture, "apply_changes"), pytest.raises(OSError, match="killed"):
+        begun.capture()
+    assert cursor(begun.history) >= owner["commit_lsn"] > cursor(begun.latest)
+    assert missing(begun.latest, row)
     begun.capture()
-    assert joined() == ["phone"]
+    assert cursor(begun.latest) >= owner["commit_lsn"]
+    assert not missing(begun.latest, row)
 
 
-def test_how_long_changes_took_is_measured_and_judged(begun):
-    """From commit in the source to commit in the history, by the slowest; a bound that no change can meet warns."""
+def test_how_long_changes_took_is_measured_and_judged(begun, monkeypatch):
+    """From commit in the source to commit in either table, by the slowest; a bound that no change can meet fails."""
     begun.sql("INSERT INTO users VALUES (3, 'Cy', NULL)")
     begun.sql("INSERT INTO users VALUES (4, 'Di', NULL)")
     result = begun.capture(max_latency_seconds=0)
-    oldest = min(c["committed_at"] for c in begun.changes() if c["operation"] == "insert")
-    arrived = begun.history.ledger.commit(result.version).timestamp
-    assert result.figures["latency_seconds"] == (arrived - oldest).total_seconds() > 0
-    verdicts = {finding.name: finding for finding in result.findings}
-    assert not verdicts["changes_arrive_in_time"].passed
-    assert not verdicts["changes_arrive_in_time"].refuses
+
+    def took(table, *users):
+        """From the users' first commit in the source to the table's newest one, by the two logs."""
+        inserted = [c["committed_at"] for c in begun.changes() if c["operation"] == "insert" and c["key"] in users]
+        return (table.ledger.commit(table.ledger.version()).timestamp - min(inserted)).total_seconds()
+
+    third, fifth, sixth = ({"user_id": str(n)} for n in (3, 5, 6))
+    assert result.figures["latency_seconds"] == took(begun.history, third) > 0
+    assert result.figures["copy_latency_seconds"] == took(begun.latest, third) > result.figures["latency_seconds"]
+    late = {finding.name: finding for finding in result.findings}["changes_arrive_in_time"]
+    assert late.refuses
+    assert late.note == "latency_seconds, copy_latency_seconds above the 0 s that are allowed"
     begun.sql("INSERT INTO users VALUES (5, 'Ed', NULL)")
-    assert all(finding.passed for finding in begun.capture(max_latency_seconds=1e6).findings)
+    with broken(monkeypatch, change_data_capture, "apply_changes"), pytest.raises(OSError, match="killed"):
+        begun.capture()
+    begun.sql("INSERT INTO users VALUES (6, 'Fe', NULL)")
+    result = begun.capture(max_latency_seconds=1e6)
+    assert result.figures["latency_seconds"] == took(begun.history, sixth)
+    assert result.figures["copy_latency_seconds"] == took(begun.latest, fifth, sixth) > took(begun.latest, sixth)
+    assert all(finding.passed for finding in result.findings)
+    idle = begun.capture(max_latency_seconds=0)
+    assert (idle.figures["latency_seconds"], idle.figures["copy_latency_seconds"]) == (0, 0)
+    assert all(finding.passed for finding in idle.findings)
 
 
 def test_the_log_that_a_slot_holds_is_measured_and_judged(begun):

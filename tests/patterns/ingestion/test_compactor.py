@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import json
+import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import replace
@@ -13,7 +14,7 @@ from threading import Event
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from deltalake import write_deltalake
+from deltalake import DeltaTable, write_deltalake
 
 from dedp_assets.patterns.core import commits, compaction
 from dedp_assets.patterns.core.clauses import Insert, Update
@@ -368,6 +369,64 @@ def test_readers_and_an_appending_writer_go_on_while_files_are_merged(small, eve
     assert ids_by_spark(small) == ids(small) == complete
 
 
+class Readers:
+    """Readers in threads of their own: one looks all the time, one is in the middle of a version's files."""
+
+    def __init__(self, table):
+        self.location, self.seen = str(table.location), []
+        self.done, self.halfway, self.go_on = Event(), Event(), Event()
+
+    def look(self):
+        """Files and ids of one version after the other."""
+        while not self.done.is_set():
+            table = DeltaTable(self.location)
+            ids = table.to_pyarrow_table(columns=["id"])["id"].to_pylist()
+            self.seen.append((frozenset(pa.table(table.get_add_actions())["path"].to_pylist()), sorted(ids)))
+
+    def read_slowly(self):
+        """The ids of one version, half of its files read before somebody says to go on."""
+        files = list(DeltaTable(self.location).to_pyarrow_dataset().get_fragments())
+        read = [file.to_table(columns=["id"])["id"][0].as_py() for file in files[:12]]
+        self.halfway.set()
+        assert self.go_on.wait(60)
+        return sorted([*read, *(file.to_table(columns=["id"])["id"][0].as_py() for file in files[12:])])
+
+    def await_a_look(self):
+        """That began after now: one that began before may be the first to end."""
+        enough, ends = len(self.seen) + 2, time.monotonic() + 60
+        while len(self.seen) < enough and time.monotonic() < ends:
+            time.sleep(0.01)
+
+
+def test_readers_that_overlap_the_exchange_get_the_old_or_the_new_files_and_the_same_rows(small, monkeypatch):
+    """One looks before, during and after it, one is in the middle of the old files, one has pinned their version."""
+    readers, write, old = Readers(small), commits.write, frozenset(active_files(small))
+
+    def exchange(location, version, actions):
+        ours = location == small.location
+        if ours:
+            assert readers.halfway.wait(60)
+            readers.await_a_look()
+        write(location, version, actions)
+        if ours:
+            readers.await_a_look()
+            readers.go_on.set()
+
+    monkeypatch.setattr(compaction.commits, "write", exchange)
+    pinned = small.read(version=small.ledger.version())
+    with ThreadPoolExecutor() as pool:
+        looking, reading = pool.submit(readers.look), pool.submit(readers.read_slowly)
+        try:
+            assert compact(small, provenance=a_run()).applied
+        finally:
+            readers.done.set()
+        looking.result()
+        assert reading.result() == list(range(24))
+    assert {files for files, _ in readers.seen} == {old, frozenset(active_files(small))}
+    assert all(rows == list(range(24)) for _, rows in readers.seen)
+    assert (ids_of(pinned), len(pinned.inputFiles())) == (list(range(24)), 24)
+
+
 # --- other writers ----------------------------------------------------------------------------------------------------
 
 
@@ -489,7 +548,7 @@ def test_a_plan_names_the_partitions_worth_it_and_why_the_others_are_not(logged)
     plan = plan_compaction(logged({"2026-01-05": 12, "2026-01-06": 3, None: 10}))
     assert plan.partitions == ("event_date=2026-01-05", "event_date=NULL")
     assert plan.causes["event_date=2026-01-05"] == "12 of 12 files are small, 100 bytes on average"
-    assert plan.held == {"event_date=2026-01-06": "3 of 3 files are small: fewer than 10"}
+    assert plan.held == {"event_date=2026-01-06": "3 of 3 files are small: fewer than 10, 100 bytes on average"}
     assert plan.reason == "2 partitions have 10 or more files below 134217728 bytes"
 
 
@@ -502,8 +561,12 @@ def test_a_plan_is_limited_to_a_partition(logged):
 @pytest.mark.parametrize(
     ("options", "held"),
     [
-        ({"small_bytes": 100}, "0 of 12 files are small: fewer than 10"),
-        ({"min_small_files": 13}, "12 of 12 files are small: fewer than 13"),
+        ({"small_bytes": 100}, "0 of 12 files are small: fewer than 10, 100 bytes on average"),
+        ({"min_small_files": 13}, "12 of 12 files are small: fewer than 13, 100 bytes on average"),
+        (
+            {"min_small_files": 13, "min_average_bytes": 100},
+            "12 of 12 files are small: fewer than 13, 100 bytes on average",
+        ),
         ({"small_bytes": 101, "target_bytes": 101}, "its 12 small files would still be 12"),
     ],
 )
@@ -513,10 +576,41 @@ def test_a_partition_is_left_alone_below_each_threshold(logged, options, held):
     assert (plan.partitions, plan.held) == ((), {"event_date=2026-01-05": held})
 
 
-@pytest.mark.parametrize("options", [{"small_bytes": 0}, {"small_bytes": 9, "target_bytes": 8}, {"min_small_files": 1}])
+def test_a_small_average_makes_a_partition_worth_it_however_few_its_files_are(logged):
+    """Three files of 100 bytes are fewer than ten, and below 101 bytes on average; one alone merges with none."""
+    ledger = logged({"2026-01-05": 3, "2026-01-06": 1})
+    assert plan_compaction(ledger).partitions == ()
+    plan = plan_compaction(ledger, min_average_bytes=101)
+    assert plan.causes == {"event_date=2026-01-05": "3 of 3 files are small, 100 bytes on average"}
+    assert plan.held == {"event_date=2026-01-06": "its 1 small files would still be 1"}
+    assert (
+        plan.reason == "1 partitions have 10 or more files below 134217728 bytes, or files below 101 bytes on average"
+    )
+
+
+def test_what_a_small_average_chose_is_compacted(small):
+    """The compaction follows the same limits as the plan."""
+    size = sum(file["size_bytes"] for file in small.ledger.state().files()) // 24
+    few = {"min_small_files": 13, "partition": DAY}
+    assert not compact(small, provenance=a_run(), min_average_bytes=size // 2, **few).applied
+    assert compact(small, provenance=a_run(), min_average_bytes=2 * size, **few).figures["files_after"] == 13
+    assert ids(small) == list(range(24))
+    assert not compact(small, provenance=a_run(), min_average_bytes=2 * size, **few).applied
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"small_bytes": 0},
+        {"small_bytes": 9, "target_bytes": 8},
+        {"min_small_files": 1},
+        {"min_average_bytes": -1},
+        {"small_bytes": 9, "min_average_bytes": 10},
+    ],
+)
 def test_thresholds_that_make_no_sense_are_refused(logged, options):
     """An error of the call, before anything is looked at."""
-    with pytest.raises(ConfigError, match="small_bytes="):
+    with pytest.raises(ConfigError, match=r"(small|min_average)_bytes="):
         plan_compaction(logged({"2026-01-05": 12}), **options)
 
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from dataclasses import replace
 from threading import Event
 
 import pytest
@@ -17,7 +19,8 @@ from dedp_assets.patterns.core.records import Approval
 from dedp_assets.patterns.core.results import Split
 from dedp_assets.patterns.core.schema import Column, TableSpec
 from dedp_assets.patterns.core.staging import Stage
-from dedp_assets.patterns.ingestion.full_loader import expose, load_full
+from dedp_assets.patterns.ingestion import full_loader
+from dedp_assets.patterns.ingestion.full_loader import View, expose, load_full
 from tests.helpers import a_run, active_files, read_back
 
 DEVICES = TableSpec(
@@ -190,6 +193,26 @@ def test_an_implausible_volume_is_refused_before_the_swap(devices, many, deliver
     assert labels(devices) == {f"d{n}": "good" for n in range(10)}
 
 
+@pytest.mark.parametrize("blind", ["no statistics", "deletion vectors"])
+def test_the_guard_counts_where_the_log_does_not_know(make_table, spark, many, blind):
+    """Nine of ten rows are gone from the delivery: neither missing statistics nor rows deleted by a mark hide it."""
+    marked = {"delta.enableDeletionVectors": "true"} if blind == "deletion vectors" else {}
+    table = make_table(replace(DEVICES, properties=marked))
+    load_full(many(20, "good"), table, provenance=a_run())
+    if blind == "deletion vectors":
+        spark.sql(f"DELETE FROM delta.`{table.location}` WHERE name IN ('d0', 'd1', 'd2', 'd3', 'd4')")
+    else:
+        log = table.location / "_delta_log" / f"{table.ledger.version():020d}.json"
+        actions = [json.loads(line) for line in log.read_text().splitlines()]
+        for action in actions:
+            action.get("add", {}).pop("stats", None)
+        log.write_text("".join(json.dumps(action) + "\n" for action in actions))
+    present = 15 if marked else 20
+    with pytest.raises(AuditFailed, match=rf"volume_is_plausible: below 0.5 \(written=2, present={present}"):
+        load_full(many(2, "bad"), table, provenance=a_run(run_id="run-2"))
+    assert len(table.read().collect()) == present
+
+
 def test_an_empty_first_delivery_is_refused(devices, many):
     """Without anything to compare with, the least number of rows still counts."""
     with pytest.raises(AuditFailed, match="delivery_is_not_empty"):
@@ -273,30 +296,53 @@ def test_the_former_dataset_stays_readable_and_can_be_restored(devices, snapshot
     assert labels(devices) == {"A": "oops", "B": "oops"}
 
 
-def test_the_view_moves_only_after_a_load_that_succeeded(spark, make_table, many, view):
-    """A refused or broken load of the next table leaves readers of the view on the former one."""
-    tables = [make_table(TableSpec(f"bronze/devices_v{n}", DEVICES.columns)) for n in (1, 2)]
+@pytest.fixture
+def versions(make_table):
+    """Tables of their own for three deliveries."""
+    return [make_table(TableSpec(f"bronze/devices_v{n}", DEVICES.columns)) for n in (1, 2, 3)]
 
-    def deliver(rows, table):
-        load_full(rows, table, provenance=a_run(), min_rows=2)
-        expose(table, view=view)
+
+def test_the_view_moves_with_a_load_that_passed_and_with_no_other(spark, versions, many, view):
+    """A delivery that is refused, broken or far smaller than what the view shows leaves readers on the former table."""
+    first, second, third = versions
 
     def shown():
         return {row["label"] for row in spark.table(view).collect()}
 
-    deliver(many(3, "v1"), tables[0])
+    load_full(many(10, "v1"), first, provenance=a_run(), view=View(view))
     assert shown() == {"v1"}
-    with pytest.raises(AuditFailed, match="delivery_is_not_empty"):
-        deliver(many(1, "v2"), tables[1])
-    assert shown() == {"v1"}
+    to_second = View(view, shows=first)
+    with pytest.raises(AuditFailed, match=r"volume_is_plausible: below 0.5 \(written=4, present=10"):
+        load_full(many(4, "v2"), second, provenance=a_run(), view=to_second)
+    broken = many(10).selectExpr("name", "string(raise_error('broken')) AS label")
     with pytest.raises(PySparkException, match="broken"):
-        deliver(many(3).selectExpr("name", "string(raise_error('broken')) AS label"), tables[1])
-    assert shown() == {"v1"}
-    deliver(many(3, "v2"), tables[1])
+        load_full(broken, second, provenance=a_run(), view=to_second)
+    assert (shown(), read_back(second)) == ({"v1"}, [])
+    result = load_full(many(12, "v2"), second, provenance=a_run(), view=to_second)
+    assert (shown(), result.figures["present"]) == ({"v2"}, 10)
+    load_full(many(12, "v3"), third, provenance=a_run())
     assert shown() == {"v2"}
-    expose(tables[0], view=view)
+    expose(first, view=view)
     assert shown() == {"v1"}
-    assert len(read_back(tables[1])) == 3
+    assert {row["label"] for row in read_back(second)} == {"v2"}
+
+
+def test_a_load_that_dies_before_the_view_moved_is_exposed_by_its_rerun(spark, versions, many, view, monkeypatch):
+    """The rows are in the new table once, and the rerun, which finds them there, moves the view to them."""
+    first, second, _ = versions
+    load_full(many(3, "v1"), first, provenance=a_run(), view=View(view))
+    run, to_second = a_run(inputs={"landing": "2"}), View(view, shows=first)
+
+    def die(*_, **__):
+        raise SystemExit("killed")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(full_loader, "expose", die)
+        with pytest.raises(SystemExit):
+            load_full(many(4, "v2"), second, provenance=run, view=to_second)
+    assert {row["label"] for row in spark.table(view).collect()} == {"v1"}
+    assert not load_full(many(4, "v2"), second, provenance=run, view=to_second).applied
+    assert sorted(map(tuple, spark.table(view).collect())) == [(f"d{n}", "v2") for n in range(4)]
 
 
 def test_a_table_that_was_never_loaded_is_not_exposed(spark, devices, make_table, many, view):
@@ -309,7 +355,10 @@ def test_a_table_that_was_never_loaded_is_not_exposed(spark, devices, make_table
 
 
 @pytest.mark.parametrize("name", ["", "bronze.devices", "devices; DROP TABLE devices", "1st"])
-def test_a_view_needs_a_plain_name(devices, name):
-    """Nothing but an identifier gets into the statement."""
+def test_a_view_needs_a_plain_name(devices, many, name):
+    """Nothing but an identifier gets into the statement, and what cannot be exposed is not loaded."""
     with pytest.raises(ConfigError, match="is not a plain identifier"):
         expose(devices, view=name)
+    with pytest.raises(ConfigError, match="is not a plain identifier"):
+        load_full(many(3), devices, provenance=a_run(), view=View(name))
+    assert not devices.ledger.exists()

@@ -184,6 +184,36 @@ def test_windows_that_are_backfilled_at_the_same_time_equal_those_of_one_by_one(
     assert sorted(row["visit_id"] for row in read_back(together)) == sorted(f"v{n}" for n in range(8 * 96))
 
 
+def test_reading_more_than_the_window_shows(spark, visits, source, tmp_path):
+    """Of a source with a file for each day only the window's own is opened: the others are no longer there."""
+    folder = str(tmp_path / "source")
+    for day in DAYS[:3]:
+        source((f"v {day}", f"{day} 10:00")).coalesce(1).write.format("delta").mode("append").save(folder)
+    rows = spark.read.format("delta").load(folder)
+    for add in pa.table(DeltaTable(folder).get_add_actions(flatten=True)).to_pylist():
+        if str(add["min.ingestion_time"])[:10] != DAYS[1]:
+            (tmp_path / "source" / add["path"]).unlink()
+    load(rows, visits, DAYS[1])
+    assert ids(visits) == {DAYS[1]: [f"v {DAYS[1]}"]}
+    with pytest.raises(publishing.SPARK_ERRORS, match=r"FILE_NOT_EXIST|does not exist|FAILED_READ_FILE"):
+        load(rows, visits, DAYS[0])
+
+
+def test_every_name_of_a_column_works(make_table, spark):
+    """As the key, as the delta column and beside them, when a window is read the first time and again."""
+    names = ["k`ey", "at.time", "Outcome", "is known", "came late"]
+    columns = {name: Column("TIMESTAMP" if name == "at.time" else "STRING") for name in names[:3]}
+    table = make_table(TableSpec("bronze/named", {**columns, "day": Column("DATE")}, ("day",)))
+    named = ["'a' AS `k``ey`", f"TIMESTAMP '{DAYS[0]} 10:00:00' AS `at.time`", "'x' AS Outcome"]
+    options = {"delta": "at.time", "window": window(DAYS[0]), "partition": {"day": DAYS[0]}, "keys": ["k`ey"]}
+    for outcome in ("x", "y"):
+        rows = spark.sql(f"SELECT {', '.join(named)}").withColumn("Outcome", F.lit(outcome))
+        load_increment(rows, table, **options, provenance=a_run(table.name, inputs={"reading": outcome}))
+        assert [(row["k`ey"], row["Outcome"]) for row in read_back(table)] == [("a", outcome)]
+    with pytest.raises(ConfigError, match="column __dedp_late: names like that are the library's"):
+        load_increment(rows.selectExpr("*", "1 AS __dedp_late"), table, **options, provenance=a_run(table.name))
+
+
 def test_an_event_time_column_misses_what_arrives_late(visits, source, make_table):
     """A late producer's row is loaded by when it was ingested; by when it happened, its window is long past."""
     rows = source(("on time", "2026-01-05 10:00", "home", "2026-01-05 09:59"))
@@ -204,8 +234,7 @@ def test_an_event_time_column_misses_what_arrives_late(visits, source, make_tabl
 
 def current(table):
     """The current state of an insert-only or soft-deleting source: the newest version of each key."""
-    versions = table.read().withColumn("newest first", F.expr("-unix_micros(ingestion_time)"))
-    newest = deduplicate(versions, keys=["visit_id"], order_by=["newest first"])["valid"]
+    newest = deduplicate(table.read(), keys=["visit_id"], order_by=["ingestion_time"], keep="last")["valid"]
     return {row["visit_id"]: row["page"] for row in newest.filter("NOT is_deleted").collect()}
 
 

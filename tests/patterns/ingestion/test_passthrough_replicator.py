@@ -5,14 +5,17 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import tempfile
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import replace
 from datetime import datetime, timezone
 from hashlib import sha256
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from threading import Event
-from time import sleep
+from threading import Barrier, Event, Lock
+from time import monotonic, sleep
 
 import pyarrow as pa
 import pytest
@@ -20,7 +23,8 @@ from deltalake import DeltaTable, write_deltalake
 
 from dedp_assets.patterns.core import replicas
 from dedp_assets.patterns.core.contents import table_contents
-from dedp_assets.patterns.core.errors import ConfigError, Conflict, NotReady, SchemaMismatch
+from dedp_assets.patterns.core.errors import ConfigError, Conflict, ContractError, NotReady, SchemaMismatch
+from dedp_assets.patterns.core.providers import keep_answer
 from dedp_assets.patterns.core.replicas import manifest_of, verify
 from dedp_assets.patterns.core.schema import Column, TableSpec
 from dedp_assets.patterns.core.tables import Table
@@ -351,50 +355,216 @@ def test_a_replica_may_be_replicated(production, staging, tmp_path):
     assert digests(development.location) == digests(production.location)
 
 
-def test_order_and_headers_of_events_are_kept(production, tmp_path):
-    """Each partition's events stay in the order of their offsets, with key and headers, in files and in tables."""
-    topic = [{"offset": n, "key": f"k{n % 3}", "headers": [["trace", str(n)]], "value": f"v{n}"} for n in range(50)]
-    landed = tmp_path / "topic" / "partition=0"
-    landed.mkdir(parents=True)
-    for start in (0, 20, 40):
-        (landed / f"{start:020d}.jsonl").write_text("".join(json.dumps(e) + "\n" for e in topic[start : start + 20]))
-    replicate_landing(tmp_path / "topic", tmp_path / "lower" / "topic")
-    files = sorted((tmp_path / "lower" / "topic" / "partition=0").iterdir())
-    assert [json.loads(line) for file in files for line in file.read_text().splitlines()] == topic
-    spec = TableSpec("bronze/topic", {c: Column("STRING") for c in ("offset", "key", "headers", "value")})
-    tables = [Table(replace(spec, name=n), tmp_path / n, no_session) for n in ("bronze/topic", "staging/topic")]
-    write_deltalake(str(tables[0].location), pa.Table.from_pylist(topic))
-    replicate_table(*tables, provenance=a_run())
-    assert DeltaTable(str(tables[1].location)).to_pyarrow_table().to_pylist() == topic
+def test_landed_events_keep_their_order_and_their_files(tmp_path):
+    """What landed as files of offsets arrives file by file: names say where each begins, lines stay in order."""
+    landed = tmp_path / "topic"
+    written = {}
+    for partition, start in ((0, 0), (0, 20), (1, 7)):
+        path = landed / f"partition={partition}" / f"{start:020d}.jsonl"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        events = [{"offset": start + n, "key": f"k{n}", "headers": [["trace", "x"], ["trace", None]]} for n in range(9)]
+        path.write_text("".join(json.dumps(event) + "\n" for event in reversed(events)))
+        written[path.relative_to(landed)] = path.read_bytes()
+    replicate_landing(landed, tmp_path / "lower" / "topic")
+    found = {
+        p.relative_to(tmp_path / "lower/topic"): p.read_bytes() for p in (tmp_path / "lower/topic").rglob("*.jsonl")
+    }
+    assert found == written
 
 
-def test_the_rate_may_be_limited(production, staging, monkeypatch):
-    """So that a copy spares the environments it connects."""
-    waited = []
-    monkeypatch.setattr(replicas.time, "sleep", waited.append)
-    replicate(production, staging, bytes_per_second=10)
-    assert waited
-    with pytest.raises(ConfigError, match="bytes_per_second=-1"):
-        replicate(production, staging, bytes_per_second=-1)
+def test_the_rate_may_be_limited(landing, tmp_path):
+    """So that a copy spares the environments it connects: it takes the time that the limit asks for."""
+    (landing / "large.bin").write_bytes(os.urandom(3 << 20))
+    size, took = sum(p.stat().st_size for p in landing.rglob("*") if p.is_file()), {}
+    for name, rate in {"free": None, "limited": size / 0.4, "at half": size / 0.8}.items():
+        began = monotonic()
+        replicate_landing(landing, tmp_path / "lower" / name, bytes_per_second=rate)
+        took[name] = monotonic() - began
+    assert took["limited"] >= 0.4
+    assert took["at half"] >= 0.8
+    assert took["free"] < took["at half"] / 2
+    for wrong in ({"bytes_per_second": -1}, {"files_at_once": 0}):
+        with pytest.raises(ConfigError, match=f"{next(iter(wrong))}=(-1|0) would never copy anything"):
+            replicate_landing(landing, tmp_path / "lower" / "none", **wrong)
 
 
-def test_the_provider_is_asked_once_for_all_environments(make_table, spark, tmp_path):
-    """Production loads from an API that answers differently at each call; the others get what production got."""
-    calls = []
+@pytest.mark.parametrize("at_once", [1, 3])
+def test_so_many_files_are_copied_at_once_and_no_more(tmp_path, monkeypatch, at_once):
+    """One by one unless more is asked for; then as many as that, and the copy is the same."""
+    landed = tmp_path / "landing"
+    landed.mkdir()
+    for number in range(9):
+        (landed / f"{number}.json").write_bytes(str(number).encode())
+    real, counting, now, together = replicas._copy, Lock(), [], []
+    meet = Barrier(at_once)
 
-    def ask():
-        calls.append(len(calls))
-        return spark.sql(f"SELECT 'device' AS name, 'answer {len(calls)}' AS value, '2026-01-05' AS day")
+    def copy(*arguments):
+        with counting:
+            now.append(arguments[1])
+            together.append(len(now))
+        meet.wait(10)
+        try:
+            return real(*arguments)
+        finally:
+            with counting:
+                now.remove(arguments[1])
 
+    monkeypatch.setattr(replicas, "_copy", copy)
+    replicate_landing(landed, tmp_path / "lower" / "devices", files_at_once=at_once)
+    assert max(together) == at_once
+    assert digests(tmp_path / "lower" / "devices") == digests(landed)
+
+
+class Provider(BaseHTTPRequestHandler):
+    """A third party's API over HTTP that answers each call otherwise, and counts them."""
+
+    def do_GET(self):
+        self.server.asked.append((self.path, self.headers.get("Authorization")))
+        behaviour = self.server.behaviours.pop(0) if self.server.behaviours else "answers"
+        if behaviour.isdigit():
+            self.send_error(int(behaviour))
+            return
+        answer = json.dumps([{"name": "device", "value": f"answer {len(self.server.asked)}", "day": "2026-01-05"}])
+        self.send_response(200)
+        self.send_header("Content-Length", str(len(answer) + (100 if behaviour == "breaks off" else 0)))
+        self.end_headers()
+        self.wfile.write(answer.encode())
+
+    def log_message(self, *_):
+        """Say nothing."""
+
+
+@pytest.fixture
+def provider(monkeypatch):
+    """The API, running; ``asked`` holds its calls, ``behaviours`` what it does next."""
+    monkeypatch.setenv("no_proxy", "127.0.0.1")
+    with ThreadingHTTPServer(("127.0.0.1", 0), Provider) as server:
+        server.asked, server.behaviours = [], []
+        server.url = f"http://127.0.0.1:{server.server_port}/devices?day=2026-01-05"
+        with ThreadPoolExecutor(1) as pool:
+            serving = pool.submit(server.serve_forever, 0.01)
+            yield server
+            server.shutdown()
+            serving.result()
+
+
+def test_the_provider_is_asked_once_for_all_environments(provider, tmp_path):
+    """Production asks once a day, at whatever number of reruns at once; the others get its answer without a call."""
+    landed = tmp_path / "production" / "devices"
+    answer = landed / "2026-01-05" / "answer.json"
+
+    def ask(_):
+        return keep_answer(provider.url, answer, headers={"Authorization": "secret"})
+
+    with ThreadPoolExecutor(4) as pool:
+        assert sorted(pool.map(ask, range(8))) == [False] * 7 + [True]
+    assert provider.asked == [("/devices?day=2026-01-05", "secret")]
+    for environment in ("staging", "development"):
+        for _ in range(2):
+            replicate_landing(landed, tmp_path / environment / "devices")
+        assert digests(tmp_path / environment / "devices") == digests(landed)
+    assert len(provider.asked) == 1
+    assert json.loads(answer.read_bytes())[0]["value"] == "answer 1"
+    assert keep_answer(provider.url, landed / "2026-01-06" / "answer.json")
+    assert b"answer 2" in (landed / "2026-01-06" / "answer.json").read_bytes()
+
+
+def test_what_production_loaded_from_the_provider_is_what_the_others_get(provider, make_table, spark, tmp_path):
+    """As a table, too: a replica holds the rows of the one call there was, however often it is made."""
+    answer = tmp_path / "landing" / "answer.json"
     production = make_table(PARAMETERS)
-    load_full(ask(), production, provenance=a_run())
+    for number in range(2):
+        keep_answer(provider.url, answer)
+        rows = spark.read.schema("name STRING, value STRING, day STRING").json(str(answer), multiLine=True)
+        load_full(rows, production, provenance=a_run(sequence=number))
     for environment in ("staging", "development"):
         replica = make_table(declare_replica(PARAMETERS, name=f"{environment}/device_parameters"))
         replicate(production, replica)
-        replicate(production, replica)
-        assert read_back(replica) == read_back(production)
-    assert calls == [0]
-    assert read_back(production)[0]["value"] == "answer 1"
+        assert [row["value"] for row in read_back(replica)] == ["answer 1"]
+    assert len(provider.asked) == 1
+
+
+@pytest.mark.parametrize(
+    ("behaviour", "error", "said"),
+    [
+        ("503", NotReady, r"/devices cannot answer now \(503"),
+        ("429", NotReady, r"/devices cannot answer now \(429"),
+        ("404", ContractError, r"/devices refuses the call \(404"),
+        ("breaks off", NotReady, r"/devices broke off after \d+ bytes"),
+    ],
+)
+def test_an_answer_is_kept_whole_or_not_at_all(provider, tmp_path, behaviour, error, said):
+    """What failed left nothing, so the next call asks again; no error repeats what was sent along."""
+    provider.behaviours.append(behaviour)
+    with pytest.raises(error, match=said) as refused:
+        keep_answer(provider.url, tmp_path / "answer.json", headers={"Authorization": "secret"})
+    assert "secret" not in str(refused.value)
+    assert [path.name for path in tmp_path.iterdir() if path.suffix != ".lock"] == []
+    assert keep_answer(provider.url, tmp_path / "answer.json")
+    assert b"answer 2" in (tmp_path / "answer.json").read_bytes()
+
+
+def test_a_provider_that_is_not_there_is_not_ready(tmp_path, monkeypatch):
+    """And an address that is none is refused before anybody is asked."""
+    monkeypatch.setenv("no_proxy", "127.0.0.1")
+    with pytest.raises(NotReady, match="does not answer"):
+        keep_answer("http://127.0.0.1:9/devices", tmp_path / "answer.json")
+    with pytest.raises(ConfigError, match="begins with http"):
+        keep_answer("file:///etc/passwd", tmp_path / "answer.json")
+
+
+@pytest.fixture
+def elsewhere():
+    """A folder that every user can reach."""
+    with tempfile.TemporaryDirectory() as folder:
+        Path(folder).chmod(0o755)
+        yield Path(folder)
+
+
+@contextmanager
+def as_nobody():
+    """Without root's rights for the time of a block, if it has them: root may read everything."""
+    if os.geteuid() != 0:
+        yield
+        return
+    os.seteuid(65534)
+    try:
+        yield
+    finally:
+        os.seteuid(0)
+
+
+@pytest.mark.parametrize("closed", ["file", "folder", "data", "log"])
+def test_a_source_that_may_not_be_read_is_named(elsewhere, closed):
+    """Whichever part of it: the error says what, and for whom; the target does not come to be."""
+    landed, lower = elsewhere / "landing", elsewhere / "lower"
+    lower.mkdir(mode=0o777)
+    lower.chmod(0o777)
+    table = Table(PARAMETERS, elsewhere / "table", no_session)
+    put(table, "2026-01-05", a="1")
+    (landed / "day").mkdir(parents=True)
+    (landed / "day" / "devices.json").write_bytes(b"1")
+    shut = {
+        "file": landed / "day" / "devices.json",
+        "folder": landed / "day",
+        "data": next((elsewhere / "table").rglob("*.parquet")),
+        "log": elsewhere / "table" / "_delta_log",
+    }[closed]
+
+    def copy():
+        if closed in ("file", "folder"):
+            replicate_landing(landed, lower / "devices")
+        else:
+            replicate(table, Table(PARAMETERS, lower / "table", no_session))
+
+    mode = shut.stat().st_mode
+    shut.chmod(0)
+    try:
+        with as_nobody(), pytest.raises(ConfigError, match=rf"{shut.name}.* may not be read by the user \d+"):
+            copy()
+    finally:
+        shut.chmod(mode)
+    assert [path for path in lower.iterdir() if not path.name.endswith(".lock")] == []
 
 
 @pytest.mark.both

@@ -121,6 +121,19 @@ def test_a_failed_delivery_leaves_no_marker(plan, tmp_path, delivered_before):
     assert look_at(folder).manifest == {"part-0.jsonl": 6, "part-1.jsonl": 6}
 
 
+def test_a_producer_that_dies_while_it_writes_the_marker_leaves_none(plan, tmp_path, monkeypatch):
+    """The marker is there whole or not at all; the rerun leaves one set of files, one marker, and nothing else."""
+    with monkeypatch.context() as patched:
+        patched.setattr(Path, "replace", lambda *_: (_ for _ in ()).throw(OSError("killed")))
+        with pytest.raises(OSError, match="killed"), delivering(tmp_path / DAY) as folder:
+            (folder / "part-0.jsonl").write_text("whole\n")
+    assert plan(now=MUCH_LATER).partitions == ()
+    with delivering(folder):
+        (folder / "part-0.jsonl").write_text("whole\n")
+    assert plan().partitions == (DAY,)
+    assert {path.name for path in folder.iterdir()} == {MARKER, "part-0.jsonl"}
+
+
 def test_a_consumer_that_polls_throughout_a_rerun_never_starts_on_half_of_it(plan, tmp_path):
     """The old marker goes first and the new one comes last, so no waiting lets half a day in."""
     with delivering(tmp_path / DAY) as folder:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import gc
 import hashlib
 import hmac
 import json
 import struct
+import unicodedata
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from datetime import date
@@ -24,6 +26,7 @@ from dedp_assets.patterns.core import publishing
 from dedp_assets.patterns.core.audits import Audit
 from dedp_assets.patterns.core.errors import AuditFailed, ConfigError, Conflict, SchemaMismatch
 from dedp_assets.patterns.core.masking import MaskingKey
+from dedp_assets.patterns.core.records import Approval
 from dedp_assets.patterns.core.schema import Column, TableSpec
 from dedp_assets.patterns.core.tables import Table
 from dedp_assets.patterns.ingestion.passthrough_replicator import replicate_table
@@ -308,6 +311,61 @@ def test_a_declared_column_that_is_not_there_stops_the_replica(users, staging):
         transform(under(users, known), staging(known))
 
 
+PEOPLE = TableSpec(
+    "silver/people",
+    {
+        "id": Column("BIGINT"),
+        "person": Column("BIGINT", "number of the person", personal=True),
+        "phone": Column("STRING", personal=True),
+        "nick": Column("STRING", personal=True, replica="pseudonym"),
+        "name": Column("STRING", personal=True),
+        "born": Column("DATE", personal=True, replica="trunc(born, 'YEAR')"),
+        "smokes": Column("BOOLEAN", personal=True, replica="false"),
+        "note": Column("STRING"),
+        "code": Column("DECIMAL(12,2)"),
+    },
+)
+CROSSING = {
+    "a number as a number": {"code": Decimal("471101.00")},
+    "a short name": {"note": "call Li!"},
+    "a reformatted phone": {"note": "call 0170/123 45 67"},
+    "a decomposed accent": {"note": unicodedata.normalize("NFD", "by Zoë")},
+}
+NAMED = "no_personal_value_crossed"
+
+
+def people(table, *rows):
+    given = {"id": 1, "person": 471101, "phone": "+49 170 1234567", "nick": "Li", "name": "Zoë"}
+    given |= {"born": date(1984, 1, 1), "smokes": False, "note": "ok", "code": Decimal("1.00")}
+    kinds = ", ".join(f"`{name}` {column.type}" for name, column in PEOPLE.columns.items())
+    frame = table.session.createDataFrame([tuple((given | row).values()) for row in rows], kinds)
+    table.overwrite(frame, provenance=a_run(table.name))
+    return table
+
+
+def test_a_crossing_value_is_refused_until_a_person_names_the_audit(make_table, staging):
+    """However it is written; the finding lists what cannot be proven, and no blanket approval covers it."""
+    source, replica = people(make_table(PEOPLE), {"id": 0}, *CROSSING.values()), staging(PEOPLE)
+    listed = "born (dates and times coincide by nature), smokes (truth values coincide by nature)"
+    others = [None, Approval("Ada", "looked at it"), Approval("Ada", "looked at it", ("constraints_hold",))]
+    for approval in others:
+        with pytest.raises(AuditFailed, match=r"no_personal_value_crossed: above 0.*\(crossed=4\)") as refused:
+            transform(source, replica, provenance=a_run(replica.name, approval=approval))
+        assert f"not provable: {listed}" in str(refused.value)
+        assert not replica.location.exists()
+        assert list(replica.location.parent.rglob("*.parquet")) == []
+    approved = Approval("Ada", "they are test persons", (NAMED,))
+    result = transform(source, replica, provenance=a_run(replica.name, approval=approved))
+    assert {row["note"] for row in read_back(replica)} >= {"call Li!", "ok"}
+    record = replica.ledger.commit(result.version).record
+    assert (record.verdict, record.approval) == ("approved", {"by": "Ada", "because": "they are test persons"})
+    (finding,) = [f for f in record.findings if f["name"] == NAMED]
+    assert (finding["approved_by"], finding["figures"]) == ("Ada", {"crossed": 4})
+    clean = transform(people(source, {"id": 0}), replica)
+    (finding,) = [f for f in clean.findings if f.name == NAMED]
+    assert (finding.passed, finding.note) == (True, f"not provable: {listed}")
+
+
 LEAKS = {
     "in JSON": {"payload": '{"contact": {"mail": "Canary1@Private.example"}}'},
     "in a nested value": {"profile": ("dark", ["x", "from 203.0.113.1"])},
@@ -331,6 +389,29 @@ def test_a_personal_value_in_another_column_stops_the_replica(users, staging, le
     (value,) = leak.values()
     assert scan(replica.location.parent, {str(v): str(v).encode() for v in (value, *canaries(1))}) == set()
     assert not [v for v in (str(value), *map(str, canaries(1))) if v in str(refused.value)]
+
+
+def test_what_a_killed_run_staged_goes_with_the_next_one(users, staging, monkeypatch):
+    """Rows that nobody judged do not stay in the replica's folder until a vacuum comes by."""
+    replica = staging()
+    transform(users, replica)
+    put(users, *range(8))
+
+    def die(*_, **__):
+        raise SystemExit("killed")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(publishing, "claim", die)
+        with pytest.raises(SystemExit):
+            transform(users, replica)
+    gc.collect()
+    left = [path for path in replica.location.glob("staged-*") if (path / "_delta_log").exists()]
+    assert len(left) == 1
+    put(users, *range(7))
+    transform(users, replica)
+    assert not left[0].exists()
+    assert not list(replica.location.glob(".staged-*.claim"))
+    assert [row["id"] for row in read_back(replica)] == list(range(7))
 
 
 def test_a_first_replica_that_is_refused_does_not_exist(users, staging):
@@ -371,6 +452,21 @@ def test_a_rerun_of_a_partition_changes_nothing(users, staging):
     assert (later.applied, later.changed) == (True, False)
     assert (active_files(replica), read_back(replica)) == (files, rows)
     assert shown(replica, *KEPT) == shown(users, *KEPT)
+
+
+def test_a_partition_that_is_really_made_again_gets_the_same_output(users, staging):
+    """Replaced twice, by other rows and by the first ones: the same pseudonyms and rows in files of their own."""
+    replica = staging()
+    transform(users, replica)
+    files, rows = active_files(replica), read_back(replica)
+    for numbers in ([0, 1, 2, 3, 5, 6, 7, 8], range(9)):
+        put(users, *numbers)
+        assert transform(users, replica, partition={"seen_on": DAYS[1]}).changed
+        assert [row["id"] for row in read_back(replica)] == sorted(numbers)
+    assert read_back(replica) == rows
+    kept = {path for path in files if DAYS[1] not in path}
+    assert kept < active_files(replica)
+    assert not (files - kept) & active_files(replica)
 
 
 def test_a_changed_partition_is_replaced_alone(users, staging):

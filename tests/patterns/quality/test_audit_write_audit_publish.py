@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import time
 from dataclasses import replace
 
 import pytest
@@ -198,6 +200,26 @@ def test_a_failing_window_loses_no_rows_and_stops_no_other(spark, events, batch,
     assert ids(events) == list(range(30))
 
 
+@pytest.mark.parametrize("respond", ["fail", "annotate", "quarantine"])
+def test_what_the_gate_adds_to_a_windows_latency_is_measured(events, suspects, batch, publish, monkeypatch, respond):
+    """From the last file of the window's rows to the commit that showed them, by the log; a slow gate shows."""
+    commit_files = publishing.commit_files
+
+    def slow(*args, **options):
+        time.sleep(0.3)
+        commit_files(*args, **options)
+
+    monkeypatch.setattr(publishing, "commit_files", slow)
+    aside = {"quarantine": suspects} if respond == "quarantine" else {}
+    result = publish(batch(10, nameless=0 if respond == "fail" else 2), respond=respond, **aside)
+    log = events.location / "_delta_log" / f"{result.version:020d}.json"
+    actions = [json.loads(line) for line in log.read_text().splitlines()]
+    (shown,) = [action["commitInfo"]["timestamp"] for action in actions if "commitInfo" in action]
+    written = max(action["add"]["modificationTime"] for action in actions if "add" in action)
+    assert result.figures["held_seconds"] == pytest.approx((shown - written) / 1000)
+    assert result.figures["held_seconds"] >= 0.3
+
+
 # --- the other two responses
 
 
@@ -232,6 +254,21 @@ def test_a_batch_without_faults_leaves_the_quarantine_alone(events, suspects, ba
     publish(batch(10), quarantine=suspects, respond="quarantine")
     assert ids(events) == list(range(10))
     assert not suspects.ledger.exists()
+
+
+def test_a_rerun_replaces_what_was_put_aside_of_its_partition(events, suspects, batch, publish):
+    """Repaired rows leave the quarantine, all of them in the end; those of another day stay in it."""
+    publish(
+        batch(10, nameless=1, day="2026-01-06", start=20), partition=NEXT, quarantine=suspects, respond="quarantine"
+    )
+    for repaired, inputs in ((0, {"bronze": 1}), (2, {"bronze": 2}), (3, {"bronze": 3})):
+        rows = batch(10, nameless=3 - repaired)
+        assert publish(rows, quarantine=suspects, respond="quarantine", inputs=inputs).changed
+        assert ids(suspects) == [*range(3 - repaired), 20]
+        assert ids(events) == [*range(3 - repaired, 10), *range(21, 30)]
+    version = suspects.ledger.version()
+    publish(batch(10, start=40), quarantine=suspects, respond="quarantine")
+    assert suspects.ledger.version() == version
 
 
 def test_a_failure_that_names_no_rows_sends_the_whole_batch_aside(events, suspects, batch, publish):
@@ -446,6 +483,14 @@ def test_a_new_partition_is_compared_with_the_median_of_earlier_ones(log):
     assert usual(ledger, figure="views", partition=DAY, days=3) == 30
     assert usual(ledger, figure="views", partition=DAY, days=2) == 50
     assert usual(ledger, figure="views", partition=DAY) == 20
+
+
+def test_what_was_published_of_a_day_that_was_not_over_is_no_measure(log):
+    """Neither of that day once it is over, nor of another one."""
+    half = {"notes": {"open": True}}
+    assert usual(log(views(4, 40), views(5, 3, **half)), figure="views", partition=DAY) == 40
+    assert usual(log(views(5, 50), views(5, 60, **half)), figure="views", partition=DAY) == 50
+    assert usual(log(views(6, 2, **half)), figure="views", partition={"event_date": "2026-01-07"}) == 45
 
 
 @pytest.mark.parametrize(

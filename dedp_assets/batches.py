@@ -1,0 +1,268 @@
+"""The partitions of one step: which of them have to be computed, and what became of each.
+
+A partition is settled if its last commit was computed from the same inputs by the same code and its files are there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from typing import Any
+
+import dagster as dg
+
+from dedp_assets.patterns.core.errors import (
+    AuditFailed,
+    Conflict,
+    ContractError,
+    NotReady,
+    PatternError,
+    TransactionReused,
+)
+from dedp_assets.patterns.core.log import Commit, Ledger
+from dedp_assets.patterns.core.records import Provenance
+from dedp_assets.patterns.core.results import Finding, WriteResult
+from dedp_assets.patterns.core.tables import Table
+from dedp_assets.patterns.core.verification import LostFile, lost_files, tell_lost
+from dedp_assets.rendering import Did
+from dedp_assets.run_tags import CAUSE, approval_of, cause_of, is_forced, refusal, told, unchanged
+
+__all__ = ["NOT_COMPUTED", "TRANSIENT", "Batch", "Inputs", "Step", "Work", "compute_all", "latest", "pin"]
+
+NOT_COMPUTED = "not computed"
+"""Under this name an observation of a partition says why a run did not compute it."""
+
+TRANSIENT = (Conflict, TimeoutError, ConnectionError)
+"""Errors that may pass by themselves."""
+
+
+@dataclass(frozen=True, slots=True)
+class Inputs:
+    """What one partition's computation reads, pinned before it starts.
+
+    Attributes:
+        identities: upstream name -> version or content identity; equal ones and equal code mean equal rows.
+        versions: upstream table -> version to read.
+        sequence: upstream version this partition applies; ``None`` counts runs.
+        notes: facts for the ledger.
+        found: what was looked at to know all this, for ``build`` to read exactly that; not for the ledger.
+    """
+
+    identities: Mapping[str, Any]
+    versions: Mapping[str, int] = field(default_factory=dict)
+    sequence: int | None = None
+    notes: Mapping[str, Any] = field(default_factory=dict)
+    found: Any = None
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One partition to compute.
+
+    Attributes:
+        key: Dagster's partition key; empty for an unpartitioned asset.
+        inputs: what to read.
+        provenance: what the commit will say about this run.
+    """
+
+    key: str
+    inputs: Inputs
+    provenance: Provenance
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """How one table is computed, partition by partition.
+
+    Attributes:
+        target: the table whose checks are reported.
+        owned: partition key -> partition values a run owns in ``target``.
+        reads: partition key -> what to read; raises if it is not ready.
+        build: computes and publishes one partition.
+        beside: further tables that ``build`` writes, with the partition values it owns there.
+    """
+
+    target: Table
+    owned: Callable[[str], Mapping[str, str]]
+    reads: Callable[[str], Inputs]
+    build: Callable[[Step], object]
+    beside: Mapping[Table, Callable[[str], Mapping[str, str]]] = field(default_factory=dict)
+
+    @property
+    def tables(self) -> dict[Table, Callable[[str], Mapping[str, str]]]:
+        """Every table that ``build`` writes."""
+        return {self.target: self.owned, **self.beside}
+
+
+@dataclass(slots=True)
+class Batch:
+    """What became of the partitions of one step.
+
+    Attributes:
+        done: partition key -> what was done.
+        errors: partition key -> why it was not done.
+        held: partition key -> why an earlier step of this run did not do what it is computed from.
+        broken: what ended the step before all of its partitions were tried.
+    """
+
+    done: dict[str, Did] = field(default_factory=dict)
+    errors: dict[str, Exception] = field(default_factory=dict)
+    held: dict[str, str] = field(default_factory=dict)
+    broken: Exception | None = None
+
+    @property
+    def findings(self) -> Iterator[tuple[str, Finding]]:
+        """Every finding of a refusal, with its partition key."""
+        for key, error in self.errors.items():
+            yield from ((key, finding) for finding in (error.findings if isinstance(error, AuditFailed) else ()))
+
+    def failures(self, table: str) -> dict[str, str]:
+        """Partition key -> one sentence on why it was not done."""
+        said = {key: _sentence(table, key, error) for key, error in self.errors.items()}
+        return dict(sorted({**self.held, **said}.items()))
+
+
+def pin(upstream: Ledger, day: str, *partitions: Mapping[str, str | None], written: Mapping[str, str]) -> Inputs:
+    """Pin the version of an upstream table that changed what a day is computed from last.
+
+    A day that was written without a row changed nothing and is there all the same.
+
+    Args:
+        upstream: the upstream table's log.
+        day: the partition key, for the message.
+        partitions: the partitions that will be read.
+        written: the partition that says that the upstream has dealt with the day.
+
+    Raises:
+        NotReady: if it has not.
+    """
+    version = upstream.version()
+    newest = upstream.changed(*partitions, until=version) or upstream.latest(written, until=version)
+    if newest is None:
+        raise NotReady(f"{upstream.name} holds nothing of {day} yet: materialize that first")
+    versions = {upstream.name: newest.version}
+    return Inputs(versions, versions=versions, sequence=newest.version)
+
+
+def latest(table: Table, partition: Mapping[str, str]) -> Commit | None:
+    """The newest commit that touched a partition of a table, if there is one."""
+    return table.ledger.latest(partition) if table.ledger.exists() else None
+
+
+def compute_all(context: dg.AssetExecutionContext, work: Work, at: datetime) -> Batch:
+    """Compute the run's partitions one after the other; what is wrong with one of them stops no other."""
+    partitioned = context.has_partition_key or context.has_partition_key_range
+    keys = list(context.partition_keys) if partitioned else [""]
+    batch = Batch(held=_held(context, keys) if len(keys) > 1 else {})
+    refused: dict[str, str] = {}
+    for key in keys:
+        sequence: object = ""
+        if key in batch.held:
+            continue
+        try:
+            inputs = work.reads(key)
+            sequence = inputs.sequence
+            batch.done[key] = _compute(context, work, Step(key, inputs, _provenance(context, work.target, inputs, at)))
+        except (PatternError, *TRANSIENT) as error:
+            batch.errors[key] = error
+            if isinstance(error, PatternError) and not error.retryable:
+                refused |= refusal(work.target.name, key, sequence)
+        except Exception as error:  # whatever it is, what was done before it is reported first
+            batch.broken = error
+            break
+    if tags := {**refused, **_unchanged_tag(work.target.name, batch.done)}:
+        context.instance.add_run_tags(context.run.run_id, tags)
+    return batch
+
+
+def _compute(context: dg.AssetExecutionContext, work: Work, step: Step) -> Did:
+    parts = {table: part(step.key) for table, part in work.tables.items()}
+    last = {table: latest(table, part) for table, part in parts.items()}
+    settled = all(commit and _is_from(commit, step) for commit in last.values())
+    lost = {table: files for table, part in parts.items() if last[table] and (files := _lost(table, part))}
+    because = "; ".join(tell_lost(table.name, files) for table, files in lost.items())
+    asked = "" if not step.provenance.replay else "somebody asked for it (force)"
+    if settled and not lost and not asked:
+        since = last[work.target]
+        context.log.info(f"{work.target.name} {step.key}: unchanged since version {since.version if since else 0}")
+        return Did(unchanged=since.version if since else 0)
+    if lost:
+        context.log.warning(f"{work.target.name} {step.key} is computed again: {because}")
+        step = replace(step, provenance=replace(step.provenance, cause="repair"))
+        _clear_lost(work, step, lost)
+    result = work.build(step)
+    if lost and (still := [tell_lost(t.name, files) for t in lost if (files := _lost(t, parts[t]))]):
+        raise ContractError(f"{'; '.join(still)}, and they cannot be computed again: put them back from a backup")
+    return _did(result, because=(because or asked) if settled else because)
+
+
+def _did(result: object, *, because: str) -> Did:
+    if not isinstance(result, WriteResult):
+        return Did(because=because)
+    return Did(None if result.applied else result.version, because, result.reason)
+
+
+def _lost(table: Table, partition: Mapping[str, str]) -> Sequence[LostFile]:
+    return lost_files(table.location, table.ledger.state(), partition)
+
+
+def _clear_lost(work: Work, step: Step, lost: Mapping[Table, object]) -> None:
+    """Empty the partitions beside the target that nobody can read any more: what is built next to it reads them."""
+    for table in lost:
+        if table is not work.target and (part := work.tables[table](step.key)):
+            emptied = replace(
+                step.provenance, inputs={"lost files": step.provenance.run_id}, sequence=None, replay=True
+            )
+            table.clear(partition=part, provenance=emptied)
+
+
+def _is_from(commit: Commit, step: Step) -> bool:
+    """Whether a commit's rows were computed from the step's inputs by the step's code."""
+    record, wanted = commit.record, step.provenance
+    return record is not None and (record.inputs, record.code_version) == (step.inputs.identities, wanted.code_version)
+
+
+def _provenance(context: dg.AssetExecutionContext, target: Table, inputs: Inputs, at: datetime) -> Provenance:
+    asset_key = dg.AssetKey(target.name.split("/"))
+    trigger = told(context.run.tags)
+    chosen = context.op_execution_context.op_config
+    forced = is_forced(context.run.tags) or bool(chosen and chosen.get("force"))
+    return Provenance(
+        asset=target.name,
+        run_id=context.run.run_id,
+        code_version=context.assets_def.code_versions_by_key.get(asset_key) or "1",
+        inputs=inputs.identities,
+        sequence=inputs.sequence,
+        cause="forced" if forced and CAUSE not in context.run.tags else cause_of(context.run),
+        approval=approval_of(context.run),
+        replay=forced,
+        at=at,
+        notes={**inputs.notes, "trigger": trigger} if trigger else inputs.notes,
+    )
+
+
+def _held(context: dg.AssetExecutionContext, keys: Sequence[str]) -> dict[str, str]:
+    """Of ``keys``, those that an earlier step of this run did not compute what they are computed from for, and why."""
+    graph = context.job_def.asset_layer
+    parents = {parent for key in context.selected_asset_keys for parent in graph.get(key).parent_keys}
+    logged = context.instance.all_logs(context.run.run_id, of_type=dg.DagsterEventType.ASSET_OBSERVATION)
+    seen = [entry.dagster_event.asset_observation_data.asset_observation for entry in logged if entry.dagster_event]
+    said = {o.partition: o.metadata[NOT_COMPUTED].value for o in seen if o.asset_key in parents and o.partition in keys}
+    return {key: str(sentence) for key, sentence in said.items() if key is not None}
+
+
+def _sentence(table: str, key: str, error: Exception) -> str:
+    """One sentence that names the partition."""
+    said = str(error) if key in str(error) else f"{table} {key}: {error}"
+    if isinstance(error, TransactionReused):
+        return f"{said}. To publish them, run it with force (dedp run {' '.join([table, key]).strip()} --force)"
+    return said
+
+
+def _unchanged_tag(table: str, done: Mapping[str, Did]) -> dict[str, str]:
+    since = {key: did.unchanged for key, did in done.items() if did.unchanged is not None}
+    if not since:
+        return {}
+    alone = len(done) == 1
+    return unchanged(table, f"since version {next(iter(since.values()))}" if alone else f"{len(since)} of {len(done)}")

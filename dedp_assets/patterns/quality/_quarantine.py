@@ -1,0 +1,61 @@
+"""What a refused batch becomes where the rows at fault go into quarantine and the others are published."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from pyspark.sql import functions as F
+
+from dedp_assets.patterns.core.audits import Audit, summary
+from dedp_assets.patterns.core.errors import AuditFailed
+from dedp_assets.patterns.core.names import identifier
+from dedp_assets.patterns.core.records import Provenance
+from dedp_assets.patterns.core.results import WriteResult
+from dedp_assets.patterns.core.rows import Reading
+from dedp_assets.patterns.core.tables import StagedWrite, Table
+
+__all__ = ["dispatch", "timed"]
+
+
+def timed(result: WriteResult, staged: StagedWrite) -> WriteResult:
+    """``result`` with the time between the last file of its rows and the commit that showed them, in seconds."""
+    if not (result.applied and staged.stage.adds):
+        return result
+    written = max(add.modification_time for add in staged.stage.adds) / 1000
+    shown = staged.table.ledger.commit(result.version).timestamp.timestamp()
+    return replace(result, figures={**result.figures, "held_seconds": max(shown - written, 0.0)})
+
+
+def dispatch(
+    refused: AuditFailed,
+    target: Table,
+    quarantine: Table,
+    partition: Mapping[str, str],
+    provenance: Provenance,
+    audits: Sequence[Audit],
+    reading: Reading,
+) -> WriteResult:
+    """Publish what no failed audit names; put the rest into quarantine, first, so that no crash loses a row."""
+    failed = {finding.name for finding in refused.findings if finding.refuses}
+    named = [audit for audit in audits if audit.name in failed]
+    faults = [audit.where for audit in named if audit.where]
+    if refused.stage is None or {audit.name for audit in named} != failed:
+        raise refused
+    staged = target.session.read.format("delta").load(refused.stage).select(*map(identifier, target.spec.columns))
+    fault = " OR ".join(f"coalesce(({where}), false)" for where in faults)
+    whole = len(faults) < len(named)
+    noted = replace(provenance, notes={**provenance.notes, "quarantined_for": sorted(failed)})
+    quarantine.overwrite(staged if whole else staged.filter(fault), partition=partition, provenance=noted)
+    if whole:
+        version = target.ledger.version()
+        reason = f"the whole batch went to {quarantine.name}: {summary(refused.findings)}"
+        return WriteResult(target.name, version, applied=False, changed=False, reason=reason, findings=refused.findings)
+    good = staged.filter(~F.expr(fault))
+    rest = [audit for audit in audits if audit not in named]
+    known = {name: value for name, value in reading.figures.items() if name != "read"}
+    left = Reading(figures=known, findings=reading.findings)
+    passed = target.stage(good, partition=partition, provenance=noted, audits=rest, reading=left)
+    result = timed(passed.publish(), passed)
+    judged = {finding.name: finding for finding in (*refused.findings, *result.findings)}
+    return replace(result, findings=tuple(judged[name] for name in judged))

@@ -1,0 +1,134 @@
+"""What Dagster shows of a commit or a finding: check results, materialization metadata, bounds in words."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import dagster as dg
+
+from dedp_assets.patterns.core.audits import Audit
+from dedp_assets.patterns.core.log import Commit, FileStats, Partition
+from dedp_assets.patterns.core.records import slice_name
+from dedp_assets.patterns.core.results import BY_NAME, Finding
+from dedp_assets.patterns.core.tables import Table
+
+__all__ = ["Did", "bounds", "check_result", "findings_of", "metadata_of", "shown"]
+
+
+@dataclass(frozen=True, slots=True)
+class Did:
+    """What a run did for one partition.
+
+    Attributes:
+        unchanged: version since which the partition is as it is; ``None`` if this run wrote it.
+        because: why it was computed although nothing had changed; empty otherwise.
+        outcome: what the write says about itself.
+    """
+
+    unchanged: int | None = None
+    because: str = ""
+    outcome: str = ""
+
+
+def findings_of(commit: Commit | None) -> Iterator[Finding]:
+    """What was judged about the rows of a commit: about its input first, then about them."""
+    record = commit.record if commit else None
+    for stored in (*record.notes.get("input", ()), *record.findings) if record else ():
+        yield Finding(**stored)
+
+
+def check_result(table: str, name: str, by_key: Mapping[str, Finding]) -> dg.AssetCheckResult:
+    """The result of the check ``name``: the worst finding over the partition keys, with the figures of each."""
+    worst = max(by_key.values(), key=lambda f: (f.refuses, not f.passed))
+    notes = {key: finding.note for key, finding in by_key.items() if finding.note}
+    return dg.AssetCheckResult(
+        asset_key=table.split("/"),
+        check_name=name,
+        passed=worst.passed,
+        severity=dg.AssetCheckSeverity.ERROR if worst.refuses else dg.AssetCheckSeverity.WARN,
+        description="; ".join(f"{key}: {note}" if key else note for key, note in notes.items()) or None,
+        metadata={
+            (f"{key} {figure}" if len(by_key) > 1 else figure): shown(value)
+            for key, finding in by_key.items()
+            for figure, value in finding.figures.items()
+        },
+    )
+
+
+def metadata_of(
+    table: Table, commits: Mapping[str, Commit | None], did: Mapping[str, Did], *, column: str = ""
+) -> dict[str, dict[str, Any]]:
+    """What the UI shows of each partition key, all of it read from the log.
+
+    Args:
+        table: the table.
+        commits: partition key -> the commit that tells about it.
+        did: partition key -> what this run did for it.
+        column: partition column that the keys are values of; without it a commit tells of the partition it owned.
+    """
+    active = table.ledger.state().statistics() if table.ledger.exists() else {}
+    return {
+        key: {**_of_commit(table, commit, {column: key} if column else {}, active, did.get(key, Did()))}
+        for key, commit in commits.items()
+    }
+
+
+def bounds(audit: Audit) -> str:
+    """An audit's rule in words, for the description of its check."""
+    measured = f"{audit.figure} / {audit.per}" if audit.per else audit.sql or audit.figure
+    parts = [
+        f"{what} {side} {bound:g}"
+        for what, side, bound in (
+            ("fails", "below", audit.fail_below),
+            ("fails", "above", audit.fail_above),
+            ("warns", "below", audit.warn_below),
+            ("warns", "above", audit.warn_above),
+        )
+        if bound is not None
+    ]
+    approvable = "; a named person may approve it" if audit.approvable else ""
+    approvable += " by its name" if audit.approvable == BY_NAME else ""
+    return f"{measured}: {', '.join(parts)}{approvable}"
+
+
+def shown(value: object) -> Any:  # noqa: ANN401 - metadata takes plain values of any kind
+    """A figure as metadata takes it."""
+    return value if isinstance(value, (int, float, str)) else str(value)
+
+
+def _of_commit(
+    table: Table,
+    commit: Commit | None,
+    partition: Mapping[str, str],
+    active: Mapping[Partition, FileStats],
+    did: Did,
+) -> dict[str, Any]:
+    uri = {"dagster/uri": str(table.location)}
+    if commit is None or commit.record is None:
+        return uri
+    record = commit.record
+    owned = partition or record.partition
+    held = [stats for values, stats in active.items() if owned.items() <= dict(values).items()]
+    told = {
+        **uri,
+        "dagster/partition_row_count" if owned else "dagster/row_count": sum(stats.rows for stats in held),
+        "size in bytes": sum(stats.bytes for stats in held),
+        "version": commit.version,
+        "verdict": record.verdict,
+        "partition": slice_name(record.partition),
+        "inputs": dg.MetadataValue.json(dict(record.inputs)),
+        **({"approved by": f"{record.approval['by']}: {record.approval['because']}"} if record.approval else {}),
+    }
+    told |= {"outcome": did.outcome} if did.outcome else {}
+    told |= {"computed again because": did.because} if did.because else {}
+    if did.unchanged is not None:
+        return {**told, "unchanged since version": commit.version}
+    figures = {name: shown(value) for name, value in record.figures.items() if name not in record.rows}
+    return {
+        **told,
+        "cause": record.cause,
+        **({f"rows {name}": count for name, count in record.rows.items()} if record.counted else {}),
+        **figures,
+    }

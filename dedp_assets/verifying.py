@@ -1,0 +1,64 @@
+"""What `dedp verify` tells: what of the lake's tables is not as their logs say, and the command that repairs it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from dedp_assets.patterns.core.errors import NotReady
+from dedp_assets.patterns.core.log import Ledger
+from dedp_assets.patterns.core.records import slice_name
+from dedp_assets.patterns.core.verification import LostFile, Verification, verify_table
+from resources.environments import Settings
+from resources.lake import Lake
+from resources.spark import SparkEngine
+
+__all__ = ["verify"]
+
+_BACKUP = "put it back from a backup"
+
+
+def verify(settings: Settings, table: str = "") -> int:
+    """Print what is wrong with a table, or with all of them, and what repairs it; starts no engine.
+
+    Raises:
+        NotReady: if there is no such table.
+    """
+    lake = Lake(root=str(settings.lakehouse), engine=SparkEngine())
+    names = lake.names(replicas=True)
+    if table and table not in names:
+        raise NotReady(f"there is no table {table}; choose one of {', '.join(names) or 'none: nothing was loaded yet'}")
+    found = [verify_table(lake.ledger(name)) for name in ([table] if table else names)]
+    for verification in found:
+        for line in _lines(lake.ledger(verification.table), verification):
+            print(line)  # noqa: T201
+    return 0 if all(verification.sound for verification in found) else 1
+
+
+def _lines(ledger: Ledger, found: Verification) -> Iterator[str]:
+    said = "sound" if found.sound else f"{len(found.faults) + len(found.lost)} faults"
+    version = f"version {found.version}, {found.files} data files" if found.version >= 0 else "cannot be read"
+    yield f"{found.table}: {version}: {said}"
+    for fault in found.faults:
+        yield f"  {fault}"
+    for lost in found.lost:
+        where = slice_name({column: value or "NULL" for column, value in lost.partition})
+        yield f"  {lost} ({where}): {_remedy(ledger, lost)}"
+
+
+def _remedy(ledger: Ledger, lost: LostFile) -> str:
+    """What brings a lost file's rows back: a run that computes them again, where there is one."""
+    # The graph is loaded only if something is lost.
+    from dedp_assets.definitions import defs  # noqa: PLC0415
+
+    graph = defs().resolve_asset_graph()
+    known = {"/".join(key.path): graph.get(key) for key in graph.get_all_asset_keys()}.get(ledger.name)
+    if known is None:
+        return f"{_BACKUP}, or let whoever made the table write it again"
+    partition = dict(lost.partition)
+    last = ledger.latest(partition)
+    record = last.record if last else None
+    if record and partition and not record.partition:
+        came = f"by {record.channel}" if record.channel else "once"
+        return f"{_BACKUP}; its rows came {came}, no run computes them again"
+    key = partition[ledger.state().partition_columns[0]] if known.partitions_def else None
+    return " ".join(["dedp run", ledger.name, *([key] if key else [])])

@@ -1,0 +1,49 @@
+"""Small files: partitions that frequent small writes have scattered start maintenance before the night does."""
+
+import json
+
+import dagster as dg
+
+from dedp_assets.patterns.core.results import Plan
+from dedp_assets.patterns.ingestion.compactor import plan_compaction
+from resources.lake import Lake
+from sensors.requests import decide, is_running
+
+__all__ = ["files_scattered"]
+
+MANY = 50
+"""How many small files of one partition do not wait for the night; the run merges fewer, too."""
+_JOB = "maintain_tables"
+_ASSET = "platform/maintenance"
+_UNKNOWN = -1
+
+
+@dg.sensor(
+    job_name=_JOB,
+    minimum_interval_seconds=300,
+    default_status=dg.DefaultSensorStatus.RUNNING,
+    description=f"A partition with {MANY} small files or more starts maintenance, apart from the jobs that write them.",
+)
+def files_scattered(context: dg.SensorEvaluationContext, lake: Lake) -> dg.SensorResult | dg.SkipReason:
+    """Look at the log of each table that was written since the last tick.
+
+    The cursor keeps the version at which a table was last seen with few small files. A run is asked for once after it,
+    so a table that cannot be compacted, or whose writers never yield, is left to the night and to its check.
+    """
+    if is_running(context.instance, _JOB):
+        return dg.SkipReason(f"{_JOB} is running")
+    tidy: dict[str, int] = json.loads(context.cursor) if context.cursor else {}
+    versions = {name: lake.ledger(name).version() for name in lake.names()}
+    written = [name for name, version in versions.items() if tidy.get(name) != version]
+    plans = {name: plan_compaction(lake.ledger(name), min_small_files=MANY) for name in written}
+    scattered = {name: plan for name, plan in plans.items() if plan.partitions}
+    after = {name: tidy.get(name, _UNKNOWN) if name in scattered else version for name, version in versions.items()}
+    if not scattered:
+        return dg.SensorResult(skip_reason=f"no partition has {MANY} small files", cursor=json.dumps(after))
+    since = ", ".join(f"{name} since {after[name]}" for name in scattered)
+    found = "; ".join(f"{name}: {plan.reason}" for name, plan in scattered.items())
+    plan = Plan((_ASSET,), found, causes={_ASSET: "small-files"}, cursor={_ASSET: since})
+    decision = decide(context.instance, plan, asset=_ASSET, job_name=_JOB)
+    if decision.requests:
+        return dg.SensorResult(run_requests=list(decision.requests), cursor=json.dumps(after))
+    return dg.SensorResult(skip_reason="; ".join([found, *decision.held.values()]), cursor=json.dumps(after))
