@@ -57,7 +57,7 @@ def test_every_row_of_the_source_lives_on_or_was_not_used():
     ("audits", "sentence"),
     [
         ([Audit(name="n", sql="sum(amount)", fail_above=1)], f"n would measure rows that were there before.*{OUTCOME}"),
-        ([Audit(name="kept", where="true", fail_above=1)], "audit kept measures the figure kept"),
+        ([Audit(name="n", of="kept", where="true", fail_above=1)], "audit n measures the figure kept"),
         ([Audit(name="n", of="deleted", fail_above=1)] * 2, "more than one audit named n"),
     ],
 )
