@@ -92,7 +92,7 @@ TYPED = [
     ("money", "1250.50", "people", "array(named_struct('name', '1250.5', 'n', 1))", True),
     ("money", "12345678901234567890.10", "words", "'12345678901234567890.1'", True),
     ("place", "48.8566D", "words", "'near 48.8566, 2.35'", True),
-    ("place", "48.8566D", "words", "'48,85660 N'", True),
+    ("place", "48.8566D", "words", "'48,8566 N'", True),
     ("place", "DOUBLE('NaN')", "words", "'nan'", False),
     ("short", "1.25F", "words", "'1.25'", True),
     ("bytes", "X'00FFABCDEF010203'", "words", "'00ffabcdef010203'", True),
