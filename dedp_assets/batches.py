@@ -211,9 +211,8 @@ def _clear_lost(work: Work, step: Step, lost: Mapping[Table, object]) -> None:
     """Empty the partitions beside the target that nobody can read any more: what is built next to it reads them."""
     for table in lost:
         if table is not work.target and (part := work.tables[table](step.key)):
-            emptied = replace(
-                step.provenance, inputs={"lost files": step.provenance.run_id}, sequence=None, replay=True
-            )
+            # Other inputs than the step's: whatever becomes of the step, the partition does not count as computed.
+            emptied = replace(step.provenance, inputs={"lost files": step.provenance.run_id}, replay=True)
             table.clear(partition=part, provenance=emptied)
 
 

@@ -37,7 +37,8 @@ def _late(
         ledger = lake.ledger(upstream)
         version, found = ledger.changes(since=cursor["version"])
         behind: dict[str, int] = {**cursor["behind"], **_by_date(found)}
-        applied = _applied([lake.ledger(name) for name in downstream], behind)
+        reached = _reached([lake.ledger(name) for name in downstream], behind)
+        applied = {day: min(versions.values()) for day, versions in reached.items() if len(versions) == len(downstream)}
         plan = plan_late_partitions(
             behind,
             applied,
@@ -45,7 +46,8 @@ def _late(
             in_flight=in_flight(context.instance, context.repository_def, *downstream) if behind else (),
             limit=_AT_ONCE,
         )
-        decision = decide(context.instance, plan, asset=downstream[0], job_name=job_name)
+        lagging = {d: [t for t in downstream if reached[d].get(t, -1) < v] for d, v in behind.items()}
+        decision = decide(context.instance, plan, asset=downstream[0], job_name=job_name, behind=lagging)
         still = {day: v for day, v in behind.items() if applied.get(day, -1) < v}
         after = json.dumps({"version": version, "behind": still})
         if decision.requests:
@@ -68,15 +70,11 @@ def _by_date(found: Mapping[Partition, int]) -> dict[str, int]:
     return dates
 
 
-def _applied(ledgers: list[Ledger], days: Mapping[str, int]) -> dict[str, int]:
-    """The upstream version that every one of the downstream tables has applied, by date."""
+def _reached(ledgers: list[Ledger], days: Mapping[str, int]) -> dict[str, dict[str, int]]:
+    """Date -> downstream table -> the upstream version that it has applied, if it has applied any."""
     cursors = [(ledger.name, ledger.transactions()) for ledger in ledgers if days]
-    applied = {}
-    for day in days:
-        versions = [known.applied(name, {"event_date": day}) for name, known in cursors]
-        if None not in versions:
-            applied[day] = min(version for version in versions if version is not None)
-    return applied
+    known = {day: {name: c.applied(name, {"event_date": day}) for name, c in cursors} for day in days}
+    return {d: {name: v for name, v in versions.items() if v is not None} for d, versions in known.items()}
 
 
 def _current(clock: Clock) -> str:

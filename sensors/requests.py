@@ -58,19 +58,35 @@ def is_running(instance: dg.DagsterInstance, job_name: str) -> bool:
     return bool(instance.get_runs(dg.RunsFilter(job_name=job_name, statuses=_OPEN), limit=1))
 
 
-def decide(instance: dg.DagsterInstance, plan: Plan, *, asset: str, job_name: str) -> Decision:
+def decide(
+    instance: dg.DagsterInstance,
+    plan: Plan,
+    *,
+    asset: str,
+    job_name: str,
+    behind: Mapping[str, Sequence[str]] | None = None,
+) -> Decision:
     """Turn a plan into run requests.
 
     The run key is ``asset:partition@version``, so however often a plan comes back, one run starts for it. A run that
     crashed is tried again, under a key of its own, up to three times; one that was refused is not, until its inputs
     change.
+
+    Args:
+        instance: where runs are recorded.
+        plan: partition keys, causes and versions.
+        asset: the table that the runs are for.
+        job_name: the job that computes it.
+        behind: partition key -> tables that have to get there, where the job computes several beside each other: a
+            refusal of one of them does not keep the others from being tried again.
     """
     requests, held = [], dict(plan.held)
     for key in plan.partitions:
         request = f"{asset}:{key}@{plan.cursor[key]}"
         failed = _failed(instance, {REQUEST: request})
-        refused = _failed(instance, refusal(asset, key if key != asset else "", plan.cursor[key]))
-        if refused or any(refusals(run.tags) for run in failed):
+        tables = behind.get(key, [asset]) if behind else [asset]
+        refused = [_failed(instance, refusal(t, key if key != asset else "", plan.cursor[key])) for t in tables]
+        if all(refused) or (not behind and any(refusals(run.tags) for run in failed)):
             held[key] = f"refused at {plan.cursor[key]}: waits for new data, a fix or an approval"
         elif len(failed) >= ATTEMPTS:
             held[key] = f"gave up after {ATTEMPTS} failed runs: look at run {failed[0].run_id[:8]}"

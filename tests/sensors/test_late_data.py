@@ -179,6 +179,23 @@ def test_silver_rewrite_cascades_to_gold(week, keys):
     assert keys(week.tick(late_gold)) == []
 
 
+def test_a_refusal_of_one_table_does_not_keep_its_neighbour_from_being_tried_again(week, keys):
+    """Of two tables of gold one was refused and one crashed: another attempt, until both have spoken."""
+    week.dated("silver/visits", silver("2026-01-06", 8))
+    for table in ("gold/daily_page_views", "gold/daily_visitors"):
+        others = [gold(table, day, version) for version, day in enumerate(WEEK, start=1) if day != "2026-01-06"]
+        week.dated(table, *others)
+    (request,) = week.tick(late_gold).run_requests
+    refused = refusal("gold/daily_visitors", "2026-01-06", 8)
+    week.ran({**request.tags, **refused}, fails=True)
+    (again,) = week.tick(late_gold).run_requests
+    assert again.run_key == f"{request.run_key}#2"
+    week.dated("gold/daily_page_views", gold("gold/daily_page_views", "2026-01-06", 8))
+    data = week.tick(late_gold)
+    assert keys(data) == []
+    assert "2026-01-06: refused at 8" in data.skip_message
+
+
 def test_a_restored_downstream_is_rebuilt(week, keys):
     """A restore raises the generation: what was applied before it no longer counts, for dates that change."""
     week.dated("silver/visits", {"txn": {"silver/visits/generation": 1}})
