@@ -100,3 +100,12 @@ def test_a_value_that_was_not_replaced_shows_whatever_its_length(spark):
     values = spark.sql("SELECT * FROM VALUES ('A', 'A'), ('A', 'B'), ('', ''), (NULL, NULL), ('A', NULL) AS t(v, w)")
     predicate = shows({"v": "string"}, {"w": "string"}, instead={"v": "w"})
     assert [row[0] for row in values.select(F.expr(predicate)).collect()] == [True, False, False, False, False]
+
+
+def test_a_shown_column_of_any_name_is_looked_into(spark):
+    """Also one called like what the search calls the value it looks for."""
+    for name in ("__v", "a.b", "b`tick", "value", "1st"):
+        quoted = name.replace("`", "``")
+        rows = spark.sql(f"SELECT 'secret-1' AS original, 'it was SECRET-1' AS `{quoted}`")
+        assert rows.filter(shows({"original": "string"}, {name: "string"}, instead={})).count() == 1
+        assert rows.select(pseudonym(name, KEY)).first()[0] == expected("it was SECRET-1")
