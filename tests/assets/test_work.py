@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import timedelta
 
 from dedp_assets.processes import work
+from dedp_assets.sources import operational
 from resources import postgres
 from tests.assets.test_stream import streaming_world, today, visits
 
@@ -14,6 +15,8 @@ STEPS = 5
 def test_the_workload_of_the_readme_ends_green(spark, tmp_path, kafka, database, monkeypatch):
     """Users, visits and gold follow each time; that today has few visits so far is a warning and no refusal."""
     monkeypatch.setattr(postgres, "address", lambda _: database)
+    with database.connect() as connection:
+        operational.create(connection)
     with streaming_world(tmp_path, kafka) as world:
         for ago in (3, 2):
             world.land((today() - timedelta(days=ago)).isoformat(), visits(200, ago=ago))
