@@ -3,11 +3,13 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 BOTH_CORES := --numprocesses=2 --dist=loadfile --no-loadscope-reorder
+GENERATED := tests/core/test_table_model.py tests/core/test_merging.py tests/core/test_rows.py \
+	tests/core/test_conversion_properties.py tests/core/test_partitions.py tests/core/test_log.py
 export UV_NO_PROGRESS := 1
 # every command starts processes, and each would compile all packages anew
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help demo up status check static quick test bench format lock clean
+.PHONY: help demo up status check static quick test fuzz bench format lock clean
 
 help: ## what there is to run
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -45,6 +47,10 @@ test: check ## everything: embedded, then the marked subset again over Spark Con
 	@$(BIN)/dedp setup
 	@$(BIN)/pytest -q -m "spark or slow" $(BOTH_CORES)
 	@$(BIN)/pytest -q -m both --engine connect $(BOTH_CORES)
+
+fuzz: $(VENV)/.ready ## the generated tests, longer and with other seeds
+	@$(BIN)/dedp setup
+	@$(BIN)/pytest -q --hypothesis-profile=fuzz $(GENERATED) $(BOTH_CORES)
 
 bench: $(VENV)/.ready ## speed as ratios, both sides in one run
 	@$(BIN)/dedp setup
