@@ -9,16 +9,18 @@ from __future__ import annotations
 import json
 from collections.abc import Collection, Mapping
 
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
+from pyspark.sql.types import DataType
 
 from dedp_assets.patterns.core import json_texts
 from dedp_assets.patterns.core.errors import ConfigError
 from dedp_assets.patterns.core.exact import exact, is_scalar, safe_cast
-from dedp_assets.patterns.core.json_values import json_of, judged, parsed_schema, parsed_type, same_type, text_as
+from dedp_assets.patterns.core.json_values import NO_TEXTS, looked_at, refused
 from dedp_assets.patterns.core.names import RESERVED, identifier
 from dedp_assets.patterns.core.plain_json import fitting, is_plain
 from dedp_assets.patterns.core.rows import quoted
+from dedp_assets.patterns.core.sql_types import is_nested, parsed_schema, same_type, spelled, with_texts
 
 __all__ = ["MISFITS", "SYNTAX", "convert_columns", "convert_json", "safe_cast"]
 
@@ -28,9 +30,7 @@ SYNTAX = f"{RESERVED}syntax"
 MISFITS = f"{RESERVED}misfits"
 """Column: one sentence for each value that is there and does not fit, with its path; NULL or empty if all fit."""
 
-_MEMBERS, _PLAIN, _MARKED, _FOUND = (f"{RESERVED}{name}" for name in ("members", "plain", "marked", "found"))
-_FIRST, _AGAIN = f"{RESERVED}first", f"{RESERVED}again"
-_NONE = "CAST(array() AS ARRAY<STRING>)"
+_MEMBERS, _PLAIN, _AGAIN = (f"{RESERVED}{name}" for name in ("members", "plain", "again"))
 
 
 def convert_json(
@@ -52,22 +52,29 @@ def convert_json(
         ConfigError: if a type is none that JSON can become, or ``lenient`` names another column than a typed scalar.
     """
     _require_scalars(schema, lenient)
-    others = [F.col(identifier(c)) for c in rows.columns if c.lower() not in {name.lower() for name in schema}]
+    others = [c for c in rows.columns if c.lower() not in {name.lower() for name in schema}]
     record = identifier(payload)
-    own = f"xxhash64({record})"
-    texts = {name: f"{_MEMBERS}[{quoted(name)}]" for name in schema}
-    trimmed = json_texts.trimmed(record)
+    own, trimmed = f"xxhash64({record})", json_texts.trimmed(record)
     ended = f"if(endswith({record}, '}}'), {record}, {trimmed})"
+    text, first = ({name: f"{RESERVED}{what}{n}" for n, name in enumerate(schema)} for what in ("text", "first"))
+    # One column for each intermediate value, in steps: Spark computes what has a column once.
     read = rows.withColumn(_MEMBERS, F.expr(json_texts.members(ended, own)))
-    first = {f"{_FIRST} {n}": fitting(texts[c], c, kind, record) for n, (c, kind) in enumerate(schema.items())}
-    read = read.withColumns({place: F.expr(sql) for place, sql in first.items()})
-    pairs = [(text, identifier(place)) for text, place in zip(texts.values(), first, strict=True)]
-    read = read.withColumn(_PLAIN, F.expr(is_plain(record, own, _MEMBERS, pairs)))
-    read = read.withColumn(_MARKED, F.expr(json_texts.marked(f"if({_PLAIN}, NULL, {trimmed})")))
-    read = read.withColumn(_FOUND, F.expr(json_texts.members(_MARKED, own, empty=True)))
-    read = read.withColumn(SYNTAX, F.expr(f"if({_PLAIN}, NULL, {json_texts.fault(record, _FOUND)})"))
-    second = {f"{_AGAIN} {n}": _again(c, kind, lenient=c in lenient) for n, (c, kind) in enumerate(schema.items())}
-    return _assembled(read.withColumns({place: F.expr(sql) for place, sql in second.items()}), others, schema)
+    read = read.withColumns({text[name]: F.expr(f"{_MEMBERS}[{quoted(name)}]") for name in schema})
+    found = {first[name]: F.expr(fitting(text[name], name, kind, record)) for name, kind in schema.items()}
+    read = read.withColumns(found)
+    pairs = [(text[name], first[name]) for name in schema]
+    read = read.select(*map(identifier, others), *found, F.expr(is_plain(record, own, _MEMBERS, pairs)).alias(_PLAIN))
+    look = looked_at(record, schema, lenient=lenient)
+    read = read.withColumn(_AGAIN, F.expr(f"if({_PLAIN}, NULL, {look})"))
+    again = {name: f"{_AGAIN}.c.c{n}" for n, name in enumerate(schema)}
+    typed = [name for name, kind in schema.items() if kind.upper() != "STRING"]
+    return read.select(
+        *map(identifier, others),
+        F.col(f"{_AGAIN}.f").alias(SYNTAX),
+        *[F.expr(f"if({_PLAIN}, {first[name]}, {again[name]}.v)").alias(name) for name in schema],
+        *[F.expr(f"if({again[name]}.v IS NULL, {again[name]}.x, NULL)").alias(f"{name} text") for name in typed],
+        F.col(f"{_AGAIN}.p").alias(MISFITS),
+    )
 
 
 def convert_columns(rows: DataFrame, schema: Mapping[str, str], *, lenient: Collection[str] = ()) -> DataFrame:
@@ -88,9 +95,9 @@ def convert_columns(rows: DataFrame, schema: Mapping[str, str], *, lenient: Coll
     values, texts = {c: identifier(c) for c in schema}, {c: f"CAST({identifier(c)} AS STRING)" for c in schema}
     for field in (field for field in changed if field not in nested):
         name, kind = field.name, schema[field.name]
-        values[name] = text_as(name, rows.schema[name].dataType, kind, lenient=name in lenient)
+        values[name] = _text_as(name, rows.schema[name].dataType, kind, lenient=name in lenient)
         problems.append(
-            f"if({identifier(name)} IS NULL OR {values[name]} IS NOT NULL, {_NONE}, {_refused(name, kind)})"
+            f"if({identifier(name)} IS NULL OR {values[name]} IS NOT NULL, {NO_TEXTS}, {refused(name, kind)})"
         )
     texts |= {field.name: identifier(f"{field.name} text") for field in nested}
     others = [c for c in rows.columns if c not in schema and c not in {f"{name} text" for name in schema}]
@@ -99,65 +106,55 @@ def convert_columns(rows: DataFrame, schema: Mapping[str, str], *, lenient: Coll
         F.lit(None).cast("string").alias(SYNTAX),
         *[F.expr(sql).alias(name) for name, sql in values.items()],
         *[F.expr(sql).alias(f"{name} text") for name, sql in texts.items() if schema[name].upper() != "STRING"],
-        F.expr(f"flatten(array({', '.join(problems)}))" if problems else _NONE).alias(MISFITS),
+        F.expr(f"flatten(array({', '.join(problems)}))" if problems else NO_TEXTS).alias(MISFITS),
     )
 
 
 def _from_nested(rows: DataFrame, name: str, kind: str, misfits: str) -> DataFrame:
     """Convert one column to a nested type: its JSON is the one member of a record."""
     column, record, found = identifier(name), f"{RESERVED}record", f"{RESERVED}text"
-    written = rows.withColumn(found, F.expr(json_of(name, rows.schema[name].dataType, kind)))
+    written = rows.withColumn(found, F.expr(_json_of(name, rows.schema[name].dataType, kind)))
     member = quoted(f"{{{json.dumps(name, ensure_ascii=False)}:")
     alone = written.withColumn(record, F.expr(f"concat({member}, {found}, '}}')"))
     read = convert_json(alone, record, {name: kind})
     single = f"size(from_json(concat('[', {found}, ']'), 'ARRAY<STRING>')) = 1 AND {SYNTAX} IS NULL"
-    problems = f"CASE WHEN {found} IS NULL THEN {_NONE} WHEN {single} THEN {MISFITS} ELSE {_refused(name, kind)} END"
+    problems = f"CASE WHEN {found} IS NULL THEN {NO_TEXTS} WHEN {single} THEN {MISFITS} ELSE {refused(name, kind)} END"
     return read.select(
         *[F.col(identifier(c)) for c in rows.columns if c not in (name, f"{name} text")],
         F.expr(f"if({single}, {column}, NULL)").alias(name),
         F.col(found).alias(f"{name} text"),
-        F.expr(f"coalesce({problems}, {_NONE})").alias(misfits),
+        F.expr(f"coalesce({problems}, {NO_TEXTS})").alias(misfits),
     )
 
 
-def _assembled(read: DataFrame, others: list[Column], schema: Mapping[str, str]) -> DataFrame:
-    """The values of the first look where it was enough, and of the second elsewhere."""
-    first, again = (
-        {name: identifier(f"{_FIRST} {n}") for n, name in enumerate(schema)},
-        {name: identifier(f"{_AGAIN} {n}") for n, name in enumerate(schema)},
-    )
-    places = ", ".join(f"{again[name]}.p" for name in schema)
-    found = f"flatten(filter(array({places}), p -> p IS NOT NULL))"
-    twice = f"if(size({found}) = 0 AND try_parse_json({_MARKED}) IS NULL, array('a key is there twice'), {found})"
-    return read.select(
-        *others,
-        SYNTAX,
-        *[F.expr(f"if({_PLAIN}, {first[name]}, {again[name]}.v)").alias(name) for name in schema],
-        *[
-            F.expr(f"if({again[name]}.v IS NULL, {again[name]}.x, NULL)").alias(f"{name} text")
-            for name, kind in schema.items()
-            if kind.upper() != "STRING"
-        ],
-        F.expr(f"if({_PLAIN} OR {SYNTAX} IS NOT NULL, NULL, {twice})").alias(MISFITS),
-    )
+def _text_as(name: str, source: DataType, kind: str, *, lenient: bool) -> str:
+    """SQL: the value of a scalar type that a column's text denotes.
+
+    Raises:
+        ConfigError: if the column is nested.
+    """
+    column = identifier(name)
+    if is_nested(source):
+        raise ConfigError(f"{name} is a {spelled(source)} and cannot become a {kind}: convert it to its text first")
+    if (source.simpleString(), kind.upper()) == ("float", "DOUBLE"):
+        return f"CAST({column} AS DOUBLE)"
+    text = f"CAST({column} AS STRING)"
+    if source.simpleString() == "binary":
+        text = f"if(is_valid_utf8({text}), {text}, NULL)"
+    return f"coalesce({exact(text, kind)}, {safe_cast(column, kind)})" if lenient else exact(text, kind)
 
 
-def _again(name: str, kind: str, *, lenient: bool) -> str:
-    """SQL: the struct ``v``, ``x`` (its text), ``p`` (what does not fit) of a column; NULL for a plain or broken record."""
-    value = f"{_FOUND}[{quoted(name)}]"
-    if is_scalar(kind):
-        made = f"coalesce({exact('x', kind)}, {safe_cast('x', kind)})" if lenient else exact("x", kind)
-        problems = f"if(x IS NULL OR v IS NOT NULL, {_NONE}, {_refused(name, kind)})"
-        inside = f"transform(array({made}), v -> named_struct('v', v, 'x', x, 'p', {problems}))[0]"
-    else:
-        whole = "named_struct('v', if(size(r.p) = 0, r.v, NULL), 'x', x, 'p', r.p)"
-        inside = f"transform(array({judged(value, parsed_type(kind), quoted(name))}), r -> {whole})[0]"
-    looked = f"transform(array({json_texts.text_of(value)}), x -> {inside})[0]"
-    return f"if({_PLAIN} OR {SYNTAX} IS NOT NULL OR {value} IS NULL, NULL, {looked})"
+def _json_of(name: str, source: DataType, kind: str) -> str:
+    """SQL: a column as JSON, every scalar in it as its text.
 
-
-def _refused(name: str, kind: str) -> str:
-    return f"array({quoted(f'{name} is not a {kind}')})"
+    Raises:
+        ConfigError: if it holds bytes, which have no text.
+    """
+    if not is_nested(source):
+        return f"CAST({identifier(name)} AS STRING)"
+    if "binary" in source.simpleString():
+        raise ConfigError(f"{name} is a {spelled(source)} and cannot become a {kind}: write its bytes as base64 first")
+    return f"to_json(CAST({identifier(name)} AS {with_texts(source)}))"
 
 
 def _require_scalars(schema: Mapping[str, str], lenient: Collection[str]) -> None:

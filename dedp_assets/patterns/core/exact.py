@@ -27,12 +27,14 @@ import re
 from dedp_assets.patterns.core.errors import ConfigError
 from dedp_assets.patterns.core.rows import quoted
 
-__all__ = ["NUMBER", "exact", "is_scalar", "safe_cast"]
+__all__ = ["INTEGERS", "NUMBER", "exact", "is_scalar", "safe_cast"]
 
 NUMBER = "-?(?:0|[1-9][0-9]*+)(?:[.][0-9]++)?(?:[eE][+-]?[0-9]++)?"
 """JSON's grammar of numbers, as a regular expression."""
 
-_INTEGERS = ("TINYINT", "BYTE", "SMALLINT", "SHORT", "INT", "INTEGER", "BIGINT", "LONG")
+INTEGERS = ("TINYINT", "BYTE", "SMALLINT", "SHORT", "INT", "INTEGER", "BIGINT", "LONG")
+"""Integer types, with Spark's other names for them."""
+
 _FLOATS = ("DOUBLE", "FLOAT", "REAL")
 _MOMENTS = ("TIMESTAMP", "TIMESTAMP_LTZ", "TIMESTAMP_NTZ")
 _DECIMAL = re.compile(r"(?:DECIMAL|DEC|NUMERIC)(?: *\( *(\d+) *(?:, *(\d+) *)?\))?")
@@ -48,7 +50,7 @@ _LONGEST_NUMBER = 400
 def is_scalar(kind: str) -> bool:
     """Tell whether ``kind`` is a type this module knows, STRING included."""
     name = kind.strip().upper()
-    known = {"STRING", "BOOLEAN", "DATE", "BINARY", *_INTEGERS, *_FLOATS, *_MOMENTS}
+    known = {"STRING", "BOOLEAN", "DATE", "BINARY", *INTEGERS, *_FLOATS, *_MOMENTS}
     return name in known or bool(_DECIMAL.fullmatch(name) or _VARCHAR.fullmatch(name))
 
 
@@ -61,7 +63,7 @@ def exact(text: str, kind: str) -> str:
     name = kind.strip().upper()
     if name == "STRING":
         return text
-    if name in _INTEGERS:
+    if name in INTEGERS:
         return f"if({_is(text, '-?(?:0|[1-9][0-9]{0,18})')}, try_cast({text} AS {name}), NULL)"
     if decimal := _DECIMAL.fullmatch(name):
         return _decimal(text, int(decimal[1] or 10), int(decimal[2] or 0))
@@ -91,7 +93,7 @@ def _other(text: str, name: str) -> str:
         moment = f"if({_is(text, f'{_DAY}[T ]{_TIME}{zone}')}, try_cast({text} AS {name}), NULL)"
         years = f"year({moment}) BETWEEN 1 AND 9999"
         # An offset may lead out of the years that readers can show; only the first and the last day are near.
-        return f"if(substr({text}, 1, 4) IN ('0001', '9999'), if({years}, {moment}, NULL), {moment})"
+        return f"if({text} < '0002' OR {text} >= '9999', if({years}, {moment}, NULL), {moment})"
     if name == "BINARY":
         # What is left of the last character's bits has to be zero, or two texts would be the same bytes.
         same = f"replace(base64(unbase64({text})), '\\r\\n', '') = {text}"
@@ -113,11 +115,10 @@ def _floating(text: str, name: str) -> str:
 
 def _decimal(text: str, precision: int, scale: int) -> str:
     value = f"try_cast({text} AS DECIMAL({precision}, {scale}))"
-    plain = _is(
-        text,
-        f"-?(?:0|[1-9][0-9]{{0,37}})(?:[.][0-9]{{1,{scale}}}0*+)?" if scale else "-?(?:0|[1-9][0-9]{0,37})(?:[.]0++)?",
-    )
-    small = f"octet_length({text}) <= {_LONGEST_NUMBER} AND {_is(text, NUMBER)} AND NOT {text} RLIKE '[eE][+-]?0*[0-9]{{4}}'"
+    fraction = f"[.][0-9]{{1,{scale}}}0*+" if scale else "[.]0++"
+    plain = _is(text, f"-?(?:0|[1-9][0-9]{{0,37}})(?:{fraction})?")
+    huge = f"{text} RLIKE '[eE][+-]?0*[0-9]{{4}}'"
+    small = f"octet_length({text}) <= {_LONGEST_NUMBER} AND {_is(text, NUMBER)} AND NOT {huge}"
     decimals = f"rtrim('0', regexp_extract({text}, '[.]([0-9]+)', 1))"
     zeros = f"octet_length(regexp_extract({text}, '^-?[0-9]*?(0*)(?:[.]|[eE]|$)', 1))"
     exponent = f"coalesce(try_cast(nullif(regexp_extract({text}, '[eE](.*)', 1), '') AS INT), 0)"

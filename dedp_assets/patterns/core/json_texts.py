@@ -1,10 +1,10 @@
 """JSON texts in SQL: the members of an object with each scalar's own text, and what is wrong with a record.
 
-Spark's parser stops at the end of the first value and drops what follows; it keeps the last of equal keys, and writes
-numbers anew. So a record is parsed with one more member behind its last one, which holds the record's own hash and which
-only a text that ends with its object can reach; into a map, which keeps equal keys; and, where it matters, with every
-number, ``true`` and ``false`` written as a string before, marked so that they are told from texts: ``1.10`` becomes
-``"1.10:"`` and ``"1.10"`` becomes ``":1.10"``.
+Spark's parser stops at the end of the first value and drops what follows; it keeps the last of equal keys, and it
+writes numbers anew. So a record is parsed with one more member behind its last one, which holds the record's own hash
+and which only a text that ends with its object can reach; into a map, which keeps equal keys; and, where it matters,
+with every number, ``true`` and ``false`` written as a string before, marked so that they are told from texts: ``1.10``
+becomes ``"1.10:"`` and ``"1.10"`` becomes ``":1.10"``.
 """
 
 from __future__ import annotations
@@ -41,7 +41,8 @@ def members(record: str, own: str, *, empty: bool = False) -> str:
         empty: whether to look out for an object without members; otherwise that is none.
     """
     comma = f"if({record} RLIKE {quoted(rf'^[{{]{_BLANK}[}}]')}, '', ',')" if empty else "','"
-    end = f"""CAST(concat({comma}, '"{END}":', {own}, '}}') AS BINARY)"""
+    # As a string: Spark makes a writer for each number that it takes as text.
+    end = f"""CAST(concat({comma}, '"{END}":"', {own}, '"}}') AS BINARY)"""
     # Bytes and not characters: those would have to be counted.
     body = f"substr(CAST({record} AS BINARY), 1, octet_length({record}) - 1)"
     return inner(f"if(endswith({record}, '}}'), CAST(concat({body}, {end}) AS STRING), NULL)")
@@ -63,7 +64,7 @@ def trimmed(record: str) -> str:
 
 
 def marked(record: str) -> str:
-    """SQL: ``record`` with every scalar but ``null`` written as a marked string; what is no JSON does not become any."""
+    """SQL: ``record`` with every scalar but ``null`` written as a marked string; what is no JSON stays none."""
     return f"regexp_replace({record}, {quoted(_SCALAR)}, {quoted('$1' + _QUOTE + '$3:$2' + _QUOTE)})"
 
 

@@ -5,51 +5,65 @@ The expressions here are for the records that need a second look; they are exact
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 from pyspark.sql.types import ArrayType, DataType, MapType, StructType
 
 from dedp_assets.patterns.core import json_texts
-from dedp_assets.patterns.core.errors import ConfigError
 from dedp_assets.patterns.core.exact import exact, is_scalar, safe_cast
 from dedp_assets.patterns.core.names import identifier
 from dedp_assets.patterns.core.rows import quoted
+from dedp_assets.patterns.core.sql_types import nullable, parsed_type, spelled
 
-__all__ = ["json_of", "judged", "parsed_schema", "parsed_type", "same_type", "spelled", "text_as"]
+__all__ = ["NO_TEXTS", "looked_at", "refused"]
 
-_NONE = "CAST(array() AS ARRAY<STRING>)"
+NO_TEXTS = "CAST(array() AS ARRAY<STRING>)"
+"""SQL: no sentence."""
 
 
-def parsed_type(kind: str) -> DataType:
-    """Read a nested SQL type.
+def looked_at(record: str, schema: Mapping[str, str], *, lenient: Collection[str] = ()) -> str:
+    """SQL: a struct of what a record holds.
 
-    Raises:
-        ConfigError: if it holds a type that no JSON value can become.
+    ``f`` is what is wrong with it as a whole, or NULL; ``p`` are the sentences about what does not fit; ``c`` has for
+    the ``n``-th column a struct ``cn`` of its value ``v`` and its text ``x``.
+
+    Args:
+        record: STRING expression.
+        schema: column -> SQL type.
+        lenient: columns that Spark's cast may convert.
     """
-    found = DataType.fromDDL(kind)
-    _require_known(found, kind)
-    return found
+    columns = [f"'c{n}', {_column(c, kind, lenient=c in lenient)}" for n, (c, kind) in enumerate(schema.items())]
+    places = ", ".join(f"c.c{n}.p" for n in range(len(schema)))
+    problems = f"flatten(filter(array({places}), q -> q IS NOT NULL))"
+    # Where no place is named, the repeated key is somewhere that the schema does not name.
+    twice = "f IS NULL AND size(p) = 0 AND try_parse_json(t) IS NULL"
+    named = f"if({twice}, array('a key is there twice'), p)"
+    found = _let(problems, "p", f"named_struct('f', f, 'p', {named}, 'c', c)")
+    inside = _let(f"named_struct({', '.join(columns)})", "c", found)
+    inside = _let(json_texts.fault("record", "m"), "f", inside)
+    inside = _let(json_texts.members("t", "xxhash64(record)", empty=True), "m", inside)
+    return _let(record, "record", _let(json_texts.marked(json_texts.trimmed("record")), "t", inside))
 
 
-def parsed_schema(schema: Mapping[str, str]) -> StructType:
-    """Read the types of a schema, column by column, whatever they are."""
-    found = DataType.fromDDL(", ".join(f"{identifier(c)} {kind}" for c, kind in schema.items()))
-    assert isinstance(found, StructType)
-    return found
+def refused(name: str, kind: str) -> str:
+    """SQL: the sentence about a column that does not fit, as an array."""
+    return f"array({quoted(f'{name} is not a {kind}')})"
 
 
-def spelled(kind: DataType) -> str:
-    """Write a type as SQL has it."""
-    if isinstance(kind, StructType):
-        return f"STRUCT<{', '.join(f'{field.name}: {spelled(field.dataType)}' for field in kind.fields)}>"
-    if isinstance(kind, ArrayType):
-        return f"ARRAY<{spelled(kind.elementType)}>"
-    if isinstance(kind, MapType):
-        return f"MAP<{spelled(kind.keyType)}, {spelled(kind.valueType)}>"
-    return kind.simpleString().upper()
+def _column(name: str, kind: str, *, lenient: bool) -> str:
+    """SQL: the struct ``v``, ``x``, ``p`` of one column; NULL without a value, or if the record is no object."""
+    value = f"m[{quoted(name)}]"
+    if is_scalar(kind):
+        made = f"coalesce({exact('x', kind)}, {safe_cast('x', kind)})" if lenient else exact("x", kind)
+        problems = f"if(x IS NULL OR v IS NOT NULL, {NO_TEXTS}, {refused(name, kind)})"
+        inside = _let(made, "v", f"named_struct('v', v, 'x', x, 'p', {problems})")
+    else:
+        whole = "named_struct('v', if(size(r.p) = 0, r.v, NULL), 'x', x, 'p', r.p)"
+        inside = _let(_judged(value, parsed_type(kind), quoted(name)), "r", whole)
+    return f"if(f IS NOT NULL OR {value} IS NULL, NULL, {_let(json_texts.text_of(value), 'x', inside)})"
 
 
-def judged(value: str, kind: DataType, path: str, depth: int = 0) -> str:
+def _judged(value: str, kind: DataType, path: str, depth: int = 0) -> str:
     """SQL: a struct of ``v``, the marked text ``value`` as a ``kind``, and ``p``, the places in it that do not fit.
 
     Where something does not fit, ``v`` holds a NULL.
@@ -69,51 +83,16 @@ def judged(value: str, kind: DataType, path: str, depth: int = 0) -> str:
     x, v = f"x{depth}", f"v{depth}"
     scalar = kind.simpleString()
     text = json_texts.text_of(value) if scalar == "string" else json_texts.scalar_text(value)
-    fitting = f"named_struct('v', {v}, 'p', if({x} IS NOT NULL AND {v} IS NULL, {_refused(kind, path)}, {_NONE}))"
+    fitting = f"named_struct('v', {v}, 'p', if({x} IS NOT NULL AND {v} IS NULL, {_refused(kind, path)}, {NO_TEXTS}))"
     return _let(text, x, _let(exact(x, scalar), v, fitting))
-
-
-def same_type(one: DataType, other: DataType) -> bool:
-    """Tell whether every value of one type is one of the other."""
-    return spelled(one) == spelled(other) and '"nullable":false' not in other.json()
-
-
-def text_as(name: str, source: DataType, kind: str, *, lenient: bool) -> str:
-    """SQL: the value of a scalar type that a column's text denotes.
-
-    Raises:
-        ConfigError: if the column is nested.
-    """
-    column = identifier(name)
-    if isinstance(source, StructType | ArrayType | MapType):
-        raise ConfigError(f"{name} is a {spelled(source)} and cannot become a {kind}: convert it to its text first")
-    if (source.simpleString(), kind.upper()) == ("float", "DOUBLE"):
-        return f"CAST({column} AS DOUBLE)"
-    text = f"CAST({column} AS STRING)"
-    if source.simpleString() == "binary":
-        text = f"if(is_valid_utf8({text}), {text}, NULL)"
-    return f"coalesce({exact(text, kind)}, {safe_cast(column, kind)})" if lenient else exact(text, kind)
-
-
-def json_of(name: str, source: DataType, kind: str) -> str:
-    """SQL: a column as JSON, every scalar in it as its text.
-
-    Raises:
-        ConfigError: if it holds bytes, which have no text.
-    """
-    if not isinstance(source, StructType | ArrayType | MapType):
-        return f"CAST({identifier(name)} AS STRING)"
-    if "binary" in source.simpleString():
-        raise ConfigError(f"{name} is a {spelled(source)} and cannot become a {kind}: write its bytes as base64 first")
-    return f"to_json(CAST({identifier(name)} AS {_texts(source)}))"
 
 
 def _container(value: str, begin: str, inside: str, kind: DataType, path: str, depth: int) -> str:
     """``inside`` for a value that begins as it has to; the members or elements of it are the variable ``m``."""
     parse = json_texts.elements if begin == "[" else json_texts.inner
-    nothing = f"CAST(NULL AS {_sql(kind)})"
+    nothing = f"CAST(NULL AS {nullable(kind)})"
     return (
-        f"CASE WHEN {value} IS NULL THEN named_struct('v', {nothing}, 'p', {_NONE}) "
+        f"CASE WHEN {value} IS NULL THEN named_struct('v', {nothing}, 'p', {NO_TEXTS}) "
         f"WHEN NOT startswith({value}, '{begin}') THEN named_struct('v', {nothing}, 'p', {_refused(kind, path)}) "
         f"ELSE {_let(parse(value), f'm{depth}', inside)} END"
     )
@@ -122,10 +101,10 @@ def _container(value: str, begin: str, inside: str, kind: DataType, path: str, d
 def _struct(kind: StructType, path: str, depth: int) -> str:
     m, r = f"m{depth}", f"r{depth}"
     fields = [(f.name, f"concat({path}, {quoted('.' + f.name)})", f) for f in kind.fields]
-    parts = [f"{quoted(name)}, {judged(f'{m}[{quoted(name)}]', f.dataType, at, depth + 1)}" for name, at, f in fields]
+    parts = [f"{quoted(name)}, {_judged(f'{m}[{quoted(name)}]', f.dataType, at, depth + 1)}" for name, at, f in fields]
     values = ", ".join(f"{quoted(name)}, {r}.{identifier(name)}.v" for name, _, _ in fields)
     missing = [
-        f"if({m}[{quoted(name)}] IS NULL, array(concat({at}, ' is missing')), {_NONE})"
+        f"if({m}[{quoted(name)}] IS NULL, array(concat({at}, ' is missing')), {NO_TEXTS})"
         for name, at, f in fields
         if not f.nullable
     ]
@@ -139,7 +118,7 @@ def _struct(kind: StructType, path: str, depth: int) -> str:
 def _map(kind: MapType, path: str, depth: int) -> str:
     m, r, e = f"m{depth}", f"r{depth}", f"e{depth}"
     at = f"concat({path}, '.', {e}.key)"
-    value = _let(f"{e}.value", f"w{depth}", judged(f"w{depth}", kind.valueType, at, depth + 1))
+    value = _let(f"{e}.value", f"w{depth}", _judged(f"w{depth}", kind.valueType, at, depth + 1))
     entries = f"transform(map_entries({m}), {e} -> named_struct('k', {e}.key, 'r', {value}))"
     twice = json_texts.repeated(f"map_keys({m})", f"concat({path}, '.')")
     made = f"map_from_entries(transform({r}, e -> named_struct('key', e.k, 'value', e.r.v)))"
@@ -150,7 +129,7 @@ def _map(kind: MapType, path: str, depth: int) -> str:
 def _array(kind: ArrayType, path: str, depth: int) -> str:
     m, r, e, i = f"m{depth}", f"r{depth}", f"e{depth}", f"i{depth}"
     at = f"concat({path}, '[', {i}, ']')"
-    items = f"transform({m}, ({e}, {i}) -> {judged(e, kind.elementType, at, depth + 1)})"
+    items = f"transform({m}, ({e}, {i}) -> {_judged(e, kind.elementType, at, depth + 1)})"
     return _let(items, r, f"named_struct('v', transform({r}, e -> e.v), 'p', flatten(transform({r}, e -> e.p)))")
 
 
@@ -161,37 +140,3 @@ def _let(value: str, name: str, body: str) -> str:
 
 def _refused(kind: DataType, path: str) -> str:
     return f"array(concat({path}, {quoted(f' is not a {spelled(kind)}')}))"
-
-
-def _sql(kind: DataType) -> str:
-    """As :func:`spelled`, with names that SQL takes whatever they are, and everything nullable as values here are."""
-    if isinstance(kind, StructType):
-        return f"STRUCT<{', '.join(f'{identifier(f.name)}: {_sql(f.dataType)}' for f in kind.fields)}>"
-    if isinstance(kind, ArrayType):
-        return f"ARRAY<{_sql(kind.elementType)}>"
-    if isinstance(kind, MapType):
-        return f"MAP<{_sql(kind.keyType)}, {_sql(kind.valueType)}>"
-    return "STRING" if kind.simpleString().startswith("varchar") else kind.simpleString()
-
-
-def _texts(kind: DataType) -> str:
-    """The type with STRING for every scalar."""
-    if isinstance(kind, StructType):
-        return f"STRUCT<{', '.join(f'{identifier(f.name)}: {_texts(f.dataType)}' for f in kind.fields)}>"
-    if isinstance(kind, ArrayType):
-        return f"ARRAY<{_texts(kind.elementType)}>"
-    return f"MAP<STRING, {_texts(kind.valueType)}>" if isinstance(kind, MapType) else "STRING"
-
-
-def _require_known(kind: DataType, declared: str) -> None:
-    if isinstance(kind, StructType):
-        for field in kind.fields:
-            _require_known(field.dataType, declared)
-    elif isinstance(kind, ArrayType):
-        _require_known(kind.elementType, declared)
-    elif isinstance(kind, MapType):
-        if spelled(kind.keyType) != "STRING":
-            raise ConfigError(f"{declared}: the keys of a JSON object are texts: declare MAP<STRING, ...>")
-        _require_known(kind.valueType, declared)
-    elif not is_scalar(kind.simpleString()):
-        raise ConfigError(f"{declared}: no JSON value can become a {spelled(kind)}: declare STRING for its text")

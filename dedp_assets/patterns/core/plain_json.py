@@ -1,8 +1,8 @@
 """Plain JSON in SQL: which records need no second look, told from one parse of their members.
 
-The texts of the parse are the record's own but for numbers with a fraction or an exponent, ``-0``, and what is inside of
-objects and arrays, which Spark writes anew. Every predicate here may say no to a record that is fine, and never yes to
-one that is not.
+The texts of the parse are the record's own but for numbers with a fraction or an exponent, ``-0``, and what is inside
+of objects and arrays, which Spark writes anew. Every predicate here may say no to a record that is fine, and never yes
+to one that is not.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from dedp_assets.patterns.core.exact import exact, is_scalar
+from dedp_assets.patterns.core.exact import INTEGERS, exact, is_scalar
 from dedp_assets.patterns.core.json_texts import END
 from dedp_assets.patterns.core.rows import quoted
 
@@ -18,6 +18,7 @@ __all__ = ["fitting", "is_plain"]
 
 _BACKSLASH = quoted("\\")
 _TINY = ("e-", "E-", "0" * 40)
+_FLAT = quoted(r"\A[^{]*+[{][^{]*+\z")
 _SURROGATE = quoted(r"\\u[dD][89a-fA-F]")
 _FLOATING = quoted("^-?[0-9]+[.][0-9]+(E-?[0-9]+)?$")
 _NEEDS_ESCAPE = re.compile(r'["\\\x00-\x1f]')
@@ -35,16 +36,17 @@ def fitting(text: str, name: str, kind: str, record: str) -> str:
     upper = kind.strip().upper()
     if not is_scalar(kind):
         return f"CAST(NULL AS {kind})"
-    if upper == "STRING" or upper.startswith("VARCHAR"):
-        return f"if({_rewritten(text, name, record)}, NULL, {exact(text, kind)})"
+    if upper in INTEGERS:
+        return f"if(CAST(try_cast({text} AS {upper}) AS STRING) = {text}, try_cast({text} AS {upper}), NULL)"
     value = exact(text, kind)
-    if upper in ("FLOAT", "REAL"):
-        return f"if(NOT contains({text}, '.') OR CAST({value} AS STRING) = {text}, {_not_vanished(value, text, record)}, NULL)"
-    if upper == "DOUBLE":
-        return _not_vanished(value, text, record)
+    if upper in ("DOUBLE", "FLOAT", "REAL"):
+        value = _not_vanished(value, text, record)
+        # A text that came out of a DOUBLE may lie between two FLOATs, and what was written beside the middle.
+        once = f"NOT contains({text}, '.') OR CAST({value} AS STRING) = {text}" if upper != "DOUBLE" else "true"
+        return f"if({once}, {value}, NULL)"
     if upper.startswith(("DEC", "NUMERIC")):
         return f"if(contains({text}, '.'), {exact(_as_written(name, record), kind)}, {value})"
-    return value
+    return f"if({_rewritten(text, name, record)}, NULL, {value})" if upper.startswith(("STRING", "VARCHAR")) else value
 
 
 def is_plain(record: str, own: str, members: str, columns: Sequence[tuple[str, str]]) -> str:
@@ -57,8 +59,8 @@ def is_plain(record: str, own: str, members: str, columns: Sequence[tuple[str, s
         columns: text of each member, and the column that holds its value.
     """
     there = " + ".join(f"if({text} IS NULL, 0, 1)" for text, _ in columns)
-    nested = f"exists(map_values({members}), v -> startswith(v, '{{') OR startswith(v, '['))"
-    distinct = f"size(array_distinct(map_keys({members}))) = size({members}) AND NOT {nested}"
+    # Only objects have keys; a brace within a text is worth a second look. Lambdas would stop Spark from compiling.
+    distinct = f"size(array_distinct(map_keys({members}))) = size({members}) AND {record} RLIKE {_FLAT}"
     fit = " AND ".join(f"({text} IS NULL OR {value} IS NOT NULL)" for text, value in columns)
     half = f"contains({record}, {_BACKSLASH}) AND {record} RLIKE {_SURROGATE}"
     return (
@@ -69,9 +71,12 @@ def is_plain(record: str, own: str, members: str, columns: Sequence[tuple[str, s
 
 def _rewritten(text: str, name: str, record: str) -> str:
     """SQL: whether a text may be one that Spark wrote anew."""
-    number = f"(({text} >= '0' AND {text} < ':') OR startswith({text}, '-')) AND {text} RLIKE {_FLOATING}"
+    number = (
+        f"(({text} >= '0' AND {text} < ':') OR startswith({text}, '-')) AND contains({text}, '.') "
+        f"AND {text} RLIKE {_FLOATING}"
+    )
     zero = f"{text} = '0' AND contains({record}, '-0')"
-    inside = f"""left({text}, 1) IN ('{{', '[', '"')"""
+    inside = " OR ".join(f"startswith({text}, '{begin}')" for begin in '{["')
     return f"({number} AND NOT {_in_quotes(text, name, record)}) OR ({zero}) OR {inside}"
 
 
