@@ -9,6 +9,7 @@ from decimal import Decimal
 import pytest
 
 from dedp_assets.patterns.core.conversion import MISFITS, SYNTAX, convert_columns, convert_json
+from dedp_assets.patterns.core.errors import ConfigError
 
 SCHEMA = {
     "name": "STRING",
@@ -21,7 +22,7 @@ SCHEMA = {
     "day": "DATE",
 }
 TYPED = [column for column in SCHEMA if column != "name"]
-SYNTAX = {
+FAULTS = {
     '{"name": "a"': "malformed JSON",
     '{"name": "a",}': "malformed JSON",
     "no json": "malformed JSON",
@@ -93,8 +94,8 @@ def test_an_object_becomes_typed_columns(convert):
 
 def test_a_record_that_is_not_one_object_says_what_it_is(convert):
     """Nothing of it passes silently, not even an object with something behind it."""
-    rows = convert(*SYNTAX)
-    assert {row["payload"]: row[SYNTAX] for row in rows} == SYNTAX
+    rows = convert(*FAULTS)
+    assert {row["payload"]: row[SYNTAX] for row in rows} == FAULTS
 
 
 def test_space_around_and_within_an_object_is_no_error(convert):
@@ -205,3 +206,165 @@ def test_columns_are_cast_with_their_text_beside(spark):
         (None, "x", "b", None),
         (None, None, "c", None),
     ]
+
+
+EXACT = {
+    "STRING": ({text: text for text in ("1.10", "1e2", "-0", "12345678901234567890.123", "1e400")}, []),
+    "BIGINT": ({"-0": 0, '"7"': 7}, ["1.0", "1e2", '"07"', '" 7"', '"+7"', '""', "9223372036854775808", "true"]),
+    "TINYINT": ({"-128": -128}, ["200", "128"]),
+    "DECIMAL(6,2)": (
+        {"12.340": Decimal("12.34"), "1e2": Decimal(100), "150e-2": Decimal("1.5"), '"12.34"': Decimal("12.34")},
+        ["12.345", '"12,34"', "12345", "1e-3", "1e1000000000", "12.3400000000000000000000001", '"1."'],
+    ),
+    "DOUBLE": ({"0.1": 0.1, "0.0": 0.0, "5e-324": 5e-324}, ["1e400", "-1e400", "1e-400", '"NaN"', '"Infinity"', '""']),
+    "FLOAT": ({"16777217.0000000001": 16777218.0, "0.5": 0.5}, ["1e39", "1e-46"]),
+    "BOOLEAN": ({"true": True, '"false"': False}, ["1", '"t"', '"True"', '""']),
+    "DATE": (
+        {'"2026-01-05"': date(2026, 1, 5)},
+        ['"2026"', '"2026-1-5"', '"2026-02-30"', "20", '"2026-01-05T10:00:00"'],
+    ),
+    "TIMESTAMP": (
+        {},
+        ['"2026-01-05"', '"2026-01-05T10:00"', '"2026-01-05T10:00:00.1234567Z"', '" 2026-01-05 10:00:00"'],
+    ),
+    "TIMESTAMP_NTZ": (
+        {'"2026-01-05T10:00:00.5000000"': datetime.fromisoformat("2026-01-05T10:00:00.500000")},
+        ['"2026-01-05T10:00:00Z"', '"2026-01-05"'],
+    ),
+    "BINARY": ({'"YWI="': b"ab", '""': b""}, ['"YWJ="', '"ab"', '"Y WI="']),
+    "VARCHAR(3)": ({'"ä€😀"': "ä€😀"}, ['"abcd"', "1.10"]),
+}
+
+
+@pytest.mark.both
+def test_every_type_takes_exactly_the_texts_that_denote_a_value_of_it(spark):
+    """In records and in columns of text alike, for the values and for the misfits of each type."""
+    schema = {f"c {n}": kind for n, kind in enumerate(EXACT)}
+    cases = [
+        (name, text, value)
+        for name, (fits, wrong) in zip(schema, EXACT.values(), strict=True)
+        for text, value in [*fits.items(), *[(text, ...) for text in wrong]]
+    ]
+    records = [f'{{"{name}": {text}}}' for name, text, _ in cases]
+    rows = spark.createDataFrame(list(enumerate(records)), "place INT, payload STRING")
+    bare = [json.loads(text) if text.startswith('"') else text for _, text, _ in cases]
+    columns = [[i, *[bare[i] if name == c else None for c in schema]] for i, (name, _, _) in enumerate(cases)]
+    given = spark.createDataFrame(columns, ", ".join(["place INT", *[f"`{c}` STRING" for c in schema]]))
+    for converted in (convert_json(rows, "payload", schema), convert_columns(given, schema)):
+        for row, (name, text, value) in zip(sorted(converted.collect(), key=lambda r: r["place"]), cases, strict=True):
+            if value is ...:
+                assert (row[name], row[MISFITS]) == (None, [f"{name} is not a {schema[name]}"]), (name, text, row)
+            else:
+                assert (row[name], row[SYNTAX], row[MISFITS] or []) == (value, None, []), (name, text, row)
+
+
+NESTED = {"s": "STRUCT<a: BIGINT, b: ARRAY<DECIMAL(6,2)>>", "m": "MAP<STRING, STRUCT<x: DATE NOT NULL>>"}
+
+
+@pytest.mark.both
+@pytest.mark.parametrize(
+    ("text", "sentences"),
+    [
+        ('{"s": {"a": "oops"}}', ["s.a is not a BIGINT"]),
+        ('{"s": {"b": [1.5, 1.555, null, "x"]}}', ["s.b[1] is not a DECIMAL(6,2)", "s.b[3] is not a DECIMAL(6,2)"]),
+        ('{"s": {"b": {}}}', ["s.b is not a ARRAY<DECIMAL(6,2)>"]),
+        ('{"s": []}', [f"s is not a {NESTED['s']}"]),
+        ('{"s": ""}', [f"s is not a {NESTED['s']}"]),
+        ('{"m": {"k": {"x": "2026"}}}', ["m.k.x is not a DATE"]),
+        ('{"m": {"k": {}, "j": null}}', ["m.k.x is missing"]),
+        ('{"m": {"k": {"x": "2026-01-05"}, "\\u006b": null}}', ["m.k is there twice"]),
+        ('{"s": {"a": 1, "a": 1}}', ["s.a is there twice"]),
+        ('{"other": [{"a": 1, "a": 1}]}', ["a key is there twice"]),
+        ('{"s": {"a": 1, "b": [1.50, "2"], "A": "x"}, "m": {"k": {"x": "2026-01-05"}}, "other": {"a": 1}}', []),
+    ],
+)
+def test_what_does_not_fit_inside_of_a_value_is_named_by_its_path(convert, text, sentences):
+    """In objects, arrays and maps within each other; a key that is there twice too, wherever it is."""
+    (row,) = convert(text, schema=NESTED)
+    assert (row[SYNTAX], row[MISFITS] or []) == (None, sentences)
+    if not sentences:
+        assert row["s"].asDict() == {"a": 1, "b": [Decimal("1.50"), Decimal(2)]}
+        assert row["m"]["k"]["x"] == date(2026, 1, 5)
+
+
+@pytest.mark.parametrize(
+    ("text", "fault"),
+    [
+        ('{"n": 1, "n": 2}', "n is there twice"),
+        ('{"n": 1, "\\u006e": 1}', "n is there twice"),
+        ('{"other": 1, "other": 1}', "other is there twice"),
+        ('{"name": "\\ud800"}', "half of a surrogate pair"),
+        ('{"name": "\\udc00\\ud83d"}', "half of a surrogate pair"),
+        ('{"name": "\\ud83d\\ude00 \\\\ud800"}', None),
+        ("{'name': 'a'}", "malformed JSON"),
+        ('{"name": "a" /* b */}', "malformed JSON"),
+        ('\ufeff{"name": "a"}', "malformed JSON"),
+        ('{"name": "\t"}', "malformed JSON"),
+        ('{"n": +1}', "malformed JSON"),
+        ('{"n": .5}', "malformed JSON"),
+        ("{1 : 2}", "malformed JSON"),
+        ('{"other": %s}' % ("[" * 2000 + "]" * 2000), "malformed JSON"),
+    ],
+)
+def test_a_record_that_json_does_not_define_is_refused_whole(convert, text, fault):
+    """Repeated keys, halves of characters, and what lenient parsers add to JSON."""
+    assert convert(text)[0][SYNTAX] == fault
+
+
+def test_bytes_that_are_no_text_are_refused(spark):
+    """A STRING column may hold them, and a parser would put other characters in their place."""
+    rows = spark.sql(
+        """SELECT CAST(concat(CAST('{"name": "' AS BINARY), X'FF', CAST('"}' AS BINARY)) AS STRING) AS raw"""
+    )
+    assert [row[SYNTAX] for row in convert_json(rows, "raw", SCHEMA).collect()] == ["not valid UTF-8"]
+
+
+def test_a_lenient_column_takes_what_a_cast_takes(spark):
+    """And only that column, in both entries; what no cast takes stays a misfit."""
+    schema = {"price": "DECIMAL(6,2)", "day": "DATE"}
+    rows = spark.createDataFrame(
+        [(1, '{"price": " 12.345 ", "day": "2026"}'), (2, '{"price": "x"}')], "n INT, raw STRING"
+    )
+    columns = spark.createDataFrame([(1, " 12.345 ", "2026"), (2, "x", None)], "n INT, price STRING, day STRING")
+    for converted in (
+        convert_json(rows, "raw", schema, lenient=["price"]),
+        convert_columns(columns, schema, lenient=["price"]),
+    ):
+        rounded, wrong = sorted(converted.collect(), key=lambda row: row["n"])
+        assert (rounded["price"], rounded["day"], rounded[MISFITS]) == (Decimal("12.35"), None, ["day is not a DATE"])
+        assert (wrong["price"], wrong[MISFITS]) == (None, ["price is not a DECIMAL(6,2)"])
+
+
+@pytest.mark.parametrize(
+    ("schema", "options", "words"),
+    [
+        ({"v": "VARIANT"}, {}, "cannot become a VARIANT"),
+        ({"m": "MAP<INT, STRING>"}, {}, "declare MAP<STRING"),
+        ({"a": "ARRAY<VARIANT>"}, {}, "can become a VARIANT"),
+        ({"a": "STRING"}, {"lenient": ["a"]}, "lenient names a"),
+        ({"a": "INT"}, {"lenient": ["b"]}, "lenient names b"),
+    ],
+)
+def test_a_schema_that_no_json_can_fill_is_refused(spark, schema, options, words):
+    """Before anything is read, with the column or the type."""
+    with pytest.raises(ConfigError, match=words):
+        convert_json(spark.createDataFrame([("{}",)], "raw STRING"), "raw", schema, **options)
+
+
+def test_columns_that_are_typed_already_are_compared_by_their_text(spark):
+    """What would be rounded, cut or completed is a misfit; a column that has the type passes as it is."""
+    rows = spark.sql(
+        "SELECT 1.5D AS n, TIMESTAMP '2026-01-05 10:00:00' AS day, named_struct('a', 'oops', 'b', NULL) AS s, "
+        "array(1, 2) AS tags, CAST('NaN' AS DOUBLE) AS d, '[1, 2] x' AS broken, '[1, 2.0]' AS text"
+    )
+    lists = "ARRAY<BIGINT>"
+    schema = {"n": "BIGINT", "day": "DATE", "s": "STRUCT<a: BIGINT, b: DATE>", "tags": lists, "d": "DOUBLE"}
+    (row,) = convert_columns(rows, {**schema, "broken": lists, "text": lists}).collect()
+    assert sorted(row[MISFITS]) == [
+        f"broken is not a {lists}",
+        "day is not a DATE",
+        "n is not a BIGINT",
+        "s.a is not a BIGINT",
+        "text[1] is not a BIGINT",
+    ]
+    assert (row["tags"], str(row["d"]), row["n"], row["day"], row["s"]) == ([1, 2], "nan", None, None, None)
