@@ -117,7 +117,8 @@ def _from_nested(rows: DataFrame, name: str, kind: str, misfits: str) -> DataFra
     member = quoted(f"{{{json.dumps(name, ensure_ascii=False)}:")
     alone = written.withColumn(record, F.expr(f"concat({member}, {found}, '}}')"))
     read = convert_json(alone, record, {name: kind})
-    single = f"size(from_json(concat('[', {found}, ']'), 'ARRAY<STRING>')) = 1 AND {SYNTAX} IS NULL"
+    brackets = f"concat('[', {found}, ']')"
+    single = f"size({json_texts.elements(brackets)}) = 1 AND {SYNTAX} IS NULL"
     problems = f"CASE WHEN {found} IS NULL THEN {NO_TEXTS} WHEN {single} THEN {MISFITS} ELSE {refused(name, kind)} END"
     return read.select(
         *[F.col(identifier(c)) for c in rows.columns if c not in (name, f"{name} text")],

@@ -62,7 +62,7 @@ def filed(
         "run_id": F.lit(provenance.run_id),
         **{c: F.lit(v).cast(dead.spec.columns[c].type) for c, v in filed_under.items()},
     }
-    open_now = _looked_up(letters, before.groupBy(*keys).agg(first), keys).withColumns(stamps)
+    open_now = _looked_up(letters, before.groupBy(*map(identifier, keys)).agg(first), keys).withColumns(stamps)
     saved = _processed_since(letters, before, processed).withColumn(
         "replayed_by", F.coalesce("replayed_by", F.lit(provenance.code_version))
     )
@@ -78,10 +78,12 @@ def _processed_since(letters: DataFrame, before: DataFrame, processed: DataFrame
     keys = processed.columns
     content = [identifier(c) for c in letters.columns if c in before.columns and c not in (*keys, *LETTER)]
     hashed = f"xxhash64({', '.join(content)})" if content else "0L"
-    still = letters.groupBy(*keys).agg(F.count("*").alias(_OPEN), F.expr(f"collect_set({hashed})").alias(_CONTENTS))
-    counted = _looked_up(before, processed.groupBy(*keys).agg(F.count("*").alias(_DONE)), keys)
+    still = letters.groupBy(*map(identifier, keys)).agg(
+        F.count("*").alias(_OPEN), F.expr(f"collect_set({hashed})").alias(_CONTENTS)
+    )
+    counted = _looked_up(before, processed.groupBy(*map(identifier, keys)).agg(F.count("*").alias(_DONE)), keys)
     order = [F.col("replayed_by").isNull(), F.expr(f"coalesce(array_contains({_CONTENTS}, {hashed}), false)")]
-    same = Window.partitionBy(*keys)
+    same = Window.partitionBy(*map(identifier, keys))
     place = F.row_number().over(same.orderBy(*order, F.expr(hashed), "dead_lettered_at"))
     placed = _looked_up(counted, still, keys).withColumns({_PLACE: place, _KNOWN: F.count("*").over(same)})
     return placed.filter(f"{_PLACE} <= least(coalesce({_DONE}, 0), {_KNOWN} - coalesce({_OPEN}, 0))")
