@@ -19,7 +19,7 @@ def test_the_workload_of_the_readme_ends_green(spark, tmp_path, kafka, database,
         operational.create(connection)
     with streaming_world(tmp_path, kafka) as world:
         for ago in (3, 2):
-            world.land((today() - timedelta(days=ago)).isoformat(), visits(200, ago=ago))
+            world.land((today() - timedelta(days=ago)).isoformat(), visits(400, ago=ago))
         world.react()
         for done in (1, 2):
             assert work(world.settings, steps=STEPS) == 0

@@ -24,7 +24,7 @@ from dedp_assets.patterns.core.staging import Stage
 __all__ = ["CHANGED", "OUTCOMES", "WRITTEN", "accounted", "check_audits", "counts", "measured", "metrics", "totals"]
 
 OUTCOMES = ("inserted", "updated", "deleted", "kept", "unused")
-"""A row is new, other than it was, gone, as it was; or a row of the source that changes nothing."""
+"""A row is new, other than it was, gone, as it was; or a row of the source that met none and was not inserted."""
 
 CHANGED = f"`{OUTCOME}` IN ('inserted', 'updated')"
 """SQL: rows that a change brings; audits and constraints are about them."""

@@ -216,8 +216,8 @@ class Table:
         """Merge a source (``s``) into the table (``t``), as one audited commit.
 
         Rows meet by ``keys``; a NULL in a key equals nothing, so that such a row of the source is a new one. The result
-        and the record count the rows ``inserted``, ``updated``, ``deleted``, ``untouched`` and ``unused`` (of the
-        source, without effect).
+        and the record count the rows ``inserted``, ``updated``, ``deleted``, ``untouched``, and ``unused``: rows of the
+        source that met no row and were not inserted.
 
         Args:
             source: rows to merge, one for each key.
