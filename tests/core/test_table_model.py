@@ -31,7 +31,7 @@ from dedp_assets.patterns.ingestion.compactor import compact, vacuum
 from tests.helpers import a_run
 
 FUZZ = settings.get_current_profile_name() == "fuzz"
-STEPS = 30 if FUZZ else 9
+STEPS = 30 if FUZZ else 8
 
 NOON = datetime(2026, 1, 5, 12, tzinfo=timezone.utc)
 TEXTS = ["", "a", "A", " ", "x'y", 'q"q', "100%", "%20", "ü", "u\u0308", "NULL", "\\", "a/b", "\u2028", "\U0001f600"]
@@ -318,7 +318,7 @@ def check(world: World, draw: Any, spark: Any, before: dict[int, tuple[Any, ...]
 
 
 @settings(
-    max_examples=200 if FUZZ else 5,
+    max_examples=200 if FUZZ else 4,
     deadline=None,
     derandomize=not FUZZ,
     phases=tuple(Phase) if FUZZ else (Phase.explicit, Phase.generate),
