@@ -18,7 +18,6 @@ from fractions import Fraction
 
 import numpy as np
 import pyarrow as pa
-import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -597,7 +596,6 @@ def written(value):
     return value.text if isinstance(value, Number) else json.dumps(value)
 
 
-@pytest.mark.both
 @settings(deadline=None, suppress_health_check=list(HealthCheck), max_examples=settings.default.max_examples // 25)
 @given(random=st.randoms(use_true_random=False), flat=FLAT, nested=NESTED)
 def test_what_python_reads_is_what_comes_out_or_it_is_refused(spark, random, flat, nested):
