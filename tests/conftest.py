@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import settings as hypothesis_settings
 
 from dedp_assets.patterns.core.schema import TableSpec
 from dedp_assets.patterns.core.tables import Table
@@ -20,6 +21,8 @@ from resources.environments import Settings, apply, settings
 from resources.kafka import Broker, Kafka
 from resources.ports import free as free_port
 from tests.helpers import EVENTS, connect_server
+
+hypothesis_settings.register_profile("fuzz", deadline=None, max_examples=2000)  # --hypothesis-profile=fuzz
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -119,6 +119,14 @@ def test_what_changed_about_the_columns_since_the_snapshot_is_noted():
         ("DOUBLE", "NaN", "NaN"),
         ("TIMESTAMP", "2026-01-05 10:00:00.5+00", "2026-01-05 10:00:00.5"),
         ("DATE", "infinity", None),
+        ("DOUBLE", "1e+20", "1.0E20"),
+        ("DOUBLE", "-Infinity", "-Infinity"),
+        ("DECIMAL(6,2)", "12.340", "12.34"),
+        ("DECIMAL(6,2)", "12.345", None),
+        ("DECIMAL(6,2)", "NaN", None),
+        ("TIMESTAMP", "2026-01-05 10:00:00", "2026-01-05 10:00:00"),
+        ("TIMESTAMP", "0044-03-15 10:00:00 BC", None),
+        ("DATE", "12026-01-05", None),
     ],
 )
 def test_texts_become_values(spark, kind, text, shown):

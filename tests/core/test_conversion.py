@@ -8,7 +8,8 @@ from decimal import Decimal
 
 import pytest
 
-from dedp_assets.patterns.core.conversion import convert_columns, convert_json, misfits
+from dedp_assets.patterns.core.conversion import MISFITS, SYNTAX, convert_columns, convert_json
+from dedp_assets.patterns.core.errors import ConfigError
 
 SCHEMA = {
     "name": "STRING",
@@ -21,7 +22,7 @@ SCHEMA = {
     "day": "DATE",
 }
 TYPED = [column for column in SCHEMA if column != "name"]
-SYNTAX = {
+FAULTS = {
     '{"name": "a"': "malformed JSON",
     '{"name": "a",}': "malformed JSON",
     "no json": "malformed JSON",
@@ -85,7 +86,7 @@ def test_an_object_becomes_typed_columns(convert):
         "day": date(2026, 1, 5),
     }
     for row in (whole, empty, null):
-        assert row["syntax"] is None
+        assert row[SYNTAX] is None
     for row in (empty, null):
         assert values(row) == {}
         assert [row[f"{column} text"] for column in TYPED] == [None] * len(TYPED)
@@ -93,14 +94,14 @@ def test_an_object_becomes_typed_columns(convert):
 
 def test_a_record_that_is_not_one_object_says_what_it_is(convert):
     """Nothing of it passes silently, not even an object with something behind it."""
-    rows = convert(*SYNTAX)
-    assert {row["payload"]: row["syntax"] for row in rows} == SYNTAX
+    rows = convert(*FAULTS)
+    assert {row["payload"]: row[SYNTAX] for row in rows} == FAULTS
 
 
 def test_space_around_and_within_an_object_is_no_error(convert):
     """A carriage return at the end of a line is space too."""
     rows = convert(' {"name": "a"} ', '{"name": "a"}\r', '\t{"name":\t"a"}')
-    assert [(row["syntax"], row["name"]) for row in rows] == [(None, "a")] * 3
+    assert [(row[SYNTAX], row["name"]) for row in rows] == [(None, "a")] * 3
 
 
 @pytest.mark.both
@@ -121,16 +122,11 @@ def test_values_of_a_wrong_type_are_null_with_their_text_beside(convert):
     assert (values(half), half["amount text"]) == ({"n": 1}, "xyz")
 
 
-def test_misfits_are_told_from_values_that_were_never_there(spark, convert):
-    """A rule per type that may be missed; it holds for fitting, absent and null values and fails for misfits."""
-    rules = misfits({"name": "STRING", "n": "BIGINT"})
-    assert list(rules) == ["n is not a BIGINT"]
-    rows = convert(
-        '{"n": 1}', "{}", '{"n": null}', '{"n": "x"}', '{"n": ""}', '{"n": 1.5}', '{"n": [1]}', '{"n": {"a": 1}}'
-    )
-    frame = spark.createDataFrame([(r["n"], r["n text"]) for r in rows], "n BIGINT, `n text` STRING")
-    verdicts = [row[0] for row in frame.selectExpr(rules["n is not a BIGINT"]).collect()]
-    assert verdicts == [True, True, True, False, False, False, False, False]
+def test_misfits_are_told_from_values_that_were_never_there(convert):
+    """Fitting, absent and null values have no sentence, and each misfit has one."""
+    texts = ['{"n": 1}', "{}", '{"n": null}', '{"n": "x"}', '{"n": ""}', '{"n": 1.5}', '{"n": [1]}', '{"n": {"a": 1}}']
+    rows = convert(*texts, schema={"name": "STRING", "n": "BIGINT"})
+    assert [row[MISFITS] or [] for row in rows] == [[]] * 3 + [["n is not a BIGINT"]] * 5
 
 
 def test_a_string_column_takes_any_value_as_its_text(convert):
@@ -145,27 +141,20 @@ def test_a_string_column_takes_any_value_as_its_text(convert):
         r'"\u2028\n\""': '\u2028\n"',
     }
     rows = convert(*[f'{{"name": {value}}}' for value in texts])
-    assert [(row["syntax"], row["name"]) for row in rows] == [(None, text) for text in texts.values()]
+    assert [(row[SYNTAX], row["name"]) for row in rows] == [(None, text) for text in texts.values()]
 
 
 def test_a_number_too_big_for_its_type_is_a_misfit(convert):
     """No overflow and no rounding: NULL, and the digits stay."""
     numbers = ["9223372036854775808", "123456789012345678901234567890", "-9223372036854775809"]
     rows = convert(*[f'{{"n": {number}}}' for number in numbers])
-    assert [(row["syntax"], row["n"], row["n text"]) for row in rows] == [(None, None, number) for number in numbers]
+    assert [(row[SYNTAX], row["n"], row["n text"]) for row in rows] == [(None, None, number) for number in numbers]
 
 
 def test_a_word_that_json_does_not_have_is_no_integer(convert):
     """NaN in an integer column is a misfit that can be seen."""
     (row,) = convert('{"n": NaN}')
-    assert row["n"] is None
-    assert row["syntax"] or "NaN" in row["n text"]
-
-
-def test_the_last_of_duplicate_keys_counts(convert):
-    """As in Python, for text and for numbers."""
-    row, text = convert('{"n": 1, "n": 2}', '{"name": "a", "name": "b"}')
-    assert (row["n"], text["name"]) == (2, "b")
+    assert (row["n"], row[SYNTAX]) == (None, "malformed JSON")
 
 
 def test_keys_are_compared_letter_by_letter(convert):
@@ -203,8 +192,8 @@ def test_a_schema_of_nothing_but_text_needs_no_second_look(convert):
     """And still notices what is not one object."""
     schema = {"a": "STRING", "b": "STRING"}
     good, bad = convert('{"a": 1, "b": {"x": 1}}', '{"a": 1} x', schema=schema)
-    assert (good["syntax"], good["a"], good["b"]) == (None, "1", '{"x":1}')
-    assert bad["syntax"] == "malformed JSON"
+    assert (good[SYNTAX], good["a"], good["b"]) == (None, "1", '{"x":1}')
+    assert bad[SYNTAX] == "malformed JSON"
 
 
 @pytest.mark.both
@@ -212,8 +201,170 @@ def test_columns_are_cast_with_their_text_beside(spark):
     """The same rule for rows that are columns already; other columns stay."""
     rows = spark.sql("SELECT * FROM VALUES (1, '5', 'a'), (2, 'x', 'b'), (3, NULL, 'c') AS t(id, n, name)")
     found = sorted(convert_columns(rows, {"n": "BIGINT", "name": "STRING"}).collect(), key=lambda row: row["id"])
-    assert [(row["n"], row["n text"], row["name"], row["syntax"]) for row in found] == [
+    assert [(row["n"], row["n text"], row["name"], row[SYNTAX]) for row in found] == [
         (5, "5", "a", None),
         (None, "x", "b", None),
         (None, None, "c", None),
     ]
+
+
+EXACT = {
+    "STRING": ({text: text for text in ("1.10", "1e2", "-0", "12345678901234567890.123", "1e400")}, []),
+    "BIGINT": ({"-0": 0, '"7"': 7}, ["1.0", "1e2", '"07"', '" 7"', '"+7"', '""', "9223372036854775808", "true"]),
+    "TINYINT": ({"-128": -128}, ["200", "128"]),
+    "DECIMAL(6,2)": (
+        {"12.340": Decimal("12.34"), "1e2": Decimal(100), "150e-2": Decimal("1.5"), '"12.34"': Decimal("12.34")},
+        ["12.345", '"12,34"', "12345", "1e-3", "1e1000000000", "12.3400000000000000000000001", '"1."'],
+    ),
+    "DOUBLE": ({"0.1": 0.1, "0.0": 0.0, "5e-324": 5e-324}, ["1e400", "-1e400", "1e-400", '"NaN"', '"Infinity"', '""']),
+    "FLOAT": ({"16777217.0000000001": 16777218.0, "0.5": 0.5}, ["1e39", "1e-46"]),
+    "BOOLEAN": ({"true": True, '"false"': False}, ["1", '"t"', '"True"', '""']),
+    "DATE": (
+        {'"2026-01-05"': date(2026, 1, 5)},
+        ['"2026"', '"2026-1-5"', '"2026-02-30"', "20", '"2026-01-05T10:00:00"'],
+    ),
+    "TIMESTAMP": (
+        {},
+        ['"2026-01-05"', '"2026-01-05T10:00"', '"2026-01-05T10:00:00.1234567Z"', '" 2026-01-05 10:00:00"'],
+    ),
+    "TIMESTAMP_NTZ": (
+        {'"2026-01-05T10:00:00.5000000"': datetime.fromisoformat("2026-01-05T10:00:00.500000")},
+        ['"2026-01-05T10:00:00Z"', '"2026-01-05"'],
+    ),
+    "BINARY": ({'"YWI="': b"ab", '""': b""}, ['"YWJ="', '"ab"', '"Y WI="']),
+    "VARCHAR(3)": ({'"ä€😀"': "ä€😀"}, ['"abcd"', "1.10"]),
+}
+
+
+@pytest.mark.both
+def test_every_type_takes_exactly_the_texts_that_denote_a_value_of_it(spark):
+    """In records and in columns of text alike, for the values and for the misfits of each type."""
+    schema = {f"c {n}": kind for n, kind in enumerate(EXACT)}
+    cases = [
+        (name, text, value)
+        for name, (fits, wrong) in zip(schema, EXACT.values(), strict=True)
+        for text, value in [*fits.items(), *[(text, ...) for text in wrong]]
+    ]
+    records = [f'{{"{name}": {text}}}' for name, text, _ in cases]
+    rows = spark.createDataFrame(list(enumerate(records)), "place INT, payload STRING")
+    bare = [json.loads(text) if text.startswith('"') else text for _, text, _ in cases]
+    columns = [[i, *[bare[i] if name == c else None for c in schema]] for i, (name, _, _) in enumerate(cases)]
+    given = spark.createDataFrame(columns, ", ".join(["place INT", *[f"`{c}` STRING" for c in schema]]))
+    for converted in (convert_json(rows, "payload", schema), convert_columns(given, schema)):
+        for row, (name, text, value) in zip(sorted(converted.collect(), key=lambda r: r["place"]), cases, strict=True):
+            if value is ...:
+                assert (row[name], row[MISFITS]) == (None, [f"{name} is not a {schema[name]}"]), (name, text, row)
+            else:
+                assert (row[name], row[SYNTAX], row[MISFITS] or []) == (value, None, []), (name, text, row)
+
+
+NESTED = {"s": "STRUCT<a: BIGINT, b: ARRAY<DECIMAL(6,2)>>", "m": "MAP<STRING, STRUCT<x: DATE NOT NULL>>"}
+
+
+@pytest.mark.both
+@pytest.mark.parametrize(
+    ("text", "sentences"),
+    [
+        ('{"s": {"a": "oops"}}', ["s.a is not a BIGINT"]),
+        ('{"s": {"b": [1.5, 1.555, null, "x"]}}', ["s.b[1] is not a DECIMAL(6,2)", "s.b[3] is not a DECIMAL(6,2)"]),
+        ('{"s": {"b": {}}}', ["s.b is not a ARRAY<DECIMAL(6,2)>"]),
+        ('{"s": []}', [f"s is not a {NESTED['s']}"]),
+        ('{"s": ""}', [f"s is not a {NESTED['s']}"]),
+        ('{"m": {"k": {"x": "2026"}}}', ["m.k.x is not a DATE"]),
+        ('{"m": {"k": {}, "j": null}}', ["m.k.x is missing"]),
+        ('{"m": {"k": {"x": "2026-01-05"}, "\\u006b": null}}', ["m.k is there twice"]),
+        ('{"s": {"a": 1, "a": 1}}', ["s.a is there twice"]),
+        ('{"other": [{"a": 1, "a": 1}]}', ["a key is there twice"]),
+        ('{"s": {"a": 1, "b": [1.50, "2"], "A": "x"}, "m": {"k": {"x": "2026-01-05"}}, "other": {"a": 1}}', []),
+    ],
+)
+def test_what_does_not_fit_inside_of_a_value_is_named_by_its_path(convert, text, sentences):
+    """In objects, arrays and maps within each other; a key that is there twice too, wherever it is."""
+    (row,) = convert(text, schema=NESTED)
+    assert (row[SYNTAX], row[MISFITS] or []) == (None, sentences)
+    if not sentences:
+        assert row["s"].asDict() == {"a": 1, "b": [Decimal("1.50"), Decimal(2)]}
+        assert row["m"]["k"]["x"] == date(2026, 1, 5)
+
+
+@pytest.mark.parametrize(
+    ("text", "fault"),
+    [
+        ('{"n": 1, "n": 2}', "n is there twice"),
+        ('{"n": 1, "\\u006e": 1}', "n is there twice"),
+        ('{"other": 1, "other": 1}', "other is there twice"),
+        ('{"name": "\\ud800"}', "half of a surrogate pair"),
+        ('{"name": "\\udc00\\ud83d"}', "half of a surrogate pair"),
+        ('{"name": "\\ud83d\\ude00 \\\\ud800"}', None),
+        ("{'name': 'a'}", "malformed JSON"),
+        ('{"name": "a" /* b */}', "malformed JSON"),
+        ('\ufeff{"name": "a"}', "malformed JSON"),
+        ('{"name": "\t"}', "malformed JSON"),
+        ('{"n": +1}', "malformed JSON"),
+        ('{"n": .5}', "malformed JSON"),
+        ("{1 : 2}", "malformed JSON"),
+        ('{"other": %s}' % ("[" * 2000 + "]" * 2000), "malformed JSON"),
+    ],
+)
+def test_a_record_that_json_does_not_define_is_refused_whole(convert, text, fault):
+    """Repeated keys, halves of characters, and what lenient parsers add to JSON."""
+    assert convert(text)[0][SYNTAX] == fault
+
+
+def test_bytes_that_are_no_text_are_refused(spark):
+    """A STRING column may hold them, and a parser would put other characters in their place."""
+    rows = spark.sql(
+        """SELECT CAST(concat(CAST('{"name": "' AS BINARY), X'FF', CAST('"}' AS BINARY)) AS STRING) AS raw"""
+    )
+    assert [row[SYNTAX] for row in convert_json(rows, "raw", SCHEMA).collect()] == ["not valid UTF-8"]
+
+
+def test_a_lenient_column_takes_what_a_cast_takes(spark):
+    """And only that column, in both entries; what no cast takes stays a misfit."""
+    schema = {"price": "DECIMAL(6,2)", "day": "DATE"}
+    rows = spark.createDataFrame(
+        [(1, '{"price": " 12.345 ", "day": "2026"}'), (2, '{"price": "x"}')], "n INT, raw STRING"
+    )
+    columns = spark.createDataFrame([(1, " 12.345 ", "2026"), (2, "x", None)], "n INT, price STRING, day STRING")
+    for converted in (
+        convert_json(rows, "raw", schema, lenient=["price"]),
+        convert_columns(columns, schema, lenient=["price"]),
+    ):
+        rounded, wrong = sorted(converted.collect(), key=lambda row: row["n"])
+        assert (rounded["price"], rounded["day"], rounded[MISFITS]) == (Decimal("12.35"), None, ["day is not a DATE"])
+        assert (wrong["price"], wrong[MISFITS]) == (None, ["price is not a DECIMAL(6,2)"])
+
+
+@pytest.mark.parametrize(
+    ("schema", "options", "words"),
+    [
+        ({"v": "VARIANT"}, {}, "can become a VARIANT"),
+        ({"m": "MAP<INT, STRING>"}, {}, "declare MAP<STRING"),
+        ({"a": "ARRAY<VARIANT>"}, {}, "can become a VARIANT"),
+        ({"a": "STRING"}, {"lenient": ["a"]}, "lenient names a"),
+        ({"a": "INT"}, {"lenient": ["b"]}, "lenient names b"),
+    ],
+)
+def test_a_schema_that_no_json_can_fill_is_refused(spark, schema, options, words):
+    """Before anything is read, with the column or the type."""
+    with pytest.raises(ConfigError, match=words):
+        convert_json(spark.createDataFrame([("{}",)], "raw STRING"), "raw", schema, **options)
+
+
+def test_columns_that_are_typed_already_are_compared_by_their_text(spark):
+    """What would be rounded, cut or completed is a misfit; a column that has the type passes as it is."""
+    rows = spark.sql(
+        "SELECT 1.5D AS n, TIMESTAMP '2026-01-05 10:00:00' AS day, named_struct('a', 'oops', 'b', NULL) AS s, "
+        "array(1, 2) AS tags, CAST('NaN' AS DOUBLE) AS d, '[1, 2] x' AS broken, '[1, 2.0]' AS text"
+    )
+    lists = "ARRAY<BIGINT>"
+    schema = {"n": "BIGINT", "day": "DATE", "s": "STRUCT<a: BIGINT, b: DATE>", "tags": lists, "d": "DOUBLE"}
+    (row,) = convert_columns(rows, {**schema, "broken": lists, "text": lists}).collect()
+    assert sorted(row[MISFITS]) == [
+        f"broken is not a {lists}",
+        "day is not a DATE",
+        "n is not a BIGINT",
+        "s.a is not a BIGINT",
+        "text[1] is not a BIGINT",
+    ]
+    assert (row["tags"], str(row["d"]), row["n"], row["day"], row["s"]) == ([1, 2], "nan", None, None, None)

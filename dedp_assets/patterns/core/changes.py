@@ -14,7 +14,7 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from dedp_assets.patterns.core.conversion import safe_cast
+from dedp_assets.patterns.core.exact import exact
 from dedp_assets.patterns.core.log import Partition, transaction_id
 from dedp_assets.patterns.core.pgoutput import Row, Transaction, position_text
 from dedp_assets.patterns.core.postgres import Snapshot
@@ -190,9 +190,14 @@ def touched(history: Table, *, since: int | None) -> list[dict[str, str | None]]
 
 
 def _converted(text: str, kind: str) -> str:
+    """SQL: the value of one of PostgreSQL's texts, which has words of its own for some."""
     if kind.upper() == "BINARY":
         return f"unhex(substring({text}, 3))"
-    return text if kind.upper() == "STRING" else safe_cast(text, kind)
+    if kind.upper() == "BOOLEAN":
+        return f"CASE {text} WHEN 't' THEN true WHEN 'f' THEN false END"
+    if kind.upper() in ("DOUBLE", "FLOAT"):
+        return f"if({text} IN ('NaN', 'Infinity', '-Infinity'), CAST({text} AS {kind}), {exact(text, kind)})"
+    return exact(text, kind)
 
 
 def _key(row: Row | None, keys: Sequence[str]) -> str | None:

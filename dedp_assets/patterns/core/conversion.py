@@ -1,89 +1,166 @@
-"""Error-safe conversion: a value that does not fit becomes NULL, and the text it was stays beside it.
+"""Exact conversion of records: a value is represented as it was, or its column is NULL and the place is named.
 
-The rule that makes silent loss visible: an input that is there and an output that is not is an error.
+The rule that makes silent loss visible: an input that is there and an output that is not is an error. A converted row
+has the columns of the schema, :data:`SYNTAX`, :data:`MISFITS`, and the text that a value had in ``<column> text``.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import json
+from collections.abc import Collection, Mapping
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
+from pyspark.sql.types import DataType
 
-__all__ = ["convert_columns", "convert_json", "misfits", "safe_cast"]
+from dedp_assets.patterns.core import json_texts
+from dedp_assets.patterns.core.errors import ConfigError
+from dedp_assets.patterns.core.exact import exact, is_scalar, safe_cast
+from dedp_assets.patterns.core.json_values import NO_TEXTS, looked_at, refused
+from dedp_assets.patterns.core.names import RESERVED, identifier
+from dedp_assets.patterns.core.plain_json import fitting, is_plain
+from dedp_assets.patterns.core.rows import quoted
+from dedp_assets.patterns.core.sql_types import is_nested, parsed_schema, same_type, spelled, with_texts
 
-_MOMENTS = ("TIMESTAMP", "TIMESTAMP_LTZ", "TIMESTAMP_NTZ")
-_NESTED = ("ARRAY", "MAP", "STRUCT")
-_SENTINEL = "end of record"
+__all__ = ["MISFITS", "SYNTAX", "convert_columns", "convert_json", "safe_cast"]
+
+SYNTAX = f"{RESERVED}syntax"
+"""Column: what is wrong with the record as a whole, or NULL."""
+
+MISFITS = f"{RESERVED}misfits"
+"""Column: one sentence for each value that is there and does not fit, with its path; NULL or empty if all fit."""
+
+_MEMBERS, _PLAIN, _AGAIN = (f"{RESERVED}{name}" for name in ("members", "plain", "again"))
 
 
-def convert_columns(rows: DataFrame, schema: Mapping[str, str]) -> DataFrame:
-    """Cast columns to the types of ``schema``; the text they were is in ``<column> text``, ``syntax`` is NULL."""
-    others = [F.col(c) for c in rows.columns if c not in schema]
-    values = [F.expr(safe_cast(f"`{c}`", kind)).alias(c) for c, kind in schema.items()]
-    texts = [F.col(c).cast("string").alias(f"{c} text") for c in _typed(schema)]
-    return rows.select(*others, F.lit(None).cast("string").alias("syntax"), *values, *texts)
-
-
-def convert_json(rows: DataFrame, payload: str, schema: Mapping[str, str]) -> DataFrame:
+def convert_json(
+    rows: DataFrame, payload: str, schema: Mapping[str, str], *, lenient: Collection[str] = ()
+) -> DataFrame:
     """Parse one JSON object per row into typed columns.
 
-    Adds the columns of ``schema`` (STRING takes any value as its text), ``syntax`` (what is wrong with the record as a
-    whole, or NULL) and ``<column> text`` for the other types: the text of every timestamp, and of any other value that
-    came out as NULL.
+    A record that can be told to be plain (an object, no key twice, every value its type's own) is parsed once. Any
+    other is looked at again, with every number as it was written; what that look finds counts.
 
-    Spark's parser stops at the end of the first value and silently drops what follows. So the record is parsed as the
-    first of two values, the second being a sentinel that holds the record's own hash, so that no record can bring it
-    along: unless exactly both come out, the record is not one object. Only then, or where a typed value is NULL, is the
-    record looked at again.
+    Args:
+        rows: records.
+        payload: their STRING column.
+        schema: output column -> SQL type. STRING takes any value as the text it has in the record, objects and arrays
+            without the blanks between their parts.
+        lenient: columns that Spark's cast may convert: rounded, trimmed, completed.
+
+    Raises:
+        ConfigError: if a type is none that JSON can become, or ``lenient`` names another column than a typed scalar.
     """
-    moments = {c: kind for c, kind in schema.items() if kind.upper() in _MOMENTS}
-    typed = {c: kind for c, kind in _typed(schema).items() if c not in moments}
-    own = f"xxhash64(`{payload}`)"
-    both = f"""concat('[', `{payload}`, ',{{"{_SENTINEL}":', {own}, '}}]')"""
-    kinds = ", ".join(
-        f"`{c}`: {kind}" for c, kind in {**schema, **dict.fromkeys(moments, "STRING"), _SENTINEL: "BIGINT"}.items()
-    )
-    values = f"from_json({both}, 'array<string>')"
-    syntax = (
-        f"CASE WHEN size(parsed) = 2 AND parsed[0] IS NOT NULL AND parsed[1].`{_SENTINEL}` = {own} THEN NULL "
-        f"WHEN `{payload}` RLIKE '^\\\\s*$' THEN 'blank line' "
-        f"WHEN {values} IS NULL OR size({values}) < 2 "
-        f"OR NOT coalesce(contains(element_at({values}, -1), {own}), false) THEN 'malformed JSON' "
-        f"WHEN size({values}) > 2 THEN 'more than one JSON value' "
-        f"ELSE 'not a JSON object' END"
-    )
-    parsed = rows.withColumn("parsed", F.expr(f"from_json({both}, 'array<struct<{kinds}>>')"))
-    checked = parsed.select(*rows.columns, F.expr(syntax).alias("syntax"), F.expr("parsed[0]").alias("record"))
-    absent = " OR ".join(f"record.`{c}` IS NULL" for c in typed) or "false"
-    again = F.from_json(payload, ", ".join(f"`{c}` STRING" for c in typed or schema))
-    looked = checked.withColumn("texts", F.when(F.expr(f"syntax IS NULL AND ({absent})"), again))
-    plain = {c: kind for c, kind in typed.items() if not kind.upper().startswith(_NESTED)}
-    fields = {c: f"coalesce(record.`{c}`, {safe_cast(f'texts.`{c}`', kind)})" for c, kind in plain.items()}
-    fields |= {c: safe_cast(f"record.`{c}`", kind) for c, kind in moments.items()}
-    return looked.select(
-        *rows.columns,
-        "syntax",
-        *[F.expr(fields.get(c, f"record.`{c}`")).alias(c) for c in schema],
-        *[F.expr(f"texts.`{c}`").alias(f"{c} text") for c in typed],
-        *[F.expr(f"record.`{c}`").alias(f"{c} text") for c in moments],
+    _require_scalars(schema, lenient)
+    others = [c for c in rows.columns if c.lower() not in {name.lower() for name in schema}]
+    record = identifier(payload)
+    own, trimmed = f"xxhash64({record})", json_texts.trimmed(record)
+    ended = f"if(endswith({record}, '}}'), {record}, {trimmed})"
+    text, first = ({name: f"{RESERVED}{what}{n}" for n, name in enumerate(schema)} for what in ("text", "first"))
+    # One column for each intermediate value, in steps: Spark computes what has a column once.
+    read = rows.withColumn(_MEMBERS, F.expr(json_texts.members(ended, own)))
+    read = read.withColumns({text[name]: F.expr(f"{_MEMBERS}[{quoted(name)}]") for name in schema})
+    found = {first[name]: F.expr(fitting(text[name], name, kind, record)) for name, kind in schema.items()}
+    read = read.withColumns(found)
+    pairs = [(text[name], first[name]) for name in schema]
+    read = read.select(*map(identifier, others), *found, F.expr(is_plain(record, own, _MEMBERS, pairs)).alias(_PLAIN))
+    look = looked_at(record, schema, lenient=lenient)
+    read = read.withColumn(_AGAIN, F.expr(f"if({_PLAIN}, NULL, {look})"))
+    again = {name: f"{_AGAIN}.c.c{n}" for n, name in enumerate(schema)}
+    typed = [name for name, kind in schema.items() if kind.upper() != "STRING"]
+    return read.select(
+        *map(identifier, others),
+        F.col(f"{_AGAIN}.f").alias(SYNTAX),
+        *[F.expr(f"if({_PLAIN}, {first[name]}, {again[name]}.v)").alias(name) for name in schema],
+        *[F.expr(f"if({again[name]}.v IS NULL, {again[name]}.x, NULL)").alias(f"{name} text") for name in typed],
+        F.col(f"{_AGAIN}.p").alias(MISFITS),
     )
 
 
-def safe_cast(value: str, kind: str) -> str:
-    """SQL that casts the expression ``value`` to ``kind``, or gives NULL.
+def convert_columns(rows: DataFrame, schema: Mapping[str, str], *, lenient: Collection[str] = ()) -> DataFrame:
+    """Convert columns to the types of ``schema`` by the text they have, as :func:`convert_json` converts that text.
 
-    A time of day is no timestamp: Spark would take it as one of the day on which it runs.
+    A column that has its type already stays as it is. Text that becomes a nested type is JSON.
+
+    Raises:
+        ConfigError: as :func:`convert_json`, and if a column's own type has no such text.
     """
-    if kind.upper() not in _MOMENTS:
-        return f"try_cast({value} AS {kind})"
-    return f"if(locate(':', ltrim(CAST({value} AS STRING))) BETWEEN 1 AND 4, NULL, try_cast({value} AS {kind}))"
+    _require_scalars(schema, lenient)
+    declared = parsed_schema(schema)
+    changed = [field for field in declared.fields if not same_type(rows.schema[field.name].dataType, field.dataType)]
+    nested = [field for field in changed if not is_scalar(schema[field.name])]
+    for number, field in enumerate(nested):
+        rows = _from_nested(rows, field.name, schema[field.name], f"{MISFITS} {number}")
+    problems = [identifier(f"{MISFITS} {number}") for number in range(len(nested))]
+    values, texts = {c: identifier(c) for c in schema}, {c: f"CAST({identifier(c)} AS STRING)" for c in schema}
+    for field in (field for field in changed if field not in nested):
+        name, kind = field.name, schema[field.name]
+        values[name] = _text_as(name, rows.schema[name].dataType, kind, lenient=name in lenient)
+        problems.append(
+            f"if({identifier(name)} IS NULL OR {values[name]} IS NOT NULL, {NO_TEXTS}, {refused(name, kind)})"
+        )
+    texts |= {field.name: identifier(f"{field.name} text") for field in nested}
+    others = [c for c in rows.columns if c not in schema and c not in {f"{name} text" for name in schema}]
+    return rows.select(
+        *[F.col(identifier(c)) for c in others],
+        F.lit(None).cast("string").alias(SYNTAX),
+        *[F.expr(sql).alias(name) for name, sql in values.items()],
+        *[F.expr(sql).alias(f"{name} text") for name, sql in texts.items() if schema[name].upper() != "STRING"],
+        F.expr(f"flatten(array({', '.join(problems)}))" if problems else NO_TEXTS).alias(MISFITS),
+    )
 
 
-def misfits(schema: Mapping[str, str]) -> dict[str, str]:
-    """Reason -> SQL predicate that holds for a converted row whose value fits, for every type that a value may miss."""
-    return {f"{c} is not a {kind}": f"`{c} text` IS NULL OR `{c}` IS NOT NULL" for c, kind in _typed(schema).items()}
+def _from_nested(rows: DataFrame, name: str, kind: str, misfits: str) -> DataFrame:
+    """Convert one column to a nested type: its JSON is the one member of a record."""
+    column, record, found = identifier(name), f"{RESERVED}record", f"{RESERVED}text"
+    written = rows.withColumn(found, F.expr(_json_of(name, rows.schema[name].dataType, kind)))
+    member = quoted(f"{{{json.dumps(name, ensure_ascii=False)}:")
+    alone = written.withColumn(record, F.expr(f"concat({member}, {found}, '}}')"))
+    read = convert_json(alone, record, {name: kind})
+    brackets = f"concat('[', {found}, ']')"
+    single = f"size({json_texts.elements(brackets)}) = 1 AND {SYNTAX} IS NULL"
+    problems = f"CASE WHEN {found} IS NULL THEN {NO_TEXTS} WHEN {single} THEN {MISFITS} ELSE {refused(name, kind)} END"
+    return read.select(
+        *[F.col(identifier(c)) for c in rows.columns if c not in (name, f"{name} text")],
+        F.expr(f"if({single}, {column}, NULL)").alias(name),
+        F.col(found).alias(f"{name} text"),
+        F.expr(f"coalesce({problems}, {NO_TEXTS})").alias(misfits),
+    )
 
 
-def _typed(schema: Mapping[str, str]) -> dict[str, str]:
-    return {c: kind for c, kind in schema.items() if kind.upper() != "STRING"}
+def _text_as(name: str, source: DataType, kind: str, *, lenient: bool) -> str:
+    """SQL: the value of a scalar type that a column's text denotes.
+
+    Raises:
+        ConfigError: if the column is nested.
+    """
+    column = identifier(name)
+    if is_nested(source):
+        raise ConfigError(f"{name} is a {spelled(source)} and cannot become a {kind}: convert it to its text first")
+    if (source.simpleString(), kind.upper()) == ("float", "DOUBLE"):
+        return f"CAST({column} AS DOUBLE)"
+    text = f"CAST({column} AS STRING)"
+    if source.simpleString() == "binary":
+        text = f"if(is_valid_utf8({text}), {text}, NULL)"
+    return f"coalesce({exact(text, kind)}, {safe_cast(column, kind)})" if lenient else exact(text, kind)
+
+
+def _json_of(name: str, source: DataType, kind: str) -> str:
+    """SQL: a column as JSON, every scalar in it as its text.
+
+    Raises:
+        ConfigError: if it holds bytes, which have no text.
+    """
+    if not is_nested(source):
+        return f"CAST({identifier(name)} AS STRING)"
+    if "binary" in source.simpleString():
+        raise ConfigError(f"{name} is a {spelled(source)} and cannot become a {kind}: write its bytes as base64 first")
+    return f"to_json(CAST({identifier(name)} AS {with_texts(source)}))"
+
+
+def _require_scalars(schema: Mapping[str, str], lenient: Collection[str]) -> None:
+    wrong = [c for c in lenient if c not in schema or not is_scalar(schema[c]) or schema[c].upper() == "STRING"]
+    if wrong:
+        raise ConfigError(
+            f"lenient names {', '.join(wrong)}: name columns of the schema that are not STRING nor nested"
+        )

@@ -10,35 +10,29 @@ Choose instead: failing fast, if a batch without these records is worth nothing.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from dedp_assets.patterns.core.audits import Audit
-from dedp_assets.patterns.core.conversion import convert_columns, convert_json, misfits
+from dedp_assets.patterns.core.conversion import MISFITS, SYNTAX, convert_columns, convert_json
 from dedp_assets.patterns.core.errors import ConfigError
+from dedp_assets.patterns.core.names import identifier
 from dedp_assets.patterns.core.records import Provenance
 from dedp_assets.patterns.core.results import Plan, Split, WriteResult
 from dedp_assets.patterns.core.rows import Reading, quoted, require_columns
-from dedp_assets.patterns.core.schema import Column
 from dedp_assets.patterns.core.tables import Table
+from dedp_assets.patterns.error_management._letters import LETTER, filed, mark_replayed
 
 __all__ = ["divert_unprocessable", "route", "plan_replay", "LETTER"]
 
-LETTER: Mapping[str, Column] = {
-    "reason": Column("STRING", "every rule the record broke", required=True),
-    "job": Column("STRING", "what tried to process it"),
-    "code_version": Column("STRING", "version of the code that refused it last"),
-    "replayed_by": Column("STRING", "code version that could process it; NULL while it is a dead letter"),
-    "run_id": Column("STRING", "run that refused it last", technical=True),
-    "dead_lettered_at": Column("TIMESTAMP", "when it was refused first", technical=True),
-}
-"""Columns a dead-letter table adds to the raw record; declare them in its spec, and leave them to :func:`route`."""
+_NAMED = 20
+"""Places of one record that a reason names; a list may have thousands that do not fit."""
 
 
-def divert_unprocessable(
+def divert_unprocessable(  # noqa: PLR0913 - what a record is takes many words
     rows: DataFrame,
     earlier: DataFrame | None = None,
     *,
@@ -48,19 +42,24 @@ def divert_unprocessable(
     carry: Sequence[str] = (),
     raw: Sequence[str] = (),
     rules: Mapping[str, str] | None = None,
+    lenient: Collection[str] = (),
 ) -> Split:
     """Convert records and split them into ``valid`` and ``dead``; lazy, computed once.
 
     Args:
         rows: raw records.
         earlier: dead letters of the same partition from before, so that a replay marks the records it saves.
-        schema: output column -> SQL type. A value that is there but cannot become that type is a reason; STRING takes
-            any JSON value as its text.
+        schema: output column -> SQL type. A value that is there but is not exactly a value of that type, at whatever
+            depth, is a reason that names its path; STRING takes any JSON value as its text. What a text has to look
+            like is listed in :mod:`~dedp_assets.patterns.core.exact`.
         identity: columns that identify one record.
         payload: column that holds one JSON object per record; empty if ``rows`` has the schema's columns already.
         carry: further columns to hand on to both parts.
         raw: columns of the untouched input to keep with a dead letter beside the payload.
-        rules: reason -> SQL predicate over all converted and handed-on columns that a valid record satisfies.
+        rules: reason -> SQL predicate over all converted and handed-on columns that a valid record satisfies;
+            ``<column> text`` is what a value was that did not fit.
+        lenient: columns of the schema whose texts Spark's cast may convert where they are not exact: rounded, trimmed,
+            completed.
 
     Returns:
         ``valid``: the schema's columns, identity, ``carry`` and ``was_dead_lettered``. ``dead``: the payload (the whole
@@ -76,24 +75,25 @@ def divert_unprocessable(
     require_columns(rows, [*handed, *raw, *([payload] if payload else schema)])
     if not schema or not identity or set(schema) & {*handed, *raw, payload or "raw"}:
         raise ConfigError("schema and identity name at least one column each, and the schema none that is handed on")
-    marked = _mark_replayed(rows, earlier, identity)
     if not payload:
         payload = "raw"
-        converted = convert_columns(marked.withColumn(payload, F.to_json(F.struct(*rows.columns))), schema)
+        record = F.to_json(F.struct(*[identifier(c) for c in rows.columns]))
+        marked = mark_replayed(rows.withColumn(payload, record), earlier, identity, payload)
+        converted = convert_columns(marked, schema, lenient=lenient)
     else:
-        converted = convert_json(marked, payload, schema)
+        converted = convert_json(mark_replayed(rows, earlier, identity, payload), payload, schema, lenient=lenient)
     broken = [
-        f"CASE WHEN NOT coalesce({rule}, false) THEN {quoted(reason)} END"
-        for reason, rule in {**misfits(schema), **(rules or {})}.items()
+        f"CASE WHEN NOT coalesce({rule}, false) THEN {quoted(reason)} END" for reason, rule in (rules or {}).items()
     ]
-    reason = f"coalesce(syntax, nullif(concat_ws('; ', {', '.join(broken)}), ''))" if broken else "syntax"
+    places = f"slice({MISFITS}, 1, {_NAMED}), if(size({MISFITS}) > {_NAMED}, 'and more', NULL)"
+    reason = f"coalesce({SYNTAX}, nullif(concat_ws('; ', {', '.join([places, *broken])}), ''))"
     kept = [payload, *raw]
     judged = converted.select(*handed, *schema, *kept, "was_dead_lettered", F.expr(reason).alias("reason"))
     # Only dead letters carry their raw input on: the others would pay for it in every later step.
     flagged = judged.select(
         *handed,
         *schema,
-        *[F.expr(f"if(reason IS NULL, NULL, `{c}`)").alias(c) for c in kept],
+        *[F.expr(f"if(reason IS NULL, NULL, {identifier(c)})").alias(c) for c in kept],
         "was_dead_lettered",
         "reason",
         F.expr("if(reason IS NULL, 'valid', 'dead')").alias("outcome"),
@@ -139,9 +139,9 @@ def route(
     if staged.record.rows["dead"] or present.holds(filed_under):
         letters, before = staged.part("dead"), dead.read(filed_under, version=present.version)
         processed = staged.stage.read().filter("was_dead_lettered").select(*split.identity)
-        filed = _filed(letters, before, processed, dead, filed_under, provenance)
+        written = filed(letters, before, processed, dead, filed_under, provenance)
         noted = replace(provenance, notes={**provenance.notes, "open": staged.record.rows["dead"]})
-        dead.overwrite(filed, partition=filed_under, provenance=noted)
+        dead.overwrite(written, partition=filed_under, provenance=noted)
     else:
         dead.clear(partition=filed_under, provenance=provenance)
     return staged.publish()
@@ -164,36 +164,3 @@ def plan_replay(open_letters: Mapping[str, int], refused_by: Mapping[str, str], 
     held = {key: f"{open_letters[key]} dead letters of this very code" for key in waiting if key not in causes}
     reason = f"{len(causes)} partitions to replay, {len(held)} wait for a fix"
     return Plan(tuple(causes), reason, causes, held, cursor=dict.fromkeys(causes, f"code-{code_version}"))
-
-
-def _mark_replayed(rows: DataFrame, earlier: DataFrame | None, identity: Sequence[str]) -> DataFrame:
-    if earlier is None:
-        return rows.withColumn("was_dead_lettered", F.lit(False))  # noqa: FBT003
-    known = F.broadcast(earlier.select(*identity).distinct().withColumn("was_dead_lettered", F.lit(True)))  # noqa: FBT003
-    return rows.join(known, list(identity), "left").fillna(False, ["was_dead_lettered"])  # noqa: FBT003
-
-
-def _filed(
-    letters: DataFrame,
-    before: DataFrame,
-    processed: DataFrame,
-    dead: Table,
-    filed_under: Mapping[str, str],
-    provenance: Provenance,
-) -> DataFrame:
-    """The partition's dead letters: those of now, with the time they were refused first, and those processed since."""
-    columns, keys = list(dead.spec.columns), processed.columns
-    now = F.current_timestamp() if provenance.at is None else F.lit(provenance.at).cast("timestamp")
-    refused = before.select(*keys, F.col("dead_lettered_at").alias("refused_before"))
-    stamps = {
-        "dead_lettered_at": F.coalesce("refused_before", now),
-        "job": F.lit(provenance.asset),
-        "code_version": F.lit(provenance.code_version),
-        "replayed_by": F.lit(None).cast("string"),
-        "run_id": F.lit(provenance.run_id),
-        **{c: F.lit(v).cast(dead.spec.columns[c].type) for c, v in filed_under.items()},
-    }
-    open_now = letters.join(F.broadcast(refused), keys, "left").withColumns(stamps).select(*columns)
-    saved = before.join(F.broadcast(processed), keys, "left_semi")
-    saved = saved.withColumn("replayed_by", F.coalesce("replayed_by", F.lit(provenance.code_version)))
-    return open_now.unionByName(saved.select(*columns))

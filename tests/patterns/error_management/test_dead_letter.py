@@ -157,6 +157,20 @@ def test_every_broken_rule_is_named_and_a_legitimate_null_breaks_none(spark, tex
     assert [tuple(row) for row in rows] == [("dead" if reason else "valid", reason)]
 
 
+@pytest.mark.both
+def test_both_entries_refuse_the_same_fields_by_their_path(spark):
+    """A record and the same record as columns, nested ones typed or as text: one verdict, one reason."""
+    schema = {"id": "BIGINT", "s": "STRUCT<a: BIGINT>", "tags": "ARRAY<DATE>"}
+    record = '{"id": 1.0, "s": {"a": "oops"}, "tags": ["2026-01-05", "2026"]}'
+    reason = "id is not a BIGINT; s.a is not a BIGINT; tags[1] is not a DATE"
+    options = {"schema": schema, "identity": ["n"]}
+    texts = spark.sql(f"SELECT 1 AS n, '{record}' AS raw")
+    typed = spark.sql("""SELECT 1 AS n, 1.0D AS id, named_struct('a', 'oops') AS s, '["2026-01-05", "2026"]' AS tags""")
+    for split in (divert_unprocessable(texts, payload="raw", **options), divert_unprocessable(typed, **options)):
+        (dead,) = split["dead"].collect()
+        assert sorted(dead["reason"].split("; ")) == sorted(reason.split("; "))
+
+
 def test_raw_bytes_that_are_no_text_stay_with_the_letter(spark):
     """A column of the input named as raw comes out unchanged beside the payload, of dead letters only."""
     broken = b'{"id": 2, "name": "\xff"}'
@@ -336,6 +350,38 @@ def test_a_crash_around_a_publish_loses_nothing_and_a_rerun_completes_it(step, m
     step.run(TEN)
     assert sorted(row["line"] for row in read_back(step.valid)) == sorted(set(TEN) - {3, 7})
     assert [row["line"] for row in read_back(step.dead)] == [3, 7]
+
+
+def test_there_are_as_many_letters_as_records_whatever_their_identity(step, spark):
+    """Identities that repeat, or are NULL, double nothing; a rerun changes nothing, and a fix saves the right ones."""
+    made = [(1, good(1)), (1, "cut {"), (1, "cut ["), (1, "cut {"), (2, TEN[7]), (2, TEN[7]), (None, "x"), (None, "x")]
+
+    def run(rules=RULES, **options):
+        found = spark.createDataFrame(made, "line BIGINT, raw STRING").selectExpr("*", f"DATE '{DAY}' AS day")
+        rows, seen = tally(found, identity=IDENTITY)
+        split = diverted(rows, step.dead.read() if step.dead.ledger.exists() else None, rules=rules)
+        return route(
+            split,
+            step.valid,
+            step.dead,
+            partition={"day": DAY},
+            filed_under={"filed_under": DAY},
+            provenance=a_run(**{"asset": READINGS.name, "inputs": {"bronze": 1}, "sequence": 1, **options}),
+            reading=Reading(tally=seen),
+        )
+
+    dead = sorted(text for _, text in made if text != good(1))
+    for number in (1, 2, 3):
+        run(inputs={"bronze": number}, sequence=number)
+        assert sorted(row["raw"] for row in read_back(step.dead)) == dead
+        assert [(row["line"], row["was_dead_lettered"]) for row in read_back(step.valid)] == [(1, False)]
+    for number in (4, 5):
+        run(inputs={"bronze": number}, sequence=number, rules={}, code_version="2")
+        kept = read_back(step.dead)
+        assert sorted(row["raw"] for row in kept) == dead
+        assert sorted(row["raw"] for row in kept if row["replayed_by"]) == [TEN[7]] * 2
+        assert {row["dead_lettered_at"] for row in kept} == {NOW}
+        assert [row["was_dead_lettered"] for row in read_back(step.valid)] == [False, True, True]
 
 
 def test_a_transient_error_puts_nothing_into_the_dead_letters(step, spark):

@@ -1,0 +1,137 @@
+"""Exact conversion of a text: SQL that gives the value the text denotes, or NULL if the type has no such value.
+
+What a text has to look like is the same for a JSON field, a string column and a database's text:
+
+=====================  ==============================================================================================
+type                   texts
+=====================  ==============================================================================================
+integers               a JSON number without fraction and exponent, within the type's range
+``DECIMAL(p, s)``      a JSON number whose value has at most ``s`` decimals and fits (``1.50`` and ``15e-1`` alike)
+``DOUBLE``, ``FLOAT``  a JSON number; the nearest value of the type, unless that is infinite, or zero for what is not
+``BOOLEAN``            ``true``, ``false``
+``DATE``               ``2026-01-05``, from year 1 to 9999
+``TIMESTAMP``          a date, ``T`` or a blank, a time with seconds and at most six decimals of them (further zeros
+                       are none), and perhaps ``Z`` or an offset; without one it is of the session's time zone
+``TIMESTAMP_NTZ``      the same without an offset
+``BINARY``             base64 with its padding
+``VARCHAR(n)``         at most ``n`` characters
+=====================  ==============================================================================================
+
+No blanks around it, no sign but ``-``, no leading zeros, no words such as ``NaN``, no partial dates.
+"""
+
+from __future__ import annotations
+
+import re
+
+from dedp_assets.patterns.core.errors import ConfigError
+from dedp_assets.patterns.core.rows import quoted
+
+__all__ = ["INTEGERS", "NUMBER", "exact", "is_scalar", "safe_cast"]
+
+NUMBER = "-?(?:0|[1-9][0-9]*+)(?:[.][0-9]++)?(?:[eE][+-]?[0-9]++)?"
+"""JSON's grammar of numbers, as a regular expression."""
+
+INTEGERS = ("TINYINT", "BYTE", "SMALLINT", "SHORT", "INT", "INTEGER", "BIGINT", "LONG")
+"""Integer types, with Spark's other names for them."""
+
+_FLOATS = ("DOUBLE", "FLOAT", "REAL")
+_MOMENTS = ("TIMESTAMP", "TIMESTAMP_LTZ", "TIMESTAMP_NTZ")
+_DECIMAL = re.compile(r"(?:DECIMAL|DEC|NUMERIC)(?: *\( *(\d+) *(?:, *(\d+) *)?\))?")
+_VARCHAR = re.compile(r"VARCHAR *\( *(\d+) *\)")
+_DAY = "(?!0000)[0-9]{4}-[0-9]{2}-[0-9]{2}"
+_TIME = "[0-9]{2}:[0-9]{2}:[0-9]{2}(?:[.][0-9]{1,6}0*+)?"
+_OFFSET = "(?:Z|[+-][0-9]{2}(?::?[0-9]{2})?)?"
+_BASE64 = "(?:[A-Za-z0-9+/]{4})*+(?:[A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?"
+_LONGEST_NUMBER = 400
+"""Longer texts are no DECIMAL: Spark would compute with all their digits, or with those their exponent stands for."""
+
+
+def is_scalar(kind: str) -> bool:
+    """Tell whether ``kind`` is a type this module knows, STRING included."""
+    name = kind.strip().upper()
+    known = {"STRING", "BOOLEAN", "DATE", "BINARY", *INTEGERS, *_FLOATS, *_MOMENTS}
+    return name in known or bool(_DECIMAL.fullmatch(name) or _VARCHAR.fullmatch(name))
+
+
+def exact(text: str, kind: str) -> str:
+    """Write SQL that converts the STRING expression ``text`` to ``kind``, or gives NULL.
+
+    Raises:
+        ConfigError: if no text can be such a value.
+    """
+    name = kind.strip().upper()
+    if name == "STRING":
+        return text
+    if name in INTEGERS:
+        return f"if({_is(text, '-?(?:0|[1-9][0-9]{0,18})')}, try_cast({text} AS {name}), NULL)"
+    if decimal := _DECIMAL.fullmatch(name):
+        return _decimal(text, int(decimal[1] or 10), int(decimal[2] or 0))
+    if name in _FLOATS:
+        return _floating(text, name)
+    if name == "BOOLEAN":
+        return f"CASE {text} WHEN 'true' THEN true WHEN 'false' THEN false END"
+    return _other(text, name)
+
+
+def safe_cast(value: str, kind: str) -> str:
+    """SQL that casts the expression ``value`` to ``kind`` as Spark does, or gives NULL.
+
+    That is lenient: it rounds, trims, completes dates. But a time of day is no timestamp: Spark would take it as one of
+    the day on which it runs.
+    """
+    if kind.upper() not in _MOMENTS:
+        return f"try_cast({value} AS {kind})"
+    return f"if(locate(':', ltrim(CAST({value} AS STRING))) BETWEEN 1 AND 4, NULL, try_cast({value} AS {kind}))"
+
+
+def _other(text: str, name: str) -> str:
+    if name == "DATE":
+        return f"if({_is(text, _DAY)}, try_cast({text} AS DATE), NULL)"
+    if name in _MOMENTS:
+        zone = "" if name == "TIMESTAMP_NTZ" else _OFFSET
+        moment = f"if({_is(text, f'{_DAY}[T ]{_TIME}{zone}')}, try_cast({text} AS {name}), NULL)"
+        years = f"year({moment}) BETWEEN 1 AND 9999"
+        # An offset may lead out of the years that readers can show; only the first and the last day are near.
+        return f"if({text} < '0002' OR {text} >= '9999', if({years}, {moment}, NULL), {moment})"
+    if name == "BINARY":
+        # What is left of the last character's bits has to be zero, or two texts would be the same bytes.
+        same = f"replace(base64(unbase64({text})), '\\r\\n', '') = {text}"
+        return f"if({_is(text, _BASE64)}, if({same}, unbase64({text}), NULL), NULL)"
+    if varchar := _VARCHAR.fullmatch(name):
+        return f"if(char_length({text}) <= {varchar[1]}, {text}, NULL)"
+    raise ConfigError(
+        f"a text cannot become a {name}: declare STRING and convert it further on, or one of BIGINT, INT, SMALLINT, "
+        "TINYINT, DECIMAL(p, s), DOUBLE, FLOAT, BOOLEAN, DATE, TIMESTAMP, TIMESTAMP_NTZ, BINARY, VARCHAR(n)"
+    )
+
+
+def _floating(text: str, name: str) -> str:
+    value = f"try_cast({text} AS {name})"
+    finite = f"abs({value}) < CAST('Infinity' AS {name})"
+    vanished = f"{value} = 0 AND {text} RLIKE '^[-0.]*[1-9]'"
+    return f"if({_is(text, NUMBER)}, if({finite} AND NOT ({vanished}), {value}, NULL), NULL)"
+
+
+def _decimal(text: str, precision: int, scale: int) -> str:
+    value = f"try_cast({text} AS DECIMAL({precision}, {scale}))"
+    fraction = f"[.][0-9]{{1,{scale}}}0*+" if scale else "[.]0++"
+    plain = _is(text, f"-?(?:0|[1-9][0-9]{{0,37}})(?:{fraction})?")
+    huge = f"{text} RLIKE '[eE][+-]?0*[0-9]{{4}}'"
+    small = f"octet_length({text}) <= {_LONGEST_NUMBER} AND {_is(text, NUMBER)} AND NOT {huge}"
+    decimals = f"rtrim('0', regexp_extract({text}, '[.]([0-9]+)', 1))"
+    zeros = f"octet_length(regexp_extract({text}, '^-?[0-9]*?(0*)(?:[.]|[eE]|$)', 1))"
+    exponent = f"coalesce(try_cast(nullif(regexp_extract({text}, '[eE](.*)', 1), '') AS INT), 0)"
+    needed = f"if({decimals} = '', -{zeros}, octet_length({decimals})) - {exponent}"
+    zero = f"CAST(0 AS DECIMAL({precision}, {scale}))"
+    nothing = f"{text} RLIKE '^[-0.]+(?:[eE]|$)'"
+    return (
+        f"if(octet_length({text}) <= {_LONGEST_NUMBER} AND {plain}, {value}, "
+        f"if({small}, if({nothing}, {zero}, if({needed} <= {scale}, {value}, NULL)), NULL))"
+    )
+
+
+def _is(text: str, pattern: str) -> str:
+    """Whole texts only: ``$`` would let a line end pass."""
+    whole = rf"\A(?:{pattern})\z"
+    return f"{text} RLIKE {quoted(whole)}"

@@ -1,0 +1,85 @@
+"""SQL types, read and written: what a schema of texts declares, at every depth."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from pyspark.sql.types import ArrayType, DataType, MapType, StructType
+
+from dedp_assets.patterns.core.errors import ConfigError
+from dedp_assets.patterns.core.exact import is_scalar
+from dedp_assets.patterns.core.names import identifier
+
+__all__ = ["is_nested", "nullable", "parsed_schema", "parsed_type", "same_type", "spelled", "with_texts"]
+
+
+def parsed_type(kind: str) -> DataType:
+    """Read a nested SQL type.
+
+    Raises:
+        ConfigError: if it holds a type that no JSON value can become.
+    """
+    found = DataType.fromDDL(kind)
+    _require_known(found, kind)
+    return found
+
+
+def parsed_schema(schema: Mapping[str, str]) -> StructType:
+    """Read the types of a schema, column by column, whatever they are."""
+    found = DataType.fromDDL(", ".join(f"{identifier(c)} {kind}" for c, kind in schema.items()))
+    return found if isinstance(found, StructType) else StructType()
+
+
+def is_nested(kind: DataType) -> bool:
+    """Tell whether values of the type have values inside."""
+    return isinstance(kind, StructType | ArrayType | MapType)
+
+
+def spelled(kind: DataType) -> str:
+    """Write a type as SQL has it."""
+    if isinstance(kind, StructType):
+        return f"STRUCT<{', '.join(f'{field.name}: {spelled(field.dataType)}' for field in kind.fields)}>"
+    if isinstance(kind, ArrayType):
+        return f"ARRAY<{spelled(kind.elementType)}>"
+    if isinstance(kind, MapType):
+        return f"MAP<{spelled(kind.keyType)}, {spelled(kind.valueType)}>"
+    return kind.simpleString().upper()
+
+
+def same_type(one: DataType, other: DataType) -> bool:
+    """Tell whether every value of one type is one of the other."""
+    return spelled(one) == spelled(other) and '"nullable":false' not in other.json()
+
+
+def nullable(kind: DataType) -> str:
+    """Write a type with names that SQL takes whatever they are, and without NOT NULL."""
+    if isinstance(kind, StructType):
+        return f"STRUCT<{', '.join(f'{identifier(f.name)}: {nullable(f.dataType)}' for f in kind.fields)}>"
+    if isinstance(kind, ArrayType):
+        return f"ARRAY<{nullable(kind.elementType)}>"
+    if isinstance(kind, MapType):
+        return f"MAP<{nullable(kind.keyType)}, {nullable(kind.valueType)}>"
+    return "STRING" if kind.simpleString().startswith("varchar") else kind.simpleString()
+
+
+def with_texts(kind: DataType) -> str:
+    """Write a type with STRING for every scalar."""
+    if isinstance(kind, StructType):
+        return f"STRUCT<{', '.join(f'{identifier(f.name)}: {with_texts(f.dataType)}' for f in kind.fields)}>"
+    if isinstance(kind, ArrayType):
+        return f"ARRAY<{with_texts(kind.elementType)}>"
+    return f"MAP<STRING, {with_texts(kind.valueType)}>" if isinstance(kind, MapType) else "STRING"
+
+
+def _require_known(kind: DataType, declared: str) -> None:
+    if isinstance(kind, StructType):
+        for field in kind.fields:
+            _require_known(field.dataType, declared)
+    elif isinstance(kind, ArrayType):
+        _require_known(kind.elementType, declared)
+    elif isinstance(kind, MapType):
+        if spelled(kind.keyType) != "STRING":
+            raise ConfigError(f"{declared}: the keys of a JSON object are texts: declare MAP<STRING, ...>")
+        _require_known(kind.valueType, declared)
+    elif not is_scalar(kind.simpleString()):
+        raise ConfigError(f"{declared}: no JSON value can become a {spelled(kind)}: declare STRING for its text")
