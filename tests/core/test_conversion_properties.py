@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from datetime import date, datetime, timedelta, timezone
 from decimal import Decimal
 from fractions import Fraction
+from random import Random
 
 import numpy as np
 import pyarrow as pa
@@ -277,6 +278,10 @@ def parsed(text):
     return found
 
 
+def parsed_value(text):
+    return json.loads(text, parse_int=Number, parse_float=Number)
+
+
 def members_or_none(text):
     try:
         return dict(parsed(text))
@@ -311,7 +316,7 @@ def expected(value, kind, path, misfits):  # noqa: PLR0911
     if value is None:
         return None
     if isinstance(kind, str):
-        if kind == "STRING" and isinstance(value, list):
+        if isinstance(value, list) and (kind == "STRING" or (kind == "VARCHAR(3)" and len(written(value)) <= 3)):
             return value
         found = None if isinstance(value, list) else scalar(text_of(value), kind)
         if found is None:
@@ -352,7 +357,7 @@ def decimal(text, precision, scale):
     scaled = Fraction(text) * 10**scale
     if scaled.denominator != 1 or abs(scaled) >= 10**precision:
         return None
-    return Decimal(scaled.numerator).scaleb(-scale)
+    return Decimal((int(scaled < 0), Decimal(abs(scaled.numerator)).as_tuple().digits, -scale))
 
 
 def floating(text, kind):
@@ -417,7 +422,7 @@ def seen(value, kind):
 
 def equal(found, wanted, kind):
     """Values are equal; text that holds JSON is, if it holds the same, numbers as they were written."""
-    if isinstance(wanted, list) and kind == "STRING":
+    if isinstance(wanted, list) and kind in ("STRING", "VARCHAR(3)"):
         return (
             found is not None
             and json.loads(found, parse_int=Number, parse_float=Number, object_pairs_hook=Members) == wanted
@@ -435,13 +440,14 @@ class Writer:
     """Writes records for a schema: fitting ones, odd ones, damaged ones."""
 
     def __init__(self, random, schema):
-        self.random, self.schema = random, schema
+        self.random, self.schema, self.calm = random, schema, False
 
     def record(self):
+        self.calm = self.random.random() < 0.5
         if self.random.random() < 0.08:
             return self.random.choice(GARBAGE)
         text = self.blank() + self.members(self.schema) + self.blank()
-        if self.random.random() < 0.12:
+        if not self.calm and self.random.random() < 0.12:
             return self.damaged(text)
         return text
 
@@ -459,19 +465,20 @@ class Writer:
         chosen = [(n, k) for n, k in named.items() if self.random.random() < 0.85]
         if self.random.random() < 0.2:
             chosen += [(self.random.choice([*NAMES, "A", "N", "Status"]), self.random.choice(SCALARS))]
-        if self.random.random() < 0.03 and chosen:
+        if not self.calm and self.random.random() < 0.05 and chosen:
             chosen.append(self.random.choice(chosen))
         self.random.shuffle(chosen)
         sep, colon = self.random.choice([(",", ":"), (", ", ": "), (" ,\n", " :\t")])
         return "{" + self.blank() + sep.join(self.quoted(n) + colon + self.value(k) for n, k in chosen) + "}"
 
     def value(self, kind):
-        if self.random.random() < 0.07:
+        if not self.calm and self.random.random() < 0.07:
             return self.anything(2)
         if self.random.random() < 0.05:
             return "null"
         if isinstance(kind, str):
-            return self.fitting(kind)
+            tries = [self.odd(kind) for _ in range(12 if self.calm else 1)]
+            return next((text for text in tries if scalar(text_of(parsed_value(text)), kind) is not None), tries[-1])
         if kind[0] == "STRUCT":
             return self.members(dict(kind[1]))
         count = self.random.randrange(4)
@@ -480,7 +487,7 @@ class Writer:
             return self.members(dict.fromkeys(keys, kind[1]))
         return "[" + ",".join(self.blank() + self.value(kind[1]) for _ in range(count)) + self.blank() + "]"
 
-    def fitting(self, kind):
+    def odd(self, kind):
         if kind in ("DATE", "TIMESTAMP", "TIMESTAMP_NTZ"):
             return self.quoted(self.random.choice(MOMENTS))
         if kind in ("STRING", "VARCHAR(3)", "BINARY", "BOOLEAN"):
@@ -597,8 +604,8 @@ def written(value):
 
 
 @settings(deadline=None, suppress_health_check=list(HealthCheck), max_examples=settings.default.max_examples // 25)
-@given(random=st.randoms(use_true_random=False), flat=FLAT, nested=NESTED)
-def test_what_python_reads_is_what_comes_out_or_it_is_refused(spark, random, flat, nested):
+@given(seed=st.integers(0, 2**32), flat=FLAT, nested=NESTED)
+def test_what_python_reads_is_what_comes_out_or_it_is_refused(spark, seed, flat, nested):
     """Records that fit, are odd, or are damaged, into flat and nested schemas; the same for their fields as columns."""
     for schema in (flat, nested):
-        check(spark, random, schema)
+        check(spark, Random(seed), schema)  # noqa: S311 - test data

@@ -123,10 +123,11 @@ def _decimal(text: str, precision: int, scale: int) -> str:
     zeros = f"octet_length(regexp_extract({text}, '^-?[0-9]*?(0*)(?:[.]|[eE]|$)', 1))"
     exponent = f"coalesce(try_cast(nullif(regexp_extract({text}, '[eE](.*)', 1), '') AS INT), 0)"
     needed = f"if({decimals} = '', -{zeros}, octet_length({decimals})) - {exponent}"
+    zero = f"CAST(0 AS DECIMAL({precision}, {scale}))"
     nothing = f"{text} RLIKE '^[-0.]+(?:[eE]|$)'"
     return (
         f"if(octet_length({text}) <= {_LONGEST_NUMBER} AND {plain}, {value}, "
-        f"if({small}, if({nothing} OR {needed} <= {scale}, {value}, NULL), NULL))"
+        f"if({small}, if({nothing}, {zero}, if({needed} <= {scale}, {value}, NULL)), NULL))"
     )
 
 

@@ -98,9 +98,11 @@ def fault(record: str, found: str) -> str:
     own = f"xxhash64({record})"
     both = f"""from_json(concat('[', {record}, ',{{"{END}":', {own}, '}}]'), 'ARRAY<STRING>', {_OPTIONS})"""
     single = f"regexp_replace(replace({record}, {quoted(_BACKSLASH * 2)}, ' '), {quoted(_PAIR)}, '')"
-    twice = repeated(f"filter(map_keys({found}), k -> k <> '{END}')", "''")
+    # The last member and not the one of that key: a record may bring such a key along.
+    last = f"try_element_at(map_keys({found}), -1) = '{END}' AND try_element_at(map_values({found}), -1)"
+    twice = repeated(f"slice(map_keys({found}), 1, size({found}) - 1)", "''")
     return (
-        f"CASE WHEN {found}['{END}'] = CAST({own} AS STRING) THEN CASE "
+        f"CASE WHEN {last} = CAST({own} AS STRING) THEN CASE "
         f"WHEN NOT is_valid_utf8({record}) THEN 'not valid UTF-8' "
         f"WHEN {single} RLIKE {quoted(_HALF)} THEN 'half of a surrogate pair' "
         f"ELSE nullif(concat_ws('; ', {twice}), '') END "

@@ -82,7 +82,7 @@ def _judged(value: str, kind: DataType, path: str, depth: int = 0) -> str:
         return _container(value, "[", _array(kind, path, depth), kind, path, depth)
     x, v = f"x{depth}", f"v{depth}"
     scalar = kind.simpleString()
-    text = json_texts.text_of(value) if scalar == "string" else json_texts.scalar_text(value)
+    text = json_texts.text_of(value) if scalar.startswith(("string", "varchar")) else json_texts.scalar_text(value)
     fitting = f"named_struct('v', {v}, 'p', if({x} IS NOT NULL AND {v} IS NULL, {_refused(kind, path)}, {NO_TEXTS}))"
     return _let(text, x, _let(exact(x, scalar), v, fitting))
 
