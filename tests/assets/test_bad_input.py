@@ -90,7 +90,7 @@ def test_a_record_that_cannot_be_processed_is_a_dead_letter_with_its_reason(dama
     letter = letters(damaged, "c-refused.jsonl")[number]
     assert reason in letter["reason"]
     assert (letter["raw_bytes"] or letter["raw"].encode()) == line
-    assert (letter["job"], letter["code_version"]) == ("silver/visits", "1")
+    assert (letter["job"], letter["code_version"]) == ("silver/visits", "2")
     assert letter["run_id"]
     assert letter["dead_lettered_at"]
     assert str(letter["landed_on"]) == TODAY
