@@ -51,12 +51,12 @@ def test_a_wrong_rule_costs_no_record(mistaken):
 def test_a_fix_replays_exactly_the_dates_it_may_save_and_then_gold(mistaken):
     """The records reach silver once, marked; their letters say which code saved them; gold counts them."""
     untouched = mistaken.last("silver/visits", event_date=day(1)).version
-    deploy(mistaken, "2")
+    deploy(mistaken, "fix-1")
     assert mistaken.react() == [("rebuild_silver_visits", day(0)), ("rebuild_gold", day(0))]
     assert mistaken.ids("silver/visits", event_date=day(0)) == sorted(json.loads(v)["visit_id"] for v in visits_of(0))
     saved = [row["visit_id"] for row in mistaken.rows("silver/visits") if row["was_dead_lettered"]]
     assert sorted(saved) == REFUSED
-    assert [(letter["code_version"], letter["replayed_by"]) for letter in letters(mistaken)] == [("1", "2")] * 2
+    assert [(letter["code_version"], letter["replayed_by"]) for letter in letters(mistaken)] == [("2", "fix-1")] * 2
     assert mistaken.rows("gold/daily_visitors", event_date=day(0))[0]["visits"] == 40
     assert mistaken.last("silver/visits", event_date=day(0)).record.cause == "replay of 2"
     assert mistaken.last("silver/visits", event_date=day(1)).version == untouched
@@ -66,7 +66,7 @@ def test_what_was_replayed_is_not_replayed_again(mistaken):
     """Neither the next tick nor a further release without open letters does anything."""
     before = mistaken.versions()
     assert mistaken.react() == []
-    deploy(mistaken, "3")
+    deploy(mistaken, "fix-2")
     assert mistaken.react() == []
     assert mistaken.versions() == before
 
@@ -76,10 +76,10 @@ def test_a_letter_that_no_fix_saves_stays_open_and_is_tried_once_by_each_release
     mistaken.land(day(2), visits_of(2), broken=[HOPELESS])
     assert mistaken.react() == [("daily_visits", day(2))]
     (before,) = letters(mistaken, filed_under=day(2))
-    deploy(mistaken, "4")
+    deploy(mistaken, "fix-3")
     assert mistaken.react() == [("rebuild_silver_visits", day(2))]
     assert mistaken.react() == []
     (after,) = letters(mistaken, filed_under=day(2))
-    assert (after["raw"], after["replayed_by"], after["code_version"]) == (HOPELESS, None, "4")
+    assert (after["raw"], after["replayed_by"], after["code_version"]) == (HOPELESS, None, "fix-3")
     assert after["dead_lettered_at"] == before["dead_lettered_at"]
     assert len(mistaken.ids("silver/visits", event_date=day(2))) == 40
