@@ -124,7 +124,7 @@ def _measure(platform: Platform, bronze: Bronze, on: str, count: int, rounds: in
     if not row.met:
         bronze.touch(on, 10_000)
         row.why = explain(
-            lambda: ours(-1), ["_compute", "reads", "clean", "route", "stage", "stage_rows", "_adds", "publish"]
+            lambda: ours(-1), ["_compute", "reads", "clean", "route", "stage", "stage_rows", "_staged_files", "publish"]
         )
     return [row, *[compare(f"{count:,} rows, no counts", found[0], side) for side in found[2:]]]
 
