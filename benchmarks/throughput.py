@@ -72,7 +72,7 @@ def run(*, quick: bool) -> list[Row]:
     chain = _judged(f"{count:,} visits, landing to gold", sides, count)
     runs = [_wall_of_steps(platform.instance, run.run_id) for run in platform.instance.get_runs(limit=rounds)]
     land(rounds + warm_up)
-    inside = ["content", "read_lines", "_compute", "stage_rows", "_adds", "figures", "publish", "usual"]
+    inside = ["content", "read_lines", "_compute", "stage_rows", "_staged_files", "figures", "publish", "usual"]
     profile = explain(lambda: ours(rounds + warm_up), inside)
     parts = {label: median(run[name] for run in runs) for name, label in _STEPS.items()}
     rates = ", ".join(f"{label} {spent:.1f} s = {count / spent:,.0f} rows/s" for label, spent in parts.items())
