@@ -92,6 +92,12 @@ def active_files(table: Table) -> set[str]:
     return {file["path"] for file in found}
 
 
+def files_of(table: Table, **partition: str) -> set[str]:
+    """Paths of the active files of one partition, by what the log says of them and not by their names."""
+    found = pa.table(DeltaTable(str(table.location)).get_add_actions(flatten=True)).to_pylist()
+    return {file["path"] for file in found if all(str(file[f"partition.{c}"]) == v for c, v in partition.items())}
+
+
 def a_record(asset: str, partition: dict[str, str], **fields: Any) -> CommitRecord:
     """A commit record with everything a test does not care about."""
     known: dict[str, Any] = {

@@ -886,13 +886,13 @@ def test_rows_that_go_on_after_a_version_are_refused_after_another(events, event
 # --- names ------------------------------------------------------------------------------------------------------------
 
 NAMES = ["outcome", "n", "x", "Reason", "syntax", "a.b", "dash-ed", "Ümlaut", "1st", "select", "value", "b`tick", "_x"]
-NAMED = TableSpec("silver/named", {name: Column("STRING") for name in NAMES}, partition_by=("outcome",))
+ODDLY_NAMED = TableSpec("silver/named", {name: Column("STRING") for name in NAMES}, partition_by=("outcome",))
 
 
 @pytest.mark.both
 def test_every_name_of_a_column_works(make_table, spark):
     """A partition column like our verdict, columns like our aggregates, and letters that SQL has to quote."""
-    table, columns = make_table(NAMED), ", ".join(f"`{name.replace('`', '``')}` STRING" for name in NAMES)
+    table, columns = make_table(ODDLY_NAMED), ", ".join(f"`{name.replace('`', '``')}` STRING" for name in NAMES)
 
     def load(sequence, change):
         changes = ({}, {"outcome": "valid"}, change, {"outcome": "dead"})

@@ -14,7 +14,7 @@ from dedp_assets.patterns.core import publishing
 from dedp_assets.patterns.core.errors import ContractError, NotReady, TransactionReused
 from dedp_assets.patterns.core.log import Ledger
 from dedp_assets.patterns.core.verification import lost_files, verify_table
-from tests.helpers import a_record, a_run, active_files, read_back, write_log
+from tests.helpers import a_record, a_run, active_files, files_of, read_back, write_log
 
 DAY, NEXT_DAY = {"event_date": "2026-01-05"}, {"event_date": "2026-01-06"}
 
@@ -240,8 +240,8 @@ def loaded(created_events, event_rows):
 def test_lost_rows_are_written_again_and_nobody_downstream_notices(loaded, event_rows):
     """The same write restores the file; the other day keeps its own, and no row counts as changed."""
     table, again = loaded
-    before, files, version = read_back(table), active_files(table), table.ledger.version()
-    (lost, *_) = lost_paths = [table.location / f for f in files if DAY["event_date"] in f]
+    before, version = read_back(table), table.ledger.version()
+    (lost, *_) = lost_paths = [table.location / path for path in files_of(table, **DAY)]
     lost.unlink()
     with pytest.raises(ContractError, match=r"silver/events lacks 1 of its data files \(.*is missing\)"):
         table.read(DAY, version=version)

@@ -186,7 +186,7 @@ def touched(history: Table, *, since: int | None) -> list[dict[str, str | None]]
 
     Compaction changes no row, so it touches nothing.
     """
-    app_id = transaction_id(history.name, {}, history.ledger.transactions().generation(history.name), "appends")
+    app_id = _appended(history)
     found: set[Partition] = set()
     if since is not None:
         for commit in history.ledger.history():
@@ -202,7 +202,7 @@ def lag_seconds(history: Table, table: Table, *, since: int | None) -> float:
     The history's commits say when their oldest change was committed, so a capture that finishes what another one left
     counts from there. 0 for a table that is built anew: a snapshot is late for nobody.
     """
-    app_id = transaction_id(history.name, {}, history.ledger.transactions().generation(history.name))
+    app_id = _appended(history)
     waiting: list[datetime] = []
     for commit in history.ledger.history() if since is not None else ():
         if commit.transactions.get(app_id, since + 1) <= since:  # type: ignore[operator]
@@ -211,6 +211,11 @@ def lag_seconds(history: Table, table: Table, *, since: int | None) -> float:
         waiting += [datetime.fromisoformat(stated)] if stated else []
     arrived = table.ledger.commit(table.ledger.version()).timestamp
     return max((arrived - min(waiting)).total_seconds(), 0.0) if waiting else 0.0
+
+
+def _appended(history: Table) -> str:
+    """The transaction id of a history's appends, whose versions are positions of the source's log."""
+    return transaction_id(history.name, {}, history.ledger.transactions().generation(history.name), "appends")
 
 
 def _converted(text: str, kind: str) -> str:

@@ -16,7 +16,7 @@ from dedp_assets.patterns.core.errors import AuditFailed, ConfigError, Transacti
 from dedp_assets.patterns.core.records import Approval
 from dedp_assets.patterns.core.staging import Stage
 from dedp_assets.patterns.idempotency.data_overwrite import overwrite_partition
-from tests.helpers import EVENTS, a_run, active_files, read_back
+from tests.helpers import EVENTS, a_run, active_files, files_of, read_back
 
 DAYS = ("2026-01-05", "2026-01-06", "2026-01-07")
 FIRST, SECOND, THIRD = ({"event_date": day} for day in DAYS)
@@ -47,11 +47,6 @@ def ids(table, version=None):
     return {day: sorted(found) for day, found in held.items()}
 
 
-def files_of(table, partition):
-    """Active files of one day."""
-    return {path for path in active_files(table) if partition["event_date"] in path}
-
-
 def stored_bytes(table):
     """What all data files in the table's folder occupy, current or not."""
     return sum(path.stat().st_size for path in table.location.rglob("*.parquet"))
@@ -62,10 +57,10 @@ def test_a_backfill_replaces_its_partition_and_touches_no_other(events, fill):
     """Rows that vanished from the input vanish, later days keep their very files, and all of it is one commit."""
     for day in (FIRST, SECOND, THIRD):
         fill(day, 4)
-    neighbours, before = files_of(events, SECOND) | files_of(events, THIRD), events.ledger.version()
+    neighbours, before = files_of(events, **SECOND) | files_of(events, **THIRD), events.ledger.version()
     fill(FIRST, 3, start=2)
     assert ids(events) == {DAYS[0]: [2, 3, 4], DAYS[1]: [0, 1, 2, 3], DAYS[2]: [0, 1, 2, 3]}
-    assert files_of(events, SECOND) | files_of(events, THIRD) == neighbours
+    assert files_of(events, **SECOND) | files_of(events, **THIRD) == neighbours
     (commit,) = events.ledger.commits(since=before)
     assert commit.changed == {(("event_date", DAYS[0]),)}
     assert (commit.record.partition, commit.record.pattern) == (FIRST, "idempotency.data_overwrite")
@@ -87,11 +82,11 @@ def test_a_rerun_that_is_no_retry_replaces_the_partition(events, fill, rerun):
     ran = {"inputs": {"bronze": 7}, "code_version": "1"}
     fill(SECOND, 2, **ran)
     fill(FIRST, 4, **ran)
-    neighbours, former = files_of(events, SECOND), files_of(events, FIRST)
+    neighbours, former = files_of(events, **SECOND), files_of(events, **FIRST)
     result = fill(FIRST, 2, start=3, **{**ran, **rerun})
     assert (result.applied, result.changed) == (True, True)
     assert ids(events) == {DAYS[0]: [3, 4], DAYS[1]: [0, 1]}
-    assert (files_of(events, FIRST) & former, files_of(events, SECOND)) == (set(), neighbours)
+    assert (files_of(events, **FIRST) & former, files_of(events, **SECOND)) == (set(), neighbours)
     again = fill(FIRST, 2, start=3, **{**ran, **rerun})
     assert (again.applied, again.version) == (False, result.version)
 
@@ -137,7 +132,7 @@ def test_an_empty_input_is_refused_unless_it_is_allowed(events, fill, event_rows
     with pytest.raises(AuditFailed, match="input_is_not_empty: below 1"):
         fill(FIRST, 0)
     assert ids(events) == {DAYS[0]: [0, 1, 2], DAYS[1]: [0, 1]}
-    neighbours = files_of(events, SECOND)
+    neighbours = files_of(events, **SECOND)
     result = overwrite_partition(event_rows(0), events, partition=FIRST, provenance=a_run(), allow_empty=True)
     assert (result.changed, result.rows.written) == (True, 0)
     assert [(f.name, f.severity, f.note) for f in result.findings if not f.passed] == [

@@ -25,7 +25,7 @@ from dedp_assets.patterns.core.staging import Stage
 from dedp_assets.patterns.error_management.windowed_deduplicator import deduplicate
 from dedp_assets.patterns.ingestion.incremental_loader import load_increment, load_partition, plan_windows
 from dedp_assets.patterns.ingestion.readiness_marker import delivering, plan_ready
-from tests.helpers import NOW, a_run, active_files, read_back
+from tests.helpers import NOW, a_run, active_files, files_of, read_back
 
 DAYS = [f"2026-01-{day:02d}" for day in range(5, 13)]
 ORIGIN = datetime(2026, 1, 5, tzinfo=timezone.utc)
@@ -87,10 +87,6 @@ def ids(table, version=None):
     return {day: sorted(found) for day, found in sorted(held.items())}
 
 
-def files_of(table, day):
-    return {path for path in active_files(table) if f"ingested_on={day}" in path}
-
-
 # --- windows of a delta column ----------------------------------------------------------------------------------------
 
 
@@ -117,7 +113,7 @@ def test_a_rerun_replaces_its_slice_and_touches_no_other(visits, source):
     rows = [("a", "2026-01-05 10:00"), ("b", "2026-01-05 11:00")], [("c", "2026-01-06 10:00")]
     for day, shown in zip(DAYS, rows, strict=False):
         load(source(*shown), visits, day, inputs={"legacy": 1})
-    files, neighbours = active_files(visits), files_of(visits, DAYS[1])
+    files, neighbours = active_files(visits), files_of(visits, ingested_on=DAYS[1])
     again = load(source(*rows[0], *rows[1]), visits, DAYS[0], inputs={"legacy": 2}, run_id="run-2")
     assert (again.changed, again.figures["late"], active_files(visits)) == (False, 0, files)
     retry = load(source(*rows[0], *rows[1]), visits, DAYS[0], inputs={"legacy": 2}, run_id="run-2")
@@ -127,7 +123,7 @@ def test_a_rerun_replaces_its_slice_and_touches_no_other(visits, source):
     assert visits.ledger.commit(corrected.version).changed == {(("ingested_on", DAYS[0]),)}
     assert ids(visits) == {DAYS[0]: ["a", "b"], DAYS[1]: ["c"]}
     assert {row["page"] for row in read_back(visits) if row["visit_id"] == "b"} == {"cart"}
-    assert files_of(visits, DAYS[1]) == neighbours
+    assert files_of(visits, ingested_on=DAYS[1]) == neighbours
 
 
 @pytest.mark.both
