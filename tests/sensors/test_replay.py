@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from deltalake import DeltaTable
 
+from dedp_assets.defs.silver.visits import visits
 from sensors.replay import dead_letters_fixed
 from tests.helpers import a_record
+
+DEPLOYED = next(iter(visits.specs)).code_version
 
 
 def letters(day: str, *, code_version: str, still_open: int) -> dict:
@@ -14,17 +17,17 @@ def letters(day: str, *, code_version: str, still_open: int) -> dict:
 
 
 def test_dates_with_letters_of_older_code_are_requested(zone, keys):
-    """Deployed code has version 1: letters of version 0 are replayed, letters of its own wait for a fix."""
+    """Letters of another version than the deployed one are replayed, letters of its own wait for a fix."""
     zone.dated(
         "silver/visits_dead_letter",
         letters("2026-01-05", code_version="0", still_open=2),
-        letters("2026-01-06", code_version="1", still_open=3),
+        letters("2026-01-06", code_version=DEPLOYED, still_open=3),
         letters("2026-01-07", code_version="0", still_open=0),
         column="filed_under",
     )
     data = zone.tick(dead_letters_fixed)
     assert keys(data) == ["2026-01-05"]
-    assert data.run_requests[0].run_key == "silver/visits:2026-01-05@code-1"
+    assert data.run_requests[0].run_key == f"silver/visits:2026-01-05@code-{DEPLOYED}"
 
 
 def test_without_dead_letters_there_is_nothing_to_replay(zone):
@@ -45,7 +48,7 @@ def test_letters_are_remembered_between_ticks_and_read_from_new_commits_only(zon
 
 def test_letters_the_log_no_longer_tells_about_are_replayed(zone, keys):
     """After a cleanup of the log nobody knows which code refused them: they run once more."""
-    told = letters("2026-01-06", code_version="1", still_open=1)
+    told = letters("2026-01-06", code_version=DEPLOYED, still_open=1)
     zone.dated(
         "silver/visits_dead_letter", letters("2026-01-05", code_version="1", still_open=1), told, column="filed_under"
     )
