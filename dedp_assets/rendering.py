@@ -94,7 +94,7 @@ def bounds(audit: Audit) -> str:
 
 
 def shown(value: object) -> Any:  # noqa: ANN401 - metadata takes plain values of any kind
-    """A figure as metadata takes it."""
+    """Turn a figure into a value that Dagster metadata takes."""
     return value if isinstance(value, (int, float, str)) else str(value)
 
 

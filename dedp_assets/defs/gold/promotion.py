@@ -73,7 +73,7 @@ def _is_open(day: str, at: datetime) -> bool:
 
 
 def _lenient(audit: Audit) -> Audit:
-    """A comparison with usual days warns; every other audit is what it is."""
+    """Lower audits that compare with usual days to a warning; keep every other audit."""
     if audit.per != USUAL:
         return audit
     low, high = audit.fail_below or audit.warn_below, audit.fail_above or audit.warn_above

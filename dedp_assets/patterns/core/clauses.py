@@ -250,7 +250,7 @@ def _decimal(kind: Any) -> tuple[int, int]:  # noqa: ANN401
 
 
 def _shape(kind: Any) -> Any:  # noqa: ANN401
-    """A type without its nullability."""
+    """Drop nullability from a type."""
     if isinstance(kind, dict):
         ignored = ("containsNull", "valueContainsNull", "nullable", "metadata")
         return {key: _shape(value) for key, value in kind.items() if key not in ignored}

@@ -136,7 +136,7 @@ def _text(value: str, kind: DataType) -> str:
 
 @cache
 def _letters() -> tuple[str, str]:
-    """Characters that stand for one letter or digit of ASCII (wide, raised, circled, other scripts' digits), and it."""
+    """Pair characters (wide, raised, circled, other scripts' digits) with the ASCII letter or digit they stand for."""
     found = {}
     for character in map(chr, range(0x80, 0x10000)):
         digit = unicodedata.decimal(character, None)

@@ -169,7 +169,9 @@ class Tally:
 
     Attributes:
         identity: columns that identify one row.
-        measured: names of the figures it observes.
+        rows: what is counted, to count it in a pass of its own where Spark left the observation out.
+        measures: figure name -> SQL aggregate.
+        seen: the observation.
     """
 
     identity: tuple[str, ...]
@@ -229,7 +231,7 @@ class Reading:
 
 
 def inside(kind: T.DataType) -> Iterator[T.DataType]:
-    """A type and all types within it."""
+    """List a type and every type nested in it."""
     yield kind
     if isinstance(kind, T.StructType):
         parts = [f.dataType for f in kind.fields]

@@ -48,7 +48,7 @@ def private(session: SparkSession, settings: Mapping[str, str]) -> Iterator[Spar
 
 
 def _clone(session: Any) -> tuple[SparkSession, Callable[[], None]]:  # noqa: ANN401 - the two kinds share no type
-    """A clone, and what ends it without ending ``session``."""
+    """Clone a session; also give the function that ends the clone and leaves ``session`` running."""
     if not hasattr(session, "cloneSession"):
         # Only the JVM's half knows how to clone; Python's newSession forgets settings, functions and views.
         return type(session)(session.sparkContext, session._jsparkSession.cloneSession()), lambda: None

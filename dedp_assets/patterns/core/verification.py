@@ -111,7 +111,7 @@ def _loss(location: Path, path: str, size_bytes: int) -> str:
 
 
 def _unknown_actions(ledger: Ledger, known: Collection[str]) -> Iterator[Fault]:
-    """Commits that are whole JSON and still no commits."""
+    """Find commits that are valid JSON and lack what a commit has to have."""
     for version in range(ledger.version() + 1):
         file = f"_delta_log/{version:020d}.json"
         if file not in known and (ledger.location / file).exists():
