@@ -19,6 +19,7 @@ from dedp_assets.patterns.core.errors import ConfigError, SchemaMismatch
 from dedp_assets.patterns.core.log import TableState
 from dedp_assets.patterns.core.names import OUTCOME, RESERVED, identifier
 from dedp_assets.patterns.core.reading import predicate
+from dedp_assets.patterns.core.schema import shape
 
 __all__ = ["Clause", "Delete", "Insert", "Merge", "Update", "check_condition", "no_rows"]
 
@@ -231,7 +232,7 @@ def _analysed(table: str, rows: DataFrame, expressions: Sequence[str]) -> dict[s
 
 def _fits(given: Any, stored: Any) -> bool:  # noqa: ANN401 - types in Spark's JSON form
     """Whether every value of one type is a value of the other."""
-    given, stored = _shape(given), _shape(stored)
+    given, stored = shape(given), shape(stored)
     if given in (stored, "void") or stored in _WIDER.get(str(given), ()):
         return True
     whole, places = _decimal(stored)
@@ -247,14 +248,6 @@ def _decimal(kind: Any) -> tuple[int, int]:  # noqa: ANN401
         return -1, -1
     precision, scale = (int(part) for part in str(kind)[len("decimal(") : -1].split(","))
     return precision - scale, scale
-
-
-def _shape(kind: Any) -> Any:  # noqa: ANN401
-    """Drop nullability from a type."""
-    if isinstance(kind, dict):
-        ignored = ("containsNull", "valueContainsNull", "nullable", "metadata")
-        return {key: _shape(value) for key, value in kind.items() if key not in ignored}
-    return [_shape(item) for item in kind] if isinstance(kind, list) else kind
 
 
 def _sql(clause: Clause) -> str:

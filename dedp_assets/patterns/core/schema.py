@@ -33,6 +33,7 @@ __all__ = [
     "require_partition",
     "require_replaceable",
     "require_usable",
+    "shape",
 ]
 
 _PROPERTIES = {
@@ -299,7 +300,7 @@ def conform(table: str, rows: DataFrame | Split, keep: str, state: TableState) -
         problems.append(f"unknown columns {unknown}")
     for column in frame.schema.fields:
         given, stored = column.dataType.jsonValue(), state.columns.get(column.name, {}).get("type")
-        if column.name in names and stored is not None and _shape(given) != _shape(stored):
+        if column.name in names and stored is not None and shape(given) != shape(stored):
             problems.append(f"{column.name} is {given}, the table has {stored}")
     if problems:
         raise SchemaMismatch(f"{table}: {'; '.join(problems)}")
@@ -319,18 +320,18 @@ def require_declared(spec: TableSpec, rows: DataFrame) -> None:
     problems += [
         f"{name} is declared as {spec.columns[name].type} and is {rows.schema[name].dataType.simpleString()}"
         for name in declared
-        if name in stored and _shape(declared[name]) != _shape(stored[name])
+        if name in stored and shape(declared[name]) != shape(stored[name])
     ]
     if problems:
         raise SchemaMismatch(f"{spec.name}: {'; '.join(problems)}: declare what it holds, and what of it is personal")
 
 
-def _shape(kind: Any) -> Any:  # noqa: ANN401 - a type in Spark's JSON form
-    """A type without its nullability, which says nothing about compatibility of a write."""
+def shape(kind: Any) -> Any:  # noqa: ANN401 - a type in Spark's JSON form
+    """Drop nullability from a type in the form of the log: it says nothing about whether values fit."""
     if isinstance(kind, dict):
         ignored = ("containsNull", "valueContainsNull", "nullable", "metadata")
-        return {key: _shape(value) for key, value in kind.items() if key not in ignored}
-    return [_shape(item) for item in kind] if isinstance(kind, list) else kind
+        return {key: shape(value) for key, value in kind.items() if key not in ignored}
+    return [shape(item) for item in kind] if isinstance(kind, list) else kind
 
 
 def _refuse_migration(spec: TableSpec, state: TableState) -> None:
