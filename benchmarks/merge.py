@@ -19,12 +19,12 @@ from pyspark.sql import DataFrame, SparkSession
 
 from benchmarks.measure import Counters, Row, compare, explain, interleave
 from dedp_assets.patterns.core.audits import Audit
-from dedp_assets.patterns.core.clauses import Delete, Insert, Update
-from dedp_assets.patterns.core.log import Ledger
 from dedp_assets.patterns.core.records import Provenance
 from dedp_assets.patterns.core.rows import digest, row_hash
 from dedp_assets.patterns.core.schema import Column, TableSpec
-from dedp_assets.patterns.core.tables import Table
+from dedp_assets.patterns.delta.clauses import Delete, Insert, Update
+from dedp_assets.patterns.delta.log import Ledger
+from dedp_assets.patterns.delta.tables import Table
 from resources.environments import settings
 from resources.spark import SparkEngine
 

@@ -27,11 +27,11 @@ from dedp_assets.defs.bronze.visits import EVENT_TIME
 from dedp_assets.defs.bronze.visits import VISITS as LANDED
 from dedp_assets.defs.silver.visits import DEAD_LETTER, RULES, VISITS
 from dedp_assets.instance import Platform
-from dedp_assets.patterns.core.lines import read_lines
-from dedp_assets.patterns.core.log import Ledger
+from dedp_assets.patterns.connectors.lines import read_lines
 from dedp_assets.patterns.core.records import Provenance
 from dedp_assets.patterns.core.schema import TableSpec
-from dedp_assets.patterns.core.tables import Table
+from dedp_assets.patterns.delta.log import Ledger
+from dedp_assets.patterns.delta.tables import Table
 from resources.environments import settings
 from resources.spark import SparkEngine
 

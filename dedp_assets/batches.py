@@ -20,11 +20,11 @@ from dedp_assets.patterns.core.errors import (
     PatternError,
     TransactionReused,
 )
-from dedp_assets.patterns.core.log import Commit, Ledger
 from dedp_assets.patterns.core.records import Provenance
 from dedp_assets.patterns.core.results import Finding, WriteResult
-from dedp_assets.patterns.core.tables import Table
-from dedp_assets.patterns.core.verification import LostFile, lost_files, tell_lost
+from dedp_assets.patterns.delta.log import Commit, Ledger
+from dedp_assets.patterns.delta.tables import Table
+from dedp_assets.patterns.delta.verification import LostFile, lost_files, tell_lost
 from dedp_assets.rendering import Did
 from dedp_assets.run_tags import CAUSE, approval_of, cause_of, is_forced, refusal, told, unchanged
 

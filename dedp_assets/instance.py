@@ -11,7 +11,7 @@ from typing import Any
 import dagster as dg
 
 from dedp_assets.definitions import defs
-from dedp_assets.patterns.core.log import Commit, Ledger
+from dedp_assets.patterns.delta.log import Commit, Ledger
 from dedp_assets.reporting import BEYOND_APPROVAL
 from dedp_assets.run_tags import CAUSE, refusals
 from resources.environments import CHECKOUT, Settings, apply, settings

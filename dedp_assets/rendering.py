@@ -9,10 +9,10 @@ from typing import Any
 import dagster as dg
 
 from dedp_assets.patterns.core.audits import Audit
-from dedp_assets.patterns.core.log import Commit, FileStats, Partition
 from dedp_assets.patterns.core.records import slice_name
 from dedp_assets.patterns.core.results import BY_NAME, Finding
-from dedp_assets.patterns.core.tables import Table
+from dedp_assets.patterns.delta.log import Commit, FileStats, Partition
+from dedp_assets.patterns.delta.tables import Table
 
 __all__ = ["Did", "bounds", "check_result", "findings_of", "metadata_of", "shown"]
 

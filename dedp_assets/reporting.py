@@ -20,11 +20,11 @@ from dedp_assets.patterns.core.errors import (
     AuditFailed,
     PatternError,
 )
-from dedp_assets.patterns.core.log import Commit
 from dedp_assets.patterns.core.records import Provenance
 from dedp_assets.patterns.core.results import Finding
 from dedp_assets.patterns.core.schema import TableSpec
-from dedp_assets.patterns.core.tables import Table
+from dedp_assets.patterns.delta.log import Commit
+from dedp_assets.patterns.delta.tables import Table
 from dedp_assets.rendering import Did, bounds, check_result, findings_of, metadata_of
 from dedp_assets.run_tags import (
     APPROVED_AUDITS,

@@ -15,8 +15,8 @@ from confluent_kafka import IsolationLevel, KafkaException, TopicCollection, Top
 from confluent_kafka.admin import AdminClient, NewTopic, OffsetSpec
 from pydantic import Field
 
+from dedp_assets.patterns.connectors.topics import Topic
 from dedp_assets.patterns.core.errors import ConfigError, NotReady
-from dedp_assets.patterns.core.topics import Topic
 from resources import engine, ports
 from resources.environments import CHECKOUT, Settings
 

@@ -8,9 +8,9 @@ from dagster_deltalake import DeltaTableResource, LocalConfig
 from deltalake import DeltaTable
 from pydantic import Field
 
-from dedp_assets.patterns.core.log import Ledger
 from dedp_assets.patterns.core.schema import TableSpec
-from dedp_assets.patterns.core.tables import Table
+from dedp_assets.patterns.delta.log import Ledger
+from dedp_assets.patterns.delta.tables import Table
 from resources.spark import SparkEngine
 
 __all__ = ["Lake"]

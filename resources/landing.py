@@ -10,7 +10,7 @@ from typing import Any
 import dagster as dg
 from pydantic import Field
 
-from dedp_assets.patterns.core.deliveries import MARKER, DeliveredFile, Delivery, look_at
+from dedp_assets.patterns.connectors.deliveries import MARKER, DeliveredFile, Delivery, look_at
 from dedp_assets.patterns.core.errors import ContractError, NotReady
 
 __all__ = ["Landing"]

@@ -30,8 +30,8 @@ from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
+from dedp_assets.patterns.connectors.postgres import PostgresTable, connected, peek, slot_state
 from dedp_assets.patterns.core.errors import ConfigError, NotReady
-from dedp_assets.patterns.core.postgres import PostgresTable, connected, peek, slot_state
 from resources import ports
 from resources.environments import Settings, settings
 

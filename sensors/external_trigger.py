@@ -13,7 +13,7 @@ from typing import Any, Literal
 import dagster as dg
 
 from dedp_assets.jobs import REFRESH_DEVICES
-from dedp_assets.patterns.core.events import Arrival, Channel, Inbox
+from dedp_assets.patterns.connectors.events import Arrival, Channel, Inbox
 from dedp_assets.patterns.ingestion.external_trigger import Start, plan_triggers, starts_of
 from dedp_assets.run_tags import CAUSE, TRIGGER, refusals
 from resources.clock import Clock

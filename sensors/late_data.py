@@ -10,7 +10,7 @@ from typing import Any
 
 import dagster as dg
 
-from dedp_assets.patterns.core.log import Ledger, Partition
+from dedp_assets.patterns.delta.log import Ledger, Partition
 from dedp_assets.patterns.error_management.dynamic_late_data_integrator import plan_late_partitions
 from resources.clock import Clock
 from resources.environments import settings

@@ -8,8 +8,8 @@ from typing import Any
 import dagster as dg
 
 from dedp_assets.partitions import DAILY
-from dedp_assets.patterns.core.deliveries import Delivery
-from dedp_assets.patterns.core.log import Ledger, Transactions
+from dedp_assets.patterns.connectors.deliveries import Delivery
+from dedp_assets.patterns.delta.log import Ledger, Transactions
 from dedp_assets.patterns.ingestion.readiness_marker import plan_ready
 from resources.clock import Clock
 from resources.environments import settings

@@ -8,7 +8,7 @@ from typing import Any
 
 import dagster as dg
 
-from dedp_assets.patterns.core.log import Ledger
+from dedp_assets.patterns.delta.log import Ledger
 from dedp_assets.patterns.error_management.dead_letter import plan_replay
 from resources.environments import settings
 from resources.lake import Lake

@@ -2,9 +2,9 @@
 
 import dagster as dg
 
+from dedp_assets.patterns.connectors.topics import position
 from dedp_assets.patterns.core.errors import PatternError
 from dedp_assets.patterns.core.results import Plan
-from dedp_assets.patterns.core.topics import position
 from resources.environments import settings
 from resources.kafka import Kafka
 from resources.lake import Lake

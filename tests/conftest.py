@@ -15,7 +15,7 @@ import pytest
 from hypothesis import settings as hypothesis_settings
 
 from dedp_assets.patterns.core.schema import TableSpec
-from dedp_assets.patterns.core.tables import Table
+from dedp_assets.patterns.delta.tables import Table
 from resources import engine, postgres
 from resources.environments import Settings, apply, settings
 from resources.kafka import Broker, Kafka

@@ -17,7 +17,7 @@ from deltalake import DeltaTable
 
 from dedp_assets.patterns.core.records import CommitRecord, Provenance
 from dedp_assets.patterns.core.schema import Column, TableSpec
-from dedp_assets.patterns.core.tables import Table
+from dedp_assets.patterns.delta.tables import Table
 from resources import engine, ports
 from resources.environments import Settings, child_environment
 

@@ -18,7 +18,7 @@ from dedp_assets.patterns.core.results import Finding, Plan, Split, WriteResult
 __all__ = ["Pattern", "patterns"]
 
 _KINDS = {DataFrame: "transform", Split: "transform", WriteResult: "write", Finding: "inspect", Plan: "plan"}
-_NOT_CHAPTERS = {"core", "catalog"}
+_ROOMS = {"core", "delta", "connectors"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +45,7 @@ class Pattern:
 def patterns() -> Iterator[Pattern]:
     """Every pattern, by chapter and name."""
     for chapter in pkgutil.iter_modules(library.__path__):
-        if chapter.ispkg and chapter.name not in _NOT_CHAPTERS:
+        if chapter.ispkg and chapter.name not in _ROOMS:
             package = importlib.import_module(f"{library.__name__}.{chapter.name}")
             for module in pkgutil.iter_modules(package.__path__):
                 if not module.name.startswith("_"):

@@ -10,7 +10,7 @@ import dagster as dg
 import pytest
 from deltalake import DeltaTable
 
-from dedp_assets.patterns.core.events import Event
+from dedp_assets.patterns.connectors.events import Event
 from dedp_assets.patterns.ingestion.external_trigger import send_event
 from dedp_assets.sources import devices
 

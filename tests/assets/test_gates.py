@@ -7,9 +7,9 @@ import json
 import pytest
 
 from dedp_assets.defs.silver.visits import VISITS
-from dedp_assets.patterns.core.log import Ledger
 from dedp_assets.patterns.core.records import Provenance
-from dedp_assets.patterns.core.tables import Table
+from dedp_assets.patterns.delta.log import Ledger
+from dedp_assets.patterns.delta.tables import Table
 from dedp_assets.reporting import APPROVED_BECAUSE, APPROVED_BY
 from dedp_assets.sources import devices
 from tests.assets.conftest import day, visits_of

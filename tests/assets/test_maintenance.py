@@ -9,8 +9,8 @@ import dagster as dg
 import pytest
 
 from dedp_assets.defs.platform.maintenance import KEY, RETENTION_HOURS
-from dedp_assets.patterns.core import compaction
-from dedp_assets.patterns.core.locks import table_lock
+from dedp_assets.patterns.delta.locks import table_lock
+from dedp_assets.patterns.delta.maintenance import compaction
 from resources.clock import Clock
 from sensors import small_files
 from tests.assets.conftest import day, visits_of, world_in

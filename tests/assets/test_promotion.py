@@ -8,7 +8,7 @@ import pytest
 
 from dedp_assets.defs.gold import daily_page_views, daily_visitors, promotion
 from dedp_assets.patterns.core.errors import NotReady
-from dedp_assets.patterns.core.log import Ledger
+from dedp_assets.patterns.delta.log import Ledger
 from dedp_assets.reporting import pin
 from tests.helpers import a_record, write_log
 

@@ -3,7 +3,7 @@
 import dagster as dg
 import pytest
 
-from dedp_assets.patterns.core.tables import Table
+from dedp_assets.patterns.delta.tables import Table
 from dedp_assets.reporting import Inputs, Work, asset_spec, run
 from tests.helpers import EVENTS, NOW, a_record, write_log
 

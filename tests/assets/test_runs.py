@@ -7,7 +7,7 @@ from dedp_assets import reporting
 from dedp_assets.patterns.core.errors import AuditFailed, Conflict, ContractError, NotReady
 from dedp_assets.patterns.core.results import Finding, WriteResult
 from dedp_assets.patterns.core.schema import Column, TableSpec
-from dedp_assets.patterns.core.tables import Table
+from dedp_assets.patterns.delta.tables import Table
 from dedp_assets.reporting import FORCE, LAUNCHPAD, Inputs, Work, asset_spec, check_specs, run
 from tests.helpers import NOW, a_record, write_log
 

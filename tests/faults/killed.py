@@ -10,7 +10,7 @@ import time
 from pathlib import Path
 
 from dedp_assets.instance import Platform
-from dedp_assets.patterns.core import publishing, tables
+from dedp_assets.patterns.delta import publishing, tables
 from resources.environments import settings
 
 

@@ -18,7 +18,7 @@ from dagster._daemon.run_coordinator.queued_run_coordinator_daemon import Queued
 from dagster._daemon.sensor import execute_sensor_iteration
 
 from dedp_assets.jobs import REFRESH_DEVICES
-from dedp_assets.patterns.core.events import Event
+from dedp_assets.patterns.connectors.events import Event
 from dedp_assets.patterns.ingestion.external_trigger import send_event
 from dedp_assets.reporting import refusal
 from resources.environments import CHECKOUT

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dagster as dg
 import pytest
 
-from dedp_assets.patterns.core.log import transaction_id
+from dedp_assets.patterns.delta.log import transaction_id
 from dedp_assets.reporting import refusal
 from sensors.late_data import late_gold, late_visits
 from tests.helpers import a_record

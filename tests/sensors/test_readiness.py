@@ -6,8 +6,8 @@ import os
 from contextlib import suppress
 from datetime import date, datetime, timedelta, timezone
 
-from dedp_assets.patterns.core.deliveries import look_at
-from dedp_assets.patterns.core.log import transaction_id
+from dedp_assets.patterns.connectors.deliveries import look_at
+from dedp_assets.patterns.delta.log import transaction_id
 from dedp_assets.patterns.ingestion.readiness_marker import delivering
 from dedp_assets.reporting import refusal
 from dedp_assets.sources import devices as devices_source

@@ -7,9 +7,9 @@ import importlib
 import dagster as dg
 import pytest
 
+from dedp_assets.patterns.connectors.topics import Topic
 from dedp_assets.patterns.core.errors import NotReady
-from dedp_assets.patterns.core.log import transaction_id
-from dedp_assets.patterns.core.topics import Topic
+from dedp_assets.patterns.delta.log import transaction_id
 from dedp_assets.reporting import CAUSE, refusal
 from resources.kafka import Kafka
 from sensors import topics

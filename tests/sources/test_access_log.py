@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from dedp_assets.patterns.core.deliveries import look_at
+from dedp_assets.patterns.connectors.deliveries import look_at
 from dedp_assets.sources.access_log import land_log, visit_of
 
 AGENT = "Mozilla/5.0 (X11; Linux x86_64)"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from dedp_assets.patterns.core.deliveries import look_at
+from dedp_assets.patterns.connectors.deliveries import look_at
 from dedp_assets.sources import devices
 
 

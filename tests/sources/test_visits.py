@@ -8,7 +8,7 @@ from datetime import date
 
 import pytest
 
-from dedp_assets.patterns.core.deliveries import look_at
+from dedp_assets.patterns.connectors.deliveries import look_at
 from dedp_assets.sources import visits
 
 DAY = date(2026, 1, 5)

@@ -5,11 +5,11 @@ from typing import Any
 
 import dagster as dg
 
+from dedp_assets.patterns.connectors.lines import read_lines
 from dedp_assets.patterns.core.audits import Audit
-from dedp_assets.patterns.core.lines import read_lines
-from dedp_assets.patterns.core.log import Ledger
 from dedp_assets.patterns.core.results import WriteResult
 from dedp_assets.patterns.core.schema import Column, TableSpec
+from dedp_assets.patterns.delta.log import Ledger
 from dedp_assets.patterns.error_management.dead_letter import divert_unprocessable
 from dedp_assets.patterns.ingestion.full_loader import load_full, volume_guard
 from dedp_assets.reporting import LAUNCHPAD, Inputs, Step, Work, asset_spec, check_specs, run, told

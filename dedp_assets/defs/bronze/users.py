@@ -7,7 +7,7 @@ import dagster as dg
 
 from dedp_assets.patterns.core.results import Finding, WriteResult
 from dedp_assets.patterns.core.schema import Column, TableSpec
-from dedp_assets.patterns.core.verification import verify_table
+from dedp_assets.patterns.delta.verification import verify_table
 from dedp_assets.patterns.ingestion.change_data_capture import CHANGES, apply_changes, capture_changes, judge_slot
 from dedp_assets.reporting import LAUNCHPAD, Inputs, Step, Work, asset_spec, check_specs, outcome, run
 from dedp_assets.sources import operational as applications

@@ -8,14 +8,14 @@ from typing import Any
 import dagster as dg
 
 from dedp_assets.partitions import DAILY
+from dedp_assets.patterns.connectors.lines import read_lines
 from dedp_assets.patterns.core.audits import Audit
 from dedp_assets.patterns.core.conversion import safe_cast
-from dedp_assets.patterns.core.lines import read_lines
-from dedp_assets.patterns.core.log import Commit, Ledger
 from dedp_assets.patterns.core.names import OUTCOME
 from dedp_assets.patterns.core.results import WriteResult
 from dedp_assets.patterns.core.rows import Reading, tally
 from dedp_assets.patterns.core.schema import Column, TableSpec
+from dedp_assets.patterns.delta.log import Commit, Ledger
 from dedp_assets.patterns.error_management.late_data_detector import advance_watermark, detect_late_data
 from dedp_assets.patterns.idempotency.data_overwrite import overwrite_partition
 from dedp_assets.patterns.ingestion.readiness_marker import plan_ready

@@ -6,10 +6,10 @@ from datetime import timedelta
 import dagster as dg
 
 from dedp_assets.defs.bronze.visits import EVENT_TIME, ON_TIME, VISITS, watermark_before
+from dedp_assets.patterns.connectors.topics import append_available, position, read_topic, resume
 from dedp_assets.patterns.core.audits import Audit
 from dedp_assets.patterns.core.names import OUTCOME
 from dedp_assets.patterns.core.results import Split
-from dedp_assets.patterns.core.topics import append_available, position, read_topic, resume
 from dedp_assets.patterns.error_management.late_data_detector import detect_late_data
 from dedp_assets.reporting import appending
 from resources.clock import Clock

@@ -8,7 +8,7 @@ import dagster as dg
 
 from dedp_assets.patterns.core.errors import PatternError
 from dedp_assets.patterns.core.records import Provenance
-from dedp_assets.patterns.core.tables import Table
+from dedp_assets.patterns.delta.tables import Table
 from dedp_assets.patterns.ingestion.compactor import compact, plan_compaction, vacuum
 from resources.clock import Clock
 from resources.lake import Lake

@@ -13,7 +13,7 @@ from pyspark.sql import functions as F
 from dedp_assets.patterns.core.names import RESERVED, identifier
 from dedp_assets.patterns.core.records import Provenance
 from dedp_assets.patterns.core.schema import Column
-from dedp_assets.patterns.core.tables import Table
+from dedp_assets.patterns.delta.tables import Table
 
 __all__ = ["LETTER", "filed", "mark_replayed"]
 

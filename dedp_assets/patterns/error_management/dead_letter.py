@@ -23,7 +23,7 @@ from dedp_assets.patterns.core.names import OUTCOME, identifier
 from dedp_assets.patterns.core.records import Provenance
 from dedp_assets.patterns.core.results import Plan, Split, WriteResult
 from dedp_assets.patterns.core.rows import Reading, quoted, require_columns, require_free
-from dedp_assets.patterns.core.tables import Table
+from dedp_assets.patterns.delta.tables import Table
 from dedp_assets.patterns.error_management._letters import LETTER, filed, mark_replayed
 
 __all__ = ["divert_unprocessable", "route", "plan_replay", "LETTER"]

@@ -13,10 +13,10 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from datetime import datetime
 
-from dedp_assets.patterns.core import leases
 from dedp_assets.patterns.core.errors import ConfigError
 from dedp_assets.patterns.core.results import Plan
-from dedp_assets.patterns.core.tables import Table
+from dedp_assets.patterns.delta.tables import Table
+from dedp_assets.patterns.error_management import _leases as leases
 
 __all__ = ["plan_late_partitions", "claim_partition", "release_partition"]
 

@@ -17,16 +17,18 @@ from typing import Any
 
 from pyspark.sql import DataFrame
 
-from dedp_assets.patterns.core import capturing, changes, postgres
-from dedp_assets.patterns.core.changes import CHANGES, GONE, cursor, noted
-from dedp_assets.patterns.core.clauses import Delete, Insert, Update
+from dedp_assets.patterns.connectors import postgres
+from dedp_assets.patterns.connectors.pgoutput import position_text
+from dedp_assets.patterns.connectors.postgres import RESNAPSHOT, PostgresTable
 from dedp_assets.patterns.core.errors import ConfigError, ContractError, NotReady, SchemaMismatch
-from dedp_assets.patterns.core.pgoutput import position_text
-from dedp_assets.patterns.core.postgres import RESNAPSHOT, PostgresTable
 from dedp_assets.patterns.core.records import Provenance
 from dedp_assets.patterns.core.results import Finding, RowCounts, WriteResult
 from dedp_assets.patterns.core.rows import evaluated_once
-from dedp_assets.patterns.core.tables import Table
+from dedp_assets.patterns.delta.clauses import Delete, Insert, Update
+from dedp_assets.patterns.delta.tables import Table
+from dedp_assets.patterns.ingestion import _capturing as capturing
+from dedp_assets.patterns.ingestion import _changes as changes
+from dedp_assets.patterns.ingestion._changes import CHANGES, GONE, cursor, noted
 
 __all__ = ["capture_changes", "apply_changes", "judge_slot", "CHANGES"]
 

@@ -14,14 +14,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from dedp_assets.patterns.core.compaction import Files, partition_name, rewrite, small_files
 from dedp_assets.patterns.core.errors import ConfigError
-from dedp_assets.patterns.core.log import Ledger, TableState
 from dedp_assets.patterns.core.records import Provenance
 from dedp_assets.patterns.core.results import Plan, WriteResult
-from dedp_assets.patterns.core.schema import require_partition
-from dedp_assets.patterns.core.tables import Table
-from dedp_assets.patterns.core.vacuum import remove_unneeded, safe_hours
+from dedp_assets.patterns.delta.definition import require_partition
+from dedp_assets.patterns.delta.log import Ledger, TableState
+from dedp_assets.patterns.delta.maintenance.compaction import Files, partition_name, rewrite, small_files
+from dedp_assets.patterns.delta.maintenance.vacuum import remove_unneeded, safe_hours
+from dedp_assets.patterns.delta.tables import Table
 
 __all__ = ["compact", "plan_compaction", "vacuum"]
 

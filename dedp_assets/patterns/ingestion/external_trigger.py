@@ -16,8 +16,8 @@ from datetime import datetime, timedelta
 from pathlib import Path
 from urllib.parse import quote
 
+from dedp_assets.patterns.connectors.events import Arrival, Event
 from dedp_assets.patterns.core.errors import ConfigError, ContractError
-from dedp_assets.patterns.core.events import Arrival, Event
 from dedp_assets.patterns.core.results import Plan
 
 __all__ = ["plan_triggers", "starts_of", "send_event", "Start"]

@@ -20,16 +20,16 @@ from pyspark.sql import functions as F
 
 from dedp_assets.patterns.core.audits import Audit
 from dedp_assets.patterns.core.errors import ConfigError, NotReady
-from dedp_assets.patterns.core.log import Ledger
 from dedp_assets.patterns.core.names import OUTCOME, RESERVED, identifier
 from dedp_assets.patterns.core.partitions import literal
-from dedp_assets.patterns.core.reading import predicate
 from dedp_assets.patterns.core.records import Provenance, slice_name
 from dedp_assets.patterns.core.results import Plan, Split, WriteResult
 from dedp_assets.patterns.core.rows import Reading, require_columns, require_free, require_rows, tally
-from dedp_assets.patterns.core.schema import conform, require_partition
-from dedp_assets.patterns.core.tables import Table
-from dedp_assets.patterns.core.windows import Bound, Window, cut, interval, within
+from dedp_assets.patterns.delta.definition import conform, require_partition
+from dedp_assets.patterns.delta.log import Ledger
+from dedp_assets.patterns.delta.reading import predicate
+from dedp_assets.patterns.delta.tables import Table
+from dedp_assets.patterns.ingestion._windows import Bound, Window, cut, interval, within
 
 __all__ = ["load_increment", "plan_windows", "load_partition"]
 

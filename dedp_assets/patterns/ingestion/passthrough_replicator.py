@@ -2,8 +2,8 @@
 
 Problem: a dataset cannot be built again elsewhere, because its source answers differently at each call.
 Solution: copy what was built, uninterpreted: a table with its log up to a pinned version, a folder with its layout, a
-    topic with keys, headers and order (core.mirroring). The copy of a table or folder is verified beside the replica
-    that readers use, then swapped in by one rename. The source is asked once, its answer kept (core.providers).
+    topic with keys, headers and order (connectors.mirroring). The copy of a table or folder is verified beside the replica
+    that readers use, then swapped in by one rename. The source is asked once, its answer kept (connectors.providers).
 Consequences: the replica follows deletions, too, and is read-only: what others write to it is gone with the next copy.
     The owner of the data pushes it: who runs this reads the source and writes the target, never the other way round.
 Choose instead: Transformation Replicator, if anything in it may not leave its environment.
@@ -15,13 +15,13 @@ from collections.abc import Collection
 from dataclasses import replace
 from pathlib import Path
 
-from dedp_assets.patterns.core.contents import folder_contents, readable, table_contents
 from dedp_assets.patterns.core.errors import ConfigError, SchemaMismatch
 from dedp_assets.patterns.core.records import Provenance
-from dedp_assets.patterns.core.replicas import copy_replica
 from dedp_assets.patterns.core.results import WriteResult
 from dedp_assets.patterns.core.schema import TableSpec
-from dedp_assets.patterns.core.tables import Table
+from dedp_assets.patterns.delta.copies.contents import folder_contents, readable, table_contents
+from dedp_assets.patterns.delta.copies.replicas import copy_replica
+from dedp_assets.patterns.delta.tables import Table
 
 __all__ = ["replicate_table", "replicate_files", "declare_replica"]
 

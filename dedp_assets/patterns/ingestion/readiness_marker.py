@@ -17,7 +17,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Literal
 
-from dedp_assets.patterns.core.deliveries import MARKER, Delivery, look_at
+from dedp_assets.patterns.connectors.deliveries import MARKER, Delivery, look_at
 from dedp_assets.patterns.core.errors import ConfigError
 from dedp_assets.patterns.core.results import Plan
 
@@ -50,7 +50,7 @@ def plan_ready(
 
     Example:
         >>> from datetime import timezone
-        >>> from dedp_assets.patterns.core.deliveries import DeliveredFile
+        >>> from dedp_assets.patterns.connectors.deliveries import DeliveredFile
         >>> day = Delivery("2026-01-05", (DeliveredFile("a.jsonl", 10, 1),), marker=DeliveredFile("_SUCCESS", 0, 2))
         >>> plan_ready([day], consumed={}, now=datetime(2026, 1, 6, tzinfo=timezone.utc)).partitions
         ('2026-01-05',)

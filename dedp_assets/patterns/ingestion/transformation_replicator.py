@@ -2,7 +2,7 @@
 
 Problem: a job has to be tested on real data, and real data holds personal values that may not leave production.
 Solution: every column is dropped, altered or kept as the source declares it, and rows are published only if none of
-    them still shows a personal value it had, however it is written (core.crossing). What nobody declared stops the
+    them still shows a personal value it had, however it is written (_crossing). What nobody declared stops the
     replica. Column grants do not apply: files know no reader, so the replica holds what everybody may read.
 Consequences: a new tag rebuilds the whole replica and removes its former files. Equal values get equal pseudonyms, so
     rows still join, and a person may still be recognised by harmless columns together. What coincides by nature
@@ -22,18 +22,18 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from dedp_assets.patterns.core.audits import Audit
-from dedp_assets.patterns.core.crossing import MEASURES, NothingCrossed, compared, unprovable
 from dedp_assets.patterns.core.errors import AuditFailed, ConfigError
-from dedp_assets.patterns.core.generations import next_generation, replacing
 from dedp_assets.patterns.core.masking import MaskingKey, pseudonym
 from dedp_assets.patterns.core.names import RESERVED, identifier
 from dedp_assets.patterns.core.records import Provenance
-from dedp_assets.patterns.core.remaking import is_made_by, parts_to_make, remove_abandoned, rules_of
 from dedp_assets.patterns.core.results import BY_NAME, WriteResult
 from dedp_assets.patterns.core.rows import Reading, Tally, tally
 from dedp_assets.patterns.core.schema import TableSpec, require_declared
-from dedp_assets.patterns.core.staging import Stage
-from dedp_assets.patterns.core.tables import Table
+from dedp_assets.patterns.delta.copies.generations import next_generation, replacing
+from dedp_assets.patterns.delta.copies.remaking import is_made_by, parts_to_make, remove_abandoned, rules_of
+from dedp_assets.patterns.delta.staging import Stage
+from dedp_assets.patterns.delta.tables import Table
+from dedp_assets.patterns.ingestion._crossing import MEASURES, NothingCrossed, compared, unprovable
 
 __all__ = ["replicate_transformed", "declare_transformed", "NOTHING_CROSSED"]
 

@@ -13,7 +13,7 @@ from dedp_assets.patterns.core.names import identifier
 from dedp_assets.patterns.core.records import Provenance
 from dedp_assets.patterns.core.results import WriteResult
 from dedp_assets.patterns.core.rows import Reading
-from dedp_assets.patterns.core.tables import StagedWrite, Table
+from dedp_assets.patterns.delta.tables import StagedWrite, Table
 
 __all__ = ["dispatch", "timed"]
 

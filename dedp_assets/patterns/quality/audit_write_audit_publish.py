@@ -20,11 +20,11 @@ from pyspark.sql import DataFrame
 
 from dedp_assets.patterns.core.audits import Audit, overrule, summary
 from dedp_assets.patterns.core.errors import AuditFailed, ConfigError
-from dedp_assets.patterns.core.log import Ledger
 from dedp_assets.patterns.core.records import CommitRecord, Provenance, slice_name
 from dedp_assets.patterns.core.results import Finding, WriteResult
 from dedp_assets.patterns.core.rows import Reading
-from dedp_assets.patterns.core.tables import Table
+from dedp_assets.patterns.delta.log import Ledger
+from dedp_assets.patterns.delta.tables import Table
 from dedp_assets.patterns.quality._quarantine import dispatch, timed
 
 __all__ = ["audit_write_audit_publish", "require_pass", "usual"]

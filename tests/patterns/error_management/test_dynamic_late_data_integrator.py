@@ -10,8 +10,8 @@ from threading import Barrier
 import pytest
 
 from dedp_assets.patterns.core.errors import ConfigError
-from dedp_assets.patterns.core.log import Ledger, transaction_id
-from dedp_assets.patterns.core.tables import Table
+from dedp_assets.patterns.delta.log import Ledger, transaction_id
+from dedp_assets.patterns.delta.tables import Table
 from dedp_assets.patterns.error_management.dynamic_late_data_integrator import (
     claim_partition,
     plan_late_partitions,

@@ -10,11 +10,11 @@ import pytest
 from deltalake import DeltaTable
 from pyspark.errors import PySparkException
 
-from dedp_assets.patterns.core import publishing
 from dedp_assets.patterns.core.audits import Audit
 from dedp_assets.patterns.core.errors import AuditFailed, ConfigError, TransactionReused
 from dedp_assets.patterns.core.records import Approval
-from dedp_assets.patterns.core.staging import Stage
+from dedp_assets.patterns.delta import publishing
+from dedp_assets.patterns.delta.staging import Stage
 from dedp_assets.patterns.idempotency.data_overwrite import overwrite_partition
 from tests.helpers import EVENTS, a_run, active_files, files_of, read_back
 

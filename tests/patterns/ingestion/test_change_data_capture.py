@@ -14,13 +14,14 @@ import psycopg
 import pytest
 from deltalake import DeltaTable
 
-from dedp_assets.patterns.core import capturing, postgres
-from dedp_assets.patterns.core.changes import cursor
+from dedp_assets.patterns.connectors import postgres
+from dedp_assets.patterns.connectors.postgres import PostgresTable
 from dedp_assets.patterns.core.errors import ConfigError, Conflict, ContractError, NotReady, SchemaMismatch
-from dedp_assets.patterns.core.postgres import PostgresTable
 from dedp_assets.patterns.core.schema import Column, TableSpec
-from dedp_assets.patterns.core.tables import StagedWrite
+from dedp_assets.patterns.delta.tables import StagedWrite
+from dedp_assets.patterns.ingestion import _capturing as capturing
 from dedp_assets.patterns.ingestion import change_data_capture
+from dedp_assets.patterns.ingestion._changes import cursor
 from dedp_assets.patterns.ingestion.change_data_capture import CHANGES, apply_changes, capture_changes, judge_slot
 from dedp_assets.sources import operational
 from resources import postgres as server

@@ -13,15 +13,15 @@ import pytest
 from deltalake import DeltaTable
 from pyspark.sql import functions as F
 
-from dedp_assets.patterns.core import publishing
+from dedp_assets.patterns.connectors.deliveries import MARKER, look_at
 from dedp_assets.patterns.core.audits import Audit
-from dedp_assets.patterns.core.deliveries import MARKER, look_at
 from dedp_assets.patterns.core.errors import AuditFailed, ConfigError, Conflict, NotReady, SchemaMismatch
-from dedp_assets.patterns.core.log import Ledger
 from dedp_assets.patterns.core.records import Approval
 from dedp_assets.patterns.core.results import Plan
 from dedp_assets.patterns.core.schema import Column, TableSpec
-from dedp_assets.patterns.core.staging import Stage
+from dedp_assets.patterns.delta import publishing
+from dedp_assets.patterns.delta.log import Ledger
+from dedp_assets.patterns.delta.staging import Stage
 from dedp_assets.patterns.error_management.windowed_deduplicator import deduplicate
 from dedp_assets.patterns.ingestion.incremental_loader import load_increment, load_partition, plan_windows
 from dedp_assets.patterns.ingestion.readiness_marker import delivering, plan_ready

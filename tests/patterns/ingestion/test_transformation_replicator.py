@@ -22,13 +22,13 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 from deltalake.exceptions import DeltaError
 
-from dedp_assets.patterns.core import publishing
 from dedp_assets.patterns.core.audits import Audit
 from dedp_assets.patterns.core.errors import AuditFailed, ConfigError, Conflict, SchemaMismatch
 from dedp_assets.patterns.core.masking import MaskingKey
 from dedp_assets.patterns.core.records import Approval
 from dedp_assets.patterns.core.schema import Column, TableSpec
-from dedp_assets.patterns.core.tables import Table
+from dedp_assets.patterns.delta import publishing
+from dedp_assets.patterns.delta.tables import Table
 from dedp_assets.patterns.ingestion.passthrough_replicator import replicate_table
 from dedp_assets.patterns.ingestion.transformation_replicator import declare_transformed, replicate_transformed
 from tests.helpers import a_run, active_files, read_back

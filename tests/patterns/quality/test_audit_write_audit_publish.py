@@ -8,14 +8,14 @@ from dataclasses import replace
 
 import pytest
 
-from dedp_assets.patterns.core import publishing
 from dedp_assets.patterns.core.audits import Audit
 from dedp_assets.patterns.core.errors import AuditFailed, ConfigError, SchemaMismatch
-from dedp_assets.patterns.core.log import Ledger
 from dedp_assets.patterns.core.records import Approval
 from dedp_assets.patterns.core.results import Finding
 from dedp_assets.patterns.core.rows import Reading
-from dedp_assets.patterns.core.staging import Stage
+from dedp_assets.patterns.delta import publishing
+from dedp_assets.patterns.delta.log import Ledger
+from dedp_assets.patterns.delta.staging import Stage
 from dedp_assets.patterns.quality.audit_write_audit_publish import audit_write_audit_publish, require_pass, usual
 from tests.helpers import EVENTS, a_record, a_run, active_files, read_back, write_log
 

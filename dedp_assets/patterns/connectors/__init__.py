@@ -1,0 +1,1 @@
+"""Systems that data comes from: files, topics, databases, events, providers."""

@@ -1,0 +1,86 @@
+"""Text files as rows: every line with its file and its number, so that any record can be found again."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.parse import unquote
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from dedp_assets.patterns.core.errors import ConfigError
+from dedp_assets.patterns.delta.locations import literal_path
+
+__all__ = ["Lines", "read_lines"]
+
+
+@dataclass(frozen=True, slots=True)
+class Lines:
+    """The lines of some files.
+
+    Attributes:
+        rows: ``raw`` STRING, ``raw_bytes`` BINARY (only where the line is not valid UTF-8, which a STRING cannot hold),
+            ``source_file`` STRING (file name), ``line_number`` BIGINT from 1; lazy.
+        count: lines by file name, counted in a job of its own; files without a line are missing.
+    """
+
+    rows: DataFrame
+    count: Mapping[str, int]
+
+    @property
+    def checksum(self) -> int:
+        """Sum of all line numbers, to prove that the rows written were numbered as they were counted."""
+        return sum(n * (n + 1) // 2 for n in self.count.values())
+
+
+def read_lines(session: SparkSession, files: Sequence[Path]) -> Lines:
+    """Number the lines of text files without shuffling them.
+
+    Spark numbers rows within a task, not within a file. A first job, which reads without parsing, finds where each
+    piece of a file starts; the line numbers follow by addition. Lines end with a line feed; a carriage return before it
+    stays part of the line. Of no file there are no lines.
+
+    Raises:
+        ConfigError: if two files of different folders share a name: their lines could not be told apart.
+    """
+    if twice := sorted(name for name, n in Counter(file.name for file in files).items() if n > 1):
+        raise ConfigError(f"several files are called {', '.join(twice)}: read each folder on its own")
+    if not files:
+        schema = "raw STRING, raw_bytes BINARY, source_file STRING, line_number BIGINT"
+        return Lines(session.createDataFrame([], schema), {})
+    text = (
+        session.read.option("lineSep", "\n")
+        .text([literal_path(file) for file in files])
+        .select(
+            F.col("value"),
+            F.col("_metadata.file_name").alias("source_file"),
+            F.col("_metadata.file_block_start").alias("piece"),
+            F.monotonically_increasing_id().alias("place"),
+        )
+    )
+    pieces = text.groupBy("source_file", "piece").agg(F.min("place").alias("first"), F.count("*").alias("n")).collect()
+    count: dict[str, int] = {}
+    offsets = []
+    for piece in sorted(pieces, key=lambda p: (p["source_file"], p["piece"])):
+        before = count.get(piece["source_file"], 0)
+        offsets.append((piece["source_file"], piece["piece"], before + 1 - piece["first"]))
+        count[piece["source_file"]] = before + piece["n"]
+    # Spark names files as in a URI.
+    count = {unquote(name): n for name, n in count.items()}
+    located = [(name, piece, offset, unquote(name)) for name, piece, offset in offsets]
+    schema = "uri STRING, piece BIGINT, offset BIGINT, source_file STRING"
+    known = F.broadcast(session.createDataFrame(located, schema))
+    rows = (
+        text.withColumnRenamed("source_file", "uri")
+        .join(known, ["uri", "piece"])
+        .select(
+            F.expr("make_valid_utf8(value)").alias("raw"),
+            F.expr("if(is_valid_utf8(value), NULL, CAST(value AS BINARY))").alias("raw_bytes"),
+            "source_file",
+            F.expr("place + offset").alias("line_number"),
+        )
+    )
+    return Lines(rows, count)

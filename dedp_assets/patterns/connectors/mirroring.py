@@ -1,0 +1,168 @@
+"""Mirroring: a topic's records in another topic, with their keys, headers and times, in the same partitions and order.
+
+How far the copy got is committed on the target's side in one transaction with the records: whatever happens to a run,
+the next one goes on where readers see the copy end, and no record is there twice.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import closing, contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
+
+from dedp_assets.patterns.connectors.topics import Topic
+from dedp_assets.patterns.core.errors import ConfigError, Conflict, ContractError, NotReady
+
+__all__ = ["Place", "copy_topic"]
+
+_ANSWER_SECONDS = 10
+_FENCED = (KafkaError._FENCED, KafkaError.INVALID_PRODUCER_EPOCH, KafkaError.PRODUCER_FENCED)
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A topic as it is now, and how to reach it.
+
+    Attributes:
+        topic: the topic.
+        client: configuration of a Kafka client (``bootstrap.servers``, credentials) that may read it, or write it.
+    """
+
+    topic: Topic
+    client: Mapping[str, Any]
+
+
+def copy_topic(
+    source: Place, target: Place, *, at_once: int = 1_000, records_per_second: float | None = None
+) -> Mapping[str, int]:
+    """Append to ``target`` what ``source`` holds now and the target does not; return how many records, by partition.
+
+    Offsets may differ, order and content do not. The run that starts last wins: one that still copies is stopped.
+
+    Args:
+        source: what to copy; only committed records of it.
+        target: the copy, which nobody else writes to, with as many partitions.
+        at_once: most records in one transaction, which readers see together.
+        records_per_second: most records to copy per second; as many as possible if ``None``.
+
+    Raises:
+        ConfigError: if the partitions differ, or a limit allows nothing.
+        ContractError: if the source lost records that were not copied.
+        Conflict: if another run took over.
+        NotReady: if Kafka stops answering.
+    """
+    if at_once < 1 or (records_per_second is not None and records_per_second <= 0):
+        raise ConfigError(f"at_once={at_once} and records_per_second={records_per_second} would never copy anything")
+    if source.topic.end.keys() != target.topic.end.keys():
+        raise ConfigError(
+            f"topic {target.topic.name} has {len(target.topic.end)} partitions and {source.topic.name} has "
+            f"{len(source.topic.end)}: a copy keeps the partition of each record, so make it with as many"
+        )
+    group = f"copy of {source.topic.name} {source.topic.id} in {target.topic.name}"
+    reading = {**source.client, "group.id": group, "enable.auto.commit": False, "enable.partition.eof": True}
+    reading["isolation.level"] = "read_committed"
+    writing = {**target.client, "transactional.id": group}
+    with _translated(source, target), closing(Consumer(reading)) as consumer:
+        producer = Producer(writing)
+        # Fences every former run, so that what is committed from here on is ours.
+        producer.init_transactions(_ANSWER_SECONDS)
+        begin = _position(target, group, source.topic)
+        consumer.assign([TopicPartition(source.topic.name, int(p), at) for p, at in begin.items()])
+        copied = dict.fromkeys(source.topic.end, 0)
+        since = time.monotonic()
+        for batch in _batches(consumer, source.topic, begin, at_once):
+            _write(producer, target, batch, group)
+            for message in batch.records:
+                copied[str(message.partition())] += 1
+            if records_per_second is not None:
+                time.sleep(max(0.0, sum(copied.values()) / records_per_second - (time.monotonic() - since)))
+        return copied
+
+
+@dataclass(frozen=True, slots=True)
+class _Batch:
+    records: list[Message]
+    position: Mapping[str, int]
+
+
+def _position(target: Place, group: str, source: Topic) -> dict[str, int]:
+    """Where the copy ends, in offsets of the source; its begin, if nothing was copied yet."""
+    asking = {**target.client, "group.id": group, "enable.auto.commit": False}
+    with closing(Consumer(asking)) as consumer:
+        places = [TopicPartition(target.topic.name, int(p)) for p in source.end]
+        known = {str(place.partition): int(place.offset) for place in consumer.committed(places, _ANSWER_SECONDS)}
+    begin = {p: known[p] if known[p] >= 0 else oldest for p, oldest in source.begin.items()}
+    if lost := [p for p, at in begin.items() if not source.begin[p] <= at <= source.end[p]]:
+        raise ContractError(
+            f"topic {source.name}, partitions {', '.join(lost)}: records were deleted before they were copied to "
+            f"{target.topic.name}, which would hide the gap: make a copy of its own from what is left"
+        )
+    return begin
+
+
+def _batches(consumer: Consumer, topic: Topic, begin: Mapping[str, int], at_once: int) -> Iterator[_Batch]:
+    """What lies between ``begin`` and the topic's end, in the order in which it lies in each partition."""
+    position, deadline = dict(begin), time.monotonic() + _ANSWER_SECONDS
+    while any(position[p] < end for p, end in topic.end.items()):
+        before, kept = dict(position), []
+        for message in consumer.consume(at_once, timeout=0.2):
+            partition, offset = str(message.partition()), message.offset() or 0
+            end = topic.end[partition]
+            if not (error := message.error()):
+                position[partition] = min(offset + 1, end)
+                kept += [message] if offset < end else []
+            elif error.code() == KafkaError._PARTITION_EOF:
+                # Behind the last record there may be offsets that hold none: the ends of transactions.
+                position[partition] = end
+            else:
+                raise KafkaException(error)
+        if position != before:
+            deadline = time.monotonic() + _ANSWER_SECONDS
+            yield _Batch(kept, dict(position))
+        elif time.monotonic() > deadline:
+            raise NotReady(f"Kafka stopped answering while topic {topic.name} was copied: run this again")
+
+
+def _write(producer: Producer, target: Place, batch: _Batch, group: str) -> None:
+    """One transaction: the records, and how far the source is copied with them."""
+    producer.begin_transaction()
+    try:
+        for message in batch.records:
+            kind, moment = message.timestamp()
+            producer.produce(
+                target.topic.name,
+                value=message.value(),
+                key=message.key(),
+                partition=int(message.partition() or 0),
+                headers=message.headers(),
+                timestamp=moment if kind else 0,
+            )
+            producer.poll(0)
+        places = [TopicPartition(target.topic.name, int(p), at) for p, at in batch.position.items()]
+        with closing(Consumer({**target.client, "group.id": group})) as member:
+            producer.send_offsets_to_transaction(places, member.consumer_group_metadata(), _ANSWER_SECONDS)
+        producer.commit_transaction(_ANSWER_SECONDS)
+    except KafkaException as error:
+        if error.args[0].code() not in _FENCED:
+            producer.abort_transaction(_ANSWER_SECONDS)
+        raise
+
+
+@contextmanager
+def _translated(source: Place, target: Place) -> Iterator[None]:
+    """Errors of Kafka as errors of the library."""
+    try:
+        yield
+    except KafkaException as error:
+        said: KafkaError = error.args[0]
+        if said.code() in _FENCED:
+            raise Conflict(
+                f"another run copies {source.topic.name} to {target.topic.name} now: run it again"
+            ) from error
+        raise NotReady(
+            f"topic {source.topic.name} cannot be copied to {target.topic.name} now ({said.str()}): run it again"
+        ) from error

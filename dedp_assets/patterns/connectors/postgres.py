@@ -1,0 +1,340 @@
+"""Reading a PostgreSQL table's log through a replication slot, with plain SQL.
+
+A slot remembers on the server how far its reader has come, and keeps the log from there on. Looking does not move it
+(*peek*), so the reader first stores what it saw and then moves the slot (*advance*): what a crash interrupts comes
+again.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from typing import Any
+
+import psycopg
+from psycopg import Connection, sql
+
+from dedp_assets.patterns.connectors.pgoutput import Change, Relation, Row, Transaction, decode, position_text
+from dedp_assets.patterns.core.errors import ConfigError, Conflict, ContractError, NotReady, PatternError
+
+__all__ = [
+    "RESNAPSHOT",
+    "Described",
+    "PostgresTable",
+    "SlotState",
+    "Snapshot",
+    "advance",
+    "connected",
+    "describe",
+    "peek",
+    "slot_state",
+    "snapshot",
+]
+
+RESNAPSHOT = "take a new snapshot (resnapshot=True)"
+_NAME = re.compile(r"[a-z0-9_]{1,54}")
+# Values are text in the log, in the snapshot and in the tables: always the same text for the same value.
+_TEXT = (
+    "SET datestyle = 'ISO'; SET timezone = 'UTC'; SET intervalstyle = 'iso_8601'; SET bytea_output = 'hex'; "
+    "SET extra_float_digits = 1"
+)
+_CONNECTING = {
+    r"password authentication failed|no password supplied|role .* does not exist|no pg_hba.conf entry": "28P01",
+    r"database .* does not exist": "3D000",
+}
+_REMEDIES: Mapping[str, tuple[type[PatternError], str]] = {
+    "28P01": (ConfigError, "correct the user or the password of this source"),
+    "3D000": (ConfigError, "correct the database of this source"),
+    "42501": (ConfigError, "let an administrator grant SELECT and REPLICATION to this user"),
+    "42P01": (ConfigError, "correct the table's name"),
+    "42704": (ContractError, f"somebody dropped what this source reads by: {RESNAPSHOT}"),
+    "42710": (Conflict, "another run takes its snapshot right now: run again later"),
+    "53400": (ConfigError, "raise max_replication_slots of the server, or drop slots that nobody reads"),
+    "55000": (ContractError, f"the slot cannot be read any more: {RESNAPSHOT}"),
+    "55006": (Conflict, "another run reads from the slot right now: run again later"),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class PostgresTable:
+    """A table of a PostgreSQL database, and the slot that says how far its log was read.
+
+    Attributes:
+        name: ``schema.table``.
+        slot: name of the slot and of the publication, both of this one reader; lower case, digits, underscores.
+        connect: opens a connection; takes further libpq settings as keywords.
+
+    Raises:
+        ConfigError: for names that cannot be.
+
+    Example:
+        >>> PostgresTable("public.users", "dedp_users", connect=database.connect)  # doctest: +SKIP
+    """
+
+    name: str
+    slot: str
+    connect: Callable[..., Connection[Any]] = field(repr=False)
+
+    def __post_init__(self) -> None:
+        if self.name.count(".") != 1:
+            raise ConfigError(f"{self.name!r} is no table: write schema.table")
+        if not _NAME.fullmatch(self.slot):
+            raise ConfigError(f"{self.slot!r} is no slot: lower-case letters, digits and underscores, at most 54")
+
+    @property
+    def identifier(self) -> sql.Identifier:
+        """The name, quoted for SQL."""
+        return sql.Identifier(*self.name.split("."))
+
+
+@dataclass(frozen=True, slots=True)
+class Described:
+    """A table as it is now: PostgreSQL's number of it, and its published columns with their types."""
+
+    oid: int
+    columns: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class SlotState:
+    """A slot as the server sees it.
+
+    Attributes:
+        confirmed: position up to which its reader has confirmed the log.
+        newest: position of the newest record on the server's disk.
+        retained_bytes: log that the server keeps on its disk for this slot.
+        status: ``reserved``, ``extended``, ``unreserved`` (about to be removed) or ``lost``.
+    """
+
+    confirmed: int
+    newest: int
+    retained_bytes: int
+    status: str
+
+    @property
+    def at(self) -> str:
+        """The confirmed position as PostgreSQL writes it."""
+        return position_text(self.confirmed)
+
+    @property
+    def behind_bytes(self) -> int:
+        """Log written since the reader's last confirmation, of all tables."""
+        return max(self.newest - self.confirmed, 0)
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """A table's rows exactly as of a position of its log.
+
+    Attributes:
+        position: the log's first transaction that is not in ``rows`` ends behind it.
+        taken_at: by the server's clock.
+        table: the table's number and columns.
+        rows: its rows; to be read once, inside the ``with`` block.
+        keep: makes the slot at this position the permanent one; replaces a former one.
+    """
+
+    position: int
+    taken_at: datetime
+    table: Described
+    rows: Iterator[Row] = field(repr=False)
+    keep: Callable[[], None] = field(repr=False)
+
+
+@contextmanager
+def connected(source: PostgresTable) -> Iterator[Connection[Any]]:
+    """A connection for the time of a block.
+
+    Raises:
+        NotReady: if the server does not answer, or stops to; nothing was lost and a later run goes on.
+        PatternError: what else PostgreSQL refuses, with the remedy.
+    """
+    with _translating(source), source.connect(autocommit=True) as connection:
+        connection.execute(_TEXT)
+        yield connection
+
+
+def describe(connection: Connection[Any], source: PostgresTable, *, keys: Sequence[str]) -> Described:
+    """The table as it is now.
+
+    Raises:
+        ConfigError: if the table cannot be captured as it is; the text says what to change.
+        ContractError: if its publication is gone.
+    """
+    found = connection.execute(
+        """
+        SELECT c.oid::bigint, c.relkind::text, c.relreplident::text, current_setting('wal_level'),
+          ARRAY(SELECT a.attname::text FROM pg_index i JOIN pg_attribute a ON a.attrelid = i.indrelid
+                AND a.attnum = ANY(i.indkey) WHERE i.indrelid = c.oid AND i.indisprimary ORDER BY 1),
+          (SELECT attnames::text[] FROM pg_publication_tables v JOIN pg_publication USING (pubname)
+           WHERE pubname = %s AND v.schemaname = n.nspname AND v.tablename = c.relname AND rowfilter IS NULL
+           AND pubinsert AND pubupdate AND pubdelete AND pubtruncate)
+        FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace WHERE n.nspname = %s AND c.relname = %s
+        """,
+        (source.slot, *source.name.split(".")),
+    ).fetchone()
+    if found is None:
+        raise ConfigError(f"{_at(connection)} has no table {source.name}: correct its name")
+    oid, kind, identity, wal_level, primary, published = found
+    if kind != "r":
+        raise ConfigError(f"{source.name} is no ordinary table: capture its partitions, or the tables behind the view")
+    if wal_level != "logical":
+        raise ConfigError(f"{_at(connection)} has wal_level={wal_level}: set it to logical and restart the server")
+    if sorted(keys) != primary:
+        raise ConfigError(
+            f"{source.name} has the primary key {primary}, not {list(keys)}: rows need one to be told apart"
+        )
+    if identity != "f":
+        raise ConfigError(
+            f"{source.name} does not log former rows: ALTER TABLE {source.name} REPLICA IDENTITY FULL on the source"
+        )
+    if published is None:
+        raise ContractError(
+            f"{source.name}: the publication {source.slot} does not hold all of its changes: {RESNAPSHOT}"
+        )
+    named = connection.execute(
+        "SELECT attname, format_type(atttypid, atttypmod) FROM pg_attribute WHERE attrelid = %s AND attname = ANY(%s) "
+        "ORDER BY attnum",
+        (oid, published),
+    ).fetchall()
+    return Described(oid, dict(named))
+
+
+def slot_state(connection: Connection[Any], source: PostgresTable) -> SlotState | None:
+    """The slot now; ``None`` if there is none."""
+    found = connection.execute(
+        "SELECT coalesce(confirmed_flush_lsn - '0/0', 0)::bigint, (pg_current_wal_flush_lsn() - '0/0')::bigint, "
+        "coalesce(pg_current_wal_flush_lsn() - restart_lsn, 0)::bigint, wal_status "
+        "FROM pg_replication_slots WHERE slot_name = %s AND database = current_database()",
+        (source.slot,),
+    ).fetchone()
+    return SlotState(*found) if found else None
+
+
+def peek(connection: Connection[Any], source: PostgresTable, *, until: int, limit: int) -> list[Transaction]:
+    """Transactions behind the slot's position up to ``until``, oldest first, with the changes of ``source`` only.
+
+    Args:
+        connection: a connection to the source.
+        source: the table and its slot.
+        until: position behind which nothing is read.
+        limit: ends behind the transaction with which so many messages were read; a transaction is never cut.
+
+    Raises:
+        ContractError: if changes were logged without their former rows.
+    """
+    cursor = connection.cursor(binary=True)
+    cursor.execute(
+        "SELECT data FROM pg_logical_slot_peek_binary_changes(%s, '0/0'::pg_lsn + %s::numeric, %s, "
+        "'proto_version', '1', 'publication_names', %s)",
+        (source.slot, until, limit, source.slot),
+    )
+    return [_ours(connection, source, found) for found in decode(data for (data,) in cursor)]
+
+
+def advance(connection: Connection[Any], source: PostgresTable, position: int) -> None:
+    """Confirm the log up to ``position``: the server may forget it. A slot that is there already stays where it is."""
+    connection.execute(
+        "SELECT pg_replication_slot_advance(slot_name, '0/0'::pg_lsn + %(to)s::numeric) FROM pg_replication_slots "
+        "WHERE slot_name = %(slot)s AND confirmed_flush_lsn < '0/0'::pg_lsn + %(to)s::numeric",
+        {"slot": source.slot, "to": position},
+    ).fetchone()
+
+
+@contextmanager
+def snapshot(source: PostgresTable, *, keys: Sequence[str]) -> Iterator[Snapshot]:
+    """The table's rows at the position where a new slot begins, so that rows and log meet without gap or overlap.
+
+    The slot is a temporary one until it is kept: whatever dies before leaves nothing on the server. While it lasts, a
+    second snapshot of the same source is refused.
+    """
+    with connected(source) as connection:
+        _publish(connection, source, keys)
+    slot, temporary = sql.Literal(source.slot), f"{source.slot}_snapshot"
+    with _translating(source), source.connect(autocommit=True, replication="database") as creator:
+        create = sql.SQL("CREATE_REPLICATION_SLOT {} TEMPORARY LOGICAL pgoutput (SNAPSHOT 'export')")
+        ((_, position, name, _),) = creator.execute(create.format(sql.Identifier(temporary))).fetchall()
+        with source.connect(autocommit=True) as reader:
+            reader.execute(_TEXT)
+            begin = sql.SQL("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY; SET TRANSACTION SNAPSHOT {}")
+            reader.execute(begin.format(sql.Literal(name)))
+            table = describe(reader, source, keys=keys)
+            ((taken_at, number),) = reader.execute("SELECT now(), (%s::pg_lsn - '0/0')::bigint", (position,)).fetchall()
+
+            def keep() -> None:
+                drop = "SELECT pg_drop_replication_slot(slot_name) FROM pg_replication_slots WHERE slot_name = {}"
+                creator.execute(sql.SQL(drop).format(slot))
+                copy = sql.SQL("SELECT pg_copy_logical_replication_slot({}, {}, false)")
+                creator.execute(copy.format(sql.Literal(temporary), slot))
+
+            yield Snapshot(number, taken_at, table, _rows(reader, source, table), keep)
+
+
+def _publish(connection: Connection[Any], source: PostgresTable, keys: Sequence[str]) -> None:
+    """See to it that all changes of the table are published; a publication that does is taken as it is."""
+    try:
+        describe(connection, source, keys=keys)
+    except ContractError:
+        name = sql.Identifier(source.slot)
+        connection.execute(sql.SQL("DROP PUBLICATION IF EXISTS {}").format(name))
+        connection.execute(sql.SQL("CREATE PUBLICATION {} FOR TABLE {}").format(name, source.identifier))
+
+
+def _rows(reader: Connection[Any], source: PostgresTable, table: Described) -> Iterator[Row]:
+    columns = sql.SQL(", ").join(sql.Identifier(column) for column in table.columns)
+    query = sql.SQL("COPY (SELECT {} FROM {}) TO STDOUT").format(columns, source.identifier)
+    with reader.cursor().copy(query) as copy:
+        for values in copy.rows():
+            yield dict(zip(table.columns, values, strict=True))
+
+
+def _ours(connection: Connection[Any], source: PostgresTable, found: Transaction) -> Transaction:
+    changes = tuple(change for change in found.changes if change.relation.name == source.name)
+    if any(not change.relation.whole_rows for change in changes):
+        raise ContractError(
+            f"{source.name} was changed while it did not log former rows: ALTER TABLE {source.name} REPLICA IDENTITY "
+            f"FULL on the source, then {RESNAPSHOT}"
+        )
+    return replace(found, changes=tuple(_typed(connection, change) for change in changes))
+
+
+def _typed(connection: Connection[Any], change: Change) -> Change:
+    """A change of the table's columns, with the names of their types as its row."""
+    return replace(change, after=_types(connection, change.relation)) if change.operation == "schema" else change
+
+
+def _types(connection: Connection[Any], relation: Relation) -> dict[str, str]:
+    numbers = list(relation.columns.values())
+    named = connection.execute(
+        "SELECT format_type(o::oid, m) FROM unnest(%s::bigint[], %s::int[]) WITH ORDINALITY AS t(o, m, n) ORDER BY n",
+        ([oid for oid, _ in numbers], [modifier for _, modifier in numbers]),
+    ).fetchall()
+    return {column: name for column, (name,) in zip(relation.columns, named, strict=True)}
+
+
+@contextmanager
+def _translating(source: PostgresTable) -> Iterator[None]:
+    try:
+        yield
+    except psycopg.Error as error:
+        # From None: the driver's own error could show what it was connecting with.
+        raise _translated(source, error) from None
+
+
+def _translated(source: PostgresTable, error: psycopg.Error) -> PatternError:
+    said = " ".join(str(error).split())
+    state = error.sqlstate or next((s for text, s in _CONNECTING.items() if re.search(text, said)), "")
+    if state in _REMEDIES:
+        kind, remedy = _REMEDIES[state]
+        return kind(f"{source.name}: {said}; {remedy}")
+    if isinstance(error, (psycopg.OperationalError, psycopg.InterfaceError)):
+        return NotReady(f"{source.name}: the database does not answer ({said}); nothing is lost, the next run goes on")
+    return ContractError(f"{source.name}: PostgreSQL refuses ({said}); nothing was captured by this step")
+
+
+def _at(connection: Connection[Any]) -> str:
+    info = connection.info
+    return f"database {info.dbname} at {info.host}:{info.port}"

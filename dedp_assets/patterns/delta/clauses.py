@@ -1,0 +1,267 @@
+"""What a merge does with its rows: clauses as data, in the order in which they are asked.
+
+Of the clauses for rows that both sides have (``Update``, ``Delete``), and of those for rows that only the source has
+(``Insert``), the first whose condition is true decides about a row. A condition that is NULL is not true. Conditions
+and values are SQL over ``t`` (the table's row) and ``s`` (the source's row); an ``Insert`` knows ``s`` only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from pyspark.errors import AnalysisException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.types import StructType
+
+from dedp_assets.patterns.core.errors import ConfigError, SchemaMismatch
+from dedp_assets.patterns.core.names import OUTCOME, RESERVED, identifier
+from dedp_assets.patterns.core.schema import shape
+from dedp_assets.patterns.delta.log import TableState
+from dedp_assets.patterns.delta.reading import predicate
+
+__all__ = ["Clause", "Delete", "Insert", "Merge", "Update", "check_condition", "no_rows"]
+
+TAKEN = f"{RESERVED}clause"
+IN_TABLE = f"{RESERVED}in_table"
+IN_SOURCE = f"{RESERVED}in_source"
+
+_DIGITS = {"byte": 3, "short": 5, "integer": 10, "long": 19}
+_WIDER = {
+    "byte": ("short", "integer", "long", "float", "double"),
+    "short": ("integer", "long", "float", "double"),
+    "integer": ("long", "double"),
+    "float": ("double",),
+    "date": ("timestamp_ntz",),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Update:
+    """Set columns of a row that both sides have.
+
+    Attributes:
+        values: column -> SQL; ``None`` sets every column to the source's column of the same name.
+        when: SQL condition; empty takes every row that no earlier clause took.
+    """
+
+    values: Mapping[str, str] | None = None
+    when: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Delete:
+    """Remove a row that both sides have.
+
+    Attributes:
+        when: SQL condition; empty takes every row that no earlier clause took.
+    """
+
+    when: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Insert:
+    """Add a row that only the source has.
+
+    Attributes:
+        values: column -> SQL over ``s``, NULL for columns that are not named; ``None`` takes the source's columns.
+        when: SQL condition over ``s``; empty takes every row that no earlier clause took.
+    """
+
+    values: Mapping[str, str] | None = None
+    when: str = ""
+
+
+Clause = Update | Delete | Insert
+
+
+@dataclass(frozen=True, slots=True)
+class Merge:
+    """A merge as it is asked for.
+
+    Attributes:
+        keys: columns of both sides by which a row of the source is a row of the table; one source row for each key.
+        clauses: what happens, see the module.
+        on: further SQL condition over ``t`` and ``s`` for rows to match.
+        null_keys: whether NULL in a key is a value like any other; otherwise such a row matches nothing, as in SQL.
+        owned: partition values that every row lies in, before and after.
+    """
+
+    keys: Sequence[str]
+    clauses: Sequence[Clause]
+    on: str
+    null_keys: bool
+    owned: Mapping[str, str]
+
+    @property
+    def matched(self) -> dict[int, Update | Delete]:
+        """The clauses for rows that both sides have, by their place."""
+        return {n: clause for n, clause in enumerate(self.clauses) if not isinstance(clause, Insert)}
+
+    @property
+    def inserts(self) -> dict[int, Insert]:
+        """The clauses for rows that only the source has, by their place."""
+        return {n: clause for n, clause in enumerate(self.clauses) if isinstance(clause, Insert)}
+
+    @property
+    def takes_columns(self) -> bool:
+        """Whether a clause takes the source's columns as they are, those of the partition among them."""
+        return any(not isinstance(clause, Delete) and clause.values is None for clause in self.clauses)
+
+    @property
+    def condition(self) -> str:
+        """SQL: whether two rows match."""
+        same = "<=>" if self.null_keys else "="
+        pairs = [f"t.{identifier(key)} {same} s.{identifier(key)}" for key in self.keys]
+        return " AND ".join([*pairs, *([f"({self.on})"] if self.on else [])])
+
+    def taken(self, clauses: Mapping[int, Clause]) -> str:
+        """SQL: the place of the first of ``clauses`` that takes a row, NULL if none does."""
+        branches = [f"WHEN {clause.when or 'true'} THEN {n}" for n, clause in clauses.items()]
+        return f"CASE {' '.join(branches)} END" if branches else "CAST(NULL AS INT)"
+
+    def assigned(self, number: int, columns: Sequence[str]) -> dict[str, str]:
+        """Column -> SQL that the clause at a place gives it; a deletion gives none."""
+        clause = self.clauses[number]
+        if isinstance(clause, Delete):
+            return {}
+        if clause.values is None:
+            return {column: f"s.{identifier(column)}" for column in columns}
+        known = {column.lower(): column for column in columns}
+        return {known[column.lower()]: sql for column, sql in clause.values.items()}
+
+    def statement(self, table: str, state: TableState) -> str:
+        """The same merge as Delta's SQL, into ``table`` from a source ``{s}``."""
+        ordered = [*self.matched.values(), *self.inserts.values()]
+        clauses = " ".join(_sql(clause) for clause in ordered)
+        condition = f"{self.condition} AND {predicate(self.owned, state, 't.')}"
+        return f"MERGE INTO {table} t USING {{s}} s ON {condition} {clauses}"
+
+    def check(self, table: str, state: TableState, source: DataFrame) -> None:
+        """Refuse what can never work, before anything is computed.
+
+        Raises:
+            ConfigError: without keys or clauses, for clauses that never get a row, unknown columns, or SQL that Spark
+                cannot analyse.
+            SchemaMismatch: if a column would get values of another type.
+        """
+        _check_shape(table, self, state, source)
+        both = no_rows(source.sparkSession, state).alias("t").join(source.alias("s"))
+        for clauses, rows in ((self.matched, both), (self.inserts, source.alias("s"))):
+            _check_types(table, self, clauses, rows, state)
+        check_condition(table, both, self.condition)
+
+
+def no_rows(session: SparkSession, state: TableState) -> DataFrame:
+    """No row with the columns of a table, to see what SQL over them means."""
+    schema = StructType.fromJson({"type": "struct", "fields": list(state.columns.values())})
+    return session.createDataFrame([], schema)
+
+
+def check_condition(table: str, rows: DataFrame, condition: str) -> None:
+    """Refuse an SQL condition over ``rows`` that is none.
+
+    Raises:
+        ConfigError: if Spark cannot analyse it, or it is not true or false.
+    """
+    if (kind := _analysed(table, rows, [condition])[condition]) != "boolean":
+        raise ConfigError(f"{table}: {condition} is no condition, its type is {kind}")
+
+
+def _check_shape(table: str, merge: Merge, state: TableState, source: DataFrame) -> None:
+    given, known = {c.lower() for c in source.columns}, {c.lower() for c in state.columns}
+    if not merge.keys or not merge.clauses:
+        raise ConfigError(f"a merge into {table} needs at least one key and one clause")
+    if missing := [key for key in merge.keys if key.lower() not in given & known]:
+        raise ConfigError(f"{table}: the keys {missing} are not columns of both the table and the source")
+    if taken := [c for c in source.columns if c.lower() in (TAKEN, IN_TABLE, IN_SOURCE, OUTCOME)]:
+        raise ConfigError(f"{table}: source columns {taken} have names that belong to the library: rename them")
+    kinds = {f.name.lower(): f.dataType.jsonValue() for f in source.schema.fields}
+    stored = {name.lower(): field["type"] for name, field in state.columns.items()}
+    for key in map(str.lower, merge.keys):
+        if not _fits(kinds[key], stored[key]):
+            raise SchemaMismatch(f"{table}: the key {key} is {kinds[key]}, the table has {stored[key]}: cast it")
+    for clauses in (merge.matched, merge.inserts):
+        _check_order(table, clauses)
+    _check_values(table, merge, known, given)
+
+
+def _check_values(table: str, merge: Merge, known: set[str], given: set[str]) -> None:
+    for clause in merge.clauses:
+        values = None if isinstance(clause, Delete) else clause.values
+        if unknown := [column for column in values or () if column.lower() not in known]:
+            raise ConfigError(f"{table} has no column {', '.join(unknown)}, which a clause sets")
+        if not isinstance(clause, Delete) and values is None and (missing := sorted(known - given)):
+            raise SchemaMismatch(f"{table}: the source has no column {', '.join(missing)}: name the values to set")
+
+
+def _check_order(table: str, clauses: Mapping[int, Clause]) -> None:
+    first = next((number for number, clause in clauses.items() if not clause.when), None)
+    late = [clause for number, clause in clauses.items() if first is not None and number > first]
+    if late:
+        raise ConfigError(f"{table}: {late[0]} never gets a row: a clause before it has no condition")
+
+
+def _check_types(table: str, merge: Merge, clauses: Mapping[int, Clause], rows: DataFrame, state: TableState) -> None:
+    columns = list(state.columns)
+    named = [(column, sql) for n in clauses for column, sql in merge.assigned(n, columns).items()]
+    conditions = [clause.when for clause in clauses.values() if clause.when]
+    found = _analysed(table, rows, list(dict.fromkeys(sql for _, sql in named)))
+    problems = [
+        f"{column} would become {found[sql]}, the table has {state.columns[column]['type']}: cast {sql}"
+        for column, sql in named
+        if not _fits(found[sql], state.columns[column]["type"])
+    ]
+    if problems:
+        raise SchemaMismatch(f"{table}: {'; '.join(dict.fromkeys(problems))}")
+    for condition in conditions:
+        check_condition(table, rows, condition)
+
+
+def _analysed(table: str, rows: DataFrame, expressions: Sequence[str]) -> dict[str, Any]:
+    """SQL expression -> its type, in the form of the log."""
+    try:
+        fields = rows.selectExpr(*[f"({sql}) AS e{n}" for n, sql in enumerate(expressions)]).schema.fields
+    except AnalysisException as error:
+        # What cannot even be parsed is told after an empty line.
+        raise ConfigError(f"{table}: {str(error).strip().splitlines()[0]}") from error
+    return {sql: field.dataType.jsonValue() for sql, field in zip(expressions, fields, strict=True)}
+
+
+def _fits(given: Any, stored: Any) -> bool:  # noqa: ANN401 - types in Spark's JSON form
+    """Whether every value of one type is a value of the other."""
+    given, stored = shape(given), shape(stored)
+    if given in (stored, "void") or stored in _WIDER.get(str(given), ()):
+        return True
+    whole, places = _decimal(stored)
+    if given in _DIGITS:
+        return whole >= _DIGITS[given]
+    wholes, smaller = _decimal(given)
+    return wholes >= 0 and whole >= wholes and places >= smaller
+
+
+def _decimal(kind: Any) -> tuple[int, int]:  # noqa: ANN401
+    """Digits before and after the point; (-1, -1) for any other type."""
+    if not str(kind).startswith("decimal("):
+        return -1, -1
+    precision, scale = (int(part) for part in str(kind)[len("decimal(") : -1].split(","))
+    return precision - scale, scale
+
+
+def _sql(clause: Clause) -> str:
+    head = "WHEN NOT MATCHED" if isinstance(clause, Insert) else "WHEN MATCHED"
+    head += f" AND ({clause.when})" if clause.when else ""
+    if isinstance(clause, Delete):
+        return f"{head} THEN DELETE"
+    if clause.values is None:
+        return f"{head} THEN {'INSERT' if isinstance(clause, Insert) else 'UPDATE SET'} *"
+    columns = ", ".join(map(identifier, clause.values))
+    if isinstance(clause, Insert):
+        return f"{head} THEN INSERT ({columns}) VALUES ({', '.join(clause.values.values())})"  # noqa: S608 - SQL by contract
+    return f"{head} THEN UPDATE SET {', '.join(_settings(clause.values))}"
+
+
+def _settings(values: Mapping[str, str]) -> Iterator[str]:
+    return (f"{identifier(column)} = {sql}" for column, sql in values.items())

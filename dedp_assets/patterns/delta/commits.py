@@ -1,0 +1,141 @@
+"""Commits that change no row, written as the Delta protocol defines them: one file, one JSON action per line.
+
+deltalake and Spark write only the commits of their own operations, and to exchange files that were rewritten elsewhere
+is none of them. Callers hold the table's lock; a version that exists already is never written over.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+import uuid
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from deltalake import DeltaTable
+from deltalake.exceptions import DeltaError
+
+from dedp_assets.patterns.core.errors import Conflict
+from dedp_assets.patterns.core.records import CommitRecord
+from dedp_assets.patterns.delta.log import TableState
+
+__all__ = ["PLAIN_PROTOCOL", "actions", "declaration", "info", "keep_readable", "now_ms", "protocol", "write"]
+
+_CHECKPOINT_INTERVAL = 10
+PLAIN_PROTOCOL = {"minReaderVersion": 1, "minWriterVersion": 2}
+"""What every reader and writer of Delta knows."""
+
+
+def write(location: Path, version: int, content: Iterable[Mapping[str, Any]]) -> None:
+    """One commit of the log in ``location``, all of it or nothing.
+
+    Raises:
+        Conflict: if somebody else committed that version.
+    """
+    log = location / "_delta_log"
+    log.mkdir(parents=True, exist_ok=True)
+    draft = log / f".{uuid.uuid4().hex}.tmp"
+    draft.write_text("".join(json.dumps(action) + "\n" for action in content))
+    try:
+        (log / f"{version:020d}.json").hardlink_to(draft)
+    except FileExistsError:
+        raise Conflict(
+            f"{location.name}: another writer changed the table first, version {version} is theirs: run it again"
+        ) from None
+    finally:
+        draft.unlink()
+
+
+def actions(location: Path, version: int) -> Iterator[dict[str, Any]]:
+    """The actions of a commit; none if there is no such version."""
+    commit = location / "_delta_log" / f"{version:020d}.json"
+    for line in commit.read_text().splitlines() if commit.exists() else ():
+        yield json.loads(line)
+
+
+def info(
+    record: CommitRecord | str,
+    operation: str,
+    read: TableState,
+    metrics: Mapping[str, int],
+    parameters: Mapping[str, str] | None = None,
+    *,
+    appends: bool = False,
+) -> dict[str, Any]:
+    """The action that says what a commit did, with our record or a note as its user metadata.
+
+    Args:
+        record: our record, or a note.
+        operation: Delta's name of what was done.
+        read: the table as the writer saw it.
+        metrics: Delta's figures of the operation.
+        parameters: Delta's parameters of the operation.
+        appends: whether nothing was read that another writer could have changed.
+    """
+    return {
+        "commitInfo": {
+            "timestamp": now_ms(),
+            "operation": operation,
+            "operationParameters": dict(parameters or {}),
+            "readVersion": read.version,
+            "isolationLevel": "Serializable" if operation == "WRITE" else "SnapshotIsolation",
+            "isBlindAppend": appends,
+            "operationMetrics": {name: str(value) for name, value in metrics.items()},
+            "userMetadata": record if isinstance(record, str) else record.to_json(),
+        }
+    }
+
+
+def keep_readable(location: Path, before: TableState) -> None:
+    """Do after a commit what keeps a log quick to read: a checkpoint where the table wants one, old entries removed."""
+    every = int(before.properties.get("delta.checkpointInterval") or _CHECKPOINT_INTERVAL)
+    if (before.version + 1) % every:
+        return
+    # The commit stands whatever happens here; what was not done is done after the next interval.
+    with suppress(DeltaError, OSError):
+        table = DeltaTable(str(location), version=before.version + 1)
+        table.create_checkpoint()
+        if before.properties.get("delta.enableExpiredLogCleanup", "true").lower() == "true":
+            table.cleanup_metadata()
+
+
+def declaration(
+    schema: str,
+    partition_by: Sequence[str],
+    *,
+    configuration: Mapping[str, str] | None = None,
+    protocol: Mapping[str, Any] = PLAIN_PROTOCOL,
+) -> Iterator[dict[str, Any]]:
+    """The actions that begin a table: what readers have to know, and what its rows are.
+
+    Args:
+        schema: Spark's JSON of the table's schema.
+        partition_by: partition columns in order.
+        configuration: table properties.
+        protocol: what readers and writers have to know.
+    """
+    yield {"protocol": dict(protocol)}
+    yield {
+        "metaData": {
+            "id": str(uuid.uuid4()),
+            "format": {"provider": "parquet", "options": {}},
+            "schemaString": schema,
+            "partitionColumns": list(partition_by),
+            "configuration": dict(configuration or {}),
+        }
+    }
+
+
+def protocol(state: TableState) -> dict[str, Any]:
+    """The protocol of a table, as its log states it."""
+    stored = state.snapshot.protocol()
+    features = {"readerFeatures": stored.reader_features, "writerFeatures": stored.writer_features}
+    versions = {"minReaderVersion": stored.min_reader_version, "minWriterVersion": stored.min_writer_version}
+    return {**versions, **{name: value for name, value in features.items() if value is not None}}
+
+
+def now_ms() -> int:
+    """The time a commit states is when it was made, whatever a caller takes for now."""
+    return time.time_ns() // 1_000_000

@@ -1,0 +1,1 @@
+"""Copies of tables: generations behind one link, replicas byte for byte or remade."""

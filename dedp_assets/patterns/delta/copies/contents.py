@@ -1,0 +1,226 @@
+"""Contents: which files a table or a folder consists of, so that a copy of them can be complete and nothing more.
+
+Of a Delta table these are its log up to a pinned version and every data file that this log can still reach. A stage,
+what a crash left and every later commit are no part of it.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path, PurePosixPath
+from urllib.parse import unquote
+
+from dedp_assets.patterns.core.errors import ConfigError, Conflict, ContractError, NotReady
+from dedp_assets.patterns.delta.commits import actions
+from dedp_assets.patterns.delta.log import Ledger
+from dedp_assets.patterns.delta.reading import lies_outside
+
+__all__ = ["Contents", "FileState", "folder_contents", "listed", "readable", "some", "table_contents"]
+
+_LOG = "_delta_log"
+_LOG_FILE = re.compile(r"(?:\d{20}\.)?(\d{20})\.(?:json|crc|compacted\.json|checkpoint\.[\w.-]+)")
+_COMMIT = re.compile(r"(\d{20})\.json")
+_CHECKPOINT = re.compile(r"(\d{20})\.checkpoint\.[\w.-]+")
+
+
+@dataclass(frozen=True, slots=True)
+class FileState:
+    """What tells a file from its former self without reading it.
+
+    Attributes:
+        size_bytes: its size.
+        modified_ns: modification time in ns since 1970.
+        changed_ns: when the file system last changed anything about it, in ns since 1970: moves even if somebody sets
+            the modification time back. 0 for files that are never rewritten.
+    """
+
+    size_bytes: int
+    modified_ns: int
+    changed_ns: int = 0
+
+    @classmethod
+    def of(cls, path: Path, *, rewritable: bool) -> FileState:
+        """The state of the file at ``path`` now.
+
+        Raises:
+            Conflict: if it is gone.
+        """
+        try:
+            stat = path.stat()
+        except FileNotFoundError:
+            raise Conflict(
+                f"{path} is gone: if it was removed meanwhile, a new run finds its successor, and if it does not, it "
+                "is lost and has to be restored"
+            ) from None
+        return cls(stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns if rewritable else 0)
+
+
+@dataclass(frozen=True, slots=True)
+class Contents:
+    """What a replica has to hold.
+
+    Attributes:
+        name: what the source is called.
+        root: where it lies.
+        files: path below ``root`` -> state.
+        folders: empty folders.
+        version: of a table, the pinned version.
+        table_id: of a table, the identity its log states.
+        columns: of a table, every column that any version in the log had.
+        rows: of a table, its rows at that version.
+    """
+
+    name: str
+    root: Path
+    files: Mapping[str, FileState] = field(repr=False)
+    folders: frozenset[str] = frozenset()
+    version: int | None = None
+    table_id: str = ""
+    columns: frozenset[str] = frozenset()
+    rows: int = 0
+
+
+def folder_contents(folder: Path, *, name: str) -> Contents:
+    """Every file and empty folder below ``folder``.
+
+    Raises:
+        NotReady: if it holds no file.
+        ConfigError: if it is a Delta table, holds links or other things that are no files, or may not be read.
+    """
+    with readable(name):
+        return _folder_contents(folder.resolve(), name)
+
+
+def _folder_contents(root: Path, name: str) -> Contents:
+    if (root / _LOG).exists():
+        raise ConfigError(f"{name} is a Delta table: replicate it as one, so that a version is pinned")
+    files, folders, strange = listed(root) if root.is_dir() else ([], frozenset(), [])
+    if strange:
+        raise ConfigError(f"{name} holds what is no file of its own: {some(strange)}: a copy would point elsewhere")
+    if not files:
+        raise NotReady(f"{name} holds no file: its replica stays as it is until there is one in {root}")
+    return Contents(name, root, {path: FileState.of(root / path, rewritable=True) for path in files}, folders)
+
+
+def table_contents(ledger: Ledger, version: int) -> Contents:
+    """Every file that a Delta table consists of up to ``version``: log, data, change data, deletion vectors.
+
+    Files that nothing in that log refers to (stages, what a crash left, later commits) are not among them.
+
+    Raises:
+        NotReady: if the table has no such version yet.
+        ConfigError: if the log refers to files outside of the table's folder, or the table may not be read.
+        ContractError: if a file of that version is missing.
+    """
+    with readable(ledger.name):
+        return _table_contents(ledger, version)
+
+
+def _table_contents(ledger: Ledger, version: int) -> Contents:
+    if version > (newest := ledger.version()):
+        raise NotReady(f"{ledger.name} has no version {version} yet, the newest is {newest}")
+    root = ledger.location.resolve()
+    pinned = Ledger(root, name=ledger.name)
+    state = pinned.state(version)
+    active = {file["path"] for file in state.files()}
+    logged = sorted(
+        p.name for p in (root / _LOG).iterdir() if (m := _LOG_FILE.fullmatch(p.name)) and int(m[1]) <= version
+    )
+    named, columns = _history(pinned, logged)
+    if outside := [p for p in {*named, *active} if lies_outside(p) or ".." in PurePosixPath(unquote(p)).parts]:
+        raise ConfigError(
+            f"{ledger.name} refers to files outside of its folder ({some(outside)}), as a clone does: its replica "
+            "would go on reading them; replicate the table they belong to"
+        )
+    if missing := [path for path in active if not (root / unquote(path)).exists()]:
+        raise ContractError(f"{ledger.name}: files of version {version} are missing: {some(missing)}")
+    paths = [f"{_LOG}/{name}" for name in [*logged, *_hint(root / _LOG, version)]]
+    paths += [p.relative_to(root).as_posix() for p in (root / _LOG).glob("_sidecars/*.parquet")]
+    paths += [unquote(path) for path in {*named, *active}]
+    if "deletionVectors" in state.features:
+        paths += [p.relative_to(root).as_posix() for p in root.rglob("deletion_vector_*.bin")]
+    paths += [str(PurePosixPath(path).with_name(f".{PurePosixPath(path).name}.crc")) for path in paths]
+    return Contents(
+        name=ledger.name,
+        root=root,
+        files={path: FileState.of(root / path, rewritable=False) for path in sorted(paths) if (root / path).exists()},
+        version=version,
+        table_id=str(state.snapshot.metadata().id),
+        columns=frozenset({*columns, *state.columns}),
+        rows=sum(s.rows for s in state.statistics().values()),
+    )
+
+
+@contextmanager
+def readable(name: str) -> Iterator[None]:
+    """Reading of the source ``name``.
+
+    Raises:
+        ConfigError: if the account that runs this may not read it.
+    """
+    try:
+        yield
+    except PermissionError as error:
+        raise ConfigError(
+            f"{name}: {error.filename} may not be read by the user {os.geteuid()} that replicates it: whoever owns the "
+            "source has to push it, or to grant that user reading; nothing was copied"
+        ) from error
+
+
+def listed(root: Path) -> tuple[list[str], frozenset[str], list[str]]:
+    """Files, empty folders, and what is neither, by path below ``root``."""
+    files: list[str] = []
+    empty: list[str] = []
+    strange: list[str] = []
+    for at, folders, names in os.walk(root, onerror=_fail):
+        here = Path(at)
+        links = [name for name in folders if (here / name).is_symlink()]
+        for path in [here / name for name in (*names, *links)]:
+            kind = files if path.is_file() and not path.is_symlink() else strange
+            kind.append(path.relative_to(root).as_posix())
+        if not names and not folders and here != root:
+            empty.append(here.relative_to(root).as_posix())
+    return files, frozenset(empty), strange
+
+
+def _fail(error: OSError) -> None:
+    """A folder that cannot be listed is no empty folder."""
+    raise error
+
+
+def _history(ledger: Ledger, logged: Iterable[str]) -> tuple[set[str], set[str]]:
+    """Paths of the data files that any version in the log has, and the names of the columns it had."""
+    paths: set[str] = set()
+    columns: set[str] = set()
+    commits = [name for name in logged if _COMMIT.fullmatch(name)]
+    if f"{0:020d}.json" not in commits:
+        # The log was cleaned up: versions can be read from the oldest checkpoint on.
+        checkpoints = [int(m[1]) for name in logged if (m := _CHECKPOINT.fullmatch(name))]
+        first = ledger.state(max(min(checkpoints), int(commits[0][:20])))
+        paths |= {file["path"] for file in first.files()}
+        columns |= set(first.columns)
+    for name in commits:
+        for action in actions(ledger.location, int(name[:20])):
+            paths |= {action[kind]["path"] for kind in ("add", "cdc") if action.get(kind)}
+            if meta := action.get("metaData"):
+                columns |= {column["name"] for column in json.loads(meta["schemaString"])["fields"]}
+    return paths, columns
+
+
+def _hint(log: Path, version: int) -> list[str]:
+    """``_last_checkpoint``, if what it points to is part of the replica."""
+    try:
+        return ["_last_checkpoint"] if json.loads((log / "_last_checkpoint").read_bytes())["version"] <= version else []
+    except (OSError, ValueError, KeyError, TypeError):
+        return []
+
+
+def some(names: Iterable[str], most: int = 3) -> str:
+    """The first few of some names, and how many more there are."""
+    known = sorted(names)
+    return ", ".join(known[:most]) + (f" and {len(known) - most} more" if len(known) > most else "")

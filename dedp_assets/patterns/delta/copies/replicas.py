@@ -1,0 +1,330 @@
+"""Replicas: the files of a table or a folder, copied byte for byte and swapped in whole.
+
+A replica holds the same files under the same names, with the same times, so a replicated table has the versions,
+schema, properties and history of its source. What did not change since the last copy is shared with it by hard link.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+import time
+from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from threading import Lock
+
+from dedp_assets.patterns.core.errors import AuditFailed, ConfigError, Conflict
+from dedp_assets.patterns.core.records import CommitRecord, Provenance
+from dedp_assets.patterns.core.results import Finding, RowCounts, WriteResult
+from dedp_assets.patterns.delta.copies.contents import Contents, FileState, folder_contents, listed, readable, some
+from dedp_assets.patterns.delta.copies.generations import Generation, current, next_generation, replacing
+from dedp_assets.patterns.delta.log import Ledger
+
+__all__ = ["Manifest", "copy_replica", "manifest_of", "verify"]
+
+_CHUNK = 1 << 20
+_Held = Mapping[str, tuple[FileState, str]]
+
+
+@dataclass(frozen=True, slots=True)
+class Manifest:
+    """What a replica says about itself; it is swapped in together with the files.
+
+    Attributes:
+        source: name of what it is a replica of.
+        version: the table's version, or how often the folder was copied before.
+        table_id: identity of the table.
+        record: who copied, from what, and what was checked.
+        files: path -> state of the source's file and SHA-256 of its bytes.
+    """
+
+    source: str
+    version: int
+    table_id: str
+    record: CommitRecord
+    files: _Held = field(repr=False)
+
+    def to_json(self) -> str:
+        """The manifest as it is stored."""
+        files = {path: [f.size_bytes, f.modified_ns, f.changed_ns, sha] for path, (f, sha) in self.files.items()}
+        head = {"source": self.source, "version": self.version, "table_id": self.table_id}
+        return json.dumps({**head, "record": self.record.to_json(), "files": files})
+
+    @classmethod
+    def from_json(cls, text: str) -> Manifest:
+        """The manifest in ``text``."""
+        stored = json.loads(text)
+        files = {path: (FileState(*state), sha) for path, (*state, sha) in stored["files"].items()}
+        record = CommitRecord.from_json(stored["record"])
+        if record is None:
+            raise ValueError("the record is not one of ours")
+        return cls(stored["source"], stored["version"], stored["table_id"], record, files)
+
+
+def manifest_of(target: Path) -> Manifest | None:
+    """The manifest of the replica at ``target``, or ``None`` if there is none that can be read."""
+    shown = current(target)
+    try:
+        return Manifest.from_json(shown.manifest.read_text()) if shown else None
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+
+
+def copy_replica(
+    contents: Contents,
+    target: Path,
+    *,
+    name: str,
+    provenance: Provenance,
+    bytes_per_second: float | None = None,
+    files_at_once: int = 1,
+) -> WriteResult:
+    """Make ``target`` a replica that holds exactly ``contents``; nothing is copied that it holds already.
+
+    Args:
+        contents: what to copy, pinned.
+        target: the replica's folder.
+        name: what the replica is called.
+        provenance: who copies, and why.
+        bytes_per_second: most bytes to copy per second, of all files together; as many as possible if ``None``.
+        files_at_once: most files to copy at the same time.
+
+    Raises:
+        AuditFailed: if a file did not arrive as it was read, or the copied table is not the source's.
+        Conflict: if the source changed meanwhile, or the replica shows a newer version of it.
+        ConfigError: if the target is no replica or one of something else, or a file of the source may not be read.
+    """
+    limit = _Limit(bytes_per_second, files_at_once)
+    place = target.parent.resolve() / target.name
+    if contents.root in (place.resolve(), place, *place.parents) or place in contents.root.parents:
+        raise ConfigError(f"{name} and {contents.name} lie in one another: name another target")
+    with replacing(target):
+        former = manifest_of(target)
+        if former is not None:
+            _require_successor(contents, former, name)
+        held = _held(target, former)
+        if former is not None and _is_replica(target, held, contents):
+            return _unchanged(former, name)
+        with next_generation(target) as made:
+            digests, copied = _fill(made, contents, target, held, limit)
+            findings = _checks(contents, made)
+            gone = len(set(former.files if former else ()) - set(contents.files))
+            figures = {
+                "files": len(contents.files),
+                "bytes": sum(f.size_bytes for f in contents.files.values()),
+                "copied_files": len(copied),
+                "copied_bytes": sum(contents.files[path].size_bytes for path in copied),
+                "removed_files": gone,
+            }
+            manifest = _manifest(contents, former, digests, provenance, findings, figures)
+            made.manifest.write_text(manifest.to_json())
+    return WriteResult(
+        table=name,
+        version=manifest.version,
+        applied=True,
+        changed=True,
+        reason=f"{len(copied)} of {len(contents.files)} files copied, {gone} removed",
+        rows=RowCounts(**manifest.record.rows),
+        findings=findings,
+        figures=figures,
+    )
+
+
+def verify(contents: Contents, target: Path) -> Finding:
+    """Compare a copy, however it was made, with its source: names, sizes, times and the SHA-256 of every byte."""
+    files, folders, strange = listed(target.resolve())
+    expected, there = {*contents.files, *contents.folders}, {*files, *folders, *strange}
+    named = {
+        "missing": expected - there,
+        "unexpected": there - expected,
+        "differing": {p for p in files if p in contents.files and not _equal(contents.root / p, target / p)},
+    }
+    note = "; ".join(f"{what}: {some(paths)}" for what, paths in named.items() if paths)
+    figures = {what: len(paths) for what, paths in named.items()}
+    return Finding("replica_equals_its_source", passed=not note, figures=figures, note=note)
+
+
+def _require_successor(contents: Contents, former: Manifest, name: str) -> None:
+    if former.source != contents.name:
+        raise ConfigError(f"{name} is a replica of {former.source}, not of {contents.name}: name another target")
+    if contents.version is not None and contents.table_id == former.table_id and contents.version < former.version:
+        raise Conflict(
+            f"{name} shows version {former.version} of {former.source} already, this run read version "
+            f"{contents.version} and is stale: run it on version {former.version} or a newer one"
+        )
+
+
+def _held(target: Path, former: Manifest | None) -> _Held:
+    """What the replica still holds as it was copied."""
+
+    def same(path: str, state: FileState) -> bool:
+        try:
+            now = FileState.of(target / path, rewritable=False)
+        except Conflict:
+            return False
+        return (now.size_bytes, now.modified_ns) == (state.size_bytes, state.modified_ns)
+
+    return {path: (state, sha) for path, (state, sha) in (former.files if former else {}).items() if same(path, state)}
+
+
+def _is_replica(target: Path, held: _Held, contents: Contents) -> bool:
+    """Whether the replica holds the contents as they are, and nothing else."""
+    if {path: state for path, (state, _) in held.items()} != contents.files:
+        return False
+    files, folders, strange = listed(target.resolve())
+    return set(files) == set(held) and folders == contents.folders and not strange
+
+
+def _fill(
+    made: Generation, contents: Contents, target: Path, held: _Held, limit: _Limit
+) -> tuple[dict[str, str], list[str]]:
+    """Copy or link every file; SHA-256 by path, and which were copied."""
+    digests: dict[str, str] = {}
+    copied = []
+    for folder in contents.folders:
+        (made.files / folder).mkdir(parents=True)
+    for path, state in contents.files.items():
+        destination = made.files / path
+        destination.parent.mkdir(parents=True, exist_ok=True)
+        if path in held and held[path][0] == state:
+            os.link(target / path, destination)
+            digests[path] = held[path][1]
+        else:
+            copied.append(path)
+    with ThreadPoolExecutor(limit.files_at_once) as pool:
+        try:
+            made_of = pool.map(lambda path: _copy(contents, path, made.files / path, limit), copied)
+            digests |= dict(zip(copied, made_of, strict=True))
+        except BaseException:
+            # The others would be copied for nothing, and each waits its turn.
+            pool.shutdown(wait=False, cancel_futures=True)
+            raise
+    return digests, copied
+
+
+def _copy(contents: Contents, path: str, destination: Path, limit: _Limit) -> str:
+    source, state, sha = contents.root / path, contents.files[path], hashlib.sha256()
+    try:
+        with readable(contents.name):
+            read = source.open("rb")
+        with read, destination.open("xb") as write:
+            while chunk := read.read(_CHUNK):
+                write.write(chunk)
+                sha.update(chunk)
+                limit.count(len(chunk))
+        shutil.copystat(source, destination)
+        still = FileState.of(source, rewritable=bool(state.changed_ns)) == state
+    except (FileNotFoundError, Conflict):
+        still = False
+    if not still:
+        raise Conflict(f"{contents.name}: {path} changed while it was being copied: run it again")
+    if _sha256(destination) != sha.hexdigest():
+        raise _refusal(contents, Finding("copy_is_byte_for_byte", passed=False, note=f"{path} is not what was read"))
+    return sha.hexdigest()
+
+
+class _Limit:
+    """Slows a copy down to so many bytes per second, however many files are copied at once."""
+
+    def __init__(self, bytes_per_second: float | None, files_at_once: int) -> None:
+        if bytes_per_second is not None and bytes_per_second <= 0:
+            raise ConfigError(f"bytes_per_second={bytes_per_second} would never copy anything")
+        if files_at_once < 1:
+            raise ConfigError(f"files_at_once={files_at_once} would never copy anything")
+        self.files_at_once, self._counting = files_at_once, Lock()
+        self._rate, self._since, self._seen = bytes_per_second, time.monotonic(), 0
+
+    def count(self, size_bytes: int) -> None:
+        with self._counting:
+            self._seen += size_bytes
+            ahead = self._seen / self._rate - (time.monotonic() - self._since) if self._rate else 0
+        if ahead > 0:
+            time.sleep(ahead)
+
+
+def _checks(contents: Contents, made: Generation) -> tuple[Finding, ...]:
+    """What is true of the copy before it is swapped in.
+
+    Raises:
+        Conflict: if files came, went or changed in the source's folder meanwhile.
+        AuditFailed: if the copied log does not give the pinned version.
+    """
+    whole = Finding("copy_is_byte_for_byte", passed=True, figures={"files": len(contents.files)})
+    if contents.version is None:
+        if folder_contents(contents.root, name=contents.name) != contents:
+            raise Conflict(f"{contents.name} changed while it was being copied: run it again")
+        return (whole,)
+    same, version = _same_table(contents, made.files)
+    note = "" if same else f"the copied log does not give version {contents.version}"
+    finding = Finding("copy_is_the_same_table", passed=same, figures={"version": version}, note=note)
+    if not same:
+        raise _refusal(contents, finding)
+    return whole, finding
+
+
+def _same_table(contents: Contents, copy: Path) -> tuple[bool, int]:
+    """Whether the copied log gives the pinned version with everything that belongs to it, and which one it gives."""
+    version = Ledger(copy).version()
+    if version != contents.version:
+        return False, version
+    ours, theirs = (Ledger(root).state(version) for root in (copy, contents.root))
+    described = ("columns", "properties", "partition_columns", "features")
+    same = all(getattr(ours, what) == getattr(theirs, what) for what in described)
+    return same and {file["path"] for file in ours.files()} == {file["path"] for file in theirs.files()}, version
+
+
+def _refusal(contents: Contents, finding: Finding) -> AuditFailed:
+    return AuditFailed(f"{contents.name}: nothing was swapped in, {finding.note}", findings=[finding])
+
+
+def _manifest(
+    contents: Contents,
+    former: Manifest | None,
+    digests: Mapping[str, str],
+    provenance: Provenance,
+    findings: tuple[Finding, ...],
+    figures: Mapping[str, int],
+) -> Manifest:
+    identity = hashlib.sha256("".join(f"{p} {sha}\n" for p, sha in sorted(digests.items())).encode()).hexdigest()[:16]
+    version = contents.version if contents.version is not None else former.version + 1 if former else 0
+    inputs = {contents.name: identity if contents.version is None else version, **provenance.inputs}
+    record = CommitRecord.of(
+        replace(provenance, inputs=inputs, sequence=version),
+        content=f"{len(digests)} files {identity}",
+        counts=RowCounts(read=contents.rows, written=contents.rows),
+        findings=findings,
+        verdict="passed",
+        figures=figures,
+    )
+    files = {path: (state, digests[path]) for path, state in contents.files.items()}
+    return Manifest(contents.name, version, contents.table_id, record, files)
+
+
+def _unchanged(former: Manifest, name: str) -> WriteResult:
+    return WriteResult(
+        table=name,
+        version=former.version,
+        applied=False,
+        changed=False,
+        reason=f"{former.source} did not change since run {former.record.run_id} copied it: nothing to do",
+        rows=RowCounts(**former.record.rows),
+        findings=tuple(Finding(**finding) for finding in former.record.findings),
+        figures=former.record.figures,
+    )
+
+
+def _equal(one: Path, other: Path) -> bool:
+    states = [FileState.of(path, rewritable=False) for path in (one, other)]
+    return states[0] == states[1] and _sha256(one) == _sha256(other)
+
+
+def _sha256(path: Path) -> str:
+    sha = hashlib.sha256()
+    with path.open("rb") as file:
+        while chunk := file.read(_CHUNK):
+            sha.update(chunk)
+    return sha.hexdigest()

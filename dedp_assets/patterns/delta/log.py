@@ -1,0 +1,571 @@
+"""The ledger: what a Delta table's log says, read in milliseconds and without a JVM.
+
+Commits are read from ``_delta_log/*.json`` (one JSON action per line, as the Delta protocol defines); the state that
+checkpoints carry (active files, transaction cursors, metadata) comes from ``deltalake``.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta, timezone
+from functools import cache, cached_property, partial
+from pathlib import Path
+from typing import Any, Literal, TypeVar
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from deltalake import DeltaTable
+from deltalake.exceptions import DeltaError
+
+from dedp_assets.patterns.core.errors import ContractError, NotReady
+from dedp_assets.patterns.core.partitions import logged, text
+from dedp_assets.patterns.core.records import CommitRecord, slice_name
+from dedp_assets.patterns.delta.locations import local_folder
+from dedp_assets.patterns.delta.logfiles import log_faults
+
+__all__ = [
+    "Commit",
+    "Cursor",
+    "Cursors",
+    "FileStats",
+    "KeyedFile",
+    "Ledger",
+    "Partition",
+    "TableState",
+    "Transactions",
+    "generation_id",
+    "is_append",
+    "transaction_id",
+]
+
+Partition = tuple[tuple[str, str | None], ...]
+"""Partition values spelled as in the log, ordered by column name: ``(("day", None), ("landed_on", "2026-01-05"))``."""
+
+Cursor = Literal["", "appends", "runs"]
+"""Which of a partition's cursors: of writes at an upstream version, of appends, of writes without such a version."""
+
+Naming = Mapping[str, tuple[str, str]]
+"""Partition column as the files' log entries call it -> its name in the schema and its type."""
+
+T = TypeVar("T")
+
+KeyedFile = tuple[Mapping[str, Any], Partition]
+"""An active file as :meth:`TableState.files` shows it, with its partition."""
+
+_COMMIT_FILE = re.compile(r"\d{20}\.json")
+_LITERAL = re.compile(r"[A-Za-z0-9_. -]+")  # what every writer of logs spells alike
+_MAINTENANCE = {"OPTIMIZE", "VACUUM END"}
+_EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
+
+
+@dataclass(frozen=True, slots=True)
+class Commit:
+    """One commit of a table's log.
+
+    Attributes:
+        changed: partitions whose rows this commit changed; compaction (``dataChange = false``) changes none.
+        record: our record of a write, or ``None`` for a foreign commit and for one that only maintained the files.
+        maintenance: our record of a compaction or a vacuum, which are no writes: they never answer for a partition.
+        note: the commit's user metadata, if that is no commit record.
+        transactions: transaction ids the commit moved, with their versions.
+        files_added: data files the commit added.
+        files_past: files that only the past needs from here on: data files it removed, and its change data.
+        rows_added: rows in those files by their statistics, in rows.
+        metrics: Delta's operation metrics, as written (strings).
+        parameters: Delta's operation parameters, as written.
+    """
+
+    version: int
+    timestamp: datetime
+    operation: str
+    record: CommitRecord | None
+    changed: frozenset[Partition]
+    note: str = ""
+    transactions: Mapping[str, int] = field(default_factory=dict)
+    files_added: tuple[str, ...] = ()
+    files_past: tuple[str, ...] = ()
+    maintenance: CommitRecord | None = None
+    rows_added: int = 0
+    metrics: Mapping[str, str] = field(default_factory=dict)
+    parameters: Mapping[str, Any] = field(default_factory=dict)
+
+    def changes(self, partition: Mapping[str, str | None]) -> bool:
+        """Whether the commit changed rows of ``partition``."""
+        return any(partition.items() <= dict(values).items() for values in self.changed)
+
+    def touches(self, partition: Mapping[str, str | None]) -> bool:
+        """Whether the commit changed rows of ``partition``, or was written for it."""
+        return self.changes(partition) or (self.record is not None and self.record.partition == partition)
+
+
+@dataclass(frozen=True, slots=True)
+class FileStats:
+    """Active files of one partition: how many, their rows and their bytes.
+
+    ``exact`` says whether the log knows how many rows there are: a file may have no statistics, or deleted rows.
+    """
+
+    files: int = 0
+    rows: int = 0
+    bytes: int = 0
+    exact: bool = True
+
+
+class Cursors(ABC):
+    """What a table's transaction ids say about its partitions."""
+
+    @abstractmethod
+    def transaction(self, app_id: str) -> int | None:
+        """The last version applied under ``app_id``; it survives the cleanup of the log."""
+
+    def applied(self, table: str, partition: Mapping[str, str]) -> int | None:
+        """The upstream version that ``partition`` of ``table`` was last computed from: its cursor."""
+        return max((v for v in self._versions_of(table, partition, "", "appends") if v is not None), default=None)
+
+    def written(self, table: str, partition: Mapping[str, str]) -> bool:
+        """Whether the library wrote ``partition`` in this generation of ``table``, from an upstream version or not."""
+        return any(v is not None for v in self._versions_of(table, partition, "", "appends", "runs"))
+
+    def _versions_of(self, table: str, partition: Mapping[str, str], *kinds: Cursor) -> list[int | None]:
+        generation = self.generation(table)
+        return [self.transaction(transaction_id(table, partition, generation, kind)) for kind in kinds]
+
+    def generation(self, table: str) -> int:
+        """How often the table was restored."""
+        return self.transaction(generation_id(table)) or 0
+
+
+@dataclass(frozen=True)
+class Transactions(Cursors):
+    """The transaction cursors of a table and nothing else of its state: ``by_id`` maps each id to its version."""
+
+    by_id: Mapping[str, int] = field(default_factory=dict, repr=False)
+
+    def transaction(self, app_id: str) -> int | None:
+        """The last version applied under ``app_id``."""
+        return self.by_id.get(app_id)
+
+
+@dataclass(frozen=True)
+class TableState(Cursors):
+    """The table at one version: schema, properties, active files, transaction cursors."""
+
+    version: int
+    snapshot: DeltaTable = field(repr=False)
+
+    @cached_property
+    def properties(self) -> Mapping[str, str]:
+        """Table properties, constraints among them (``delta.constraints.<name>``)."""
+        return {k: v for k, v in self.snapshot.metadata().configuration.items() if v is not None}
+
+    @cached_property
+    def partition_columns(self) -> tuple[str, ...]:
+        """Partition columns in order."""
+        return tuple(self.snapshot.metadata().partition_columns)
+
+    @cached_property
+    def columns(self) -> Mapping[str, Mapping[str, Any]]:
+        """Column name -> its field of the table's schema (``type``, ``nullable``, ``metadata``)."""
+        fields = json.loads(self.snapshot.schema().to_json())["fields"]
+        return {f["name"]: f for f in fields}
+
+    @cached_property
+    def kinds(self) -> Mapping[str, str]:
+        """Partition column -> its type, in order."""
+        return {c: str(self.columns[c]["type"]) for c in self.partition_columns}
+
+    @property
+    def mapped(self) -> bool:
+        """Whether columns in the files go by other names than in the schema."""
+        return self.properties.get("delta.columnMapping.mode", "none") != "none"
+
+    @property
+    def counts_identities(self) -> bool:
+        """Whether a column takes its values from a counter that the log keeps."""
+        return any("delta.identity.start" in field.get("metadata", {}) for field in self.columns.values())
+
+    @cached_property
+    def features(self) -> frozenset[str]:
+        """Writer features the table names beyond the old protocol versions."""
+        return frozenset(self.snapshot.protocol().writer_features or ())
+
+    def files(self) -> list[Mapping[str, Any]]:
+        """Active files, one flat mapping each (``path``, ``size_bytes``, ``num_records``, ``partition.<column>``)."""
+        files: list[Mapping[str, Any]] = pa.table(self.snapshot.get_add_actions(flatten=True)).to_pylist()
+        return files
+
+    def keyed_files(self) -> Iterator[KeyedFile]:
+        """Active files, each with its partition."""
+        kinds = sorted(self.kinds.items())
+        for file in self.files():
+            yield file, tuple((c, _spelled(file[f"partition.{c}"], kind)) for c, kind in kinds)
+
+    def statistics(self) -> dict[Partition, FileStats]:
+        """Files, rows and bytes by partition, from the log's statistics."""
+        totals: dict[Partition, FileStats] = {}
+        for f, key in self.keyed_files():
+            old, rows = totals.get(key, FileStats()), f.get("num_records")
+            exact = old.exact and rows is not None and "deletionVectors" not in self.features
+            totals[key] = FileStats(old.files + 1, old.rows + (rows or 0), old.bytes + f["size_bytes"], exact)
+        return totals
+
+    def holds(self, partition: Mapping[str, str]) -> bool:
+        """Whether any active file belongs to ``partition``."""
+        return any(partition.items() <= dict(key).items() for key in self.statistics())
+
+    def transaction(self, app_id: str) -> int | None:
+        """The last version applied under ``app_id``; it survives the cleanup of the log."""
+        return self.snapshot.transaction_version(app_id)
+
+
+class Ledger:
+    """Reads the log of the Delta table in a folder.
+
+    Args:
+        location: the table's folder.
+        name: what messages call the table; the folder's name if empty.
+    """
+
+    def __init__(self, location: str | Path, *, name: str = "") -> None:
+        self.location = local_folder(location)
+        self.name = name or self.location.name
+        self._log = self.location / "_delta_log"
+        self._declared: tuple[int, Naming] | None = None
+
+    def exists(self) -> bool:
+        """Whether there is a table."""
+        return (self._log / f"{0:020d}.json").exists() or bool(self._versions())
+
+    def version(self) -> int:
+        """The newest version.
+
+        Raises:
+            NotReady: if there is no table yet.
+        """
+        hint = self._last_checkpoint().get("version")
+        if isinstance(hint, int) and self._holds(hint):
+            return max(self._since(hint), default=hint)
+        versions = self._versions()
+        if not versions:
+            raise NotReady(f"{self.name} does not exist yet: nothing was ever written to {self.location}")
+        return versions[-1]
+
+    def state(self, version: int | None = None) -> TableState:
+        """The table at ``version`` (the newest if ``None``).
+
+        Raises:
+            ContractError: if the log is damaged; the text names the file and what repairs it.
+        """
+        pinned = self.version() if version is None else version
+        with self._readable():
+            return TableState(pinned, DeltaTable(str(self.location), version=pinned))
+
+    def commit(self, version: int) -> Commit:
+        """One commit.
+
+        Raises:
+            NotReady: if the log no longer holds (or does not yet hold) that version.
+            ContractError: if the log is damaged there.
+        """
+        return self._commit(version, self._raw(version), self._naming)
+
+    def commits(self, *, since: int = -1) -> Iterator[Commit]:
+        """Commits after version ``since``, oldest first, as far as the log still holds them."""
+        naming = cache(self._naming)
+        for version in self._since(since):
+            yield self._commit(version, self._raw(version), naming)
+
+    def history(self) -> Iterator[Commit]:
+        """Commits from the newest back, as far as the log still holds them."""
+        naming = cache(self._naming)
+        for version in self._back():
+            yield self._commit(version, self._raw(version), naming)
+
+    def latest(self, *partitions: Mapping[str, str | None], until: int | None = None) -> Commit | None:
+        """The newest commit up to version ``until`` that touched one of ``partitions``: changed it or was about it.
+
+        A foreign commit that changed rows counts: it has no record, so a gate that asks for one gets none.
+        Returns ``None`` if the log holds no such commit.
+        """
+        return self._newest(partitions, until, Commit.touches)
+
+    def changed(self, *partitions: Mapping[str, str | None], until: int | None = None) -> Commit | None:
+        """The newest commit up to version ``until`` that changed rows of one of ``partitions``."""
+        return self._newest(partitions, until, Commit.changes)
+
+    def changes(self, *, since: int = -1) -> tuple[int, dict[Partition, int]]:
+        """Partitions whose rows changed after version ``since``, each with its newest changing version.
+
+        Reads the commits after ``since`` only, so a caller that keeps the returned version pays for new commits and
+        not for the length of the log. Where the log was cleaned up past ``since``, every partition that is active
+        at the first readable version counts as changed then: unknown means changed. A log that ends before ``since``
+        is the one of another table in the same folder: it is read from its beginning.
+
+        Returns:
+            The newest version looked at, and partition -> version.
+        """
+        since = self.resume(since)
+        head, found = since, {}
+        fresh = list(self._since(since))
+        if fresh and fresh[0] > since + 1:
+            gap = self.state(fresh[0])
+            found = dict.fromkeys(gap.statistics(), fresh[0])
+        naming = cache(self._naming)
+        for version in fresh:
+            for key in self._commit(version, self._raw(version), naming).changed:
+                found[key] = version
+            head = version
+        return head, found
+
+    def resume(self, since: int) -> int:
+        """``since``, or -1 if the log ends before it: the table was removed and begun again."""
+        return since if since < 0 or self._holds(since) or any(v > since for v in self._versions()) else -1
+
+    def transaction(self, app_id: str) -> int | None:
+        """The last version applied under ``app_id``, or ``None``."""
+        return self.state().transaction(app_id) if self.exists() else None
+
+    def transactions(self) -> Cursors:
+        """The transaction cursors, where possible without the active files, so that a sensor may ask at every tick.
+
+        They come from one column of the last checkpoint and from the commits after it; from the whole state if the
+        checkpoint is none that can be read so.
+        """
+        stated = self._last_checkpoint()
+        files = self._checkpoint_files(stated)
+        if not files and not self._holds(0):
+            return self.state() if self.exists() else Transactions()
+        by_id: dict[str, int] = {}
+        naming = cache(self._naming)
+        for file in files:
+            with self._readable():
+                read = pq.ParquetFile(file).read(columns=["txn"], use_threads=False)
+            column = read["txn"].combine_chunks().drop_null()
+            by_id.update(zip(column.field("appId").to_pylist(), column.field("version").to_pylist(), strict=True))
+        for version in self._since(int(stated["version"]) if files else -1):
+            raw = self._raw(version)
+            if b'"txn"' in raw:
+                by_id.update(self._commit(version, raw, naming).transactions)
+        return Transactions(by_id)
+
+    def _naming(self) -> Naming:
+        """How log entries name and type the partition columns, by the newest declaration of the table.
+
+        Names of columns change in the schema and not in the files, so one answer holds for the whole log. It stands in
+        the checkpoint or in a commit after it, and each commit is looked at once.
+        """
+        head = self.version()
+        if self._declared is None or self._declared[0] > head:
+            self._declared = self._checkpointed_naming(head)
+        seen, naming = self._declared
+        for version in self._since(seen):
+            raw = self._raw(version)
+            if b'"metaData"' in raw:
+                naming = self._read(version, partial(_declared_in, raw, naming))
+        self._declared = (head, naming)
+        return naming
+
+    def _checkpointed_naming(self, head: int) -> tuple[int, Naming]:
+        """The last checkpoint's version and naming; of a log without one, what makes it be read from its beginning."""
+        stated = self._last_checkpoint()
+        for file in self._checkpoint_files(stated):
+            column = pq.ParquetFile(file).read(columns=["metaData"], use_threads=False)["metaData"].combine_chunks()
+            for meta in column.drop_null().to_pylist():
+                if meta.get("schemaString"):
+                    return int(stated["version"]), _naming(meta["schemaString"], meta.get("partitionColumns") or [])
+        if self._holds(0):
+            return -1, {}
+        state = self.state(head)
+        return head, _naming(state.snapshot.schema().to_json(), state.partition_columns)
+
+    def _newest(
+        self,
+        partitions: Sequence[Mapping[str, str | None]],
+        until: int | None,
+        matches: Callable[[Commit, Mapping[str, str | None]], bool],
+    ) -> Commit | None:
+        marks = [[v.encode() for v in partition.values() if v and _LITERAL.fullmatch(v)] for partition in partitions]
+        naming = cache(self._naming)
+        for version in self._back(until):
+            raw = self._raw(version)
+            # Most commits are about other partitions: the values' bytes tell before anything is parsed.
+            if any(all(mark in raw for mark in values) for values in marks):
+                commit = self._commit(version, raw, naming)
+                if any(matches(commit, partition) for partition in partitions):
+                    return commit
+        return None
+
+    def _raw(self, version: int) -> bytes:
+        try:
+            return (self._log / f"{version:020d}.json").read_bytes()
+        except FileNotFoundError:
+            raise NotReady(f"{self.name} has no version {version} in its log") from None
+
+    def _commit(self, version: int, raw: bytes, naming: Callable[[], Naming]) -> Commit:
+        return self._read(version, lambda: _parse(version, raw, naming))
+
+    def _read(self, version: int, parse: Callable[[], T]) -> T:
+        try:
+            return parse()
+        except (ValueError, TypeError, KeyError, AttributeError) as error:
+            file = f"{version:020d}.json"
+            told = self._damage(file) or f"; put _delta_log/{file} back from a backup"
+            raise ContractError(f"{self.name}: version {version} of its log is damaged ({error}){told}") from error
+
+    @contextmanager
+    def _readable(self) -> Iterator[None]:
+        """Name the damaged file and what repairs it, where Delta or Parquet only say that something is wrong."""
+        try:
+            yield
+        except (DeltaError, pa.ArrowException) as error:
+            told = self._damage("") or f": {str(error).splitlines()[0]}"
+            raise ContractError(f"{self.name}: its log cannot be read{told}") from error
+
+    def _damage(self, file: str) -> str:
+        """What is wrong with the log's files (with the one of that name, if there is one), ready to be appended."""
+        return "".join(f"; {fault}" for fault in log_faults(self.location) if fault.file.endswith(file))
+
+    def _since(self, since: int) -> Iterator[int]:
+        """Versions after ``since``; lists the folder only if the one that follows it is no longer there."""
+        version = since + 1
+        if not self._holds(version) and not self._holds(since):
+            yield from (v for v in self._versions() if v > since)
+            return
+        while self._holds(version):
+            yield version
+            version += 1
+
+    def _back(self, until: int | None = None) -> Iterator[int]:
+        """Versions from the newest (up to ``until``) back to the oldest that the log holds, without listing it."""
+        version = self.version() if self.exists() else -1
+        version = version if until is None else min(version, until)
+        while version >= 0 and self._holds(version):
+            yield version
+            version -= 1
+
+    def _holds(self, version: int) -> bool:
+        return os.path.exists(f"{self._log}/{version:020d}.json")  # noqa: PTH110 - thousands per tick
+
+    def _versions(self) -> list[int]:
+        try:
+            names = os.listdir(self._log)  # noqa: PTH208 - thousands per tick
+        except (FileNotFoundError, NotADirectoryError):
+            return []
+        return sorted(int(name[:20]) for name in names if _COMMIT_FILE.fullmatch(name))
+
+    def _last_checkpoint(self) -> Mapping[str, Any]:
+        """What ``_last_checkpoint`` states; nothing if there is none, or if it cannot be read."""
+        try:
+            stated = json.loads((self._log / "_last_checkpoint").read_bytes())
+        except (OSError, ValueError):
+            return {}
+        return stated if isinstance(stated, dict) else {}
+
+    def _checkpoint_files(self, stated: Mapping[str, Any]) -> list[Path]:
+        """The Parquet files of the stated checkpoint that hold its transactions; none if not all of them are there."""
+        version, parts = stated.get("version"), stated.get("parts") or 1
+        if not isinstance(version, int):
+            return []
+        named = (stated.get("v2Checkpoint") or {}).get("path")
+        found = [self._log / named] if named else sorted(self._log.glob(f"{version:020d}.checkpoint*.parquet"))
+        return found if len(found) == parts and all(f.suffix == ".parquet" and f.exists() for f in found) else []
+
+    def __repr__(self) -> str:
+        return f"Ledger({self.name!r})"
+
+
+def generation_id(table: str) -> str:
+    """The Delta transaction id under which a table counts its generations: one more at each restore."""
+    return f"{table}/generation"
+
+
+def transaction_id(table: str, partition: Mapping[str, str], generation: int, kind: Cursor = "") -> str:
+    """``table/partition/generation``: the Delta transaction id of what is written to one partition.
+
+    Writes that replace rows at an upstream version, appends (``appends``), and writes that only count their runs
+    (``runs``) have ids of their own, so none of them uses up a version that another one needs.
+    """
+    return f"{table}/{slice_name(partition)}/{generation}{f':{kind}' if kind else ''}"
+
+
+def is_append(commit: Commit) -> bool:
+    """Tell whether a commit of the library added rows to what was there."""
+    return any(app_id.endswith(":appends") for app_id in commit.transactions)
+
+
+def _spelled(value: object, kind: str) -> str | None:
+    try:
+        return None if value == "" else text(value, kind)
+    except ValueError:
+        # A table that the library would not declare: its values still tell its partitions apart.
+        return str(value)
+
+
+def _named(values: Mapping[str, str | None], naming: Naming) -> Partition:
+    """Partition values of a log entry, by the names and in the spelling that every entry shares.
+
+    Spark leaves NULL out of what it took from the table's state, as a RESTORE does.
+    """
+    known = {**{column: (column, "string") for column in values}, **naming}
+    return tuple(sorted((name, logged(values.get(column), kind)) for column, (name, kind) in known.items()))
+
+
+def _declared_in(raw: bytes, before: Naming) -> Naming:
+    """What a commit declares of the partition columns; ``before``, if it declares nothing."""
+    declared = [meta for line in raw.splitlines() if line and (meta := json.loads(line).get("metaData"))]
+    return _naming(declared[-1]["schemaString"], declared[-1]["partitionColumns"]) if declared else before
+
+
+def _naming(schema: str, partition_by: Sequence[str]) -> Naming:
+    fields = {field["name"]: field for field in json.loads(schema)["fields"]}
+    return {
+        fields[c].get("metadata", {}).get("delta.columnMapping.physicalName", c): (c, str(fields[c]["type"]))
+        for c in partition_by
+    }
+
+
+def _parse(version: int, raw: bytes, naming: Callable[[], Naming]) -> Commit:
+    info: dict[str, Any] = {}
+    changed: set[tuple[tuple[str, str | None], ...]] = set()
+    added: list[str] = []
+    past: list[str] = []
+    transactions: dict[str, int] = {}
+    rows = 0
+    if not raw.strip():
+        raise ValueError("it is empty")
+    for line in raw.splitlines():
+        action = json.loads(line) if line else {}
+        info = action.get("commitInfo") or info
+        for kind in ("add", "remove"):
+            if (file := action.get(kind)) and file.get("dataChange", True):
+                changed.add(tuple(sorted((file.get("partitionValues") or {}).items())))
+        if txn := action.get("txn"):
+            transactions[txn["appId"]] = txn["version"]
+        past += [action[kind]["path"] for kind in ("remove", "cdc") if action.get(kind)]
+        if add := action.get("add"):
+            added.append(add["path"])
+            rows += json.loads(add.get("stats") or "{}").get("numRecords", 0)
+    known = naming() if changed else {}
+    record = CommitRecord.from_json(info.get("userMetadata"))
+    maintained = info.get("operation") in _MAINTENANCE
+    return Commit(
+        version=version,
+        timestamp=_EPOCH + timedelta(milliseconds=info.get("timestamp", 0)),
+        operation=info.get("operation", ""),
+        record=None if maintained else record,
+        maintenance=record if maintained else None,
+        note="" if record else info.get("userMetadata") or "",
+        transactions=transactions,
+        changed=frozenset(_named(dict(values), known) for values in changed),
+        files_added=tuple(added),
+        files_past=tuple(past),
+        rows_added=rows,
+        metrics=info.get("operationMetrics") or {},
+        parameters=info.get("operationParameters") or {},
+    )

@@ -1,0 +1,235 @@
+"""Compaction: fewer files, the same rows, and nobody waits.
+
+Spark's OPTIMIZE runs in a stage: a private Delta table inside the table's folder whose log names just the files to
+rewrite. Then, under the table's lock, one metadata-only commit (``OPTIMIZE``, ``dataChange = false``) exchanges the
+files. Where another writer took one of them away meanwhile, that partition stays as its writer left it. A crash leaves
+nothing but a stage.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from deltalake.transaction import AddAction
+
+from dedp_assets.patterns.core.errors import Conflict, ContractError
+from dedp_assets.patterns.core.records import CommitRecord, Provenance, slice_name
+from dedp_assets.patterns.core.results import WriteResult
+from dedp_assets.patterns.delta import commits, publishing
+from dedp_assets.patterns.delta.locks import table_lock
+from dedp_assets.patterns.delta.log import Partition, TableState
+from dedp_assets.patterns.delta.reading import lies_outside, predicate
+from dedp_assets.patterns.delta.sessions import private
+from dedp_assets.patterns.delta.staging import Stage, new_stage
+from dedp_assets.patterns.delta.tables import Table
+
+__all__ = ["Files", "partition_name", "rewrite", "small_files"]
+
+Files = Mapping[Partition, Sequence[Mapping[str, Any]]]
+"""Active files by partition, as :meth:`TableState.files` shows them."""
+
+_MOVED = ("numRemovedFiles", "numRemovedBytes", "numAddedFiles", "numAddedBytes")
+
+
+def partition_name(key: Partition) -> str:
+    """What a plan calls a partition: ``event_date=2026-01-05``, NULL for a missing value, ``all`` for a whole table."""
+    return slice_name(dict(key))
+
+
+def small_files(state: TableState, below_bytes: int) -> dict[Partition, list[Mapping[str, Any]]]:
+    """The files smaller than ``below_bytes`` of every partition; an empty list where there are none."""
+    found: dict[Partition, list[Mapping[str, Any]]] = {}
+    for file, key in state.keyed_files():
+        found.setdefault(key, []).extend([file] if file["size_bytes"] < below_bytes else [])
+    return found
+
+
+def rewrite(
+    table: Table, state: TableState, files: Files, *, provenance: Provenance, small_bytes: int, target_bytes: int
+) -> WriteResult:
+    """Rewrite ``files`` of ``state`` into files of up to ``target_bytes``, in one commit that changes no row.
+
+    Tables that only Spark can commit to (column mapping, deletion vectors, row tracking, clustering, clones) are
+    optimised in place, and their writers wait as long as that takes.
+
+    Raises:
+        ContractError: if files cannot be read, or other rows came out than went in; nothing is committed.
+        Conflict: if other writers do not yield.
+    """
+    settings = {
+        "spark.databricks.delta.optimize.minFileSize": str(small_bytes),
+        "spark.databricks.delta.optimize.maxFileSize": str(target_bytes),
+        # Spark's default, INT96, has no statistics.
+        "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
+    }
+    record = CommitRecord.of(provenance, content=f"compaction of version {state.version}")
+    inside = not any(lies_outside(file["path"]) for _, file in _each(files))
+    if not (inside and publishing.serves(state)):
+        return _optimise_in_place(table, files, record, settings)
+    stage = new_stage(table.location)
+    try:
+        rewritten = _rewritten(table, state, stage, files, settings)
+    except Exception as error:
+        stage.discard()
+        if not isinstance(error, publishing.SPARK_ERRORS):
+            raise
+        raise ContractError(
+            f"{table.name}: its small files cannot be merged, nothing was exchanged. {error}"
+        ) from error
+    return _exchange(table, stage, record, rewritten)
+
+
+@dataclass(frozen=True, slots=True)
+class _Rewritten:
+    """One partition's files before and after: what the table has, and add actions of what the stage has."""
+
+    key: Partition
+    old: Sequence[Mapping[str, Any]]
+    new: Sequence[Mapping[str, Any]]
+
+
+def _rewritten(
+    table: Table, state: TableState, stage: Stage, files: Files, settings: Mapping[str, str]
+) -> list[_Rewritten]:
+    """Run OPTIMIZE in the stage; what it did, by partition."""
+    sources = {f"{table.location.absolute().as_uri()}/{file['path']}": (key, file) for key, file in _each(files)}
+    adds = [
+        {"add": {**_described(file, key), "path": uri, "modificationTime": file["modification_time"]}}
+        for uri, (key, file) in sources.items()
+    ]
+    commits.write(stage.folder, 0, [*_declaration(state), *adds])
+    with private(table.session, settings) as own:
+        own.sql(f"OPTIMIZE delta.`{stage.folder}`").collect()
+    old: dict[Partition, list[Mapping[str, Any]]] = {}
+    new: dict[Partition, list[Mapping[str, Any]]] = {}
+    for action in commits.actions(stage.folder, 1):
+        if remove := action.get("remove"):
+            key, file = sources[remove["path"]]
+            old.setdefault(key, []).append(file)
+        elif add := action.get("add"):
+            made = {**add, "path": f"{stage.folder.name}/{add['path']}"}
+            new.setdefault(tuple(sorted(add["partitionValues"].items())), []).append(made)
+    if set(old) != set(new):
+        # Values that Spark writes in another way than they were read: nothing tells the partitions apart.
+        old, new = {(): [file for _, file in _each(old)]}, {(): [add for _, add in _each(new)]}
+    return [_same_rows(table.name, _Rewritten(key, old[key], new[key])) for key in old if new[key]]
+
+
+def _same_rows(table: str, rewritten: _Rewritten) -> _Rewritten:
+    before: list[Any] = [file.get("num_records") for file in rewritten.old]
+    after = sum(json.loads(add["stats"])["numRecords"] for add in rewritten.new)
+    if None not in before and sum(before) != after:
+        raise ContractError(
+            f"{table} {partition_name(rewritten.key)}: the log says that the small files hold {sum(before)} rows, "
+            f"{after} were read from them. Nothing was exchanged: compare the files with the log"
+        )
+    return rewritten
+
+
+def _exchange(table: Table, stage: Stage, record: CommitRecord, rewritten: Sequence[_Rewritten]) -> WriteResult:
+    """One commit: small files out, their successors in, except where another writer was faster."""
+    with table_lock(table.location):
+        for last in publishing.attempts():
+            now = table.ledger.state()
+            active = {file["path"] for file in now.files()} if publishing.serves(now) else set()
+            kept = [part for part in rewritten if all(file["path"] in active for file in part.old)]
+            gave_way = sorted(partition_name(part.key) for part in rewritten if part not in kept)
+            if not kept:
+                stage.discard()
+                return _unchanged(table.name, now, gave_way)
+            moved, actions = _exchanged(kept)
+            figures = {**_sizes(now, moved), "partitions": len(kept), "gave_way": len(gave_way)}
+            record = replace(record, figures=figures, notes={**record.notes, "gave_way": gave_way})
+            try:
+                commits.write(table.location, now.version + 1, [commits.info(record, "OPTIMIZE", now, moved), *actions])
+                break
+            except Conflict:
+                if last:
+                    stage.discard()
+                    raise
+        replace(stage, adds=tuple(_staged(add) for part in kept for add in part.new)).settle()
+    return _compacted(table.name, now.version + 1, figures, gave_way)
+
+
+def _optimise_in_place(table: Table, files: Files, record: CommitRecord, settings: Mapping[str, str]) -> WriteResult:
+    noted = {**settings, "spark.databricks.delta.commitInfo.userMetadata": record.to_json()}
+    with table_lock(table.location):
+        before = table.ledger.state()
+        chosen = [predicate(dict(key), before) for key in files if key]
+        where = f" WHERE {' OR '.join(f'({part})' for part in chosen)}" if chosen else ""
+        try:
+            with private(table.session, noted) as own:
+                own.sql(f"OPTIMIZE delta.`{table.location}`{where}").collect()
+        except publishing.SPARK_ERRORS as error:
+            if not publishing.is_conflict(error):
+                raise
+            return _unchanged(table.name, before, sorted(map(partition_name, files)))
+        ours = [commit for commit in table.ledger.commits(since=before.version) if commit.maintenance == record]
+    if not ours:
+        return _unchanged(table.name, before, [])
+    figures = {**_sizes(before, ours[-1].metrics), "partitions": len(files), "gave_way": 0}
+    return _compacted(table.name, ours[-1].version, figures, [])
+
+
+def _sizes(before: TableState, moved: Mapping[str, object]) -> dict[str, int]:
+    """Files and bytes of the whole table, before and after the commit."""
+    now = before.statistics().values()
+    files, size = sum(part.files for part in now), sum(part.bytes for part in now)
+    delta = {name: int(str(moved[name])) for name in _MOVED}
+    return {
+        "files_before": files,
+        "files_after": files - delta["numRemovedFiles"] + delta["numAddedFiles"],
+        "bytes_before": size,
+        "bytes_after": size - delta["numRemovedBytes"] + delta["numAddedBytes"],
+    }
+
+
+def _compacted(table: str, version: int, figures: Mapping[str, int], gave_way: Sequence[str]) -> WriteResult:
+    reason = f"{figures['files_before']} files became {figures['files_after']}, in {figures['partitions']} partitions"
+    if gave_way:
+        reason += f"; gave way to other writers in {', '.join(gave_way)}"
+    return WriteResult(table, version, applied=True, changed=False, reason=reason, figures=figures)
+
+
+def _unchanged(table: str, state: TableState, gave_way: Sequence[str]) -> WriteResult:
+    reason = "nothing to compact: no files would merge"
+    if gave_way:
+        reason = f"gave way to other writers in {', '.join(gave_way)}"
+    figures = {**_sizes(state, dict.fromkeys(_MOVED, 0)), "partitions": 0, "gave_way": len(gave_way)}
+    return WriteResult(table, state.version, applied=False, changed=False, reason=reason, figures=figures)
+
+
+def _exchanged(kept: Sequence[_Rewritten]) -> tuple[dict[str, int], list[dict[str, Any]]]:
+    """What an exchange moves, and its actions."""
+    old = [(part.key, file) for part in kept for file in part.old]
+    new = [add for part in kept for add in part.new]
+    removed, added = sum(file["size_bytes"] for _, file in old), sum(add["size"] for add in new)
+    moved = dict(zip(_MOVED, (len(old), removed, len(new), added), strict=True))
+    gone = {"deletionTimestamp": commits.now_ms(), "extendedFileMetadata": True}
+    return moved, [*({"remove": {**_described(f, key), **gone}} for key, f in old), *({"add": add} for add in new)]
+
+
+def _described(file: Mapping[str, Any], key: Partition) -> dict[str, Any]:
+    return {"path": file["path"], "partitionValues": dict(key), "size": file["size_bytes"], "dataChange": False}
+
+
+def _declaration(state: TableState) -> Iterator[dict[str, Any]]:
+    """Protocol and metadata of a table with the columns of ``state`` and its rule about statistics, and no other."""
+    statistics = {name: value for name, value in state.properties.items() if name.startswith("delta.dataSkipping")}
+    yield from commits.declaration(
+        state.snapshot.schema().to_json(),
+        state.partition_columns,
+        configuration=statistics,
+        protocol=commits.protocol(state),
+    )
+
+
+def _staged(add: Mapping[str, Any]) -> AddAction:
+    return AddAction(add["path"], add["size"], add["partitionValues"], add["modificationTime"], False, "")  # noqa: FBT003
+
+
+def _each(files: Mapping[Partition, Iterable[Any]]) -> Iterator[tuple[Partition, Any]]:
+    return ((key, file) for key, part in files.items() for file in part)

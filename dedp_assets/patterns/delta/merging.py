@@ -1,0 +1,276 @@
+"""Merge and delete as changes of files: which of them hold rows to change, and what becomes of every row.
+
+The source is computed once and looked at once (how many rows, which, their keys' bounds, no key twice). Where the files
+that may hold its keys are few and small, they are rewritten without a further look; otherwise one job finds those that
+really hold a row to change. A row of the table and a row of the source meet by the keys.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.types import StructType
+
+from dedp_assets.patterns.core.errors import AmbiguousKeys, ContractError
+from dedp_assets.patterns.core.names import OUTCOME, RESERVED, identifier
+from dedp_assets.patterns.core.partitions import equals
+from dedp_assets.patterns.core.rows import digest, evaluated_once, row_hash
+from dedp_assets.patterns.core.schema import TableSpec
+from dedp_assets.patterns.delta.clauses import IN_SOURCE, IN_TABLE, TAKEN, Delete, Insert, Merge
+from dedp_assets.patterns.delta.log import KeyedFile, TableState
+from dedp_assets.patterns.delta.pruning import Bounds, candidates, inside
+from dedp_assets.patterns.delta.reading import FILE, on_disk, path_of, read_files
+from dedp_assets.patterns.delta.rewriting import Rewrite
+
+__all__ = ["Deletion", "Merging", "Seen", "look"]
+
+_SMALL_BYTES = 4 << 20
+_SMALL_ROWS = 100_000
+_SAMPLES = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """What one look at a source tells.
+
+    Attributes:
+        rows: how many rows it has.
+        digest: an order-free digest of them.
+        keys: the bounds of the key columns.
+        outside: rows that do not lie in the partition which the merge owns, where clauses take columns as they are.
+    """
+
+    rows: int
+    digest: str
+    keys: Mapping[str, Bounds]
+    outside: int = 0
+
+
+def look(spec: TableSpec, merge: Merge, source: DataFrame, state: TableState) -> Seen:
+    """Look at a source once, in one job.
+
+    Raises:
+        AmbiguousKeys: if two of its rows have the same key.
+    """
+    keys = [identifier(key) for key in merge.keys]
+    known = " AND ".join(f"{key} IS NOT NULL" for key in keys)
+    counted = f"count(DISTINCT struct({', '.join(keys)}))" if merge.null_keys else f"count(DISTINCT {', '.join(keys)})"
+    owned = merge.owned if merge.takes_columns else {}
+    outside = [f"NOT ({equals(c, v, state.kinds[c])})" for c, v in owned.items()]
+    found = source.agg(
+        F.expr("count(1)").alias("rows"),
+        F.expr(digest(row_hash(source.schema.fields))).alias("digest"),
+        F.expr("count(1)" if merge.null_keys else f"count_if({known})").alias("keyed"),
+        F.expr(counted).alias("keys"),
+        F.expr(f"count_if({' OR '.join(outside) or 'false'})").alias("outside"),
+        *[
+            F.expr(f"struct(min({key}), max({key}), count_if({key} IS NULL))").alias(f"b{n}")
+            for n, key in enumerate(keys)
+        ],
+    ).collect()[0]
+    if found["keyed"] != found["keys"]:
+        raise _ambiguous(spec, merge, source)
+    bounds = [found[f"b{n}"] for n in range(len(keys))]
+    nulls = [merge.null_keys and bool(b[2]) for b in bounds]
+    by_key = {key: Bounds(b[0], b[1], null) for key, b, null in zip(merge.keys, bounds, nulls, strict=True)}
+    return Seen(found["rows"], found["digest"] or "", by_key, found["outside"])
+
+
+@dataclass(frozen=True)
+class Merging:
+    """A merge of a source into a table.
+
+    Attributes:
+        merge: what is asked for.
+        rows: the source, computed once.
+        seen: what a look at it told.
+        statement: the merge as SQL.
+        location: the table's folder.
+    """
+
+    merge: Merge
+    rows: DataFrame
+    seen: Seen
+    statement: str
+    location: Path
+    operation: str = field(default="MERGE", init=False)
+
+    @property
+    def content(self) -> str:
+        """The merge and its source."""
+        return f"{self.statement} with {self.seen.rows} rows {self.seen.digest}"
+
+    @property
+    def source(self) -> int | None:
+        """How many rows the source has."""
+        return self.seen.rows
+
+    def candidates(self, state: TableState) -> list[KeyedFile]:
+        """The files that may hold a key of the source."""
+        return candidates(state, self.merge.owned, self.seen.keys) if self.seen.rows else []
+
+    @contextmanager
+    def plan(self, state: TableState, files: Sequence[KeyedFile]) -> Iterator[Rewrite]:
+        """Rewrite small files as they are; of many or large ones, those with a row that a clause takes."""
+        if self.merge.matched and self._small(files):
+            yield Rewrite(files, self._together(state, files))
+            return
+        with evaluated_once(self._pairs(state, files)) as pairs:
+            removed: Sequence[KeyedFile] = []
+            if self.merge.matched and files:
+                removed = _touched(self.location, files, pairs.filter(TAKEN))
+            new = self._unmatched(state, pairs)
+            yield Rewrite(removed, self._matched(state, removed).unionByName(new) if removed else new)
+
+    @cached_property
+    def _session(self) -> SparkSession:
+        return self.rows.sparkSession
+
+    def _small(self, files: Sequence[KeyedFile]) -> bool:
+        """Whether one task may write them anew, and all of them are marked as changed if one is."""
+        one = len({key for _, key in files}) == 1
+        size = sum(file["size_bytes"] for file, _ in files)
+        return one and size <= _SMALL_BYTES and self.seen.rows <= _SMALL_ROWS
+
+    def _source(self) -> DataFrame:
+        return self.rows.withColumn(IN_SOURCE, F.lit(True)).alias("s")  # noqa: FBT003
+
+    def _target(self, state: TableState, files: Sequence[KeyedFile]) -> DataFrame:
+        rows = read_files(self._session, self.location, state, files)
+        return rows.withColumn(IN_TABLE, F.lit(True)).alias("t")  # noqa: FBT003
+
+    def _pairs(self, state: TableState, files: Sequence[KeyedFile]) -> DataFrame:
+        """Keys of the source that match rows of ``files``, which file, and whether a clause takes the row."""
+        target = read_files(self._session, self.location, state, files, named=True).alias("t")
+        taken = f"{self.merge.taken(self.merge.matched)} IS NOT NULL AS {TAKEN}"
+        keys = [f"s.{identifier(key)} AS {_key(n)}" for n, key in enumerate(self.merge.keys)]
+        joined = target.join(self.rows.alias("s"), F.expr(self.merge.condition))
+        return joined.selectExpr(*keys, f"t.{FILE}", taken)
+
+    def _together(self, state: TableState, files: Sequence[KeyedFile]) -> DataFrame:
+        """All rows of either side, each with its outcome, in one task."""
+        source = self._source().coalesce(1).hint("shuffle_hash").alias("s")
+        joined = self._target(state, files).coalesce(1).alias("t").join(source, F.expr(self.merge.condition), "full")
+        taken = (
+            f"CASE WHEN {IN_TABLE} IS NULL THEN {self.merge.taken(self.merge.inserts)} "
+            f"WHEN {IN_SOURCE} IS NULL THEN NULL ELSE {self.merge.taken(self.merge.matched)} END"
+        )
+        rest = f"if({IN_TABLE} IS NULL, 'unused', 'kept')"
+        return self._outcomes(state, joined.withColumn(TAKEN, F.expr(taken)), range(len(self.merge.clauses)), rest)
+
+    def _matched(self, state: TableState, files: Sequence[KeyedFile]) -> DataFrame:
+        """All rows of ``files``, each with its outcome."""
+        joined = self._target(state, files).join(self._source(), F.expr(self.merge.condition), "left")
+        taken = f"CASE WHEN {IN_SOURCE} IS NOT NULL THEN {self.merge.taken(self.merge.matched)} END"
+        return self._outcomes(state, joined.withColumn(TAKEN, F.expr(taken)), self.merge.matched, "'kept'")
+
+    def _unmatched(self, state: TableState, pairs: DataFrame) -> DataFrame:
+        """The rows of the source whose key matches nothing, each with its outcome."""
+        same = [f"s.{identifier(key)} <=> {_key(n)}" for n, key in enumerate(self.merge.keys)]
+        rest = self._source().join(pairs, F.expr(" AND ".join(same)), "left_anti").alias("s")
+        taken = rest.withColumn(TAKEN, F.expr(self.merge.taken(self.merge.inserts)))
+        return self._outcomes(state, taken, self.merge.inserts, "'unused'", table=False)
+
+    def _outcomes(
+        self,
+        state: TableState,
+        rows: DataFrame,
+        numbers: Sequence[int] | Mapping[int, Any],
+        rest: str,
+        *,
+        table: bool = True,
+    ) -> DataFrame:
+        """The table's columns as the clauses at ``numbers`` leave them, and what became of each row."""
+        columns = list(state.columns)
+        types = StructType.fromJson({"type": "struct", "fields": list(state.columns.values())})
+        given = {number: self.merge.assigned(number, columns) for number in numbers}
+        values = []
+        for column in columns:
+            kind = types[column].dataType
+            value = F.col(f"t.{identifier(column)}") if table else F.lit(None).cast(kind)
+            case: Any = F
+            for number, sql in given.items():
+                if column in sql:
+                    case = case.when(F.col(TAKEN) == number, F.expr(sql[column]).cast(kind))
+            values.append((value if case is F else case.otherwise(value)).alias(column))
+        return rows.select(*values, F.expr(self._outcome(given, rest)).alias(OUTCOME))
+
+    def _outcome(self, numbers: Mapping[int, Any], rest: str) -> str:
+        names = {Insert: "inserted", Delete: "deleted"}
+        branches = [f"WHEN {n} THEN '{names.get(type(self.merge.clauses[n]), 'updated')}'" for n in numbers]
+        return f"CASE {TAKEN} {' '.join(branches)} ELSE {rest} END" if branches else rest
+
+
+@dataclass(frozen=True)
+class Deletion:
+    """A deletion of the rows for which a predicate is true.
+
+    Attributes:
+        where: SQL predicate; a row for which it is NULL stays.
+        owned: partition values that the rows lie in.
+        session: the Spark session.
+        location: the table's folder.
+    """
+
+    where: str
+    owned: Mapping[str, str]
+    session: SparkSession
+    location: Path
+    operation: str = field(default="DELETE", init=False)
+    source: int | None = field(default=None, init=False)
+
+    @property
+    def content(self) -> str:
+        """The deletion as SQL."""
+        return f"DELETE WHERE ({self.where}) IN {dict(sorted(self.owned.items()))}"
+
+    def candidates(self, state: TableState) -> list[KeyedFile]:
+        """The files of the partition."""
+        return list(inside(state, self.owned))
+
+    @contextmanager
+    def plan(self, state: TableState, files: Sequence[KeyedFile]) -> Iterator[Rewrite]:
+        """Rewrite a small partition as it is; otherwise the files that hold a row to delete."""
+        gone = F.expr(f"coalesce(({self.where}), false)")
+        one = len({key for _, key in files}) == 1
+        if not one or sum(file["size_bytes"] for file, _ in files) > _SMALL_BYTES:
+            named = read_files(self.session, self.location, state, files, named=True)
+            files = _touched(self.location, files, named.filter(gone))
+        rows = read_files(self.session, self.location, state, files)
+        yield Rewrite(files, rows.withColumn(OUTCOME, F.when(gone, "deleted").otherwise("kept")))
+
+
+def _touched(location: Path, files: Sequence[KeyedFile], rows: DataFrame) -> list[KeyedFile]:
+    """Those of ``files`` that ``rows`` come from."""
+    named = {path_of(row[0]) for row in rows.select(FILE).distinct().collect()}
+    found = [(file, key) for file, key in files if on_disk(location, file["path"]) in named]
+    if len(found) != len(named):
+        raise ContractError(f"{location.name}: rows come from files that its log does not name, nothing was changed")
+    return found
+
+
+def _key(number: int) -> str:
+    return f"{RESERVED}key_{number}"
+
+
+def _ambiguous(spec: TableSpec, merge: Merge, source: DataFrame) -> AmbiguousKeys:
+    rows = f"{RESERVED}rows"
+    repeated = source if merge.null_keys else source.dropna(subset=[identifier(key) for key in merge.keys])
+    repeated = repeated.groupBy(*[F.col(identifier(key)) for key in merge.keys]).agg(F.count("*").alias(rows))
+    repeated = repeated.filter(f"{rows} > 1").orderBy(F.desc(rows))
+    shown = [key for key in merge.keys if key not in spec.personal]
+    found = [row.asDict() for row in repeated.select(*map(identifier, shown), rows).limit(_SAMPLES).collect()]
+    samples = [
+        f"{', '.join(f'{key}={row[key]}' for key in shown) or 'a personal key'} ({row[rows]} rows)" for row in found
+    ]
+    return AmbiguousKeys(
+        f"{spec.name}: the source has several rows for one key, and nothing says which to take; nothing was changed. "
+        f"For example {'; '.join(samples)}: keep one row for each {', '.join(merge.keys)}"
+    )

@@ -1,0 +1,154 @@
+"""Reading a table at a pinned version by the files its log names.
+
+Spark's Delta reader rebuilds the table's state in a Spark job before it reads the first row, at every version anew. The
+ledger knows the files in milliseconds, so where nothing but plain Parquet files makes up the table (no deletion
+vectors, no column mapping), they are read directly. Any other table is left to the Delta reader.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from functools import reduce
+from pathlib import Path
+from urllib.parse import unquote
+
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.types import StringType, StructField, StructType
+
+from dedp_assets.patterns.core.names import RESERVED, identifier
+from dedp_assets.patterns.core.partitions import equals, literal, sql_type
+from dedp_assets.patterns.delta.locations import literal_path
+from dedp_assets.patterns.delta.log import KeyedFile, Partition, TableState
+
+__all__ = ["FILE", "lies_outside", "missing", "on_disk", "path_of", "predicate", "read_at", "read_files"]
+
+FILE = f"{RESERVED}file"
+"""Column of :func:`read_files` that says which file a row comes from; :func:`path_of` reads it."""
+
+_PLAIN = {"appendOnly", "changeDataFeed", "checkConstraints", "generatedColumns", "invariants", "v2Checkpoint"}
+_SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:/")
+_MOST_PARTITIONS = 64
+_PLACE = f"{RESERVED}place"
+_URI = re.compile("^file:/*")
+_PATH = "regexp_replace(url_decode(replace(_metadata.file_path, '+', '%2B')), '^file:/*', '/')"  # decoded is + a blank
+
+
+def read_at(
+    session: SparkSession, location: Path, state: TableState, partitions: Sequence[Mapping[str, str | None]]
+) -> DataFrame:
+    """Rows of the named partitions (all, if none is named) as the table was at ``state``; lazy."""
+    files = _files(location, state, partitions) if state.features <= _PLAIN and not state.mapped else None
+    if files is None or len(files) > _MOST_PARTITIONS:
+        rows = session.read.format("delta").option("versionAsOf", state.version).load(str(location))
+        wanted = " OR ".join(f"({predicate(named, state)})" for named in partitions)
+        return rows.filter(wanted) if wanted else rows
+    schema = StructType.fromJson(json.loads(state.snapshot.schema().to_json()))
+    if not files:
+        return session.createDataFrame([], schema)
+    stored = StructType([field for field in schema.fields if field.name not in state.partition_columns])
+    parts = [_part(session, paths, stored, schema, dict(key), state.kinds) for key, paths in files.items()]
+    return reduce(DataFrame.unionByName, parts)
+
+
+def read_files(
+    session: SparkSession, location: Path, state: TableState, files: Iterable[KeyedFile], *, named: bool = False
+) -> DataFrame:
+    """Rows of just these ``files`` of the table at ``state``; lazy.
+
+    Args:
+        session: the Spark session.
+        location: the table's folder.
+        state: the table as it is.
+        files: some of its active files, each with its partition.
+        named: whether rows say in a column :data:`FILE` where they come from.
+    """
+    schema = StructType.fromJson(json.loads(state.snapshot.schema().to_json()))
+    also = [F.col("_metadata.file_path").alias(FILE)] if named else []
+    by_key: dict[Partition, list[str]] = {}
+    for file, key in files:
+        by_key.setdefault(key, []).append(on_disk(location, file["path"]))
+    if not by_key:
+        return session.createDataFrame([], schema).withColumns({FILE: F.lit("")} if named else {})
+    stored = StructType([field for field in schema.fields if field.name not in state.partition_columns])
+    if len(by_key) > _MOST_PARTITIONS:
+        return _by_file(session, by_key, stored, schema, state.kinds, also)
+    parts = [_part(session, paths, stored, schema, dict(key), state.kinds, also) for key, paths in by_key.items()]
+    return reduce(DataFrame.unionByName, parts)
+
+
+def on_disk(location: Path, path: str) -> str:
+    """The absolute path of a file that the log names by ``path``."""
+    return os.path.abspath(location / unquote(path))  # noqa: PTH100 - Path does not resolve dots without links
+
+
+def path_of(uri: str) -> str:
+    """The absolute path of a file that Spark names by its address."""
+    return _URI.sub("/", unquote(uri))
+
+
+def missing(location: Path, state: TableState, partitions: Sequence[Mapping[str, str | None]] = ()) -> list[str]:
+    """Files of the named partitions (of all, if none is named) at ``state`` that a vacuum removed from the folder."""
+    files = (_files(location, state, partitions) or {}).values()
+    return [path for paths in files for path in paths if not Path(path).exists()]
+
+
+def lies_outside(path: str) -> bool:
+    """Whether the log names a file by an absolute path, as the log of a clone does."""
+    return path.startswith("/") or bool(_SCHEME.match(path))
+
+
+def _files(
+    location: Path, state: TableState, partitions: Sequence[Mapping[str, str | None]]
+) -> dict[Partition, list[str]] | None:
+    """Active files by partition; ``None`` if one of them lies outside the table's folder."""
+    found: dict[Partition, list[str]] = {}
+    for file, key in state.keyed_files():
+        path = unquote(file["path"])
+        if lies_outside(path):
+            return None
+        if not partitions or any(named.items() <= dict(key).items() for named in partitions):
+            found.setdefault(key, []).append(str(location / path))
+    return found
+
+
+def _part(
+    session: SparkSession,
+    paths: list[str],
+    stored: StructType,
+    schema: StructType,
+    values: Mapping[str, str | None],
+    kinds: Mapping[str, str],
+    also: Sequence[Column] = (),
+) -> DataFrame:
+    rows = session.read.schema(stored).parquet(*[literal_path(path) for path in paths])
+    constants = {c: F.expr(literal(value, str(kinds[c]))).alias(c) for c, value in values.items()}
+    return rows.select(*[constants.get(name, F.col(identifier(name))) for name in schema.names], *also)
+
+
+def _by_file(
+    session: SparkSession,
+    files: Mapping[Partition, list[str]],
+    stored: StructType,
+    schema: StructType,
+    kinds: Mapping[str, str],
+    also: Sequence[Column],
+) -> DataFrame:
+    """The same for many partitions: their values are looked up by file."""
+    columns = list(kinds)
+    known = [(path, *[dict(key)[c] for c in columns]) for key, paths in files.items() for path in paths]
+    names = [_PLACE, *columns]
+    values = session.createDataFrame(known, StructType([StructField(name, StringType()) for name in names]))
+    paths = [literal_path(path) for some in files.values() for path in some]
+    rows = session.read.schema(stored).parquet(*paths).select("*", *also, F.expr(_PATH).alias(_PLACE))
+    cast = {c: F.expr(f"CAST({identifier(c)} AS {sql_type(kind)})").alias(c) for c, kind in kinds.items()}
+    joined = rows.join(F.broadcast(values), _PLACE)
+    return joined.select(*[cast.get(name, F.col(identifier(name))) for name in schema.names], *([FILE] if also else []))
+
+
+def predicate(partition: Mapping[str, str | None], state: TableState, alias: str = "") -> str:
+    """Write the SQL predicate of one partition's rows, spelled as in the log; ``true`` for the whole table."""
+    return " AND ".join(alias + equals(c, value, state.kinds[c]) for c, value in partition.items()) or "true"

@@ -1,0 +1,257 @@
+"""Changing rows that are there: the files that hold them are rewritten beside the table, audited, and exchanged.
+
+Nothing of it happens under the table's lock but the exchange, one metadata-only commit: exactly the files that were
+read out, the staged ones in, transaction id and record with them. If another writer changed what was read, the whole
+change is computed again; readers never see half of it, nor rows that nobody audited.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, Protocol
+
+from pyspark.sql import DataFrame
+
+from dedp_assets.patterns.core.audits import Audit, judge, overrule, summary, verdict
+from dedp_assets.patterns.core.errors import AuditFailed, Conflict, PatternError
+from dedp_assets.patterns.core.names import OUTCOME
+from dedp_assets.patterns.core.records import CommitRecord, Provenance, slice_name
+from dedp_assets.patterns.core.results import Finding, RowCounts, WriteResult
+from dedp_assets.patterns.delta import accounting, commits, outcomes, publishing
+from dedp_assets.patterns.delta.definition import constraints, require_replaceable
+from dedp_assets.patterns.delta.locks import table_lock
+from dedp_assets.patterns.delta.log import KeyedFile, TableState
+from dedp_assets.patterns.delta.staging import Layout, Stage, stage_rows
+
+if TYPE_CHECKING:
+    from dedp_assets.patterns.delta.tables import Table
+
+__all__ = ["Change", "Request", "Rewrite", "rewrite"]
+
+_SAMPLES = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Rewrite:
+    """What a change does to a table as it is.
+
+    Attributes:
+        removed: the files whose rows are written anew; they leave the table.
+        rows: every row of them, and every row that is new, with its outcome: inserted, updated, deleted, kept (as it
+            was) or unused (a row of the source that changes nothing).
+    """
+
+    removed: Sequence[KeyedFile]
+    rows: DataFrame
+
+
+class Change(Protocol):
+    """A change of rows that are there."""
+
+    @property
+    def operation(self) -> str:
+        """What the log calls it."""
+
+    @property
+    def content(self) -> str:
+        """Tells it from other changes."""
+
+    @property
+    def source(self) -> int | None:
+        """How many rows it brings, ``None`` if it brings none."""
+
+    def candidates(self, state: TableState) -> list[KeyedFile]:
+        """The files that may hold rows to change."""
+
+    def plan(self, state: TableState, files: Sequence[KeyedFile]) -> AbstractContextManager[Rewrite]:
+        """What to do with ``files``, while the block lasts; may start a job that looks for the touched ones."""
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """Who changes a table, and under which rules.
+
+    Attributes:
+        owned: partition values that every row lies in, before and after.
+        provenance: who, from what, and why.
+        audits: rules over the rows that are inserted or updated.
+    """
+
+    owned: Mapping[str, str]
+    provenance: Provenance
+    audits: Sequence[Audit] = ()
+
+    def record(self, content: str, **known: Any) -> CommitRecord:  # noqa: ANN401
+        """The record of the commit."""
+        return CommitRecord.of(self.provenance, content=content, owned=self.owned, **known)
+
+
+@dataclass(frozen=True, slots=True)
+class _Prepared:
+    """A change that is staged and audited, and waits for its commit."""
+
+    relevant: object
+    removed: Sequence[KeyedFile]
+    stage: Stage
+    record: CommitRecord
+    findings: Sequence[Finding]
+    metrics: Mapping[str, int] = field(default_factory=dict)
+    changed: bool = True
+
+
+def rewrite(table: Table, change: Change, request: Request) -> WriteResult:
+    """Make a change one audited commit; the same change again finds that it was made.
+
+    Raises:
+        AuditFailed: if a rule or a constraint of the table refuses the rows; the stage stays for inspection.
+        TransactionReused: if the same inputs were applied before with other rows.
+        Conflict: if a newer upstream version was applied, or other writers do not yield.
+    """
+    outcomes.check_audits(table.name, request.audits)
+    prepared: _Prepared | None = None
+    for _ in publishing.attempts():
+        if prepared is None:
+            state = table.ledger.state()
+            claimed = publishing.claim(table.ledger, state, request.record(change.content))
+            if claimed.applied:
+                return publishing.already_applied(table.name, request.record(change.content), claimed.applied)
+            prepared = _prepare(table, change, request, state)
+        try:
+            with table_lock(table.location):
+                if done := _publish(table, change, prepared):
+                    return done
+        except _Outdated:
+            prepared.stage.discard()
+            prepared = None
+        except PatternError:
+            prepared.stage.discard()
+            raise
+    if prepared is not None:
+        prepared.stage.discard()
+    raise Conflict(
+        f"{table.name} {slice_name(request.owned)}: other writers changed the rows that this run changes, each time it "
+        "tried: run it again"
+    )
+
+
+def _publish(table: Table, change: Change, prepared: _Prepared) -> WriteResult | None:
+    """Commit what is staged; nothing, if somebody who knows no lock committed at the same moment.
+
+    Raises:
+        _Outdated: if others changed what the change depends on.
+    """
+    state = table.ledger.state()
+    claimed = publishing.claim(table.ledger, state, prepared.record)
+    if claimed.applied:
+        prepared.stage.discard()
+        return publishing.already_applied(table.name, prepared.record, claimed.applied)
+    if _relevant(change, state) != prepared.relevant:
+        raise _Outdated
+    removed, added = (prepared.removed, prepared.stage.adds) if prepared.changed else ((), ())
+    record = prepared.record
+    if "stage" in record.notes:
+        publishing.require_channel(table.ledger, state, record, table.spec.one_channel_per, added)
+    files = {"numRemovedFiles": len(removed), "numAddedFiles": len(added)}
+    told = publishing.Told(change.operation, {}, {**prepared.metrics, **files})
+    try:
+        publishing.exchange_files(table.location, state, added, removed, record=record, claimed=claimed, told=told)
+    except Conflict:
+        return None
+    if prepared.changed:
+        prepared.stage.settle()
+    else:
+        prepared.stage.discard()
+    return _result(table, state, prepared)
+
+
+class _Outdated(Exception):
+    """What was read is not what is there."""
+
+
+def _relevant(change: Change, state: TableState) -> object:
+    """What of a table a change depends on: who changes anything else is in nobody's way."""
+    files = frozenset(file["path"] for file, _ in change.candidates(state))
+    return files, state.properties, state.features, state.snapshot.schema().to_json(), state.partition_columns
+
+
+def _prepare(table: Table, change: Change, request: Request, state: TableState) -> _Prepared:
+    if why := publishing.only_spark_changes(state):
+        raise Conflict(f"{table.name} has {why} since this run looked at it: run it again")
+    files = change.candidates(state)
+    with change.plan(state, files) as planned:
+        if planned.removed:
+            require_replaceable(table.name, state)
+        stage = _stage(table, state, planned, request)
+        counts = outcomes.counts(change.source, stage.figures)
+        figures = {**stage.figures, **counts.as_dict(), **outcomes.totals(change.source, state, stage.figures)}
+        built_in = (outcomes.accounted(planned.removed, stage, figures), *accounting.built_in(figures, counts)[1:])
+        findings = overrule((*built_in, *judge(request.audits, figures)), request.provenance.approval)
+        if any(finding.refuses for finding in findings):
+            raise _refusal(table, state, planned, stage, findings, request)
+    changed = bool(figures["inserted"] or figures["updated"] or figures["deleted"])
+    # A commit that brings rows says by its stage that it does.
+    notes = {**request.provenance.notes, **({"stage": stage.folder.name} if figures["inserted"] else {})}
+    record = replace(request, provenance=replace(request.provenance, notes=notes)).record(
+        change.content,
+        counts=counts,
+        findings=findings,
+        verdict=verdict(findings),
+        figures={name: value for name, value in accounting.public(figures).items() if name != "kept"},
+    )
+    metrics = outcomes.metrics(change.source, figures)
+    return _Prepared(_relevant(change, state), planned.removed, stage, record, findings, metrics, changed)
+
+
+def _stage(table: Table, state: TableState, planned: Rewrite, request: Request) -> Stage:
+    """Write the rows that stay or are new, and measure all of them."""
+    measures = accounting.measures(
+        None,
+        outcomes.CHANGED,
+        state=state,
+        content=(),
+        owned=request.owned,
+        rules=constraints(state),
+        audits=request.audits,
+    )
+    measures = {name: sql for name, sql in measures.items() if name not in ("read", accounting.FINGERPRINT)}
+    measures |= outcomes.measured()
+    protocol, columns = commits.protocol(state), tuple(state.columns)
+    layout = Layout(table.location, columns, state.kinds, request.owned, table.spec.personal, protocol)
+    return stage_rows(planned.rows, layout, measures=measures, seen_only=[OUTCOME], where=outcomes.WRITTEN)
+
+
+def _refusal(
+    table: Table, state: TableState, planned: Rewrite, stage: Stage, findings: Sequence[Finding], request: Request
+) -> AuditFailed:
+    failed = {finding.name for finding in findings if finding.refuses}
+    faults = accounting.violations(stage.figures, constraints(state))
+    wrong = [*faults, *[audit.where for audit in request.audits if audit.where and audit.name in failed]]
+    message = f"{table.name} {slice_name(request.owned)}: nothing published. {summary(findings)}"
+    if wrong:
+        shown = [c for c in table.spec.columns if c not in table.spec.personal]
+        rows = (
+            planned.rows.filter(outcomes.CHANGED)
+            .filter(" OR ".join(f"({f})" for f in wrong))
+            .select(*shown)
+            .limit(_SAMPLES)
+        )
+        message += f". For example {[row.asDict() for row in rows.collect()]}"
+    return AuditFailed(message, findings=findings, stage=str(stage.folder))
+
+
+def _result(table: Table, state: TableState, prepared: _Prepared) -> WriteResult:
+    figures = prepared.record.figures
+    done = [f"{figures[name]} rows {name}" for name in ("inserted", "updated", "deleted") if figures[name]]
+    return WriteResult(
+        table=table.name,
+        version=state.version + 1,
+        applied=True,
+        changed=prepared.changed,
+        reason=", ".join(done) or "no row is to be changed",
+        rows=RowCounts(**prepared.record.rows),
+        partition=prepared.record.partition,
+        findings=tuple(prepared.findings),
+        figures=figures,
+    )

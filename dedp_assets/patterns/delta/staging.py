@@ -1,0 +1,310 @@
+"""Staging: one Spark job writes the rows as Parquet inside the table's folder and measures them on the way.
+
+Staged files belong to nobody until a commit names them: readers of the table never see them, a crash leaves nothing but
+a folder, and a refused stage stays readable for inspection (it is a Delta table of its own). As long as somebody may
+still publish a stage it is claimed, and no vacuum touches it.
+"""
+
+from __future__ import annotations
+
+import shutil
+import uuid
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote, unquote
+
+from deltalake.transaction import AddAction
+from filelock import FileLock
+from pyspark.errors import AnalysisException
+from pyspark.sql import DataFrame, Observation, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.types import StructField, StructType
+
+from dedp_assets.patterns.core.errors import ConfigError
+from dedp_assets.patterns.core.names import OUTCOME, RESERVED, identifier, unused
+from dedp_assets.patterns.core.partitions import folder_value, from_folder, literal, to_folder
+from dedp_assets.patterns.core.results import Split
+from dedp_assets.patterns.core.rows import fields_of, observed, row_hash
+from dedp_assets.patterns.delta import commits
+from dedp_assets.patterns.delta.locations import literal_path
+from dedp_assets.patterns.delta.locks import claim
+from dedp_assets.patterns.delta.statistics import file_statistics
+
+__all__ = ["PART", "WRITTEN", "Layout", "Stage", "claim_of", "empty_stage", "identity_hash", "new_stage", "stage_rows"]
+
+PART = f"{RESERVED}rows_"
+"""What begins the figures that count the rows of a split's parts."""
+WRITTEN = "written"
+"""Figure that counts the rows meant for the table."""
+
+_IDENTITY = f"{RESERVED}identity_"
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """Where and how the kept rows are laid out.
+
+    Attributes:
+        folder: the table's folder.
+        columns: the kept part's columns in the table's order, partition columns included.
+        partition_by: partition columns of the table, with their type as the log stores it.
+        partition: partition values the write owns, spelled as in the log.
+        quiet: columns without statistics in the log.
+        protocol: the table's, for the stage that is a table of its own.
+    """
+
+    folder: Path
+    columns: tuple[str, ...]
+    partition_by: Mapping[str, str]
+    partition: Mapping[str, str]
+    quiet: tuple[str, ...] = ()
+    protocol: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Stage:
+    """Rows written beside a table but not part of it.
+
+    Attributes:
+        folder: the stage's folder, inside the table's folder.
+        adds: the kept part's files as Delta add actions, relative to the table.
+        figures: every number measured in the pass, by name.
+        keep: the kept part of a split.
+        apart: column of the files that tells the parts of a split apart.
+        session: reads the rows back.
+        schema: of the files, the names of folders included.
+        shown: column -> SQL expression that reads it back from the files.
+        claim: held until the stage is published, discarded or forgotten.
+    """
+
+    folder: Path
+    adds: tuple[AddAction, ...] = ()
+    figures: Mapping[str, Any] = field(default_factory=dict)
+    keep: str | None = None
+    apart: str = ""
+    session: SparkSession | None = field(default=None, repr=False)
+    schema: StructType = field(default_factory=StructType, repr=False)
+    shown: Mapping[str, str] = field(default_factory=dict, repr=False)
+    claim: FileLock | None = field(default=None, repr=False, compare=False)
+
+    @property
+    def files(self) -> int:
+        """How many files the kept part has."""
+        return len(self.adds)
+
+    def read(self, part: str | None = None) -> DataFrame:
+        """The staged rows of one part (the kept one if ``None``), read back from the files."""
+        if self.session is None:
+            raise ConfigError(f"{self.folder.name} was staged without rows")
+        wanted = part or self.keep
+        count = self.figures.get(WRITTEN if wanted in (None, self.keep) else f"{PART}{wanted}", 0)
+        files = self.session.read.schema(self.schema)
+        frame = files.parquet(literal_path(self.folder)) if count else self.session.createDataFrame([], self.schema)
+        rows = frame if wanted is None else frame.filter(F.col(self.apart) == wanted)
+        return rows.select(*[F.expr(sql).alias(column) for column, sql in self.shown.items()])
+
+    def settle(self) -> None:
+        """Drop what only the audit needed, once a commit owns the kept files."""
+        shutil.rmtree(self.folder / "_delta_log", ignore_errors=True)
+        kept = {self.folder.parent / unquote(add.path) for add in self.adds}
+        for file in self.folder.rglob("*.parquet"):
+            if file not in kept:
+                file.unlink()
+        self._give_up_claim()
+
+    def discard(self) -> None:
+        """Remove the stage: nothing of it became part of the table."""
+        shutil.rmtree(self.folder, ignore_errors=True)
+        self._give_up_claim()
+
+    def _give_up_claim(self) -> None:
+        if self.claim is not None:
+            claim_of(self.folder).unlink(missing_ok=True)
+            self.claim.release()
+
+
+def new_stage(folder: Path) -> Stage:
+    """A claimed stage inside the table's ``folder``, with nothing in it yet."""
+    stage = _name(folder)
+    return Stage(stage, claim=claim(claim_of(stage)))
+
+
+def claim_of(stage: Path) -> Path:
+    """The file that says whether somebody may still publish ``stage``; hidden, beside it."""
+    return stage.with_name(f".{stage.name}.claim")
+
+
+def empty_stage(folder: Path) -> Stage:
+    """A stage without rows, made without Spark: publishing it empties the partition."""
+    return Stage(_name(folder))
+
+
+def identity_hash(split: Split) -> str:
+    """SQL for the hash of a split's identity columns, as the measures of a stage see them."""
+    return row_hash([StructField(f"{_IDENTITY}{f.name}", f.dataType) for f in fields_of(split.rows, split.identity)])
+
+
+def stage_rows(
+    rows: DataFrame | Split,
+    layout: Layout,
+    *,
+    measures: Mapping[str, str],
+    keep: str = "valid",
+    also: Sequence[str] = (),
+    seen_only: Sequence[str] = (),
+    where: str = "",
+) -> Stage:
+    """Write rows beside the table and measure them, in one Spark job.
+
+    Args:
+        rows: plain rows, or a split of which ``keep`` is meant for this table and ``also`` for others.
+        layout: where the kept part goes.
+        measures: figure name -> SQL aggregate, observed in the same pass.
+        keep: part of a split that is meant for this table.
+        also: parts of a split that are staged along, for other tables.
+        seen_only: further columns of plain rows, for the measures and ``where``; they are not written.
+        where: SQL predicate of the measured rows that are written; all of them, if empty.
+
+    Raises:
+        ConfigError: if Spark cannot analyse the rows or a measure; the text names the expression.
+    """
+    stage = new_stage(layout.folder)
+    folder, kept = stage.folder, keep if isinstance(rows, Split) else None
+    parts = (keep, *also) if isinstance(rows, Split) else ()
+    apart, folders = _named_folders(rows, layout, parts, also)
+    try:
+        frame = _projected(rows, layout, parts, seen_only)
+        session = frame.sparkSession
+        seen = Observation()
+        out = frame.observe(seen, *[F.expr(sql).alias(name) for name, sql in measures.items()])
+        out = out.filter(F.col(OUTCOME).isin(*parts) if parts else F.expr(where or "true"))
+        columns = [c for c in out.columns if not c.startswith(RESERVED) and c not in seen_only]
+        stored = [c for c in columns if c not in folders and not (c in layout.partition and c in layout.partition_by)]
+        spelled = [F.expr(to_folder(c, layout.partition_by[c])).alias(folder) for c, folder in folders.items()]
+        outcome = [F.col(OUTCOME).alias(apart)] if parts else []
+        files = out.select(*[F.col(identifier(c)) for c in stored], *spelled, *outcome)
+        files.write.partitionBy(*folders.values(), *filter(None, [apart])).parquet(str(folder))
+    except AnalysisException as error:
+        stage.discard()
+        culprit = _culprit(lambda: _projected(rows, layout, parts, seen_only), measures)
+        raise ConfigError(f"{layout.folder.name}: {culprit or _line(error)}") from error
+    shown = {c: _read_back(c, layout, folders) for c in columns}
+    staged = list(_staged_files(folder, layout, folders, apart))
+    _describe(folder, out.select(*[F.col(identifier(c)) for c in columns], *outcome).schema, layout, staged, apart)
+    return replace(
+        stage,
+        adds=tuple(add for add, outcome in staged if outcome == kept),
+        figures=observed(seen, frame, measures),
+        keep=kept,
+        apart=apart,
+        session=session,
+        schema=files.schema,
+        shown=shown,
+    )
+
+
+def _named_folders(
+    rows: DataFrame | Split, layout: Layout, parts: Sequence[str], also: Sequence[str]
+) -> tuple[str, dict[str, str]]:
+    """Names of folders that no column has: of a split's parts, and of partition columns whose values the rows tell.
+
+    These are the ones not owned, or told by a part that is staged along, too. A vacuum passes over names like ``_x``.
+    """
+    inside = rows.parts if isinstance(rows, Split) else {}
+    taken = [*layout.columns, *(column for part in parts for column in inside[part])]
+    others = {column for part in also for column in inside[part]} if parts else set()
+    loose = [column for column in layout.partition_by if column not in layout.partition or column in others]
+    apart = unused("outcome", taken) if parts else ""
+    return apart, {column: unused(f"partition{number}", taken) for number, column in enumerate(loose)}
+
+
+def _read_back(column: str, layout: Layout, folders: Mapping[str, str]) -> str:
+    if column in folders:
+        return folder_value(folders[column], layout.partition_by[column])
+    if column in layout.partition_by:
+        return literal(layout.partition[column], layout.partition_by[column])
+    return identifier(column)
+
+
+def _culprit(projected: Callable[[], DataFrame], measures: Mapping[str, str]) -> str:
+    """Which of the ``measures`` Spark cannot evaluate, and why; empty if it is the rows themselves."""
+    try:
+        frame = projected()
+        _ = frame.isStreaming
+    except AnalysisException:
+        return ""
+    for name, sql in measures.items():
+        try:
+            _ = frame.observe("probe", F.expr(sql).alias("probe")).isStreaming
+        except AnalysisException as error:
+            return f"{name} cannot be evaluated as {sql}: {_line(error)}"
+    return ""
+
+
+def _line(error: Exception) -> str:
+    return str(error).splitlines()[0]
+
+
+def _name(folder: Path) -> Path:
+    return folder / f"staged-{uuid.uuid4().hex[:16]}"
+
+
+def _projected(rows: DataFrame | Split, layout: Layout, parts: Sequence[str], seen_only: Sequence[str]) -> DataFrame:
+    """Plain rows in the table's order; of a split, each column only in the rows of the parts that own it."""
+    if not isinstance(rows, Split):
+        wanted = (*layout.columns, *seen_only)
+        return rows.select(*[F.col(identifier(column)).alias(column) for column in wanted])
+    owners: dict[str, list[str]] = {}
+    for part in parts:
+        for column in rows.parts[part]:
+            owners.setdefault(column, []).append(part)
+    outcome = F.col(identifier(rows.outcome))
+    shown = [F.when(outcome.isin(*owned), F.col(identifier(c))).alias(c) for c, owned in owners.items()]
+    identity = [F.col(identifier(column)).alias(f"{_IDENTITY}{column}") for column in rows.identity]
+    return rows.rows.select(outcome.alias(OUTCOME), *shown, *identity)
+
+
+def _staged_files(
+    folder: Path, layout: Layout, folders: Mapping[str, str], apart: str
+) -> Iterator[tuple[AddAction, str | None]]:
+    """The files of a stage that hold rows, each with the part of the split that they belong to."""
+    hidden = {*layout.quiet, *layout.partition_by}
+    shown = [column for column in layout.columns if column not in hidden]
+    for file in sorted(folder.rglob("*.parquet")):
+        inside = file.relative_to(folder)
+        named = dict(segment.split("=", 1) for segment in inside.parts[:-1])
+        rows, statistics = file_statistics(file, shown)
+        if not rows:
+            continue
+        values = {
+            column: from_folder(unquote(named[folders[column]]), kind)
+            if column in folders
+            else layout.partition[column]
+            for column, kind in layout.partition_by.items()
+        }
+        stat = file.stat()
+        add = AddAction(
+            path=quote(f"{folder.name}/{inside.as_posix()}", safe="/="),
+            size=stat.st_size,
+            partition_values=values,
+            modification_time=stat.st_mtime_ns // 1_000_000,
+            data_change=True,
+            stats=statistics,
+        )
+        yield add, named.get(apart)
+
+
+def _describe(
+    folder: Path, schema: StructType, layout: Layout, files: Sequence[tuple[AddAction, str | None]], apart: str
+) -> None:
+    """Make the stage a Delta table of its own, so that what was refused can be looked at."""
+    by = [*layout.partition_by, *filter(None, [apart])]
+    adds = []
+    for add, outcome in files:
+        values = {**add.partition_values, **({apart: outcome} if apart else {})}
+        path = add.path.partition("/")[2]
+        described = {"path": path, "partitionValues": values, "size": add.size, "dataChange": True}
+        adds.append({"add": {**described, "modificationTime": add.modification_time, "stats": add.stats}})
+    commits.write(folder, 0, [*commits.declaration(schema.json(), by, protocol=layout.protocol), *adds])

@@ -1,0 +1,134 @@
+"""Delta's own statements, for tables whose rows only Spark can change.
+
+Column mapping, deletion vectors, row tracking, generated columns, a change feed: such a table's files cannot be
+exchanged by metadata alone. Its merges and deletes are Delta's, under the table's lock, with the same transaction and
+record, in a session of their own, so that nobody else's commits carry them. Their rows cannot be audited before they
+are visible, so audits are refused; what they did is counted by Delta.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING
+
+from pyspark.sql import DataFrame, SparkSession
+
+from dedp_assets.patterns.core.errors import ConfigError, ContractError
+from dedp_assets.patterns.core.records import CommitRecord
+from dedp_assets.patterns.core.results import RowCounts, WriteResult
+from dedp_assets.patterns.delta import publishing
+from dedp_assets.patterns.delta.locks import table_lock
+from dedp_assets.patterns.delta.log import Commit
+from dedp_assets.patterns.delta.rewriting import Request
+from dedp_assets.patterns.delta.sessions import private
+from dedp_assets.patterns.delta.staging import new_stage
+
+if TYPE_CHECKING:
+    from dedp_assets.patterns.delta.tables import Table
+
+__all__ = ["run"]
+
+Statement = Callable[[SparkSession, DataFrame | None], object]
+"""Runs in a session of its own, with the source as that session reads it."""
+
+_COUNTED = {
+    "source": ("numSourceRows",),
+    "inserted": ("numTargetRowsInserted",),
+    "updated": ("numTargetRowsUpdated",),
+    "deleted": ("numTargetRowsDeleted", "numDeletedRows"),
+}
+
+
+def run(
+    table: Table, statement: Statement, content: str, request: Request, *, source: DataFrame | None = None, why: str
+) -> WriteResult:
+    """One of Delta's statements as one commit; the same again finds that it was made.
+
+    Args:
+        table: the table to change.
+        statement: runs it.
+        content: tells it from other changes.
+        request: who asks for it.
+        source: rows that the statement reads.
+        why: what the table has that calls for it.
+
+    Raises:
+        ConfigError: if audits are asked for.
+        ContractError: if a row would break a constraint of the table.
+    """
+    if request.audits:
+        raise ConfigError(
+            f"{table.name} has {why}, so Delta itself changes its rows, and nothing could audit them before they are "
+            "visible: give no audits, or overwrite the partition"
+        )
+    record = request.record(content)
+    stage = new_stage(table.location)
+    try:
+        with table_lock(table.location):
+            for last in publishing.attempts():
+                state = table.ledger.state()
+                claimed = publishing.claim(table.ledger, state, record)
+                if claimed.applied:
+                    return publishing.already_applied(table.name, record, claimed.applied)
+                if source is not None and not stage.folder.exists():
+                    source.write.parquet(str(stage.folder))
+                if _ran(
+                    table, statement, publishing.sql_settings(record, claimed), source, str(stage.folder), last=last
+                ):
+                    break
+            return _result(table, state.version, record)
+    finally:
+        stage.discard()
+
+
+def _ran(
+    table: Table,
+    statement: Statement,
+    settings: Mapping[str, str],
+    source: DataFrame | None,
+    folder: str,
+    *,
+    last: bool,
+) -> bool:
+    """Whether the statement came through; another writer may have been faster."""
+    try:
+        with private(table.session, settings) as session:
+            statement(session, None if source is None else session.read.schema(source.schema).parquet(folder))
+    except publishing.SPARK_ERRORS as error:
+        if broken := publishing.violation(error):
+            raise ContractError(f"{table.name}: nothing was changed. {broken}") from error
+        if last or not publishing.is_conflict(error):
+            raise
+        return False
+    return True
+
+
+def _result(table: Table, before: int, record: CommitRecord) -> WriteResult:
+    ours = [commit for commit in table.ledger.commits(since=before) if commit.record == record]
+    if not ours:
+        return WriteResult(table.name, before, applied=False, changed=False, reason="no row matched")
+    return WriteResult(
+        table=table.name,
+        version=ours[-1].version,
+        applied=True,
+        changed=bool(ours[-1].changed),
+        reason=f"{ours[-1].operation} committed",
+        rows=_counts(ours[-1]),
+        partition=record.partition,
+        figures=_figures(ours[-1]),
+    )
+
+
+def _figures(commit: Commit) -> dict[str, int]:
+    counted = {name: int(value) for name, value in commit.metrics.items() if value.isdigit()}
+    named = {name: counted[metric] for name, metrics in _COUNTED.items() for metric in metrics if metric in counted}
+    return {**counted, **named}
+
+
+def _counts(commit: Commit) -> RowCounts:
+    """The rows of the source as far as Delta counts them: it does not say how many changed nothing."""
+    figures = _figures(commit)
+    if "source" not in figures:
+        return RowCounts()
+    written = figures.get("inserted", 0) + figures.get("updated", 0)
+    return RowCounts(read=figures["source"], written=written, represented=figures["source"])

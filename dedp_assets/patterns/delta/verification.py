@@ -1,0 +1,139 @@
+"""Verification: what a table's log says, held against what is stored, without a JVM and without reading a row.
+
+A table can be green and unreadable: its log is whole, and a data file that it names is gone. Names and sizes of the
+files are compared with the log, the log with its own checksums.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.parse import unquote
+
+from dedp_assets.patterns.core.errors import ContractError
+from dedp_assets.patterns.delta.log import Ledger, Partition, TableState
+from dedp_assets.patterns.delta.logfiles import Fault, log_faults, stated_figures
+
+__all__ = ["LostFile", "Verification", "lost_files", "tell_lost", "verify_table"]
+
+_SHOWN = 3
+
+
+@dataclass(frozen=True, slots=True)
+class LostFile:
+    """A data file that the log names and nobody can read.
+
+    Attributes:
+        path: below the table's folder, as it is on disk.
+        partition: the partition its rows belong to.
+        what: what is wrong with it.
+    """
+
+    path: str
+    partition: Partition
+    what: str
+
+    def __str__(self) -> str:
+        return f"{self.path} {self.what}"
+
+
+@dataclass(frozen=True, slots=True)
+class Verification:
+    """What was found about one table.
+
+    Attributes:
+        table: its name.
+        version: the version that was looked at; -1 if the log gives none.
+        files: data files of that version.
+        faults: what is wrong with the log.
+        lost: data files that are not there as the log describes them.
+    """
+
+    table: str
+    version: int
+    files: int
+    faults: tuple[Fault, ...] = ()
+    lost: tuple[LostFile, ...] = ()
+
+    @property
+    def sound(self) -> bool:
+        """Whether nothing is wrong."""
+        return not self.faults and not self.lost
+
+
+def lost_files(location: Path, state: TableState, *partitions: Mapping[str, str | None]) -> list[LostFile]:
+    """Data files of the named partitions (of all, if none is named) that are not there in the size the log states."""
+    found = []
+    for file, key in state.keyed_files():
+        if not partitions or any(named.items() <= dict(key).items() for named in partitions):
+            path = unquote(file["path"])
+            if what := _loss(location, path, file["size_bytes"]):
+                found.append(LostFile(path, key, what))
+    return found
+
+
+def tell_lost(table: str, lost: Sequence[LostFile]) -> str:
+    """The loss in one clause, with the first few files."""
+    more = f" and {len(lost) - _SHOWN} more" if len(lost) > _SHOWN else ""
+    return f"{table} lacks {len(lost)} of its data files ({', '.join(map(str, lost[:_SHOWN]))}{more})"
+
+
+def verify_table(ledger: Ledger) -> Verification:
+    """Hold a table's log against its checksums and its files.
+
+    Args:
+        ledger: the table's.
+
+    Raises:
+        NotReady: if there is no table.
+    """
+    faults = log_faults(ledger.location)
+    faults += _unknown_actions(ledger, {fault.file for fault in faults})
+    try:
+        state = ledger.state()
+    except ContractError:
+        return Verification(ledger.name, -1, 0, tuple(faults))
+    faults += _contradictions(ledger)
+    lost = lost_files(ledger.location, state)
+    return Verification(ledger.name, state.version, len(state.files()), tuple(faults), tuple(lost))
+
+
+def _loss(location: Path, path: str, size_bytes: int) -> str:
+    """What is wrong with a data file; empty if nothing is. A path with a scheme is nothing that can be looked at."""
+    if "://" in path:
+        return ""
+    try:
+        size = (location / path.removeprefix("file:")).stat().st_size
+    except OSError:
+        return "is missing"
+    return "" if size == size_bytes else f"has {size} of {size_bytes} bytes"
+
+
+def _unknown_actions(ledger: Ledger, known: Collection[str]) -> Iterator[Fault]:
+    """Find commits that are valid JSON and lack what a commit has to have."""
+    for version in range(ledger.version() + 1):
+        file = f"_delta_log/{version:020d}.json"
+        if file not in known and (ledger.location / file).exists():
+            try:
+                ledger.commit(version)
+            except ContractError as error:
+                yield Fault(file, f"is damaged ({error.__cause__})", "put it back from a backup")
+
+
+def _contradictions(ledger: Ledger) -> Iterator[Fault]:
+    """Where the log and the checksum file of one of its versions disagree on files and bytes."""
+    stated = stated_figures(ledger.location)
+    if stated is None:
+        return
+    version, figures = stated
+    path = f"_delta_log/{version:020d}.crc"
+    try:
+        files = ledger.state(version).files()
+    except ContractError:
+        return
+    held = {"numFiles": len(files), "tableSizeBytes": sum(file["size_bytes"] for file in files)}
+    if held != figures:
+        shown = f"states {figures['numFiles']} files of {figures['tableSizeBytes']} bytes, the log holds "
+        shown += f"{held['numFiles']} of {held['tableSizeBytes']}"
+        yield Fault(path, shown, "put the commits up to that version back from a backup; they lack what it counted")

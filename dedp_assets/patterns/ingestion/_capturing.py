@@ -1,0 +1,118 @@
+"""From a source's log into a history: each change appended once, however often a capture is interrupted.
+
+The history's commit holds the position up to which the log was read as its transaction id, and the slot is moved only
+behind a commit. So the slot is never ahead of the history; where it is, changes are missing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from psycopg import Connection
+
+from dedp_assets.patterns.connectors import postgres
+from dedp_assets.patterns.connectors.pgoutput import Transaction, position_text
+from dedp_assets.patterns.connectors.postgres import RESNAPSHOT, PostgresTable, SlotState
+from dedp_assets.patterns.core.errors import ContractError
+from dedp_assets.patterns.core.records import Provenance
+from dedp_assets.patterns.core.results import WriteResult
+from dedp_assets.patterns.delta.tables import Table
+from dedp_assets.patterns.ingestion import _changes as changes
+
+__all__ = ["Capture"]
+
+_IDLE_BYTES = 16 << 20
+"""How much log of other tables passes before a commit without rows moves the history's position, in bytes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Capture:
+    """One run that reads ``source`` into ``history``.
+
+    Attributes:
+        source: the table and its slot.
+        history: a table of :data:`~dedp_assets.patterns.ingestion._changes.CHANGES`.
+        keys: the source's primary key.
+        provenance: who captures, and why.
+    """
+
+    source: PostgresTable
+    history: Table
+    keys: tuple[str, ...]
+    provenance: Provenance
+
+    def begin(self, *, anew: bool) -> WriteResult:
+        """Append a snapshot, and keep the slot that begins with it.
+
+        Args:
+            anew: replace a slot that is there already.
+
+        Raises:
+            ContractError: if there is one that may be somebody else's.
+        """
+        with postgres.connected(self.source) as connection:
+            if not anew and postgres.slot_state(connection, self.source):
+                raise ContractError(
+                    f"{self.source.name}: there is a slot {self.source.slot}, but {self.history.name} holds no "
+                    f"snapshot that belongs to it: choose another slot if it is somebody else's, otherwise {RESNAPSHOT}"
+                )
+        with postgres.snapshot(self.source, keys=self.keys) as taken:
+            rows = changes.frame(self.history.session, changes.of_snapshot(taken, self.keys))
+            staged = self.history.stage(
+                rows, provenance=self._step(taken.position, changes.noting_snapshot(taken)), append=True
+            )
+            taken.keep()
+            return staged.publish()
+
+    def resume(self, connection: Connection[Any]) -> SlotState:
+        """The slot, moved to where the history ends if a capture was interrupted before it did so.
+
+        Raises:
+            ContractError: if changes may be missing between the two.
+        """
+        source = self.source
+        # In this order another capture cannot make a slot, once looked at, seem ahead of the history.
+        before, written = postgres.slot_state(connection, source), changes.cursor(self.history) or 0
+        slot = postgres.slot_state(connection, source)
+        if before is None or slot is None or slot.status == "lost":
+            fault = f"the slot {source.slot} is lost, and with it the changes after {position_text(written)}"
+        elif before.confirmed > written:
+            fault = f"somebody moved the slot {source.slot} on, from {position_text(written)} to {before.at}"
+        elif slot.newest < written:
+            fault = f"the log ends before {position_text(written)}, which was captured: the database is another one"
+        elif postgres.describe(connection, source, keys=self.keys).oid != changes.noted(self.history).get("oid"):
+            fault = "the table was dropped and made anew"
+        else:
+            postgres.advance(connection, source, written)
+            return slot
+        raise ContractError(f"{source.name}: {fault}; {RESNAPSHOT}")
+
+    def follow(self, connection: Connection[Any], *, until: int, max_messages: int) -> Iterator[WriteResult]:
+        """Append the log up to the position ``until``, a commit for every ``max_messages``."""
+        position, note = changes.cursor(self.history) or 0, changes.noted(self.history)
+        while batch := postgres.peek(connection, self.source, until=until, limit=max_messages):
+            note = changes.noting(note, batch)
+            yield self._append(batch, self._step(batch[-1].ends_at, note), after=position)
+            position = batch[-1].ends_at
+            postgres.advance(connection, self.source, position)
+        if until - position > _IDLE_BYTES:
+            yield self.history.mark(provenance=self._step(until, note))
+            postgres.advance(connection, self.source, until)
+
+    def _append(self, batch: Sequence[Transaction], step: Provenance, *, after: int) -> WriteResult:
+        rows = list(changes.of_transactions(batch, self.keys))
+        if not rows:
+            return self.history.mark(provenance=step)
+        oldest = min(transaction.committed_at for transaction in batch if transaction.changes)
+        step = replace(step, notes={**step.notes, changes.OLDEST: oldest.isoformat()})
+        staged = self.history.stage(changes.frame(self.history.session, rows), provenance=step, append=True)
+        result = staged.publish(after=after)
+        waited = self.history.ledger.commit(result.version).timestamp - oldest
+        return replace(result, figures={**result.figures, "latency_seconds": max(waited.total_seconds(), 0.0)})
+
+    def _step(self, position: int, note: Mapping[str, Any]) -> Provenance:
+        notes = {**self.provenance.notes, "source": note}
+        inputs = {self.source.name: position_text(position)}
+        return replace(self.provenance, sequence=position, inputs=inputs, notes=notes)

@@ -1,0 +1,138 @@
+"""Deliveries: what lies in a landing zone, and whether it may be read."""
+
+from __future__ import annotations
+
+import json
+import os
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dedp_assets.patterns.connectors.deliveries import MARKER, DeliveredFile, Delivery, look_at
+from dedp_assets.patterns.core.errors import ContractError, NotReady
+
+
+@pytest.fixture
+def day(tmp_path):
+    """A folder for one day's delivery."""
+    folder = tmp_path / "2026-01-05"
+    folder.mkdir()
+    return folder
+
+
+def deliver(day, marker="", **files):
+    for name, text in files.items():
+        (day / f"{name}.json").write_text(text)
+    if marker is not None:
+        (day / MARKER).write_text(marker if isinstance(marker, str) else json.dumps(marker))
+
+
+def refused(day, error, words):
+    delivery = look_at(day)
+    with pytest.raises(error, match=words):
+        delivery.require_ready()
+    return delivery
+
+
+def test_a_finished_delivery_may_be_read(day):
+    """Files and a marker; hidden entries are no data."""
+    deliver(day, a="1", b="22")
+    (day / ".partial").write_text("x")
+    (day / "_temporary").mkdir()
+    delivery = look_at(day).require_ready()
+    assert [(f.name, f.size_bytes) for f in delivery.files] == [("a.json", 1), ("b.json", 2)]
+    assert (delivery.partition, delivery.strange, delivery.manifest) == ("2026-01-05", (), None)
+
+
+def test_without_a_marker_the_producer_has_not_finished(day):
+    """However complete the files look: come again later."""
+    deliver(day, marker=None, a="1")
+    refused(day, NotReady, "2026-01-05: 1 files but no _SUCCESS")
+
+
+def test_a_folder_that_is_not_there_is_an_empty_delivery(tmp_path):
+    """Not there yet is no error of the one who looks."""
+    refused(tmp_path / "2026-01-06", NotReady, "2026-01-06: 0 files but no _SUCCESS")
+
+
+def test_a_marker_over_nothing_is_a_contradiction(day):
+    """An empty day has to be declared, otherwise it would empty the table by accident."""
+    deliver(day)
+    refused(day, ContractError, "_SUCCESS is there but no file")
+
+
+def test_a_manifest_can_declare_an_empty_day(day):
+    """A manifest that lists nothing says that nothing was to be delivered."""
+    deliver(day, marker={"files": {}})
+    assert look_at(day).require_ready().files == ()
+
+
+def test_folders_among_the_files_are_refused(day):
+    """What nobody expects there is named and not skipped."""
+    deliver(day, a="1")
+    (day / "more").mkdir()
+    refused(day, ContractError, "folders where only files belong: more")
+
+
+@pytest.mark.parametrize(
+    ("stated", "words"),
+    [
+        ({"a.json": 1, "b.json": 1}, "b.json is in the manifest but not in the folder"),
+        ({"a.json": 5}, "a.json has 1 of the 5 bytes its manifest states"),
+    ],
+)
+def test_files_that_fall_short_of_the_manifest_are_refused(day, stated, words):
+    """A missing or truncated file is noticed without opening it."""
+    deliver(day, marker={"files": stated}, a="1")
+    refused(day, ContractError, words)
+
+
+@pytest.mark.parametrize("marker", ["", "done", "[]", '{"count": 3}', '{"files": ["a.json"]}'])
+def test_a_marker_that_lists_nothing_binds_nothing(day, marker):
+    """Markers of producers without manifests are just markers."""
+    deliver(day, marker=marker, a="1")
+    assert look_at(day).require_ready().manifest is None
+
+
+@pytest.mark.parametrize("size", ["many", None, [1]])
+def test_a_manifest_with_senseless_sizes_breaks_its_contract(day, size):
+    """The refusal is the library's own, so that it names the day and nobody retries in vain."""
+    deliver(day, marker={"files": {"a.json": size}}, a="1")
+    with pytest.raises(ContractError, match="2026-01-05"):
+        look_at(day).require_ready()
+
+
+def test_files_after_the_marker_are_late(day):
+    """They are seen, and whoever cares can tell them from the announced ones."""
+    deliver(day, a="1", b="2")
+    for number, name in enumerate(["a.json", MARKER, "b.json"]):
+        os.utime(day / name, ns=(number, number))
+    assert [f.name for f in look_at(day).late] == ["b.json"]
+
+
+@pytest.mark.parametrize("change", ["content", "touch", "add", "rename", "remove"])
+def test_the_identity_changes_with_what_lies_there(day, change):
+    """Looking twice gives the same identity; any change of the files gives another."""
+    deliver(day, a="1", b="2")
+    before = look_at(day).identity
+    assert look_at(day).identity == before
+    changes = {
+        "content": lambda: (day / "a.json").write_text("333"),
+        "touch": lambda: os.utime(day / "a.json", ns=(5, 5)),
+        "add": lambda: (day / "c.json").write_text("3"),
+        "rename": lambda: (day / "a.json").rename(day / "z.json"),
+        "remove": (day / "a.json").unlink,
+    }
+    changes[change]()
+    assert look_at(day).identity != before
+
+
+files = st.builds(DeliveredFile, st.text("ab", min_size=1), st.integers(0, 3), st.integers(0, 3))
+
+
+@given(st.lists(files, max_size=4, unique_by=lambda f: f.name), st.lists(files, max_size=4, unique_by=lambda f: f.name))
+def test_equal_identities_hold_equal_files(these, those):
+    """And the marker, which may be touched again, is not part of it."""
+    one, other = Delivery("d", tuple(these)), Delivery("d", tuple(those), marker=DeliveredFile(MARKER, 0, 9))
+    assert (one.identity == other.identity) is (these == those)

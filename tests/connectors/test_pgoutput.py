@@ -1,0 +1,147 @@
+"""The decoder of PostgreSQL's log: messages as the protocol's description writes them."""
+
+from __future__ import annotations
+
+import struct
+from datetime import datetime, timezone
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dedp_assets.patterns.connectors.pgoutput import decode, position_text
+from dedp_assets.patterns.core.errors import ContractError
+
+USERS, OTHERS = 16384, 16390
+TEXT = st.text(st.characters(blacklist_categories=["Cs"], blacklist_characters="\0"))
+
+
+def begin(position=100):
+    return b"B" + struct.pack("!QqI", position, 0, 757)
+
+
+def commit(position=100, ends_at=148, microseconds=0):
+    return b"C" + struct.pack("!BQQq", 0, position, ends_at, microseconds)
+
+
+def relation(oid=USERS, name="users", identity=b"f", columns=(("id", 20, -1), ("note", 25, -1))):
+    head = (
+        b"R" + struct.pack("!I", oid) + b"public\0" + name.encode() + b"\0" + identity + struct.pack("!H", len(columns))
+    )
+    return head + b"".join(
+        b"\1" + c.encode() + b"\0" + struct.pack("!Ii", kind, modifier) for c, kind, modifier in columns
+    )
+
+
+def row(*values):
+    """A row of texts; ``None`` is NULL, ``...`` a large value that did not change."""
+    made = struct.pack("!H", len(values))
+    for value in values:
+        if value is None or value is ...:
+            made += b"n" if value is None else b"u"
+        else:
+            made += b"t" + struct.pack("!I", len(value.encode())) + value.encode()
+    return made
+
+
+def about(kind, rest, oid=USERS):
+    return kind + struct.pack("!I", oid) + rest
+
+
+def changes(*messages):
+    """Operation, row before, row after of everything in one transaction."""
+    (transaction,) = decode([begin(), relation(), *messages, commit()])
+    return [(c.operation, c.before, c.after) for c in transaction.changes if c.operation != "schema"]
+
+
+def test_each_operation_has_its_rows():
+    """An insert the new one, an update both, a delete the former one, a truncation none."""
+    found = changes(
+        about(b"I", b"N" + row("1", None)),
+        about(b"U", b"O" + row("1", None) + b"N" + row("1", "x")),
+        about(b"U", b"N" + row("1", "y")),
+        about(b"D", b"O" + row("1", "y")),
+        b"T" + struct.pack("!IBI", 1, 0, USERS),
+    )
+    assert found == [
+        ("insert", None, {"id": "1", "note": None}),
+        ("update", {"id": "1", "note": None}, {"id": "1", "note": "x"}),
+        ("update", None, {"id": "1", "note": "y"}),
+        ("delete", {"id": "1", "note": "y"}, None),
+        ("truncate", None, None),
+    ]
+
+
+@given(st.lists(st.tuples(st.none() | TEXT, st.none() | TEXT)))
+def test_texts_and_nulls_come_out_as_they_went_in(rows):
+    """Whatever they hold, also nothing, and characters of several bytes."""
+    found = changes(*[about(b"I", b"N" + row(*values)) for values in rows])
+    assert [tuple(after.values()) for _, _, after in found] == rows
+
+
+def test_a_large_value_that_did_not_change_comes_from_the_former_row():
+    """The new row does not repeat it; without a former row it is not there, which is not the same as NULL."""
+    found = changes(
+        about(b"U", b"O" + row("1", "large") + b"N" + row("2", ...)),
+        about(b"U", b"N" + row("2", ...)),
+        about(b"U", b"O" + row("1", None) + b"N" + row("2", None)),
+    )
+    assert [after for _, _, after in found] == [{"id": "2", "note": "large"}, {"id": "2"}, {"id": "2", "note": None}]
+
+
+def test_transactions_come_in_the_order_of_their_commits_with_time_and_end():
+    """Each with its own changes; one without any is a transaction, too."""
+    messages = [
+        *[begin(), relation(), about(b"I", b"N" + row("1", "a")), commit(ends_at=148)],
+        *[begin(200), commit(200, 248, microseconds=1_500_000)],
+        *[begin(300), about(b"I", b"N" + row("2", "b")), about(b"D", b"O" + row("1", "a")), commit(300, 348)],
+    ]
+    first, second, third = decode(messages)
+    assert [(t.ends_at, len(t.changes)) for t in (first, second, third)] == [(148, 2), (248, 0), (348, 2)]
+    assert second.committed_at == datetime(2000, 1, 1, 0, 0, 1, 500_000, tzinfo=timezone.utc)
+
+
+def test_a_transaction_that_has_not_ended_is_not_there():
+    """Its messages were cut off: nothing of it may be taken for committed."""
+    assert list(decode([begin(), relation(), about(b"I", b"N" + row("1", "a"))])) == []
+
+
+def test_a_table_says_what_it_is_when_it_is_first_seen_and_when_it_changes():
+    """Columns with their types, and whether former rows are whole; changes after it have its columns."""
+    wider = relation(columns=(("id", 20, -1), ("note", 25, -1), ("age", 1043, 14)), identity=b"d")
+    messages = [begin(), relation(), about(b"I", b"N" + row("1", "a")), wider, about(b"I", b"N" + row("2", "b", "9"))]
+    (transaction,) = decode([*messages, commit()])
+    seen = [change.relation for change in transaction.changes if change.operation == "schema"]
+    assert [(r.oid, r.name, r.whole_rows) for r in seen] == [
+        (USERS, "public.users", True),
+        (USERS, "public.users", False),
+    ]
+    assert seen[1].columns == {"id": (20, -1), "note": (25, -1), "age": (1043, 14)}
+    assert transaction.changes[-1].after == {"id": "2", "note": "b", "age": "9"}
+
+
+def test_tables_are_told_apart():
+    """Also when one statement empties several."""
+    truncate = b"T" + struct.pack("!IBII", 2, 1, USERS, OTHERS)
+    (transaction,) = decode([begin(), relation(), relation(OTHERS, "others"), truncate, commit()])
+    assert [c.relation.name for c in transaction.changes if c.operation == "truncate"] == [
+        "public.users",
+        "public.others",
+    ]
+
+
+def test_messages_that_say_nothing_about_rows_are_passed_over():
+    """Origins, names of types, messages of applications."""
+    assert changes(b"O" + bytes(9), b"Y" + bytes(9), b"M" + bytes(20), about(b"I", b"N" + row("1", None)))
+
+
+def test_a_message_of_another_protocol_is_an_error():
+    """Passing over what is not understood would lose changes."""
+    with pytest.raises(ContractError, match="b'S' is none of protocol version 1"):
+        list(decode([b"S" + bytes(8)]))
+
+
+@pytest.mark.parametrize(("number", "text"), [(0, "0/0"), (0x17C3EB8, "0/17C3EB8"), (0x2A_0000_00FF, "2A/FF")])
+def test_a_position_is_written_as_postgres_does(number, text):
+    """Two hexadecimal numbers of 32 bits."""
+    assert position_text(number) == text

@@ -1,0 +1,141 @@
+"""Replacing a folder whole: the former one or the next, never a mix and never nothing."""
+
+from __future__ import annotations
+
+import os
+from concurrent.futures import ThreadPoolExecutor
+from threading import Event
+from time import sleep
+
+import pytest
+
+from dedp_assets.patterns.core.errors import ConfigError
+from dedp_assets.patterns.delta.copies.generations import current, next_generation
+
+
+@pytest.fixture
+def target(tmp_path):
+    """A folder to replace, below a folder that is not there yet."""
+    return tmp_path / "staging" / "devices"
+
+
+def put(target, *words, **options):
+    """A generation with one file per word."""
+    with next_generation(target, **options) as made:
+        for word in words:
+            (made.files / word).write_text(word)
+    return made
+
+
+def names(folder):
+    return sorted(path.name for path in folder.iterdir())
+
+
+def test_the_former_generation_shows_until_the_next_one_is_complete(target):
+    """Nobody sees a generation that is being filled."""
+    put(target, "old")
+    with next_generation(target) as made:
+        (made.files / "new").write_text("new")
+        assert names(target) == ["old"]
+    assert names(target) == ["new"]
+    assert current(target) == made
+
+
+def test_a_generation_that_fails_leaves_the_former_one_and_no_trace(target):
+    """Also if it is the first, and also if the process is asked to stop."""
+
+    def fail(failure):
+        with next_generation(target) as made:
+            (made.files / "half").write_text("ha")
+            raise failure
+
+    for failure in (OSError("disk full"), SystemExit("stopped"), KeyboardInterrupt()):
+        with pytest.raises(type(failure)):
+            fail(failure)
+        assert (current(target), names(target.parent)) == (None, [])
+    kept = put(target, "old")
+    with pytest.raises(OSError, match="disk full"):
+        fail(OSError("disk full"))
+    assert (names(target), names(target.parent)) == (["old"], [kept.home.name, "devices"])
+
+
+def test_what_a_killed_process_left_is_removed_by_the_next(target):
+    """Half a generation is nobody's; other folders beside it are left alone, even with a similar name."""
+    put(target, "old")
+    left = target.parent / ".devices.generation-dead"
+    (left / "files").mkdir(parents=True)
+    (left / "files" / "half").write_text("ha")
+    other = target.parent / ".devices.generations.lock"
+    other.write_text("")
+    (target.parent / ".devices2.generation-1").mkdir()
+    put(target, "new")
+    assert not left.exists()
+    assert {".devices2.generation-1", other.name} <= set(names(target.parent))
+
+
+def test_readers_of_the_former_generation_have_until_the_next_replacement(target):
+    """Unless it must not stay: then it is gone at once."""
+    first = put(target, "1")
+    second = put(target, "2")
+    assert names(first.files) == ["1"]
+    third = put(target, "3")
+    assert not first.home.exists()
+    assert names(second.files) == ["2"]
+    put(target, "4", keep_former=False)
+    assert not second.home.exists()
+    assert not third.home.exists()
+    assert names(target) == ["4"]
+
+
+def test_a_reader_never_finds_nothing(target):
+    """Whoever looks while a generation is replaced finds the former one or the next, complete."""
+    put(target, "a0", "b0")
+    done, seen = Event(), []
+
+    def look():
+        while not done.is_set():
+            with os.scandir(target) as found:
+                seen.append(tuple(sorted(entry.name for entry in found)))
+
+    with ThreadPoolExecutor(1) as pool:
+        looking = pool.submit(look)
+        for number in range(1, 40):
+            put(target, f"a{number}", f"b{number}")
+            looked = len(seen)
+            while len(seen) == looked and not looking.done():
+                sleep(0)
+        done.set()
+        looking.result()
+    assert set(seen) <= {(f"a{n}", f"b{n}") for n in range(40)}
+    assert len(set(seen)) > 30
+
+
+def test_what_is_no_replica_is_never_replaced(target):
+    """Neither a folder with data of its own nor somebody else's link."""
+    target.mkdir(parents=True)
+    (target / "own").write_text("own")
+    with pytest.raises(ConfigError, match="holds data of its own"):
+        put(target, "new")
+    assert names(target) == ["own"]
+    linked = target.with_name("linked")
+    linked.symlink_to("devices")
+    with pytest.raises(ConfigError, match="is a link to devices"):
+        put(linked, "new")
+    assert names(linked) == ["own"]
+
+
+def test_a_link_into_nothing_is_replaced(target):
+    """If somebody removed the generation, there is none."""
+    made = put(target, "old")
+    (made.files / "old").unlink()
+    made.files.rmdir()
+    assert current(target) is None
+    put(target, "new")
+    assert names(target) == ["new"]
+
+
+def test_replicas_can_be_moved_with_their_folder(target, tmp_path):
+    """The link says where the generation is from where it stands."""
+    put(target, "old")
+    moved = target.parent.rename(tmp_path / "elsewhere") / "devices"
+    assert names(moved) == ["old"]

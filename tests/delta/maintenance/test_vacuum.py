@@ -1,0 +1,190 @@
+"""Vacuum: what may go, file by file, over a log written by hand; no Spark."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from datetime import datetime, timedelta, timezone
+
+import pytest
+
+from dedp_assets.patterns.delta import commits
+from dedp_assets.patterns.delta.locks import is_claimed
+from dedp_assets.patterns.delta.maintenance import vacuum
+from dedp_assets.patterns.delta.maintenance.vacuum import remove_unneeded
+from dedp_assets.patterns.delta.staging import claim_of, new_stage
+from dedp_assets.patterns.delta.tables import Table
+from resources.environments import CHECKOUT
+from tests.helpers import EVENTS, a_run, write_log
+
+CUTOFF = datetime(2026, 1, 20, tzinfo=timezone.utc)
+BEFORE, AFTER = CUTOFF - timedelta(hours=1), CUTOFF + timedelta(hours=1)
+HOLD = """
+import sys
+from pathlib import Path
+from dedp_assets.patterns.delta.staging import new_stage
+stage = new_stage(Path(sys.argv[1]))
+stage.folder.mkdir()
+(stage.folder / "part-0.parquet").write_bytes(b"rows")
+print(stage.folder.name, flush=True)
+sys.stdin.read()
+"""
+
+
+@pytest.fixture
+def table(tmp_path):
+    """A table without files; whoever asks for Spark fails."""
+
+    def no_session():
+        raise AssertionError("Spark was asked for")
+
+    made = Table(EVENTS, tmp_path / "events", no_session)
+    write_log(made.location, {"id": "long", "event_date": "date"}, ["event_date"], [])
+    return made
+
+
+def place(table, path, at=BEFORE):
+    """A file of four bytes, written at a time."""
+    file = table.location / path
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_bytes(b"rows")
+    os.utime(file, (at.timestamp(), at.timestamp()))
+    return file
+
+
+def commit(table, at, **files):
+    """A commit at a time that has files of each kind: ``add``, ``remove``, ``cdc``."""
+    actions = [{"commitInfo": {"timestamp": int(at.timestamp() * 1000), "operation": "WRITE"}}]
+    for kind, paths in files.items():
+        for path in paths:
+            told = {"path": path, "partitionValues": {"event_date": "2026-01-05"}, "dataChange": True, "size": 4}
+            actions.append({kind: {**told, "modificationTime": 0, "stats": json.dumps({"numRecords": 1})}})
+    commits.write(table.location, table.ledger.version() + 1, actions)
+
+
+def clean(table, cutoff=CUTOFF):
+    return remove_unneeded(table, cutoff=cutoff, provenance=a_run())
+
+
+def test_what_a_version_since_the_cutoff_needs_stays(table):
+    """Current files, files removed since, and change data since stay; what was replaced before goes."""
+    kept = [place(table, f"part-{n}.parquet") for n in (1, 2)] + [place(table, "_change_data/cdc-2.parquet")]
+    gone = [place(table, "part-0.parquet"), place(table, "_change_data/cdc-1.parquet")]
+    commit(table, BEFORE - timedelta(days=1), add=["part-0.parquet", "part-1.parquet"])
+    commit(table, BEFORE, remove=["part-0.parquet"], cdc=["_change_data/cdc-1.parquet"])
+    commit(table, AFTER, remove=["part-1.parquet"], add=["part-2.parquet"], cdc=["_change_data/cdc-2.parquet"])
+    result = clean(table)
+    assert [file.exists() for file in (*kept, *gone)] == [True, True, True, False, False]
+    assert (result.figures["files_removed"], result.figures["bytes_removed"]) == (2, 8)
+    assert result.reason == "2 files (8 bytes) that no version since 2026-01-20T00:00:00+00:00 needs were removed"
+
+
+def test_a_version_that_was_current_at_the_cutoff_keeps_its_files(table):
+    """A commit made exactly then replaced files that were needed until then."""
+    file = place(table, "part-0.parquet")
+    commit(table, BEFORE, add=["part-0.parquet"])
+    commit(table, CUTOFF, remove=["part-0.parquet"])
+    assert not clean(table).applied
+    assert clean(table, CUTOFF + timedelta(milliseconds=1)).applied
+    assert not file.exists()
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "_delta_log/00000000000000000009.checkpoint.parquet",
+        "deletion_vector_3bfd77e9.bin",
+        "_sidecars/part-0.parquet",
+        ".hidden/part-0.parquet",
+        "README.md",
+        "event_date=2026-01-05/_SUCCESS",
+    ],
+)
+def test_what_is_no_data_file_is_left_alone(table, path):
+    """The log, deletion vectors, hidden folders and what somebody put there."""
+    file = place(table, path)
+    assert not clean(table).applied
+    assert file.exists()
+
+
+def test_a_file_that_was_written_since_the_cutoff_stays(table):
+    """A writer that does not know our stages may commit it yet."""
+    young, old = place(table, "event_date=2026-01-05/a.parquet", AFTER), place(table, "event_date=2026-01-05/b.parquet")
+    assert clean(table).figures["files_removed"] == 1
+    assert (young.exists(), old.exists()) == (True, False)
+
+
+def test_checksums_and_empty_folders_go_with_their_files(table):
+    """And stay with the ones that stay; files of escaped partition values are found under their names on disk."""
+    commit(table, BEFORE, add=["event_date=a%2520b/part-1.parquet"])
+    kept = [place(table, f"event_date=a%20b/{name}") for name in ("part-1.parquet", ".part-1.parquet.crc")]
+    gone = [place(table, f"event_date=c/{name}") for name in ("part-2.parquet", ".part-2.parquet.crc")]
+    assert (clean(table).figures["files_removed"], clean(table).applied) == (1, False)
+    assert [file.exists() for file in (*kept, *gone, gone[0].parent)] == [True, True, False, False, False]
+
+
+def test_everything_a_given_up_stage_left_goes(table):
+    """Its log, its markers, half-written files and its claim; the part that was published stays."""
+    commit(table, BEFORE, add=["staged-1/part-1.parquet"])
+    kept = place(table, "staged-1/part-1.parquet")
+    names = [
+        "_SUCCESS",
+        "_delta_log/00000000000000000000.json",
+        "_temporary/0/part-2.parquet",
+        "outcome=dead/a.parquet",
+    ]
+    gone = [place(table, f"{stage}/{name}") for stage in ("staged-1", "staged-2") for name in names]
+    gone += [place(table, ".staged-2.claim")]
+    clean(table)
+    assert kept.exists()
+    assert not [file for file in gone if file.exists()]
+    assert {path.name for path in table.location.iterdir()} == {"_delta_log", "staged-1"}
+
+
+def test_a_stage_is_safe_as_long_as_it_is_claimed(table):
+    """However old its files are; a published or discarded stage gives its claim up."""
+    stage = new_stage(table.location)
+    file = place(table, f"{stage.folder.name}/part-0.parquet")
+    assert is_claimed(claim_of(stage.folder))
+    assert clean(table).figures == {"files_removed": 0, "bytes_removed": 0, "stages_in_use": 1}
+    assert file.exists()
+    stage.settle()
+    assert not claim_of(stage.folder).exists()
+    place(table, f"{stage.folder.name}/part-0.parquet")
+    assert clean(table).figures["files_removed"] == 1
+    other = new_stage(table.location)
+    other.discard()
+    assert [path.name for path in table.location.iterdir()] == ["_delta_log"]
+
+
+@pytest.mark.slow
+def test_the_stage_of_a_killed_process_is_nobodys(table):
+    """As long as it lives its stage stays; the operating system gives the claim up for the dead."""
+    command = [sys.executable, "-c", HOLD, str(table.location)]
+    with subprocess.Popen(command, cwd=CHECKOUT, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        stage = table.location / process.stdout.readline().decode().strip()
+        far = datetime.fromtimestamp(stage.stat().st_mtime, timezone.utc) + timedelta(days=9)
+        assert not clean(table, far).applied
+        assert (stage / "part-0.parquet").exists()
+        process.kill()
+        process.wait()
+        assert clean(table, far).figures["files_removed"] == 1
+        assert not stage.exists()
+
+
+def test_a_foreign_commit_in_the_middle_does_not_lose_the_note(table, monkeypatch):
+    """Somebody commits without our lock while files are deleted: the vacuum is noted one version later."""
+    place(table, "part-0.parquet")
+    real, overtaken = commits.write, []
+
+    def write(location, version, content):
+        if not overtaken:
+            overtaken.append(version)
+            real(location, version, [{"commitInfo": {"timestamp": 1}}])
+        real(location, version, content)
+
+    monkeypatch.setattr(vacuum.commits, "write", write)
+    result = clean(table)
+    assert (result.version, table.ledger.commit(result.version).operation) == (overtaken[0] + 1, "VACUUM END")

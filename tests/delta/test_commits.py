@@ -1,0 +1,45 @@
+"""Maintenance commits: all of a version or nothing of it, and never over somebody else's."""
+
+from __future__ import annotations
+
+import pytest
+from deltalake import DeltaTable
+
+from dedp_assets.patterns.core.errors import Conflict
+from dedp_assets.patterns.delta import commits
+from dedp_assets.patterns.delta.log import Ledger
+from tests.helpers import a_record, write_log
+
+
+@pytest.fixture
+def ledger(tmp_path):
+    """A table with one version."""
+    write_log(tmp_path / "events", {"id": "long"}, [], [])
+    return Ledger(tmp_path / "events", name="silver/events")
+
+
+def test_a_commit_reads_back_with_operation_record_and_figures(ledger):
+    """By the ledger and by deltalake alike; it is no write."""
+    record = a_record("silver/events", {})
+    commits.write(ledger.location, 1, [commits.info(record, "OPTIMIZE", ledger.state(), {"numAddedFiles": 3})])
+    commit = ledger.commit(1)
+    assert (commit.operation, commit.maintenance, commit.record) == ("OPTIMIZE", record, None)
+    assert (commit.metrics, commit.changed) == ({"numAddedFiles": "3"}, frozenset())
+    newest = DeltaTable(str(ledger.location)).history(1)[0]
+    assert (newest["operation"], newest["readVersion"]) == ("OPTIMIZE", 0)
+    assert [action["commitInfo"]["readVersion"] for action in commits.actions(ledger.location, 1)] == [0]
+
+
+def test_a_version_that_exists_is_not_written_over(ledger):
+    """The other writer's commit stays as it is, and no draft is left behind."""
+    log = ledger.location / "_delta_log"
+    before = (log / f"{0:020d}.json").read_bytes()
+    with pytest.raises(Conflict, match="another writer changed the table first, version 0 is theirs"):
+        commits.write(ledger.location, 0, [{"commitInfo": {}}])
+    assert [file.name for file in log.iterdir()] == [f"{0:020d}.json"]
+    assert (log / f"{0:020d}.json").read_bytes() == before
+
+
+def test_a_version_that_is_not_there_has_no_actions(ledger):
+    """An operation that had nothing to do makes no commit."""
+    assert list(commits.actions(ledger.location, 1)) == []
