@@ -9,7 +9,7 @@ export UV_NO_PROGRESS := 1
 # every command starts processes, and each would compile all packages anew
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help demo up status check static quick test fuzz bench format lock clean
+.PHONY: help demo up status check static quick test fuzz bench format freeze lock clean
 
 help: ## what there is to run
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -59,6 +59,9 @@ bench: $(VENV)/.ready ## speed as ratios, both sides in one run
 format: $(VENV)/.ready ## rewrite the code as `make check` wants it
 	@$(BIN)/ruff check --fix --quiet .
 	@$(BIN)/ruff format --quiet .
+
+freeze: $(VENV)/.ready ## note the interface of new tables and patterns, so that a change of it shows
+	@$(BIN)/python -m tests.contracts.freeze
 
 lock: $(VENV)/.ready ## resolve the pins again
 	@$(BIN)/uv pip compile --quiet --universal --python-version 3.10 --generate-hashes --no-emit-index-url --no-header \

@@ -1,4 +1,4 @@
-"""The composition root: what `defs` holds, with jobs, schedule, sensors and resources."""
+"""The composition root: what `defs` declares, what wakes it as a whole, and the resources. It names no table."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ import dagster as dg
 warnings.filterwarnings("ignore", category=dg.BetaWarning)
 warnings.filterwarnings("ignore", category=dg.PreviewWarning)
 
-from dedp_assets import jobs  # noqa: E402
-from dedp_assets.schedules import legacy_visits_every_day, maintenance_every_night, visits_every_day  # noqa: E402
+import dedp_assets.defs  # noqa: E402
+from dedp_assets.graph.tables import declared  # noqa: E402
 from resources.clock import Clock  # noqa: E402
 from resources.environments import settings  # noqa: E402
 from resources.kafka import Kafka  # noqa: E402
@@ -21,13 +21,10 @@ from resources.landing import Landing  # noqa: E402
 from resources.postgres import OperationalDatabase  # noqa: E402
 from resources.secrets import Secrets  # noqa: E402
 from resources.spark import SparkEngine  # noqa: E402
-from sensors.database import users_changed  # noqa: E402
 from sensors.external_trigger import events_arrived  # noqa: E402
-from sensors.late_data import late_gold, late_visits  # noqa: E402
-from sensors.readiness import devices_delivered, visits_delivered  # noqa: E402
+from sensors.late_data import late_data  # noqa: E402
 from sensors.replay import dead_letters_fixed  # noqa: E402
 from sensors.small_files import files_scattered  # noqa: E402
-from sensors.topics import visits_streamed  # noqa: E402
 
 __all__ = ["defs"]
 
@@ -45,34 +42,19 @@ CONSOLE = dg.LoggerDefinition(
 
 @dg.definitions
 def defs() -> dg.Definitions:
-    """Everything of this code location."""
+    """Put together everything of this code location."""
     chosen = settings()
     engine = SparkEngine(remote=chosen.remote or "")
-    graph = dg.load_from_defs_folder(path_within_project=Path(__file__).parent)
+    modules = dg.load_from_defs_folder(path_within_project=Path(__file__).parent)
+    tables = declared(dedp_assets.defs)
     return dg.Definitions.merge(
-        graph,
+        modules,
         dg.Definitions(
-            jobs=[
-                jobs.DAILY_VISITS,
-                jobs.REBUILD_SILVER,
-                jobs.REBUILD_GOLD,
-                jobs.REFRESH_DEVICES,
-                jobs.CAPTURE_USERS,
-                jobs.LOAD_LEGACY_VISITS,
-                jobs.MAINTAIN_TABLES,
-                jobs.REPLICATE_DEVICES,
-                jobs.REPLICATE_VISITS,
-            ],
-            schedules=[visits_every_day, legacy_visits_every_day, maintenance_every_night],
+            assets=[table.definition() for table in tables],
             sensors=[
-                visits_delivered,
-                visits_streamed,
-                devices_delivered,
-                events_arrived,
-                users_changed,
-                late_visits,
-                late_gold,
-                dead_letters_fixed,
+                late_data(tables),
+                dead_letters_fixed(tables),
+                events_arrived(tables, list(modules.jobs or ())),
                 files_scattered,
             ],
             resources={

@@ -11,9 +11,9 @@ from typing import Any
 import dagster as dg
 
 from dedp_assets.definitions import defs
+from dedp_assets.graph.failures import BEYOND_APPROVAL
+from dedp_assets.graph.run_tags import CAUSE, refusals
 from dedp_assets.patterns.delta.log import Commit, Ledger
-from dedp_assets.reporting import BEYOND_APPROVAL
-from dedp_assets.run_tags import CAUSE, refusals
 from resources.environments import CHECKOUT, Settings, apply, settings
 
 __all__ = ["Ended", "Platform", "close_abandoned", "prepare_home"]
@@ -86,8 +86,7 @@ class Platform:
     def compute(self, table: str, *, partition: str = "", tags: Mapping[str, str] | None = None) -> Ended:
         """Compute one table, and what the same step writes with it, and none of its neighbours of any job."""
         together = sorted(self._node(table).execution_set_asset_keys, key=lambda key: key.path)
-        everything = self.definitions.resolve_implicit_global_asset_job_def()
-        return self._execute(everything, table, partition, tags or {}, together)
+        return self._materialize(together, partition, tags or {})
 
     def require_partition(self, table: str, partition: str) -> None:
         """Refuse a partition that the table's asset does not have.
@@ -132,9 +131,7 @@ class Platform:
                 tags = {**request.tags, "dagster/sensor_name": sensor.name}
                 if request.run_key:
                     tags["dagster/run_key"] = request.run_key
-                yield self.run(
-                    request.job_name or str(sensor.job_name), partition=request.partition_key or "", tags=tags
-                )
+                yield self._launch(request, request.job_name or str(sensor.job_name), tags)
 
     def waiting(self) -> Iterator[tuple[str, str, Ended]]:
         """Table, partition and run of every refusal that nothing was published after, newest first."""
@@ -144,6 +141,16 @@ class Platform:
             said = _failure(mine or failures)
             ended = Ended(run.job_name, tags.get("dagster/partition", ""), tags.get(CAUSE, "manual"), said)
             yield table, key, ended
+
+    def _launch(self, request: dg.RunRequest, job: str, tags: Mapping[str, str]) -> Ended:
+        if request.asset_selection:
+            return self._materialize(request.asset_selection, request.partition_key or "", tags)
+        return self.run(job, partition=request.partition_key or "", tags=tags)
+
+    def _materialize(self, tables: Sequence[dg.AssetKey], partition: str, tags: Mapping[str, str]) -> Ended:
+        everything = self.definitions.resolve_implicit_global_asset_job_def()
+        steps = {self._node("/".join(key.path)).assets_def.op.name for key in tables}
+        return self._execute(everything, ", ".join(sorted(map(_table_of, steps))), partition, tags, tables)
 
     def _execute(
         self,
@@ -205,6 +212,11 @@ class Platform:
         """Whether a run with the request's key exists: what the daemon checks before it launches one."""
         tags = {"dagster/run_key": request.run_key or "", "dagster/sensor_name": sensor.name}
         return bool(request.run_key and self.instance.get_runs(dg.RunsFilter(tags=tags), limit=1))
+
+
+def _table_of(step: str) -> str:
+    """The table that a step is named after."""
+    return step.replace("_", "/", 1)
 
 
 def _published(ledger: Ledger, key: str) -> Commit | None:

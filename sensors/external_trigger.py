@@ -12,27 +12,40 @@ from typing import Any, Literal
 
 import dagster as dg
 
-from dedp_assets.jobs import REFRESH_DEVICES
+from dedp_assets.graph.requests import ATTEMPTS, ENDED_BADLY, REQUEST
+from dedp_assets.graph.run_tags import CAUSE, TRIGGER, refusals
+from dedp_assets.graph.tables import LakeTable
 from dedp_assets.patterns.connectors.events import Arrival, Channel, Inbox
 from dedp_assets.patterns.ingestion.external_trigger import Start, plan_triggers, starts_of
-from dedp_assets.run_tags import CAUSE, TRIGGER, refusals
 from resources.clock import Clock
 from resources.environments import settings
 from resources.landing import Landing
-from sensors.requests import ATTEMPTS, ENDED_BADLY, REQUEST
 
-__all__ = ["PIPELINES", "events_arrived", "trigger"]
+__all__ = ["events_arrived", "trigger"]
 
 Filters = Mapping[str, Sequence[Mapping[str, str]]]
-
-PIPELINES: Filters = {"refresh_devices": [{"type": "dedp.devices.published"}, {"type": "dedp.feature.released"}]}
-"""Job -> filters over the attributes of the events that start it."""
 
 _VERSION = "external_trigger/1"
 _EVENT = f"{TRIGGER}event"
 _PENDING = 100
 _AT_ONCE = 25
 _LONGEST_ENVELOPE = 10_000
+
+
+def events_arrived(tables: Sequence[LakeTable[...]], jobs: Sequence[Any]) -> dg.SensorDefinition:
+    """Make the sensor that starts the jobs which declared tables name for events (``started_by``).
+
+    Args:
+        tables: the declared tables of the graph.
+        jobs: the jobs of the graph.
+    """
+    pipelines = {job: filters for table in tables for job, filters in table.started_by.items()}
+    return trigger(
+        "events_arrived",
+        pipelines=pipelines,
+        jobs=[job for job in jobs if job.name in pipelines],
+        description="An announced release starts its load; bad announcements are set aside.",
+    )
 
 
 def trigger(name: str, *, pipelines: Filters, jobs: Sequence[Any], description: str) -> dg.SensorDefinition:
@@ -148,11 +161,3 @@ def _request(start: Start, run_key: str, now: datetime) -> dg.RunRequest:
     }
     tags = {CAUSE: event.type, REQUEST: start.key, **{f"{TRIGGER}{name}": value for name, value in told.items()}}
     return dg.RunRequest(run_key=run_key, job_name=start.pipeline, tags=tags)
-
-
-events_arrived = trigger(
-    "events_arrived",
-    pipelines=PIPELINES,
-    jobs=[REFRESH_DEVICES],
-    description="An announced release of the devices reference starts its load; bad announcements are set aside.",
-)

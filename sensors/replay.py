@@ -3,50 +3,81 @@
 The cursor keeps the version looked at and the open letters of each date, so a tick pays for new commits only.
 """
 
+from __future__ import annotations
+
 import json
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import dagster as dg
 
+from dedp_assets.graph.requests import decide
+from dedp_assets.graph.specs import asset_key
+from dedp_assets.graph.tables import LakeTable
+from dedp_assets.patterns.core.results import Plan
+from dedp_assets.patterns.core.schema import TableSpec
 from dedp_assets.patterns.delta.log import Ledger
-from dedp_assets.patterns.error_management.dead_letter import plan_replay
+from dedp_assets.patterns.error_management.dead_letter import LETTER, plan_replay
 from resources.environments import settings
-from resources.lake import Lake
-from sensors.requests import decide
 
 __all__ = ["dead_letters_fixed"]
 
-_TABLE = "silver/visits_dead_letter"
 _UNKNOWN = ""
 
 
-@dg.sensor(
-    job_name="rebuild_silver_visits",
-    minimum_interval_seconds=6 * settings().tick_seconds,
-    default_status=dg.DefaultSensorStatus.RUNNING,
-    description="A new code version of silver starts the dates that still have dead letters of an older one.",
-)
-def dead_letters_fixed(context: dg.SensorEvaluationContext, lake: Lake) -> dg.SensorResult | dg.SkipReason:
+def dead_letters_fixed(tables: Sequence[LakeTable[...]]) -> dg.SensorDefinition:
+    """Make the sensor over every declared table that writes dead letters beside it.
+
+    Args:
+        tables: the declared tables of the graph.
+    """
+    diverting = {table: letters for table in tables for letters in table.beside if set(LETTER) <= set(letters.columns)}
+
+    @dg.sensor(
+        name="dead_letters_fixed",
+        asset_selection=dg.AssetSelection.assets(*(asset_key(spec) for t in diverting for spec in t.tables)),
+        minimum_interval_seconds=6 * settings().tick_seconds,
+        default_status=dg.DefaultSensorStatus.RUNNING,
+        description="A new code version of a table starts the dates that still have dead letters of an older one: "
+        + ", ".join(table.spec.name for table in diverting),
+        required_resource_keys={"lake"},
+    )
+    def look(context: dg.SensorEvaluationContext) -> dg.SensorResult:
+        cursor: dict[str, Any] = json.loads(context.cursor or "{}")
+        requests: list[dg.RunRequest] = []
+        reasons: list[str] = []
+        after: dict[str, Any] = {}
+        for table, letters in diverting.items():
+            ledger, known = context.resources.lake.ledger(letters.name), cursor.get(letters.name, {})
+            plan, after[letters.name] = _plan(ledger, table, letters, known)
+            together = {table.spec.name: [spec.name for spec in table.tables]}
+            requests += decide(context.instance, plan, asset=table.spec.name, together=together).requests
+            reasons.append(f"{letters.name}: {plan.reason}")
+        if requests:
+            return dg.SensorResult(run_requests=requests, cursor=json.dumps(after))
+        return dg.SensorResult(skip_reason="; ".join(reasons), cursor=json.dumps(after))
+
+    return look
+
+
+def _plan(
+    ledger: Ledger, table: LakeTable[...], spec: TableSpec, cursor: Mapping[str, Any]
+) -> tuple[Plan, Mapping[str, Any]]:
     """Compare the code version that refused dead letters with the one that is deployed."""
-    ledger = lake.ledger(_TABLE)
     if not ledger.exists():
-        return dg.SkipReason("there are no dead letters")
-    cursor: dict[str, Any] = json.loads(context.cursor) if context.cursor else {"version": -1, "letters": {}}
-    version, letters = _letters(ledger, cursor["version"], cursor["letters"])
-    graph = context.repository_def.asset_graph if context.repository_def else None
-    code_version = graph.get(dg.AssetKey(["silver", "visits"])).code_version if graph else None
+        return Plan((), "there are no dead letters"), cursor
+    column = spec.partition_by[0]
+    version, letters = _letters(ledger, column, cursor.get("version", -1), cursor.get("letters", {}))
     open_letters = {day: count for day, (count, _) in letters.items()}
     refused_by = {day: code for day, (_, code) in letters.items()}
-    plan = plan_replay(open_letters, refused_by, code_version=code_version or "")
-    decision = decide(context.instance, plan, asset="silver/visits", job_name="rebuild_silver_visits")
-    after = json.dumps({"version": version, "letters": letters})
-    if decision.requests:
-        return dg.SensorResult(run_requests=list(decision.requests), cursor=after)
-    return dg.SensorResult(skip_reason=plan.reason, cursor=after)
+    plan = plan_replay(open_letters, refused_by, code_version=table.code_version)
+    return plan, {"version": version, "letters": letters}
 
 
-def _letters(ledger: Ledger, since: int, known: dict[str, tuple[int, str]]) -> tuple[int, dict[str, tuple[int, str]]]:
-    """Date -> how many letters are open there, and the code version that refused them; and the version looked at.
+def _letters(
+    ledger: Ledger, column: str, since: int, known: Mapping[str, tuple[int, str]]
+) -> tuple[int, dict[str, tuple[int, str]]]:
+    """Find how many letters are open on each date, and which code version refused them; with the version looked at.
 
     Dates that the log no longer tells about count as refused by unknown code.
     """
@@ -56,9 +87,9 @@ def _letters(ledger: Ledger, since: int, known: dict[str, tuple[int, str]]) -> t
     for commit in ledger.commits(since=version):
         if commit.version > version + 1:
             active = ledger.state(commit.version).statistics()
-            held = {dict(values)["filed_under"]: stats.rows for values, stats in active.items()}
+            held = {dict(values)[column]: stats.rows for values, stats in active.items()}
             letters = {day: letters.get(day, (rows, _UNKNOWN)) for day, rows in held.items() if day is not None}
-        if commit.record and (day := commit.record.partition.get("filed_under")):
+        if commit.record and (day := commit.record.partition.get(column)):
             letters[day] = (int(commit.record.notes.get("open", commit.rows_added)), commit.record.code_version)
         version = commit.version
     return version, {day: told for day, told in letters.items() if told[0]}

@@ -4,10 +4,10 @@ import json
 
 import dagster as dg
 
+from dedp_assets.graph.requests import decide, is_running
 from dedp_assets.patterns.core.results import Plan
 from dedp_assets.patterns.ingestion.compactor import plan_compaction
 from resources.lake import Lake
-from sensors.requests import decide, is_running
 
 __all__ = ["files_scattered"]
 

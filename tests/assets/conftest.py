@@ -19,6 +19,8 @@ from dedp_assets.sources import visits
 from resources.environments import settings
 
 MONDAY = date(2026, 1, 5)
+BOTH_OF_GOLD = "gold/daily_page_views, gold/daily_visitors"
+"""What a run of a date's gold is called by the tables it computes."""
 
 
 def day(number: int) -> str:
@@ -41,8 +43,12 @@ class World:
         """Run a job."""
         return self.platform.run(job, partition=partition, tags=tags)
 
+    def compute(self, table: str, partition: str = "", **tags: str) -> Ended:
+        """Compute one table."""
+        return self.platform.compute(table, partition=partition, tags=tags)
+
     def react(self) -> list[tuple[str, str]]:
-        """Let the sensors do their work; ``(job, partition)`` of every run that succeeded, in order."""
+        """Let the sensors do their work; ``(job or tables, partition)`` of every run that succeeded, in order."""
         ended = list(self.platform.react())
         assert not [e for e in ended if e.failure], ended
         return [(e.job, e.partition) for e in ended]

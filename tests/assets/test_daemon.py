@@ -75,7 +75,7 @@ def test_a_late_file_is_one_run_by_the_daemon(spark, tmp_path):
             return [run for run in instance.get_runs() if run.run_id not in known]
 
         assert wait_until(lambda: process.poll() is not None or any(run.is_finished for run in new()))
-        looks = {name: skipped(instance, name) for name in ("visits_delivered", "late_visits", "late_gold")}
+        looks = {name: skipped(instance, name) for name in ("visits_delivered", "late_data")}
         assert wait_until(lambda: all(skipped(instance, name) > seen for name, seen in looks.items()))
         (run,) = new()
         assert (run.status, run.job_name) == (dg.DagsterRunStatus.SUCCESS, "daily_visits")

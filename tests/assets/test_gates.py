@@ -7,12 +7,12 @@ import json
 import pytest
 
 from dedp_assets.defs.silver.visits import VISITS
+from dedp_assets.graph.run_tags import APPROVED_BECAUSE, APPROVED_BY
 from dedp_assets.patterns.core.records import Provenance
 from dedp_assets.patterns.delta.log import Ledger
 from dedp_assets.patterns.delta.tables import Table
-from dedp_assets.reporting import APPROVED_BECAUSE, APPROVED_BY
 from dedp_assets.sources import devices
-from tests.assets.conftest import day, visits_of
+from tests.assets.conftest import BOTH_OF_GOLD, day, visits_of
 
 APPROVAL = {APPROVED_BY: "Ada", APPROVED_BECAUSE: "the provider confirmed it"}
 
@@ -62,12 +62,12 @@ def test_a_named_person_may_approve_a_false_positive(world):
     """The same data is published under a name and a reason, both in the ledger, and gold follows."""
     world.land(day(0), visits_of(0), broken=torn(visits_of(0))[:20])
     assert [bool(e.failure) for e in world.platform.react()] == [True]
-    assert world.run("rebuild_silver_visits", day(0), **APPROVAL).failure == ""
+    assert world.compute("silver/visits", day(0), **APPROVAL).failure == ""
     record = world.last("silver/visits", event_date=day(0)).record
     assert record.verdict == "approved"
     assert (record.approval["by"], record.approval["because"]) == ("Ada", "the provider confirmed it")
     assert len(world.rows("silver/visits_dead_letter")) == 20
-    assert world.react() == [("rebuild_gold", day(0))]
+    assert world.react() == [(BOTH_OF_GOLD, day(0))]
     assert world.rows("gold/daily_visitors")[0]["visits"] == 40
 
 
@@ -81,7 +81,7 @@ def test_gold_refuses_a_day_of_unusual_volume_until_somebody_approves(world):
     assert "volume_is_usual: below 0.5 (views=10, usual=40, ratio=0.25)" in ended.failure
     assert world.rows("gold/daily_visitors", event_date=day(2)) == []
     assert len(world.ids("silver/visits", event_date=day(2))) == 10
-    assert world.run("rebuild_gold", day(2), **APPROVAL).failure == ""
+    assert world.run(BOTH_OF_GOLD, day(2), **APPROVAL).failure == ""
     assert world.rows("gold/daily_visitors", event_date=day(2))[0]["visits"] == 10
     assert list(world.platform.react()) == []
 
@@ -124,5 +124,5 @@ def test_a_truncated_devices_delivery_does_not_replace_a_full_table(world):
 
 def test_gold_without_silver_says_what_to_do(world):
     """A date that was never processed is refused with one sentence, and nothing is created."""
-    assert "silver/visits" in world.run("rebuild_gold", day(0)).failure
+    assert "silver/visits" in world.run(BOTH_OF_GOLD, day(0)).failure
     assert not Ledger(world.settings.lakehouse / "gold/daily_visitors").exists()

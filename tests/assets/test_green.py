@@ -9,10 +9,10 @@ import pytest
 from dedp_assets.cli import main
 from dedp_assets.defs.silver import visits as silver
 from dedp_assets.defs.silver.visits import RULES
-from dedp_assets.reporting import FORCE
+from dedp_assets.graph.run_tags import FORCE
 from dedp_assets.verifying import verify
 from resources.landing import Landing
-from tests.assets.conftest import day, visits_of, world_in
+from tests.assets.conftest import BOTH_OF_GOLD, day, visits_of, world_in
 
 BROKEN = '{"visit_id": "torn", "event_ti'
 GOLD = ("gold/daily_page_views", "gold/daily_visitors")
@@ -81,9 +81,9 @@ def test_lost_dead_letters_come_back_with_their_day(loaded):
     letters = [row["raw"] for row in loaded.rows("silver/visits_dead_letter")]
     (path,) = data_files(loaded, "silver/visits_dead_letter", filed_under=day(1))
     path.unlink()
-    failure = loaded.run("rebuild_silver_visits", day(0), **{FORCE: "true"}).failure
+    failure = loaded.compute("silver/visits", day(0), **{FORCE: "true"}).failure
     assert f"silver/visits {day(0)}: silver/visits_dead_letter lacks 1 of its data files (" in failure
-    assert loaded.run("rebuild_silver_visits", day(1)).failure == ""
+    assert loaded.compute("silver/visits", day(1)).failure == ""
     assert sorted(row["raw"] for row in loaded.rows("silver/visits_dead_letter")) == sorted(letters)
     assert (
         "silver/visits_dead_letter lacks" in loaded.materialization("silver/visits", day(1))["computed again because"]
@@ -105,17 +105,17 @@ def test_a_forced_run_publishes_what_the_same_inputs_give_now(loaded, monkeypatc
     """A rule changed without a new code version: a plain run sees nothing, a forced one publishes and says so."""
     unwanted = json.loads(visits_of(0)[0])["visit_id"]
     monkeypatch.setitem(RULES, "visit is not wanted", f"visit_id <> '{unwanted}'")
-    assert loaded.run("rebuild_silver_visits", day(0)).failure == ""
+    assert loaded.compute("silver/visits", day(0)).failure == ""
     assert len(loaded.ids("silver/visits", event_date=day(0))) == 40
-    assert loaded.run("rebuild_silver_visits", day(0), **{FORCE: "true"}).failure == ""
+    assert loaded.compute("silver/visits", day(0), **{FORCE: "true"}).failure == ""
     assert len(loaded.ids("silver/visits", event_date=day(0))) == 39
     record = loaded.last("silver/visits", event_date=day(0)).record
     assert (record.replay, record.cause) == (True, "forced")
-    assert loaded.react() == [("rebuild_gold", day(0))]
+    assert loaded.react() == [(BOTH_OF_GOLD, day(0))]
     assert loaded.rows("gold/daily_visitors", event_date=day(0))[0]["visits"] == 39
     monkeypatch.undo()
-    assert loaded.run("rebuild_silver_visits", day(0), **{FORCE: "true"}).failure == ""
-    assert loaded.react() == [("rebuild_gold", day(0))]
+    assert loaded.compute("silver/visits", day(0), **{FORCE: "true"}).failure == ""
+    assert loaded.react() == [(BOTH_OF_GOLD, day(0))]
     assert loaded.rows("gold/daily_visitors", event_date=day(0))[0]["visits"] == 40
 
 
@@ -149,10 +149,10 @@ def test_what_upstream_gains_between_pin_and_read_waits_for_the_next_run(loaded,
 
     pinned = loaded.last("silver/visits", event_date=day(0)).record.inputs
     monkeypatch.setattr(silver, "tally", meanwhile)
-    assert loaded.run("rebuild_silver_visits", day(0), **{FORCE: "true"}).failure == ""
+    assert loaded.compute("silver/visits", day(0), **{FORCE: "true"}).failure == ""
     assert loaded.last("silver/visits", event_date=day(0)).record.inputs == pinned
     assert len(loaded.ids("silver/visits", event_date=day(0))) == 40
-    assert ("rebuild_silver_visits", day(0)) in loaded.react()
+    assert ("silver/visits", day(0)) in loaded.react()
     assert len(loaded.ids("silver/visits", event_date=day(0))) == 43
 
 

@@ -123,7 +123,7 @@ def test_a_month_later_the_old_files_go_and_the_past_can_still_be_rebuilt(loaded
     loaded.platform.definitions = graph.map_resolved_asset_specs(
         func=lambda spec: spec.replace_attributes(code_version="next"), selection=selection
     )
-    assert loaded.run("rebuild_silver_visits", day(0)).failure == ""
+    assert loaded.compute("silver/visits", day(0)).failure == ""
     assert loaded.last("silver/visits", event_date=day(0)).record.code_version == "next"
     assert loaded.ids("silver/visits") == rows
 

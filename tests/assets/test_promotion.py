@@ -7,13 +7,8 @@ from datetime import datetime, timezone
 import pytest
 
 from dedp_assets.defs.gold import daily_page_views, daily_visitors, promotion
-from dedp_assets.patterns.core.errors import NotReady
-from dedp_assets.patterns.delta.log import Ledger
-from dedp_assets.reporting import pin
-from tests.helpers import a_record, write_log
 
 NOON = datetime(2026, 1, 6, 12, tzinfo=timezone.utc)
-DAY = {"event_date": "2026-01-05"}
 
 
 @pytest.mark.parametrize(("day", "is_open"), [("2026-01-05", False), ("2026-01-06", True), ("2026-01-07", True)])
@@ -34,30 +29,3 @@ def test_on_an_open_day_an_unusual_volume_warns_and_nothing_else_is_lenient(audi
     assert verdicts == {"every_visit_is_counted": True, "volume_is_usual": True}
     assert {name: finding.refuses for name, finding in lenient.items()} == verdicts | {"volume_is_usual": False}
     assert not lenient["volume_is_usual"].passed
-
-
-def upstream(tmp_path, *commits):
-    write_log(tmp_path / "silver/x", {"id": "long", "event_date": "date"}, ["event_date"], list(commits))
-    return Ledger(tmp_path / "silver/x", name="silver/x")
-
-
-def test_a_day_that_upstream_wrote_without_a_row_is_there(tmp_path):
-    """It changed nothing, and is no reason to wait."""
-    empty = {"record": a_record("silver/x", DAY)}
-    pinned = pin(upstream(tmp_path, empty), "2026-01-05", DAY, written=DAY)
-    assert (pinned.identities, pinned.versions, pinned.sequence) == ({"silver/x": 1}, {"silver/x": 1}, 1)
-
-
-def test_the_newest_change_is_pinned_and_not_the_newest_commit_about_the_day(tmp_path):
-    """A rerun that wrote the same rows makes nothing new to read."""
-    rerun, other = {"record": a_record("silver/x", DAY)}, {"changed": [{"event_date": "2026-01-06"}]}
-    ledger = upstream(tmp_path, {"changed": [DAY], "record": a_record("silver/x", DAY)}, rerun, other)
-    assert pin(ledger, "2026-01-05", DAY, written=DAY).sequence == 1
-
-
-@pytest.mark.parametrize("commits", [[], [{"changed": [{"event_date": "2026-01-06"}]}]], ids=["no table", "other days"])
-def test_a_day_that_upstream_knows_nothing_of_is_not_ready(tmp_path, commits):
-    """In one sentence that names it."""
-    ledger = upstream(tmp_path, *commits) if commits else Ledger(tmp_path, name="silver/x")
-    with pytest.raises(NotReady, match=r"silver/x (holds nothing of 2026-01-05 yet|does not exist yet)"):
-        pin(ledger, "2026-01-05", DAY, written=DAY)

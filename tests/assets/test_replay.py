@@ -8,7 +8,7 @@ import dagster as dg
 import pytest
 
 from dedp_assets.defs.silver.visits import RULES
-from tests.assets.conftest import day, visits_of, world_in
+from tests.assets.conftest import BOTH_OF_GOLD, day, visits_of, world_in
 
 SILVER = dg.AssetSelection.assets(["silver", "visits"], ["silver", "visits_dead_letter"])
 REFUSED = sorted(json.loads(line)["visit_id"] for line in visits_of(0)[:2])
@@ -52,7 +52,7 @@ def test_a_fix_replays_exactly_the_dates_it_may_save_and_then_gold(mistaken):
     """The records reach silver once, marked; their letters say which code saved them; gold counts them."""
     untouched = mistaken.last("silver/visits", event_date=day(1)).version
     deploy(mistaken, "fix-1")
-    assert mistaken.react() == [("rebuild_silver_visits", day(0)), ("rebuild_gold", day(0))]
+    assert mistaken.react() == [("silver/visits", day(0)), (BOTH_OF_GOLD, day(0))]
     assert mistaken.ids("silver/visits", event_date=day(0)) == sorted(json.loads(v)["visit_id"] for v in visits_of(0))
     saved = [row["visit_id"] for row in mistaken.rows("silver/visits") if row["was_dead_lettered"]]
     assert sorted(saved) == REFUSED
@@ -77,7 +77,7 @@ def test_a_letter_that_no_fix_saves_stays_open_and_is_tried_once_by_each_release
     assert mistaken.react() == [("daily_visits", day(2))]
     (before,) = letters(mistaken, filed_under=day(2))
     deploy(mistaken, "fix-3")
-    assert mistaken.react() == [("rebuild_silver_visits", day(2))]
+    assert mistaken.react() == [("silver/visits", day(2))]
     assert mistaken.react() == []
     (after,) = letters(mistaken, filed_under=day(2))
     assert (after["raw"], after["replayed_by"], after["code_version"]) == (HOPELESS, None, "fix-3")

@@ -3,8 +3,11 @@
 import dagster as dg
 import pytest
 
+from dedp_assets.graph.batches import Inputs, Work
+from dedp_assets.graph.runner import run
+from dedp_assets.graph.specs import asset_spec
+from dedp_assets.patterns.core.results import WriteResult
 from dedp_assets.patterns.delta.tables import Table
-from dedp_assets.reporting import Inputs, Work, asset_spec, run
 from tests.helpers import EVENTS, NOW, a_record, write_log
 
 CHECKS = ("constraints_hold", "events_are_many")
@@ -21,13 +24,14 @@ def reported(tmp_path):
 
         def build(_):
             write_log(table.location, {"id": "long"}, [], [{"record": a_record(EVENTS.name, {}, **fields)}])
+            return WriteResult(EVENTS.name, table.ledger.version(), applied=True, changed=True, reason="written")
 
         @dg.multi_asset(
             specs=[asset_spec(EVENTS, patterns=[Table.overwrite], owners=[], code_version="1")],
             check_specs=[dg.AssetCheckSpec(name, asset=dg.AssetKey(EVENTS.name.split("/"))) for name in CHECKS],
         )
         def events(context: dg.AssetExecutionContext):
-            yield from run(context, Work(table, lambda _: {}, lambda _: Inputs({}), build), at=NOW)
+            yield from run(context, Work(table, lambda _: Inputs({}), build), at=NOW)
 
         with dg.DagsterInstance.ephemeral() as instance:
             return dg.materialize([events], instance=instance, raise_on_error=False)

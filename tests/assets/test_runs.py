@@ -3,12 +3,15 @@
 import dagster as dg
 import pytest
 
-from dedp_assets import reporting
+from dedp_assets.graph import failures
+from dedp_assets.graph.batches import Inputs, Work
+from dedp_assets.graph.run_tags import FORCE, refusals
+from dedp_assets.graph.runner import run
+from dedp_assets.graph.specs import LAUNCHPAD, asset_spec, check_specs
 from dedp_assets.patterns.core.errors import AuditFailed, Conflict, ContractError, NotReady
 from dedp_assets.patterns.core.results import Finding, WriteResult
 from dedp_assets.patterns.core.schema import Column, TableSpec
 from dedp_assets.patterns.delta.tables import Table
-from dedp_assets.reporting import FORCE, LAUNCHPAD, Inputs, Work, asset_spec, check_specs, run
 from tests.helpers import NOW, a_record, write_log
 
 DAYS = dg.DailyPartitionsDefinition("2026-01-05", "2026-01-12")
@@ -59,7 +62,7 @@ class Pipeline:
 
     def asset(self, name, deps=()):
         table = self.tables[name]
-        beside = {self.tables["silver/x_dead"]: owned} if name == "silver/x" else {}
+        beside = (self.tables["silver/x_dead"],) if name == "silver/x" else ()
 
         def reads(day):
             if error := self.fails.get((name, day)):
@@ -92,12 +95,12 @@ class Pipeline:
 
         @dg.multi_asset(
             specs=specs,
-            check_specs=check_specs(spec(name), (), "is_right", partitions=DAYS),
+            check_specs=check_specs(spec(name), (), {"is_right": "always"}, partitions=DAYS),
             config_schema=LAUNCHPAD,
             name=name.replace("/", "_"),
         )
         def made(context: dg.AssetExecutionContext):
-            yield from run(context, Work(table, owned, reads, build, beside=beside), at=NOW)
+            yield from run(context, Work(table, reads, build, beside=beside), at=NOW)
 
         return made
 
@@ -273,7 +276,7 @@ def test_a_refused_day_fails_the_run_and_its_check_alone(pipeline, name, passed)
     done = pipeline.run(tags=RANGE)
     assert failure(done) == {"silver_x": str(REFUSED)}
     assert pipeline.materialized("silver/x") == {FIRST, THIRD}
-    assert reporting.refusals(pipeline.tags(done)) == [(name, SECOND)]
+    assert refusals(pipeline.tags(done)) == [(name, SECOND)]
     found = [e for e in done.get_asset_check_evaluations() if e.check_name == "is_right"]
     assert [e.asset_key.to_user_string() for e in found if not e.passed] == [name]
     assert [e.asset_key.to_user_string() for e in found if e.passed] == passed
@@ -315,7 +318,7 @@ def waits(done):
 @pytest.mark.parametrize("error", [TimeoutError("no answer"), ConnectionResetError("gone"), Conflict("was first")])
 def test_what_may_pass_is_tried_again_after_longer_and_longer_pauses(pipeline, monkeypatch, error):
     """Twice; then it succeeds, or fails for good, and the days beside it are reported in either case."""
-    monkeypatch.setattr(reporting, "_FIRST_WAIT_SECONDS", 0.001)
+    monkeypatch.setattr(failures, "_FIRST_WAIT_SECONDS", 0.001)
     pipeline.build_fails["silver/x", SECOND] = [error, error]
     done = pipeline.run(tags=RANGE)
     assert (done.success, waits(done)) == (True, [0.001, 0.002])

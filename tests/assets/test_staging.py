@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from dedp_assets.reporting import APPROVED_AUDITS, APPROVED_BECAUSE, APPROVED_BY
+from dedp_assets.graph.run_tags import APPROVED_AUDITS, APPROVED_BECAUSE, APPROVED_BY
 from dedp_assets.sources import devices
 from tests.assets.conftest import day, visits_of
 
@@ -20,7 +20,7 @@ def test_visits_reach_staging_without_what_is_personal_in_them(world):
     world.land(day(0), visits_of(0))
     world.react()
     for _ in range(2):
-        assert world.run("replicate_visits", day(0)).failure == ""
+        assert world.compute("staging/visits", day(0)).failure == ""
     original, replica = world.rows("silver/visits"), world.rows("staging/visits")
     assert sorted(row["visit_id"] for row in replica) == sorted(row["visit_id"] for row in original)
     assert "user_agent" not in replica[0]
@@ -42,9 +42,9 @@ def test_a_false_positive_reaches_staging_under_the_name_of_a_person(world):
     world.react()
     person, audit = {APPROVED_BY: "Ada", APPROVED_BECAUSE: "a page"}, "no_personal_value_crossed"
     for tags in ({}, person):
-        assert f"{audit}: above 0" in world.run("replicate_visits", day(0), **tags).failure
+        assert f"{audit}: above 0" in world.compute("staging/visits", day(0), **tags).failure
         assert not (world.settings.lakehouse / "staging/visits").exists()
-    assert world.run("replicate_visits", day(0), **person, **{APPROVED_AUDITS: audit}).failure == ""
+    assert world.compute("staging/visits", day(0), **person, **{APPROVED_AUDITS: audit}).failure == ""
     record = world.last("staging/visits", event_date=day(0)).record
     assert (record.verdict, record.approval) == ("approved", {"by": "Ada", "because": "a page"})
     assert len(world.rows("staging/visits")) == len(world.rows("silver/visits"))
@@ -55,7 +55,7 @@ def test_devices_reach_staging_byte_for_byte(world):
     devices.deliver(world.landing / "devices", devices.devices())
     world.react()
     for _ in range(2):
-        assert world.run("replicate_devices").failure == ""
+        assert world.compute("staging/devices").failure == ""
     assert world.rows("staging/devices") == world.rows("bronze/devices")
     assert world.versions()["staging/devices"] == world.versions()["bronze/devices"]
     production, staging = (contents(world.settings.lakehouse / layer / "devices") for layer in ("bronze", "staging"))

@@ -12,9 +12,9 @@ import pytest
 from confluent_kafka import TopicPartition
 from confluent_kafka.admin import AdminClient
 
+from dedp_assets.graph.run_tags import APPROVED_BECAUSE, APPROVED_BY, refusal
 from dedp_assets.patterns.delta import tables
 from dedp_assets.patterns.ingestion.readiness_marker import delivering
-from dedp_assets.reporting import APPROVED_BECAUSE, APPROVED_BY, refusal
 from dedp_assets.sources.visits import BROKEN, visits_of
 from dedp_assets.sources.visits_topic import publish
 from resources.clock import Clock
@@ -75,7 +75,7 @@ def test_published_visits_reach_gold(world, kafka):
     day, before = today().isoformat(), (today() - timedelta(days=2)).isoformat()
     ran = world.react()
     assert ran[0] == ("stream_visits", "")
-    assert sorted(ran[1:3]) == [("rebuild_silver_visits", before), ("rebuild_silver_visits", day)]
+    assert sorted(ran[1:3]) == [("silver/visits", before), ("silver/visits", day)]
     assert world.ids("silver/visits") == ids([*lines, *late])
     totals = {str(row["event_date"]): row["visits"] for row in world.rows("gold/daily_visitors")}
     assert totals == {day: 60, before: 45}

@@ -158,5 +158,5 @@ def test_the_tick_interval_is_a_setting(bare):
     )
     told = subprocess.run([sys.executable, "-c", code], cwd=CHECKOUT, capture_output=True, text=True, check=True).stdout
     seconds = {name: int(interval) for name, interval in (line.split() for line in told.splitlines())}
-    assert seconds["visits_delivered"] == seconds["late_visits"] == 60
+    assert seconds["visits_delivered"] == seconds["late_data"] == 60
     assert min(seconds.values()) == 60

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from dedp_assets.defs.bronze.users import users_changed
+from dedp_assets.graph.run_tags import refusal
 from dedp_assets.patterns.core.errors import Conflict, ContractError, NotReady
-from dedp_assets.reporting import refusal
 from resources.postgres import OperationalDatabase
-from sensors.database import users_changed
 from tests.helpers import a_record
 
 LOST = ContractError("public.users: the slot cannot be read any more: take a new snapshot (resnapshot=True)")

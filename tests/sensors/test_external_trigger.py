@@ -17,14 +17,17 @@ from dagster._core.workspace.context import WorkspaceProcessContext  # noqa: TID
 from dagster._daemon.run_coordinator.queued_run_coordinator_daemon import QueuedRunCoordinatorDaemon
 from dagster._daemon.sensor import execute_sensor_iteration
 
-from dedp_assets.jobs import REFRESH_DEVICES
+from dedp_assets.defs.bronze.devices import devices, refresh_devices
+from dedp_assets.graph.run_tags import refusal
 from dedp_assets.patterns.connectors.events import Event
 from dedp_assets.patterns.ingestion.external_trigger import send_event
-from dedp_assets.reporting import refusal
 from resources.environments import CHECKOUT
-from sensors.external_trigger import PIPELINES, events_arrived, trigger
+from sensors.external_trigger import events_arrived as over
+from sensors.external_trigger import trigger
 from tests.helpers import NOW
 from tests.sensors.burst import Flights
+
+events_arrived = over([devices], [refresh_devices])
 
 
 def event(id_="1", *objects, **changes):
@@ -274,8 +277,8 @@ def test_one_event_may_start_two_pipelines(zone, box):
 
     both = trigger(
         "both",
-        pipelines={**PIPELINES, "rebuild_catalogue": [{"source": "urn:dedp:provider"}]},
-        jobs=[REFRESH_DEVICES, rebuild_catalogue],
+        pipelines={**devices.started_by, "rebuild_catalogue": [{"source": "urn:dedp:provider"}]},
+        jobs=[refresh_devices, rebuild_catalogue],
         description="Two pipelines for one event.",
     )
     box.send(event())

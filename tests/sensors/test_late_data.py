@@ -5,11 +5,15 @@ from __future__ import annotations
 import dagster as dg
 import pytest
 
+from dedp_assets.defs.gold.daily_page_views import daily_page_views
+from dedp_assets.defs.gold.daily_visitors import daily_visitors
+from dedp_assets.defs.silver.visits import visits
+from dedp_assets.graph.run_tags import refusal
 from dedp_assets.patterns.delta.log import transaction_id
-from dedp_assets.reporting import refusal
-from sensors.late_data import late_gold, late_visits
+from sensors.late_data import late_data
 from tests.helpers import a_record
 
+late_visits, late_gold = late_data([visits]), late_data([daily_page_views, daily_visitors])
 WEEK = [f"2026-01-{day:02d}" for day in range(5, 12)]
 
 
@@ -49,7 +53,7 @@ def test_exactly_the_touched_dates_oldest_first(week, keys):
     assert keys(data) == ["2026-01-06", "2026-01-09", "2026-01-12"]
     assert [r.tags["dedp/cause"] for r in data.run_requests] == ["late-data", "late-data", "first-seen"]
     assert data.run_requests[0].run_key == "silver/visits:2026-01-06@8"
-    assert data.run_requests[0].job_name == "rebuild_silver_visits"
+    assert data.run_requests[0].asset_selection == SILVER
 
 
 def test_repeated_ticks_keep_the_run_key_until_the_date_is_done(week, keys):
@@ -97,7 +101,7 @@ RANGE = {"dagster/asset_partition_range_start": "2026-01-05", "dagster/asset_par
 SILVER = [dg.AssetKey(["silver", "visits"]), dg.AssetKey(["silver", "visits_dead_letter"])]
 
 
-def recorded(zone, tags, status, *, job="rebuild_silver_visits", selection=None):
+def recorded(zone, tags, status, *, job="daily_visits", selection=None):
     """A run of the instance, as Dagster records it."""
     chosen = frozenset(selection) if selection else None
     definition = zone.definitions.resolve_job_def(job)
@@ -130,7 +134,7 @@ def test_a_date_in_flight_is_left_alone_and_comes_back(week, keys, run, status):
     "run",
     [
         {"tags": DAY, "job": "load_legacy_visits"},
-        {"tags": DAY, "job": "rebuild_gold"},
+        {"tags": DAY, "job": "daily_visits", "selection": [dg.AssetKey(["gold", "daily_visitors"])]},
         {"tags": {"dagster/partition": "2026-01-07"}},
         {"tags": {**RANGE, "dagster/asset_partition_range_start": "2026-01-07"}},
         {"tags": DAY, "job": "daily_visits", "selection": [dg.AssetKey(["bronze", "visits"])]},

@@ -6,12 +6,13 @@ import os
 from contextlib import suppress
 from datetime import date, datetime, timedelta, timezone
 
+from dedp_assets.defs.bronze.devices import devices_delivered
+from dedp_assets.defs.bronze.visits import visits_delivered
+from dedp_assets.graph.run_tags import refusal
 from dedp_assets.patterns.connectors.deliveries import look_at
 from dedp_assets.patterns.delta.log import transaction_id
 from dedp_assets.patterns.ingestion.readiness_marker import delivering
-from dedp_assets.reporting import refusal
 from dedp_assets.sources import devices as devices_source
-from sensors.readiness import devices_delivered, visits_delivered
 from tests.helpers import a_record
 
 

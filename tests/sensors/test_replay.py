@@ -5,10 +5,12 @@ from __future__ import annotations
 from deltalake import DeltaTable
 
 from dedp_assets.defs.silver.visits import visits
-from sensors.replay import dead_letters_fixed
+from sensors.replay import dead_letters_fixed as over
 from tests.helpers import a_record
 
-DEPLOYED = next(iter(visits.specs)).code_version
+DEPLOYED = visits.code_version
+
+dead_letters_fixed = over([visits])
 
 
 def letters(day: str, *, code_version: str, still_open: int) -> dict:
@@ -32,7 +34,7 @@ def test_dates_with_letters_of_older_code_are_requested(zone, keys):
 
 def test_without_dead_letters_there_is_nothing_to_replay(zone):
     """No table, no runs."""
-    assert zone.tick(dead_letters_fixed).skip_message == "there are no dead letters"
+    assert zone.tick(dead_letters_fixed).skip_message == "silver/visits_dead_letter: there are no dead letters"
 
 
 def test_letters_are_remembered_between_ticks_and_read_from_new_commits_only(zone, keys):

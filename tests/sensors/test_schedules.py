@@ -6,8 +6,8 @@ import dagster as dg
 import psycopg
 import pytest
 
+from dedp_assets.defs.bronze.legacy_visits import legacy_visits_every_day
 from dedp_assets.patterns.delta.log import transaction_id
-from dedp_assets.schedules import legacy_visits_every_day
 from resources.postgres import OperationalDatabase
 from tests.helpers import a_record
 

@@ -7,13 +7,13 @@ import importlib
 import dagster as dg
 import pytest
 
+from dedp_assets.defs.bronze import visits_stream
+from dedp_assets.defs.bronze.visits_stream import visits_streamed
+from dedp_assets.graph.run_tags import CAUSE, refusal
 from dedp_assets.patterns.connectors.topics import Topic
 from dedp_assets.patterns.core.errors import NotReady
 from dedp_assets.patterns.delta.log import transaction_id
-from dedp_assets.reporting import CAUSE, refusal
 from resources.kafka import Kafka
-from sensors import topics
-from sensors.topics import visits_streamed
 from tests.helpers import a_record
 
 APP_ID = transaction_id("bronze/visits", {}, 0)
@@ -107,6 +107,6 @@ def test_it_looks_by_itself_only_where_a_kafka_is_set(monkeypatch, address, stat
     try:
         with monkeypatch.context() as patch:
             patch.setenv("DEDP_KAFKA", address)
-            assert importlib.reload(topics).visits_streamed.default_status.name == status
+            assert importlib.reload(visits_stream).visits_streamed.default_status.name == status
     finally:
-        importlib.reload(topics)
+        importlib.reload(visits_stream)

@@ -1,20 +1,22 @@
 """The devices reference, complete at each delivery: one that its marker ends, or a release that an event names."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import dagster as dg
 
+from dedp_assets.graph.arrivals import on_delivery
+from dedp_assets.graph.batches import Inputs, Step
+from dedp_assets.graph.specs import asset_key
+from dedp_assets.graph.tables import Request, lake_table
 from dedp_assets.patterns.connectors.lines import read_lines
 from dedp_assets.patterns.core.audits import Audit
 from dedp_assets.patterns.core.results import WriteResult
 from dedp_assets.patterns.core.schema import Column, TableSpec
 from dedp_assets.patterns.delta.log import Ledger
+from dedp_assets.patterns.delta.tables import Table
 from dedp_assets.patterns.error_management.dead_letter import divert_unprocessable
 from dedp_assets.patterns.ingestion.full_loader import load_full, volume_guard
-from dedp_assets.reporting import LAUNCHPAD, Inputs, Step, Work, asset_spec, check_specs, run, told
-from resources.clock import Clock
-from resources.lake import Lake
 from resources.landing import Landing
 
 DEVICES = TableSpec(
@@ -31,52 +33,58 @@ RELEASES = "device_releases"
 AUDITS = (Audit(name="every_device_is_readable", of="dead", fail_above=0),)
 
 
-def owned(_: str) -> dict[str, str]:
-    """A run owns the whole table."""
-    return {}
-
-
-@dg.multi_asset(
-    specs=[
-        asset_spec(DEVICES, patterns=[load_full, divert_unprocessable], owners=["team:ingestion"], code_version="1")
-    ],
-    check_specs=check_specs(DEVICES, (*AUDITS, *volume_guard())),
-    config_schema=LAUNCHPAD,
-    name="bronze_devices",
-    pool="bronze_devices",
-)
-def devices(context: dg.AssetExecutionContext, lake: Lake, landing: Landing, clock: Clock) -> Iterator[Any]:
-    """Replace all devices by the delivered ones, unless the delivery's volume says that it is broken.
+def delivered(request: Request, table: Table, landing: Landing) -> Inputs:
+    """Look at the delivery, or at the release that the run's event names.
 
     A release that was announced before the one that is loaded changes nothing, however late its event comes.
     """
-    table, event = lake.table(DEVICES), told(context.run.tags)
+    inputs, notes = _loaded(table.ledger)
+    if not (event := request.trigger):
+        delivery = landing.delivery("devices").require_ready()
+        content = landing.content("devices", delivery)
+        stated = {**notes, "delivery": delivery.identity, "release": ""}
+        return Inputs({"landing/devices": content}, notes=stated, found=delivery)
+    if event["event_time"] < notes["event_time"]:
+        said = f"{event['object']} is superseded: the release of {notes['event_time']} is loaded"
+        return Inputs(inputs, notes=notes, remark=said)
+    delivery = landing.object(RELEASES, event["object"])
+    content = landing.content(RELEASES, delivery)
+    named = {"release": event["object"], "event_time": event["event_time"]}
+    return Inputs({f"landing/{RELEASES}": content}, notes={**notes, **named}, found=delivery)
 
-    def reads(_: str) -> Inputs:
-        inputs, notes = _loaded(table.ledger)
-        if not event:
-            delivery = landing.delivery("devices").require_ready()
-            content = landing.content("devices", delivery)
-            stated = {**notes, "delivery": delivery.identity, "release": ""}
-            return Inputs({"landing/devices": content}, notes=stated, found=delivery)
-        if event["event_time"] < notes["event_time"]:
-            context.log.info(f"{event['object']} is superseded: the release of {notes['event_time']} is loaded")
-            return Inputs(inputs, notes=notes)
-        delivery = landing.object(RELEASES, event["object"])
-        content = landing.content(RELEASES, delivery)
-        named = {"release": event["object"], "event_time": event["event_time"]}
-        return Inputs({f"landing/{RELEASES}": content}, notes={**notes, **named}, found=delivery)
 
-    def load(step: Step) -> WriteResult:
-        release = step.inputs.notes["release"]
-        dataset = RELEASES if release else "devices"
-        # A superseded release was not looked at: what is loaded instead is the one that is loaded already.
-        delivery = step.inputs.found or (landing.object(RELEASES, release) if release else landing.delivery("devices"))
-        lines = read_lines(table.session, landing.paths(dataset, delivery))
-        split = divert_unprocessable(lines.rows, payload="raw", schema=SCHEMA, identity=["source_file", "line_number"])
-        return load_full(split.narrowed("valid", DEVICES.columns), table, provenance=step.provenance, audits=AUDITS)
+@lake_table(
+    DEVICES,
+    inputs=delivered,
+    audits=(*AUDITS, *volume_guard()),
+    started_by={"refresh_devices": [{"type": "dedp.devices.published"}, {"type": "dedp.feature.released"}]},
+    patterns=[load_full, divert_unprocessable],
+    owner="team:ingestion",
+    code_version="1",
+)
+def devices(step: Step, table: Table, landing: Landing) -> WriteResult:
+    """Replace all devices by the delivered ones, unless the delivery's volume says that it is broken."""
+    release = step.inputs.notes["release"]
+    dataset = RELEASES if release else "devices"
+    # A superseded release was not looked at: what is loaded instead is the one that is loaded already.
+    delivery = step.inputs.found or (landing.object(RELEASES, release) if release else landing.delivery("devices"))
+    lines = read_lines(table.session, landing.paths(dataset, delivery))
+    split = divert_unprocessable(lines.rows, payload="raw", schema=SCHEMA, identity=["source_file", "line_number"])
+    return load_full(split.narrowed("valid", DEVICES.columns), table, provenance=step.provenance, audits=AUDITS)
 
-    yield from run(context, Work(table, owned, reads, load), at=clock.now())
+
+refresh_devices = dg.define_asset_job(
+    "refresh_devices",
+    selection=dg.AssetSelection.assets(asset_key(DEVICES)),
+    description="The devices reference, complete.",
+)
+devices_delivered = on_delivery(
+    "devices_delivered",
+    dataset="devices",
+    table=DEVICES,
+    job="refresh_devices",
+    description="A marked delivery of the devices reference starts its load.",
+)
 
 
 def _loaded(ledger: Ledger) -> tuple[Mapping[str, Any], dict[str, str]]:

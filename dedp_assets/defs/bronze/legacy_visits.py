@@ -1,24 +1,25 @@
 """Visits that legacy applications still write to their database, loaded by the day they were ingested there."""
 
-from collections.abc import Iterator
-from dataclasses import replace
 from datetime import datetime, time, timedelta, timezone
-from typing import Any
 
 import dagster as dg
 
+from dedp_assets.graph.batches import Inputs, Step
+from dedp_assets.graph.specs import asset_key
+from dedp_assets.graph.tables import Request, lake_table
 from dedp_assets.partitions import DAILY
 from dedp_assets.patterns.core.audits import Audit
-from dedp_assets.patterns.core.errors import NotReady
+from dedp_assets.patterns.core.errors import NotReady, PatternError
 from dedp_assets.patterns.core.results import WriteResult
 from dedp_assets.patterns.core.schema import Column, TableSpec
-from dedp_assets.patterns.ingestion.incremental_loader import load_increment
-from dedp_assets.reporting import LAUNCHPAD, Inputs, Step, Work, asset_spec, check_specs, run
-from resources.clock import Clock
+from dedp_assets.patterns.delta.tables import Table
+from dedp_assets.patterns.ingestion.incremental_loader import load_increment, plan_windows
 from resources.lake import Lake
 from resources.postgres import OperationalDatabase
 
 SOURCE = "public.visits"
+_CATCH_UP_DAYS = 7
+_DAY_SECONDS = 86_400
 LEGACY_VISITS = TableSpec(
     "bronze/legacy_visits",
     {
@@ -40,52 +41,74 @@ LATENCY = timedelta(minutes=15)
 """The longest transaction of the source: its rows become visible that long after their ingestion time."""
 
 
-def owned(day: str) -> dict[str, str]:
-    """A run owns what was ingested on its day."""
-    return {"ingested_on": day}
+def closed(request: Request) -> Inputs:
+    """Wait until the day's window is complete; it is read anew by every run that comes after."""
+    end = _window(request.key)[1]
+    if request.at < end + LATENCY:
+        raise NotReady(f"{SOURCE}: the window of {request.key} is complete {LATENCY} after {end:%Y-%m-%d %H:%M} UTC")
+    return Inputs({SOURCE: request.at.isoformat()}, notes={"source": SOURCE})
 
 
-@dg.multi_asset(
-    specs=[
-        asset_spec(
-            LEGACY_VISITS,
-            patterns=[load_increment],
-            owners=["team:ingestion"],
-            code_version="1",
-            partitions=DAILY,
-        )
-    ],
-    check_specs=check_specs(LEGACY_VISITS, AUDITS, partitions=DAILY),
-    config_schema=LAUNCHPAD,
-    name="bronze_legacy_visits",
-    pool="bronze_legacy_visits",
+@lake_table(
+    LEGACY_VISITS,
+    inputs=closed,
+    partitions=DAILY,
+    audits=AUDITS,
+    patterns=[load_increment],
+    owner="team:ingestion",
+    code_version="1",
 )
-def legacy_visits(
-    context: dg.AssetExecutionContext, lake: Lake, operational: OperationalDatabase, clock: Clock
-) -> Iterator[Any]:
+def legacy_visits(step: Step, table: Table, operational: OperationalDatabase) -> WriteResult:
     """Load one day's window; loaded again, it gains the rows that became visible since."""
-    table, now = lake.table(LEGACY_VISITS), clock.now()
+    window = _window(step.key)
+    with operational.rows(table.session, SOURCE, column="ingestion_time", window=window) as rows:
+        return load_increment(
+            rows,
+            table,
+            delta="ingestion_time",
+            window=window,
+            partition=step.owned(table),
+            keys=["visit_id"],
+            provenance=step.provenance,
+        )
 
-    def window(day: str) -> tuple[datetime, datetime]:
-        midnight = datetime.combine(datetime.fromisoformat(day), time(), timezone.utc)
-        return midnight, midnight + timedelta(days=1)
 
-    def reads(day: str) -> Inputs:
-        end = window(day)[1]
-        if now < end + LATENCY:
-            raise NotReady(f"{SOURCE}: the window of {day} is complete {LATENCY} after {end:%Y-%m-%d %H:%M} UTC")
-        return Inputs({SOURCE: now.isoformat()})
+load_legacy_visits = dg.define_asset_job(
+    "load_legacy_visits",
+    selection=dg.AssetSelection.assets(asset_key(LEGACY_VISITS)),
+    description="One day of what legacy applications wrote to their database.",
+)
 
-    def load(step: Step) -> WriteResult:
-        with operational.rows(table.session, SOURCE, column="ingestion_time", window=window(step.key)) as rows:
-            return load_increment(
-                rows,
-                table,
-                delta="ingestion_time",
-                window=window(step.key),
-                partition=owned(step.key),
-                keys=["visit_id"],
-                provenance=replace(step.provenance, notes={"source": SOURCE}),
-            )
 
-    yield from run(context, Work(table, owned, reads, load), at=now)
+@dg.schedule(
+    job=load_legacy_visits,
+    cron_schedule="30 0 * * *",
+    execution_timezone="UTC",
+    default_status=dg.DefaultScheduleStatus.RUNNING,
+    description="At 00:30 UTC, the days of the last week whose legacy visits are not loaded, and the one before them.",
+)
+def legacy_visits_every_day(
+    context: dg.ScheduleEvaluationContext, lake: Lake, operational: OperationalDatabase
+) -> list[dg.RunRequest] | dg.SkipReason:
+    """Let the target's log say which days are due; the day before is read again for rows that came late."""
+    try:
+        operational.require_answer()
+    except PatternError as error:
+        return dg.SkipReason(str(error))
+    now = context.scheduled_execution_time.astimezone(timezone.utc)
+    today = datetime.combine(now.date(), time(), timezone.utc)
+    plan = plan_windows(
+        lake.ledger(LEGACY_VISITS.name),
+        column="ingested_on",
+        origin=today - timedelta(days=_CATCH_UP_DAYS),
+        length=_DAY_SECONDS,
+        until=today,
+        lookback=1,
+    )
+    key = f"{LEGACY_VISITS.name}:{{}}@{today.date().isoformat()}"
+    return [dg.RunRequest(run_key=key.format(day), partition_key=day) for day in plan.partitions]
+
+
+def _window(day: str) -> tuple[datetime, datetime]:
+    midnight = datetime.combine(datetime.fromisoformat(day), time(), timezone.utc)
+    return midnight, midnight + timedelta(days=1)

@@ -1,17 +1,21 @@
 """Users of the applications, captured from their database's log: every change, and the rows as they are now."""
 
-from collections.abc import Iterator
-from typing import Any
+from dataclasses import replace
 
 import dagster as dg
 
-from dedp_assets.patterns.core.results import Finding, WriteResult
+from dedp_assets.graph.batches import Inputs, Step
+from dedp_assets.graph.requests import decide
+from dedp_assets.graph.specs import asset_key
+from dedp_assets.graph.tables import Request, lake_table
+from dedp_assets.patterns.core.errors import Conflict, ContractError, NotReady
+from dedp_assets.patterns.core.results import Plan, WriteResult
 from dedp_assets.patterns.core.schema import Column, TableSpec
+from dedp_assets.patterns.delta.tables import Table
 from dedp_assets.patterns.delta.verification import verify_table
 from dedp_assets.patterns.ingestion.change_data_capture import CHANGES, apply_changes, capture_changes, judge_slot
-from dedp_assets.reporting import LAUNCHPAD, Inputs, Step, Work, asset_spec, check_specs, outcome, run
 from dedp_assets.sources import operational as applications
-from resources.clock import Clock
+from resources.environments import settings
 from resources.lake import Lake
 from resources.postgres import OperationalDatabase
 
@@ -36,54 +40,78 @@ HISTORY = TableSpec(
     partition_by=("committed_on",),
     comment="One row per change of a user, in the order of the database's log.",
 )
-CHECKS = ("source_columns_are_as_in_the_snapshot", "replication_slot_is_bounded")
 MAX_LATENCY_SECONDS = 30
-PUNCTUAL = dg.AssetCheckSpec(
-    "changes_arrive_in_time",
-    asset=HISTORY.name.split("/"),
-    description=f"Fails if a change took more than {MAX_LATENCY_SECONDS} s from its commit in the database to its "
-    f"commit in {USERS.name}. It does not block: rows that are late are right.",
+
+
+def captured(request: Request) -> Inputs:
+    """Name the run: each reads another stretch of the database's log, so none is a repetition of the one before."""
+    return Inputs({applications.USERS: request.run_id})
+
+
+@lake_table(
+    HISTORY,
+    beside={USERS: [apply_changes]},
+    inputs=captured,
+    checks={
+        "source_columns_are_as_in_the_snapshot": "Warns if the source's columns are no longer those of the snapshot.",
+        "replication_slot_is_bounded": "The log that the database keeps for the capture stays below its limit.",
+    },
+    reports={
+        "changes_arrive_in_time": f"Fails if a change took more than {MAX_LATENCY_SECONDS} s from its commit in the "
+        f"database to its commit in {USERS.name}. It does not block: rows that are late are right."
+    },
+    patterns=[capture_changes],
+    owner="team:ingestion",
+    code_version="1",
 )
-
-
-def owned(_: str) -> dict[str, str]:
-    """A run owns both tables."""
-    return {}
-
-
-@dg.multi_asset(
-    specs=[
-        asset_spec(spec, patterns=[pattern], owners=["team:ingestion"], code_version="1")
-        for spec, pattern in ((USERS, apply_changes), (HISTORY, capture_changes))
-    ],
-    check_specs=[*check_specs(HISTORY, (), *CHECKS), PUNCTUAL],
-    config_schema=LAUNCHPAD,
-    name="bronze_users",
-    pool="bronze_users",
-)
-def users(
-    context: dg.AssetExecutionContext, lake: Lake, operational: OperationalDatabase, clock: Clock
-) -> Iterator[Any]:
+def users(step: Step, history: Table, latest: Table, operational: OperationalDatabase) -> WriteResult:
     """Capture what was committed since the last run, then bring the current rows up to it."""
     source = operational.table(applications.USERS, slot=applications.USERS_SLOT)
-    history, latest = lake.table(HISTORY), lake.table(USERS)
-    found: list[Finding] = []
+    # The database's log tells of a change only once: lost rows, and a person who asks for it, get a new snapshot.
+    anew = step.provenance.replay or (latest.ledger.exists() and not verify_table(latest.ledger).sound)
+    result = capture_changes(
+        source,
+        history,
+        latest,
+        keys=KEYS,
+        provenance=step.provenance,
+        max_latency_seconds=MAX_LATENCY_SECONDS,
+        resnapshot=anew,
+    )
+    return replace(result, findings=(*result.findings, judge_slot(source)))
 
-    def reads(_: str) -> Inputs:
-        # Each run reads another stretch of the log, so none is ever a repetition of the one before.
-        return Inputs({applications.USERS: context.run.run_id})
 
-    def capture(step: Step) -> WriteResult:
-        # The database's log tells of a change only once: lost rows, and a person who asks for it, get a new snapshot.
-        anew = step.provenance.replay or (latest.ledger.exists() and not verify_table(latest.ledger).sound)
-        run, limit = step.provenance, MAX_LATENCY_SECONDS
-        result = capture_changes(
-            source, history, latest, keys=KEYS, provenance=run, max_latency_seconds=limit, resnapshot=anew
-        )
-        found.extend((*result.findings, judge_slot(source)))
-        for table, figure in ((HISTORY, "latency_seconds"), (USERS, "copy_latency_seconds")):
-            context.add_asset_metadata({"latency in seconds": result.figures[figure]}, asset_key=table.name.split("/"))
-        return result
+capture_users = dg.define_asset_job(
+    "capture_users",
+    selection=dg.AssetSelection.assets(asset_key(USERS), asset_key(HISTORY)),
+    description="What was committed to the users of the applications' database since the last capture.",
+)
 
-    yield from run(context, Work(history, owned, reads, capture, beside={latest: owned}), at=clock.now())
-    yield from (outcome(HISTORY, finding) for finding in found)
+
+@dg.sensor(
+    job=capture_users,
+    minimum_interval_seconds=2 * settings().tick_seconds,
+    default_status=dg.DefaultSensorStatus.RUNNING,
+    description="Users that were committed in the applications' database since the last capture start the next one.",
+)
+def users_changed(
+    context: dg.SensorEvaluationContext, lake: Lake, operational: OperationalDatabase
+) -> dg.SensorResult | dg.SkipReason:
+    """Ask the replication slot; a failed capture is tried again, three times from the same position.
+
+    A slot that is lost starts the capture once: its run says what is lost and what to do, until somebody captured anew.
+    """
+    try:
+        position = operational.waiting(applications.USERS, slot=applications.USERS_SLOT)
+    except (NotReady, Conflict) as error:
+        return dg.SkipReason(str(error))
+    except ContractError:
+        history = lake.ledger(HISTORY.name)
+        position = f"slot lost after version {history.version() if history.exists() else -1}"
+    if not position:
+        return dg.SkipReason("nothing was committed since the last capture")
+    plan = Plan((HISTORY.name,), "changes wait", causes={HISTORY.name: "changes"}, cursor={HISTORY.name: position})
+    decision = decide(context.instance, plan, asset=HISTORY.name, job_name=capture_users.name)
+    if decision.requests:
+        return dg.SensorResult(run_requests=list(decision.requests))
+    return dg.SkipReason("; ".join(decision.held.values()))

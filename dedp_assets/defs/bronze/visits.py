@@ -1,12 +1,14 @@
 """Visit events as they landed, line by line."""
 
-from collections.abc import Iterator
 from dataclasses import replace
 from datetime import datetime, time, timedelta, timezone
-from typing import Any
 
 import dagster as dg
 
+from dedp_assets.graph.arrivals import on_delivery
+from dedp_assets.graph.batches import Inputs, Step
+from dedp_assets.graph.specs import asset_key
+from dedp_assets.graph.tables import Request, lake_table
 from dedp_assets.partitions import DAILY
 from dedp_assets.patterns.connectors.lines import read_lines
 from dedp_assets.patterns.core.audits import Audit
@@ -16,11 +18,10 @@ from dedp_assets.patterns.core.results import WriteResult
 from dedp_assets.patterns.core.rows import Reading, tally
 from dedp_assets.patterns.core.schema import Column, TableSpec
 from dedp_assets.patterns.delta.log import Commit, Ledger
+from dedp_assets.patterns.delta.tables import Table
 from dedp_assets.patterns.error_management.late_data_detector import advance_watermark, detect_late_data
 from dedp_assets.patterns.idempotency.data_overwrite import overwrite_partition
 from dedp_assets.patterns.ingestion.readiness_marker import plan_ready
-from dedp_assets.reporting import LAUNCHPAD, Inputs, Step, Work, asset_spec, check_specs, run
-from resources.clock import Clock
 from resources.environments import RETENTION_DAYS
 from resources.lake import Lake
 from resources.landing import Landing
@@ -51,70 +52,97 @@ AUDITS = (
 )
 
 
-def owned(day: str) -> dict[str, str]:
-    """A run owns everything that landed on its day."""
-    return {"landed_on": day}
+def delivered(request: Request, table: Table, landing: Landing) -> Inputs:
+    """Look at a day's delivery, and at the watermark that held before it."""
+    delivery = landing.delivery("visits", request.key).require_ready()
+    content = landing.content("visits", delivery)
+    watermark = watermark_before(table.ledger, request.key)
+    notes = {"delivery": delivery.identity, "watermark": watermark.isoformat() if watermark else None}
+    return Inputs({f"landing/visits/{request.key}": content}, notes=notes, found=delivery)
 
 
-@dg.multi_asset(
-    specs=[
-        asset_spec(
-            VISITS,
-            patterns=[overwrite_partition, plan_ready, detect_late_data],
-            owners=["team:ingestion"],
-            code_version="1",
-            partitions=DAILY,
-        )
-    ],
-    check_specs=check_specs(VISITS, AUDITS, "input_is_not_empty", partitions=DAILY),
-    config_schema=LAUNCHPAD,
-    name="bronze_visits",
-    pool="bronze_visits",
+@lake_table(
+    VISITS,
+    inputs=delivered,
+    partitions=DAILY,
+    audits=AUDITS,
+    checks={"input_is_not_empty": "A delivery without a line is refused, unless its marker says that it has no files."},
+    patterns=[overwrite_partition, plan_ready, detect_late_data],
+    owner="team:ingestion",
+    code_version="1",
 )
-def visits(context: dg.AssetExecutionContext, lake: Lake, landing: Landing, clock: Clock) -> Iterator[Any]:
+def visits(step: Step, table: Table, landing: Landing) -> WriteResult:
     """Load one day's delivery once its marker is there, replacing what that day delivered before."""
-    table = lake.table(VISITS)
+    delivery, stated = step.inputs.found, step.inputs.notes["watermark"]
+    lines = read_lines(table.session, landing.paths("visits", delivery))
+    midnight = datetime.combine(datetime.fromisoformat(step.key), time(), timezone.utc)
+    events = detect_late_data(
+        lines.rows,
+        event_time=EVENT_TIME,
+        watermark=datetime.fromisoformat(stated) if stated else None,
+        earliest=midnight - timedelta(days=RETENTION_DAYS),
+        latest=midnight + timedelta(days=2),
+    )
+    newest = {"newest": "unix_seconds(max(event_time))"}
+    rows, seen = tally(events.rows, identity=["source_file", "line_number"], measures=newest)
+    return overwrite_partition(
+        rows.selectExpr(
+            "raw",
+            "raw_bytes",
+            "source_file",
+            "line_number",
+            f"{OUTCOME} AS timeliness",
+            f"DATE '{step.key}' AS landed_on",
+            "to_date(event_time) AS event_date",
+        ),
+        table,
+        partition=step.owned(table),
+        provenance=replace(step.provenance, notes={**step.provenance.notes, "files": dict(lines.count)}),
+        audits=AUDITS,
+        reading=Reading(tally=seen, figures={"lines": lines.checksum}),
+        allow_empty=not delivery.files,
+    )
 
-    def reads(day: str) -> Inputs:
-        delivery = landing.delivery("visits", day).require_ready()
-        content = landing.content("visits", delivery)
-        watermark = watermark_before(table.ledger, day)
-        notes = {"delivery": delivery.identity, "watermark": watermark.isoformat() if watermark else None}
-        return Inputs({f"landing/visits/{day}": content}, notes=notes, found=delivery)
 
-    def load(step: Step) -> WriteResult:
-        delivery = step.inputs.found
-        lines = read_lines(table.session, landing.paths("visits", delivery))
-        midnight = datetime.combine(datetime.fromisoformat(step.key), time(), timezone.utc)
-        stated = step.inputs.notes["watermark"]
-        events = detect_late_data(
-            lines.rows,
-            event_time=EVENT_TIME,
-            watermark=datetime.fromisoformat(stated) if stated else None,
-            earliest=midnight - timedelta(days=RETENTION_DAYS),
-            latest=midnight + timedelta(days=2),
-        )
-        newest = {"newest": "unix_seconds(max(event_time))"}
-        rows, seen = tally(events.rows, identity=["source_file", "line_number"], measures=newest)
-        return overwrite_partition(
-            rows.selectExpr(
-                "raw",
-                "raw_bytes",
-                "source_file",
-                "line_number",
-                f"{OUTCOME} AS timeliness",
-                f"DATE '{step.key}' AS landed_on",
-                "to_date(event_time) AS event_date",
-            ),
-            table,
-            partition=owned(step.key),
-            provenance=replace(step.provenance, notes={**step.inputs.notes, "files": dict(lines.count)}),
-            audits=AUDITS,
-            reading=Reading(tally=seen, figures={"lines": lines.checksum}),
-            allow_empty=not delivery.files,
-        )
+daily_visits = dg.define_asset_job(
+    "daily_visits",
+    selection=dg.AssetSelection.assets(asset_key(VISITS)).downstream()
+    & dg.AssetSelection.groups("bronze", "silver", "gold"),
+    description="A day's delivery, and what follows from it. One key means two things here: in bronze the day on which "
+    "records LANDED, in silver and gold the day on which they HAPPENED. So the run of a day brings in what landed on "
+    "it and computes that same event date; records that landed with it and happened on other days are late, and "
+    "late_data asks for those dates.",
+)
+visits_delivered = on_delivery(
+    "visits_delivered",
+    dataset="visits",
+    table=VISITS,
+    partitions=DAILY,
+    job="daily_visits",
+    description="A marked landing day, or a file that came after the marker, starts that day's run.",
+)
 
-    yield from run(context, Work(table, owned, reads, load), at=clock.now())
+
+@dg.schedule(
+    job=daily_visits,
+    cron_schedule="30 1 * * *",
+    execution_timezone="UTC",
+    default_status=dg.DefaultScheduleStatus.RUNNING,
+    description="Yesterday's visits at 01:30 UTC, if they have landed and nobody has loaded them yet.",
+)
+def visits_every_day(
+    context: dg.ScheduleEvaluationContext, lake: Lake, landing: Landing
+) -> dg.RunRequest | dg.SkipReason:
+    """Ask for yesterday's run, unless its delivery is not ready or the readiness sensor was faster."""
+    day = (context.scheduled_execution_time - timedelta(days=1)).date().isoformat()
+    delivery = landing.delivery("visits", day)
+    if reason := delivery.refusal():
+        return dg.SkipReason(f"{day}: {reason}")
+    ledger = lake.ledger(VISITS.name)
+    last = ledger.latest({"landed_on": day}) if ledger.exists() else None
+    if last and last.record and last.record.notes.get("delivery") == delivery.identity:
+        return dg.SkipReason(f"{day} is loaded already, at version {last.version}")
+    return dg.RunRequest(run_key=f"{VISITS.name}:{day}@{delivery.identity}", partition_key=day)
 
 
 def watermark_before(ledger: Ledger, day: str) -> datetime | None:

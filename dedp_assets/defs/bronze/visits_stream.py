@@ -6,14 +6,16 @@ from datetime import timedelta
 import dagster as dg
 
 from dedp_assets.defs.bronze.visits import EVENT_TIME, ON_TIME, VISITS, watermark_before
+from dedp_assets.graph.appending import appending
+from dedp_assets.graph.requests import decide, is_running
 from dedp_assets.patterns.connectors.topics import append_available, position, read_topic, resume
 from dedp_assets.patterns.core.audits import Audit
+from dedp_assets.patterns.core.errors import PatternError
 from dedp_assets.patterns.core.names import OUTCOME
-from dedp_assets.patterns.core.results import Split
+from dedp_assets.patterns.core.results import Plan, Split
 from dedp_assets.patterns.error_management.late_data_detector import detect_late_data
-from dedp_assets.reporting import appending
 from resources.clock import Clock
-from resources.environments import RETENTION_DAYS
+from resources.environments import RETENTION_DAYS, settings
 from resources.kafka import Kafka
 from resources.lake import Lake
 
@@ -68,3 +70,28 @@ def append_visits(context: dg.OpExecutionContext, lake: Lake, kafka: Kafka, cloc
 def stream_visits() -> None:
     """One bounded step."""
     append_visits()
+
+
+@dg.sensor(
+    job=stream_visits,
+    minimum_interval_seconds=2 * settings().tick_seconds,
+    default_status=dg.DefaultSensorStatus.RUNNING if settings().kafka else dg.DefaultSensorStatus.STOPPED,
+    description="Records of the visits topic that bronze has not read start a run that reads them.",
+)
+def visits_streamed(context: dg.SensorEvaluationContext, lake: Lake, kafka: Kafka) -> dg.SensorResult | dg.SkipReason:
+    """Compare the topic's offsets with those in bronze's log; the run refuses a topic that lost records."""
+    job, table = stream_visits.name, VISITS.name
+    if is_running(context.instance, job):
+        return dg.SkipReason(f"{job} is running")
+    try:
+        topic = kafka.look()
+        known = position(lake.ledger(table), topic)
+    except PatternError as error:
+        return dg.SkipReason(str(error))
+    if (known.topic_id, known.offsets) == (topic.id, topic.end):
+        return dg.SkipReason(f"everything of topic {topic.name} was read: offsets {dict(topic.end)}")
+    plan = Plan((table,), "the topic holds more", causes={table: "topic"}, cursor={table: known.cursor})
+    decision = decide(context.instance, plan, asset=table, job_name=job)
+    if decision.requests:
+        return dg.SensorResult(run_requests=list(decision.requests))
+    return dg.SkipReason(decision.held[table])

@@ -1,19 +1,16 @@
 """Views and visitors of each page, by day."""
 
-from collections.abc import Iterator
-from typing import Any
-
-import dagster as dg
-
-from dedp_assets.defs.gold.promotion import promote
+from dedp_assets.defs.gold.promotion import PASSED, promote
 from dedp_assets.defs.silver.visits import VISITS
+from dedp_assets.graph.batches import Step
+from dedp_assets.graph.feeds import Pinned, same
+from dedp_assets.graph.tables import lake_table
 from dedp_assets.partitions import DAILY
 from dedp_assets.patterns.core.audits import Audit
+from dedp_assets.patterns.core.results import WriteResult
 from dedp_assets.patterns.core.schema import Column, TableSpec
+from dedp_assets.patterns.delta.tables import Table
 from dedp_assets.patterns.quality.audit_write_audit_publish import audit_write_audit_publish
-from dedp_assets.reporting import LAUNCHPAD, asset_spec, check_specs
-from resources.clock import Clock
-from resources.lake import Lake
 
 DAILY_PAGE_VIEWS = TableSpec(
     "gold/daily_page_views",
@@ -39,22 +36,16 @@ AUDITS = (
 )
 
 
-@dg.multi_asset(
-    specs=[
-        asset_spec(
-            DAILY_PAGE_VIEWS,
-            patterns=[audit_write_audit_publish],
-            owners=["team:web-analytics"],
-            code_version="1",
-            deps=[VISITS.name.split("/")],
-            partitions=DAILY,
-        )
-    ],
-    check_specs=check_specs(DAILY_PAGE_VIEWS, AUDITS, "upstream_passed", partitions=DAILY),
-    config_schema=LAUNCHPAD,
-    name="gold_daily_page_views",
-    pool="gold_daily_page_views",
+@lake_table(
+    DAILY_PAGE_VIEWS,
+    reads={VISITS: same("event_date")},
+    partitions=DAILY,
+    audits=AUDITS,
+    checks=PASSED,
+    patterns=[audit_write_audit_publish],
+    owner="team:web-analytics",
+    code_version="1",
 )
-def daily_page_views(context: dg.AssetExecutionContext, lake: Lake, clock: Clock) -> Iterator[Any]:
+def daily_page_views(step: Step, visits: Pinned, table: Table) -> WriteResult:
     """Count one day's views by page, and publish them only if silver and the result passed."""
-    yield from promote(context, lake, DAILY_PAGE_VIEWS, at=clock.now(), query=QUERY, audits=AUDITS, counted="views")
+    return promote(step, visits, table, query=QUERY, audits=AUDITS, counted="views")

@@ -1,74 +1,53 @@
 """How gold is made: one query over a silver date, published on silver's explicit PASS for that date and version."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime
-from typing import Any
 
-import dagster as dg
-
-from dedp_assets.defs.silver.visits import VISITS, of_day
+from dedp_assets.graph.batches import Step
+from dedp_assets.graph.feeds import Pinned
 from dedp_assets.patterns.core.audits import Audit
 from dedp_assets.patterns.core.results import WriteResult
 from dedp_assets.patterns.core.rows import Reading
-from dedp_assets.patterns.core.schema import TableSpec
+from dedp_assets.patterns.delta.tables import Table
 from dedp_assets.patterns.quality.audit_write_audit_publish import audit_write_audit_publish, require_pass, usual
-from dedp_assets.reporting import Inputs, Step, Work, pin, run
-from resources.lake import Lake
 
 USUAL = "usual"
 REQUIRED = ("dead_letters_are_few", "rows_are_accounted_for")
+PASSED = {"upstream_passed": f"The upstream date was published with a verdict of its own: {', '.join(REQUIRED)}."}
 
 
 def promote(
-    context: dg.AssetExecutionContext,
-    lake: Lake,
-    target: TableSpec,
-    *,
-    at: datetime,
-    query: str,
-    audits: Sequence[Audit],
-    counted: str,
-) -> Iterator[Any]:
-    """Compute ``target`` from silver's visits, day by day.
+    step: Step, visits: Pinned, table: Table, *, query: str, audits: Sequence[Audit], counted: str
+) -> WriteResult:
+    """Compute a day of ``table`` from silver's visits, and publish it only if silver and the result passed.
 
     Args:
-        context: Dagster's.
-        lake: where the tables are.
-        target: the gold table, partitioned by event date.
-        at: when the run started.
+        step: the day.
+        visits: silver's visits of the day.
+        table: the gold table, partitioned by event date.
         query: SQL over ``{visits}``.
         audits: rules over the result.
         counted: figure that says how many visits the result stands for.
     """
-    silver, table = lake.table(VISITS), lake.table(target)
-
-    def reads(day: str) -> Inputs:
-        pinned = pin(silver.ledger, day, of_day(day), written=of_day(day))
-        return replace(pinned, notes={"open": True}) if _is_open(day, at) else pinned
-
-    def publish(step: Step) -> WriteResult:
-        version, day = step.inputs.versions[VISITS.name], of_day(step.key)
-        visits = silver.read(day, version=version)
-        rows = sum(s.rows for p, s in silver.ledger.state(version).statistics().items() if dict(p) == day)
-        return audit_write_audit_publish(
-            visits.sparkSession.sql(query, visits=visits),
-            table,
-            partition=day,
-            provenance=step.provenance,
-            audits=[_lenient(audit) for audit in audits] if _is_open(step.key, at) else audits,
-            reading=Reading(
-                figures={"read": rows, USUAL: usual(table.ledger, figure=counted, partition=day)},
-                represented=counted,
-                findings=(require_pass(silver.ledger, day, version=version, audits=REQUIRED),),
-            ),
-        )
-
-    yield from run(context, Work(table, of_day, reads, publish), at=at)
+    rows, day, notes = visits.rows(), step.owned(table), step.provenance.notes
+    unfinished = _is_open(step.key, step.at)
+    return audit_write_audit_publish(
+        rows.sparkSession.sql(query, visits=rows),
+        table,
+        partition=day,
+        provenance=replace(step.provenance, notes={**notes, "open": True} if unfinished else notes),
+        audits=[_lenient(audit) for audit in audits] if unfinished else audits,
+        reading=Reading(
+            figures={"read": visits.count(), USUAL: usual(table.ledger, figure=counted, partition=day)},
+            represented=counted,
+            findings=(require_pass(visits.table.ledger, *visits.partitions, version=visits.version, audits=REQUIRED),),
+        ),
+    )
 
 
 def _is_open(day: str, at: datetime) -> bool:
-    """Whether a day is not over yet, so that its volume says nothing."""
+    """Tell whether a day is not over yet, so that its volume says nothing."""
     return at.date().isoformat() <= day
 
 

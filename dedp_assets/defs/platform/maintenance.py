@@ -86,6 +86,21 @@ def maintenance(context: dg.AssetExecutionContext, lake: Lake, clock: Clock) -> 
     yield dg.MaterializeResult(asset_key=KEY, metadata=metadata)
 
 
+maintain_tables = dg.define_asset_job(
+    "maintain_tables",
+    selection=dg.AssetSelection.assets(KEY),
+    description="Compaction and vacuum of every table of the lake.",
+)
+maintenance_every_night = dg.ScheduleDefinition(
+    name="maintenance_every_night",
+    job=maintain_tables,
+    cron_schedule="0 3 * * *",
+    execution_timezone="UTC",
+    default_status=dg.DefaultScheduleStatus.RUNNING,
+    description="Compaction and vacuum at 03:00 UTC, apart from the jobs that write the tables.",
+)
+
+
 def _maintain(table: Table, run: Provenance, now: datetime) -> dict[str, Any]:
     before = _size(table)
     compacted = compact(table, provenance=run)

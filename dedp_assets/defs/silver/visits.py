@@ -1,23 +1,19 @@
 """Visits: typed, validated, each once; and the records that could not be processed, with the reason."""
 
-from collections.abc import Iterator
-from typing import Any
-
-import dagster as dg
-
 from dedp_assets.defs.bronze.visits import VISITS as LANDED
+from dedp_assets.graph.batches import Step
+from dedp_assets.graph.feeds import Feed, Pinned
+from dedp_assets.graph.tables import lake_table
 from dedp_assets.partitions import DAILY
 from dedp_assets.patterns.core.audits import Audit
 from dedp_assets.patterns.core.results import WriteResult
 from dedp_assets.patterns.core.rows import Reading, tally
 from dedp_assets.patterns.core.schema import Column, TableSpec
+from dedp_assets.patterns.delta.tables import Table
 from dedp_assets.patterns.error_management.dead_letter import LETTER, divert_unprocessable, route
 from dedp_assets.patterns.error_management.dynamic_late_data_integrator import plan_late_partitions
 from dedp_assets.patterns.error_management.windowed_deduplicator import deduplicate
-from dedp_assets.reporting import LAUNCHPAD, Inputs, Step, Work, asset_spec, check_specs, pin, run
-from resources.clock import Clock
 from resources.environments import RETENTION_DAYS
-from resources.lake import Lake
 
 _EVENT = {
     "visit_id": Column("STRING", "identity of the visit", required=True),
@@ -82,76 +78,45 @@ AUDITS = (
 )
 
 
-def of_day(day: str) -> dict[str, str]:
-    """A run owns the visits of its event date."""
-    return {"event_date": day}
-
-
-def letters_of(day: str) -> dict[str, str]:
-    """And the dead letters filed under it."""
-    return {"filed_under": day}
-
-
-def landed_for(day: str) -> tuple[dict[str, str | None], dict[str, str | None]]:
-    """What a date's run reads: its records wherever they landed, and what landed on it without an event date."""
-    return {"event_date": day}, {"event_date": None, "landed_on": day}
-
-
-@dg.multi_asset(
-    specs=[
-        asset_spec(
-            VISITS,
-            patterns=[deduplicate, divert_unprocessable, plan_late_partitions],
-            owners=["team:web-analytics"],
-            code_version="2",
-            deps=[LANDED.name.split("/")],
-            partitions=DAILY,
-        ),
-        asset_spec(
-            DEAD_LETTER,
-            patterns=[divert_unprocessable],
-            owners=["team:web-analytics"],
-            code_version="2",
-            deps=[LANDED.name.split("/")],
-            partitions=DAILY,
-        ),
-    ],
-    check_specs=check_specs(VISITS, AUDITS, partitions=DAILY),
-    config_schema=LAUNCHPAD,
-    name="silver_visits",
-    pool="silver_visits",
+IDENTITY = ("landed_on", "source_file", "line_number")
+BY_EVENT_DATE = Feed(
+    # A date's records wherever they landed, and what landed on that date without an event date.
+    reads=lambda day: ({"event_date": day}, {"event_date": None, "landed_on": day}),
+    feeds=lambda changed: [day] if (day := changed["event_date"] or changed["landed_on"]) else [],
+    written=lambda day: {"landed_on": day},
 )
-def visits(context: dg.AssetExecutionContext, lake: Lake, clock: Clock) -> Iterator[Any]:
+
+
+@lake_table(
+    VISITS,
+    beside={DEAD_LETTER: [divert_unprocessable]},
+    reads={LANDED: BY_EVENT_DATE},
+    partitions=DAILY,
+    audits=AUDITS,
+    patterns=[deduplicate, divert_unprocessable, plan_late_partitions],
+    owner="team:web-analytics",
+    code_version="2",
+)
+def visits(step: Step, landed: Pinned, table: Table, dead: Table) -> WriteResult:
     """Type, validate and deduplicate one event date over all its landing days, as bronze holds it now."""
-    landed, table, dead = lake.table(LANDED), lake.table(VISITS), lake.table(DEAD_LETTER)
-
-    def reads(day: str) -> Inputs:
-        return pin(landed.ledger, day, *landed_for(day), written={"landed_on": day})
-
-    def clean(step: Step) -> WriteResult:
-        identity = ("landed_on", "source_file", "line_number")
-        lines, seen = tally(
-            landed.read(*landed_for(step.key), version=step.inputs.versions[LANDED.name]), identity=identity
-        )
-        split = divert_unprocessable(
-            lines,
-            dead.read(version=dead.ledger.version()) if dead.ledger.exists() else None,
-            payload="raw",
-            raw=["raw_bytes"],
-            schema={name: column.type for name, column in _EVENT.items()},
-            identity=identity,
-            carry=["event_date"],
-            rules=RULES,
-        )
-        return route(
-            deduplicate(split, keys=["visit_id"], order_by=identity),
-            table,
-            dead,
-            partition=of_day(step.key),
-            filed_under=letters_of(step.key),
-            provenance=step.provenance,
-            audits=AUDITS,
-            reading=Reading(tally=seen),
-        )
-
-    yield from run(context, Work(table, of_day, reads, clean, beside={dead: letters_of}), at=clock.now())
+    lines, seen = tally(landed.rows(), identity=IDENTITY)
+    split = divert_unprocessable(
+        lines,
+        dead.read(version=dead.ledger.version()) if dead.ledger.exists() else None,
+        payload="raw",
+        raw=["raw_bytes"],
+        schema={name: column.type for name, column in _EVENT.items()},
+        identity=IDENTITY,
+        carry=["event_date"],
+        rules=RULES,
+    )
+    return route(
+        deduplicate(split, keys=["visit_id"], order_by=IDENTITY),
+        table,
+        dead,
+        partition=step.owned(table),
+        filed_under=step.owned(dead),
+        provenance=step.provenance,
+        audits=AUDITS,
+        reading=Reading(tally=seen),
+    )

@@ -1,1 +1,4 @@
-"""Staging: replicas of production's tables, for tests of the next version on real data."""
+"""Staging: replicas of production's tables, for tests of the next version on real data.
+
+They are pushed when somebody asks for it: data that a test stands on does not change under it.
+"""

@@ -101,6 +101,7 @@ class WriteResult:
         partition: the partition values the write owned; empty for a whole table.
         findings: every audit that was judged.
         figures: every number measured in the pass, by name.
+        beside: what the same step wrote to further tables.
     """
 
     table: str
@@ -112,6 +113,7 @@ class WriteResult:
     partition: Mapping[str, str] = field(default_factory=dict)
     findings: tuple[Finding, ...] = ()
     figures: Mapping[str, Any] = field(default_factory=dict)
+    beside: tuple[WriteResult, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

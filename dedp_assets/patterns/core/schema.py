@@ -70,6 +70,9 @@ class TableSpec:
     one_channel_per: str = ""
     properties: Mapping[str, str] = field(default_factory=dict)
 
+    def __hash__(self) -> int:
+        return hash(self.name)
+
     def __post_init__(self) -> None:
         if ours := reserved(self.columns):
             raise ConfigError(f"{self.name}: names like {', '.join(ours)} are the library's own: rename the column")

@@ -138,10 +138,10 @@ def route(
         processed = staged.stage.read().filter("was_dead_lettered").select(*map(identifier, split.identity))
         written = filed(letters, before, processed, dead, filed_under, provenance)
         noted = replace(provenance, notes={**provenance.notes, "open": staged.record.rows["dead"]})
-        dead.overwrite(written, partition=filed_under, provenance=noted)
+        letters_written = dead.overwrite(written, partition=filed_under, provenance=noted)
     else:
-        dead.clear(partition=filed_under, provenance=provenance)
-    return staged.publish()
+        letters_written = dead.clear(partition=filed_under, provenance=provenance)
+    return replace(staged.publish(), beside=(letters_written,))
 
 
 def plan_replay(open_letters: Mapping[str, int], refused_by: Mapping[str, str], *, code_version: str) -> Plan:

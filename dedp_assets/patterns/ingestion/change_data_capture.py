@@ -105,6 +105,7 @@ def capture_changes(
             Finding("source_columns_are_as_in_the_snapshot", not differing, "warn", differing),
         ),
         figures={**lags, "retained_bytes": slot.retained_bytes, "snapshot": began},
+        beside=(replace(copied, figures={**copied.figures, "latency_seconds": lags["copy_latency_seconds"]}),),
     )
 
 

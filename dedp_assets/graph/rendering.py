@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import dagster as dg
 
 from dedp_assets.patterns.core.audits import Audit
 from dedp_assets.patterns.core.records import slice_name
-from dedp_assets.patterns.core.results import BY_NAME, Finding
+from dedp_assets.patterns.core.results import BY_NAME, Finding, WriteResult
 from dedp_assets.patterns.delta.log import Commit, FileStats, Partition
 from dedp_assets.patterns.delta.tables import Table
 
@@ -25,11 +25,15 @@ class Did:
         unchanged: version since which the partition is as it is; ``None`` if this run wrote it.
         because: why it was computed although nothing had changed; empty otherwise.
         outcome: what the write says about itself.
+        commits: table -> the commit that tells about the partition: the one that the write made, or the last one.
+        results: table -> what the pattern returned about it; empty if nothing was computed.
     """
 
     unchanged: int | None = None
     because: str = ""
     outcome: str = ""
+    commits: Mapping[Table, Commit | None] = field(default_factory=dict)
+    results: Mapping[Table, WriteResult] = field(default_factory=dict)
 
 
 def findings_of(commit: Commit | None) -> Iterator[Finding]:
@@ -123,6 +127,8 @@ def _of_commit(
     }
     told |= {"outcome": did.outcome} if did.outcome else {}
     told |= {"computed again because": did.because} if did.because else {}
+    returned = did.results[table].figures if table in did.results else {}
+    told |= {name: shown(value) for name, value in returned.items() if name not in (*record.figures, *record.rows)}
     if did.unchanged is not None:
         return {**told, "unchanged since version": commit.version}
     figures = {name: shown(value) for name, value in record.figures.items() if name not in record.rows}

@@ -12,29 +12,22 @@ from typing import Any
 
 import dagster as dg
 
-from dedp_assets.patterns.core.errors import (
-    AuditFailed,
-    Conflict,
-    ContractError,
-    NotReady,
-    PatternError,
-    TransactionReused,
-)
+from dedp_assets.graph.failures import TRANSIENT, sentence
+from dedp_assets.graph.feeds import Pinned
+from dedp_assets.graph.rendering import Did
+from dedp_assets.graph.run_tags import CAUSE, approval_of, cause_of, is_forced, refusal, told, unchanged
+from dedp_assets.patterns.core.errors import AuditFailed, ContractError, PatternError
 from dedp_assets.patterns.core.records import Provenance
 from dedp_assets.patterns.core.results import Finding, WriteResult
-from dedp_assets.patterns.delta.log import Commit, Ledger
+from dedp_assets.patterns.core.schema import TableSpec
+from dedp_assets.patterns.delta.log import Commit
 from dedp_assets.patterns.delta.tables import Table
 from dedp_assets.patterns.delta.verification import LostFile, lost_files, tell_lost
-from dedp_assets.rendering import Did
-from dedp_assets.run_tags import CAUSE, approval_of, cause_of, is_forced, refusal, told, unchanged
 
-__all__ = ["NOT_COMPUTED", "TRANSIENT", "Batch", "Inputs", "Step", "Work", "compute_all", "latest", "pin"]
+__all__ = ["NOT_COMPUTED", "Batch", "Inputs", "Step", "Work", "compute_all", "owned_by"]
 
 NOT_COMPUTED = "not computed"
 """Under this name an observation of a partition says why a run did not compute it."""
-
-TRANSIENT = (Conflict, TimeoutError, ConnectionError)
-"""Errors that may pass by themselves."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,17 +36,19 @@ class Inputs:
 
     Attributes:
         identities: upstream name -> version or content identity; equal ones and equal code mean equal rows.
-        versions: upstream table -> version to read.
         sequence: upstream version this partition applies; ``None`` counts runs.
         notes: facts for the ledger.
-        found: what was looked at to know all this, for ``build`` to read exactly that; not for the ledger.
+        found: what was looked at to know all this, for the computation to read exactly that; not for the ledger.
+        pinned: the upstream tables, in the order in which they are declared.
+        remark: a sentence for the run's log.
     """
 
     identities: Mapping[str, Any]
-    versions: Mapping[str, int] = field(default_factory=dict)
     sequence: int | None = None
     notes: Mapping[str, Any] = field(default_factory=dict)
     found: Any = None
+    pinned: tuple[Pinned, ...] = ()
+    remark: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,14 +56,25 @@ class Step:
     """One partition to compute.
 
     Attributes:
-        key: Dagster's partition key; empty for an unpartitioned asset.
+        key: Dagster's partition key; empty for an unpartitioned table.
         inputs: what to read.
         provenance: what the commit will say about this run.
+        at: when the run started.
     """
 
     key: str
     inputs: Inputs
     provenance: Provenance
+    at: datetime
+
+    def owned(self, table: Table) -> dict[str, str]:
+        """Name the partition of ``table`` that this step replaces: the key in its first partition column."""
+        return owned_by(self.key, table.spec)
+
+
+def owned_by(key: str, table: TableSpec) -> dict[str, str]:
+    """Name the partition of a table that the run of a partition key owns; the whole table without a key."""
+    return {table.partition_by[0]: key} if key else {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,22 +83,20 @@ class Work:
 
     Attributes:
         target: the table whose checks are reported.
-        owned: partition key -> partition values a run owns in ``target``.
         reads: partition key -> what to read; raises if it is not ready.
         build: computes and publishes one partition.
-        beside: further tables that ``build`` writes, with the partition values it owns there.
+        beside: further tables that ``build`` writes.
     """
 
     target: Table
-    owned: Callable[[str], Mapping[str, str]]
     reads: Callable[[str], Inputs]
-    build: Callable[[Step], object]
-    beside: Mapping[Table, Callable[[str], Mapping[str, str]]] = field(default_factory=dict)
+    build: Callable[[Step], WriteResult]
+    beside: tuple[Table, ...] = ()
 
     @property
-    def tables(self) -> dict[Table, Callable[[str], Mapping[str, str]]]:
+    def tables(self) -> tuple[Table, ...]:
         """Every table that ``build`` writes."""
-        return {self.target: self.owned, **self.beside}
+        return (self.target, *self.beside)
 
 
 @dataclass(slots=True)
@@ -119,35 +123,13 @@ class Batch:
 
     def failures(self, table: str) -> dict[str, str]:
         """Partition key -> one sentence on why it was not done."""
-        said = {key: _sentence(table, key, error) for key, error in self.errors.items()}
+        said = {key: sentence(table, key, error) for key, error in self.errors.items()}
         return dict(sorted({**self.held, **said}.items()))
 
 
-def pin(upstream: Ledger, day: str, *partitions: Mapping[str, str | None], written: Mapping[str, str]) -> Inputs:
-    """Pin the version of an upstream table that changed what a day is computed from last.
-
-    A day that was written without a row changed nothing and is there all the same.
-
-    Args:
-        upstream: the upstream table's log.
-        day: the partition key, for the message.
-        partitions: the partitions that will be read.
-        written: the partition that says that the upstream has dealt with the day.
-
-    Raises:
-        NotReady: if it has not.
-    """
-    version = upstream.version()
-    newest = upstream.changed(*partitions, until=version) or upstream.latest(written, until=version)
-    if newest is None:
-        raise NotReady(f"{upstream.name} holds nothing of {day} yet: materialize that first")
-    versions = {upstream.name: newest.version}
-    return Inputs(versions, versions=versions, sequence=newest.version)
-
-
-def latest(table: Table, partition: Mapping[str, str]) -> Commit | None:
-    """The newest commit that touched a partition of a table, if there is one."""
-    return table.ledger.latest(partition) if table.ledger.exists() else None
+def latest(table: Table, key: str, *, until: int | None = None) -> Commit | None:
+    """Find the newest commit up to a version about the partition of ``table`` that a key owns, if there is one."""
+    return table.ledger.latest(owned_by(key, table.spec), until=until) if table.ledger.exists() else None
 
 
 def compute_all(context: dg.AssetExecutionContext, work: Work, at: datetime) -> Batch:
@@ -163,7 +145,11 @@ def compute_all(context: dg.AssetExecutionContext, work: Work, at: datetime) -> 
         try:
             inputs = work.reads(key)
             sequence = inputs.sequence
-            batch.done[key] = _compute(context, work, Step(key, inputs, _provenance(context, work.target, inputs, at)))
+            if inputs.remark:
+                context.log.info(inputs.remark)
+            batch.done[key] = _compute(
+                context, work, Step(key, inputs, _provenance(context, work.target, inputs, at), at)
+            )
         except (PatternError, *TRANSIENT) as error:
             batch.errors[key] = error
             if isinstance(error, PatternError) and not error.retryable:
@@ -177,43 +163,49 @@ def compute_all(context: dg.AssetExecutionContext, work: Work, at: datetime) -> 
 
 
 def _compute(context: dg.AssetExecutionContext, work: Work, step: Step) -> Did:
-    parts = {table: part(step.key) for table, part in work.tables.items()}
-    last = {table: latest(table, part) for table, part in parts.items()}
+    last = {table: latest(table, step.key) for table in work.tables}
     settled = all(commit and _is_from(commit, step) for commit in last.values())
-    lost = {table: files for table, part in parts.items() if last[table] and (files := _lost(table, part))}
+    lost = {table: files for table in work.tables if last[table] and (files := _lost(table, step))}
     because = "; ".join(tell_lost(table.name, files) for table, files in lost.items())
     asked = "" if not step.provenance.replay else "somebody asked for it (force)"
     if settled and not lost and not asked:
         since = last[work.target]
         context.log.info(f"{work.target.name} {step.key}: unchanged since version {since.version if since else 0}")
-        return Did(unchanged=since.version if since else 0)
+        return Did(unchanged=since.version if since else 0, commits=last)
     if lost:
         context.log.warning(f"{work.target.name} {step.key} is computed again: {because}")
         step = replace(step, provenance=replace(step.provenance, cause="repair"))
         _clear_lost(work, step, lost)
     result = work.build(step)
-    if lost and (still := [tell_lost(t.name, files) for t in lost if (files := _lost(t, parts[t]))]):
+    if lost and (still := [tell_lost(t.name, files) for t in lost if (files := _lost(t, step))]):
         raise ContractError(f"{'; '.join(still)}, and they cannot be computed again: put them back from a backup")
-    return _did(result, because=(because or asked) if settled else because)
+    return _did(work, step, result, because=(because or asked) if settled else because)
 
 
-def _did(result: object, *, because: str) -> Did:
-    if not isinstance(result, WriteResult):
-        return Did(because=because)
-    return Did(None if result.applied else result.version, because, result.reason)
+def _did(work: Work, step: Step, result: WriteResult, *, because: str) -> Did:
+    """What the pattern returned, with the commit of each table that it says it made."""
+    results = {each.table: each for each in (result, *result.beside)}
+    versions = {t: results[t.name].version if t.name in results else None for t in work.tables}
+    return Did(
+        unchanged=None if result.applied else result.version,
+        because=because,
+        outcome=result.reason,
+        commits={table: latest(table, step.key, until=version) for table, version in versions.items()},
+        results={table: results[table.name] for table in work.tables if table.name in results},
+    )
 
 
-def _lost(table: Table, partition: Mapping[str, str]) -> Sequence[LostFile]:
-    return lost_files(table.location, table.ledger.state(), partition)
+def _lost(table: Table, step: Step) -> Sequence[LostFile]:
+    return lost_files(table.location, table.ledger.state(), step.owned(table))
 
 
 def _clear_lost(work: Work, step: Step, lost: Mapping[Table, object]) -> None:
     """Empty the partitions beside the target that nobody can read any more: what is built next to it reads them."""
     for table in lost:
-        if table is not work.target and (part := work.tables[table](step.key)):
+        if table is not work.target and (partition := step.owned(table)):
             # Other inputs than the step's: whatever becomes of the step, the partition does not count as computed.
             emptied = replace(step.provenance, inputs={"lost files": step.provenance.run_id}, replay=True)
-            table.clear(partition=part, provenance=emptied)
+            table.clear(partition=partition, provenance=emptied)
 
 
 def _is_from(commit: Commit, step: Step) -> bool:
@@ -249,14 +241,6 @@ def _held(context: dg.AssetExecutionContext, keys: Sequence[str]) -> dict[str, s
     seen = [entry.dagster_event.asset_observation_data.asset_observation for entry in logged if entry.dagster_event]
     said = {o.partition: o.metadata[NOT_COMPUTED].value for o in seen if o.asset_key in parents and o.partition in keys}
     return {key: str(sentence) for key, sentence in said.items() if key is not None}
-
-
-def _sentence(table: str, key: str, error: Exception) -> str:
-    """One sentence that names the partition."""
-    said = str(error) if key in str(error) else f"{table} {key}: {error}"
-    if isinstance(error, TransactionReused):
-        return f"{said}. To publish them, run it with force (dedp run {' '.join([table, key]).strip()} --force)"
-    return said
 
 
 def _unchanged_tag(table: str, done: Mapping[str, Did]) -> dict[str, str]:

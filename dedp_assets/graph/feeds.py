@@ -1,0 +1,127 @@
+"""How the partitions of one table feed those of another: what a run reads, and which runs a change upstream asks for.
+
+Both directions stand in one :class:`Feed`, so that a run and the late-data sensor cannot disagree.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import date, timedelta
+
+from pyspark.sql import DataFrame
+
+from dedp_assets.patterns.core.errors import NotReady
+from dedp_assets.patterns.delta.tables import Table
+
+__all__ = ["Feed", "Pinned", "day_to_week", "hour_to_day", "pin", "same", "whole"]
+
+Values = Mapping[str, str | None]
+"""Partition column -> value as the table's log spells it; ``None`` is NULL."""
+
+
+@dataclass(frozen=True, slots=True)
+class Feed:
+    """The mapping between the partitions of an upstream table and the partition keys of the table that reads it.
+
+    Attributes:
+        reads: partition key -> upstream partitions that its run reads; each may name some of the columns.
+        feeds: upstream partition that changed -> partition keys that are computed from it.
+        written: partition key -> upstream partition that a run of the upstream is about when it has dealt with the key,
+            with or without rows; any of those read, if ``None``.
+    """
+
+    reads: Callable[[str], Sequence[Values]]
+    feeds: Callable[[Values], Iterable[str]]
+    written: Callable[[str], Values] | None = None
+
+    def markers(self, key: str) -> Sequence[Values]:
+        """Name the upstream partitions of which a commit about one says that the upstream has dealt with ``key``."""
+        return (self.written(key),) if self.written else self.reads(key)
+
+
+@dataclass(frozen=True, slots=True)
+class Pinned:
+    """What one run reads of an upstream table: the same rows, whatever is written there meanwhile.
+
+    Attributes:
+        table: the upstream table.
+        partitions: partitions to read.
+        version: version to read, the newest one when the run looked.
+        changed: version that changed these partitions last; equal ones mean equal rows.
+    """
+
+    table: Table
+    partitions: tuple[Values, ...]
+    version: int
+    changed: int
+
+    def rows(self) -> DataFrame:
+        """Read the rows; lazy."""
+        return self.table.read(*self.partitions, version=self.version)
+
+    def count(self) -> int:
+        """Count the rows by the table's log, without reading them."""
+        held = self.table.ledger.state(self.version).statistics().items()
+        mine = [stats for values, stats in held if any(p.items() <= dict(values).items() for p in self.partitions)]
+        return sum(stats.rows for stats in mine)
+
+
+def same(column: str) -> Feed:
+    """Feed each partition by the upstream partition with the same value of ``column``."""
+    return Feed(reads=lambda key: ({column: key},), feeds=lambda changed: _known(changed.get(column)))
+
+
+def whole() -> Feed:
+    """Feed a table without partitions by everything there is upstream."""
+    return Feed(reads=lambda _: ({},), feeds=lambda _: ("",))
+
+
+def day_to_week(column: str) -> Feed:
+    """Feed a week, whose key is its Monday, by its seven days.
+
+    Args:
+        column: partition column of the upstream table that holds the day, a DATE.
+    """
+
+    def monday(day: str) -> str:
+        return (date.fromisoformat(day) - timedelta(days=date.fromisoformat(day).weekday())).isoformat()
+
+    def days(key: str) -> Sequence[Values]:
+        return tuple({column: (date.fromisoformat(key) + timedelta(days=n)).isoformat()} for n in range(7))
+
+    return Feed(reads=days, feeds=lambda changed: map(monday, _known(changed.get(column))))
+
+
+def hour_to_day(column: str) -> Feed:
+    """Feed a day by its 24 hours.
+
+    Args:
+        column: partition column of the upstream table that holds the hour, a STRING like ``2026-01-05-13``.
+    """
+
+    def hours(key: str) -> Sequence[Values]:
+        return tuple({column: f"{key}-{hour:02d}"} for hour in range(24))
+
+    return Feed(reads=hours, feeds=lambda changed: (hour[:10] for hour in _known(changed.get(column))))
+
+
+def pin(upstream: Table, feed: Feed, key: str) -> Pinned:
+    """Pin what the run of a partition reads of an upstream table, by its log and without Spark.
+
+    A partition that the upstream wrote without a row changed nothing and is there all the same.
+
+    Raises:
+        NotReady: if the upstream has not dealt with the partition.
+    """
+    partitions = tuple(feed.reads(key))
+    version = upstream.ledger.version()
+    newest = upstream.ledger.changed(*partitions, until=version)
+    newest = newest or upstream.ledger.latest(*feed.markers(key), until=version)
+    if newest is None:
+        raise NotReady(f"{upstream.name} holds nothing of {key or 'its rows'} yet: materialize that first")
+    return Pinned(upstream, partitions, version, newest.version)
+
+
+def _known(value: str | None) -> tuple[str, ...]:
+    return () if value is None else (value,)

@@ -1,0 +1,118 @@
+"""From a plan to run requests: one for each version a partition has to reach, again after a crash, never twice."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import dagster as dg
+
+from dedp_assets.graph.run_tags import CAUSE, refusal, refusals
+from dedp_assets.patterns.core.results import Plan
+
+__all__ = ["ATTEMPTS", "ENDED_BADLY", "REQUEST", "Decision", "decide", "in_flight", "is_running"]
+
+REQUEST = "dedp/request"
+ATTEMPTS = 3
+ENDED_BADLY = [dg.DagsterRunStatus.FAILURE, dg.DagsterRunStatus.CANCELED]
+_OPEN = [
+    dg.DagsterRunStatus.QUEUED,
+    dg.DagsterRunStatus.NOT_STARTED,
+    dg.DagsterRunStatus.STARTING,
+    dg.DagsterRunStatus.STARTED,
+    dg.DagsterRunStatus.CANCELING,
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """What becomes of a plan: runs to request, and why others are not."""
+
+    requests: tuple[dg.RunRequest, ...]
+    held: Mapping[str, str]
+
+
+def in_flight(instance: dg.DagsterInstance, repository: dg.RepositoryDefinition | None, *tables: str) -> set[str]:
+    """Find the partition keys that queued or running runs compute for one of ``tables``; of a range, every one."""
+    wanted = {dg.AssetKey(table.split("/")) for table in tables}
+    found: set[str] = set()
+    for run in instance.get_runs(dg.RunsFilter(statuses=_OPEN)):
+        if mine := wanted & _assets(run, repository):
+            partitions = repository.asset_graph.get(min(mine)).partitions_def if repository else None
+            found.update(_partitions(run.tags, partitions))
+    return found
+
+
+def is_running(instance: dg.DagsterInstance, job_name: str) -> bool:
+    """Tell whether a run of the job is queued or running."""
+    return bool(instance.get_runs(dg.RunsFilter(job_name=job_name, statuses=_OPEN), limit=1))
+
+
+def decide(
+    instance: dg.DagsterInstance,
+    plan: Plan,
+    *,
+    asset: str,
+    job_name: str = "",
+    behind: Mapping[str, Sequence[str]] | None = None,
+    together: Mapping[str, Sequence[str]] | None = None,
+) -> Decision:
+    """Turn a plan into run requests.
+
+    The run key is ``asset:partition@version``, so however often a plan comes back, one run starts for it. A run that
+    crashed is tried again, under a key of its own, up to three times; one that was refused is not, until its inputs
+    change.
+
+    Args:
+        instance: where runs are recorded.
+        plan: partition keys, causes and versions.
+        asset: the table that the runs are for.
+        job_name: the job that computes it; without one the runs are of tables.
+        behind: partition key -> tables that have to get there, where a run computes several beside each other: a
+            refusal of one of them does not keep the others from being tried again.
+        together: table -> every table that the same step writes, for runs of tables.
+    """
+    requests, held = [], dict(plan.held)
+    for key in plan.partitions:
+        named, cursor = "" if key == asset else key, plan.cursor[key]
+        request = f"{asset}:{key}@{cursor}"
+        failed = _failed(instance, {REQUEST: request})
+        tables = behind.get(key, [asset]) if behind else [asset]
+        wanted = [table for table in tables if not _failed(instance, refusal(table, named, cursor))]
+        if not wanted or (not behind and any(refusals(run.tags) for run in failed)):
+            held[key] = f"refused at {cursor}: waits for new data, a fix or an approval"
+        elif len(failed) >= ATTEMPTS:
+            held[key] = f"gave up after {ATTEMPTS} failed runs: look at run {failed[0].run_id[:8]}"
+        else:
+            selection = [
+                dg.AssetKey(name.split("/")) for table in wanted for name in (together or {}).get(table, [table])
+            ]
+            requests.append(
+                dg.RunRequest(
+                    run_key=request + (f"#{len(failed) + 1}" if failed else ""),
+                    partition_key=named or None,
+                    job_name=job_name or None,
+                    asset_selection=None if job_name else selection,
+                    tags={CAUSE: plan.causes[key], REQUEST: request},
+                )
+            )
+    return Decision(tuple(requests), held)
+
+
+def _assets(run: dg.DagsterRun, repository: dg.RepositoryDefinition | None) -> set[dg.AssetKey]:
+    """Find the tables that a run computes: those it was started for, or else all of its job."""
+    if run.asset_selection is not None:
+        return set(run.asset_selection)
+    known = repository is not None and repository.has_job(run.job_name)
+    return set(repository.get_job(run.job_name).asset_layer.selected_asset_keys) if repository and known else set()
+
+
+def _partitions(tags: Mapping[str, str], partitions: dg.PartitionsDefinition[str] | None) -> Sequence[str]:
+    first, last = (tags.get(f"dagster/asset_partition_range_{end}") for end in ("start", "end"))
+    if first and last and partitions:
+        return partitions.get_partition_keys_in_range(dg.PartitionKeyRange(first, last))
+    return [tags["dagster/partition"]] if "dagster/partition" in tags else [""]
+
+
+def _failed(instance: dg.DagsterInstance, tags: Mapping[str, str]) -> Sequence[dg.DagsterRun]:
+    return instance.get_runs(dg.RunsFilter(statuses=ENDED_BADLY, tags=dict(tags)))

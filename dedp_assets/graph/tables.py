@@ -1,0 +1,236 @@
+"""Tables of the graph, declared by one decorator over one function.
+
+The function holds the idea and nothing else: it gets its inputs pinned and the tables it writes, and returns what the
+pattern returned. Everything that Dagster needs follows from the declaration.
+"""
+
+import importlib
+import inspect
+import pkgutil
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from types import ModuleType
+from typing import Any, Generic, ParamSpec, get_type_hints
+
+import dagster as dg
+
+from dedp_assets.graph.batches import Inputs, Step, Work
+from dedp_assets.graph.feeds import Feed, Pinned, pin
+from dedp_assets.graph.run_tags import told
+from dedp_assets.graph.runner import run
+from dedp_assets.graph.specs import LAUNCHPAD, asset_key, asset_spec, check_specs
+from dedp_assets.patterns.core.audits import Audit
+from dedp_assets.patterns.core.errors import ConfigError
+from dedp_assets.patterns.core.results import WriteResult
+from dedp_assets.patterns.core.schema import TableSpec
+from dedp_assets.patterns.delta.tables import Table
+
+__all__ = ["LakeTable", "Request", "declared", "lake_table"]
+
+P = ParamSpec("P")
+Given = Mapping[type, Sequence[Any]]
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """What a run asks of a table, for the function that looks at the sources before anything is computed.
+
+    Attributes:
+        key: partition key; empty for a table without partitions.
+        at: when the run started.
+        run_id: Dagster's id of the run.
+        trigger: what the event that started the run told it, by name; empty for other runs.
+    """
+
+    key: str
+    at: datetime
+    run_id: str
+    trigger: Mapping[str, str]
+
+
+@dataclass(frozen=True, eq=False)
+class LakeTable(Generic[P]):
+    """A declared table: the function that computes it, still callable, and what Dagster makes of it.
+
+    Attributes:
+        function: computes and publishes one partition, from a :class:`Step`.
+        spec: the table.
+        beside: further tables that the function writes.
+        reads: upstream table -> how its partitions feed this one's.
+        inputs: looks at sources that are no tables of the lake; called with a :class:`Request`.
+        partitions: the table's partitions in the graph.
+        audits: rules over the rows, each a check.
+        checks: further checks that block, by name, with what they say.
+        reports: checks that say something and block nothing.
+        patterns: the patterns at work in the function, the main one first.
+        beside_patterns: the patterns at work in each table beside it.
+        owner: who answers for the table.
+        code_version: to be raised when the function computes something else.
+        follows: whether a change upstream asks for the partitions that it feeds.
+        started_by: job -> filters over the attributes of the events that start it.
+    """
+
+    function: Callable[P, WriteResult]
+    spec: TableSpec
+    patterns: Sequence[Callable[..., Any]]
+    owner: str
+    code_version: str
+    beside: Mapping[TableSpec, Sequence[Callable[..., Any]]] = field(default_factory=dict)
+    reads: Mapping[TableSpec, Feed] = field(default_factory=dict)
+    inputs: Callable[..., Inputs] | None = None
+    partitions: dg.PartitionsDefinition[str] | None = None
+    audits: Sequence[Audit] = ()
+    checks: Mapping[str, str] = field(default_factory=dict)
+    reports: Mapping[str, str] = field(default_factory=dict)
+    follows: bool = True
+    started_by: Mapping[str, Sequence[Mapping[str, str]]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if not self.reads and self.inputs is None:
+            raise ConfigError(f"{self.spec.name} reads nothing: name tables (reads=) or look at a source (inputs=)")
+        self._resources()
+
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> WriteResult:
+        """Compute one partition, without Dagster."""
+        return self.function(*args, **kwargs)
+
+    @property
+    def name(self) -> str:
+        """The step and the pool that the table is computed in."""
+        return self.spec.name.replace("/", "_")
+
+    @property
+    def tables(self) -> tuple[TableSpec, ...]:
+        """Every table that the function writes."""
+        return (self.spec, *self.beside)
+
+    def definition(self) -> dg.AssetsDefinition:
+        """Make the assets that Dagster materializes."""
+        patterns = {self.spec: self.patterns, **self.beside}
+
+        @dg.multi_asset(
+            specs=[
+                asset_spec(
+                    table,
+                    patterns=patterns[table],
+                    owners=[self.owner],
+                    code_version=self.code_version,
+                    deps=[asset_key(upstream) for upstream in self.reads],
+                    partitions=self.partitions,
+                )
+                for table in self.tables
+            ],
+            check_specs=check_specs(self.spec, self.audits, self.checks, self.reports, partitions=self.partitions),
+            config_schema=LAUNCHPAD,
+            required_resource_keys={"lake", "clock", *self._resources()},
+            name=self.name,
+            pool=self.name,
+            description=inspect.getdoc(self.function),
+        )
+        def compute(context: dg.AssetExecutionContext) -> Iterator[Any]:
+            at = context.resources.clock.now()
+            yield from run(context, self._work(context, at), at=at)
+
+        return compute
+
+    def _work(self, context: dg.AssetExecutionContext, at: datetime) -> Work:
+        lake = context.resources.lake
+        tables = [lake.table(table) for table in self.tables]
+        upstream = {table: lake.table(table) for table in self.reads}
+        more = {name: getattr(context.resources, name) for name in self._resources()}
+
+        def look(key: str) -> Inputs:
+            request = Request(key, at, context.run.run_id, told(context.run.tags))
+            return self._look(request, tables, upstream, more)
+
+        def build(step: Step) -> WriteResult:
+            given: Given = {Step: [step], Pinned: step.inputs.pinned, Table: tables}
+            compute: Callable[..., WriteResult] = self.function
+            return compute(**_arguments(compute, given, more))
+
+        return Work(tables[0], look, build, beside=tuple(tables[1:]))
+
+    def _look(
+        self, request: Request, tables: Sequence[Table], upstream: Mapping[TableSpec, Table], more: Mapping[str, Any]
+    ) -> Inputs:
+        """Pin the upstream tables and look at the sources, before anything is computed."""
+        pinned = tuple(pin(upstream[table], feed, request.key) for table, feed in self.reads.items())
+        versions = {each.table.name: each.changed for each in pinned}
+        if self.inputs is None:
+            # A change of any upstream table raises the sum.
+            return Inputs(versions, sequence=sum(versions.values()), pinned=pinned)
+        given: Given = {Request: [request], Pinned: pinned, Table: tables}
+        found = self.inputs(**_arguments(self.inputs, given, more))
+        return replace(found, identities={**versions, **found.identities}, pinned=pinned)
+
+    def _resources(self) -> set[str]:
+        """Name the resources that the functions ask for, by parameter."""
+        counts = {Step: 1, Pinned: len(self.reads), Table: len(self.tables)}
+        names = _others(self.spec.name, self.function, counts)
+        looks = _others(self.spec.name, self.inputs, {**counts, Request: 1, Step: 0}) if self.inputs else set()
+        return names | looks
+
+
+def lake_table(
+    spec: TableSpec,
+    *,
+    patterns: Sequence[Callable[..., Any]],
+    owner: str,
+    code_version: str,
+    **more: Any,  # noqa: ANN401 - the other attributes of LakeTable
+) -> Callable[[Callable[P, WriteResult]], LakeTable[P]]:
+    """Declare the table that the decorated function computes.
+
+    The function's parameters say by their types what it gets: the :class:`Step`, a :class:`Pinned` for each table of
+    ``reads`` and a :class:`Table` for the declared table and each one ``beside`` it, in the order of the declaration;
+    any other parameter is the resource of its name.
+
+    Args:
+        spec: the table.
+        patterns: the patterns at work, the main one first.
+        owner: who answers for the table, ``team:<name>`` or an address.
+        code_version: to be raised when the function computes something else.
+        **more: the other attributes of :class:`LakeTable`.
+
+    Raises:
+        ConfigError: if the table reads nothing, or the function asks for more tables than are declared.
+    """
+
+    def declare(function: Callable[P, WriteResult]) -> LakeTable[P]:
+        return LakeTable(function, spec, patterns, owner, code_version, **more)
+
+    return declare
+
+
+def declared(package: ModuleType) -> list[LakeTable[...]]:
+    """Collect the declared tables of all modules below a package, by name."""
+    found = {}
+    for module in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
+        for value in vars(importlib.import_module(module.name)).values():
+            if isinstance(value, LakeTable):
+                found[value.spec.name] = value
+    return [found[name] for name in sorted(found)]
+
+
+def _arguments(function: Callable[..., Any], given: Given, more: Mapping[str, Any]) -> dict[str, Any]:
+    """Match the parameters of a function with what there is: by type and order, or else by name."""
+    kinds = get_type_hints(function)
+    left = {kind: iter(values) for kind, values in given.items()}
+    return {name: next(left[kinds[name]]) if kinds.get(name) in left else more[name] for name in _parameters(function)}
+
+
+def _others(table: str, function: Callable[..., Any], counts: Mapping[type, int]) -> set[str]:
+    """Name the parameters that are resources; refuse more of a kind than is declared."""
+    kinds = [get_type_hints(function).get(name) for name in _parameters(function)]
+    for kind, count in counts.items():
+        if kinds.count(kind) > count:
+            raise ConfigError(
+                f"{function.__name__} takes {kinds.count(kind)} parameters of type {kind.__name__}, but {table} "
+                f"declares {count}: name the others in beside= or reads="
+            )
+    return {name for name, kind in zip(_parameters(function), kinds, strict=True) if kind not in counts}
+
+
+def _parameters(function: Callable[..., Any]) -> list[str]:
+    return list(inspect.signature(function).parameters)

@@ -1,0 +1,79 @@
+"""How partitions feed each other: a run reads what the mapping says, and a change upstream asks for just that run."""
+
+from __future__ import annotations
+
+import pytest
+
+from dedp_assets.defs.silver.visits import BY_EVENT_DATE
+from dedp_assets.graph.feeds import day_to_week, hour_to_day, pin, same, whole
+from dedp_assets.patterns.core.errors import NotReady
+from dedp_assets.patterns.core.schema import Column, TableSpec
+from dedp_assets.patterns.delta.tables import Table
+from tests.helpers import a_record, write_log
+
+DAY, OTHER = {"event_date": "2026-01-05"}, {"event_date": "2026-01-06"}
+UPSTREAM = TableSpec("silver/x", {"id": Column("BIGINT"), "event_date": Column("DATE")}, partition_by=("event_date",))
+
+
+@pytest.mark.parametrize(
+    ("feed", "keys"),
+    [
+        (same("event_date"), ["2026-01-05", "2026-02-28"]),
+        (whole(), [""]),
+        (day_to_week("event_date"), ["2025-12-29", "2026-01-05"]),
+        (hour_to_day("event_hour"), ["2026-01-05"]),
+        (BY_EVENT_DATE, ["2026-01-05"]),
+    ],
+    ids=["same", "whole", "day to week", "hour to day", "bronze to silver"],
+)
+def test_a_change_of_what_a_run_reads_asks_for_that_run(feed, keys):
+    """Every partition that a key reads feeds that key and no other one of the keys."""
+    for key in keys:
+        for partition in feed.reads(key):
+            columns = dict.fromkeys(("event_date", "landed_on"))
+            assert list(feed.feeds({**columns, **partition})) == [key]
+
+
+def test_a_week_reads_seven_days_and_any_day_of_it_asks_for_its_monday():
+    """Sunday belongs to the week before; the last days of a year to the week that began in it."""
+    feed = day_to_week("event_date")
+    assert [day["event_date"] for day in feed.reads("2025-12-29")] == [
+        "2025-12-29", "2025-12-30", "2025-12-31", "2026-01-01", "2026-01-02", "2026-01-03", "2026-01-04"
+    ]  # fmt: skip
+    assert list(feed.feeds({"event_date": "2026-01-04"})) == ["2025-12-29"]
+    assert list(feed.feeds({"event_date": "2026-01-05"})) == ["2026-01-05"]
+
+
+@pytest.mark.parametrize("feed", [same("event_date"), day_to_week("event_date"), hour_to_day("event_date")])
+def test_a_partition_without_a_value_feeds_nothing(feed):
+    """Rows that belong to no day belong to no run."""
+    assert list(feed.feeds({"event_date": None})) == []
+
+
+def upstream(tmp_path, *commits):
+    location = tmp_path / "silver/x"
+    write_log(location, {"id": "long", "event_date": "date"}, ["event_date"], list(commits)) if commits else None
+    return Table(UPSTREAM, location, lambda: pytest.fail("it asked for a Spark session"))
+
+
+def test_a_day_that_upstream_wrote_without_a_row_is_there(tmp_path):
+    """It changed nothing, and is no reason to wait."""
+    pinned = pin(upstream(tmp_path, {"record": a_record("silver/x", DAY)}), same("event_date"), "2026-01-05")
+    assert (pinned.version, pinned.changed, pinned.count()) == (1, 1, 0)
+
+
+def test_the_newest_change_is_pinned_and_not_the_newest_commit_about_the_day(tmp_path):
+    """A rerun that wrote the same rows makes nothing new to read; other days do not either."""
+    rerun = {"record": a_record("silver/x", DAY)}
+    table = upstream(tmp_path, {"changed": [DAY], "record": a_record("silver/x", DAY)}, rerun, {"changed": [OTHER]})
+    pinned = pin(table, same("event_date"), "2026-01-05")
+    assert (pinned.version, pinned.changed, pinned.count()) == (3, 1, 1)
+    assert pin(table, whole(), "").changed == 3
+    assert pin(table, day_to_week("event_date"), "2026-01-05").count() == 2
+
+
+@pytest.mark.parametrize("commits", [[], [{"changed": [OTHER]}]], ids=["no table", "other days"])
+def test_a_day_that_upstream_knows_nothing_of_is_not_ready(tmp_path, commits):
+    """In one sentence that names it."""
+    with pytest.raises(NotReady, match=r"silver/x (holds nothing of 2026-01-05 yet|does not exist yet)"):
+        pin(upstream(tmp_path, *commits), same("event_date"), "2026-01-05")

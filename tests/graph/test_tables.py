@@ -1,0 +1,194 @@
+"""The decorator that declares a table: what follows from a declaration, and what a wrong one is told."""
+
+from __future__ import annotations
+
+import dagster as dg
+import pytest
+
+from dedp_assets import defs
+from dedp_assets.defs.silver.visits import visits
+from dedp_assets.graph.batches import Inputs, Step
+from dedp_assets.graph.feeds import Pinned, day_to_week, same, whole
+from dedp_assets.graph.tables import Request, declared, lake_table
+from dedp_assets.patterns.core.audits import Audit
+from dedp_assets.patterns.core.errors import ConfigError
+from dedp_assets.patterns.core.results import WriteResult
+from dedp_assets.patterns.core.schema import Column, TableSpec
+from dedp_assets.patterns.delta.tables import Table
+from resources.clock import Clock
+from resources.lake import Lake
+from resources.spark import SparkEngine
+from sensors.late_data import late_data
+from tests.helpers import NOW, a_record, a_run, write_log
+
+DAYS = dg.DailyPartitionsDefinition("2026-01-05", end_date="2026-01-12")
+WEEKS = dg.WeeklyPartitionsDefinition("2026-01-05", day_offset=1)
+COLUMNS = {"id": Column("BIGINT", "identity"), "day": Column("DATE", "day")}
+SOURCE = TableSpec("bronze/source", COLUMNS, partition_by=("day",))
+OTHER = TableSpec("bronze/other", COLUMNS, partition_by=("day",))
+TOTALS = TableSpec("gold/totals", COLUMNS, partition_by=("day",), comment="One row per day.")
+REST = TableSpec("gold/totals_rest", COLUMNS, partition_by=("day",), comment="The rest.")
+STATED = {"patterns": [Table.overwrite], "owner": "team:x", "code_version": "1"}
+
+
+@lake_table(
+    TOTALS, beside={REST: [Table.overwrite]}, reads={SOURCE: same("day")}, partitions=DAYS,
+    audits=[Audit(name="some", of="written", fail_below=1)], checks={"known": "It is known."},
+    reports={"soon": "It came soon."}, **STATED,
+)  # fmt: skip
+def totals(step: Step, source: Pinned, table: Table, rest: Table, clock: Clock) -> WriteResult:
+    """Count."""
+    reason = f"{step.key} {source.changed} {table.name} {rest.name} {clock.now():%Y}"
+    return WriteResult(table.name, 0, applied=True, changed=True, reason=reason, partition=step.owned(table))
+
+
+def test_everything_that_dagster_shows_follows_from_the_declaration():
+    """Assets, lineage, partitions, owners, and checks with what they say; only a report blocks nothing."""
+    made = totals.definition()
+    assert {key.to_user_string() for key in made.keys} == {"gold/totals", "gold/totals_rest"}
+    for spec in made.specs:
+        assert [dep.asset_key.to_user_string() for dep in spec.deps] == ["bronze/source"]
+        assert (spec.partitions_def, spec.owners, spec.code_version) == (DAYS, ["team:x"], "1")
+    checks = {check.name: check for check in made.check_specs}
+    assert checks["some"].description == "written: fails below 1"
+    assert (checks["known"].description, checks["known"].blocking) == ("It is known.", True)
+    assert (checks["soon"].description, checks["soon"].blocking) == ("It came soon.", False)
+    assert all(check.description for check in checks.values())
+    assert {check.partitions_def for check in checks.values()} == {DAYS}
+    assert made.op.pool == "gold_totals"
+
+
+def test_a_table_can_be_computed_without_dagster(tmp_path):
+    """It is the function that was decorated: tables and inputs in, what the pattern returned out."""
+    lake = Lake(root=str(tmp_path), engine=SparkEngine())
+    step = Step("2026-01-05", Inputs({}), a_run(), NOW)
+    pinned = Pinned(lake.table(SOURCE), ({"day": "2026-01-05"},), 3, 2)
+    result = totals(step, pinned, lake.table(TOTALS), lake.table(REST), Clock(fixed=NOW.isoformat()))
+    assert result.reason == "2026-01-05 2 gold/totals gold/totals_rest 2026"
+    assert result.partition == {"day": "2026-01-05"}
+
+
+def test_parameters_that_nobody_declared_are_refused():
+    """A function that asks for more tables than there are is told at its declaration, with both numbers."""
+
+    def two(step: Step, one: Table, other: Table) -> WriteResult: ...
+
+    def one(step: Step, table: Table) -> WriteResult: ...
+
+    def pins(step: Step, source: Pinned, table: Table) -> WriteResult: ...
+
+    def looks(request: Request) -> Inputs: ...
+
+    def asks_for_a_step(step: Step) -> Inputs: ...
+
+    with pytest.raises(ConfigError, match="two takes 2 parameters of type Table, but gold/totals declares 1"):
+        lake_table(TOTALS, inputs=looks, **STATED)(two)
+    with pytest.raises(ConfigError, match="pins takes 1 parameters of type Pinned, but gold/totals declares 0"):
+        lake_table(TOTALS, inputs=looks, **STATED)(pins)
+    with pytest.raises(ConfigError, match="of type Step, but gold/totals declares 0"):
+        lake_table(TOTALS, inputs=asks_for_a_step, **STATED)(one)
+    with pytest.raises(ConfigError, match="gold/totals reads nothing"):
+        lake_table(TOTALS, **STATED)(pins)
+    with pytest.raises(TypeError, match="aduits"):
+        lake_table(TOTALS, inputs=looks, aduits=[], **STATED)(pins)
+
+
+def test_every_declared_table_of_the_graph_is_found():
+    """By looking through the modules: there is no list."""
+    found = {table.spec.name: table for table in declared(defs)}
+    assert found["silver/visits"] is visits
+    assert [spec.name for spec in found["silver/visits"].tables] == ["silver/visits", "silver/visits_dead_letter"]
+
+
+class Lakes:
+    """A lake of hand-written logs, and ticks of the late-data sensor over tables that are declared here."""
+
+    def __init__(self, root, instance, tables):
+        self.root, self.instance, self.cursor = root, instance, None
+        self.sensor = late_data(tables)
+        self.repository = dg.Definitions(
+            [table.definition() for table in tables], sensors=[self.sensor],
+            resources={"lake": Lake(root=str(root), engine=SparkEngine()), "clock": Clock(fixed=NOW.isoformat())},
+        ).get_repository_def()  # fmt: skip
+
+    def commit(self, name, *days, applied=None):
+        txn = {f"{name}/day={days[0]}/0": applied} if applied is not None else {}
+        record = a_record(name, {"day": days[0]}) if applied is not None else None
+        commit = {"changed": [{"day": day} for day in days], "txn": txn, "record": record}
+        write_log(
+            self.root / name,
+            {"id": "long", "day": "date"},
+            ["day"],
+            [commit],
+        )
+
+    def tick(self):
+        resources = {"lake": Lake(root=str(self.root), engine=SparkEngine()), "clock": Clock(fixed=NOW.isoformat())}
+        with dg.build_sensor_context(
+            instance=self.instance, cursor=self.cursor, repository_def=self.repository, resources=resources
+        ) as context:
+            data = self.sensor.evaluate_tick(context)
+        self.cursor = data.cursor
+        found = {}
+        for request in data.run_requests or []:
+            names = ", ".join(sorted(key.to_user_string() for key in request.asset_selection))
+            found.setdefault(names, []).append(request.partition_key)
+        return found
+
+
+@pytest.fixture
+def lakes(tmp_path):
+    with dg.DagsterInstance.ephemeral() as instance:
+        yield lambda *tables: Lakes(tmp_path, instance, tables)
+
+
+def declare(name, reads, partitions=None, **more):
+    columns = COLUMNS if partitions else {"id": Column("BIGINT", "identity")}
+    spec = TableSpec(name, columns, partition_by=("day",) if partitions else (), comment="x")
+
+    def build(step: Step, table: Table) -> WriteResult: ...
+
+    return lake_table(spec, reads=reads, partitions=partitions, **STATED, **more)(build)
+
+
+def test_one_sensor_serves_every_mapping(lakes):
+    """The same day, a week and a table as a whole follow one change; what does not follow is left alone."""
+    lake = lakes(
+        declare("gold/daily", {SOURCE: same("day")}, DAYS),
+        declare("gold/other", {SOURCE: same("day")}, DAYS),
+        declare("gold/weekly", {SOURCE: day_to_week("day")}, WEEKS),
+        declare("gold/all", {SOURCE: whole()}),
+        declare("staging/daily", {SOURCE: same("day")}, DAYS, follows=False),
+    )
+    lake.commit("bronze/source", "2026-01-06", "2026-01-08")
+    asked = lake.tick()
+    assert asked == {
+        "gold/daily, gold/other": ["2026-01-06", "2026-01-08"],
+        "gold/weekly": ["2026-01-05"],
+        "gold/all": [None],
+    }
+
+
+def test_a_table_with_two_upstream_tables_follows_either(lakes):
+    """What it applied counts both, so a change of the second one is seen after the first was applied."""
+    lake = lakes(declare("gold/joined", {SOURCE: same("day"), OTHER: same("day")}, DAYS))
+    lake.commit("bronze/source", "2026-01-06")
+    lake.commit("bronze/other", "2026-01-07")
+    assert lake.tick() == {}
+    lake.commit("bronze/other", "2026-01-06")
+    assert lake.tick() == {"gold/joined": ["2026-01-06"]}
+    lake.commit("gold/joined", "2026-01-06", applied=3)
+    assert lake.tick() == {}
+    lake.commit("bronze/other", "2026-01-06")
+    assert lake.tick() == {"gold/joined": ["2026-01-06"]}
+    lake.commit("gold/joined", "2026-01-06", applied=4)
+    assert lake.tick() == {}
+    lake.commit("bronze/source", "2026-01-06")
+    assert lake.tick() == {"gold/joined": ["2026-01-06"]}
+
+
+def test_dates_before_the_first_partition_are_held_back(lakes):
+    """A run of them would fail: they are no partition of the table."""
+    lake = lakes(declare("gold/daily", {SOURCE: same("day")}, DAYS))
+    lake.commit("bronze/source", "2026-01-04", "2026-01-05")
+    assert lake.tick() == {"gold/daily": ["2026-01-05"]}
