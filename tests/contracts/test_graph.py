@@ -10,7 +10,9 @@ from pathlib import Path
 import dagster as dg
 import pytest
 
+from dedp_assets import defs as package
 from dedp_assets.definitions import defs
+from dedp_assets.graph.tables import declared
 from dedp_assets.patterns import catalog
 from resources.environments import CHECKOUT, child_environment
 
@@ -80,7 +82,10 @@ def test_every_check_on_rows_blocks():
     """One that fails keeps downstream steps of its run from starting; rows that are only late are right."""
     graph = DEFS.resolve_asset_graph()
     specs = [graph.get_check_spec(key) for node in graph.asset_nodes for key in node.check_keys]
-    assert {spec.name for spec in specs if not spec.blocking} == {"changes_arrive_in_time"}
+    reported = {name for table in declared(package) for name in table.reports}
+    assert "changes_arrive_in_time" in reported
+    assert {spec.name for spec in specs if not spec.blocking} == reported
+    assert all(spec.description for spec in specs)
 
 
 @pytest.mark.parametrize("package", ["resources", "sensors"])

@@ -7,12 +7,16 @@ import inspect
 import re
 import subprocess
 import sys
+from collections.abc import Callable
+from itertools import chain
 from pathlib import Path
-from typing import get_type_hints
+from typing import Any, get_type_hints
 
 import grimp
 import pytest
 
+from dedp_assets import defs
+from dedp_assets.graph.tables import declared
 from dedp_assets.patterns import catalog
 from dedp_assets.patterns.core import errors
 from resources.environments import CHECKOUT
@@ -137,11 +141,43 @@ def test_shared_rooms_hold_only_what_is_shared():
         assert not alone, f"{module} serves {sorted(importers)} alone: move it there, as _name.py"
 
 
+def called(function: Callable[..., Any], seen: set[str] | None = None) -> set[str]:
+    """Names that a function of `defs` uses, and the functions of `defs` that it uses."""
+    known = set() if seen is None else seen
+    for name in set(function.__code__.co_names) - known:
+        known.add(name)
+        used = function.__globals__.get(name)
+        if inspect.isfunction(used) and used.__module__.startswith("dedp_assets.defs"):
+            called(used, known)
+    return known
+
+
 @each
 def test_every_pattern_works_in_the_graph(pattern):
-    """At least one asset, check or sensor uses it."""
-    users = [*(CHECKOUT / "dedp_assets" / "defs").rglob("*.py"), *(CHECKOUT / "sensors").rglob("*.py")]
-    assert any(pattern.module.__name__ in path.read_text() for path in users)
+    """The table that declares a pattern calls it; what plans runs, or tends tables, is called by who asks for them."""
+    declaring = [
+        table for table in declared(defs) if pattern.function in {*table.patterns, *chain(*table.beside.values())}
+    ]
+    graph = [path for room in ("dedp_assets/graph", "sensors") for path in (CHECKOUT / room).rglob("*.py")]
+    asking = [path for path in graph if pattern.module.__name__ in path.read_text()]
+    tending = CHECKOUT / "dedp_assets" / "defs" / "platform"
+    asking += [path for path in tending.rglob("*.py") if pattern.module.__name__ in path.read_text()]
+    assert declaring or asking, "declare it in the table that uses it: patterns=[...]"
+    offered = {name for name in pattern.module.__all__ if inspect.isfunction(getattr(pattern.module, name))}
+    for table in declaring:
+        uses = called(table.function) | (called(table.inputs) if table.inputs else set())
+        assert offered & uses or (pattern.kind == "plan" and asking), f"{table.spec.name} does not call {pattern.id}"
+
+
+def test_only_delta_touches_delta():
+    """In the library, that is; the resource that opens tables for readers without Spark does, too."""
+    found = set()
+    for path in [p for room in ("dedp_assets", "resources", "sensors") for p in (CHECKOUT / room).rglob("*.py")]:
+        if re.search(r"^\s*(from|import) (delta|deltalake)\b", path.read_text(), re.MULTILINE):
+            found.add(path.relative_to(CHECKOUT).as_posix())
+    outside = {name for name in found if not name.startswith("dedp_assets/patterns/delta/")}
+    assert outside == {"resources/lake.py"}
+    assert found > outside
 
 
 def signatures() -> dict[str, list[str]]:

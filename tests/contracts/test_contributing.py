@@ -1,0 +1,55 @@
+"""CONTRIBUTING's examples, added to a copy of the project: a table and a pattern cost a module and a test each."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from resources.environments import CHECKOUT, child_environment
+
+EXAMPLE = re.compile(r"^```python\n# (\S+\.py)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+
+
+@pytest.fixture(scope="module")
+def copy(tmp_path_factory):
+    """The project with the files of the examples, and nothing else changed."""
+    root = tmp_path_factory.mktemp("copy") / "project"
+    shutil.copytree(CHECKOUT, root, ignore=shutil.ignore_patterns(".*", "__pycache__"))
+    examples = EXAMPLE.findall((CHECKOUT / "CONTRIBUTING.md").read_text())
+    assert len(examples) == 4
+    for name, text in examples:
+        assert not (root / name).exists(), name
+        (root / name).write_text(text)
+    return root
+
+
+def checked(root: Path, *command: str) -> None:
+    program = Path(sys.executable).parent / command[0]
+    environment = child_environment({"PYTHONPATH": str(root), "DEDP_HOME": str(root / ".dedp")})
+    done = subprocess.run(
+        [str(program), *command[1:]], cwd=root, env=environment, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.mark.slow
+def test_the_examples_pass_all_contracts(copy):
+    """Format, lint, import contracts, and what every pattern and every table has to look like."""
+    checked(copy, "ruff", "format", "--check", "--quiet", ".")
+    checked(copy, "ruff", "check", "--quiet", ".")
+    checked(copy, "lint-imports", "--no-cache")
+    checked(copy, "pytest", "-q", "tests/contracts", "-m", "not slow", "-p", "no:cacheprovider")
+
+
+@pytest.mark.slow
+def test_the_examples_work(copy, spark):
+    """Their own tests pass: the new table follows late visits through the one sensor."""
+    checked(
+        copy, "pytest", "-q", "-p", "no:cacheprovider",
+        "tests/patterns/quality/test_null_reporter.py", "tests/assets/test_visits_completeness.py",
+    )  # fmt: skip
