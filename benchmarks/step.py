@@ -1,6 +1,6 @@
 """A platform step inside Dagster against the same step as a hand-written Spark + Delta script without Dagster.
 
-Ours: the job ``rebuild_silver_visits`` for one date on a persistent instance: pinned read, JSON to types with every
+Ours: the table ``silver/visits`` for one date on a persistent instance: pinned read, JSON to types with every
 conversion compared with its input, ten rules, dead letters, deduplication, accounting by count and by identity, audits,
 two tables published, checks and materializations recorded.
 
@@ -98,7 +98,7 @@ def _measure(platform: Platform, bronze: Bronze, on: str, count: int, rounds: in
     script = Script(bronze.session, settings().home / "script")
 
     def ours(number: int) -> dict[str, float]:
-        ended = platform.run("rebuild_silver_visits", partition=on)
+        ended = platform.compute("silver/visits", partition=on)
         assert not ended.failure, ended.failure
         counts.setdefault(number, []).append(_recorded(on))
         return {}

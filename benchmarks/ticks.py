@@ -1,6 +1,6 @@
 """A sensor tick over a long history against the same tick over a history a tenth as long.
 
-Ours and theirs are the same deployed sensors (``visits_delivered``, ``late_visits``, ``late_gold``, and
+Ours and theirs are the same deployed sensors (``visits_delivered``, ``late_data`` and
 ``dead_letters_fixed``) with the cursor of the tick before, over as many landing days, commits and partitions as the
 side says. The logs are written by hand, with one checkpoint at their end, as the platform's commits leave one every 20
 (one case shows a log without any). "A file", "a commit": before each round, one more landed, or bronze got one, for a
@@ -41,7 +41,7 @@ def run(*, quick: bool) -> list[Row]:
         zone.dead_letters(_LETTERS)
         zone.checkpoint("silver/visits_dead_letter")
     ticker = _Ticker()
-    sensors = ("visits_delivered", "late_visits", "late_gold", "dead_letters_fixed")
+    sensors = ("visits_delivered", "late_data", "dead_letters_fixed")
     rows = [ticker.measure(sensor, zones, "nothing new") for sensor in sensors]
     file: dict[str, Any] = {"repeats": 3, "rounds": 3}
     commit: dict[str, Any] = {"repeats": 1, "rounds": 3, "before": lambda zone, _: zone.late_visit(zone.days[_RECENT])}
@@ -50,12 +50,12 @@ def run(*, quick: bool) -> list[Row]:
         rows.append(ticker.measure("visits_delivered", zones, f"a file {days}", goal=goal, **file))
     rows.append(
         ticker.measure(
-            "late_visits", zones, "a commit, silver without a checkpoint", goal=False, **{**commit, "rounds": 1}
+            "late_data", zones, "a commit, silver without a checkpoint", goal=False, **{**commit, "rounds": 1}
         )
     )
     for zone in zones.values():
         zone.checkpoint(SILVER)
-    rows.append(ticker.measure("late_visits", zones, "a commit, silver with a checkpoint", **commit))
+    rows.append(ticker.measure("late_data", zones, "a commit, silver with a checkpoint", **commit))
     first: dict[str, Any] = {"repeats": 1, "rounds": 1, "warm_up": 0, "goal": False, "first": True}
     rows += [ticker.measure(sensor, zones, "the first tick of all", **first) for sensor in sensors]
     ticker.require_no_engine()

@@ -1,6 +1,6 @@
 """A step on the warm shared engine against the same step in a cold, embedded run.
 
-Ours: ``rebuild_silver_visits`` for one date of 1,000 visits, in a process that is attached to a running Spark Connect
+Ours: ``silver/visits`` for one date of 1,000 visits, in a process that is attached to a running Spark Connect
 server and has run the step before, as Dagster's daemon and its engine do (``make up``).
 Theirs: the same job for the same date in a fresh Python process that starts an embedded engine, runs the step and ends,
 as a cron job does; with the class-data archive and the quick compiler, its best case.
@@ -85,5 +85,5 @@ def _cold() -> Sample:
 
 
 def _step(platform: Platform, on: str) -> None:
-    ended = platform.run("rebuild_silver_visits", partition=on)
+    ended = platform.compute("silver/visits", partition=on)
     assert not ended.failure, ended.failure

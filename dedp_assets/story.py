@@ -178,7 +178,7 @@ def _react(platform: Platform, console: Console) -> None:
 
 def _tell(ended: Ended, console: Console) -> None:
     verdict = f"[red]refused[/red]  {escape(ended.failure)}" if ended.failure else "[green]done[/green]"
-    console.print(f"  {ended.job:24} {ended.partition:11} because of {ended.cause:12} {verdict}", soft_wrap=True)
+    console.print(f"  {ended.job:43} {ended.partition:11} because of {ended.cause:12} {verdict}", soft_wrap=True)
 
 
 def _tell_waiting(platform: Platform, console: Console) -> None:
