@@ -22,6 +22,8 @@ from resources.kafka import Broker, Kafka
 from resources.ports import free as free_port
 from tests.helpers import EVENTS, connect_server
 
+pytest_plugins = ["tests.timing"]
+
 hypothesis_settings.register_profile("fuzz", deadline=None, max_examples=2000)  # --hypothesis-profile=fuzz
 
 
