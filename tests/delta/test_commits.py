@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 from deltalake import DeltaTable
 
@@ -43,3 +45,15 @@ def test_a_version_that_exists_is_not_written_over(ledger):
 def test_a_version_that_is_not_there_has_no_actions(ledger):
     """An operation that had nothing to do makes no commit."""
     assert list(commits.actions(ledger.location, 1)) == []
+
+
+def test_every_character_is_read_as_it_was_written(tmp_path):
+    """By a reader that takes pairs of surrogates for other characters, and in lines that only the protocol ends."""
+    name, text = "\U00020000", "one\u2028line \U0002f800"
+    fields = [{"name": name, "type": "long", "nullable": True, "metadata": {"comment": text}}]
+    schema = json.dumps({"type": "struct", "fields": fields}, ensure_ascii=False)
+    commits.write(tmp_path, 0, commits.declaration(schema, [], configuration={"note": text}))
+    table = DeltaTable(str(tmp_path))
+    assert [(each.name, each.metadata) for each in table.schema().fields] == [(name, {"comment": text})]
+    assert table.metadata().configuration == {"note": text}
+    assert [next(iter(action)) for action in commits.actions(tmp_path, 0)] == ["protocol", "metaData"]
