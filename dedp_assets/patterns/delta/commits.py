@@ -120,6 +120,15 @@ def keep_readable(location: Path, before: TableState) -> None:
         table.create_checkpoint()
         if before.properties.get("delta.enableExpiredLogCleanup", "true").lower() == "true":
             table.cleanup_metadata()
+            _remove_checksums_alone(location / "_delta_log")
+
+
+def _remove_checksums_alone(log: Path) -> None:
+    """Remove the checksums of versions that a cleanup removed; deltalake leaves them."""
+    oldest = min(path.stem for path in log.glob("[0-9]*.json"))
+    for path in log.glob("[0-9]*.crc"):
+        if path.stem < oldest:
+            path.unlink(missing_ok=True)
 
 
 def declaration(
