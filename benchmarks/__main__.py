@@ -23,6 +23,7 @@ from resources.environments import CHECKOUT, child_environment, settings
 
 NAMES = (
     "publish",
+    "appends",
     "step",
     "ticks",
     "throughput",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 import tempfile
 import uuid
 from collections.abc import Callable, Iterator
@@ -120,18 +119,10 @@ def events(make_table: Callable[[TableSpec], Table]) -> Table:
     return make_table(EVENTS)
 
 
-@pytest.fixture(scope="session")
-def created(spark: Any, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The log of an empty table of :data:`EVENTS`: creating one takes Spark longer than most tests take."""
-    table = Table(EVENTS, tmp_path_factory.mktemp("created") / "events", spark)
-    table.ensure()
-    return table.location / "_delta_log"
-
-
 @pytest.fixture
-def created_events(created: Path, events: Table) -> Table:
-    """An empty table of :data:`EVENTS`, created by copy."""
-    shutil.copytree(created, events.location / "_delta_log")
+def created_events(events: Table) -> Table:
+    """An empty table of :data:`EVENTS` that is there already."""
+    events.ensure()
     return events
 
 

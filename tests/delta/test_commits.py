@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import json
+import os
+
 import pytest
 from deltalake import DeltaTable
 
 from dedp_assets.patterns.core.errors import Conflict
+from dedp_assets.patterns.core.schema import Column, TableSpec
 from dedp_assets.patterns.delta import commits
+from dedp_assets.patterns.delta.creation import first_commit
 from dedp_assets.patterns.delta.log import Ledger
 from tests.helpers import a_record, write_log
 
@@ -43,3 +48,33 @@ def test_a_version_that_exists_is_not_written_over(ledger):
 def test_a_version_that_is_not_there_has_no_actions(ledger):
     """An operation that had nothing to do makes no commit."""
     assert list(commits.actions(ledger.location, 1)) == []
+
+
+def test_every_character_is_read_as_it_was_written(tmp_path):
+    """By a reader that takes pairs of surrogates for other characters, and in lines that only the protocol ends."""
+    name, text = "\U00020000", "one\u2028line \U0002f800"
+    fields = [{"name": name, "type": "long", "nullable": True, "metadata": {"comment": text}}]
+    schema = json.dumps({"type": "struct", "fields": fields}, ensure_ascii=False)
+    commits.write(tmp_path, 0, commits.declaration(schema, [], configuration={"note": text}))
+    table = DeltaTable(str(tmp_path))
+    assert [(each.name, each.metadata) for each in table.schema().fields] == [(name, {"comment": text})]
+    assert table.metadata().configuration == {"note": text}
+    assert [next(iter(action)) for action in commits.actions(tmp_path, 0)] == ["protocol", "metaData"]
+
+
+def test_a_checksum_goes_with_its_version(tmp_path):
+    """What the retention of the log removes leaves nothing behind."""
+    properties = {"delta.logRetentionDuration": "interval 1 hour", "delta.checkpointInterval": "3"}
+    spec = TableSpec("silver/t", {"id": Column("INT")}, properties=properties)
+    log, ledger = tmp_path / "_delta_log", Ledger(tmp_path, name="silver/t")
+    commits.write(tmp_path, 0, first_commit(spec))
+    for version in range(1, 7):
+        if version == 4:
+            for path in log.iterdir():
+                os.utime(path, (1, 1))
+        before = ledger.state()
+        commits.write(tmp_path, version, [{"txn": {"appId": "t", "version": version, "lastUpdated": version}}])
+        commits.keep_readable(tmp_path, before)
+    kept = {kind: sorted(int(path.stem) for path in log.glob(f"[0-9]*.{kind}")) for kind in ("json", "crc")}
+    assert kept["crc"] == kept["json"]
+    assert min(kept["json"]) > 0

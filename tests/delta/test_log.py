@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import tempfile
 from pathlib import Path
 
@@ -94,6 +95,16 @@ def test_the_state_is_pinned_to_its_version(events):
     assert not ledger.state(1).holds(of(None))
     assert ledger.state().partition_columns == ("event_date",)
     assert {name: field["type"] for name, field in ledger.state().columns.items()} == COLUMNS
+
+
+def test_a_version_is_read_once_and_the_same_number_in_another_log_is_another_version(events, tmp_path):
+    """What is read again is the log of a table that was begun again in the same folder."""
+    ledger = events({"changed": [of("2026-01-05")]})
+    first = ledger.state()
+    assert ledger.state() is ledger.state(1) is first
+    shutil.rmtree(tmp_path / "events")
+    again = events({"changed": [of("2026-01-06")]})
+    assert ledger.state().statistics() == again.state().statistics() != first.statistics()
 
 
 def test_statistics_are_by_partition(events):

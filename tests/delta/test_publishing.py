@@ -139,6 +139,24 @@ def test_a_retried_append_is_recognised_after_other_writes(events):
     assert claim(ledger, record({}), append=True).applied.version == 1
 
 
+def test_an_append_reads_back_no_further_than_to_where_it_would_be(events, monkeypatch):
+    """Nothing for a new version, the newer ones for a retry: however long the log is."""
+    numbers = (3, 5, 7, 9)
+    ledger = events(*(appended(sequence=n) for n in numbers), *({"changed": [DAY]} for _ in range(3)))
+    parsed, real = [], ledger._commit
+    monkeypatch.setattr(ledger, "_commit", lambda version, *rest: (parsed.append(version), real(version, *rest))[1])
+    read = {}
+    for sequence in (10, 9, 7):
+        parsed.clear()
+        claimed = claim(ledger, record({}, sequence=sequence), append=True)
+        read[sequence] = (claimed.applied and claimed.applied.version, [*parsed])
+    assert read == {10: (None, []), 9: (4, [4]), 7: (3, [4, 3])}
+    parsed.clear()
+    with pytest.raises(Conflict, match="already applied upstream version 9"):
+        claim(ledger, record({}, sequence=6), append=True)
+    assert parsed == [4, 3, 2]
+
+
 def test_after_a_restore_everything_may_be_applied_again(events):
     """The generation is part of the transaction id, and moving it changes no row."""
     ledger = events(commit(sequence=7))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import atexit
-import shutil
 from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import replace
 from threading import Event
@@ -93,12 +92,12 @@ def test_what_the_caller_set_for_its_own_commits_stays_with_the_caller(spark):
 
 
 @pytest.fixture
-def tables(make_table, created):
-    """``tables("a")``: an empty table of :data:`EVENTS` under another name, created by copy."""
+def tables(make_table):
+    """``tables("a")``: an empty table of :data:`EVENTS` under another name."""
 
     def made(name: str) -> Table:
         table = make_table(replace(EVENTS, name=f"silver/{name}"))
-        shutil.copytree(created, table.location / "_delta_log")
+        table.ensure()
         return table
 
     return made

@@ -403,7 +403,7 @@ def test_a_run_that_started_earlier_does_not_put_its_rows_over_a_later_ones(even
     early, late = NOW, NOW + timedelta(minutes=1)
     slow = events.stage(event_rows(1), provenance=a_run(run_id="slow", inputs={"delivery": "old"}, at=early))
     events.overwrite(event_rows(2, start=10), provenance=a_run(run_id="quick", inputs={"delivery": "new"}, at=late))
-    with pytest.raises(Conflict, match="written at version 2 by a run that started after this one"):
+    with pytest.raises(Conflict, match="written at version 1 by a run that started after this one"):
         slow.publish()
     assert unique_ids(events) == [10, 11]
     events.overwrite(event_rows(1), provenance=a_run(inputs={"delivery": "old"}, at=late + timedelta(minutes=1)))

@@ -173,19 +173,16 @@ def test_deltas_own_checksum_of_a_version_is_held_against_the_log(stored):
     assert (name, "states 9 files" in what, "the log holds 8" in what) == (f"{7:020d}.crc", True, True)
 
 
-def test_what_spark_writes_is_sound_and_a_changed_byte_is_noticed(created):
+def test_what_spark_writes_is_sound_and_a_changed_byte_is_noticed(spark, tmp_path):
     """The checksums that Hadoop keeps beside a log: a change that leaves valid JSON is damage, too."""
-    ledger = Ledger(created.parent)
+    spark.sql(f"CREATE TABLE delta.`{tmp_path}/t` (amount INT COMMENT 'in euros') USING DELTA")
+    ledger = Ledger(tmp_path / "t")
     assert verify_table(ledger).sound
     path = log_file(ledger, 0)
-    whole = path.read_bytes()
     assert path.with_name(f".{path.name}.crc").exists()
-    try:
-        path.write_bytes(whole.replace(b"euros", b"cents"))
-        ((name, what),) = faults(ledger)
-        assert (name, "is not what was written" in what) == (path.name, True)
-    finally:
-        path.write_bytes(whole)
+    path.write_bytes(path.read_bytes().replace(b"euros", b"cents"))
+    ((name, what),) = faults(ledger)
+    assert (name, "is not what was written" in what) == (path.name, True)
 
 
 def claim(ledger, record, **options):

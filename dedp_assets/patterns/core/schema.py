@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -19,6 +20,7 @@ _PROPERTIES = {
     # The log is the ledger: what it forgets is known only by transaction cursors from then on.
     "delta.logRetentionDuration": "interval 365 days",
 }
+_PLAIN = re.compile(r"[A-Za-z_]\w*", re.ASCII)
 _BOUNDED = ("BIGINT", "BYTE", "DATE", "DECIMAL", "DOUBLE", "FLOAT", "INT", "LONG", "SHORT", "STRING", "TIMESTAMP")
 
 
@@ -102,12 +104,20 @@ class TableSpec:
         """Columns that say what a row is."""
         return tuple(name for name, column in self.columns.items() if not column.technical)
 
-    def table_properties(self) -> dict[str, str]:
-        """Delta table properties: the library's defaults, statistics without personal columns, the spec's own."""
-        shown = [
+    @property
+    def bounded(self) -> tuple[str, ...]:
+        """Columns of the data files that Delta can keep a minimum and a maximum of."""
+        return tuple(
             name
             for name, column in self.columns.items()
-            if not column.personal and name not in self.partition_by and column.type.upper().startswith(_BOUNDED)
+            if name not in self.partition_by and column.type.upper().startswith(_BOUNDED)
+        )
+
+    def table_properties(self) -> dict[str, str]:
+        """Delta table properties: the library's defaults, statistics without personal columns, the spec's own."""
+        # Delta reads the property as a list of SQL names.
+        shown = [
+            name if _PLAIN.fullmatch(name) else identifier(name) for name in self.bounded if name not in self.personal
         ]
         listed = {"delta.dataSkippingStatsColumns": ",".join(shown)}
         statistics = listed if shown else {"delta.dataSkippingNumIndexedCols": "0"}

@@ -19,6 +19,7 @@ from deltalake.exceptions import DeltaError
 
 from dedp_assets.patterns.core.errors import Conflict
 from dedp_assets.patterns.core.records import CommitRecord
+from dedp_assets.patterns.delta.checksums import EMPTY, following
 from dedp_assets.patterns.delta.log import TableState
 
 __all__ = ["PLAIN_PROTOCOL", "actions", "declaration", "info", "keep_readable", "now_ms", "protocol", "write"]
@@ -29,29 +30,49 @@ PLAIN_PROTOCOL = {"minReaderVersion": 1, "minWriterVersion": 2}
 
 
 def write(location: Path, version: int, content: Iterable[Mapping[str, Any]]) -> None:
-    """One commit of the log in ``location``, all of it or nothing.
+    """Commit a version to the log in ``location``, all of it or nothing, with its checksum if that is certain.
 
     Raises:
         Conflict: if somebody else committed that version.
     """
-    log = location / "_delta_log"
+    log, content = location / "_delta_log", list(content)
     log.mkdir(parents=True, exist_ok=True)
-    draft = log / f".{uuid.uuid4().hex}.tmp"
-    draft.write_text("".join(json.dumps(action) + "\n" for action in content))
     try:
-        (log / f"{version:020d}.json").hardlink_to(draft)
+        _put_if_absent(log / f"{version:020d}.json", content)
     except FileExistsError:
         raise Conflict(
             f"{location.name}: another writer changed the table first, version {version} is theirs: run it again"
         ) from None
+    # The commit stands without its checksum, too.
+    with suppress(OSError):
+        before = _checksum(log, version - 1) if version else EMPTY
+        if before is not None and (checksum := following(before, content)):
+            _put_if_absent(log / f"{version:020d}.crc", [checksum])
+
+
+def _put_if_absent(path: Path, lines: Iterable[Mapping[str, Any]]) -> None:
+    draft = path.with_name(f".{uuid.uuid4().hex}.tmp")
+    # Characters as they are: not every reader of logs decodes an escaped pair of surrogates.
+    draft.write_text("".join(json.dumps(line, ensure_ascii=False) + "\n" for line in lines), encoding="utf-8")
+    try:
+        path.hardlink_to(draft)
     finally:
         draft.unlink()
+
+
+def _checksum(log: Path, version: int) -> Mapping[str, Any] | None:
+    """The checksum that stands beside a version; none if it is not there or is none."""
+    with suppress(OSError, ValueError):
+        stated = json.loads((log / f"{version:020d}.crc").read_bytes())
+        return stated if isinstance(stated, dict) else None
+    return None
 
 
 def actions(location: Path, version: int) -> Iterator[dict[str, Any]]:
     """The actions of a commit; none if there is no such version."""
     commit = location / "_delta_log" / f"{version:020d}.json"
-    for line in commit.read_text().splitlines() if commit.exists() else ():
+    # Bytes, because a line of text may end where the protocol knows no end.
+    for line in commit.read_bytes().splitlines() if commit.exists() else ():
         yield json.loads(line)
 
 
@@ -99,6 +120,15 @@ def keep_readable(location: Path, before: TableState) -> None:
         table.create_checkpoint()
         if before.properties.get("delta.enableExpiredLogCleanup", "true").lower() == "true":
             table.cleanup_metadata()
+            _remove_checksums_alone(location / "_delta_log")
+
+
+def _remove_checksums_alone(log: Path) -> None:
+    """Remove the checksums of versions that a cleanup removed; deltalake leaves them."""
+    oldest = min(path.stem for path in log.glob("[0-9]*.json"))
+    for path in log.glob("[0-9]*.crc"):
+        if path.stem < oldest:
+            path.unlink(missing_ok=True)
 
 
 def declaration(

@@ -237,6 +237,7 @@ class Ledger:
         self.name = name or self.location.name
         self._log = self.location / "_delta_log"
         self._declared: tuple[int, Naming] | None = None
+        self._opened: tuple[object, TableState] | None = None
 
     def exists(self) -> bool:
         """Whether there is a table."""
@@ -257,14 +258,17 @@ class Ledger:
         return versions[-1]
 
     def state(self, version: int | None = None) -> TableState:
-        """The table at ``version`` (the newest if ``None``).
+        """The table at ``version`` (the newest if ``None``); asked for the same one again, it is not read again.
 
         Raises:
             ContractError: if the log is damaged; the text names the file and what repairs it.
         """
         pinned = self.version() if version is None else version
-        with self._readable():
-            return TableState(pinned, DeltaTable(str(self.location), version=pinned))
+        commit = self._identity(pinned)
+        if self._opened is None or commit is None or self._opened[0] != commit:
+            with self._readable():
+                self._opened = commit, TableState(pinned, DeltaTable(str(self.location), version=pinned))
+        return self._opened[1]
 
     def commit(self, version: int) -> Commit:
         """One commit.
@@ -286,6 +290,16 @@ class Ledger:
         naming = cache(self._naming)
         for version in self._back():
             yield self._commit(version, self._raw(version), naming)
+
+    def moved(self, app_id: str) -> Iterator[Commit]:
+        """Commits that moved the transaction ``app_id``, from the newest back, as far as the log still holds them."""
+        naming = cache(self._naming)
+        for version in self._back():
+            raw = self._raw(version)
+            if b'"txn"' in raw:
+                commit = self._commit(version, raw, naming)
+                if app_id in commit.transactions:
+                    yield commit
 
     def latest(self, *partitions: Mapping[str, str | None], until: int | None = None) -> Commit | None:
         """The newest commit up to version ``until`` that touched one of ``partitions``: changed it or was about it.
@@ -448,6 +462,14 @@ class Ledger:
         while version >= 0 and self._holds(version):
             yield version
             version -= 1
+
+    def _identity(self, version: int) -> object:
+        """Tell the commit of a version from one of the same number in another log; ``None`` if it is not there."""
+        try:
+            found = os.stat(f"{self._log}/{version:020d}.json")  # noqa: PTH116 - as below
+        except OSError:
+            return None
+        return version, found.st_dev, found.st_ino, found.st_mtime_ns, found.st_size
 
     def _holds(self, version: int) -> bool:
         return os.path.exists(f"{self._log}/{version:020d}.json")  # noqa: PTH110 - thousands per tick

@@ -141,7 +141,7 @@ def claim(
     kind: Cursor = "appends" if append else "runs" if record.sequence is None else ""
     app_id = transaction_id(ledger.name, record.partition, state.generation(ledger.name), kind)
     last = state.transaction(app_id)
-    latest = _append_of(ledger, app_id, record) if append else ledger.latest(record.partition, until=state.version)
+    latest = _appended(ledger, app_id, record, last) if append else ledger.latest(record.partition, until=state.version)
     before = _counterpart(latest, record, append=append)
     sequence = (last or 0) + 1 if record.sequence is None else record.sequence
     known = last is not None or state.written(ledger.name, record.partition)
@@ -421,9 +421,17 @@ def _began_before(record: CommitRecord, latest: Commit) -> bool:
     return bool(record.at) and record.at < theirs
 
 
-def _append_of(ledger: Ledger, app_id: str, record: CommitRecord) -> Commit | None:
-    """The commit that appended the upstream version of ``record``, whatever was written since."""
-    return next((c for c in ledger.history() if c.transactions.get(app_id) == record.sequence), None)
+def _appended(ledger: Ledger, app_id: str, record: CommitRecord, last: int | None) -> Commit | None:
+    """The commit that appended the upstream version of ``record``, whatever was written since.
+
+    Appends move their cursor upwards only, so of a version above the last one nothing has to be read, and a retry reads
+    back no further than to where its version would be.
+    """
+    if last is None or record.sequence is None or record.sequence > last:
+        return None
+    moves = ledger.moved(app_id)
+    found = next((commit for commit in moves if commit.transactions[app_id] <= record.sequence), None)
+    return found if found and found.transactions[app_id] == record.sequence else None
 
 
 def _same_write(before: CommitRecord, record: CommitRecord) -> bool:

@@ -12,6 +12,7 @@ exchanged. Everything works the same in an embedded session and over Spark Conne
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -30,6 +31,7 @@ from dedp_assets.patterns.core.rows import Reading, digest, evaluated_once, fiel
 from dedp_assets.patterns.core.schema import TableSpec
 from dedp_assets.patterns.delta import accounting, commits, publishing, statements
 from dedp_assets.patterns.delta.clauses import Clause, Merge, check_condition, no_rows
+from dedp_assets.patterns.delta.creation import doubtful_checks, first_commit
 from dedp_assets.patterns.delta.definition import (
     alterations,
     conform,
@@ -104,12 +106,15 @@ class Table:
         else:
             require_vacant(self.name, self.location)
         with table_lock(self.location):
-            require_usable(self.spec, self.session)
-            if not self.ledger.exists():
-                self._define(creation(self.spec, str(self.location)))
             # Looked at again under the lock: another writer may have been here first.
-            self._define(alterations(self.spec, str(self.location), self.ledger.state()))
-            return self.ledger.state()
+            if not self.ledger.exists():
+                self._create()
+            state = self.ledger.state()
+            if altered := list(alterations(self.spec, str(self.location), state)):
+                require_usable(self.spec, self.session)
+                self._define(altered)
+                state = self.ledger.state()
+            return state
 
     def overwrite(
         self,
@@ -344,6 +349,18 @@ class Table:
             f"{self.name} can no longer be read at version {version}: a vacuum removed {len(gone)} of its files. Take "
             "a newer version; what shall stay readable for longer needs a longer retention"
         )
+
+    def _create(self) -> None:
+        """Create the table by its first commit, without Spark where that is certain to be what Spark would do."""
+        first = first_commit(self.spec)
+        if first is None or doubtful_checks(self.spec):
+            require_usable(self.spec, self.session)
+        if first is None:
+            self._define(creation(self.spec, str(self.location)))
+            return
+        # Whoever knows no lock and was faster created it.
+        with suppress(Conflict):
+            commits.write(self.location, 0, first)
 
     def _define(self, statements: Iterable[str]) -> None:
         found = list(statements)
