@@ -44,7 +44,7 @@ def overtaken(table, spark, tmp_path):
 
     def interfere(times):
         for number in range(1, times + 1):
-            ends = time.monotonic() + 120
+            ends = time.monotonic() + 60
             while not (tmp_path / f"reached-{number}").exists():
                 assert time.monotonic() < ends, f"no statement was run {number} times"
                 time.sleep(0.01)
@@ -56,7 +56,7 @@ def overtaken(table, spark, tmp_path):
             # In Spark's own process: whoever comes here reads the table, and goes on when the other writer committed.
             number = len(list(Path(folder).glob("attempt-*")))
             Path(folder, f"reached-{number}").touch()
-            ends = time.monotonic() + 120
+            ends = time.monotonic() + 60
             while number <= times and not Path(folder, f"committed-{number}").exists() and time.monotonic() < ends:
                 time.sleep(0.01)
             return True
