@@ -35,14 +35,19 @@ def verify(settings: Settings, table: str = "") -> int:
 
 
 def _lines(ledger: Ledger, found: Verification) -> Iterator[str]:
-    said = "sound" if found.sound else f"{len(found.faults) + len(found.lost)} faults"
-    version = f"version {found.version}, {found.files} data files" if found.version >= 0 else "cannot be read"
+    said = "sound" if found.sound else _counted(len(found.faults) + len(found.lost), "fault")
+    files = _counted(found.files, "data file")
+    version = f"version {found.version}, {files}" if found.version >= 0 else "cannot be read"
     yield f"{found.table}: {version}: {said}"
     for fault in found.faults:
         yield f"  {fault}"
     for lost in found.lost:
         where = slice_name({column: value or "NULL" for column, value in lost.partition})
         yield f"  {lost} ({where}): {_remedy(ledger, lost)}"
+
+
+def _counted(number: int, what: str) -> str:
+    return f"{number} {what}" if number == 1 else f"{number} {what}s"
 
 
 def _remedy(ledger: Ledger, lost: LostFile) -> str:

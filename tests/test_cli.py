@@ -149,7 +149,7 @@ def test_verify_says_of_every_table_that_it_is_sound(dedp, tmp_path):
         stored(tmp_path, name)
     code, out, err = dedp("verify")
     assert (code, err) == (0, "")
-    assert out.splitlines() == [f"{n}: version 1, 1 data files: sound" for n in ("bronze/devices", "silver/orders")]
+    assert out.splitlines() == [f"{n}: version 1, 1 data file: sound" for n in ("bronze/devices", "silver/orders")]
     assert dedp("verify", "silver/orders")[1].count("\n") == 1
 
 
@@ -173,7 +173,7 @@ def test_verify_names_what_is_lost_and_what_repairs_it(dedp, tmp_path, name, par
     stored(tmp_path, name, *partitions, files=False, **fields)
     code, out, err = dedp("verify", name)
     first, second = out.splitlines()
-    assert (code, err, first) == (1, "", f"{name}: version 1, 1 data files: 1 faults")
+    assert (code, err, first) == (1, "", f"{name}: version 1, 1 data file: 1 fault")
     assert "v1/part-0.parquet is missing (" in second
     assert remedy in second
 
@@ -185,10 +185,10 @@ def test_verify_names_a_damaged_log_and_goes_on(dedp, tmp_path):
     stored(tmp_path, "silver/orders")
     code, out, err = dedp("verify")
     assert (code, err) == (1, "")
-    assert "bronze/devices: cannot be read: 1 faults" in out
+    assert "bronze/devices: cannot be read: 1 fault\n" in out
     assert f"_delta_log/{log.name} is damaged" in out
     assert "put it back from a backup, or mv _delta_log/" in out
-    assert "silver/orders: version 1, 1 data files: sound" in out
+    assert "silver/orders: version 1, 1 data file: sound" in out
 
 
 def test_verify_of_a_table_that_is_not_there_names_those_that_are(dedp, tmp_path):

@@ -159,8 +159,9 @@ def test_a_table_that_cannot_be_maintained_does_not_keep_the_others_from_it(load
     ended = loaded.run("maintain_tables")
     assert "bronze/visits: its small files cannot be merged, nothing was exchanged" in ended.failure
     assert loaded.checks("/".join(KEY)) == {"no_table_has_many_small_files": False}
-    left = loaded.evaluation("/".join(KEY), "no_table_has_many_small_files").metadata
-    (said,) = left["bronze/visits"].value.values()
+    verdict = loaded.evaluation("/".join(KEY), "no_table_has_many_small_files")
+    assert (verdict.severity, set(verdict.metadata)) == (dg.AssetCheckSeverity.WARN, {"bronze/visits"})
+    (said,) = verdict.metadata["bronze/visits"].value.values()
     assert re.fullmatch(r"\d+ of \d+ files are small, \d+ bytes on average", said)
     assert set(report(loaded)[1]) == {*TABLES} - {"bronze/visits"}
     row = report(loaded)[1]["silver/visits"]

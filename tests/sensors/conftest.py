@@ -86,12 +86,18 @@ class Zone:
 
 
 @pytest.fixture
-def zone(tmp_path: Path) -> Iterator[Zone]:
-    """A fresh zone; after the test no Spark session may exist."""
+def zone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Zone]:
+    """A fresh zone; nobody may ask for a Spark session, of whatever engine: each tick gets a copy of the zone's."""
+    asked: list[SparkEngine] = []
+
+    def start(engine: SparkEngine) -> None:
+        asked.append(engine)
+        raise AssertionError("a tick asked for Spark")
+
+    monkeypatch.setattr(SparkEngine, "_init_session", start)
     with dg.DagsterInstance.ephemeral() as instance:
-        made = Zone(tmp_path, instance)
-        yield made
-        assert made.engine._spark_session is None
+        yield Zone(tmp_path, instance)
+    assert asked == []
 
 
 @pytest.fixture

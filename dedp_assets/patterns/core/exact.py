@@ -78,7 +78,8 @@ def safe_cast(value: str, kind: str) -> str:
     """SQL that casts the expression ``value`` to ``kind`` as Spark does, or gives NULL.
 
     That is lenient: it rounds, trims, completes dates. But a time of day is no timestamp: Spark would take it as one of
-    the day on which it runs.
+    the day on which it runs. What a record is filed under needs :func:`exact`: ``2026`` and ``2026-01`` would get a day
+    that nobody wrote, and one that the exact conversion of the same record then contradicts.
     """
     if kind.upper() not in _MOMENTS:
         return f"try_cast({value} AS {kind})"

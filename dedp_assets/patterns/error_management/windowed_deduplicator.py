@@ -4,7 +4,8 @@ Problem: producers deliver at least once, so the same event arrives twice.
 Solution: in a batch, rank the rows of a key by a total order and keep the first; in a stream, remember the keys seen
     within a window of event time and forget them after.
 Consequences: only repeats inside the window are found: a longer window costs memory, a shorter one misses repeats. The
-    write has to be idempotent too, or a retry brings the duplicates back.
+    write has to be idempotent too, or a retry brings the duplicates back. Whether a table is unique over all windows
+    is a question of its own (`judge_uniqueness`), at the cost of reading its keys.
 Choose instead: Merger, if the key must be unique over the whole table.
 """
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from datetime import datetime
+from datetime import datetime, timezone
 from typing import Any
 
 import pyarrow as pa
@@ -100,7 +100,8 @@ def of_transactions(transactions: Iterable[Transaction], keys: Sequence[str]) ->
 
 def frame(session: SparkSession, changes: Iterable[Mapping[str, object]]) -> DataFrame:
     """Changes as rows of :data:`CHANGES`."""
-    dated = [{**change, "committed_on": change["committed_at"].date()} for change in changes]  # type: ignore[attr-defined]
+    days = ((change, change["committed_at"].astimezone(timezone.utc).date()) for change in changes)  # type: ignore[attr-defined]
+    dated = [{**change, "committed_on": day} for change, day in days]
     return session.createDataFrame(pa.Table.from_pylist(dated, schema=_ARROW))
 
 

@@ -6,7 +6,8 @@ Solution: take a snapshot, then read the log from exactly there through a replic
 Consequences: the database has to be set up for it and keeps its log for a reader that is away: watch the slot. A
     transaction passes through memory whole. A match that is missing in one copy has perhaps not come yet: it is
     missing for good once that copy's cursor has passed the position at which the other row was committed.
-Choose instead: Incremental Loader, if deletes do not matter and minutes are fast enough.
+Choose instead: Incremental Loader, if deletes do not matter and minutes are fast enough. Of a Delta table as source,
+    read its own change feed: it needs no slot.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 Problem: the source only grows, and reading all of it for the few rows added since the last run costs more each day.
 Solution: windows [start, end) of the column that says when a row was *ingested*; each is one partition of the target,
     written in one commit, and the target's own log says which windows are loaded. Of a source that is partitioned by
-    time, a run takes one whole partition once it is ready.
+    time, a run takes one whole partition once it is ready. Partitions are values in the log, not names of folders.
 Consequences: a row the source deletes stays in the target: agree on soft deletes, or fold the versions it inserts by
     ``deduplicate(keep="last")``. A row that becomes visible late is found when its window is read again: look back a
     few windows, over all of them once in a while. With *event* time as the delta column, late rows are missed.

@@ -4,7 +4,8 @@ Problem: a consumer that starts while the producer still uploads ingests an inco
 Solution: the producer writes a marker as its very last step; the consumer polls for it and reads nothing before. Or, by
     convention, a partition is ready once the next one exists.
 Consequences: nothing but the consumer's own discipline enforces it, so the platform's sensor is the only way in. Files
-    that come after the marker are late data: noticed, never slipped in.
+    that come after the marker are late data: noticed, never slipped in. A manifest states bytes and not rows, so that
+    a look opens no data file.
 Choose instead: External Trigger, if arrivals are unpredictable and the producer can call.
 """
 

@@ -115,9 +115,10 @@ def still_dead(table):
 @pytest.mark.both
 def test_a_thousand_records_become_993_and_7_by_record_and_stay_so_on_a_rerun(step):
     """Every record is in exactly one table under its own identity, and a rerun doubles none."""
-    results = [step.run(THOUSAND, run_id=run) for run in ("run-1", "run-2")]
-    assert results[0].rows == RowCounts(read=1000, written=993, dead=7)
-    assert [result.applied for result in results] == [True, False]
+    runs = [{"run_id": "run-1"}, {"run_id": "run-2"}, {"run_id": "run-3", "sequence": 2, "inputs": {"bronze": 2}}]
+    results = [step.run(THOUSAND, **run) for run in runs]
+    assert [result.rows for result in (results[0], results[2])] == [RowCounts(read=1000, written=993, dead=7)] * 2
+    assert [result.applied for result in results] == [True, False, True]
     assert sorted(row["line"] for row in read_back(step.valid)) == sorted(set(THOUSAND) - set(CORRUPT))
     assert sorted(row["line"] for row in read_back(step.dead)) == sorted(CORRUPT)
 

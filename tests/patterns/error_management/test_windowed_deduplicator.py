@@ -12,6 +12,7 @@ from pyspark.sql import functions as F
 
 from dedp_assets.patterns.core.errors import ConfigError
 from dedp_assets.patterns.core.results import RowCounts
+from dedp_assets.patterns.core.rows import tally
 from dedp_assets.patterns.error_management.dead_letter import divert_unprocessable
 from dedp_assets.patterns.error_management.windowed_deduplicator import (
     deduplicate,
@@ -163,6 +164,15 @@ def test_a_key_of_an_earlier_batch_survives_by_default_and_not_with_a_look_back(
     assert values(split["duplicate"]) == [("a", 1, "again"), ("n", 2, "new")]
 
 
+def test_what_a_look_back_costs_can_be_seen(spark, events, event_rows):
+    """Past rows are counted where they are read, in the pass that writes the new ones."""
+    past, seen = tally(event_rows(7), identity=["id"])
+    split = deduplicate(event_rows(3, start=6), past, keys=["id"], order_by=["amount"])
+    written = events.overwrite(split, partition=DAY, provenance=a_run(sequence=1))
+    assert (written.rows.written, written.rows.duplicates) == (2, 1)
+    assert seen.figures()["read"] == 7
+
+
 @pytest.mark.parametrize(("rule", "kept"), [("keep", [1, 2, 3]), ("drop", [3])])
 def test_rows_without_a_whole_key_are_never_merged(spark, rule, kept):
     """Each of them is kept or each is dropped, as asked; none stands for another."""
@@ -191,9 +201,9 @@ def test_duplicates_are_counted_and_a_rerun_writes_the_same_rows(events, event_r
     """The write accounts for every repeat, and running it twice adds nothing on top."""
     rows = event_rows(20).union(event_rows(5)).union(event_rows(5, amount="id * 2.5D"))
 
-    def run(run_id):
-        split = deduplicate(rows.repartition(3), keys=["id"], order_by=["amount"])
-        return events.overwrite(split, partition=DAY, provenance=a_run(run_id=run_id, sequence=1))
+    def run(run_id, sequence=1):
+        split = deduplicate(rows.repartition(sequence + 2), keys=["id"], order_by=["amount"])
+        return events.overwrite(split, partition=DAY, provenance=a_run(run_id=run_id, sequence=sequence))
 
     assert run("run-1").rows == RowCounts(read=30, written=20, duplicates=10)
     before = read_back(events)
@@ -201,6 +211,12 @@ def test_duplicates_are_counted_and_a_rerun_writes_the_same_rows(events, event_r
         (n, n * 1.5) for n in range(20)
     ]
     assert run("run-2").applied is False
+    computed = run("run-3", sequence=2)
+    assert (computed.applied, computed.changed, computed.rows) == (
+        True,
+        False,
+        RowCounts(read=30, written=20, duplicates=10),
+    )
     assert read_back(events) == before
 
 

@@ -78,13 +78,21 @@ def test_only_what_comes_after_the_last_reset_counts(spark):
     assert kept["row"]["note"] == "n2"
 
 
-def test_a_change_is_filed_under_the_day_of_its_commit_in_utc():
-    """And positions count the changes that are rows: what a table is, is none."""
+def test_a_change_is_filed_under_the_day_of_its_commit_in_utc(spark):
+    """Wherever the clock that stated it stands; positions count the changes that are rows: what a table is, is none."""
     insert = Change("insert", USERS, None, image("a", 1, None))
-    transaction = Transaction(100, AT, (Change("schema", USERS, after={}), insert, insert))
-    rows = list(changes.of_transactions([transaction], KEYS))
-    assert [(row["position"], row["key"]) for row in rows] == [(0, '{"of":"a","id":"1"}'), (1, '{"of":"a","id":"1"}')]
-    assert {row["committed_at"] for row in rows} == {AT}
+    east = AT.astimezone(timezone(timedelta(hours=5, minutes=30)))
+    made = [
+        Transaction(100, east, (Change("schema", USERS, after={}), insert, insert)),
+        Transaction(200, AT + timedelta(minutes=1), (insert,)),
+    ]
+    rows = changes.frame(spark, changes.of_transactions(made, KEYS)).orderBy("commit_lsn", "position").collect()
+    assert [(row["commit_lsn"], row["position"], str(row["committed_on"])) for row in rows] == [
+        (100, 0, "2026-01-05"),
+        (100, 1, "2026-01-05"),
+        (200, 0, "2026-01-06"),
+    ]
+    assert {row["key"] for row in rows} == {'{"of":"a","id":"1"}'}
 
 
 def seen(ends_at, **columns):

@@ -296,6 +296,19 @@ def test_the_former_dataset_stays_readable_and_can_be_restored(devices, snapshot
     assert labels(devices) == {"A": "oops", "B": "oops"}
 
 
+def test_the_former_dataset_is_readable_until_it_is_vacuumed(devices, many):
+    """Within the retention a vacuum leaves it; past it the former rows cannot be read, and the present ones can."""
+    former = load_full(many(4, "v1"), devices, provenance=a_run())
+    load_full(many(5, "v2"), devices, provenance=a_run())
+    table = DeltaTable(str(devices.location))
+    table.vacuum(dry_run=False)
+    assert labels(devices, former.version) == {f"d{n}": "v1" for n in range(4)}
+    table.vacuum(0, dry_run=False, enforce_retention_duration=False)
+    with pytest.raises(OSError, match="staged-"):
+        labels(devices, former.version)
+    assert labels(devices) == {f"d{n}": "v2" for n in range(5)}
+
+
 @pytest.fixture
 def versions(make_table):
     """Tables of their own for three deliveries."""

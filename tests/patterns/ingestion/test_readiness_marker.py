@@ -61,6 +61,7 @@ def test_data_without_a_marker_is_held_back(plan, write):
     offered = plan()
     assert offered.partitions == ()
     assert offered.held == {DAY: "2 files but no _SUCCESS: the producer has not finished"}
+    assert offered.reason == "0 ready, 1 held back"
 
 
 def test_a_marker_offers_its_partition_until_it_is_consumed(plan, marked):
