@@ -11,12 +11,12 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table as Grid
 
+from dedp_assets.local import engine
 from dedp_assets.patterns.core.errors import ContractError
 from dedp_assets.patterns.core.records import Approval, slice_name
 from dedp_assets.patterns.delta.log import Ledger
 from dedp_assets.run_tags import APPROVED_AUDITS, APPROVED_BECAUSE, APPROVED_BY, CAUSE, FORCE
 from dedp_assets.sources import access_log, devices, visits
-from resources import engine
 from resources.environments import Settings, apply
 from resources.lake import Lake
 from resources.spark import SparkEngine

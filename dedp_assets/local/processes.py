@@ -13,10 +13,14 @@ from honcho.manager import Manager
 from honcho.printer import Message, Printer
 
 from dedp_assets.instance import close_abandoned, prepare_home
+from dedp_assets.local import engine, ports, postgres
+from dedp_assets.local.kafka import Broker
 from dedp_assets.sources import operational, visits_topic
 from dedp_assets.sources.visits import visits_of
-from resources import engine, kafka, ports, postgres
+from resources import kafka
+from resources import postgres as database
 from resources.clock import Clock
+from resources.engine import EngineError, use_java
 from resources.environments import CHECKOUT, Settings, child_environment
 
 __all__ = ["Together", "up", "work"]
@@ -34,7 +38,7 @@ def up(settings: Settings, *, web_port: int, engine_port: int, kafka_port: int) 
     """
     _require_ports(_ports(settings, web_port=web_port, engine_port=engine_port, kafka_port=kafka_port))
     engine.prepare(settings)
-    engine.use_java(settings)
+    use_java(settings)
     broker = _broker(settings, kafka_port)
     home = prepare_home(settings)
     with dg.DagsterInstance.from_config(str(settings.dagster_home)) as instance:
@@ -90,7 +94,7 @@ def work(settings: Settings, *, steps: int) -> int:
         NotReady: if the database does not run, or a broker that was named does not answer.
     """
     now = Clock().now()
-    with postgres.address(settings).connect() as connection:
+    with database.address(settings).connect() as connection:
         operational.create(connection)
         last = operational.work(connection, at=now, steps=steps)
     done = f"{steps} steps done in the operational database, up to step {last}"
@@ -102,14 +106,14 @@ def work(settings: Settings, *, steps: int) -> int:
     return 0
 
 
-def _broker(settings: Settings, port: int) -> kafka.Broker | None:
+def _broker(settings: Settings, port: int) -> Broker | None:
     """Our own Kafka broker, ready to run; without it, visits come by files only."""
     if settings.kafka is not None:
         return None
-    broker = kafka.Broker(settings, settings.home / kafka.FOLDER, port=port, controller_port=port + 1)
+    broker = Broker(settings, settings.home / kafka.FOLDER, port=port, controller_port=port + 1)
     try:
         broker.command()
-    except engine.EngineError as error:
+    except EngineError as error:
         print(f"Kafka does not start, visits come by files only: {error}", file=sys.stderr)  # noqa: T201
         return None
     return broker
