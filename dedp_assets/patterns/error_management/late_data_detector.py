@@ -148,14 +148,6 @@ def judge_lateness(
     )
 
 
-def _source(
-    times: datetime | Mapping[str, datetime | None] | None, within: Across, idle: Collection[str]
-) -> datetime | None:
-    if not isinstance(times, Mapping):
-        return times
-    return _follow([time for partition, time in times.items() if partition not in idle], within)
-
-
 def _follow(times: Collection[datetime | None], policy: Across) -> datetime | None:
     known = [time for time in times if time is not None]
     if not known or (policy == "min" and len(known) < len(times)):
