@@ -71,7 +71,8 @@ class PostgresTable:
         ConfigError: for names that cannot be.
 
     Example:
-        >>> PostgresTable("public.users", "dedp_users", connect=database.connect)  # doctest: +SKIP
+        >>> PostgresTable("public.users", "dedp_users", connect=psycopg.connect)
+        PostgresTable(name='public.users', slot='dedp_users')
     """
 
     name: str

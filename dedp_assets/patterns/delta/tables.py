@@ -238,9 +238,13 @@ class Table:
             Conflict: if other writers change the same rows and do not yield.
 
         Example:
-            >>> users.merge(changes, keys=["user_id"], provenance=run, clauses=[  # doctest: +SKIP
-            ...     Delete(when="s.is_deleted"), Update(when="s.changed_at > t.changed_at"),
-            ...     Insert(when="NOT s.is_deleted")])
+            >>> from dedp_assets.patterns.delta.clauses import Delete, Insert, Update
+            >>> users = table("users", "id INT, name STRING", (1, "Ada"), (2, "Bob"))
+            >>> changes = frame("id INT, name STRING, gone BOOLEAN", (1, "Ada L.", False), (2, "Bob", True))
+            >>> clauses = [Delete(when="s.gone"), Update(), Insert(when="NOT s.gone")]
+            >>> _ = users.merge(changes, keys=["id"], provenance=run, clauses=clauses)
+            >>> rows(users)
+            [(1, 'Ada L.')]
         """
         require_rows(self.name, source)
         state = self.ensure()

@@ -56,7 +56,12 @@ def detect_late_data(
         ConfigError: if no event could lie between ``earliest`` and ``latest``, or ``events`` has one of these columns.
 
     Example:
-        >>> detect_late_data(visits, event_time="try_to_timestamp(at)", watermark=None)["on_time"]  # doctest: +SKIP
+        >>> from datetime import timezone
+        >>> visits = frame("id INT, at STRING", (1, "2026-01-05 11:59"), (2, "2026-01-05 12:00"), (3, "noon"))
+        >>> noon = datetime(2026, 1, 5, 12, tzinfo=timezone.utc)
+        >>> split = detect_late_data(visits, event_time="try_to_timestamp(at)", watermark=noon)
+        >>> {part: rows(split[part].select("id")) for part in split.parts}
+        {'on_time': [(2,)], 'late': [(1,)], 'undated': [(3,)]}
     """
     if earliest and latest and earliest > latest:
         raise ConfigError(f"no event lies between {earliest} and {latest}")

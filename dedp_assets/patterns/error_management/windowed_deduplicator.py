@@ -57,7 +57,10 @@ def deduplicate(
             library's own.
 
     Example:
-        >>> deduplicate(visits, keys=["visit_id"], order_by=["landed_on", "line_number"])["valid"]  # doctest: +SKIP
+        >>> visits = frame("id STRING, line INT, page STRING", ("a", 1, "/"), ("b", 2, "/"), ("a", 3, "/about"))
+        >>> split = deduplicate(visits, keys=["id"], order_by=["line"])
+        >>> rows(split["valid"]), rows(split["duplicate"])
+        ([('a', 1, '/'), ('b', 2, '/')], [('a', 3, '/about')])
     """
     if not keys or null_keys not in ("keep", "drop") or keep not in ("first", "last"):
         raise ConfigError(
@@ -100,7 +103,8 @@ def judge_uniqueness(rows: DataFrame, *, keys: Sequence[str]) -> Finding:
         ConfigError: as :func:`deduplicate`.
 
     Example:
-        >>> judge_uniqueness(visits.read(), keys=["visit_id"]).passed  # doctest: +SKIP
+        >>> judge_uniqueness(frame("id INT", (1,), (1,), (2,)), keys=["id"]).figures
+        {'repeated_keys': 1, 'surplus_rows': 1}
     """
     if not keys:
         raise ConfigError("keys must name a column")

@@ -4,8 +4,8 @@ Problem: queries on a schedule are too slow for some consumers, burden the datab
 Solution: take a snapshot, then read the log from exactly there through a replication slot. Each change is appended
     once to a history; a second table, merged from it, equals the source as of a position of its log.
 Consequences: the database has to be set up for it and keeps its log for a reader that is away: watch the slot. A
-    transaction passes through memory whole. A match that is missing in one copy has perhaps not come yet: it is
-    missing for good once that copy's cursor has passed the position at which the other row was committed.
+    transaction passes through memory whole. A match that one copy lacks may still come until that copy's cursor has
+    passed the commit of the other row.
 Choose instead: Incremental Loader, if deletes do not matter and minutes are fast enough.
 """
 
@@ -63,9 +63,8 @@ def capture_changes(
         max_latency_seconds: when changes are too late, from commit in the source to commit in ``latest``.
 
     Returns:
-        What was appended to ``history``, with what the slowest change took to it (``latency_seconds``) and to
-        ``latest`` (``copy_latency_seconds``), ``retained_bytes`` of log kept for the slot before this capture, and
-        findings on lateness, which fails, and on the source's columns, which warns.
+        What was appended to ``history``; the slowest change's ``latency_seconds`` to it and ``copy_latency_seconds``
+        to ``latest``; ``retained_bytes`` of log that the slot kept; findings on lateness and the source's columns.
 
     Raises:
         NotReady: if the source does not answer.
@@ -75,7 +74,13 @@ def capture_changes(
         SchemaMismatch: if columns of ``latest`` were dropped, added or retyped at the source; ``history`` goes on.
 
     Example:
-        >>> capture_changes(users, history, latest, keys=["user_id"], provenance=run)  # doctest: +SKIP
+        >>> created = "CREATE TABLE users (id INT PRIMARY KEY, name TEXT); ALTER TABLE users REPLICA IDENTITY FULL"
+        >>> with database.connect() as applications:
+        ...     _ = applications.execute(f"{created}; INSERT INTO users VALUES (1, 'Ada'), (2, 'Bob')")
+        >>> users = PostgresTable("public.users", "example", connect=database.connect)
+        >>> history, latest = table("log", CHANGES, partition_by=["committed_on"]), table("now", "id INT, name STRING")
+        >>> capture_changes(users, history, latest, keys=["id"], provenance=run).applied, rows(latest)
+        (True, [(1, 'Ada'), (2, 'Bob')])
     """
     run = provenance.by(_PATTERN)
     history.ensure()

@@ -67,7 +67,12 @@ def load_full(
         ConfigError: for bounds that would refuse every delivery, or a view's name that is none.
 
     Example:
-        >>> load_full(devices, table, provenance=run, max_shrink=0.2)  # doctest: +SKIP
+        >>> devices = table("devices", "id INT, name STRING", (1, "phone"), (2, "tablet"))
+        >>> delivery = frame("id INT, name STRING", (2, "tablet"), (3, "watch"), (4, "reader"))
+        >>> load_full(delivery, devices, provenance=run).reason
+        '3 rows published'
+        >>> rows(devices)
+        [(2, 'tablet'), (3, 'watch'), (4, 'reader')]
     """
     if not 0 <= max_shrink <= 1 or max_growth < 1:
         raise ConfigError(f"max_shrink={max_shrink} must lie in 0..1 and max_growth={max_growth} must be at least 1")

@@ -76,7 +76,13 @@ def replicate_transformed(
         ConfigError: for a replica declared otherwise, a rule that cannot be computed, or a missing key.
 
     Example:
-        >>> replicate_transformed(users, staging, provenance=run, key=key)  # doctest: +SKIP
+        >>> from dedp_assets.patterns.core.schema import Column
+        >>> columns = {"id": Column("INT"), "plan": Column("STRING"), "email": Column("STRING", personal=True)}
+        >>> users = table("silver/users", columns, (1, "free", "ada@example.org"), (2, "paid", "bob@example.org"))
+        >>> staging = table(declare_transformed(users.spec, name="staging/users"))
+        >>> _ = replicate_transformed(users, staging, provenance=run)
+        >>> rows(staging)
+        [(1, 'free'), (2, 'paid')]
     """
     declared, owned = source.spec, dict(partition or {})
     kept = _require_possible(declared, target.spec, key, owned)

@@ -60,7 +60,14 @@ def audit_write_audit_publish(
         ConfigError: for ``quarantine`` without a table.
 
     Example:
-        >>> audit_write_audit_publish(daily, gold, partition=day, provenance=run, audits=RULES)  # doctest: +SKIP
+        >>> daily = table("daily", "visits INT, day STRING", (40, "mon"), (50, "tue"), partition_by=["day"])
+        >>> enough = Audit(name="some_visits", of="visits", sql="sum(visits)", fail_below=10)
+        >>> tuesday = frame("visits INT, day STRING", (2, "tue"))
+        >>> audit_write_audit_publish(tuesday, daily, partition={"day": "tue"}, provenance=run, audits=[enough])
+        Traceback (most recent call last):
+        dedp_assets.patterns.core.errors.AuditFailed: daily day=tue: nothing published. some_visits: below 10 (visits=2)
+        >>> rows(daily)
+        [(40, 'mon'), (50, 'tue')]
     """
     if on_failure not in ("fail", "quarantine", "annotate") or (on_failure == "quarantine") != (quarantine is not None):
         raise ConfigError(
