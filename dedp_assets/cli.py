@@ -52,7 +52,7 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _add_runs(commands: Any) -> None:  # noqa: ANN401 - argparse does not export the type
-    """The commands that compute one partition of one table."""
+    """Add the commands that compute one partition of one table."""
     run = commands.add_parser("run", help="compute one partition of a table, and what has to follow from it")
     approve = commands.add_parser("approve", help="publish a partition whose audit was a false positive")
     for command in (run, approve):

@@ -45,7 +45,7 @@ CONSOLE = dg.LoggerDefinition(
 
 @dg.definitions
 def defs() -> dg.Definitions:
-    """Everything of this code location."""
+    """Assemble everything of this code location."""
     chosen = settings()
     engine = SparkEngine(remote=chosen.remote or "")
     graph = dg.load_from_defs_folder(path_within_project=Path(__file__).parent)

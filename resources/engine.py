@@ -47,11 +47,11 @@ _VECTOR_MODULE = "--add-modules=jdk.incubator.vector"
 
 
 class EngineError(RuntimeError):
-    """The engine cannot be made ready; the text says what to do."""
+    """An engine that cannot be made ready; the text says what to do."""
 
 
 def spark_conf(settings: Settings, *, record_classes: Path | None = None) -> dict[str, str]:
-    """Configuration of an embedded engine or of the shared one; a small-machine profile."""
+    """Configure an embedded engine or the shared one: a small-machine profile."""
     archive = class_archive(settings)
     options = [
         "-XX:+UseSerialGC",
@@ -105,7 +105,7 @@ def use_java(settings: Settings) -> None:
 
 
 def java_home(settings: Settings) -> Path:
-    """A Java home for Spark's launcher: 17 or newer where one is found, otherwise the one that comes as a wheel.
+    """Make a Java home for Spark's launcher: 17 or newer where one is found, otherwise the one that comes as a wheel.
 
     It leaves out what the launcher asks for and the runtime would only warn of at every start: an incubator module that
     nothing here computes with, and a package that newer runtimes no longer have.
@@ -131,7 +131,7 @@ def java_home(settings: Settings) -> Path:
 
 
 def class_path(settings: Settings, configuration: str = "engine") -> list[Path]:
-    """The jars of one configuration of ``ivy.xml``, fetched on the first call.
+    """List the jars of one configuration of ``ivy.xml``, fetched on the first call.
 
     Raises:
         EngineError: if they cannot be fetched; with what Ivy said.
@@ -187,7 +187,7 @@ def _fetch(settings: Settings, recipe: Path, configuration: str, folder: Path) -
 
 
 def _java(settings: Settings) -> Path:
-    """The runtime itself; a home made by :func:`java_home` names the one behind it."""
+    """Find the runtime itself; a home made by :func:`java_home` names the one behind it."""
     if settings.java == "auto":
         home, on_path = settings.java_home, shutil.which("java")
         found = [home / "runtime", home / "bin" / "java"] if home else []

@@ -108,7 +108,7 @@ def apply(variables: Mapping[str, str]) -> None:
 
 
 def child_environment(variables: Mapping[str, str], *, without: tuple[str, ...] = ()) -> dict[str, str]:
-    """This process's environment with ``variables`` set, for a child process."""
+    """Copy this process's environment with ``variables`` set, for a child process."""
     return {**{k: v for k, v in os.environ.items() if k not in without}, **variables}
 
 

@@ -29,7 +29,7 @@ _QUIET.propagate = False
 
 
 def client(bootstrap: str) -> dict[str, Any]:
-    """Configuration of a client that says what is wrong by its errors and not on the screen."""
+    """Configure a client that says what is wrong by its errors and not on the screen."""
     return {"bootstrap.servers": bootstrap, "logger": _QUIET, "socket.connection.setup.timeout.ms": 5_000}
 
 
@@ -39,13 +39,13 @@ def address(settings: Settings) -> str:
 
 
 class Kafka(dg.ConfigurableResource[Any]):
-    """A topic on a Kafka cluster; without an address there is none, and nobody is asked."""
+    """A topic on a Kafka cluster; without an address there is no topic, and nobody is asked."""
 
     bootstrap: str = Field(default="", description="host:port of a broker; empty: no Kafka.")
     topic: str = Field(default="visits", description="The topic of the visits.")
 
     def look(self) -> Topic:
-        """The topic as it is now, with the offsets that a reader of committed records may read.
+        """Look up the topic as it is now, with the offsets that a reader of committed records may read.
 
         Raises:
             ConfigError: without an address.

@@ -34,7 +34,7 @@ _SHARED_WITH_JDBC = ("sslmode", "sslrootcert", "sslcert", "sslkey")
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """Where a database is and who we are there; nothing secret shows.
+    """The place of a database and the user who connects; nothing secret shows.
 
     Attributes:
         more: further settings of libpq, e.g. ``sslmode``.
@@ -53,7 +53,7 @@ class Address:
         return psycopg.connect(**{**_DEFAULTS, **who, "password": self.password, **self.more, **settings})
 
     def jdbc(self) -> dict[str, str]:
-        """Options of Spark's JDBC reader; the URL among them holds no secret, the password is one."""
+        """List the options of Spark's JDBC reader; the URL among them holds no secret, the password is one."""
         query = urlencode({name: value for name, value in self.more.items() if name in _SHARED_WITH_JDBC})
         url = f"jdbc:postgresql://{self.host}:{self.port}/{self.database}{'?' if query else ''}{query}"
         return {"url": url, "user": self.user, "password": self.password, "driver": "org.postgresql.Driver"}
@@ -71,7 +71,7 @@ class OperationalDatabase(dg.ConfigurableResource[Any]):
         return address(settings()).connect(**more)
 
     def require_answer(self) -> None:
-        """Nothing, if the database answers.
+        """Refuse a database that does not answer.
 
         Raises:
             NotReady: if it does not, or does not let us in; the text names no secret.
@@ -82,15 +82,15 @@ class OperationalDatabase(dg.ConfigurableResource[Any]):
             raise NotReady("the operational database does not answer: start it, or correct DEDP_POSTGRES") from None
 
     def jdbc(self) -> dict[str, str]:
-        """Options of Spark's JDBC reader, the password among them: pass them on, show them to nobody."""
+        """List the options of Spark's JDBC reader, the password among them: pass them on, show them to nobody."""
         return address(settings()).jdbc()
 
     def table(self, name: str, *, slot: str) -> PostgresTable:
-        """A table (``schema.table``) to capture changes from, through the replication slot ``slot``."""
+        """Name a table (``schema.table``) to capture changes from, through the replication slot ``slot``."""
         return PostgresTable(name, slot, connect=self.connect)
 
     def waiting(self, name: str, *, slot: str) -> str:
-        """Where the slot of a table stands if changes wait behind it; empty if none do.
+        """Find where the slot of a table stands if changes wait behind it; empty if no change waits.
 
         Raises:
             NotReady: if the database does not answer.
@@ -108,7 +108,7 @@ class OperationalDatabase(dg.ConfigurableResource[Any]):
     def rows(
         self, session: SparkSession, name: str, *, column: str, window: tuple[datetime, datetime], connections: int = 2
     ) -> Iterator[DataFrame]:
-        """A table's rows, lazy, to be read within the block.
+        """Read a table's rows, lazily, within the block.
 
         Args:
             session: reads them.
@@ -136,7 +136,7 @@ class OperationalDatabase(dg.ConfigurableResource[Any]):
 
 @contextmanager
 def _translating(name: str) -> Iterator[None]:
-    """What PostgreSQL says through Spark, as one sentence without the stack of both."""
+    """Raise what PostgreSQL says through Spark as one sentence, without the stack of both."""
     try:
         yield
     except (PySparkException, Py4JError) as error:
@@ -148,7 +148,7 @@ def _translating(name: str) -> Iterator[None]:
 
 
 def address(chosen: Settings) -> Address:
-    """The database of ``DEDP_POSTGRES``, or else our own.
+    """Find the database of ``DEDP_POSTGRES``, or else the laptop's own.
 
     Raises:
         ConfigError: if the setting is no URL of a PostgreSQL; the text does not repeat it.

@@ -17,10 +17,10 @@ _BYTES = 32
 
 
 class Secrets(dg.ConfigurableResource[Any]):
-    """Keys that the platform works with."""
+    """The keys that the platform works with."""
 
     def masking_key(self) -> MaskingKey:
-        """The key of pseudonyms: ``DEDP_MASKING_KEY``, or one of this home's own that was made up at its first use.
+        """Return the key of pseudonyms: ``DEDP_MASKING_KEY``, or this home's own, made up at its first use.
 
         Raises:
             ConfigError: if the setting is not 64 hexadecimal digits; the text does not repeat it.

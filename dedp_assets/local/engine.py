@@ -1,4 +1,4 @@
-"""Gets the laptop's Spark engine ready and says how to run it as a shared one."""
+"""The laptop's Spark engine: how it is made ready, and how it is run as a shared one."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ __all__ = ["connect_command", "prepare"]
 
 
 def prepare(settings: Settings) -> None:
-    """Fetch what is missing: jars and class-data archive. Does nothing the second time; of two at once, one waits."""
+    """Fetch missing jars and the class-data archive, once; of two processes that ask at the same time, one waits."""
     class_path(settings)
     archive = class_archive(settings)
     if archive is None or archive.exists():
@@ -44,7 +44,7 @@ def _record(settings: Settings, archive: Path) -> None:
 
 
 def connect_command(settings: Settings, port: int) -> list[str]:
-    """The command that runs the shared engine, a Spark Connect server on the loopback interface."""
+    """Write the command that runs the shared engine, a Spark Connect server on the loopback interface."""
     conf = {
         **spark_conf(settings),
         "spark.connect.grpc.binding.address": "127.0.0.1",

@@ -20,7 +20,7 @@ _PROPERTIES = "server.properties"
 
 @dataclass
 class Broker:
-    """One broker, controller included (KRaft), on the loopback interface, with everything it keeps in one folder.
+    """A broker with its controller (KRaft) on the loopback interface, which keeps everything in one folder.
 
     Attributes:
         folder: its log segments, its configuration, what it says.
@@ -40,7 +40,7 @@ class Broker:
         return f"127.0.0.1:{self.port}"
 
     def command(self) -> list[str]:
-        """The command that runs it, after its folder was prepared; fetches its jars on the first call.
+        """Prepare the folder and write the command that runs the broker; fetches its jars on the first call.
 
         Raises:
             EngineError: if the jars cannot be fetched or the folder cannot be prepared.
@@ -58,7 +58,7 @@ class Broker:
         return self._java("kafka.Kafka", str(properties))
 
     def start(self, *, seconds: float = 60) -> None:
-        """Run it as a child of this process until :meth:`stop`; returns once it takes connections.
+        """Run the broker as a child of this process until :meth:`stop`; returns once it takes connections.
 
         Raises:
             EngineError: with what it said, if it does not start.
@@ -76,7 +76,7 @@ class Broker:
         raise EngineError(f"the Kafka broker at {self.address} does not start:\n{said.read_text()[-2000:]}")
 
     def stop(self, *, seconds: float = 30) -> None:
-        """End it, in an orderly way if it does so in time."""
+        """End the broker, in an orderly way if it ends in time."""
         if self.process is None:
             return
         self.process.terminate()
@@ -119,6 +119,6 @@ class Broker:
 
 
 def _cluster_id() -> str:
-    """The id of a new cluster; Kafka's tool would take one that begins with a dash for an option."""
+    """Make the id of a new cluster; Kafka's tool would take one that begins with a dash for an option."""
     first, *rest = uuid.uuid4().bytes
     return urlsafe_b64encode(bytes([first & 0x7F, *rest])).decode().rstrip("=")

@@ -45,7 +45,7 @@ _SERVER = {
 
 
 class PostgresError(RuntimeError):
-    """The database cannot be started; the text says why."""
+    """A database that cannot be started; the text says why."""
 
 
 def start(chosen: Settings, *, port: int = 0) -> Address:

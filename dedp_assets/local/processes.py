@@ -61,20 +61,20 @@ def up(settings: Settings, *, web_port: int, engine_port: int, kafka_port: int) 
 
 
 class Together(Manager):  # type: ignore[misc]  # honcho has no types
-    """Starts processes together and ends them together."""
+    """Processes that are started together and ended together."""
 
     def __init__(self) -> None:
         self._terminal = _Terminal(sys.stdout)
         super().__init__(self._terminal)
 
     def terminate(self) -> None:
-        """End what still runs, and show no more of what it says."""
+        """End the processes that still run, and show no more of what they say."""
         self._terminal.ending = True
         super().terminate()
 
 
 class _Terminal(Printer):  # type: ignore[misc]  # honcho has no types
-    """What the processes print until they are told to end.
+    """The output of the processes, until they are told to end.
 
     Dagster's daemon gets that signal together with its code server; a tick in flight then loses its server and would
     say so in a hundred lines.
@@ -107,7 +107,7 @@ def work(settings: Settings, *, steps: int) -> int:
 
 
 def _broker(settings: Settings, port: int) -> Broker | None:
-    """Our own Kafka broker, ready to run; without it, visits come by files only."""
+    """Make the laptop's own Kafka broker ready to run; without it, visits come by files only."""
     if settings.kafka is not None:
         return None
     broker = Broker(settings, settings.home / kafka.FOLDER, port=port, controller_port=port + 1)
@@ -121,7 +121,7 @@ def _broker(settings: Settings, port: int) -> Broker | None:
 
 @contextmanager
 def _operational_database(settings: Settings) -> Iterator[None]:
-    """Our own PostgreSQL for the time of a block, with rows in it; without it, only what reads from it has to wait."""
+    """Run the laptop's own PostgreSQL, with rows in it, for a block; without it, only its readers have to wait."""
     try:
         if settings.postgres is None:
             with postgres.start(settings).connect() as connection:

@@ -24,7 +24,7 @@ _LATER = (408, 425, 429)
 
 
 def keep_answer(url: str, path: Path, *, headers: Mapping[str, str] | None = None, timeout_seconds: float = 60) -> bool:
-    """Keep the provider's answer to ``url`` in the file ``path``, byte by byte; if it is there, nobody is asked.
+    """Keep the provider's answer to ``url`` in the file ``path``, byte by byte; it is asked for only once.
 
     Args:
         url: what to ask for, by GET.

@@ -129,7 +129,7 @@ def _from_nested(rows: DataFrame, name: str, kind: str, misfits: str) -> DataFra
 
 
 def _text_as(name: str, source: DataType, kind: str, *, lenient: bool) -> str:
-    """SQL: the value of a scalar type that a column's text denotes.
+    """Write SQL for the value of a scalar type that a column's text denotes.
 
     Raises:
         ConfigError: if the column is nested.
@@ -146,7 +146,7 @@ def _text_as(name: str, source: DataType, kind: str, *, lenient: bool) -> str:
 
 
 def _json_of(name: str, source: DataType, kind: str) -> str:
-    """SQL: a column as JSON, every scalar in it as its text.
+    """Write SQL for a column as JSON, every scalar in it as its text.
 
     Raises:
         ConfigError: if it holds bytes, which have no text.

@@ -24,7 +24,7 @@ _BOUNDED = ("BIGINT", "BYTE", "DATE", "DECIMAL", "DOUBLE", "FLOAT", "INT", "LONG
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """One column.
+    """One column of a table's declaration.
 
     Attributes:
         type: Spark SQL type (``STRING``, ``TIMESTAMP``, ``ARRAY<STRING>``).
@@ -46,7 +46,7 @@ class Column:
 
 @dataclass(frozen=True, slots=True)
 class TableSpec:
-    """A table's declaration.
+    """The declaration of a table.
 
     Attributes:
         name: ``layer/dataset``, the path below the lakehouse root.
@@ -100,7 +100,7 @@ class TableSpec:
         return tuple(name for name, column in self.columns.items() if not column.technical)
 
     def table_properties(self) -> dict[str, str]:
-        """Delta table properties: the library's defaults, statistics without personal columns, the spec's own."""
+        """List Delta's table properties: the library's defaults, statistics without personal columns, the spec's."""
         shown = [
             name
             for name, column in self.columns.items()
@@ -140,7 +140,7 @@ def shape(kind: Any) -> Any:  # noqa: ANN401 - a type in Spark's JSON form
 
 
 def _refuse_unusable(spec: TableSpec) -> None:
-    """Refuse what can be seen to be unusable without Spark."""
+    """Refuse a declaration that can be seen to be unusable without Spark."""
     if not spec.name or any(part in ("", ".", "..") for part in spec.name.split("/")):
         raise ConfigError(f"{spec.name!r} names no table: give layer/dataset, the path below the lakehouse root")
     for what, names in (("columns", spec.columns), ("partition columns", spec.partition_by), ("checks", spec.checks)):

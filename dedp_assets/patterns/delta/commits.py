@@ -29,7 +29,7 @@ PLAIN_PROTOCOL = {"minReaderVersion": 1, "minWriterVersion": 2}
 
 
 def write(location: Path, version: int, content: Iterable[Mapping[str, Any]]) -> None:
-    """One commit of the log in ``location``, all of it or nothing.
+    """Write one commit of the log in ``location``, whole or not at all.
 
     Raises:
         Conflict: if somebody else committed that version.
@@ -49,7 +49,7 @@ def write(location: Path, version: int, content: Iterable[Mapping[str, Any]]) ->
 
 
 def actions(location: Path, version: int) -> Iterator[dict[str, Any]]:
-    """The actions of a commit; none if there is no such version."""
+    """Read the actions of a commit; empty if there is no such version."""
     commit = location / "_delta_log" / f"{version:020d}.json"
     for line in commit.read_text().splitlines() if commit.exists() else ():
         yield json.loads(line)
@@ -64,7 +64,7 @@ def info(
     *,
     appends: bool = False,
 ) -> dict[str, Any]:
-    """The action that says what a commit did, with our record or a note as its user metadata.
+    """Make the action that says what a commit did, with a record or a note as its user metadata.
 
     Args:
         record: our record, or a note.
@@ -89,7 +89,7 @@ def info(
 
 
 def keep_readable(location: Path, before: TableState) -> None:
-    """Do after a commit what keeps a log quick to read: a checkpoint where the table wants one, old entries removed."""
+    """Keep a log quick to read after a commit: write a checkpoint where the table wants one, remove old entries."""
     every = int(before.properties.get("delta.checkpointInterval") or _CHECKPOINT_INTERVAL)
     if (before.version + 1) % every:
         return
@@ -108,7 +108,7 @@ def declaration(
     configuration: Mapping[str, str] | None = None,
     protocol: Mapping[str, Any] = PLAIN_PROTOCOL,
 ) -> Iterator[dict[str, Any]]:
-    """The actions that begin a table: what readers have to know, and what its rows are.
+    """Make the actions that begin a table: its protocol, and the columns of its rows.
 
     Args:
         schema: Spark's JSON of the table's schema.
@@ -129,7 +129,7 @@ def declaration(
 
 
 def protocol(state: TableState) -> dict[str, Any]:
-    """The protocol of a table, as its log states it."""
+    """Read the protocol of a table, as its log states it."""
     stored = state.snapshot.protocol()
     features = {"readerFeatures": stored.reader_features, "writerFeatures": stored.writer_features}
     versions = {"minReaderVersion": stored.min_reader_version, "minWriterVersion": stored.min_writer_version}
@@ -137,5 +137,5 @@ def protocol(state: TableState) -> dict[str, Any]:
 
 
 def now_ms() -> int:
-    """The time a commit states is when it was made, whatever a caller takes for now."""
+    """Read the machine's clock: a commit states when it was made, whatever time its caller takes for now."""
     return time.time_ns() // 1_000_000

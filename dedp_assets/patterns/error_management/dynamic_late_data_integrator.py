@@ -102,7 +102,7 @@ def release_partition(table: Table, partition: Mapping[str, str], *, owner: str,
 
 
 def _followers(applied: Mapping[str, int], late: Mapping[str, int], current: str) -> dict[str, tuple[str, int]]:
-    """Partitions that applied less than one before them did or will: key -> that one, and the version to reach."""
+    """Find partitions that applied less than an earlier one did or will: key -> the earlier one and its version."""
     found: dict[str, tuple[str, int]] = {}
     before, reached = "", -1
     for key in sorted({*applied, *late}):

@@ -91,7 +91,7 @@ def advance_watermark(
     within: Across = "max",
     idle: Collection[str] = (),
 ) -> datetime | None:
-    """The watermark after a batch; it never moves back.
+    """Advance the watermark after a batch; it never moves back.
 
     Args:
         watermark: the present one, or ``None`` before the first batch.

@@ -144,7 +144,7 @@ def deduplicate_stream(stream: DataFrame, *, keys: Sequence[str], event_time: st
 
 
 def _unsplit(rows: DataFrame) -> Split:
-    """Plain rows as a split in which all are valid."""
+    """Make plain rows a split in which all are valid."""
     require_free(rows)
     return Split(rows.withColumn(OUTCOME, F.lit("valid")), {"valid": tuple(rows.columns)})
 
@@ -152,7 +152,7 @@ def _unsplit(rows: DataFrame) -> Split:
 def _ranking(
     split: Split, frame: DataFrame, keys: Sequence[str], order_by: Sequence[str], keep: str, ranked: str
 ) -> WindowSpec:
-    """The rows of a key in their order; rows that take no part are spread over groups of their own."""
+    """Order the rows of a key; rows that take no part are spread over groups of their own."""
     content = row_hash([f for f in frame.schema.fields if f.name not in (split.outcome, _SEEN)])
     # A hash comes first: it sorts fast, and it keeps rows that take no part from all meeting in one task. Equal keys
     # have equal hashes, except those of a collation.

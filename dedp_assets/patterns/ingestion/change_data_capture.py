@@ -154,7 +154,7 @@ def apply_changes(history: Table, latest: Table, *, keys: Sequence[str], provena
 
 
 def judge_slot(source: PostgresTable, *, warn_above_bytes: int = 1 << 30, fail_above_bytes: int = 8 << 30) -> Finding:
-    """Whether the log that the source keeps on its disk for our slot stays within bounds; ask also when nothing runs.
+    """Judge whether the log that the source keeps for this slot stays within bounds; ask also when nothing runs.
 
     A slot whose reader is away keeps the log of all tables until the disk is full, or until the server gives it up.
     """
@@ -174,14 +174,14 @@ def judge_slot(source: PostgresTable, *, warn_above_bytes: int = 1 << 30, fail_a
 
 
 def _punctual(lags: Mapping[str, float], limit: float) -> Finding:
-    """Nothing is wrong with rows that come too late, so they are there all the same; who relies on them is told."""
+    """Judge how late the changes are; late rows are right all the same, and who relies on them is told."""
     late = [name for name, seconds in lags.items() if seconds > limit]
     note = f"{', '.join(late)} above the {limit:g} s that are allowed" if late else ""
     return Finding("changes_arrive_in_time", passed=not late, figures=lags, note=note)
 
 
 def _require_columns(latest: Table, keys: Sequence[str], source: Mapping[str, Any], history: Table) -> None:
-    """The declared columns have to be as in the snapshot: the log repeats no row because a column has changed."""
+    """Refuse declared columns that differ from the snapshot's: the log repeats no row when a column changes."""
     if missing := [key for key in keys if key not in latest.spec.columns]:
         raise ConfigError(f"{latest.name} does not declare the key {missing}: rows could not be told apart")
     faults = [f"{c} {source['changed'][c]}" for c in latest.spec.columns if c in source["changed"]]

@@ -27,7 +27,7 @@ __all__ = ["load_full", "expose", "volume_guard", "View"]
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """What readers know instead of a table, for stores without transactional overwrite.
+    """The name that readers know instead of a table, for stores without transactional overwrite.
 
     Attributes:
         name: the view's name, a plain identifier.
@@ -92,7 +92,7 @@ def load_full(
 
 
 def volume_guard(*, min_rows: int = 1, max_shrink: float = 0.5, max_growth: float = 2.0) -> tuple[Audit, ...]:
-    """The audits of the guard; a person may approve a volume that is unusual and right."""
+    """List the audits of the guard; a person may approve a volume that is unusual and right."""
     return (
         Audit(name="delivery_is_not_empty", of="written", fail_below=min_rows, approvable=True),
         Audit(
@@ -119,7 +119,7 @@ def expose(table: Table, *, view: str) -> None:
 
 
 def _present(target: Table) -> int:
-    """How many rows the table has: by the log, or counted where the log does not say exactly."""
+    """Count the rows of the table: by the log, or by a job where the log does not say exactly."""
     state = target.ledger.state() if target.ledger.exists() else None
     if state is None:
         return 0

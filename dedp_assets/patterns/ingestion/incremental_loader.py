@@ -184,7 +184,7 @@ def load_partition(
 
 
 def _merged(shown: DataFrame, present: DataFrame, keys: Sequence[str], delta: str) -> DataFrame:
-    """What the source shows, and the present rows whose key it shows no longer; each side is read once."""
+    """Join the rows that the source shows with the present rows whose key it shows no longer; each is read once."""
     both = shown.withColumn(_KEPT, F.lit(False)).unionByName(present.withColumn(_KEPT, F.lit(True)))  # noqa: FBT003
     over = f"OVER (PARTITION BY {', '.join(map(identifier, keys))})"
     dated, known, seen = f"{identifier(delta)} IS NOT NULL", f"{RESERVED}known", f"{RESERVED}shown"

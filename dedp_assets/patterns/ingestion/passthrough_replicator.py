@@ -125,7 +125,7 @@ def replicate_files(
 
 
 def declare_replica(source: TableSpec, *, name: str, may_hold_personal: bool = False) -> TableSpec:
-    """The declaration of a replica, so that a replica which may not be made cannot be declared either.
+    """Declare a replica; one that may not be made cannot be declared either.
 
     Args:
         source: what the source declares.

@@ -120,7 +120,7 @@ def require_pass(
 
 
 def usual(ledger: Ledger, *, figure: str, partition: Mapping[str, str], days: int = 7) -> float | None:
-    """What ``figure`` usually is: its own last published value, or else the median of earlier partitions.
+    """Find the usual value of ``figure``: its own last published value, or else the median of earlier partitions.
 
     A partition that is rebuilt is compared with its own history, a new one with the last ``days`` partitions before it.
     What was published of a partition that was not over yet (``notes["open"]`` of its record) is no measure of anything.
