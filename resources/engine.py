@@ -92,7 +92,7 @@ def spark_conf(settings: Settings, *, record_classes: Path | None = None) -> dic
         ),
         "spark.sql.sources.parallelPartitionDiscovery.parallelism": "2",
         "spark.databricks.delta.snapshotPartitions": "1",
-        # Otherwise each column of an expression asks where in the code it stands; our errors name the expression.
+        # Otherwise each column of an expression asks where in the code it stands; errors name the expression anyway.
         "spark.python.sql.dataFrameDebugging.enabled": "false",
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",

@@ -75,7 +75,7 @@ class Landing(dg.ConfigurableResource[Any]):
 
         A file or a marker that comes, goes or is put in place anew changes its folder. A marker that is rewritten where
         it lies changes only itself: that is looked at in the newest 400 partitions. So a tick over years of days costs
-        one ``stat`` for each and lists none of them.
+        one ``stat`` for each and lists no folder.
         """
         root = Path(self.root) / dataset
         if not root.is_dir():

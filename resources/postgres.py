@@ -66,7 +66,7 @@ class OperationalDatabase(dg.ConfigurableResource[Any]):
         """Open a connection; ``more`` are further settings of libpq or psycopg.
 
         Raises:
-            NotReady: if our own server is not running.
+            NotReady: if the laptop's own server is not running.
         """
         return address(settings()).connect(**more)
 
@@ -74,7 +74,7 @@ class OperationalDatabase(dg.ConfigurableResource[Any]):
         """Refuse a database that does not answer.
 
         Raises:
-            NotReady: if it does not, or does not let us in; the text names no secret.
+            NotReady: if it does not answer, or refuses the login; the text names no secret.
         """
         try:
             self.connect().close()
@@ -152,7 +152,7 @@ def address(chosen: Settings) -> Address:
 
     Raises:
         ConfigError: if the setting is no URL of a PostgreSQL; the text does not repeat it.
-        NotReady: if our own server is not running.
+        NotReady: if the laptop's own server is not running.
     """
     url = chosen.postgres or announced(chosen.home / FOLDER)
     if not url:

@@ -1,4 +1,4 @@
-"""Secrets as a Dagster resource. It has no field, so none of them gets into a run's config."""
+"""Secrets as a Dagster resource. It has no field, so no secret gets into a run's config."""
 
 import os
 import secrets

@@ -34,7 +34,7 @@ def up(settings: Settings, *, web_port: int, engine_port: int, kafka_port: int) 
     """Run until Ctrl-C, or until one of the processes ends; then end all of them.
 
     Raises:
-        ValueError: if a port is in use, is none, or is asked for twice.
+        ValueError: if a port is in use, is not a port, or is asked for twice.
     """
     _require_ports(_ports(settings, web_port=web_port, engine_port=engine_port, kafka_port=kafka_port))
     engine.prepare(settings)

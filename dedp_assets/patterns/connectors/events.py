@@ -72,14 +72,14 @@ class Event:
         """Read the event in ``body``; extension attributes are passed over.
 
         Raises:
-            ContractError: if it holds none, with the reason.
+            ContractError: if it holds no event, with the reason.
         """
         if len(body) > _LARGEST_BYTES:
             raise ContractError(f"it has more than {_LARGEST_BYTES} bytes: put the data into an object and name that")
         try:
             stated = json.loads(body)
         except (ValueError, RecursionError) as error:
-            raise ContractError(f"it is no JSON: {error}") from error
+            raise ContractError(f"it is not JSON: {error}") from error
         if not isinstance(stated, dict):
             raise ContractError(f"it is a JSON {type(stated).__name__}, not an object with CloudEvents attributes")
         if missing := [name for name in _REQUIRED if stated.get(name) is None]:

@@ -68,7 +68,7 @@ def copy_topic(
     writing = {**target.client, "transactional.id": group}
     with _translated(source, target), closing(Consumer(reading)) as consumer:
         producer = Producer(writing)
-        # Fences every former run, so that what is committed from here on is ours.
+        # Fences every former run, so that only this run commits from here on.
         producer.init_transactions(_ANSWER_SECONDS)
         begin = _position(target, group, source.topic)
         consumer.assign([TopicPartition(source.topic.name, int(p), at) for p, at in begin.items()])

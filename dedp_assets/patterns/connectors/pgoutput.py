@@ -99,7 +99,7 @@ def decode(messages: Iterable[bytes]) -> Iterator[Transaction]:
             count, _ = reader.take("!IB")
             changes += [Change("truncate", relations[oid]) for oid in reader.take(f"!{count}I")]
         elif kind not in _PASSED_OVER:
-            raise ContractError(f"pgoutput message {kind!r} is none of protocol version 1: ask for that version")
+            raise ContractError(f"pgoutput message {kind!r} is not part of protocol version 1: ask for that version")
 
 
 def position_text(position: int) -> str:

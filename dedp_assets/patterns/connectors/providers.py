@@ -38,7 +38,7 @@ def keep_answer(url: str, path: Path, *, headers: Mapping[str, str] | None = Non
     Raises:
         NotReady: if it does not answer, not completely, or says that it cannot now; nothing is kept.
         ContractError: if it refuses the call.
-        ConfigError: if ``url`` is none of HTTP.
+        ConfigError: if ``url`` is not an HTTP address.
     """
     if urlsplit(url).scheme not in ("http", "https"):
         raise ConfigError(f"{url} is no address of a provider: name one that begins with http:// or https://")

@@ -79,7 +79,7 @@ class Position:
 
     @property
     def cursor(self) -> str:
-        """Names this position among all that the table ever had."""
+        """A name of this position among all that the table ever had."""
         return f"{self.topic}@{self.generation}.{self.sequence}"
 
     def span(self, end: Offsets) -> int:

@@ -62,7 +62,9 @@ class Audit:
         if self.sql is None and not self.of:
             raise ConfigError(f"audit {self.name} measures nothing: give sql, or of with the name of a figure")
         if ours := reserved((self.name, self.of, self.per)):
-            raise ConfigError(f"audit {self.name} uses the name {ours[0]}: names like that are the library's")
+            raise ConfigError(
+                f"audit {self.name} uses the name {ours[0]}: names like that are the library's, choose another"
+            )
 
     @classmethod
     def none_where(cls, name: str, where: str, *, approvable: bool = False) -> Audit:
@@ -76,7 +78,7 @@ class Audit:
 
     @property
     def measure(self) -> str:
-        """What measures the judged figure, in SQL; empty if it is known without."""
+        """The SQL that measures the judged figure; empty if it is known without."""
         return f"count_if({self.where})" if self.where is not None else self.sql or ""
 
     def judge(self, figures: Mapping[str, Any]) -> Finding:

@@ -49,7 +49,7 @@ def convert_json(
         lenient: columns that Spark's cast may convert: rounded, trimmed, completed.
 
     Raises:
-        ConfigError: if a type is none that JSON can become, or ``lenient`` names another column than a typed scalar.
+        ConfigError: if JSON cannot become a type, or ``lenient`` names another column than a typed scalar.
     """
     _require_scalars(schema, lenient)
     others = [c for c in rows.columns if c.lower() not in {name.lower() for name in schema}]

@@ -38,7 +38,7 @@ def members(record: str, own: str, *, empty: bool = False) -> str:
     Args:
         record: STRING expression.
         own: SQL for a BIGINT that this record alone has.
-        empty: whether to look out for an object without members; otherwise that is none.
+        empty: whether an object without members is possible.
     """
     comma = f"if({record} RLIKE {quoted(rf'^[{{]{_BLANK}[}}]')}, '', ',')" if empty else "','"
     # As a string: Spark makes a writer for each number that it takes as text.
@@ -64,7 +64,7 @@ def trimmed(record: str) -> str:
 
 
 def marked(record: str) -> str:
-    """Write SQL: ``record`` with every scalar but ``null`` as a marked string; a text that is no JSON stays none."""
+    """Write SQL: ``record`` with every scalar but ``null`` as a marked string; other texts than JSON stay invalid."""
     return f"regexp_replace({record}, {quoted(_SCALAR)}, {quoted('$1' + _QUOTE + '$3:$2' + _QUOTE)})"
 
 

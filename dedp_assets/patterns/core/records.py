@@ -141,7 +141,7 @@ class CommitRecord:
 
     @property
     def counted(self) -> bool:
-        """Whether ``rows`` says something: a statement (merge, delete) counts no rows, and its zeros are none."""
+        """Tell whether ``rows`` holds counts; Delta's own statements (merge, delete) count no rows."""
         return self.verdict != "none" or any(self.rows.values())
 
     @classmethod
@@ -182,7 +182,7 @@ class CommitRecord:
 
     @property
     def promotable(self) -> bool:
-        """Whether a downstream gate may take these rows: an explicit verdict, not a missing one."""
+        """Tell whether a downstream gate may take these rows: by an explicit verdict, not a missing one."""
         return self.verdict in PROMOTABLE
 
     def to_json(self) -> str:

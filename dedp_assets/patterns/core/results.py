@@ -79,7 +79,7 @@ class Finding:
 
     @property
     def refuses(self) -> bool:
-        """Whether this finding keeps the rows from being published."""
+        """Tell whether this finding keeps the rows from being published."""
         return not self.passed and self.severity == "fail"
 
     def as_dict(self) -> dict[str, Any]:

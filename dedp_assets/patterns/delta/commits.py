@@ -1,7 +1,7 @@
 """Commits that change no row, written as the Delta protocol defines them: one file, one JSON action per line.
 
-deltalake and Spark write only the commits of their own operations, and to exchange files that were rewritten elsewhere
-is none of them. Callers hold the table's lock; a version that exists already is never written over.
+deltalake and Spark write only the commits of their own operations, and have no operation that exchanges files that were
+rewritten elsewhere. Callers hold the table's lock; a version that exists already is never written over.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ def info(
     """Make the action that says what a commit did, with a record or a note as its user metadata.
 
     Args:
-        record: our record, or a note.
+        record: the library's record, or a note.
         operation: Delta's name of what was done.
         read: the table as the writer saw it.
         metrics: Delta's figures of the operation.

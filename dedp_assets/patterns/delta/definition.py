@@ -181,7 +181,7 @@ def require_replaceable(table: str, state: TableState) -> None:
     """
     if state.properties.get("delta.appendOnly", "").lower() == "true":
         raise ConfigError(
-            f"{table} is append-only (delta.appendOnly), none of its rows can be replaced or deleted: append to it, or "
+            f"{table} is append-only (delta.appendOnly), so no row of it can be replaced or deleted: append to it, or "
             "declare it without that property"
         )
 

@@ -70,8 +70,8 @@ class Commit:
 
     Attributes:
         changed: partitions whose rows this commit changed; compaction (``dataChange = false``) changes none.
-        record: our record of a write, or ``None`` for a foreign commit and for one that only maintained the files.
-        maintenance: our record of a compaction or a vacuum, which are no writes: they never answer for a partition.
+        record: the record of a write, or ``None`` for a foreign commit and for one that only maintained the files.
+        maintenance: the record of a compaction or a vacuum, which never answers for a partition.
         note: the commit's user metadata, if that is no commit record.
         transactions: transaction ids the commit moved, with their versions.
         files_added: data files the commit added.
@@ -335,7 +335,7 @@ class Ledger:
         """Read the transaction cursors, where possible without the active files: a sensor asks at every tick.
 
         They come from one column of the last checkpoint and from the commits after it; from the whole state if the
-        checkpoint is none that can be read so.
+        checkpoint cannot be read like that.
         """
         stated = self._last_checkpoint()
         files = self._checkpoint_files(stated)
@@ -489,7 +489,7 @@ def transaction_id(table: str, partition: Mapping[str, str], generation: int, ki
     """Name the Delta transaction id of what is written to one partition: ``table/partition/generation``.
 
     Writes that replace rows at an upstream version, appends (``appends``), and writes that only count their runs
-    (``runs``) have ids of their own, so none of them uses up a version that another one needs.
+    (``runs``) have ids of their own, so no kind uses up a version that another kind needs.
     """
     return f"{table}/{slice_name(partition)}/{generation}{f':{kind}' if kind else ''}"
 

@@ -109,7 +109,7 @@ class Merging:
 
     @property
     def source(self) -> int | None:
-        """How many rows the source has."""
+        """The number of rows of the source."""
         return self.seen.rows
 
     def candidates(self, state: TableState) -> list[KeyedFile]:

@@ -1,6 +1,6 @@
 """What becomes of the rows when a table's rows are changed: five outcomes, and whether they add up.
 
-Every row of a file that is rewritten, and every row of the source that meets none of them, has one outcome. What is
+Every row of a file that is rewritten, and every row of the source that meets no such row, has one outcome. What is
 counted on the way is held against numbers that come from elsewhere: how many rows the log says that the files hold, and
 how many the files that were written do.
 """

@@ -27,8 +27,8 @@ class Bounds:
     """The least and the greatest key of a source in one column.
 
     Attributes:
-        low: the least one, ``None`` if there is none that is not NULL.
-        high: the greatest one.
+        low: the least one, ``None`` if all keys are NULL.
+        high: the greatest one, likewise.
         nulls: whether NULL is among the keys, as a value that matches NULL.
     """
 

@@ -5,7 +5,7 @@ the table's lock, decides whether a write is new, a retry of one already applied
 data.
 
 Writes that replace rows at an upstream version, appends, and writes that name no upstream version keep cursors of their
-own: none of them uses up a number that another one needs.
+own: no kind uses up a number that another kind needs.
 """
 
 from __future__ import annotations
@@ -131,7 +131,7 @@ def claim(
         state: the table as it is.
         record: what the commit will say.
         append: whether the present rows stay.
-        after: upstream version that has to be the last one applied (0: none yet); ``None`` asks for none.
+        after: upstream version that has to be the last one applied (0: none yet); ``None`` asks for no version.
         lost: whether data files of the partition are gone, so that what was applied before has to be written again.
 
     Raises:
@@ -247,7 +247,7 @@ def commit_files(
 
     Args:
         state: the table as it was when the write was claimed.
-        stage: the staged files; none are committed if the partition holds the same rows already.
+        stage: the staged files, which are not committed if the partition holds the same rows already.
         record: goes into the commit as its user metadata.
         claimed: transaction id and version.
         append: keep the partition's present files.

@@ -52,15 +52,15 @@ class Change(Protocol):
 
     @property
     def operation(self) -> str:
-        """What the log calls it."""
+        """Delta's name of the operation, as the log states it."""
 
     @property
     def content(self) -> str:
-        """Tells it from other changes."""
+        """A text that tells this change from others."""
 
     @property
     def source(self) -> int | None:
-        """How many rows it brings, ``None`` if it brings none."""
+        """The number of rows that it brings, ``None`` if it brings no rows."""
 
     def candidates(self, state: TableState) -> list[KeyedFile]:
         """List the files that may hold rows to change."""

@@ -30,7 +30,7 @@ def private(session: SparkSession, settings: Mapping[str, str]) -> Iterator[Spar
 
     A clone costs some milliseconds and is never used twice. Rows of ``session`` cannot enter its statements: hand them
     over as files. What the caller set for commits of its own (a transaction, user metadata) does not hold in it: a
-    statement of ours would be passed over as already applied.
+    statement of the library would be passed over as already applied.
 
     Example:
         ``with private(session, {"spark.databricks.delta.commitInfo.userMetadata": note}) as own:``

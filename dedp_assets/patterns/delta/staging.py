@@ -91,7 +91,7 @@ class Stage:
 
     @property
     def files(self) -> int:
-        """How many files the kept part has."""
+        """The number of files of the kept part."""
         return len(self.adds)
 
     def read(self, part: str | None = None) -> DataFrame:

@@ -81,7 +81,7 @@ def divert_unprocessable(  # noqa: PLR0913 - what a record is takes many words
     added = ("reason", "was_dead_lettered", *([] if payload else ["raw"]))
     taken = {c.lower() for c in (*handed, *raw, payload, *added)}
     if (met := [c for c in schema if c.lower() in taken]) or not schema or not identity:
-        raise ConfigError(f"schema and identity name at least one column each, and none that is handed on: {met}")
+        raise ConfigError(f"schema and identity must each name a column, and schema no column that is handed on: {met}")
     require_free(rows, *added)
     if not payload:
         payload = "raw"

@@ -55,7 +55,7 @@ def plan_late_partitions(
         ('12-18',)
     """
     if limit is not None and limit < 1:
-        raise ConfigError(f"limit={limit} would never choose a partition")
+        raise ConfigError(f"limit={limit} would never choose a partition: give at least 1")
     causes: dict[str, str] = {}
     held: dict[str, str] = {}
     for key in sorted(changed):

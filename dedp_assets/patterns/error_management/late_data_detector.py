@@ -64,7 +64,7 @@ def detect_late_data(
         {'on_time': [(2,)], 'late': [(1,)], 'undated': [(3,)]}
     """
     if earliest and latest and earliest > latest:
-        raise ConfigError(f"no event lies between {earliest} and {latest}")
+        raise ConfigError(f"no event lies between {earliest} and {latest}: earliest must not be after latest")
     require_free(events, "event_time", "watermark", "lateness_seconds")
     bound = F.lit(watermark).cast("timestamp")
     plausible = [f"{_STATED} >= {_literal(earliest)}"] if earliest else []
@@ -113,7 +113,8 @@ def advance_watermark(
     """
     if allowed_lateness_seconds < 0 or across not in _POLICY or within not in _POLICY:
         raise ConfigError(
-            f"lateness {allowed_lateness_seconds} s, across={across!r}, within={within!r}: min or max, >= 0"
+            f"allowed_lateness_seconds={allowed_lateness_seconds} must not be negative, across={across!r} and "
+            f"within={within!r} must be min or max"
         )
     sources = {
         name: _follow([time for part, time in times.items() if part not in idle], within)

@@ -47,7 +47,7 @@ def overwrite_partition(
             broken.
 
     Raises:
-        AuditFailed: if a row lies outside the partition, an audit refuses the rows, or there are none.
+        AuditFailed: if a row lies outside the partition, an audit refuses the rows, or there are no rows.
         ConfigError: if no partition is named.
 
     Example:

@@ -36,7 +36,7 @@ class Start:
 
     @property
     def key(self) -> str:
-        """Names the start: equal for every delivery of the event, another one for other content."""
+        """A name of the start: equal for every delivery of the event, another one for other content."""
         return f"{self.pipeline}/{self.event.key}/{quote(self.object)}@{self.event.digest}"
 
 

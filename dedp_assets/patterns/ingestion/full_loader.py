@@ -64,7 +64,7 @@ def load_full(
 
     Raises:
         AuditFailed: if the volume guard or an audit refuses the delivery; the present rows stay.
-        ConfigError: for bounds that would refuse every delivery, or a view's name that is none.
+        ConfigError: for bounds that would refuse every delivery, or a view's name that is not a plain identifier.
 
     Example:
         >>> devices = table("devices", "id INT, name STRING", (1, "phone"), (2, "tablet"))

@@ -77,7 +77,7 @@ def load_increment(
         [(2, 100, '100'), (3, 150, '100')]
     """
     if not keys or not partition:
-        raise ConfigError("keys and partition name a column each")
+        raise ConfigError("keys and partition must each name a column")
     require_columns(require_free(require_rows("load_increment", rows)), [delta, *keys])
     undated = f"{identifier(delta)} IS NULL"
     wanted = f"({within(rows, delta, window)}) OR {undated}"

@@ -53,10 +53,7 @@ class FileState:
         try:
             stat = path.stat()
         except FileNotFoundError:
-            raise Conflict(
-                f"{path} is gone: if it was removed meanwhile, a new run finds its successor, and if it does not, it "
-                "is lost and has to be restored"
-            ) from None
+            raise Conflict(f"{path} is gone: run it again, and restore the file if it is still missing then") from None
         return cls(stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns if rewritable else 0)
 
 
@@ -101,7 +98,9 @@ def _folder_contents(root: Path, name: str) -> Contents:
         raise ConfigError(f"{name} is a Delta table: replicate it as one, so that a version is pinned")
     files, folders, strange = listed(root) if root.is_dir() else ([], frozenset(), [])
     if strange:
-        raise ConfigError(f"{name} holds what is no file of its own: {some(strange)}: a copy would point elsewhere")
+        raise ConfigError(
+            f"{name} holds links or special files ({some(strange)}), which a copy would leave pointing elsewhere"
+        )
     if not files:
         raise NotReady(f"{name} holds no file: its replica stays as it is until there is one in {root}")
     return Contents(name, root, {path: FileState.of(root / path, rewritable=True) for path in files}, folders)

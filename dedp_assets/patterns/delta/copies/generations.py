@@ -32,12 +32,12 @@ class Generation:
 
     @property
     def files(self) -> Path:
-        """What readers see."""
+        """The folder that readers see."""
         return self.home / "files"
 
     @property
     def manifest(self) -> Path:
-        """What is known about the files, kept apart from them and replaced together with them."""
+        """The file with what is known about the files, kept apart from them and replaced together with them."""
         return self.home / "manifest.json"
 
 

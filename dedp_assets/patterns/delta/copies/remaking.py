@@ -32,7 +32,7 @@ def is_made_by(rules: Mapping[str, str], replica: Table) -> bool:
 
 
 def parts_to_make(replica: Table, kept: Sequence[str], owned: Mapping[str, str]) -> list[Mapping[str, str | None]]:
-    """List the partition ``owned`` and those that the replica holds, by the columns it keeps; all if it keeps none.
+    """List the partition ``owned`` and those that the replica holds, by the columns it keeps; empty for all.
 
     Args:
         replica: the replica as it was made before.

@@ -61,7 +61,7 @@ class Manifest:
         files = {path: (FileState(*state), sha) for path, (*state, sha) in stored["files"].items()}
         record = CommitRecord.from_json(stored["record"])
         if record is None:
-            raise ValueError("the record is not one of ours")
+            raise ValueError("the record was not written by the library")
         return cls(stored["source"], stored["version"], stored["table_id"], record, files)
 
 

@@ -40,7 +40,7 @@ def partition_name(key: Partition) -> str:
 
 
 def small_files(state: TableState, below_bytes: int) -> dict[Partition, list[Mapping[str, Any]]]:
-    """List the files smaller than ``below_bytes`` of every partition; an empty list where there are none."""
+    """List, for every partition, its files smaller than ``below_bytes``."""
     found: dict[Partition, list[Mapping[str, Any]]] = {}
     for file, key in state.keyed_files():
         found.setdefault(key, []).extend([file] if file["size_bytes"] < below_bytes else [])
