@@ -31,13 +31,14 @@ up: $(VENV)/.ready ## Spark engine, PostgreSQL, Kafka, Dagster webserver and dae
 status: $(VENV)/.ready ## what the ledger says, by table and partition
 	@$(BIN)/dedp status
 
-check: $(VENV)/.ready ## format, lint, types, import contracts, tests without Spark
+check: $(VENV)/.ready ## format, lint, types, import contracts, dead code, tests without Spark
 	@$(MAKE) --no-print-directory --jobs=2 --output-sync=target static quick
 
 static: $(VENV)/.ready
 	@$(BIN)/ruff format --check --quiet .
 	@$(BIN)/ruff check --quiet .
 	@$(BIN)/lint-imports --no-cache > $(VENV)/imports.txt || { cat $(VENV)/imports.txt; exit 1; }
+	@$(BIN)/vulture
 	@$(BIN)/mypy --no-error-summary
 
 quick: $(VENV)/.ready

@@ -15,8 +15,8 @@ import psycopg
 
 from benchmarks.data import FIRST_DAY
 from benchmarks.measure import tree_cpu
+from dedp_assets.local import postgres as server
 from dedp_assets.sources.operational import create
-from resources import postgres
 from resources.environments import settings
 from resources.postgres import OperationalDatabase
 
@@ -64,8 +64,8 @@ def with_server(work: Callable[[], Mapping[str, float]]) -> dict[str, float]:
 
 @contextmanager
 def _server() -> Iterator[None]:
-    postgres.start(settings())
+    server.start(settings())
     try:
         yield
     finally:
-        postgres.stop(settings())
+        server.stop(settings())

@@ -8,8 +8,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from dedp_assets.local import engine
 from dedp_assets.patterns.core.errors import PatternError
-from resources import engine
+from resources.engine import EngineError
 from resources.environments import settings
 
 __all__ = ["main"]
@@ -20,7 +21,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     chosen = _parser().parse_args(arguments)
     try:
         return _COMMANDS[chosen.command](chosen)
-    except (engine.EngineError, PatternError, ValueError, OSError) as error:
+    except (EngineError, PatternError, ValueError, OSError) as error:
         print(f"dedp {chosen.command}: {error}", file=sys.stderr)  # noqa: T201
         return 1
     except KeyboardInterrupt:
@@ -51,7 +52,7 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _add_runs(commands: Any) -> None:  # noqa: ANN401 - argparse does not export the type
-    """The commands that compute one partition of one table."""
+    """Add the commands that compute one partition of one table."""
     run = commands.add_parser("run", help="compute one partition of a table, and what has to follow from it")
     approve = commands.add_parser("approve", help="publish a partition whose audit was a false positive")
     for command in (run, approve):
@@ -78,13 +79,13 @@ def _demo(chosen: argparse.Namespace) -> int:
 
 
 def _up(chosen: argparse.Namespace) -> int:
-    from dedp_assets.processes import up  # noqa: PLC0415
+    from dedp_assets.local.processes import up  # noqa: PLC0415
 
     return up(settings(), web_port=chosen.port, engine_port=chosen.engine_port, kafka_port=chosen.kafka_port)
 
 
 def _work(chosen: argparse.Namespace) -> int:
-    from dedp_assets.processes import work  # noqa: PLC0415
+    from dedp_assets.local.processes import work  # noqa: PLC0415
 
     return work(settings(), steps=chosen.steps)
 

@@ -134,7 +134,7 @@ class Platform:
                 yield self._launch(request, request.job_name or str(sensor.job_name), tags)
 
     def waiting(self) -> Iterator[tuple[str, str, Ended]]:
-        """Table, partition and run of every refusal that nothing was published after, newest first."""
+        """List table, partition and run of every refusal that no publish followed, newest first."""
         for table, key, run in self._refused():
             failures, tags = self._failures(run), run.tags
             mine = [event for event in failures if event.step_key == table.replace("/", "_")]
@@ -188,7 +188,7 @@ class Platform:
         return [log.dagster_event for log in logs if log.dagster_event]
 
     def _beyond_approval(self, run: dg.DagsterRun, partition: str) -> str:
-        """What a run refused the partition for that nobody can approve; empty if there is no such thing."""
+        """Name the audits that refused the partition in a run and that nobody can approve; empty if there are none."""
         stated = [event.step_failure_data.user_failure_data for event in self._failures(run)]
         name = f"{partition} {BEYOND_APPROVAL}".strip()
         return ", ".join(str(data.metadata[name].value) for data in stated if data and name in data.metadata)
@@ -209,7 +209,7 @@ class Platform:
         return [request for request in data.run_requests or [] if not self._known(sensor, request)]
 
     def _known(self, sensor: dg.SensorDefinition, request: dg.RunRequest) -> bool:
-        """Whether a run with the request's key exists: what the daemon checks before it launches one."""
+        """Tell whether a run with the request's key exists: what the daemon checks before it launches one."""
         tags = {"dagster/run_key": request.run_key or "", "dagster/sensor_name": sensor.name}
         return bool(request.run_key and self.instance.get_runs(dg.RunsFilter(tags=tags), limit=1))
 
@@ -220,7 +220,7 @@ def _table_of(step: str) -> str:
 
 
 def _published(ledger: Ledger, key: str) -> Commit | None:
-    """The newest commit about the partition with this key (about the whole table, if it is empty)."""
+    """Find the newest commit about the partition with this key (about the whole table, if it is empty)."""
     if not ledger.exists():
         return None
     records = ((commit, commit.record) for commit in ledger.history())
@@ -228,7 +228,7 @@ def _published(ledger: Ledger, key: str) -> Commit | None:
 
 
 def _failure(events: Sequence[dg.DagsterEvent]) -> str:
-    """The sentence that the first of the failed steps ended with."""
+    """Find the sentence that the first of the failed steps ended with."""
     if not events:
         return ""
     stated = events[0].step_failure_data.user_failure_data
@@ -246,7 +246,7 @@ def _alive(process: int) -> bool:
 
 
 def _sentence(event: dg.DagsterEvent) -> str:
-    """The innermost error of a failed step, in its first line."""
+    """Read the innermost error of a failed step, in its first line."""
     error = event.step_failure_data.error
     while error is not None and error.cause is not None:
         error = error.cause

@@ -1,4 +1,4 @@
-"""What the commands tell: the demo's story, what the ledger says, what an approval or a run did."""
+"""The demo's story, and what `dedp status`, `run` and `approve` tell."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from rich.markup import escape
 from rich.table import Table as Grid
 
 from dedp_assets.graph.run_tags import APPROVED_AUDITS, APPROVED_BECAUSE, APPROVED_BY, CAUSE, FORCE
+from dedp_assets.local import engine
 from dedp_assets.patterns.core.errors import ContractError
 from dedp_assets.patterns.core.records import Approval, slice_name
 from dedp_assets.patterns.delta.log import Ledger
 from dedp_assets.sources import access_log, devices, visits
-from resources import engine
 from resources.environments import Settings, apply
 from resources.lake import Lake
 from resources.spark import SparkEngine
@@ -108,7 +108,7 @@ def _compute(platform: Platform, asset: str, partition: str, tags: Mapping[str, 
 
 
 def _tables(*, audited: bool = False) -> list[str]:
-    """Names of the graph's tables (of those that are audited), from bronze on."""
+    """List the names of the graph's tables (of those that are audited), from bronze on."""
     from dedp_assets.definitions import defs  # noqa: PLC0415
 
     nodes = [node for node in defs().resolve_asset_graph().asset_nodes if "dagster/table_name" in node.metadata]
@@ -122,7 +122,7 @@ def _layer(name: str) -> int:
 
 
 def _platform(settings: Settings) -> Platform:
-    """The platform as of now: its first partition follows the oldest delivery there is when the graph is loaded."""
+    """Load the platform now: its first partition follows the oldest delivery there is."""
     from dedp_assets.instance import Platform  # noqa: PLC0415
 
     return Platform(settings)
@@ -182,7 +182,7 @@ def _tell(ended: Ended, console: Console) -> None:
 
 
 def _tell_waiting(platform: Platform, console: Console) -> None:
-    """What the gates refused and nothing was published for since."""
+    """Print what the gates refused and no publish has replaced since."""
     waiting = list(platform.waiting())
     if waiting:
         console.print("\n[bold]Refused, waiting for new data, a fix, or a person (dedp approve)[/bold]")
@@ -204,7 +204,7 @@ def _grid(ledger: Ledger) -> Grid:
 
 
 def _rows(ledger: Ledger) -> Iterable[list[str]]:
-    """The newest commit of each partition, and why its rows were rewritten since the first."""
+    """List the newest commit of each partition, and why its rows were rewritten since the first."""
     newest: dict[str, list[str]] = {}
     rewritten: dict[str, list[str]] = {}
     for commit in ledger.commits():

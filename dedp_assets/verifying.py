@@ -1,4 +1,4 @@
-"""What `dedp verify` tells: what of the lake's tables is not as their logs say, and the command that repairs it."""
+"""What `dedp verify` tells: where the lake's tables differ from their logs, and the command that repairs them."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def _counted(number: int, what: str) -> str:
 
 
 def _remedy(ledger: Ledger, lost: LostFile) -> str:
-    """What brings a lost file's rows back: a run that computes them again, where there is one."""
+    """Name the run that computes a lost file's rows again, where there is one."""
     # The graph is loaded only if something is lost.
     from dedp_assets.definitions import defs  # noqa: PLC0415
 

@@ -9,10 +9,10 @@ __all__ = ["Clock"]
 
 
 class Clock(dg.ConfigurableResource[Any]):
-    """Tells the time in UTC; ``fixed`` (ISO 8601) stops it, for tests and demos."""
+    """The time in UTC; ``fixed`` (ISO 8601) stops it, for tests and demos."""
 
     fixed: str = ""
 
     def now(self) -> datetime:
-        """The current time, with time zone."""
+        """Return the current time, with time zone."""
         return datetime.fromisoformat(self.fixed) if self.fixed else datetime.now(timezone.utc)  # noqa: TID251

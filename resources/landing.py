@@ -20,20 +20,20 @@ _MARKERS = 400
 
 
 class Landing(dg.ConfigurableResource[Any]):
-    """Folders ``<root>/<dataset>/<partition>/`` with data files and a marker."""
+    """The folders ``<root>/<dataset>/<partition>/`` with data files and a marker."""
 
     root: str = Field(description="Folder of the landing zone.")
 
     def folder(self, dataset: str, partition: str = "") -> Path:
-        """The folder of one delivery."""
+        """Name the folder of one delivery."""
         return Path(self.root) / dataset / partition
 
     def delivery(self, dataset: str, partition: str = "") -> Delivery:
-        """What lies in one delivery's folder."""
+        """Describe what lies in one delivery's folder."""
         return look_at(self.folder(dataset, partition))
 
     def object(self, dataset: str, key: str) -> Delivery:
-        """The delivery that is one file, by its path below the root: the event that named it says that it is complete.
+        """Describe the delivery that is one file, by its path below the root; the event that names it completes it.
 
         Raises:
             ContractError: if it does not lie in the dataset's folder.
@@ -49,7 +49,7 @@ class Landing(dg.ConfigurableResource[Any]):
         return Delivery(dataset, (file,), marker=file)
 
     def paths(self, dataset: str, delivery: Delivery) -> list[Path]:
-        """The delivery's data files, as they were looked at.
+        """List the delivery's data files, as they were looked at.
 
         Raises:
             NotReady: if one of them changed, or went, since then.
@@ -61,7 +61,7 @@ class Landing(dg.ConfigurableResource[Any]):
         return [folder / file.name for file in delivery.files]
 
     def content(self, dataset: str, delivery: Delivery) -> str:
-        """SHA-256 over the delivery's files, by name and bytes: equal content means nothing new to load."""
+        """Compute the SHA-256 of the delivery's files, by name and bytes: equal content means nothing new to load."""
         digest = hashlib.sha256()
         for path in self.paths(dataset, delivery):
             digest.update(f"{len(path.name.encode())} {path.name} {path.stat().st_size} ".encode())
@@ -71,11 +71,11 @@ class Landing(dg.ConfigurableResource[Any]):
         return digest.hexdigest()
 
     def touched(self, dataset: str, *, since_ns: int) -> Iterator[tuple[str, int]]:
-        """Partitions that changed at or after ``since_ns``, each with that time in ns since 1970.
+        """List the partitions that changed at or after ``since_ns``, each with that time in ns since 1970.
 
         A file or a marker that comes, goes or is put in place anew changes its folder. A marker that is rewritten where
         it lies changes only itself: that is looked at in the newest 400 partitions. So a tick over years of days costs
-        one ``stat`` for each and lists none of them.
+        one ``stat`` for each and lists no folder.
         """
         root = Path(self.root) / dataset
         if not root.is_dir():

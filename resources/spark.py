@@ -33,7 +33,7 @@ class SparkEngine(LazyPySparkResource):
 
     @property
     def session(self) -> SparkSession:
-        """The session.
+        """The Spark session, started or attached at the first call.
 
         Raises:
             NotReady: if the shared engine does not answer.
@@ -44,12 +44,12 @@ class SparkEngine(LazyPySparkResource):
     def _init_session(self) -> None:
         if self._spark_session is not None:
             return
-        # Spark would log every refused expression, with the values in it, before we can say it in one sentence.
+        # Spark would log every refused expression, with the values in it, beside the library's one sentence.
         PySparkLogger.getLogger("SQLQueryContextLogger").setLevel(_NEVER)
         if self.remote:
             _require_answer(self.remote)
             session = SparkSession.builder.remote(self.remote).getOrCreate()
-            # Spark's default waits ten minutes for an engine that is gone, at every call and again when we exit.
+            # Spark's default waits ten minutes for an engine that is gone, at every call and again at exit.
             session.client.set_retry_policies([DefaultPolicy(max_retries=6, backoff_multiplier=2, max_backoff=4000)])
         else:
             chosen = settings()

@@ -15,10 +15,12 @@ from typing import Any
 import pyarrow as pa
 from deltalake import DeltaTable
 
+from dedp_assets.local import engine, ports
 from dedp_assets.patterns.core.records import CommitRecord, Provenance
 from dedp_assets.patterns.core.schema import Column, TableSpec
 from dedp_assets.patterns.delta.tables import Table
-from resources import engine, ports
+from resources.announced import listens
+from resources.engine import use_java
 from resources.environments import Settings, child_environment
 
 NOW = datetime(2026, 1, 20, 12, tzinfo=timezone.utc)
@@ -51,7 +53,7 @@ def free_pair() -> int:
 def connect_server(chosen: Settings) -> Iterator[str]:
     """A Spark Connect server for the time of a block; ended by its process id."""
     port = ports.free()
-    engine.use_java(chosen)
+    use_java(chosen)
     process = subprocess.Popen(
         engine.connect_command(chosen, port),
         env=child_environment({"SPARK_CONNECT_MODE": "0"}, without=("SPARK_REMOTE",)),
@@ -69,7 +71,7 @@ def connect_server(chosen: Settings) -> Iterator[str]:
 def _await_port(port: int, process: subprocess.Popen[bytes], seconds: float = 120) -> None:
     deadline = time.monotonic() + seconds
     while time.monotonic() < deadline and process.poll() is None:
-        if ports.listens(port):
+        if listens(port):
             return
         time.sleep(0.2)
     raise RuntimeError("the Spark Connect server did not start")

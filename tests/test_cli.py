@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from dedp_assets.cli import main
-from resources import engine
+from dedp_assets.local import engine
+from resources.engine import EngineError
 from tests.helpers import a_record, write_log
 
 
@@ -267,7 +268,7 @@ def test_an_engine_that_cannot_be_made_ready_ends_the_command(dedp, monkeypatch)
     """What the engine says reaches the screen under the command's name."""
 
     def broken(_):
-        raise engine.EngineError("the jars of ivy.xml could not be fetched")
+        raise EngineError("the jars of ivy.xml could not be fetched")
 
     monkeypatch.setattr(engine, "prepare", broken)
     assert dedp("setup") == (1, "", "dedp setup: the jars of ivy.xml could not be fetched\n")

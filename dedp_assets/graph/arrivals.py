@@ -30,7 +30,7 @@ def on_delivery(
     *,
     dataset: str,
     table: TableSpec,
-    job: str,
+    job: Any,  # noqa: ANN401 - Dagster does not export the type of a job over assets
     description: str,
     partitions: dg.TimeWindowPartitionsDefinition | None = None,
 ) -> dg.SensorDefinition:
@@ -49,7 +49,7 @@ def on_delivery(
 
     @dg.sensor(
         name=name,
-        job_name=job,
+        job=job,
         minimum_interval_seconds=once * settings().tick_seconds,
         default_status=dg.DefaultSensorStatus.RUNNING,
         description=description,
@@ -59,8 +59,8 @@ def on_delivery(
         lake, landing, clock = context.resources.lake, context.resources.landing, context.resources.clock
         ledger = lake.ledger(table.name)
         if partitions is None:
-            return _look_at_one(context, landing.delivery(dataset), ledger, job, clock)
-        watch = _Watch(dataset, table, job, partitions)
+            return _look_at_one(context, landing.delivery(dataset), ledger, job.name, clock)
+        watch = _Watch(dataset, table, job.name, partitions)
         return watch.look(context, ledger, landing, clock)
 
     return look

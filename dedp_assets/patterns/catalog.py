@@ -23,7 +23,7 @@ _ROOMS = {"core", "delta", "connectors"}
 
 @dataclass(frozen=True, slots=True)
 class Pattern:
-    """One pattern.
+    """One pattern of the library, as its module declares it.
 
     Attributes:
         id: ``chapter.module``.
@@ -43,7 +43,7 @@ class Pattern:
 
 
 def patterns() -> Iterator[Pattern]:
-    """Every pattern, by chapter and name."""
+    """List every pattern, by chapter and name."""
     for chapter in pkgutil.iter_modules(library.__path__):
         if chapter.ispkg and chapter.name not in _ROOMS:
             package = importlib.import_module(f"{library.__name__}.{chapter.name}")

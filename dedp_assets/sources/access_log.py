@@ -21,7 +21,7 @@ _DATE = re.compile(r"\[(\d{2}/[A-Z][a-z]{2}/\d{4}):")
 
 
 def visit_of(line: str, number: int) -> str | None:
-    """The visit event of one log line as JSON, or ``None`` if the line is not in combined format.
+    """Convert one log line to a visit event as JSON; ``None`` if the line is not in combined format.
 
     The visit's id is the request's second and its line number; the user is a digest of host and agent, so that no
     address travels further.

@@ -15,7 +15,7 @@ _MAKERS = ["Aurora", "Borealis", "Cirrus", "Delphi", "Eclipse"]
 
 
 def devices(*, count: int = 120, seed: int = 1) -> list[str]:
-    """``count`` devices as JSON lines: ``type``, ``full_name``, ``version``; unique by type and version."""
+    """Generate ``count`` devices as JSON lines: ``type``, ``full_name``, ``version``; unique by type and version."""
     random = Random(seed)  # noqa: S311 - test data
     made = []
     for number in range(count):

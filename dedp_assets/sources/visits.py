@@ -30,7 +30,7 @@ BROKEN = (
 
 
 def visits_of(day: date, *, count: int, seed: int = 1) -> list[str]:
-    """``count`` visits of one day as JSON lines, in order of time."""
+    """Generate ``count`` visits of one day as JSON lines, in order of time."""
     random = Random(f"{seed}/{day}")  # noqa: S311 - test data
     midnight = datetime.combine(day, time(), timezone.utc)
     seconds = sorted(random.uniform(0, 86_399) for _ in range(count))

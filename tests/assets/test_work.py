@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import timedelta
 
-from dedp_assets.processes import work
+from dedp_assets.local.processes import work
 from dedp_assets.sources import operational
 from resources import postgres
 from tests.assets.conftest import BOTH_OF_GOLD

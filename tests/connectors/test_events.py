@@ -59,10 +59,10 @@ def test_an_envelope_is_read_by_the_names_of_cloudevents():
 @pytest.mark.parametrize(
     ("sent", "words"),
     [
-        (b"", "it is no JSON"),
-        (b'{"id": "7", "sour', "it is no JSON"),
-        (b"\xff\xfe", "it is no JSON"),
-        (b"[" * 60_000, "it is no JSON"),
+        (b"", "it is not JSON"),
+        (b'{"id": "7", "sour', "it is not JSON"),
+        (b"\xff\xfe", "it is not JSON"),
+        (b"[" * 60_000, "it is not JSON"),
         (b"[]", "it is a JSON list"),
         (b"null", "it is a JSON NoneType"),
         (body(id="left out", time="left out"), "it has no id, time"),
@@ -225,7 +225,7 @@ def test_what_is_set_aside_keeps_its_bytes_and_its_reason(inbox):
     assert lying(inbox) == ["_aside/a.json", "_aside/a.json.1", "_aside/a.json.1.reason", "_aside/a.json.reason"]
     assert (inbox.folder / "_aside/a.json").read_bytes() == b"{broken"
     assert (inbox.folder / "_aside/a.json.1").read_bytes() == b"broken too"
-    assert "it is no JSON" in json.loads((inbox.folder / "_aside/a.json.1.reason").read_text())["reason"]
+    assert "it is not JSON" in json.loads((inbox.folder / "_aside/a.json.1.reason").read_text())["reason"]
 
 
 @pytest.mark.parametrize("outcome", ["done", "failed"])

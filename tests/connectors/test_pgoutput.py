@@ -137,7 +137,7 @@ def test_messages_that_say_nothing_about_rows_are_passed_over():
 
 def test_a_message_of_another_protocol_is_an_error():
     """Passing over what is not understood would lose changes."""
-    with pytest.raises(ContractError, match="b'S' is none of protocol version 1"):
+    with pytest.raises(ContractError, match="b'S' is not part of protocol version 1"):
         list(decode([b"S" + bytes(8)]))
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import doctest
 import inspect
 import re
 import subprocess
@@ -86,6 +87,18 @@ def test_public_functions_document_arguments_errors_and_an_example(pattern):
     assert "Args:" in doc
     assert "Raises:" in doc
     assert "Example:" in doc
+
+
+@each
+def test_the_header_ends_with_an_example_that_runs(pattern):
+    """The main function's last section shows rows in and rows out; no example of the module is skipped."""
+    doc = inspect.getdoc(pattern.function)
+    example = doc.rpartition("Example:\n")[2]
+    statements = doctest.DocTestParser().get_examples(example)
+    assert statements, "no example"
+    assert statements[-1].want, "the example does not end with what comes out"
+    assert not re.search(r"^\S", example, re.MULTILINE), "the example is not the last section"
+    assert "+SKIP" not in source(pattern)
 
 
 @each

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 
@@ -123,7 +122,7 @@ def test_the_launchers_words_reach_java_as_they_are_but_for_the_unwanted_one(jav
 def test_the_archive_is_of_exactly_this_java_pyspark_and_class_path(java, chosen, jars, monkeypatch):
     """Another runtime, another pyspark or another jar each make another archive, and the old one is not used."""
     first, second = java("17.0.9"), java("21.0.1")
-    archive = engine._archive(chosen(on_path=first))
+    archive = engine.class_archive(chosen(on_path=first))
     archive.parent.mkdir(parents=True)
     archive.touch()
 
@@ -144,41 +143,15 @@ def test_a_runtime_that_was_patched_in_place_has_another_archive(java, chosen, j
     archives = set()
     for version in ("17.0.9", "17.0.10"):
         java(version).replace(tmp_path / "jdk")
-        archives.add(engine._archive(chosen(on_path=tmp_path / "jdk")))
+        archives.add(engine.class_archive(chosen(on_path=tmp_path / "jdk")))
         (tmp_path / "jdk").rename(tmp_path / f"old-{version}")
     assert len(archives) == 2
-
-
-RECORDER = """#!{python}
-import pathlib, re, sys, time
-pathlib.Path(sys.argv[-1]).mkdir(parents=True)
-draft = pathlib.Path(re.search(r"ArchiveClassesAtExit=(\\S+)", " ".join(sys.argv))[1])
-draft.write_text("half")
-time.sleep(0.3)
-draft.write_text("whole")
-"""
-
-
-def test_of_two_that_prepare_at_once_one_waits(java, chosen, jars, monkeypatch, tmp_path):
-    """The archive is recorded once, by a program that would not stand another beside it, and is never there by half."""
-    submit = tmp_path / "submit"
-    submit.write_text(RECORDER.format(python=sys.executable))
-    submit.chmod(0o755)
-    monkeypatch.setattr(engine, "_submit", lambda: str(submit))
-    made = chosen(on_path=java("21.0.1"))
-    with ThreadPoolExecutor(2) as both:
-        ready = [both.submit(engine.prepare, made) for _ in range(2)]
-        found = []
-        while not all(one.done() for one in ready):
-            found += [archive.read_text() for archive in made.cache.glob("*.jsa")]
-        assert [one.result() for one in ready] == [None, None]
-    assert {*found, engine._archive(made).read_text()} == {"whole"}
 
 
 def test_the_wheels_runtime_has_no_archive(chosen, jars):
     """It ships no base archive to build on, so nothing is recorded and nothing is looked for."""
     made = chosen(java="bundled")
-    assert engine._archive(made) is None
+    assert engine.class_archive(made) is None
     assert "SharedArchiveFile" not in engine.spark_conf(made)["spark.driver.extraJavaOptions"]
 
 
@@ -188,13 +161,6 @@ def test_everything_the_engine_writes_lies_in_its_cache(chosen, jars, tmp_path):
     temporary = conf["spark.driver.extraJavaOptions"].partition("-Djava.io.tmpdir=")[2].split()[0]
     for folder in (conf["spark.local.dir"], conf["spark.sql.warehouse.dir"], temporary):
         assert Path(folder).is_relative_to(tmp_path / "cache")
-
-
-def test_the_shared_engine_listens_on_the_loopback_interface_only(chosen, jars):
-    """Nobody on the network reaches an engine that has no password."""
-    command = engine.connect_command(chosen(java="bundled"), 15002)
-    assert "spark.connect.grpc.binding.address=127.0.0.1" in command
-    assert "spark.driver.bindAddress=127.0.0.1" in command
 
 
 def test_each_configuration_of_the_recipe_is_fetched_once_and_by_itself(chosen, monkeypatch, tmp_path):

@@ -1,23 +1,15 @@
-"""Kafka: what a topic holds, told without a JVM; and the broker of one node."""
+"""Kafka: what a topic holds, told without a JVM."""
 
 from __future__ import annotations
-
-import re
-import socket
-import uuid
-from dataclasses import replace
-from pathlib import Path
 
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
+from dedp_assets.local.ports import free as free_port
 from dedp_assets.patterns.core.errors import ConfigError, NotReady
-from resources.engine import EngineError
-from resources.kafka import Broker, Kafka, client
-from resources.ports import free as free_port
-from resources.ports import listens
-from tests.faults.processes import living, wait_until
+from resources.kafka import Kafka, client
+from tests.faults.processes import wait_until
 
 
 def produce(kafka, *values, partition=0):
@@ -26,11 +18,6 @@ def produce(kafka, *values, partition=0):
     for value in values:
         producer.produce(kafka.topic, value, partition=partition)
     assert producer.flush(30) == 0
-
-
-def own_broker(settings, folder, **ports):
-    """A broker for one test."""
-    return Broker(settings, folder, **{"port": free_port(), "controller_port": free_port(), **ports})
 
 
 def test_a_topic_tells_its_offsets_by_partition(kafka):
@@ -102,47 +89,3 @@ def test_without_an_address_nobody_is_asked():
     """Files are the default, and the sentence says so."""
     with pytest.raises(ConfigError, match="DEDP_KAFKA=host:port, or land visits as files"):
         Kafka().look()
-
-
-@pytest.mark.slow
-def test_a_broker_starts_whatever_chance_makes_of_its_clusters_id(test_settings, tmp_path, monkeypatch):
-    """Of 64 ids one would begin with a dash, and Kafka's tool would take that for an option."""
-    monkeypatch.setattr(uuid, "uuid4", lambda: uuid.UUID(bytes=b"\xf8" + bytes(15)))
-    made = Broker(test_settings, tmp_path, port=free_port(), controller_port=free_port())
-    assert made.command()
-    assert "cluster.id=" in (tmp_path / "data" / "meta.properties").read_text()
-
-
-@pytest.mark.slow
-def test_a_broker_ends_with_its_process_and_starts_again_with_what_it_kept(test_settings, tmp_path, capfd):
-    """On the Java runtime of the wheel: in silence, in its own folder, on the loopback interface only."""
-    made = own_broker(replace(test_settings, java="bundled"), tmp_path / "kafka")
-    made.start()
-    try:
-        kafka = Kafka(bootstrap=made.address)
-        kafka.create()
-        produce(kafka, "a")
-        before, process = kafka.look(), made.process.pid
-        assert set(re.findall(r"//([^:]+):", (made.folder / "server.properties").read_text())) == {"127.0.0.1"}
-        made.stop()
-        assert (living({process}), listens(made.port)) == (set(), False)
-        made.start()
-        assert kafka.look() == before
-        assert "-Xmx256m" in Path(f"/proc/{made.process.pid}/cmdline").read_text()
-    finally:
-        made.stop()
-    assert {path.name for path in tmp_path.iterdir()} == {"kafka"}
-    assert (made.folder / "output").read_text() == ""
-    assert capfd.readouterr() == ("", "")
-
-
-@pytest.mark.slow
-def test_a_broker_that_cannot_start_says_why(test_settings, tmp_path):
-    """A port that is taken ends in one error with the broker's own words, and in no process."""
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
-        taken.listen()
-        made = own_broker(test_settings, tmp_path, controller_port=taken.getsockname()[1])
-        with pytest.raises(EngineError, match=r"does not start:\n(.|\n)*Address already in use"):
-            made.start()
-        assert made.process is None

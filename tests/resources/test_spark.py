@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from dedp_assets.local.ports import free as free_port
 from dedp_assets.patterns.core.errors import NotReady
-from resources.ports import free as free_port
 from resources.spark import SparkEngine
 
 

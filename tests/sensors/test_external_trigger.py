@@ -214,7 +214,7 @@ def test_a_bad_payload_is_set_aside_with_its_reason_and_can_be_replayed(zone, bo
     box.send(event("2"))
     (box.folder / "torn.json").write_text(event().to_json()[:-2])
     assert len(keys(zone.tick(events_arrived))) == 1
-    assert box.reason("aside").startswith("malformed: it is no JSON")
+    assert box.reason("aside").startswith("malformed: it is not JSON")
     aside = box.folder / "_aside" / "torn.json"
     assert aside.read_text() == event().to_json()[:-2]
     aside.write_text(event().to_json())

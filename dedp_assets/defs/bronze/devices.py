@@ -82,7 +82,7 @@ devices_delivered = on_delivery(
     "devices_delivered",
     dataset="devices",
     table=DEVICES,
-    job="refresh_devices",
+    job=refresh_devices,
     description="A marked delivery of the devices reference starts its load.",
 )
 

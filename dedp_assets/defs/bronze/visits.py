@@ -12,7 +12,7 @@ from dedp_assets.graph.tables import Request, lake_table
 from dedp_assets.partitions import DAILY
 from dedp_assets.patterns.connectors.lines import read_lines
 from dedp_assets.patterns.core.audits import Audit
-from dedp_assets.patterns.core.conversion import safe_cast
+from dedp_assets.patterns.core.exact import exact
 from dedp_assets.patterns.core.names import OUTCOME
 from dedp_assets.patterns.core.results import WriteResult
 from dedp_assets.patterns.core.rows import Reading, tally
@@ -41,7 +41,7 @@ VISITS = TableSpec(
     one_channel_per="landed_on",
     comment="One row per landed line, malformed ones included.",
 )
-EVENT_TIME = safe_cast("get_json_object(raw, '$.event_time')", "TIMESTAMP")
+EVENT_TIME = exact("get_json_object(raw, '$.event_time')", "TIMESTAMP")
 ALLOWED_LATENESS_SECONDS = 15 * 60
 ON_TIME = Audit(name="most_visits_are_on_time", of="late", where="timeliness = 'late'", per="written", warn_above=0.05)
 AUDITS = (
@@ -118,7 +118,7 @@ visits_delivered = on_delivery(
     dataset="visits",
     table=VISITS,
     partitions=DAILY,
-    job="daily_visits",
+    job=daily_visits,
     description="A marked landing day, or a file that came after the marker, starts that day's run.",
 )
 

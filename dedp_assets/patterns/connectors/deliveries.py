@@ -27,7 +27,7 @@ class DeliveredFile:
 
 @dataclass(frozen=True, slots=True)
 class Delivery:
-    """One partition of a landing zone, as it lies there.
+    """The files of one partition of a landing zone.
 
     Attributes:
         partition: the partition's key.
@@ -55,7 +55,7 @@ class Delivery:
         return tuple(f for f in self.files if self.marker and f.modified_ns > self.marker.modified_ns)
 
     def refusal(self) -> str:
-        """One sentence on why this delivery must not be read, empty if it may."""
+        """Say in one sentence why this delivery must not be read; empty if it may be read."""
         if self.marker is None:
             return f"{len(self.files)} files but no {MARKER}: the producer has not finished"
         if self.strange:
@@ -65,7 +65,7 @@ class Delivery:
         return self._shortfall()
 
     def _shortfall(self) -> str:
-        """What the manifest states and the files do not hold."""
+        """Name what the manifest states and the files do not hold."""
         sizes = {f.name: f.size_bytes for f in self.files}
         for name, size in (self.manifest or {}).items():
             if not isinstance(size, int):
@@ -77,7 +77,7 @@ class Delivery:
         return ""
 
     def require_ready(self) -> Delivery:
-        """This delivery, if it may be read.
+        """Return this delivery if it may be read, and refuse it otherwise.
 
         Raises:
             NotReady: if the producer has not finished.
@@ -89,7 +89,7 @@ class Delivery:
 
 
 def look_at(folder: Path) -> Delivery:
-    """The delivery in a partition's folder, without opening a data file; empty if there is no folder."""
+    """Describe the delivery in a partition's folder without opening a data file; empty if there is no folder."""
     if not folder.is_dir():
         return Delivery(folder.name)
     entries = sorted(folder.iterdir())
@@ -105,7 +105,7 @@ def look_at(folder: Path) -> Delivery:
 
 
 def _file(path: Path) -> DeliveredFile | None:
-    """The file, unless its producer removed it since the folder was listed."""
+    """Describe a file; ``None`` if its producer removed it since the folder was listed."""
     try:
         stat = path.stat()
     except FileNotFoundError:

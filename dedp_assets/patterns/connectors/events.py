@@ -69,17 +69,17 @@ class Event:
 
     @classmethod
     def from_json(cls, body: bytes) -> Event:
-        """The event in ``body``; extension attributes are passed over.
+        """Read the event in ``body``; extension attributes are passed over.
 
         Raises:
-            ContractError: if it holds none, with the reason.
+            ContractError: if it holds no event, with the reason.
         """
         if len(body) > _LARGEST_BYTES:
             raise ContractError(f"it has more than {_LARGEST_BYTES} bytes: put the data into an object and name that")
         try:
             stated = json.loads(body)
         except (ValueError, RecursionError) as error:
-            raise ContractError(f"it is no JSON: {error}") from error
+            raise ContractError(f"it is not JSON: {error}") from error
         if not isinstance(stated, dict):
             raise ContractError(f"it is a JSON {type(stated).__name__}, not an object with CloudEvents attributes")
         if missing := [name for name in _REQUIRED if stated.get(name) is None]:
@@ -111,14 +111,14 @@ class Event:
         return hashlib.sha256(json.dumps(self._stated(), sort_keys=True).encode()).hexdigest()[:16]
 
     def to_json(self, *, longest: int | None = None) -> str:
-        """The envelope as JSON; above ``longest`` characters the data gives way to its size."""
+        """Write the envelope as JSON; above ``longest`` characters the data gives way to its size."""
         whole = _readable(self._stated())
         if longest is None or len(whole) <= longest:
             return whole
         return _readable({**self._stated(), "data": f"left out: {len(whole)} characters"})
 
     def objects(self) -> tuple[str, ...]:
-        """Keys of the objects it names, decoded, each once.
+        """List the keys of the objects that the event names, decoded, each once.
 
         Raises:
             ContractError: if the data names none, or a key that could lead out of the store.
@@ -136,7 +136,7 @@ class Event:
 
 @dataclass(frozen=True, slots=True)
 class Arrival:
-    """One delivery: an event, or something that is none.
+    """One delivery of the channel: an event, or a text that is not an event.
 
     Attributes:
         name: what the channel knows it by.
@@ -152,7 +152,7 @@ class Arrival:
 
     @classmethod
     def of(cls, name: str, body: bytes, *, received: datetime) -> Arrival:
-        """A delivery as it came over the channel."""
+        """Read a delivery as it came over the channel."""
         try:
             return cls(name, received, Event.from_json(body))
         except ContractError as error:
@@ -160,16 +160,16 @@ class Arrival:
 
 
 class Channel(Protocol):
-    """Where events come from."""
+    """A channel that events come through."""
 
     def arrivals(self, *, limit: int) -> Sequence[Arrival]:
-        """The oldest deliveries that are not settled."""
+        """List the oldest deliveries that are not settled."""
 
     def known(self, arrivals: Iterable[Arrival]) -> Mapping[str, str]:
-        """Key -> digest of those of the events that were settled as done or failed before."""
+        """Map the key of each of the events that was settled before, as done or failed, to its digest."""
 
     def spent(self, arrivals: Iterable[Arrival]) -> Collection[str]:
-        """Ids of the runs for which these events were settled as failed before: a replay starts afresh."""
+        """List the ids of the runs for which these events were settled as failed: a replay starts afresh."""
 
     def settle(self, arrival: Arrival, outcome: Outcome, *, reason: str = "", runs: Sequence[str] = ()) -> None:
         """Take a delivery out of the channel and keep it, with the reason and the runs that failed."""
@@ -177,7 +177,7 @@ class Channel(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Inbox:
-    """A folder with one file per event; names that start with ``_`` or ``.`` are not events.
+    """A folder with one file per event; files whose names start with ``_`` or ``.`` are not events.
 
     What is settled moves to ``_done``, ``_failed`` or ``_aside`` and is never deleted; ``<name>.reason`` beside it says
     why. Moving a file back replays it.
@@ -186,7 +186,7 @@ class Inbox:
     folder: Path
 
     def arrivals(self, *, limit: int) -> Sequence[Arrival]:
-        """See :class:`Channel`; a look at an empty inbox is one directory scan."""
+        """List the oldest files, as :class:`Channel` says; an empty inbox costs one directory scan."""
         if not self.folder.is_dir():
             return []
         with os.scandir(self.folder) as entries:
@@ -196,19 +196,19 @@ class Inbox:
         return [a for changed_ns, name in lying[:limit] if (a := self._arrival(name, changed_ns))]
 
     def known(self, arrivals: Iterable[Arrival]) -> Mapping[str, str]:
-        """See :class:`Channel`."""
+        """Look the events up among the settled files, as :class:`Channel` says."""
         events = {arrival.event.key: arrival.event for arrival in arrivals if arrival.event}
         kept = ((key, self.folder / f"_{how}" / _filed(e)) for key, e in events.items() for how in ("done", "failed"))
         found = {key: Arrival.of(path.name, path.read_bytes(), received=_EPOCH) for key, path in kept if path.is_file()}
         return {key: arrival.event.digest if arrival.event else "unreadable" for key, arrival in found.items()}
 
     def spent(self, arrivals: Iterable[Arrival]) -> Collection[str]:
-        """See :class:`Channel`."""
+        """List the failed runs that the settled files name, as :class:`Channel` says."""
         told = (self.folder / "_failed" / f"{_filed(a.event)}.reason" for a in arrivals if a.event)
         return {run for path in told if path.is_file() for run in json.loads(path.read_bytes())["runs"]}
 
     def settle(self, arrival: Arrival, outcome: Outcome, *, reason: str = "", runs: Sequence[str] = ()) -> None:
-        """See :class:`Channel`."""
+        """Move the file of a delivery to the settled ones, as :class:`Channel` says."""
         folder = self.folder / f"_{outcome}"
         folder.mkdir(exist_ok=True)
         free = folder / (arrival.name if outcome == "aside" or arrival.event is None else _filed(arrival.event))
@@ -246,17 +246,17 @@ _EPOCH = datetime.fromtimestamp(0, timezone.utc)
 
 
 def _filed(event: Event) -> str:
-    """Name of the one file that keeps an event once it is done."""
+    """Name the one file that keeps an event once it is done."""
     return f"{hashlib.sha256(event.key.encode()).hexdigest()[:32]}.json"
 
 
 def _readable(stated: object) -> str:
-    """JSON for people; what UTF-8 cannot hold is escaped."""
+    """Write JSON for people; characters that UTF-8 cannot hold are escaped."""
     return json.dumps(stated, ensure_ascii=False).encode(errors="backslashreplace").decode()
 
 
 def _moment(stated: object) -> datetime:
-    """A time as RFC 3339 writes it, in UTC; digits below a microsecond are cut off."""
+    """Read a time as RFC 3339 writes it, in UTC; digits below a microsecond are cut off."""
     parts = _TIME.fullmatch(stated) if isinstance(stated, str) else None
     try:
         if parts is None:
@@ -269,7 +269,7 @@ def _moment(stated: object) -> datetime:
 
 
 def _decoded(stated: object) -> str:
-    """A URL-encoded key, decoded: a plus sign is a space there."""
+    """Decode a URL-encoded key, in which a plus sign is a space."""
     if not isinstance(stated, str):
         raise ContractError(f"it names the object {stated!r}, which is no text")
     try:
@@ -283,7 +283,7 @@ def _decoded(stated: object) -> str:
 
 
 def _depth(value: object) -> int:
-    """How deep a JSON value is nested, found without recursion."""
+    """Count how deep a JSON value is nested, without recursion."""
     level, depth = [value], 0
     while level:
         inner = [v.values() if isinstance(v, dict) else v for v in level if isinstance(v, (dict, list))]

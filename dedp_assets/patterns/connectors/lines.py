@@ -19,7 +19,7 @@ __all__ = ["Lines", "read_lines"]
 
 @dataclass(frozen=True, slots=True)
 class Lines:
-    """The lines of some files.
+    """The lines of some text files, numbered.
 
     Attributes:
         rows: ``raw`` STRING, ``raw_bytes`` BINARY (only where the line is not valid UTF-8, which a STRING cannot hold),

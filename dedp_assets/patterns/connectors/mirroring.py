@@ -68,7 +68,7 @@ def copy_topic(
     writing = {**target.client, "transactional.id": group}
     with _translated(source, target), closing(Consumer(reading)) as consumer:
         producer = Producer(writing)
-        # Fences every former run, so that what is committed from here on is ours.
+        # Fences every former run, so that only this run commits from here on.
         producer.init_transactions(_ANSWER_SECONDS)
         begin = _position(target, group, source.topic)
         consumer.assign([TopicPartition(source.topic.name, int(p), at) for p, at in begin.items()])
@@ -90,7 +90,7 @@ class _Batch:
 
 
 def _position(target: Place, group: str, source: Topic) -> dict[str, int]:
-    """Where the copy ends, in offsets of the source; its begin, if nothing was copied yet."""
+    """Find where the copy ends, in offsets of the source; its first record if nothing was copied yet."""
     asking = {**target.client, "group.id": group, "enable.auto.commit": False}
     with closing(Consumer(asking)) as consumer:
         places = [TopicPartition(target.topic.name, int(p)) for p in source.end]
@@ -105,7 +105,7 @@ def _position(target: Place, group: str, source: Topic) -> dict[str, int]:
 
 
 def _batches(consumer: Consumer, topic: Topic, begin: Mapping[str, int], at_once: int) -> Iterator[_Batch]:
-    """What lies between ``begin`` and the topic's end, in the order in which it lies in each partition."""
+    """Read the records from ``begin`` to the topic's end, in the order in which they lie in each partition."""
     position, deadline = dict(begin), time.monotonic() + _ANSWER_SECONDS
     while any(position[p] < end for p, end in topic.end.items()):
         before, kept = dict(position), []
@@ -128,7 +128,7 @@ def _batches(consumer: Consumer, topic: Topic, begin: Mapping[str, int], at_once
 
 
 def _write(producer: Producer, target: Place, batch: _Batch, group: str) -> None:
-    """One transaction: the records, and how far the source is copied with them."""
+    """Write the records, and how far the source is copied with them, in one transaction."""
     producer.begin_transaction()
     try:
         for message in batch.records:
@@ -154,7 +154,7 @@ def _write(producer: Producer, target: Place, batch: _Batch, group: str) -> None
 
 @contextmanager
 def _translated(source: Place, target: Place) -> Iterator[None]:
-    """Errors of Kafka as errors of the library."""
+    """Raise errors of Kafka as errors of the library."""
     try:
         yield
     except KafkaException as error:

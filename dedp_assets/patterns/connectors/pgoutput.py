@@ -26,7 +26,7 @@ _PASSED_OVER = b"OYM"  # where a transaction came from, names of types, messages
 
 @dataclass(frozen=True, slots=True)
 class Relation:
-    """A table as it was when the changes after this were made.
+    """A table as it was when the changes after this message were made.
 
     Attributes:
         oid: PostgreSQL's number of the table.
@@ -43,7 +43,7 @@ class Relation:
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """What happened to one row; or to a table, which has neither a row before nor one after.
+    """A change of one row; or of a whole table, which has no row before or after it.
 
     Attributes:
         operation: ``insert``, ``update``, ``delete``, ``truncate``, or ``schema`` where a table is first seen or
@@ -74,7 +74,7 @@ class Transaction:
 
 
 def decode(messages: Iterable[bytes]) -> Iterator[Transaction]:
-    """The transactions in a sequence of messages.
+    """Decode a sequence of messages into transactions.
 
     Raises:
         ContractError: for a message that protocol version 1 does not have.
@@ -99,11 +99,11 @@ def decode(messages: Iterable[bytes]) -> Iterator[Transaction]:
             count, _ = reader.take("!IB")
             changes += [Change("truncate", relations[oid]) for oid in reader.take(f"!{count}I")]
         elif kind not in _PASSED_OVER:
-            raise ContractError(f"pgoutput message {kind!r} is none of protocol version 1: ask for that version")
+            raise ContractError(f"pgoutput message {kind!r} is not part of protocol version 1: ask for that version")
 
 
 def position_text(position: int) -> str:
-    """A position in the log as PostgreSQL writes it, e.g. ``0/17C3EB8``."""
+    """Write a position in the log as PostgreSQL does, e.g. ``0/17C3EB8``."""
     return f"{position >> 32:X}/{position & 0xFFFFFFFF:X}"
 
 
@@ -120,7 +120,7 @@ def _row_change(kind: bytes, reader: _Reader, relations: Mapping[int, Relation])
 
 
 class _Reader:
-    """Takes values off the front of a message."""
+    """A message whose values are taken off its front one by one."""
 
     def __init__(self, message: bytes) -> None:
         self._message = message
@@ -132,7 +132,7 @@ class _Reader:
         return values
 
     def byte(self) -> bytes:
-        """The next byte; empty at the end."""
+        """Take the next byte; empty at the end."""
         self._at += 1
         return self._message[self._at - 1 : self._at]
 
@@ -154,7 +154,7 @@ class _Reader:
         return Relation(oid, name, identity == b"f", columns)
 
     def row(self, relation: Relation, former: Row) -> Row:
-        """A row; a large value that did not change is not repeated in the log and comes from the former row."""
+        """Take a row; a large value that did not change is not in the log and comes from the former row."""
         (count,) = self.take("!H")
         values: dict[str, str | None] = {}
         for column, _ in zip(relation.columns, range(count), strict=True):

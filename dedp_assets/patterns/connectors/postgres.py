@@ -71,7 +71,8 @@ class PostgresTable:
         ConfigError: for names that cannot be.
 
     Example:
-        >>> PostgresTable("public.users", "dedp_users", connect=database.connect)  # doctest: +SKIP
+        >>> PostgresTable("public.users", "dedp_users", connect=psycopg.connect)
+        PostgresTable(name='public.users', slot='dedp_users')
     """
 
     name: str
@@ -146,7 +147,7 @@ class Snapshot:
 
 @contextmanager
 def connected(source: PostgresTable) -> Iterator[Connection[Any]]:
-    """A connection for the time of a block.
+    """Open a connection for the time of a block.
 
     Raises:
         NotReady: if the server does not answer, or stops to; nothing was lost and a later run goes on.
@@ -158,7 +159,7 @@ def connected(source: PostgresTable) -> Iterator[Connection[Any]]:
 
 
 def describe(connection: Connection[Any], source: PostgresTable, *, keys: Sequence[str]) -> Described:
-    """The table as it is now.
+    """Describe the table as it is now.
 
     Raises:
         ConfigError: if the table cannot be captured as it is; the text says what to change.
@@ -204,7 +205,7 @@ def describe(connection: Connection[Any], source: PostgresTable, *, keys: Sequen
 
 
 def slot_state(connection: Connection[Any], source: PostgresTable) -> SlotState | None:
-    """The slot now; ``None`` if there is none."""
+    """Look up the state of the slot; ``None`` if there is no slot."""
     found = connection.execute(
         "SELECT coalesce(confirmed_flush_lsn - '0/0', 0)::bigint, (pg_current_wal_flush_lsn() - '0/0')::bigint, "
         "coalesce(pg_current_wal_flush_lsn() - restart_lsn, 0)::bigint, wal_status "
@@ -215,7 +216,7 @@ def slot_state(connection: Connection[Any], source: PostgresTable) -> SlotState 
 
 
 def peek(connection: Connection[Any], source: PostgresTable, *, until: int, limit: int) -> list[Transaction]:
-    """Transactions behind the slot's position up to ``until``, oldest first, with the changes of ``source`` only.
+    """Read the transactions behind the slot's position up to ``until``, oldest first, with changes of ``source`` only.
 
     Args:
         connection: a connection to the source.
@@ -236,7 +237,7 @@ def peek(connection: Connection[Any], source: PostgresTable, *, until: int, limi
 
 
 def advance(connection: Connection[Any], source: PostgresTable, position: int) -> None:
-    """Confirm the log up to ``position``: the server may forget it. A slot that is there already stays where it is."""
+    """Confirm the log up to ``position``, which the server may then forget; a slot never moves back."""
     connection.execute(
         "SELECT pg_replication_slot_advance(slot_name, '0/0'::pg_lsn + %(to)s::numeric) FROM pg_replication_slots "
         "WHERE slot_name = %(slot)s AND confirmed_flush_lsn < '0/0'::pg_lsn + %(to)s::numeric",
@@ -246,7 +247,7 @@ def advance(connection: Connection[Any], source: PostgresTable, position: int) -
 
 @contextmanager
 def snapshot(source: PostgresTable, *, keys: Sequence[str]) -> Iterator[Snapshot]:
-    """The table's rows at the position where a new slot begins, so that rows and log meet without gap or overlap.
+    """Read the table's rows at the position where a new slot begins: rows and log meet without gap or overlap.
 
     The slot is a temporary one until it is kept: whatever dies before leaves nothing on the server. While it lasts, a
     second snapshot of the same source is refused.
@@ -274,7 +275,7 @@ def snapshot(source: PostgresTable, *, keys: Sequence[str]) -> Iterator[Snapshot
 
 
 def _publish(connection: Connection[Any], source: PostgresTable, keys: Sequence[str]) -> None:
-    """See to it that all changes of the table are published; a publication that does is taken as it is."""
+    """Publish all changes of the table, unless a publication does so already."""
     try:
         describe(connection, source, keys=keys)
     except ContractError:
@@ -302,7 +303,7 @@ def _ours(connection: Connection[Any], source: PostgresTable, found: Transaction
 
 
 def _typed(connection: Connection[Any], change: Change) -> Change:
-    """A change of the table's columns, with the names of their types as its row."""
+    """Describe a change of the table's columns as a row with the names of their types."""
     return replace(change, after=_types(connection, change.relation)) if change.operation == "schema" else change
 
 

@@ -24,7 +24,7 @@ _LATER = (408, 425, 429)
 
 
 def keep_answer(url: str, path: Path, *, headers: Mapping[str, str] | None = None, timeout_seconds: float = 60) -> bool:
-    """Keep the provider's answer to ``url`` in the file ``path``, byte by byte; if it is there, nobody is asked.
+    """Keep the provider's answer to ``url`` in the file ``path``, byte by byte; it is asked for only once.
 
     Args:
         url: what to ask for, by GET.
@@ -38,7 +38,7 @@ def keep_answer(url: str, path: Path, *, headers: Mapping[str, str] | None = Non
     Raises:
         NotReady: if it does not answer, not completely, or says that it cannot now; nothing is kept.
         ContractError: if it refuses the call.
-        ConfigError: if ``url`` is none of HTTP.
+        ConfigError: if ``url`` is not an HTTP address.
     """
     if urlsplit(url).scheme not in ("http", "https"):
         raise ConfigError(f"{url} is no address of a provider: name one that begins with http:// or https://")

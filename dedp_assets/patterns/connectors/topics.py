@@ -42,7 +42,7 @@ _SILENT = re.compile(r"org\.apache\.kafka\.common\.errors\.(Timeout|Disconnect|N
 
 @dataclass(frozen=True, slots=True)
 class Topic:
-    """What a topic holds now.
+    """The partitions of a topic and the offsets they hold now.
 
     Attributes:
         name: its name.
@@ -59,7 +59,7 @@ class Topic:
 
 @dataclass(frozen=True, slots=True)
 class Position:
-    """How far a table has read a topic.
+    """A position up to which a table has read a topic.
 
     Attributes:
         topic: the topic's name.
@@ -79,20 +79,20 @@ class Position:
 
     @property
     def cursor(self) -> str:
-        """Names this position among all that the table ever had."""
+        """A name of this position among all that the table ever had."""
         return f"{self.topic}@{self.generation}.{self.sequence}"
 
     def span(self, end: Offsets) -> int:
-        """How many offsets lie between this position and ``end``, which names the same partitions."""
+        """Count the offsets between this position and ``end``, which names the same partitions."""
         return sum(end[partition] - at for partition, at in self.offsets.items())
 
     def at(self, end: Offsets) -> Position:
-        """The position after everything up to ``end`` was read; another one also if nothing was there to read."""
+        """Give the position after everything up to ``end`` was read; it is a new one even if no record was read."""
         return replace(self, offsets=end, sequence=self.sequence + max(self.span(end), 1), given_up="")
 
 
 def position(ledger: Ledger, topic: Topic) -> Position:
-    """How far ``topic`` was read into a table, by the table's log alone; its oldest record if it never was.
+    """Find how far ``topic`` was read into a table, by the table's log alone; its oldest record if it never was.
 
     After a restore that is where the restored version stood.
 
@@ -112,7 +112,7 @@ def position(ledger: Ledger, topic: Topic) -> Position:
 
 
 def resume(known: Position, topic: Topic, *, give_up: bool = False) -> Position:
-    """Where to go on reading: at ``known``, if the topic still holds everything from there on.
+    """Choose where to go on reading: at ``known``, if the topic still holds everything from there on.
 
     Args:
         known: how far the table has read.
@@ -138,7 +138,7 @@ def resume(known: Position, topic: Topic, *, give_up: bool = False) -> Position:
 
 
 def read_topic(session: SparkSession, start: Position, *, bootstrap: str, today: date, at_once: int) -> DataFrame:
-    """A stream of the topic's committed records from ``start`` on; lazy.
+    """Stream the topic's committed records from ``start`` on; lazy.
 
     Args:
         session: Spark.
@@ -225,7 +225,7 @@ def append_available(
 
 @dataclass(frozen=True, slots=True)
 class _Sink:
-    """Appends one micro-batch; over Spark Connect it is sent to where the engine is."""
+    """A writer of micro-batches; over Spark Connect it is sent to where the engine is."""
 
     spec: TableSpec
     location: Path
@@ -262,7 +262,7 @@ class _Sink:
         staged.publish(after=begin.sequence)
 
     def _planned(self, number: int) -> Offsets:
-        """The offsets up to which a micro-batch reads: Spark writes them down before it begins."""
+        """Read the offsets up to which a micro-batch reads, which Spark writes down before it begins."""
         *_, stated = (self.checkpoint / "offsets" / str(number)).read_text().splitlines()
         offsets: Offsets = json.loads(stated)[self.start.topic]
         return offsets
@@ -273,7 +273,7 @@ def _channel(start: Position) -> str:
 
 
 def _last_read(ledger: Ledger, topic: str) -> CommitRecord | None:
-    """The newest commit of ``topic`` that counts: what a restore took back does not."""
+    """Find the newest commit of ``topic`` that counts; a commit that a restore took back does not."""
     newest, oldest = None, 0
     for commit in ledger.history():
         oldest = commit.version
@@ -292,7 +292,7 @@ def _last_read(ledger: Ledger, topic: str) -> CommitRecord | None:
 
 
 def _loss(known: Position, topic: Topic) -> str:
-    """What the topic no longer holds from ``known`` on, in one sentence; empty if it holds all."""
+    """Say in one sentence what the topic no longer holds from ``known`` on; empty if it holds all."""
     go_on = "let a named person approve to go on at offset"
     if known.topic_id != topic.id:
         return (
@@ -315,7 +315,7 @@ def _loss(known: Position, topic: Topic) -> str:
 
 
 def _told(error: Exception, topic: str) -> PatternError | None:
-    """What Spark says of a failed micro-batch, as an error of the library; ``None`` if it is none of those."""
+    """Translate a failed micro-batch's error into one of the library; ``None`` if the library has no such error."""
     text = str(error)
     if found := _OURS.search(text):
         kind = getattr(errors, found[1], ContractError)

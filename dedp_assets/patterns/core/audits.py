@@ -62,11 +62,13 @@ class Audit:
         if self.sql is None and not self.of:
             raise ConfigError(f"audit {self.name} measures nothing: give sql, or of with the name of a figure")
         if ours := reserved((self.name, self.of, self.per)):
-            raise ConfigError(f"audit {self.name} uses the name {ours[0]}: names like that are the library's")
+            raise ConfigError(
+                f"audit {self.name} uses the name {ours[0]}: names like that are the library's, choose another"
+            )
 
     @classmethod
     def none_where(cls, name: str, where: str, *, approvable: bool = False) -> Audit:
-        """No written row satisfies the SQL predicate ``where``."""
+        """Declare that no written row satisfies the SQL predicate ``where``."""
         return cls(name=name, sql=f"count_if({where})", fail_above=0, where=where, approvable=approvable)
 
     @property
@@ -76,11 +78,11 @@ class Audit:
 
     @property
     def measure(self) -> str:
-        """What measures the judged figure, in SQL; empty if it is known without."""
+        """The SQL that measures the judged figure; empty if it is known without."""
         return f"count_if({self.where})" if self.where is not None else self.sql or ""
 
     def judge(self, figures: Mapping[str, Any]) -> Finding:
-        """The verdict over measured ``figures``."""
+        """Judge the measured ``figures``."""
         value = self._number(figures.get(self.figure))
         shown = {self.figure: value}
         if self.per:
@@ -119,12 +121,12 @@ class Audit:
 
 
 def judge(audits: Iterable[Audit], figures: Mapping[str, Any]) -> tuple[Finding, ...]:
-    """The verdicts of all audits: every rule is judged, so one run names every problem."""
+    """Judge all audits: each of them has its verdict, so one run names every problem."""
     return tuple(audit.judge(figures) for audit in audits)
 
 
 def overrule(findings: Sequence[Finding], approval: Approval | None) -> tuple[Finding, ...]:
-    """``findings`` with every refusal that ``approval`` covers turned into a warning that names the person."""
+    """Turn every refusal that ``approval`` covers into a warning that names the person."""
     if approval is None:
         return tuple(findings)
     note = f"approved by {approval.by}: {approval.because}"
@@ -137,7 +139,7 @@ def overrule(findings: Sequence[Finding], approval: Approval | None) -> tuple[Fi
 
 
 def verdict(findings: Sequence[Finding]) -> str:
-    """``none``, ``passed``, ``warned`` or ``approved``: what the ledger says of published rows."""
+    """Name what the ledger says of published rows: ``none``, ``passed``, ``warned`` or ``approved``."""
     if not findings:
         return "none"
     if all(f.passed for f in findings):
@@ -146,7 +148,7 @@ def verdict(findings: Sequence[Finding]) -> str:
 
 
 def summary(findings: Iterable[Finding]) -> str:
-    """The refusals in one sentence, with their figures."""
+    """Write the refusals as one sentence, with their figures."""
     return "; ".join(f"{f.name}: {f.note or 'failed'} ({_figures(f)})" for f in findings if f.refuses)
 
 

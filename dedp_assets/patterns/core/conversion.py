@@ -49,7 +49,7 @@ def convert_json(
         lenient: columns that Spark's cast may convert: rounded, trimmed, completed.
 
     Raises:
-        ConfigError: if a type is none that JSON can become, or ``lenient`` names another column than a typed scalar.
+        ConfigError: if JSON cannot become a type, or ``lenient`` names another column than a typed scalar.
     """
     _require_scalars(schema, lenient)
     others = [c for c in rows.columns if c.lower() not in {name.lower() for name in schema}]
@@ -129,7 +129,7 @@ def _from_nested(rows: DataFrame, name: str, kind: str, misfits: str) -> DataFra
 
 
 def _text_as(name: str, source: DataType, kind: str, *, lenient: bool) -> str:
-    """SQL: the value of a scalar type that a column's text denotes.
+    """Write SQL for the value of a scalar type that a column's text denotes.
 
     Raises:
         ConfigError: if the column is nested.
@@ -146,7 +146,7 @@ def _text_as(name: str, source: DataType, kind: str, *, lenient: bool) -> str:
 
 
 def _json_of(name: str, source: DataType, kind: str) -> str:
-    """SQL: a column as JSON, every scalar in it as its text.
+    """Write SQL for a column as JSON, every scalar in it as its text.
 
     Raises:
         ConfigError: if it holds bytes, which have no text.

@@ -38,33 +38,33 @@ __all__ = [
 
 
 class PatternError(Exception):
-    """Base of every error of the library. Its text names what is wrong, where, and what to do."""
+    """The base of every error of the library, whose text names what is wrong, where, and what to do."""
 
     retryable = False
 
 
 class ConfigError(PatternError, ValueError):
-    """These arguments can never work."""
+    """Arguments that can never work."""
 
 
 class ContractError(PatternError):
-    """The data breaks a stated contract; nothing was published."""
+    """Data that breaks a stated contract; nothing was published."""
 
 
 class SchemaMismatch(ContractError):
-    """Columns are missing, unknown, or of another type than the table declares."""
+    """Columns that are missing, unknown, or of another type than the table declares."""
 
 
 class AmbiguousKeys(ContractError):
-    """Keys that must identify one row are NULL or repeated."""
+    """Keys that must identify one row, and are NULL or repeated."""
 
 
 class TransactionReused(ContractError):
-    """An already applied transaction id came back with other rows."""
+    """An already applied transaction id that came back with other rows."""
 
 
 class AuditFailed(ContractError):
-    """An audit refused the rows before they were published.
+    """Rows that an audit refused before they were published.
 
     Attributes:
         findings: every audit of the attempt, passed or not, with its figures.
@@ -78,12 +78,12 @@ class AuditFailed(ContractError):
 
 
 class NotReady(PatternError):
-    """What the step needs is not there yet."""
+    """Something the step needs that is not there yet."""
 
     retryable = True
 
 
 class Conflict(PatternError):
-    """Another writer changed the table first, or holds it."""
+    """Another writer that changed the table first, or holds it."""
 
     retryable = True

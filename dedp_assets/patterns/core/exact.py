@@ -75,7 +75,7 @@ def exact(text: str, kind: str) -> str:
 
 
 def safe_cast(value: str, kind: str) -> str:
-    """SQL that casts the expression ``value`` to ``kind`` as Spark does, or gives NULL.
+    """Write SQL that casts the expression ``value`` to ``kind`` as Spark does, or gives NULL.
 
     That is lenient: it rounds, trims, completes dates. But a time of day is no timestamp: Spark would take it as one of
     the day on which it runs. What a record is filed under needs :func:`exact`: ``2026`` and ``2026-01`` would get a day
@@ -133,6 +133,6 @@ def _decimal(text: str, precision: int, scale: int) -> str:
 
 
 def _is(text: str, pattern: str) -> str:
-    """Whole texts only: ``$`` would let a line end pass."""
+    """Write SQL that tells whether a whole text matches; ``$`` would let a line end pass."""
     whole = rf"\A(?:{pattern})\z"
     return f"{text} RLIKE {quoted(whole)}"

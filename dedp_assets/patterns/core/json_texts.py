@@ -33,12 +33,12 @@ _HALF = r"\\u[dD][89a-fA-F]"
 
 
 def members(record: str, own: str, *, empty: bool = False) -> str:
-    """SQL: key -> text of each member of the object ``record``, and ``own`` under :data:`END`; NULL if it is no object.
+    """Write SQL: key -> text of each member of ``record``, and ``own`` under :data:`END`; NULL if it is no object.
 
     Args:
         record: STRING expression.
         own: SQL for a BIGINT that this record alone has.
-        empty: whether to look out for an object without members; otherwise that is none.
+        empty: whether an object without members is possible.
     """
     comma = f"if({record} RLIKE {quoted(rf'^[{{]{_BLANK}[}}]')}, '', ',')" if empty else "','"
     # As a string: Spark makes a writer for each number that it takes as text.
@@ -49,39 +49,39 @@ def members(record: str, own: str, *, empty: bool = False) -> str:
 
 
 def inner(text: str) -> str:
-    """SQL: key -> text of each member of an object."""
+    """Write SQL: key -> text of each member of an object."""
     return f"from_json({text}, 'MAP<STRING, STRING>', {_OPTIONS})"
 
 
 def elements(text: str) -> str:
-    """SQL: text of each element of an array."""
+    """Write SQL: text of each element of an array."""
     return f"from_json({text}, 'ARRAY<STRING>', {_OPTIONS})"
 
 
 def trimmed(record: str) -> str:
-    """SQL: ``record`` without JSON's white space around it."""
+    """Write SQL: ``record`` without JSON's white space around it."""
     return f"trim(BOTH ' \\t\\r\\n' FROM {record})"
 
 
 def marked(record: str) -> str:
-    """SQL: ``record`` with every scalar but ``null`` written as a marked string; what is no JSON stays none."""
+    """Write SQL: ``record`` with every scalar but ``null`` as a marked string; other texts than JSON stay invalid."""
     return f"regexp_replace({record}, {quoted(_SCALAR)}, {quoted('$1' + _QUOTE + '$3:$2' + _QUOTE)})"
 
 
 def text_of(value: str) -> str:
-    """SQL: the text of a marked value: a string's characters, a number as it was written, an object without blanks."""
+    """Write SQL: the text of a marked value: a string's characters, a number as written, an object without blanks."""
     words = f"regexp_replace({value}, {quoted(_MARKED_WORD)}, '$1$2')"
     both = f"regexp_replace({words}, {quoted(_MARKED_TEXT)}, {quoted('$1' + _QUOTE + '$2' + _QUOTE)})"
     return f"if(left({value}, 1) IN ('{{', '['), {both}, {scalar_text(value)})"
 
 
 def scalar_text(value: str) -> str:
-    """SQL: as :func:`text_of`, for a value that is no object and no array."""
+    """Write SQL: as :func:`text_of`, for a value that is no object and no array."""
     return f"if(startswith({value}, ':'), substr({value}, 2), rtrim(':', {value}))"
 
 
 def repeated(keys: str, path: str) -> str:
-    """SQL: one sentence for each key that is there more than once, with the path of its object before it."""
+    """Write SQL: a sentence for each key that is there more than once, with the path of its object before it."""
     ordered = f"sort_array({keys})"
     twice = f"array_distinct(filter({ordered}, (k, i) -> i > 0 AND k = {ordered}[i - 1]))"
     named = f"transform({twice}, k -> concat({path}, k, ' is there twice'))"
@@ -89,7 +89,7 @@ def repeated(keys: str, path: str) -> str:
 
 
 def fault(record: str, found: str) -> str:
-    """SQL: what is wrong with a record as a whole, or NULL.
+    """Write SQL: what is wrong with a record as a whole, or NULL.
 
     Args:
         record: STRING expression.

@@ -19,7 +19,7 @@ __all__ = ["MaskingKey", "pseudonym"]
 
 @dataclass(frozen=True, slots=True)
 class MaskingKey:
-    """The key of pseudonyms. It never enters a query plan, a log, the ledger or a table; its ``id`` may.
+    """The key of pseudonyms, which never enters a query plan, a log, the ledger or a table; its ``id`` may.
 
     Attributes:
         id: name and version of the key.
@@ -38,7 +38,7 @@ class MaskingKey:
 
 
 def pseudonym(column: str, key: MaskingKey) -> Column:
-    """HMAC-SHA-256 of a column's text, 64 hex digits: equal for equal values, in every table and run; NULL for NULL.
+    """Replace a column's text by its HMAC-SHA-256, 64 hex digits: equal for equal values everywhere; NULL for NULL.
 
     Without the key no list of likely values helps. A plain hash of an IP address or a name is found by trying them all.
     """

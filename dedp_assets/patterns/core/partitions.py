@@ -4,7 +4,7 @@
 spelling    who writes it                                       2026-01-05 00:00 UTC as TIMESTAMP
 ==========  ==================================================  ==========================================
 Python      callers, delta-rs                                   ``datetime(2026, 1, 5, tzinfo=utc)``
-log         Delta's log, our records and transaction ids        ``2026-01-05T00:00:00.000000Z``
+log         Delta's log, commit records and transaction ids     ``2026-01-05T00:00:00.000000Z``
 SQL         predicates and constants of a query                 ``CAST('2026-01-05T00:…Z' AS TIMESTAMP)``
 folder      the stage of a write, while Spark fills it          ``partition0=v1767571200000000``
 ==========  ==================================================  ==========================================

@@ -25,7 +25,7 @@ _NEEDS_ESCAPE = re.compile(r'["\\\x00-\x1f]')
 
 
 def fitting(text: str, name: str, kind: str, record: str) -> str:
-    """SQL: the value of the member ``text``; NULL where that may not be exact.
+    """Write SQL: the value of the member ``text``; NULL where that may not be exact.
 
     Args:
         text: what the parse gave for the member.
@@ -50,7 +50,7 @@ def fitting(text: str, name: str, kind: str, record: str) -> str:
 
 
 def is_plain(record: str, own: str, members: str, columns: Sequence[tuple[str, str]]) -> str:
-    """SQL: whether the values that :func:`fitting` gave are the record's.
+    """Write SQL: whether the values that :func:`fitting` gave are the record's.
 
     Args:
         record: the whole record.
@@ -70,7 +70,7 @@ def is_plain(record: str, own: str, members: str, columns: Sequence[tuple[str, s
 
 
 def _rewritten(text: str, name: str, record: str) -> str:
-    """SQL: whether a text may be one that Spark wrote anew."""
+    """Write SQL: whether a text may be one that Spark wrote anew."""
     number = (
         f"(({text} >= '0' AND {text} < ':') OR startswith({text}, '-')) AND contains({text}, '.') "
         f"AND {text} RLIKE {_FLOATING}"
@@ -81,7 +81,7 @@ def _rewritten(text: str, name: str, record: str) -> str:
 
 
 def _in_quotes(text: str, name: str, record: str) -> str:
-    """SQL: whether the record has the member with that very text as a string.
+    """Write SQL: whether the record has the member with that very text as a string.
 
     Without a backslash every quotation mark begins or ends a string, so the key is a key; and there is none inside of
     other members, or the record is not plain.
@@ -94,7 +94,7 @@ def _in_quotes(text: str, name: str, record: str) -> str:
 
 
 def _as_written(name: str, record: str) -> str:
-    """SQL: the number of a member as the record has it, NULL if that cannot be told; see :func:`_in_quotes`."""
+    """Write SQL: a member's number as the record has it, NULL if that cannot be told; see :func:`_in_quotes`."""
     if _NEEDS_ESCAPE.search(name):
         return "CAST(NULL AS STRING)"
     blank = r"[ \t\r\n]*"
@@ -103,6 +103,6 @@ def _as_written(name: str, record: str) -> str:
 
 
 def _not_vanished(value: str, text: str, record: str) -> str:
-    """SQL: ``value``, or NULL if it is zero and what was written may not be."""
+    """Write SQL: ``value``, or NULL if it is zero and the written number may not be zero."""
     tiny = " OR ".join(f"contains({record}, '{word}')" for word in _TINY)
     return f"if({value} = 0 AND contains({text}, '.') AND ({tiny}), NULL, {value})"

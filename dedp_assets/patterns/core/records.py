@@ -61,7 +61,7 @@ class Approval:
             raise ConfigError("an approval needs the name of the person who decided (by) and the reason (because)")
 
     def covers(self, finding: Finding) -> bool:
-        """Whether this approval overrules ``finding``."""
+        """Tell whether this approval overrules ``finding``."""
         if finding.name in self.audits:
             return bool(finding.approvable)
         return finding.approvable is True and not self.audits
@@ -69,7 +69,7 @@ class Approval:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Provenance:
-    """Who writes, from what, and why.
+    """The facts about a write that its commit records: who writes, from what, and why.
 
     Attributes:
         asset: name of what is computed, usually the table's name.
@@ -102,13 +102,13 @@ class Provenance:
     notes: Mapping[str, Any] = field(default_factory=dict)
 
     def by(self, pattern: str) -> Provenance:
-        """The same provenance under the name of the pattern that writes, unless it has one."""
+        """Name the pattern that writes, unless the provenance names one already."""
         return self if self.pattern else replace(self, pattern=pattern)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CommitRecord:
-    """One commit's record, as read back from the log.
+    """The record of one commit, as read back from the log.
 
     Attributes:
         partition: the partition values the write owned.
@@ -141,7 +141,7 @@ class CommitRecord:
 
     @property
     def counted(self) -> bool:
-        """Whether ``rows`` says something: a statement (merge, delete) counts no rows, and its zeros are none."""
+        """Tell whether ``rows`` holds counts; Delta's own statements (merge, delete) count no rows."""
         return self.verdict != "none" or any(self.rows.values())
 
     @classmethod
@@ -156,7 +156,7 @@ class CommitRecord:
         verdict: str = "none",
         figures: Mapping[str, Any] | None = None,
     ) -> CommitRecord:
-        """The record of a commit that ``provenance`` makes, as it will read back; ``content`` tells it from others."""
+        """Make the record of a commit by ``provenance``, as it will read back; ``content`` tells it from others."""
         approval = provenance.approval
         record = cls(
             asset=provenance.asset,
@@ -182,20 +182,20 @@ class CommitRecord:
 
     @property
     def promotable(self) -> bool:
-        """Whether a downstream gate may take these rows: an explicit verdict, not a missing one."""
+        """Tell whether a downstream gate may take these rows: by an explicit verdict, not a missing one."""
         return self.verdict in PROMOTABLE
 
     def to_json(self) -> str:
-        """The record as it is stored in the commit."""
+        """Write the record as it is stored in the commit."""
         return json.dumps({"dedp": 1, **asdict(self)}, default=str, separators=(",", ":"))
 
     def stored(self) -> CommitRecord:
-        """The record as it will read back from the log: plain JSON values only."""
+        """Convert the record to what will read back from the log: plain JSON values only."""
         return CommitRecord.from_json(self.to_json()) or self
 
     @classmethod
     def from_json(cls, text: str | None) -> CommitRecord | None:
-        """The record in ``text``, or ``None`` if it is not one of ours."""
+        """Read the record in ``text``; ``None`` if the library did not write it."""
         try:
             payload = json.loads(text or "")
         except ValueError:

@@ -31,7 +31,7 @@ BY_NAME: Approvable = "by name"
 
 @dataclass(frozen=True, slots=True)
 class RowCounts:
-    """Where the rows of one step went, in rows; ``read = written + dead + duplicates + filtered``.
+    """The row accounting of one step, in rows; ``read = written + dead + duplicates + filtered``.
 
     ``represented`` counts input rows that live on inside aggregates instead of as rows of their own.
     """
@@ -50,7 +50,7 @@ class RowCounts:
         return self.read - kept - self.dead - self.duplicates - self.filtered
 
     def as_dict(self) -> dict[str, int]:
-        """The counts by name, without the ones that do not apply."""
+        """List the counts by name, without the ones that do not apply."""
         counts = {name: getattr(self, name) for name in ("read", "written", "dead", "duplicates", "filtered")}
         return counts if self.represented is None else {**counts, "represented": self.represented}
 
@@ -79,17 +79,17 @@ class Finding:
 
     @property
     def refuses(self) -> bool:
-        """Whether this finding keeps the rows from being published."""
+        """Tell whether this finding keeps the rows from being published."""
         return not self.passed and self.severity == "fail"
 
     def as_dict(self) -> dict[str, Any]:
-        """The finding as plain values, for the ledger."""
+        """Write the finding as plain values, for the ledger."""
         return asdict(self)
 
 
 @dataclass(frozen=True, slots=True)
 class WriteResult:
-    """What a write did.
+    """The result of a write.
 
     Attributes:
         table: the table's name.
@@ -118,7 +118,7 @@ class WriteResult:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """Which partitions to work on, and why.
+    """The partitions to work on, and why.
 
     Attributes:
         partitions: keys in the order to run them.
@@ -155,9 +155,9 @@ class Split:
     identity: tuple[str, ...] = ()
 
     def __getitem__(self, part: str) -> DataFrame:
-        """The rows of one part with its own columns, lazy."""
+        """Select the rows of one part with its own columns, lazy."""
         return self.rows.filter(F.col(identifier(self.outcome)) == part).select(*map(identifier, self.parts[part]))
 
     def narrowed(self, part: str, columns: Iterable[str]) -> Split:
-        """The same split with only the named columns in one part."""
+        """Keep only the named columns in one part."""
         return replace(self, parts={**self.parts, part: tuple(columns)})

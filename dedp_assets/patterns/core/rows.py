@@ -1,4 +1,4 @@
-"""Small questions about rows that several patterns ask."""
+"""Rows of a batch: their hash, their columns, their number, and what a step knows about them."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ _SHAPE = "map('ignoreNullFields', 'false', 'timeZone', 'UTC')"
 
 
 def row_hash(fields: Iterable[T.StructField]) -> str:
-    """SQL for a 64-bit hash of the columns ``fields``, the same in whatever order they are named.
+    """Write SQL for a 64-bit hash of the columns ``fields``, the same in whatever order they are named.
 
     Two rows have the same hash only if they have the same content: a NULL differs from nothing and from a struct of
     NULLs, -0.0 from 0.0, and every NaN is the same; the order of a map's entries does not count.
@@ -67,7 +67,7 @@ def row_hash(fields: Iterable[T.StructField]) -> str:
 
 
 def digest(row: str, *, where: str = "true") -> str:
-    """SQL aggregate: an order-free digest of the hashes ``row`` of the rows where the predicate holds.
+    """Write an SQL aggregate: the order-free digest of the hashes ``row`` of the rows where the predicate holds.
 
     XOR alone would not see a row that is there twice; the sum of the lower halves does.
     """
@@ -76,7 +76,7 @@ def digest(row: str, *, where: str = "true") -> str:
 
 
 def require_rows(what: str, rows: object) -> DataFrame:
-    """Give the frame of ``rows``, or refuse what is no batch of Spark, before anything is done for it.
+    """Return the frame of ``rows``; refuse anything but a batch of Spark before anything is done for it.
 
     Raises:
         ConfigError: for a stream, a pandas frame, or whatever else is given instead of rows.
@@ -105,7 +105,7 @@ def require_columns(rows: DataFrame, columns: Iterable[str | None]) -> None:
 
 
 def require_free(rows: DataFrame, *added: str) -> DataFrame:
-    """The rows, if they have no column that would be overwritten, in whatever case: of ``added``, or the library's.
+    """Return the rows; refuse columns that would be overwritten, in whatever case: of ``added``, or the library's.
 
     Raises:
         ConfigError: names the columns to rename.
@@ -121,7 +121,7 @@ def require_free(rows: DataFrame, *added: str) -> DataFrame:
 
 
 def fields_of(rows: DataFrame, columns: Iterable[str]) -> list[T.StructField]:
-    """The named columns of ``rows`` with their types, under the names given.
+    """List the named columns of ``rows`` with their types, under the names given.
 
     Raises:
         ConfigError: if the rows do not have one of them.
@@ -133,13 +133,13 @@ def fields_of(rows: DataFrame, columns: Iterable[str]) -> list[T.StructField]:
 
 
 def counted(rows: DataFrame) -> int:
-    """How many rows there are, by a Spark job of its own: for rules that must not rely on a log that does not know."""
+    """Count the rows in a Spark job of its own, for rules that must not rely on a log without the number."""
     return rows.count()
 
 
 @contextmanager
 def evaluated_once(rows: DataFrame) -> Iterator[DataFrame]:
-    """``rows``, computed the first time they are asked for and kept until the block ends."""
+    """Keep ``rows``, computed the first time they are asked for, until the block ends."""
     kept = rows.persist()
     try:
         yield kept
@@ -148,7 +148,7 @@ def evaluated_once(rows: DataFrame) -> Iterator[DataFrame]:
 
 
 def observed(seen: Observation, rows: DataFrame, measures: Mapping[str, str]) -> dict[str, Any]:
-    """The figures that ``seen`` observed of ``rows``; waits for the job that it is part of.
+    """Read the figures that ``seen`` observed of ``rows``; waits for the job that observes them.
 
     Where Spark finds that nothing can come of a part of a query, by its text or while it runs, it leaves that part out,
     and what was to be observed there is missing. Then the rows are counted in a pass of their own.
@@ -165,7 +165,7 @@ def observed(seen: Observation, rows: DataFrame, measures: Mapping[str, str]) ->
 
 @dataclass(frozen=True, slots=True)
 class Tally:
-    """How many rows a step read, and which: observed where they are read, mostly without a pass of its own.
+    """The number and the digest of the rows that a step read, mostly observed without a pass of its own.
 
     Attributes:
         identity: columns that identify one row.
@@ -180,7 +180,7 @@ class Tally:
     seen: Observation = field(default_factory=Observation, repr=False)
 
     def figures(self) -> dict[str, Any]:
-        """``read`` in rows, the digest of the identities and the further measures.
+        """Read the number of rows (``read``), the digest of the identities and the further measures.
 
         Waits for the job that reads the rows; ask only after a write of theirs.
         """
@@ -190,7 +190,7 @@ class Tally:
 def tally(
     rows: DataFrame, *, identity: Sequence[str], measures: Mapping[str, str] | None = None
 ) -> tuple[DataFrame, Tally]:
-    """The same rows, counted and fingerprinted where they are read.
+    """Count and fingerprint the rows where they are read; the rows themselves stay the same.
 
     The caller writes the returned rows and hands the tally to the write, which compares it with what it accounted for.
 
@@ -215,7 +215,7 @@ def _aggregates(measures: Mapping[str, str]) -> list[Column]:
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """What a step knows about the rows it read.
+    """The facts that a step knows about the rows it read.
 
     Attributes:
         tally: counts them where they are read; without one, the rows given to a write are the rows read.
@@ -244,7 +244,7 @@ def inside(kind: T.DataType) -> Iterator[T.DataType]:
 
 
 def _parts(value: str, kind: T.DataType, path: str, depth: int = 0) -> list[str]:
-    """What to hash of ``value``, in SQL: as many expressions for every value of the type ``kind``."""
+    """Write SQL of what to hash of ``value``: as many expressions for every value of the type ``kind``."""
     null = f"{value} IS NULL"
     if isinstance(kind, T.StructType):
         inner = [(f"{value}[{quoted(f.name)}]", f) for f in kind.fields]
@@ -265,7 +265,7 @@ def _parts(value: str, kind: T.DataType, path: str, depth: int = 0) -> list[str]
 
 
 def _whole(value: str, kind: T.ArrayType, path: str) -> list[str]:
-    """An array without maps inside: its values, which leaves out NULLs, and its JSON text, which tells where they are.
+    """Write SQL of an array without maps inside: its values, and its JSON text, which tells where NULLs are.
 
     The text alone is not exact, and the values alone have no shape. A function for each element would take four times
     as long.
@@ -275,7 +275,7 @@ def _whole(value: str, kind: T.ArrayType, path: str) -> list[str]:
 
 
 def _each(value: str, kind: T.ArrayType, path: str, depth: int, ordered: str = "{}") -> list[str]:
-    """An array as the hashes of its elements, which are never NULL."""
+    """Write SQL of an array as the hashes of its elements, which are never NULL."""
     element = f"`{RESERVED}{depth}`"
     parts = ", ".join(_parts(element, kind.elementType, path, depth + 1))
     return [f"size({value})", ordered.format(f"transform({value}, {element} -> xxhash64({parts}))")]

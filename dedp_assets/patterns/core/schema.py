@@ -26,7 +26,7 @@ _BOUNDED = ("BIGINT", "BYTE", "DATE", "DECIMAL", "DOUBLE", "FLOAT", "INT", "LONG
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """One column.
+    """One column of a table's declaration.
 
     Attributes:
         type: Spark SQL type (``STRING``, ``TIMESTAMP``, ``ARRAY<STRING>``).
@@ -48,7 +48,7 @@ class Column:
 
 @dataclass(frozen=True, slots=True)
 class TableSpec:
-    """A table's declaration.
+    """The declaration of a table.
 
     Attributes:
         name: ``layer/dataset``, the path below the lakehouse root.
@@ -106,7 +106,7 @@ class TableSpec:
 
     @property
     def bounded(self) -> tuple[str, ...]:
-        """Columns of the data files that Delta can keep a minimum and a maximum of."""
+        """List the columns of the data files that Delta can keep a minimum and a maximum of."""
         return tuple(
             name
             for name, column in self.columns.items()
@@ -114,7 +114,7 @@ class TableSpec:
         )
 
     def table_properties(self) -> dict[str, str]:
-        """Delta table properties: the library's defaults, statistics without personal columns, the spec's own."""
+        """List Delta's table properties: the library's defaults, statistics without personal columns, the spec's."""
         # Delta reads the property as a list of SQL names.
         shown = [
             name if _PLAIN.fullmatch(name) else identifier(name) for name in self.bounded if name not in self.personal
@@ -153,7 +153,7 @@ def shape(kind: Any) -> Any:  # noqa: ANN401 - a type in Spark's JSON form
 
 
 def _refuse_unusable(spec: TableSpec) -> None:
-    """Refuse what can be seen to be unusable without Spark."""
+    """Refuse a declaration that can be seen to be unusable without Spark."""
     if not spec.name or any(part in ("", ".", "..") for part in spec.name.split("/")):
         raise ConfigError(f"{spec.name!r} names no table: give layer/dataset, the path below the lakehouse root")
     for what, names in (("columns", spec.columns), ("partition columns", spec.partition_by), ("checks", spec.checks)):

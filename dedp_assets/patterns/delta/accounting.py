@@ -49,7 +49,7 @@ _JUDGED = ("rows_are_accounted_for", "rows_lie_in_their_partition", "constraints
 
 
 def kept_rows(rows: object, keep: str) -> str:
-    """SQL predicate of the rows meant for the table."""
+    """Write the SQL predicate of the rows meant for the table."""
     return f"{OUTCOME} = {quoted(keep)}" if isinstance(rows, Split) else "true"
 
 
@@ -88,7 +88,7 @@ def measures(
     audits: Sequence[Audit],
     identity: Sequence[StructField] = (),
 ) -> dict[str, str]:
-    """Figure name -> SQL aggregate to observe in the staging pass."""
+    """List the SQL aggregates to observe in the staging pass, by figure name."""
     outside = [f"NOT ({equals(c, v, state.kinds[c])})" for c, v in owned.items()]
     found = {
         "read": "count(1)",
@@ -117,7 +117,7 @@ def measures(
 
 
 def count(figures: Mapping[str, Any], split: Split | None, keep: str, represented: str) -> RowCounts:
-    """The row accounting in the measured ``figures``; diverted parts without a name of their own count as filtered."""
+    """Account for the rows by the measured ``figures``; parts without a name of their own count as filtered."""
     parts = {part: figures.get(PART + part, 0) for part in (split.parts if split else ()) if part != keep}
     dead, duplicates = parts.pop("dead", 0), parts.pop("duplicate", 0)
     return RowCounts(
@@ -131,7 +131,7 @@ def count(figures: Mapping[str, Any], split: Split | None, keep: str, represente
 
 
 def built_in(figures: Mapping[str, Any], counts: RowCounts) -> tuple[Finding, ...]:
-    """The rules every write keeps, whatever else is audited; nobody can overrule them."""
+    """List the rules that every write keeps, whatever else is audited; nobody can overrule them."""
     compared = READ_IDENTITY in figures and IDENTITY in figures
     same = not compared or (figures[READ_IDENTITY] or "") == (figures[IDENTITY] or "")
     broken = {k[len(_CONSTRAINT) :]: v for k, v in figures.items() if k.startswith(_CONSTRAINT) and v}
@@ -150,10 +150,10 @@ def built_in(figures: Mapping[str, Any], counts: RowCounts) -> tuple[Finding, ..
 
 
 def public(figures: Mapping[str, Any]) -> dict[str, Any]:
-    """The figures worth keeping in the ledger."""
+    """Select the figures worth keeping in the ledger."""
     return {name: value for name, value in figures.items() if not name.startswith(RESERVED)}
 
 
 def violations(figures: Mapping[str, Any], rules: Mapping[str, str]) -> list[str]:
-    """SQL predicates of the rows that break a constraint."""
+    """Write the SQL predicates of the rows that break a constraint."""
     return [f"NOT coalesce({rule}, false)" for name, rule in rules.items() if figures.get(_CONSTRAINT + name)]

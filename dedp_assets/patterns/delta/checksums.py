@@ -22,7 +22,7 @@ _COUNTED_FURTHER = {"deletionVectors", "inCommitTimestamp", "rowTracking"}
 
 
 def following(before: Mapping[str, Any], content: Iterable[Mapping[str, Any]]) -> dict[str, Any] | None:
-    """Derive the checksum of a commit from the one before it; ``None`` if it is not certain.
+    """Compute the checksum of a commit from the one before it; ``None`` if it is not certain.
 
     Args:
         before: the checksum of the version before, or :data:`EMPTY`.
@@ -50,7 +50,7 @@ def following(before: Mapping[str, Any], content: Iterable[Mapping[str, Any]]) -
 def _carried(
     before: Mapping[str, Any], found: Mapping[str, Any], moved: Mapping[str, Mapping[str, Any]]
 ) -> dict[str, Any]:
-    """What a checksum may leave out: other writers' domains, and transactions while they are few and none expires."""
+    """List what a checksum may leave out: other writers' domains, and transactions while they are few."""
     carried = {} if before.get("domainMetadata") is None else {"domainMetadata": before["domainMetadata"]}
     known = before.get("setTransactions")
     expires = "delta.setTransactionRetentionDuration" in found["metadata"].get("configuration", {})

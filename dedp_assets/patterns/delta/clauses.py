@@ -39,7 +39,7 @@ _WIDER = {
 
 @dataclass(frozen=True, slots=True)
 class Update:
-    """Set columns of a row that both sides have.
+    """A clause that sets columns of a row that both sides have.
 
     Attributes:
         values: column -> SQL; ``None`` sets every column to the source's column of the same name.
@@ -52,7 +52,7 @@ class Update:
 
 @dataclass(frozen=True, slots=True)
 class Delete:
-    """Remove a row that both sides have.
+    """A clause that removes a row that both sides have.
 
     Attributes:
         when: SQL condition; empty takes every row that no earlier clause took.
@@ -63,7 +63,7 @@ class Delete:
 
 @dataclass(frozen=True, slots=True)
 class Insert:
-    """Add a row that only the source has.
+    """A clause that adds a row that only the source has.
 
     Attributes:
         values: column -> SQL over ``s``, NULL for columns that are not named; ``None`` takes the source's columns.
@@ -107,23 +107,23 @@ class Merge:
 
     @property
     def takes_columns(self) -> bool:
-        """Whether a clause takes the source's columns as they are, those of the partition among them."""
+        """Tell whether a clause takes the source's columns as they are, those of the partition among them."""
         return any(not isinstance(clause, Delete) and clause.values is None for clause in self.clauses)
 
     @property
     def condition(self) -> str:
-        """SQL: whether two rows match."""
+        """Write SQL that tells whether two rows match."""
         same = "<=>" if self.null_keys else "="
         pairs = [f"t.{identifier(key)} {same} s.{identifier(key)}" for key in self.keys]
         return " AND ".join([*pairs, *([f"({self.on})"] if self.on else [])])
 
     def taken(self, clauses: Mapping[int, Clause]) -> str:
-        """SQL: the place of the first of ``clauses`` that takes a row, NULL if none does."""
+        """Write SQL: the place of the first of ``clauses`` that takes a row, NULL if no clause takes it."""
         branches = [f"WHEN {clause.when or 'true'} THEN {n}" for n, clause in clauses.items()]
         return f"CASE {' '.join(branches)} END" if branches else "CAST(NULL AS INT)"
 
     def assigned(self, number: int, columns: Sequence[str]) -> dict[str, str]:
-        """Column -> SQL that the clause at a place gives it; a deletion gives none."""
+        """Map each column to the SQL that the clause at a place gives it; a deletion gives no column."""
         clause = self.clauses[number]
         if isinstance(clause, Delete):
             return {}
@@ -133,14 +133,14 @@ class Merge:
         return {known[column.lower()]: sql for column, sql in clause.values.items()}
 
     def statement(self, table: str, state: TableState) -> str:
-        """The same merge as Delta's SQL, into ``table`` from a source ``{s}``."""
+        """Write the same merge as Delta's SQL, into ``table`` from a source ``{s}``."""
         ordered = [*self.matched.values(), *self.inserts.values()]
         clauses = " ".join(_sql(clause) for clause in ordered)
         condition = f"{self.condition} AND {predicate(self.owned, state, 't.')}"
         return f"MERGE INTO {table} t USING {{s}} s ON {condition} {clauses}"
 
     def check(self, table: str, state: TableState, source: DataFrame) -> None:
-        """Refuse what can never work, before anything is computed.
+        """Refuse clauses that can never work, before anything is computed.
 
         Raises:
             ConfigError: without keys or clauses, for clauses that never get a row, unknown columns, or SQL that Spark
@@ -155,13 +155,13 @@ class Merge:
 
 
 def no_rows(session: SparkSession, state: TableState) -> DataFrame:
-    """No row with the columns of a table, to see what SQL over them means."""
+    """Make an empty frame with the columns of a table, to see what SQL over them means."""
     schema = StructType.fromJson({"type": "struct", "fields": list(state.columns.values())})
     return session.createDataFrame([], schema)
 
 
 def check_condition(table: str, rows: DataFrame, condition: str) -> None:
-    """Refuse an SQL condition over ``rows`` that is none.
+    """Refuse a text that is not an SQL condition over ``rows``.
 
     Raises:
         ConfigError: if Spark cannot analyse it, or it is not true or false.
@@ -221,7 +221,7 @@ def _check_types(table: str, merge: Merge, clauses: Mapping[int, Clause], rows: 
 
 
 def _analysed(table: str, rows: DataFrame, expressions: Sequence[str]) -> dict[str, Any]:
-    """SQL expression -> its type, in the form of the log."""
+    """Map each SQL expression to its type, in the form of the log."""
     try:
         fields = rows.selectExpr(*[f"({sql}) AS e{n}" for n, sql in enumerate(expressions)]).schema.fields
     except AnalysisException as error:
@@ -231,7 +231,7 @@ def _analysed(table: str, rows: DataFrame, expressions: Sequence[str]) -> dict[s
 
 
 def _fits(given: Any, stored: Any) -> bool:  # noqa: ANN401 - types in Spark's JSON form
-    """Whether every value of one type is a value of the other."""
+    """Tell whether every value of one type is a value of the other."""
     given, stored = shape(given), shape(stored)
     if given in (stored, "void") or stored in _WIDER.get(str(given), ()):
         return True
@@ -243,7 +243,7 @@ def _fits(given: Any, stored: Any) -> bool:  # noqa: ANN401 - types in Spark's J
 
 
 def _decimal(kind: Any) -> tuple[int, int]:  # noqa: ANN401
-    """Digits before and after the point; (-1, -1) for any other type."""
+    """Count the digits before and after the point; (-1, -1) for any other type."""
     if not str(kind).startswith("decimal("):
         return -1, -1
     precision, scale = (int(part) for part in str(kind)[len("decimal(") : -1].split(","))

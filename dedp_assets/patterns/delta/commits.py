@@ -1,7 +1,7 @@
 """Commits that change no row, written as the Delta protocol defines them: one file, one JSON action per line.
 
-deltalake and Spark write only the commits of their own operations, and to exchange files that were rewritten elsewhere
-is none of them. Callers hold the table's lock; a version that exists already is never written over.
+deltalake and Spark write only the commits of their own operations, and have no operation that exchanges files that were
+rewritten elsewhere. Callers hold the table's lock; a version that exists already is never written over.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ PLAIN_PROTOCOL = {"minReaderVersion": 1, "minWriterVersion": 2}
 
 
 def write(location: Path, version: int, content: Iterable[Mapping[str, Any]]) -> None:
-    """Commit a version to the log in ``location``, all of it or nothing, with its checksum if that is certain.
+    """Write one commit of the log in ``location``, whole or not at all, with its checksum if that is certain.
 
     Raises:
         Conflict: if somebody else committed that version.
@@ -61,7 +61,7 @@ def _put_if_absent(path: Path, lines: Iterable[Mapping[str, Any]]) -> None:
 
 
 def _checksum(log: Path, version: int) -> Mapping[str, Any] | None:
-    """The checksum that stands beside a version; none if it is not there or is none."""
+    """Read the checksum beside a version; ``None`` if there is none that can be read."""
     with suppress(OSError, ValueError):
         stated = json.loads((log / f"{version:020d}.crc").read_bytes())
         return stated if isinstance(stated, dict) else None
@@ -69,7 +69,7 @@ def _checksum(log: Path, version: int) -> Mapping[str, Any] | None:
 
 
 def actions(location: Path, version: int) -> Iterator[dict[str, Any]]:
-    """The actions of a commit; none if there is no such version."""
+    """Read the actions of a commit; empty if there is no such version."""
     commit = location / "_delta_log" / f"{version:020d}.json"
     # Bytes, because a line of text may end where the protocol knows no end.
     for line in commit.read_bytes().splitlines() if commit.exists() else ():
@@ -85,10 +85,10 @@ def info(
     *,
     appends: bool = False,
 ) -> dict[str, Any]:
-    """The action that says what a commit did, with our record or a note as its user metadata.
+    """Make the action that says what a commit did, with a record or a note as its user metadata.
 
     Args:
-        record: our record, or a note.
+        record: the library's record, or a note.
         operation: Delta's name of what was done.
         read: the table as the writer saw it.
         metrics: Delta's figures of the operation.
@@ -110,7 +110,7 @@ def info(
 
 
 def keep_readable(location: Path, before: TableState) -> None:
-    """Do after a commit what keeps a log quick to read: a checkpoint where the table wants one, old entries removed."""
+    """Keep a log quick to read after a commit: write a checkpoint where the table wants one, remove old entries."""
     every = int(before.properties.get("delta.checkpointInterval") or _CHECKPOINT_INTERVAL)
     if (before.version + 1) % every:
         return
@@ -138,7 +138,7 @@ def declaration(
     configuration: Mapping[str, str] | None = None,
     protocol: Mapping[str, Any] = PLAIN_PROTOCOL,
 ) -> Iterator[dict[str, Any]]:
-    """The actions that begin a table: what readers have to know, and what its rows are.
+    """Make the actions that begin a table: its protocol, and the columns of its rows.
 
     Args:
         schema: Spark's JSON of the table's schema.
@@ -159,7 +159,7 @@ def declaration(
 
 
 def protocol(state: TableState) -> dict[str, Any]:
-    """The protocol of a table, as its log states it."""
+    """Read the protocol of a table, as its log states it."""
     stored = state.snapshot.protocol()
     features = {"readerFeatures": stored.reader_features, "writerFeatures": stored.writer_features}
     versions = {"minReaderVersion": stored.min_reader_version, "minWriterVersion": stored.min_writer_version}
@@ -167,5 +167,5 @@ def protocol(state: TableState) -> dict[str, Any]:
 
 
 def now_ms() -> int:
-    """The time a commit states is when it was made, whatever a caller takes for now."""
+    """Read the machine's clock: a commit states when it was made, whatever time its caller takes for now."""
     return time.time_ns() // 1_000_000

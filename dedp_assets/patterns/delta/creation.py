@@ -97,13 +97,13 @@ def doubtful_checks(spec: TableSpec) -> list[str]:
 
 
 def _fields(spec: TableSpec) -> list[dict[str, Any]]:
-    """The columns as the log's schema has them; none if not all of them are known here."""
+    """Spell the columns as the log's schema does; empty if one is of a type that only Spark can spell."""
     found = [ddl.field(n, c.type, required=c.required, comment=c.comment) for n, c in spec.columns.items()]
     return [each for each in found if each] if None not in found else []
 
 
 def _are_known(spec: TableSpec, properties: Mapping[str, str]) -> bool:
-    """Whether every property is one of which it is known here what Spark makes of it."""
+    """Tell whether every property is one that Spark takes over as it is."""
     feeds = properties.get("delta.enableChangeDataFeed") == "true"
     counted = {name for name in properties.get("delta.dataSkippingStatsColumns", "").split(",") if name}
     return (
@@ -117,7 +117,7 @@ def _are_known(spec: TableSpec, properties: Mapping[str, str]) -> bool:
 
 
 def _protocol(spec: TableSpec, fields: Sequence[Mapping[str, Any]], properties: Mapping[str, str]) -> dict[str, Any]:
-    """What readers and writers have to know, stated the oldest way that can state it."""
+    """Give the protocol in the oldest form that can state it."""
     features = {_ASKED[pair] for pair in properties.items() if pair in _ASKED}
     features |= {_OF_TYPES[kind] for each in fields for kind in ddl.scalars(each["type"]) if kind in _OF_TYPES}
     if not features:

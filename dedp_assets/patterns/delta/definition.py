@@ -61,7 +61,7 @@ def _analysed(what: str, rows: Callable[[], DataFrame]) -> DataFrame:
 
 
 def creation(spec: TableSpec, location: str) -> Iterator[str]:
-    """The SQL statements that create the table of ``spec`` in ``location``."""
+    """Write the SQL statements that create the table of ``spec`` in ``location``."""
     columns = ", ".join(
         f"{identifier(name)} {c.type}{' NOT NULL' if c.required else ''}{_comment(c.comment)}"
         for name, c in spec.columns.items()
@@ -76,7 +76,7 @@ def creation(spec: TableSpec, location: str) -> Iterator[str]:
 
 
 def alterations(spec: TableSpec, location: str, state: TableState) -> Iterator[str]:
-    """The SQL statements that bring the stored table up to ``spec``: new columns, constraints and properties.
+    """Write the SQL statements that bring the stored table up to ``spec``: new columns, constraints and properties.
 
     Raises:
         SchemaMismatch: if the stored table differs in a way that needs a migration (types, dropped or reordered
@@ -96,7 +96,7 @@ def alterations(spec: TableSpec, location: str, state: TableState) -> Iterator[s
 
 
 def constraints(state: TableState) -> dict[str, str]:
-    """Every rule the stored table has, whoever added it: constraint name -> SQL predicate.
+    """List every rule that the stored table has, whoever added it: constraint name -> SQL predicate.
 
     These are all the rules that Spark's writer would enforce row by row: NOT NULL at any depth, CHECK, invariants,
     lengths of CHAR and VARCHAR, generated columns; and that a partition value is one that the log can hold.
@@ -116,7 +116,7 @@ def constraints(state: TableState) -> dict[str, str]:
 
 
 def _of_field(name: str, column: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    """The rules that stand in the schema's entry of one column."""
+    """List the rules that stand in the schema's entry of one column."""
     told = column.get("metadata", {})
     yield from _not_null(name, identifier(name), column)
     if expression := told.get("delta.generationExpression"):
@@ -133,7 +133,7 @@ def _of_field(name: str, column: Mapping[str, Any]) -> Iterator[tuple[str, str]]
 
 
 def _not_null(name: str, path: str, column: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    """A field that must not be NULL is missing, too, where the column around it is NULL: so Delta reads it."""
+    """Write the rule of a required field, which is missing, too, where the column around it is NULL, as for Delta."""
     if not column["nullable"]:
         yield f"{name}_is_not_null", f"{path} IS NOT NULL"
     inner = column["type"]
@@ -181,7 +181,7 @@ def require_replaceable(table: str, state: TableState) -> None:
     """
     if state.properties.get("delta.appendOnly", "").lower() == "true":
         raise ConfigError(
-            f"{table} is append-only (delta.appendOnly), none of its rows can be replaced or deleted: append to it, or "
+            f"{table} is append-only (delta.appendOnly), so no row of it can be replaced or deleted: append to it, or "
             "declare it without that property"
         )
 
@@ -224,7 +224,7 @@ def _refuse_migration(spec: TableSpec, state: TableState) -> None:
 
 
 def _differences(spec: TableSpec, state: TableState) -> Iterator[str]:
-    """What the stored columns and constraints are, and the declared ones of the same name are not."""
+    """Describe how the stored columns and constraints differ from the declared ones of the same name."""
     for name in (name for name in spec.columns if name in state.columns):
         column, stored = spec.columns[name], state.columns[name]
         if column.required and stored["nullable"]:

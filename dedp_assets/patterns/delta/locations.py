@@ -53,7 +53,7 @@ def require_vacant(table: str, folder: Path) -> None:
     """Refuse to create a table where something else lies already.
 
     Raises:
-        ConfigError: if ``folder`` is a file, or holds what no table of ours left there.
+        ConfigError: if ``folder`` is a file, or holds files that no table of the library left there.
     """
     if folder.exists() and not folder.is_dir():
         raise ConfigError(f"{table}: {folder} is a file and no folder: name another location")

@@ -51,7 +51,7 @@ def claim(path: Path) -> FileLock:
 
 
 def is_claimed(path: Path) -> bool:
-    """Whether a living process claims ``path``."""
+    """Tell whether a living process claims ``path``."""
     if not path.exists():
         return False
     try:

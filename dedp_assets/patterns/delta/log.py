@@ -70,8 +70,8 @@ class Commit:
 
     Attributes:
         changed: partitions whose rows this commit changed; compaction (``dataChange = false``) changes none.
-        record: our record of a write, or ``None`` for a foreign commit and for one that only maintained the files.
-        maintenance: our record of a compaction or a vacuum, which are no writes: they never answer for a partition.
+        record: the record of a write, or ``None`` for a foreign commit and for one that only maintained the files.
+        maintenance: the record of a compaction or a vacuum, which never answers for a partition.
         note: the commit's user metadata, if that is no commit record.
         transactions: transaction ids the commit moved, with their versions.
         files_added: data files the commit added.
@@ -96,17 +96,17 @@ class Commit:
     parameters: Mapping[str, Any] = field(default_factory=dict)
 
     def changes(self, partition: Mapping[str, str | None]) -> bool:
-        """Whether the commit changed rows of ``partition``."""
+        """Tell whether the commit changed rows of ``partition``."""
         return any(partition.items() <= dict(values).items() for values in self.changed)
 
     def touches(self, partition: Mapping[str, str | None]) -> bool:
-        """Whether the commit changed rows of ``partition``, or was written for it."""
+        """Tell whether the commit changed rows of ``partition``, or was written for it."""
         return self.changes(partition) or (self.record is not None and self.record.partition == partition)
 
 
 @dataclass(frozen=True, slots=True)
 class FileStats:
-    """Active files of one partition: how many, their rows and their bytes.
+    """The active files of one partition: how many, their rows and their bytes.
 
     ``exact`` says whether the log knows how many rows there are: a file may have no statistics, or deleted rows.
     """
@@ -118,18 +118,18 @@ class FileStats:
 
 
 class Cursors(ABC):
-    """What a table's transaction ids say about its partitions."""
+    """The transaction ids of a table, and what they say about its partitions."""
 
     @abstractmethod
     def transaction(self, app_id: str) -> int | None:
-        """The last version applied under ``app_id``; it survives the cleanup of the log."""
+        """Look up the last version applied under ``app_id``, which survives the cleanup of the log."""
 
     def applied(self, table: str, partition: Mapping[str, str]) -> int | None:
-        """The upstream version that ``partition`` of ``table`` was last computed from: its cursor."""
+        """Look up the upstream version that ``partition`` of ``table`` was last computed from: its cursor."""
         return max((v for v in self._versions_of(table, partition, "", "appends") if v is not None), default=None)
 
     def written(self, table: str, partition: Mapping[str, str]) -> bool:
-        """Whether the library wrote ``partition`` in this generation of ``table``, from an upstream version or not."""
+        """Tell whether the library wrote ``partition`` in this generation of ``table``, with or without a version."""
         return any(v is not None for v in self._versions_of(table, partition, "", "appends", "runs"))
 
     def _versions_of(self, table: str, partition: Mapping[str, str], *kinds: Cursor) -> list[int | None]:
@@ -137,18 +137,18 @@ class Cursors(ABC):
         return [self.transaction(transaction_id(table, partition, generation, kind)) for kind in kinds]
 
     def generation(self, table: str) -> int:
-        """How often the table was restored."""
+        """Count how often the table was restored."""
         return self.transaction(generation_id(table)) or 0
 
 
 @dataclass(frozen=True)
 class Transactions(Cursors):
-    """The transaction cursors of a table and nothing else of its state: ``by_id`` maps each id to its version."""
+    """The transaction cursors of a table without the rest of its state; ``by_id`` maps each id to its version."""
 
     by_id: Mapping[str, int] = field(default_factory=dict, repr=False)
 
     def transaction(self, app_id: str) -> int | None:
-        """The last version applied under ``app_id``."""
+        """Look up the last version applied under ``app_id``."""
         return self.by_id.get(app_id)
 
 
@@ -182,12 +182,12 @@ class TableState(Cursors):
 
     @property
     def mapped(self) -> bool:
-        """Whether columns in the files go by other names than in the schema."""
+        """Tell whether columns in the files go by other names than in the schema."""
         return self.properties.get("delta.columnMapping.mode", "none") != "none"
 
     @property
     def counts_identities(self) -> bool:
-        """Whether a column takes its values from a counter that the log keeps."""
+        """Tell whether a column takes its values from a counter that the log keeps."""
         return any("delta.identity.start" in field.get("metadata", {}) for field in self.columns.values())
 
     @cached_property
@@ -196,18 +196,18 @@ class TableState(Cursors):
         return frozenset(self.snapshot.protocol().writer_features or ())
 
     def files(self) -> list[Mapping[str, Any]]:
-        """Active files, one flat mapping each (``path``, ``size_bytes``, ``num_records``, ``partition.<column>``)."""
+        """List the active files, each a mapping (``path``, ``size_bytes``, ``num_records``, ``partition.<column>``)."""
         files: list[Mapping[str, Any]] = pa.table(self.snapshot.get_add_actions(flatten=True)).to_pylist()
         return files
 
     def keyed_files(self) -> Iterator[KeyedFile]:
-        """Active files, each with its partition."""
+        """List the active files, each with its partition."""
         kinds = sorted(self.kinds.items())
         for file in self.files():
             yield file, tuple((c, _spelled(file[f"partition.{c}"], kind)) for c, kind in kinds)
 
     def statistics(self) -> dict[Partition, FileStats]:
-        """Files, rows and bytes by partition, from the log's statistics."""
+        """Sum up files, rows and bytes by partition, from the log's statistics."""
         totals: dict[Partition, FileStats] = {}
         for f, key in self.keyed_files():
             old, rows = totals.get(key, FileStats()), f.get("num_records")
@@ -216,16 +216,16 @@ class TableState(Cursors):
         return totals
 
     def holds(self, partition: Mapping[str, str]) -> bool:
-        """Whether any active file belongs to ``partition``."""
+        """Tell whether any active file belongs to ``partition``."""
         return any(partition.items() <= dict(key).items() for key in self.statistics())
 
     def transaction(self, app_id: str) -> int | None:
-        """The last version applied under ``app_id``; it survives the cleanup of the log."""
+        """Look up the last version applied under ``app_id``, which survives the cleanup of the log."""
         return self.snapshot.transaction_version(app_id)
 
 
 class Ledger:
-    """Reads the log of the Delta table in a folder.
+    """The log of the Delta table in a folder, read without Spark.
 
     Args:
         location: the table's folder.
@@ -240,11 +240,11 @@ class Ledger:
         self._opened: tuple[object, TableState] | None = None
 
     def exists(self) -> bool:
-        """Whether there is a table."""
+        """Tell whether there is a table."""
         return (self._log / f"{0:020d}.json").exists() or bool(self._versions())
 
     def version(self) -> int:
-        """The newest version.
+        """Look up the newest version.
 
         Raises:
             NotReady: if there is no table yet.
@@ -258,7 +258,7 @@ class Ledger:
         return versions[-1]
 
     def state(self, version: int | None = None) -> TableState:
-        """The table at ``version`` (the newest if ``None``); asked for the same one again, it is not read again.
+        """Read the state of the table at ``version`` (the newest if ``None``); the same one is not read twice.
 
         Raises:
             ContractError: if the log is damaged; the text names the file and what repairs it.
@@ -271,7 +271,7 @@ class Ledger:
         return self._opened[1]
 
     def commit(self, version: int) -> Commit:
-        """One commit.
+        """Read one commit.
 
         Raises:
             NotReady: if the log no longer holds (or does not yet hold) that version.
@@ -280,19 +280,19 @@ class Ledger:
         return self._commit(version, self._raw(version), self._naming)
 
     def commits(self, *, since: int = -1) -> Iterator[Commit]:
-        """Commits after version ``since``, oldest first, as far as the log still holds them."""
+        """Read the commits after version ``since``, oldest first, as far as the log still holds them."""
         naming = cache(self._naming)
         for version in self._since(since):
             yield self._commit(version, self._raw(version), naming)
 
     def history(self) -> Iterator[Commit]:
-        """Commits from the newest back, as far as the log still holds them."""
+        """Read the commits from the newest back, as far as the log still holds them."""
         naming = cache(self._naming)
         for version in self._back():
             yield self._commit(version, self._raw(version), naming)
 
     def moved(self, app_id: str) -> Iterator[Commit]:
-        """Commits that moved the transaction ``app_id``, from the newest back, as far as the log still holds them."""
+        """Find the commits that moved the transaction ``app_id``, newest first, as far as the log still holds them."""
         naming = cache(self._naming)
         for version in self._back():
             raw = self._raw(version)
@@ -302,7 +302,7 @@ class Ledger:
                     yield commit
 
     def latest(self, *partitions: Mapping[str, str | None], until: int | None = None) -> Commit | None:
-        """The newest commit up to version ``until`` that touched one of ``partitions``: changed it or was about it.
+        """Find the newest commit up to version ``until`` that changed one of ``partitions`` or was written for it.
 
         A foreign commit that changed rows counts: it has no record, so a gate that asks for one gets none.
         Returns ``None`` if the log holds no such commit.
@@ -310,11 +310,11 @@ class Ledger:
         return self._newest(partitions, until, Commit.touches)
 
     def changed(self, *partitions: Mapping[str, str | None], until: int | None = None) -> Commit | None:
-        """The newest commit up to version ``until`` that changed rows of one of ``partitions``."""
+        """Find the newest commit up to version ``until`` that changed rows of one of ``partitions``."""
         return self._newest(partitions, until, Commit.changes)
 
     def changes(self, *, since: int = -1) -> tuple[int, dict[Partition, int]]:
-        """Partitions whose rows changed after version ``since``, each with its newest changing version.
+        """List the partitions whose rows changed after version ``since``, each with its newest changing version.
 
         Reads the commits after ``since`` only, so a caller that keeps the returned version pays for new commits and
         not for the length of the log. Where the log was cleaned up past ``since``, every partition that is active
@@ -338,18 +338,18 @@ class Ledger:
         return head, found
 
     def resume(self, since: int) -> int:
-        """``since``, or -1 if the log ends before it: the table was removed and begun again."""
+        """Return ``since``, or -1 if the log ends before it: the table was removed and begun again."""
         return since if since < 0 or self._holds(since) or any(v > since for v in self._versions()) else -1
 
     def transaction(self, app_id: str) -> int | None:
-        """The last version applied under ``app_id``, or ``None``."""
+        """Look up the last version applied under ``app_id``; ``None`` if there is none."""
         return self.state().transaction(app_id) if self.exists() else None
 
     def transactions(self) -> Cursors:
-        """The transaction cursors, where possible without the active files, so that a sensor may ask at every tick.
+        """Read the transaction cursors, where possible without the active files: a sensor asks at every tick.
 
         They come from one column of the last checkpoint and from the commits after it; from the whole state if the
-        checkpoint is none that can be read so.
+        checkpoint cannot be read like that.
         """
         stated = self._last_checkpoint()
         files = self._checkpoint_files(stated)
@@ -369,7 +369,7 @@ class Ledger:
         return Transactions(by_id)
 
     def _naming(self) -> Naming:
-        """How log entries name and type the partition columns, by the newest declaration of the table.
+        """Find how log entries name and type the partition columns, by the newest declaration of the table.
 
         Names of columns change in the schema and not in the files, so one answer holds for the whole log. It stands in
         the checkpoint or in a commit after it, and each commit is looked at once.
@@ -386,7 +386,7 @@ class Ledger:
         return naming
 
     def _checkpointed_naming(self, head: int) -> tuple[int, Naming]:
-        """The last checkpoint's version and naming; of a log without one, what makes it be read from its beginning."""
+        """Read the last checkpoint's version and naming; without one, the log is read from its beginning."""
         stated = self._last_checkpoint()
         for file in self._checkpoint_files(stated):
             column = pq.ParquetFile(file).read(columns=["metaData"], use_threads=False)["metaData"].combine_chunks()
@@ -442,11 +442,11 @@ class Ledger:
             raise ContractError(f"{self.name}: its log cannot be read{told}") from error
 
     def _damage(self, file: str) -> str:
-        """What is wrong with the log's files (with the one of that name, if there is one), ready to be appended."""
+        """Describe what is wrong with the log's files (with the one of that name, if there is one), to be appended."""
         return "".join(f"; {fault}" for fault in log_faults(self.location) if fault.file.endswith(file))
 
     def _since(self, since: int) -> Iterator[int]:
-        """Versions after ``since``; lists the folder only if the one that follows it is no longer there."""
+        """List the versions after ``since``; the folder is listed only if the next one is no longer there."""
         version = since + 1
         if not self._holds(version) and not self._holds(since):
             yield from (v for v in self._versions() if v > since)
@@ -456,7 +456,7 @@ class Ledger:
             version += 1
 
     def _back(self, until: int | None = None) -> Iterator[int]:
-        """Versions from the newest (up to ``until``) back to the oldest that the log holds, without listing it."""
+        """List the versions from the newest (up to ``until``) back to the oldest, without listing the folder."""
         version = self.version() if self.exists() else -1
         version = version if until is None else min(version, until)
         while version >= 0 and self._holds(version):
@@ -482,7 +482,7 @@ class Ledger:
         return sorted(int(name[:20]) for name in names if _COMMIT_FILE.fullmatch(name))
 
     def _last_checkpoint(self) -> Mapping[str, Any]:
-        """What ``_last_checkpoint`` states; nothing if there is none, or if it cannot be read."""
+        """Read what ``_last_checkpoint`` states; empty if it is not there, or cannot be read."""
         try:
             stated = json.loads((self._log / "_last_checkpoint").read_bytes())
         except (OSError, ValueError):
@@ -490,7 +490,7 @@ class Ledger:
         return stated if isinstance(stated, dict) else {}
 
     def _checkpoint_files(self, stated: Mapping[str, Any]) -> list[Path]:
-        """The Parquet files of the stated checkpoint that hold its transactions; none if not all of them are there."""
+        """List the Parquet files of the stated checkpoint that hold its transactions; empty if one is missing."""
         version, parts = stated.get("version"), stated.get("parts") or 1
         if not isinstance(version, int):
             return []
@@ -503,15 +503,15 @@ class Ledger:
 
 
 def generation_id(table: str) -> str:
-    """The Delta transaction id under which a table counts its generations: one more at each restore."""
+    """Name the Delta transaction id under which a table counts its generations: one more at each restore."""
     return f"{table}/generation"
 
 
 def transaction_id(table: str, partition: Mapping[str, str], generation: int, kind: Cursor = "") -> str:
-    """``table/partition/generation``: the Delta transaction id of what is written to one partition.
+    """Name the Delta transaction id of what is written to one partition: ``table/partition/generation``.
 
     Writes that replace rows at an upstream version, appends (``appends``), and writes that only count their runs
-    (``runs``) have ids of their own, so none of them uses up a version that another one needs.
+    (``runs``) have ids of their own, so no kind uses up a version that another kind needs.
     """
     return f"{table}/{slice_name(partition)}/{generation}{f':{kind}' if kind else ''}"
 
@@ -530,7 +530,7 @@ def _spelled(value: object, kind: str) -> str | None:
 
 
 def _named(values: Mapping[str, str | None], naming: Naming) -> Partition:
-    """Partition values of a log entry, by the names and in the spelling that every entry shares.
+    """Read the partition values of a log entry, by the names and in the spelling that every entry shares.
 
     Spark leaves NULL out of what it took from the table's state, as a RESTORE does.
     """
@@ -539,7 +539,7 @@ def _named(values: Mapping[str, str | None], naming: Naming) -> Partition:
 
 
 def _declared_in(raw: bytes, before: Naming) -> Naming:
-    """What a commit declares of the partition columns; ``before``, if it declares nothing."""
+    """Read what a commit declares of the partition columns; ``before``, if it declares nothing."""
     declared = [meta for line in raw.splitlines() if line and (meta := json.loads(line).get("metaData"))]
     return _naming(declared[-1]["schemaString"], declared[-1]["partitionColumns"]) if declared else before
 

@@ -29,7 +29,7 @@ _BACKUP = "put it back from a backup"
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """One thing that is wrong with a table as it is stored.
+    """One fault of a table as it is stored.
 
     Attributes:
         file: path below the table's folder.
@@ -46,7 +46,7 @@ class Fault:
 
 
 def log_faults(location: Path) -> list[Fault]:
-    """What is wrong with the log of the table in ``location``, in the order of its versions."""
+    """List what is wrong with the log of the table in ``location``, in the order of its versions."""
     log = location / _LOG
     names = sorted(path.name for path in log.iterdir()) if log.is_dir() else []
     versions = [int(found[1]) for name in names if (found := _COMMIT.fullmatch(name))]
@@ -64,7 +64,7 @@ def log_faults(location: Path) -> list[Fault]:
 
 
 def stated_figures(location: Path) -> tuple[int, Mapping[str, int]] | None:
-    """The newest version that a Delta checksum file (``<version>.crc``) stands beside, and the figures it states."""
+    """Find the newest version with a Delta checksum file (``<version>.crc``), and the figures it states."""
     for path in sorted((location / _LOG).glob("[0-9]*.crc"), reverse=True):
         try:
             stated = json.loads(path.read_bytes())
@@ -75,13 +75,13 @@ def stated_figures(location: Path) -> tuple[int, Mapping[str, int]] | None:
 
 
 def _gaps(versions: list[int], checkpoints: list[int]) -> Iterator[int]:
-    """Versions that no commit is there for and that no sound checkpoint makes up for."""
+    """List the versions that have no commit and that no sound checkpoint makes up for."""
     start = max(checkpoints, default=-1) + 1
     yield from sorted(set(range(start, max(versions, default=-1))) - set(versions))
 
 
 def _commit_damage(path: Path) -> str:
-    """What is wrong with a commit; empty if nothing is."""
+    """Say what is wrong with a commit; empty if it is sound."""
     raw = path.read_bytes()
     if not raw.strip():
         return "is empty"
@@ -104,7 +104,7 @@ def _checkpoint_damage(path: Path) -> str:
 
 
 def _checksum_damage(path: Path, raw: bytes) -> str:
-    """Hold a file against the checksums that Hadoop keeps beside it, if it does."""
+    """Hold a file against the checksums that Hadoop keeps beside it, if there are any."""
     try:
         sidecar = path.with_name(f".{path.name}.crc").read_bytes()
     except OSError:

@@ -38,7 +38,7 @@ _SAMPLES = 3
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """What one look at a source tells.
+    """The facts that one look at a source tells.
 
     Attributes:
         rows: how many rows it has.
@@ -109,11 +109,11 @@ class Merging:
 
     @property
     def source(self) -> int | None:
-        """How many rows the source has."""
+        """The number of rows of the source."""
         return self.seen.rows
 
     def candidates(self, state: TableState) -> list[KeyedFile]:
-        """The files that may hold a key of the source."""
+        """List the files that may hold a key of the source."""
         return candidates(state, self.merge.owned, self.seen.keys) if self.seen.rows else []
 
     @contextmanager
@@ -134,7 +134,7 @@ class Merging:
         return self.rows.sparkSession
 
     def _small(self, files: Sequence[KeyedFile]) -> bool:
-        """Whether one task may write them anew, and all of them are marked as changed if one is."""
+        """Tell whether one task may rewrite all of the files, which are all marked as changed if one is."""
         one = len({key for _, key in files}) == 1
         size = sum(file["size_bytes"] for file, _ in files)
         return one and size <= _SMALL_BYTES and self.seen.rows <= _SMALL_ROWS
@@ -147,7 +147,7 @@ class Merging:
         return rows.withColumn(IN_TABLE, F.lit(True)).alias("t")  # noqa: FBT003
 
     def _pairs(self, state: TableState, files: Sequence[KeyedFile]) -> DataFrame:
-        """Keys of the source that match rows of ``files``, which file, and whether a clause takes the row."""
+        """Pair the source's keys with the files whose rows they match, and tell whether a clause takes the row."""
         target = read_files(self._session, self.location, state, files, named=True).alias("t")
         taken = f"{self.merge.taken(self.merge.matched)} IS NOT NULL AS {TAKEN}"
         keys = [f"s.{identifier(key)} AS {_key(n)}" for n, key in enumerate(self.merge.keys)]
@@ -155,7 +155,7 @@ class Merging:
         return joined.selectExpr(*keys, f"t.{FILE}", taken)
 
     def _together(self, state: TableState, files: Sequence[KeyedFile]) -> DataFrame:
-        """All rows of either side, each with its outcome, in one task."""
+        """Give all rows of either side, each with its outcome, in one task."""
         source = self._source().coalesce(1).hint("shuffle_hash").alias("s")
         joined = self._target(state, files).coalesce(1).alias("t").join(source, F.expr(self.merge.condition), "full")
         taken = (
@@ -166,13 +166,13 @@ class Merging:
         return self._outcomes(state, joined.withColumn(TAKEN, F.expr(taken)), range(len(self.merge.clauses)), rest)
 
     def _matched(self, state: TableState, files: Sequence[KeyedFile]) -> DataFrame:
-        """All rows of ``files``, each with its outcome."""
+        """Give all rows of ``files``, each with its outcome."""
         joined = self._target(state, files).join(self._source(), F.expr(self.merge.condition), "left")
         taken = f"CASE WHEN {IN_SOURCE} IS NOT NULL THEN {self.merge.taken(self.merge.matched)} END"
         return self._outcomes(state, joined.withColumn(TAKEN, F.expr(taken)), self.merge.matched, "'kept'")
 
     def _unmatched(self, state: TableState, pairs: DataFrame) -> DataFrame:
-        """The rows of the source whose key matches nothing, each with its outcome."""
+        """Give the rows of the source whose key matches no row, each with its outcome."""
         same = [f"s.{identifier(key)} <=> {_key(n)}" for n, key in enumerate(self.merge.keys)]
         rest = self._source().join(pairs, F.expr(" AND ".join(same)), "left_anti").alias("s")
         taken = rest.withColumn(TAKEN, F.expr(self.merge.taken(self.merge.inserts)))
@@ -187,7 +187,7 @@ class Merging:
         *,
         table: bool = True,
     ) -> DataFrame:
-        """The table's columns as the clauses at ``numbers`` leave them, and what became of each row."""
+        """Write the table's columns as the clauses at ``numbers`` leave them, and what became of each row."""
         columns = list(state.columns)
         types = StructType.fromJson({"type": "struct", "fields": list(state.columns.values())})
         given = {number: self.merge.assigned(number, columns) for number in numbers}
@@ -232,7 +232,7 @@ class Deletion:
         return f"DELETE WHERE ({self.where}) IN {dict(sorted(self.owned.items()))}"
 
     def candidates(self, state: TableState) -> list[KeyedFile]:
-        """The files of the partition."""
+        """List the files of the partition."""
         return list(inside(state, self.owned))
 
     @contextmanager
@@ -248,7 +248,7 @@ class Deletion:
 
 
 def _touched(location: Path, files: Sequence[KeyedFile], rows: DataFrame) -> list[KeyedFile]:
-    """Those of ``files`` that ``rows`` come from."""
+    """Select those of ``files`` that ``rows`` come from."""
     named = {path_of(row[0]) for row in rows.select(FILE).distinct().collect()}
     found = [(file, key) for file, key in files if on_disk(location, file["path"]) in named]
     if len(found) != len(named):

@@ -1,6 +1,6 @@
 """What becomes of the rows when a table's rows are changed: five outcomes, and whether they add up.
 
-Every row of a file that is rewritten, and every row of the source that meets none of them, has one outcome. What is
+Every row of a file that is rewritten, and every row of the source that meets no such row, has one outcome. What is
 counted on the way is held against numbers that come from elsewhere: how many rows the log says that the files hold, and
 how many the files that were written do.
 """
@@ -36,7 +36,7 @@ _OURS = {*OUTCOMES, "source", "untouched", "before", "after"}
 
 
 def measured() -> dict[str, str]:
-    """Figure name -> SQL aggregate: how many rows have each outcome."""
+    """List the SQL aggregates that count the rows of each outcome, by figure name."""
     return {outcome: f"count_if(`{OUTCOME}` = '{outcome}')" for outcome in OUTCOMES}
 
 
@@ -56,7 +56,7 @@ def check_audits(table: str, audits: Sequence[Audit]) -> None:
 
 
 def totals(source: int | None, state: TableState, figures: Mapping[str, Any]) -> dict[str, int]:
-    """What the table holds before and after, where the log knows it."""
+    """Count what the table holds before and after, where the log knows it."""
     brought = {} if source is None else {"source": source}
     rows = [file.get("num_records") for file in state.files()]
     if None in rows:
@@ -72,7 +72,7 @@ def totals(source: int | None, state: TableState, figures: Mapping[str, Any]) ->
 
 
 def accounted(removed: Iterable[KeyedFile], stage: Stage, figures: Mapping[str, Any]) -> Finding:
-    """Whether every row has become something: by the log, by the files written, and by what was counted on the way."""
+    """Judge whether every row has an outcome: by the log, by the files written, and by the counts on the way."""
     known = [file.get("num_records") for file, _ in removed]
     read = figures["kept"] + figures["updated"] + figures["deleted"]
     written = figures["kept"] + figures["updated"] + figures["inserted"]
@@ -90,7 +90,7 @@ def accounted(removed: Iterable[KeyedFile], stage: Stage, figures: Mapping[str, 
 
 
 def counts(source: int | None, figures: Mapping[str, Any]) -> RowCounts:
-    """The accounting of the rows that a change brings: they live on, or nothing was done with them."""
+    """Account for the rows that a change brings: they live on, or nothing was done with them."""
     if source is None:
         return RowCounts()
     written, unused = figures["inserted"] + figures["updated"], figures["unused"]
@@ -98,7 +98,7 @@ def counts(source: int | None, figures: Mapping[str, Any]) -> RowCounts:
 
 
 def metrics(source: int | None, figures: Mapping[str, Any]) -> dict[str, int]:
-    """Delta's names for what happened."""
+    """Name what happened as Delta does."""
     if source is None:
         return {"numDeletedRows": figures["deleted"], "numCopiedRows": figures["kept"]}
     return {

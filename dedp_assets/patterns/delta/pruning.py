@@ -1,4 +1,4 @@
-"""Which files can hold a key: what the log says of them, against the least and the greatest key of a source.
+"""The files that can hold a key: what the log says of them, against the least and the greatest key of a source.
 
 A file is left out only if the log proves that it holds none of the keys. Types whose order or text in the log is not
 exact (floating point, decimals, timestamps) prove nothing.
@@ -24,11 +24,11 @@ _EXACT: Mapping[str, type] = {
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """The keys of a source in one column.
+    """The least and the greatest key of a source in one column.
 
     Attributes:
-        low: the least one, ``None`` if there is none that is not NULL.
-        high: the greatest one.
+        low: the least one, ``None`` if all keys are NULL.
+        high: the greatest one, likewise.
         nulls: whether NULL is among the keys, as a value that matches NULL.
     """
 
@@ -38,12 +38,12 @@ class Bounds:
 
 
 def inside(state: TableState, owned: Mapping[str, str]) -> Iterator[KeyedFile]:
-    """The files of the partitions ``owned``; all, if it names none."""
+    """List the files of the partitions ``owned``; all files if it names no partition."""
     return ((file, key) for file, key in state.keyed_files() if owned.items() <= dict(key).items())
 
 
 def candidates(state: TableState, owned: Mapping[str, str], keys: Mapping[str, Bounds]) -> list[KeyedFile]:
-    """The files of the partitions ``owned`` that may hold a row with the ``keys`` of a source."""
+    """List the files of the partitions ``owned`` that may hold a row with the ``keys`` of a source."""
     columns = {name.lower(): name for name in state.columns}
     exact = {columns[key.lower()]: bounds for key, bounds in keys.items() if _ordered(state, columns[key.lower()])}
     return [

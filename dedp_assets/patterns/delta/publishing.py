@@ -5,7 +5,7 @@ the table's lock, decides whether a write is new, a retry of one already applied
 data.
 
 Writes that replace rows at an upstream version, appends, and writes that name no upstream version keep cursors of their
-own: none of them uses up a number that another one needs.
+own: no kind uses up a number that another kind needs.
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ _SERVED = {
 
 @dataclass(frozen=True, slots=True)
 class Told:
-    """What a table's history says of a commit: Delta's name of the operation, its parameters and figures."""
+    """The words of a table's history about a commit: Delta's name of the operation, its parameters and figures."""
 
     operation: str
     parameters: Mapping[str, str]
@@ -96,7 +96,7 @@ class Told:
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """What the ledger says about a write before it happens.
+    """The ledger's answer about a write before it happens.
 
     Attributes:
         app_id: transaction id to commit under.
@@ -131,7 +131,7 @@ def claim(
         state: the table as it is.
         record: what the commit will say.
         append: whether the present rows stay.
-        after: upstream version that has to be the last one applied (0: none yet); ``None`` asks for none.
+        after: upstream version that has to be the last one applied (0: none yet); ``None`` asks for no version.
         lost: whether data files of the partition are gone, so that what was applied before has to be written again.
 
     Raises:
@@ -141,7 +141,9 @@ def claim(
     kind: Cursor = "appends" if append else "runs" if record.sequence is None else ""
     app_id = transaction_id(ledger.name, record.partition, state.generation(ledger.name), kind)
     last = state.transaction(app_id)
-    latest = _appended(ledger, app_id, record, last) if append else ledger.latest(record.partition, until=state.version)
+    latest = (
+        _append_of(ledger, app_id, record, last) if append else ledger.latest(record.partition, until=state.version)
+    )
     before = _counterpart(latest, record, append=append)
     sequence = (last or 0) + 1 if record.sequence is None else record.sequence
     known = last is not None or state.written(ledger.name, record.partition)
@@ -169,7 +171,7 @@ def claim(
 
 
 def channel_of(ledger: Ledger, state: TableState, partition: Mapping[str, str]) -> str | None:
-    """The channel that the rows of ``partition`` came by; ``None`` if it holds none, or nobody recorded where from.
+    """Find the channel that the rows of ``partition`` came by; ``None`` if it has no rows, or nobody recorded it.
 
     Only commits that brought rows tell: deleting some of them afterwards changes no channel.
     """
@@ -180,7 +182,7 @@ def channel_of(ledger: Ledger, state: TableState, partition: Mapping[str, str]) 
 
 
 def already_applied(table: str, record: CommitRecord, commit: Commit) -> WriteResult:
-    """The result of a retry whose write is in the table already."""
+    """Make the result of a retry whose write is in the table already."""
     before = commit.record or record
     return WriteResult(
         table=table,
@@ -197,7 +199,7 @@ def already_applied(table: str, record: CommitRecord, commit: Commit) -> WriteRe
 def require_channel(
     ledger: Ledger, state: TableState, record: CommitRecord, column: str, adds: Iterable[AddAction]
 ) -> None:
-    """Refuse rows for a value of ``column`` that holds rows by another channel; an empty ``column`` allows any.
+    """Refuse rows for a value of ``column`` whose rows came by another channel; an empty ``column`` allows any.
 
     Raises:
         ContractError: names the value, and both channels.
@@ -217,12 +219,12 @@ def require_channel(
 
 
 def serves(state: TableState) -> bool:
-    """Whether the metadata-only transaction can serve the table; if not, Spark's own writer has to."""
+    """Tell whether the metadata-only transaction can serve the table; if not, Spark's own writer has to."""
     return not state.mapped and not state.counts_identities and state.features <= _SERVED
 
 
 def only_spark_changes(state: TableState) -> str:
-    """Why rows of the table can be changed by Delta's own statements only; empty if they need not be."""
+    """Say why rows of the table can be changed by Delta's own statements only; empty if they need not be."""
     if not serves(state):
         return "features that only Spark writes"
     if state.properties.get("delta.enableChangeDataFeed", "false").lower() == "true":
@@ -243,11 +245,11 @@ def commit_files(
     append: bool = False,
     only: Collection[Partition] | None = None,
 ) -> None:
-    """One metadata-only transaction: old files out, staged files in, transaction and record with them.
+    """Commit old files out and staged files in, transaction and record with them, without touching a row.
 
     Args:
         state: the table as it was when the write was claimed.
-        stage: the staged files; none are committed if the partition holds the same rows already.
+        stage: the staged files, which are not committed if the partition holds the same rows already.
         record: goes into the commit as its user metadata.
         claimed: transaction id and version.
         append: keep the partition's present files.
@@ -335,7 +337,7 @@ def commit_by_spark(
     kinds: Mapping[str, str],
     append: bool = False,
 ) -> None:
-    """The same commit by Spark's own writer, for tables that the metadata-only transaction cannot serve."""
+    """Make the same commit by Spark's own writer, for tables that the metadata-only transaction cannot serve."""
     if claimed.same_rows:
         rows, append = rows.limit(0), True
     writer = rows.write.format("delta").mode("append" if append else "overwrite")
@@ -359,7 +361,7 @@ def raise_generation(ledger: Ledger, session: Callable[[], SparkSession] | None 
 
 
 def commit_transaction(ledger: Ledger, app_id: str, version: int, note: str) -> None:
-    """A commit that changes no row and only moves the transaction ``app_id``."""
+    """Commit a move of the transaction ``app_id`` that changes no row."""
     state, now = ledger.state(), commits.now_ms()
     moved = {"txn": {"appId": app_id, "version": version, "lastUpdated": now}}
     commits.write(ledger.location, state.version + 1, [commits.info(note, "WRITE", state, {}, appends=True), moved])
@@ -367,7 +369,7 @@ def commit_transaction(ledger: Ledger, app_id: str, version: int, note: str) -> 
 
 
 def sql_settings(record: CommitRecord, claimed: Claim) -> dict[str, str]:
-    """Session settings that put the transaction and the record into the commit of an SQL statement."""
+    """List the session settings that put the transaction and the record into the commit of an SQL statement."""
     return {
         "spark.databricks.delta.write.txnAppId": claimed.app_id,
         "spark.databricks.delta.write.txnVersion": str(claimed.sequence),
@@ -376,12 +378,12 @@ def sql_settings(record: CommitRecord, claimed: Claim) -> dict[str, str]:
 
 
 def is_conflict(error: Exception) -> bool:
-    """Whether a commit was lost to another writer. Spark's classes differ over Spark Connect, their text does not."""
+    """Tell whether a commit was lost to another writer, by the error's text, which is the same over Spark Connect."""
     return isinstance(error, Conflict) or (isinstance(error, SPARK_ERRORS) and bool(_CONFLICT.search(str(error))))
 
 
 def violation(error: Exception) -> str:
-    """Which constraint of the table a statement's rows broke, as Delta says it; empty if they broke none."""
+    """Name the constraint of the table that a statement's rows broke, as Delta says it; empty if they broke none."""
     found = _VIOLATION.search(str(error))
     return found[0].strip() if found else ""
 
@@ -409,20 +411,20 @@ def _require_current(ledger: Ledger, record: CommitRecord, last: int | None, seq
 
 
 def _counterpart(latest: Commit | None, record: CommitRecord, *, append: bool) -> CommitRecord | None:
-    """The record of the newest commit of the partition, if that was a write of the same kind by the library."""
+    """Find the record of the partition's newest commit, if that was a write of the same kind by the library."""
     if latest is None or latest.record is None or latest.record.partition != record.partition:
         return None
     return latest.record if append or not is_append(latest) else None
 
 
 def _began_before(record: CommitRecord, latest: Commit) -> bool:
-    """Whether the run of ``record`` started before the one whose rows it would replace."""
+    """Tell whether the run of ``record`` started before the one whose rows it would replace."""
     theirs = latest.record.at if latest.record and not is_append(latest) else ""
     return bool(record.at) and record.at < theirs
 
 
-def _appended(ledger: Ledger, app_id: str, record: CommitRecord, last: int | None) -> Commit | None:
-    """The commit that appended the upstream version of ``record``, whatever was written since.
+def _append_of(ledger: Ledger, app_id: str, record: CommitRecord, last: int | None) -> Commit | None:
+    """Find the commit that appended the upstream version of ``record``, whatever was written since.
 
     Appends move their cursor upwards only, so of a version above the last one nothing has to be read, and a retry reads
     back no further than to where its version would be.

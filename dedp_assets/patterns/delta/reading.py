@@ -1,4 +1,4 @@
-"""Reading a table at a pinned version by the files its log names.
+"""Reading a table at a pinned version by the files that its log names.
 
 Spark's Delta reader rebuilds the table's state in a Spark job before it reads the first row, at every version anew. The
 ledger knows the files in milliseconds, so where nothing but plain Parquet files makes up the table (no deletion
@@ -40,7 +40,7 @@ _PATH = "regexp_replace(url_decode(replace(_metadata.file_path, '+', '%2B')), '^
 def read_at(
     session: SparkSession, location: Path, state: TableState, partitions: Sequence[Mapping[str, str | None]]
 ) -> DataFrame:
-    """Rows of the named partitions (all, if none is named) as the table was at ``state``; lazy."""
+    """Read the rows of the named partitions (all, if none is named) as the table was at ``state``; lazy."""
     files = _files(location, state, partitions) if state.features <= _PLAIN and not state.mapped else None
     if files is None or len(files) > _MOST_PARTITIONS:
         rows = session.read.format("delta").option("versionAsOf", state.version).load(str(location))
@@ -57,7 +57,7 @@ def read_at(
 def read_files(
     session: SparkSession, location: Path, state: TableState, files: Iterable[KeyedFile], *, named: bool = False
 ) -> DataFrame:
-    """Rows of just these ``files`` of the table at ``state``; lazy.
+    """Read the rows of just these ``files`` of the table at ``state``; lazy.
 
     Args:
         session: the Spark session.
@@ -81,30 +81,30 @@ def read_files(
 
 
 def on_disk(location: Path, path: str) -> str:
-    """The absolute path of a file that the log names by ``path``."""
+    """Return the absolute path of a file that the log names by ``path``."""
     return os.path.abspath(location / unquote(path))  # noqa: PTH100 - Path does not resolve dots without links
 
 
 def path_of(uri: str) -> str:
-    """The absolute path of a file that Spark names by its address."""
+    """Return the absolute path of a file that Spark names by its address."""
     return _URI.sub("/", unquote(uri))
 
 
 def missing(location: Path, state: TableState, partitions: Sequence[Mapping[str, str | None]] = ()) -> list[str]:
-    """Files of the named partitions (of all, if none is named) at ``state`` that a vacuum removed from the folder."""
+    """List files of the named partitions (of all, if none is named) at ``state`` that a vacuum removed."""
     files = (_files(location, state, partitions) or {}).values()
     return [path for paths in files for path in paths if not Path(path).exists()]
 
 
 def lies_outside(path: str) -> bool:
-    """Whether the log names a file by an absolute path, as the log of a clone does."""
+    """Tell whether the log names a file by an absolute path, as the log of a clone does."""
     return path.startswith("/") or bool(_SCHEME.match(path))
 
 
 def _files(
     location: Path, state: TableState, partitions: Sequence[Mapping[str, str | None]]
 ) -> dict[Partition, list[str]] | None:
-    """Active files by partition; ``None`` if one of them lies outside the table's folder."""
+    """List the active files by partition; ``None`` if one of them lies outside the table's folder."""
     found: dict[Partition, list[str]] = {}
     for file, key in state.keyed_files():
         path = unquote(file["path"])
@@ -137,7 +137,7 @@ def _by_file(
     kinds: Mapping[str, str],
     also: Sequence[Column],
 ) -> DataFrame:
-    """The same for many partitions: their values are looked up by file."""
+    """Read the rows of many partitions, whose values are looked up by file."""
     columns = list(kinds)
     known = [(path, *[dict(key)[c] for c in columns]) for key, paths in files.items() for path in paths]
     names = [_PLACE, *columns]

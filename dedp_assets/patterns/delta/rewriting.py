@@ -35,7 +35,7 @@ _SAMPLES = 3
 
 @dataclass(frozen=True, slots=True)
 class Rewrite:
-    """What a change does to a table as it is.
+    """The files that a change replaces, and the rows that take their place.
 
     Attributes:
         removed: the files whose rows are written anew; they leave the table.
@@ -48,30 +48,30 @@ class Rewrite:
 
 
 class Change(Protocol):
-    """A change of rows that are there."""
+    """A change of rows that are in the table."""
 
     @property
     def operation(self) -> str:
-        """What the log calls it."""
+        """Delta's name of the operation, as the log states it."""
 
     @property
     def content(self) -> str:
-        """Tells it from other changes."""
+        """A text that tells this change from others."""
 
     @property
     def source(self) -> int | None:
-        """How many rows it brings, ``None`` if it brings none."""
+        """The number of rows that it brings, ``None`` if it brings no rows."""
 
     def candidates(self, state: TableState) -> list[KeyedFile]:
-        """The files that may hold rows to change."""
+        """List the files that may hold rows to change."""
 
     def plan(self, state: TableState, files: Sequence[KeyedFile]) -> AbstractContextManager[Rewrite]:
-        """What to do with ``files``, while the block lasts; may start a job that looks for the touched ones."""
+        """Plan what to do with ``files``, while the block lasts; may start a job that looks for the touched ones."""
 
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """Who changes a table, and under which rules.
+    """A request to change a table: who asks, and under which rules.
 
     Attributes:
         owned: partition values that every row lies in, before and after.
@@ -84,7 +84,7 @@ class Request:
     audits: Sequence[Audit] = ()
 
     def record(self, content: str, **known: Any) -> CommitRecord:  # noqa: ANN401
-        """The record of the commit."""
+        """Make the record of the commit."""
         return CommitRecord.of(self.provenance, content=content, owned=self.owned, **known)
 
 
@@ -102,7 +102,7 @@ class _Prepared:
 
 
 def rewrite(table: Table, change: Change, request: Request) -> WriteResult:
-    """Make a change one audited commit; the same change again finds that it was made.
+    """Make a change in one audited commit; a retry of the same change finds that it was made.
 
     Raises:
         AuditFailed: if a rule or a constraint of the table refuses the rows; the stage stays for inspection.
@@ -137,7 +137,7 @@ def rewrite(table: Table, change: Change, request: Request) -> WriteResult:
 
 
 def _publish(table: Table, change: Change, prepared: _Prepared) -> WriteResult | None:
-    """Commit what is staged; nothing, if somebody who knows no lock committed at the same moment.
+    """Commit what is staged; do nothing if another writer, who knows no lock, committed at the same moment.
 
     Raises:
         _Outdated: if others changed what the change depends on.
@@ -167,11 +167,11 @@ def _publish(table: Table, change: Change, prepared: _Prepared) -> WriteResult |
 
 
 class _Outdated(Exception):
-    """What was read is not what is there."""
+    """A difference between what was read and what is there."""
 
 
 def _relevant(change: Change, state: TableState) -> object:
-    """What of a table a change depends on: who changes anything else is in nobody's way."""
+    """Select what of a table a change depends on: who changes anything else is in nobody's way."""
     files = frozenset(file["path"] for file, _ in change.candidates(state))
     return files, state.properties, state.features, state.snapshot.schema().to_json(), state.partition_columns
 

@@ -26,11 +26,11 @@ _OF_ONE_COMMIT = (
 
 @contextmanager
 def private(session: SparkSession, settings: Mapping[str, str]) -> Iterator[SparkSession]:
-    """Give a clone of ``session`` with further ``settings``, for the time of a block and for this caller alone.
+    """Clone ``session`` with further ``settings``, for the time of a block and for this caller alone.
 
     A clone costs some milliseconds and is never used twice. Rows of ``session`` cannot enter its statements: hand them
     over as files. What the caller set for commits of its own (a transaction, user metadata) does not hold in it: a
-    statement of ours would be passed over as already applied.
+    statement of the library would be passed over as already applied.
 
     Example:
         ``with private(session, {"spark.databricks.delta.commitInfo.userMetadata": note}) as own:``
@@ -48,7 +48,7 @@ def private(session: SparkSession, settings: Mapping[str, str]) -> Iterator[Spar
 
 
 def _clone(session: Any) -> tuple[SparkSession, Callable[[], None]]:  # noqa: ANN401 - the two kinds share no type
-    """Clone a session; also give the function that ends the clone and leaves ``session`` running."""
+    """Clone a session; return it with the function that ends the clone and leaves ``session`` running."""
     if not hasattr(session, "cloneSession"):
         # Only the JVM's half knows how to clone; Python's newSession forgets settings, functions and views.
         return type(session)(session.sparkContext, session._jsparkSession.cloneSession()), lambda: None

@@ -44,7 +44,7 @@ _IDENTITY = f"{RESERVED}identity_"
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """Where and how the kept rows are laid out.
+    """The place and the form in which the kept rows are laid out.
 
     Attributes:
         folder: the table's folder.
@@ -91,11 +91,11 @@ class Stage:
 
     @property
     def files(self) -> int:
-        """How many files the kept part has."""
+        """The number of files of the kept part."""
         return len(self.adds)
 
     def read(self, part: str | None = None) -> DataFrame:
-        """The staged rows of one part (the kept one if ``None``), read back from the files."""
+        """Read the staged rows of one part (the kept one if ``None``) back from the files."""
         if self.session is None:
             raise ConfigError(f"{self.folder.name} was staged without rows")
         wanted = part or self.keep
@@ -115,7 +115,7 @@ class Stage:
         self._give_up_claim()
 
     def discard(self) -> None:
-        """Remove the stage: nothing of it became part of the table."""
+        """Remove the stage, of which no file became part of the table."""
         shutil.rmtree(self.folder, ignore_errors=True)
         self._give_up_claim()
 
@@ -126,23 +126,23 @@ class Stage:
 
 
 def new_stage(folder: Path) -> Stage:
-    """A claimed stage inside the table's ``folder``, with nothing in it yet."""
+    """Make and claim an empty stage inside the table's ``folder``."""
     stage = _name(folder)
     return Stage(stage, claim=claim(claim_of(stage)))
 
 
 def claim_of(stage: Path) -> Path:
-    """The file that says whether somebody may still publish ``stage``; hidden, beside it."""
+    """Name the hidden file beside ``stage`` that says whether somebody may still publish it."""
     return stage.with_name(f".{stage.name}.claim")
 
 
 def empty_stage(folder: Path) -> Stage:
-    """A stage without rows, made without Spark: publishing it empties the partition."""
+    """Make a stage without rows, without Spark: publishing it empties the partition."""
     return Stage(_name(folder))
 
 
 def identity_hash(split: Split) -> str:
-    """SQL for the hash of a split's identity columns, as the measures of a stage see them."""
+    """Write SQL for the hash of a split's identity columns, as the measures of a stage see them."""
     return row_hash([StructField(f"{_IDENTITY}{f.name}", f.dataType) for f in fields_of(split.rows, split.identity)])
 
 
@@ -208,7 +208,7 @@ def stage_rows(
 def _named_folders(
     rows: DataFrame | Split, layout: Layout, parts: Sequence[str], also: Sequence[str]
 ) -> tuple[str, dict[str, str]]:
-    """Names of folders that no column has: of a split's parts, and of partition columns whose values the rows tell.
+    """Choose folder names that no column has: for a split's parts, and for partition columns that the rows tell.
 
     These are the ones not owned, or told by a part that is staged along, too. A vacuum passes over names like ``_x``.
     """
@@ -229,7 +229,7 @@ def _read_back(column: str, layout: Layout, folders: Mapping[str, str]) -> str:
 
 
 def _culprit(projected: Callable[[], DataFrame], measures: Mapping[str, str]) -> str:
-    """Which of the ``measures`` Spark cannot evaluate, and why; empty if it is the rows themselves."""
+    """Name the one of ``measures`` that Spark cannot evaluate, and why; empty if it is the rows themselves."""
     try:
         frame = projected()
         _ = frame.isStreaming
@@ -252,7 +252,7 @@ def _name(folder: Path) -> Path:
 
 
 def _projected(rows: DataFrame | Split, layout: Layout, parts: Sequence[str], seen_only: Sequence[str]) -> DataFrame:
-    """Plain rows in the table's order; of a split, each column only in the rows of the parts that own it."""
+    """Select plain rows in the table's order; of a split, each column only in the rows of the parts that own it."""
     if not isinstance(rows, Split):
         wanted = (*layout.columns, *seen_only)
         return rows.select(*[F.col(identifier(column)).alias(column) for column in wanted])
@@ -269,7 +269,7 @@ def _projected(rows: DataFrame | Split, layout: Layout, parts: Sequence[str], se
 def _staged_files(
     folder: Path, layout: Layout, folders: Mapping[str, str], apart: str
 ) -> Iterator[tuple[AddAction, str | None]]:
-    """The files of a stage that hold rows, each with the part of the split that they belong to."""
+    """List the files of a stage that hold rows, each with the part of the split that they belong to."""
     hidden = {*layout.quiet, *layout.partition_by}
     shown = [column for column in layout.columns if column not in hidden]
     for file in sorted(folder.rglob("*.parquet")):
@@ -299,7 +299,7 @@ def _staged_files(
 def _describe(
     folder: Path, schema: StructType, layout: Layout, files: Sequence[tuple[AddAction, str | None]], apart: str
 ) -> None:
-    """Make the stage a Delta table of its own, so that what was refused can be looked at."""
+    """Make the stage a Delta table of its own, so that refused rows can be looked at."""
     by = [*layout.partition_by, *filter(None, [apart])]
     adds = []
     for add, outcome in files:

@@ -42,7 +42,7 @@ _COUNTED = {
 def run(
     table: Table, statement: Statement, content: str, request: Request, *, source: DataFrame | None = None, why: str
 ) -> WriteResult:
-    """One of Delta's statements as one commit; the same again finds that it was made.
+    """Run one of Delta's statements as one commit; a retry of the same statement finds that it was made.
 
     Args:
         table: the table to change.
@@ -90,7 +90,7 @@ def _ran(
     *,
     last: bool,
 ) -> bool:
-    """Whether the statement came through; another writer may have been faster."""
+    """Tell whether the statement came through; another writer may have been faster."""
     try:
         with private(table.session, settings) as session:
             statement(session, None if source is None else session.read.schema(source.schema).parquet(folder))
@@ -126,7 +126,7 @@ def _figures(commit: Commit) -> dict[str, int]:
 
 
 def _counts(commit: Commit) -> RowCounts:
-    """The rows of the source as far as Delta counts them: it does not say how many changed nothing."""
+    """Count the rows of the source as far as Delta counts them: it does not say how many changed nothing."""
     figures = _figures(commit)
     if "source" not in figures:
         return RowCounts()

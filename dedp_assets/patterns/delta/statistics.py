@@ -55,7 +55,7 @@ def _describe(footer: Any, place: int, column: str, found: dict[str, dict[str, A
 
 
 def _bound(value: object) -> object:
-    """A bound as JSON holds it exactly; ``None`` if it cannot."""
+    """Write a bound as JSON holds it exactly; ``None`` if it cannot."""
     if isinstance(value, datetime):
         if value.tzinfo is None:
             return value.isoformat(timespec="microseconds")

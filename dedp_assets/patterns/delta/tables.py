@@ -80,7 +80,7 @@ class Table:
         return self._session() if callable(self._session) else self._session
 
     def read(self, *partitions: Mapping[str, object], version: int | None = None) -> DataFrame:
-        """Rows at a pinned version (the newest one now, if ``None``), of the named partitions if any; lazy.
+        """Read the rows at a pinned version (the newest if ``None``), of the named partitions if any; lazy.
 
         Raises:
             ConfigError: if a vacuum removed files of that version, and its rows are no longer the current ones.
@@ -93,7 +93,7 @@ class Table:
         return read_at(self.session, self.location, state, named)
 
     def ensure(self) -> TableState:
-        """Create the table, or alter it to its declaration, in commits of their own; nothing if they agree.
+        """Create the table, or alter it to its declaration, in commits of its own; do nothing if they agree.
 
         Raises:
             SchemaMismatch: if only a migration could make them agree.
@@ -124,11 +124,11 @@ class Table:
         provenance: Provenance,
         audits: Sequence[Audit] = (),
     ) -> WriteResult:
-        """Replace a partition (the whole table if none is named): rows that are gone from ``rows`` are gone after."""
+        """Replace a partition (the whole table if none is named): afterwards it holds ``rows`` and no others."""
         return self.stage(rows, partition=partition, provenance=provenance, audits=audits).publish()
 
     def append(self, rows: DataFrame | Split, *, provenance: Provenance, audits: Sequence[Audit] = ()) -> WriteResult:
-        """Add rows.
+        """Add rows to the table.
 
         Raises:
             ConfigError: without ``provenance.sequence``: a retry could not be told from new rows.
@@ -243,9 +243,13 @@ class Table:
             Conflict: if other writers change the same rows and do not yield.
 
         Example:
-            >>> users.merge(changes, keys=["user_id"], provenance=run, clauses=[  # doctest: +SKIP
-            ...     Delete(when="s.is_deleted"), Update(when="s.changed_at > t.changed_at"),
-            ...     Insert(when="NOT s.is_deleted")])
+            >>> from dedp_assets.patterns.delta.clauses import Delete, Insert, Update
+            >>> users = table("users", "id INT, name STRING", (1, "Ada"), (2, "Bob"))
+            >>> changes = frame("id INT, name STRING, gone BOOLEAN", (1, "Ada L.", False), (2, "Bob", True))
+            >>> clauses = [Delete(when="s.gone"), Update(), Insert(when="NOT s.gone")]
+            >>> _ = users.merge(changes, keys=["id"], provenance=run, clauses=clauses)
+            >>> rows(users)
+            [(1, 'Ada L.')]
         """
         require_rows(self.name, source)
         state = self.ensure()
@@ -320,21 +324,21 @@ class Table:
             return self._committed(before, record)
 
     def _spelled(self, state: TableState, partition: Mapping[str, object]) -> dict[str, str | None]:
-        """A partition as the log spells it; its values may be missing (NULL)."""
+        """Spell a partition as the log does; its values may be missing (NULL)."""
         known = require_partition(self.name, state, {c: v for c, v in partition.items() if v is not None})
         return {**dict.fromkeys((c for c, v in partition.items() if v is None), None), **known}
 
     # --- what the methods above share ---------------------------------------------------------------------------------
 
     def _content(self, state: TableState) -> list[str]:
-        """The stored columns that say what a row is."""
+        """List the stored columns that say what a row is."""
         technical = {name.lower() for name in {*self.spec.columns} - {*self.spec.content}}
         return [name for name in state.columns if name.lower() not in technical]
 
     def _same_rows(
         self, state: TableState, partitions: Sequence[Mapping[str, str | None]], gone: Sequence[str]
     ) -> TableState:
-        """The newest state, if nothing but the files changed since: compaction rewrites them and keeps the rows."""
+        """Return the newest state if no rows changed since: compaction exchanges files and keeps the rows."""
         head, changed = self.ledger.changes(since=state.version)
         for key in map(dict, changed):
             if any(all(key.get(c) == value for c, value in named.items()) for named in partitions or [{}]):
@@ -458,7 +462,7 @@ class StagedWrite:
     append: bool = False
 
     def part(self, name: str) -> DataFrame:
-        """Staged rows of another part of the split."""
+        """Read the staged rows of another part of the split."""
         return self.stage.read(name)
 
     def publish(self, *, since: int | None = None, after: int | None = None) -> WriteResult:
@@ -517,7 +521,7 @@ class StagedWrite:
         )
 
     def _claim(self, state: TableState, after: int | None) -> publishing.Claim:
-        """What the ledger says of this write; where that is "done already", the files have to be there, too."""
+        """Ask the ledger about this write; where it is applied already, its files have to be there, too."""
         ledger = self.table.ledger
         claimed = publishing.claim(ledger, state, self.record, append=self.append, after=after)
         if (claimed.applied or claimed.same_rows) and not self.append and self._lost(state):
@@ -567,13 +571,13 @@ class StagedWrite:
             )
 
     def _discard_unless_live(self) -> None:
-        """Remove the stage, unless its files are the table's: publishing twice is a retry, too."""
+        """Remove the stage unless its files are the table's: publishing twice is a retry, too."""
         own = f"{self.stage.folder.name}/"
         if not any(file["path"].startswith(own) for file in self.table.ledger.state().files()):
             self.stage.discard()
 
     def _differing(self, state: TableState) -> set[Partition]:
-        """Partitions below the owned one whose rows differ: the others keep their files, and nobody rebuilds them."""
+        """List the partitions below the owned one whose rows differ; the others keep their files."""
         owned, columns = self.record.partition, state.partition_columns
 
         keys = [F.expr(to_folder(c, state.kinds[c])).alias(f"{RESERVED}{n}") for n, c in enumerate(columns)]

@@ -1,4 +1,4 @@
-"""Verification: what a table's log says, held against what is stored, without a JVM and without reading a row.
+"""Verification: a table's log held against what is stored, without a JVM and without reading a row.
 
 A table can be green and unreadable: its log is whole, and a data file that it names is gone. Names and sizes of the
 files are compared with the log, the log with its own checksums.
@@ -40,7 +40,7 @@ class LostFile:
 
 @dataclass(frozen=True, slots=True)
 class Verification:
-    """What was found about one table.
+    """The faults that were found in one table.
 
     Attributes:
         table: its name.
@@ -58,12 +58,12 @@ class Verification:
 
     @property
     def sound(self) -> bool:
-        """Whether nothing is wrong."""
+        """Tell whether no fault was found."""
         return not self.faults and not self.lost
 
 
 def lost_files(location: Path, state: TableState, *partitions: Mapping[str, str | None]) -> list[LostFile]:
-    """Data files of the named partitions (of all, if none is named) that are not there in the size the log states."""
+    """List the data files of the named partitions (of all, if none is named) that are missing or cut short."""
     found = []
     for file, key in state.keyed_files():
         if not partitions or any(named.items() <= dict(key).items() for named in partitions):
@@ -74,7 +74,7 @@ def lost_files(location: Path, state: TableState, *partitions: Mapping[str, str 
 
 
 def tell_lost(table: str, lost: Sequence[LostFile]) -> str:
-    """The loss in one clause, with the first few files."""
+    """Describe the loss in one clause, with the first few files."""
     more = f" and {len(lost) - _SHOWN} more" if len(lost) > _SHOWN else ""
     return f"{table} lacks {len(lost)} of its data files ({', '.join(map(str, lost[:_SHOWN]))}{more})"
 
@@ -100,7 +100,7 @@ def verify_table(ledger: Ledger) -> Verification:
 
 
 def _loss(location: Path, path: str, size_bytes: int) -> str:
-    """What is wrong with a data file; empty if nothing is. A path with a scheme is nothing that can be looked at."""
+    """Say what is wrong with a data file; empty if it is sound, or lies behind a path with a scheme."""
     if "://" in path:
         return ""
     try:
@@ -122,7 +122,7 @@ def _unknown_actions(ledger: Ledger, known: Collection[str]) -> Iterator[Fault]:
 
 
 def _contradictions(ledger: Ledger) -> Iterator[Fault]:
-    """Where the log and the checksum file of one of its versions disagree on files and bytes."""
+    """List where the log and the checksum file of one of its versions disagree on files and bytes."""
     stated = stated_figures(ledger.location)
     if stated is None:
         return

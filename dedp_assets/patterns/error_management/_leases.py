@@ -18,7 +18,7 @@ __all__ = ["give_back", "take"]
 
 
 def take(ledger: Ledger, partition: Mapping[str, str], *, owner: str, now: datetime, seconds: float) -> bool:
-    """Take the lease of ``partition`` until ``now`` + ``seconds``; whether nobody else holds it."""
+    """Take the lease of ``partition`` until ``now`` + ``seconds``; tell whether nobody else holds it."""
     app_id = f"{ledger.name}/{slice_name(partition)}/lease"
     with table_lock(ledger.location):
         ends = ledger.transaction(app_id)

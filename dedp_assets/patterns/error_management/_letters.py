@@ -1,4 +1,4 @@
-"""The dead letters of a partition from run to run: which records were some before, and which letters stay as history.
+"""The dead letters of a partition from run to run: records that were dead letters before, and letters kept as history.
 
 Identities may repeat and be NULL: NULLs are equal here, and what an identity does not tell apart the content does.
 """
@@ -50,7 +50,7 @@ def filed(
     filed_under: Mapping[str, str],
     provenance: Provenance,
 ) -> DataFrame:
-    """The partition's dead letters: those of now, with the time they were refused first, and those processed since."""
+    """List the partition's dead letters: today's, with the time of their first refusal, and those processed since."""
     columns, keys = list(dead.spec.columns), processed.columns
     now = F.current_timestamp() if provenance.at is None else F.lit(provenance.at).cast("timestamp")
     first = F.min("dead_lettered_at").alias(_REFUSED)
@@ -71,7 +71,7 @@ def filed(
 
 
 def _processed_since(letters: DataFrame, before: DataFrame, processed: DataFrame) -> DataFrame:
-    """Letters of before whose record reached the valid rows, as many as there are such records.
+    """Find earlier letters whose record reached the valid rows, as many letters as there are such records.
 
     An identity that repeats says of how many letters and not of which: not of one that is a dead letter again.
     """
@@ -90,7 +90,7 @@ def _processed_since(letters: DataFrame, before: DataFrame, processed: DataFrame
 
 
 def _looked_up(rows: DataFrame, known: DataFrame, keys: Sequence[str]) -> DataFrame:
-    """``rows`` with what a small frame says of their keys; NULLs are equal, and no key of ``known`` repeats."""
+    """Add to ``rows`` what a small frame says of their keys; NULLs are equal, and no key of ``known`` repeats."""
     named = known.withColumnsRenamed({key: f"{RESERVED}{key}" for key in keys})
     pairs = [F.col(identifier(key)).eqNullSafe(F.col(identifier(f"{RESERVED}{key}"))) for key in keys]
     found = rows.join(F.broadcast(named), pairs, "left")

@@ -69,14 +69,19 @@ def divert_unprocessable(  # noqa: PLR0913 - what a record is takes many words
         ConfigError: if an option names a column the rows do not have, one column twice, or one that is added here.
 
     Example:
-        >>> divert_unprocessable(lines, payload="line", identity=["n"], schema={"id": "BIGINT"})  # doctest: +SKIP
+        >>> lines = frame("n INT, line STRING", (1, '{"id": 7}'), (2, '{"id": "seven"}'))
+        >>> split = divert_unprocessable(lines, payload="line", identity=["n"], schema={"id": "BIGINT"})
+        >>> rows(split["valid"].select("n", "id"))
+        [(1, 7)]
+        >>> rows(split["dead"].select("n", "line", "reason"))
+        [(2, '{"id": "seven"}', 'id is not a BIGINT')]
     """
     handed = list(dict.fromkeys([*identity, *carry]))
     require_columns(rows, [*handed, *raw, *([payload] if payload else schema)])
     added = ("reason", "was_dead_lettered", *([] if payload else ["raw"]))
     taken = {c.lower() for c in (*handed, *raw, payload, *added)}
     if (met := [c for c in schema if c.lower() in taken]) or not schema or not identity:
-        raise ConfigError(f"schema and identity name at least one column each, and none that is handed on: {met}")
+        raise ConfigError(f"schema and identity must each name a column, and schema no column that is handed on: {met}")
     require_free(rows, *added)
     if not payload:
         payload = "raw"

@@ -55,7 +55,7 @@ def plan_late_partitions(
         ('12-18',)
     """
     if limit is not None and limit < 1:
-        raise ConfigError(f"limit={limit} would never choose a partition")
+        raise ConfigError(f"limit={limit} would never choose a partition: give at least 1")
     causes: dict[str, str] = {}
     held: dict[str, str] = {}
     for key in sorted(changed):
@@ -102,7 +102,7 @@ def release_partition(table: Table, partition: Mapping[str, str], *, owner: str,
 
 
 def _followers(applied: Mapping[str, int], late: Mapping[str, int], current: str) -> dict[str, tuple[str, int]]:
-    """Partitions that applied less than one before them did or will: key -> that one, and the version to reach."""
+    """Find partitions that applied less than an earlier one did or will: key -> the earlier one and its version."""
     found: dict[str, tuple[str, int]] = {}
     before, reached = "", -1
     for key in sorted({*applied, *late}):

@@ -56,10 +56,15 @@ def detect_late_data(
         ConfigError: if no event could lie between ``earliest`` and ``latest``, or ``events`` has one of these columns.
 
     Example:
-        >>> detect_late_data(visits, event_time="try_to_timestamp(at)", watermark=None)["on_time"]  # doctest: +SKIP
+        >>> from datetime import timezone
+        >>> visits = frame("id INT, at STRING", (1, "2026-01-05 11:59"), (2, "2026-01-05 12:00"), (3, "noon"))
+        >>> noon = datetime(2026, 1, 5, 12, tzinfo=timezone.utc)
+        >>> split = detect_late_data(visits, event_time="try_to_timestamp(at)", watermark=noon)
+        >>> {part: rows(split[part].select("id")) for part in split.parts}
+        {'on_time': [(2,)], 'late': [(1,)], 'undated': [(3,)]}
     """
     if earliest and latest and earliest > latest:
-        raise ConfigError(f"no event lies between {earliest} and {latest}")
+        raise ConfigError(f"no event lies between {earliest} and {latest}: earliest must not be after latest")
     require_free(events, "event_time", "watermark", "lateness_seconds")
     bound = F.lit(watermark).cast("timestamp")
     plausible = [f"{_STATED} >= {_literal(earliest)}"] if earliest else []
@@ -86,7 +91,7 @@ def advance_watermark(
     within: Across = "max",
     idle: Collection[str] = (),
 ) -> datetime | None:
-    """The watermark after a batch; it never moves back.
+    """Advance the watermark after a batch; it never moves back.
 
     Args:
         watermark: the present one, or ``None`` before the first batch.
@@ -108,7 +113,8 @@ def advance_watermark(
     """
     if allowed_lateness_seconds < 0 or across not in _POLICY or within not in _POLICY:
         raise ConfigError(
-            f"lateness {allowed_lateness_seconds} s, across={across!r}, within={within!r}: min or max, >= 0"
+            f"allowed_lateness_seconds={allowed_lateness_seconds} must not be negative, across={across!r} and "
+            f"within={within!r} must be min or max"
         )
     sources = {
         name: _follow([time for part, time in times.items() if part not in idle], within)
@@ -146,14 +152,6 @@ def judge_lateness(
         note=f"behind the watermark: {slow}" if slow else "",
         approvable=True,
     )
-
-
-def _source(
-    times: datetime | Mapping[str, datetime | None] | None, within: Across, idle: Collection[str]
-) -> datetime | None:
-    if not isinstance(times, Mapping):
-        return times
-    return _follow([time for partition, time in times.items() if partition not in idle], within)
 
 
 def _follow(times: Collection[datetime | None], policy: Across) -> datetime | None:

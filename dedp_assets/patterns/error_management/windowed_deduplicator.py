@@ -58,7 +58,10 @@ def deduplicate(
             library's own.
 
     Example:
-        >>> deduplicate(visits, keys=["visit_id"], order_by=["landed_on", "line_number"])["valid"]  # doctest: +SKIP
+        >>> visits = frame("id STRING, line INT, page STRING", ("a", 1, "/"), ("b", 2, "/"), ("a", 3, "/about"))
+        >>> split = deduplicate(visits, keys=["id"], order_by=["line"])
+        >>> rows(split["valid"]), rows(split["duplicate"])
+        ([('a', 1, '/'), ('b', 2, '/')], [('a', 3, '/about')])
     """
     if not keys or null_keys not in ("keep", "drop") or keep not in ("first", "last"):
         raise ConfigError(
@@ -101,7 +104,8 @@ def judge_uniqueness(rows: DataFrame, *, keys: Sequence[str]) -> Finding:
         ConfigError: as :func:`deduplicate`.
 
     Example:
-        >>> judge_uniqueness(visits.read(), keys=["visit_id"]).passed  # doctest: +SKIP
+        >>> judge_uniqueness(frame("id INT", (1,), (1,), (2,)), keys=["id"]).figures
+        {'repeated_keys': 1, 'surplus_rows': 1}
     """
     if not keys:
         raise ConfigError("keys must name a column")
@@ -141,7 +145,7 @@ def deduplicate_stream(stream: DataFrame, *, keys: Sequence[str], event_time: st
 
 
 def _unsplit(rows: DataFrame) -> Split:
-    """Plain rows as a split in which all are valid."""
+    """Make plain rows a split in which all are valid."""
     require_free(rows)
     return Split(rows.withColumn(OUTCOME, F.lit("valid")), {"valid": tuple(rows.columns)})
 
@@ -149,7 +153,7 @@ def _unsplit(rows: DataFrame) -> Split:
 def _ranking(
     split: Split, frame: DataFrame, keys: Sequence[str], order_by: Sequence[str], keep: str, ranked: str
 ) -> WindowSpec:
-    """The rows of a key in their order; rows that take no part are spread over groups of their own."""
+    """Order the rows of a key; rows that take no part are spread over groups of their own."""
     content = row_hash([f for f in frame.schema.fields if f.name not in (split.outcome, _SEEN)])
     # A hash comes first: it sorts fast, and it keeps rows that take no part from all meeting in one task. Equal keys
     # have equal hashes, except those of a collation.

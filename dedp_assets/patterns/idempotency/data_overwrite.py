@@ -47,11 +47,16 @@ def overwrite_partition(
             broken.
 
     Raises:
-        AuditFailed: if a row lies outside the partition, an audit refuses the rows, or there are none.
+        AuditFailed: if a row lies outside the partition, an audit refuses the rows, or there are no rows.
         ConfigError: if no partition is named.
 
     Example:
-        >>> overwrite_partition(visits, table, partition={"event_date": "2026-01-05"}, provenance=run)  # doctest: +SKIP
+        >>> visits = table("visits", "id INT, day STRING", (1, "mon"), (2, "mon"), (9, "tue"), partition_by=["day"])
+        >>> monday = frame("id INT, day STRING", (2, "mon"), (3, "mon"))
+        >>> overwrite_partition(monday, visits, partition={"day": "mon"}, provenance=run).reason
+        '2 rows published'
+        >>> rows(visits)
+        [(2, 'mon'), (3, 'mon'), (9, 'tue')]
     """
     if not partition:
         raise ConfigError(

@@ -1,4 +1,4 @@
-"""From a source's log into a history: each change appended once, however often a capture is interrupted.
+"""Capturing a source's log into a history: each change is appended once, however often a capture is interrupted.
 
 The history's commit holds the position up to which the log was read as its transaction id, and the slot is moved only
 behind a commit. So the slot is never ahead of the history; where it is, changes are missing.
@@ -67,7 +67,7 @@ class Capture:
             return staged.publish()
 
     def resume(self, connection: Connection[Any]) -> SlotState:
-        """The slot, moved to where the history ends if a capture was interrupted before it did so.
+        """Move the slot to where the history ends, if a capture was interrupted before it did so.
 
         Raises:
             ContractError: if changes may be missing between the two.

@@ -75,7 +75,7 @@ _ARROW = pa.schema(
 
 
 def of_snapshot(snapshot: Snapshot, keys: Sequence[str]) -> Iterator[dict[str, object]]:
-    """Changes that say what was there when the snapshot was taken; the first one says that nothing earlier counts."""
+    """Describe a snapshot as changes; the first one says that nothing earlier counts."""
     moment = {"commit_lsn": snapshot.position, "committed_at": snapshot.taken_at}
     yield {**moment, "position": 0, "operation": "snapshot", "after": json.dumps(dict(snapshot.table.columns))}
     for number, row in enumerate(snapshot.rows, start=1):
@@ -83,7 +83,7 @@ def of_snapshot(snapshot: Snapshot, keys: Sequence[str]) -> Iterator[dict[str, o
 
 
 def of_transactions(transactions: Iterable[Transaction], keys: Sequence[str]) -> Iterator[dict[str, object]]:
-    """Changes in the order of the source's log."""
+    """List the changes of transactions in the order of the source's log."""
     for transaction in transactions:
         moment = {"commit_lsn": transaction.ends_at, "committed_at": transaction.committed_at}
         changes = (change for change in transaction.changes if change.operation != "schema")
@@ -99,14 +99,14 @@ def of_transactions(transactions: Iterable[Transaction], keys: Sequence[str]) ->
 
 
 def frame(session: SparkSession, changes: Iterable[Mapping[str, object]]) -> DataFrame:
-    """Changes as rows of :data:`CHANGES`."""
+    """Make a frame of changes, with the columns of :data:`CHANGES`."""
     days = ((change, change["committed_at"].astimezone(timezone.utc).date()) for change in changes)  # type: ignore[attr-defined]
     dated = [{**change, "committed_on": day} for change, day in days]
     return session.createDataFrame(pa.Table.from_pylist(dated, schema=_ARROW))
 
 
 def latest_rows(changes: DataFrame, *, keys: Sequence[str], after: Sequence[int]) -> DataFrame:
-    """The row that the last change of each key left behind, in a column ``row`` (column -> text), or that it is gone.
+    """Find the row that the last change of each key left, in a column ``row`` (column -> text), or that it is gone.
 
     An update takes the row of its former key away and then puts the new one down, so a change of the key is no special
     case.
@@ -128,14 +128,14 @@ def latest_rows(changes: DataFrame, *, keys: Sequence[str], after: Sequence[int]
 
 
 def typed(latest: DataFrame, spec: TableSpec, *, keys: Sequence[str]) -> DataFrame:
-    """The columns of ``spec`` from the texts of :func:`latest_rows`, beside :data:`GONE`."""
+    """Convert the texts of :func:`latest_rows` to the columns of ``spec``, beside :data:`GONE`."""
     texts = {c: f"`key {keys.index(c)}`" if c in keys else f"row[{quoted(c)}]" for c in spec.columns}
     values = [F.expr(_converted(texts[name], column.type)).alias(name) for name, column in spec.columns.items()]
     return latest.select(*values, GONE)
 
 
 def misfits(latest: DataFrame, spec: TableSpec) -> dict[str, int]:
-    """Columns with texts that are no value of the declared type -> how many."""
+    """Count, by column, the texts that are no value of the declared type."""
     texts = {name: f"row[{quoted(name)}]" for name in spec.columns}
     lost = {c: f"{text} IS NOT NULL AND {_converted(text, spec.columns[c].type)} IS NULL" for c, text in texts.items()}
     found = latest.agg(*[F.expr(f"count_if({where})").alias(name) for name, where in lost.items()]).collect()[0]
@@ -143,19 +143,19 @@ def misfits(latest: DataFrame, spec: TableSpec) -> dict[str, int]:
 
 
 def cursor(table: Table) -> int | None:
-    """Position of the source's log up to which ``table`` is written, ``None`` if it never was."""
+    """Find the position of the source's log up to which ``table`` is written; ``None`` if it never was."""
     return table.ledger.transactions().applied(table.name, {})
 
 
 def noted(table: Table, *, until: int | None = None) -> dict[str, Any]:
-    """What the newest commit (up to version ``until``) notes about the source; empty if none does."""
+    """Read what the newest commit (up to version ``until``) notes about the source; empty if no commit does."""
     commits = (commit for commit in table.ledger.history() if until is None or commit.version <= until)
     records = (commit.record for commit in commits)
     return next((dict(record.notes["source"]) for record in records if record and "source" in record.notes), {})
 
 
 def noting_snapshot(snapshot: Snapshot) -> dict[str, Any]:
-    """What a history notes about its source in each commit, at the snapshot.
+    """Note, at the snapshot, what every commit of a history notes about its source.
 
     ``oid`` and ``columns`` say what the source is, ``changed`` what became of its columns since the snapshot, and
     ``reset`` the commit and position from which the table starts anew: earlier changes no longer count.
@@ -165,7 +165,7 @@ def noting_snapshot(snapshot: Snapshot) -> dict[str, Any]:
 
 
 def noting(note: Mapping[str, Any], batch: Iterable[Transaction]) -> dict[str, Any]:
-    """``note`` after a batch."""
+    """Bring ``note`` up to a batch."""
     columns, changed, reset = dict(note["columns"]), dict(note["changed"]), note["reset"]
     for transaction in batch:
         at = f"before {position_text(transaction.ends_at)}"
@@ -183,7 +183,7 @@ def noting(note: Mapping[str, Any], batch: Iterable[Transaction]) -> dict[str, A
 
 
 def touched(history: Table, *, since: int | None) -> list[dict[str, str | None]]:
-    """Partitions of ``history`` with rows behind the position ``since``; all of them if its log no longer reaches it.
+    """List the partitions of ``history`` with rows behind the position ``since``; all if its log is too short to tell.
 
     Compaction changes no row, so it touches nothing.
     """
@@ -198,7 +198,7 @@ def touched(history: Table, *, since: int | None) -> list[dict[str, str | None]]
 
 
 def lag_seconds(history: Table, table: Table, *, since: int | None) -> float:
-    """How long the oldest change behind ``since`` took from its commit in the source to the newest commit of ``table``.
+    """Measure how long the oldest change behind ``since`` took from its commit at the source to ``table``.
 
     The history's commits say when their oldest change was committed, so a capture that finishes what another one left
     counts from there. 0 for a table that is built anew: a snapshot is late for nobody.
@@ -215,12 +215,12 @@ def lag_seconds(history: Table, table: Table, *, since: int | None) -> float:
 
 
 def _appended(history: Table) -> str:
-    """The transaction id of a history's appends, whose versions are positions of the source's log."""
+    """Name the transaction id of a history's appends, whose versions are positions of the source's log."""
     return transaction_id(history.name, {}, history.ledger.transactions().generation(history.name), "appends")
 
 
 def _converted(text: str, kind: str) -> str:
-    """SQL: the value of one of PostgreSQL's texts, which has words of its own for some."""
+    """Write SQL: the value of a PostgreSQL text, which has words of its own for some values."""
     if kind.upper() == "BINARY":
         return f"unhex(substring({text}, 3))"
     if kind.upper() == "BOOLEAN":

@@ -76,7 +76,7 @@ _DIGITS = rf"regexp_replace({_S}numbers, '[^0-9\\n]+', ' ')"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NothingCrossed(Audit):
-    """The audit of :data:`MEASURES`. Its finding says what could not be proven, whether it passes or not.
+    """The audit of :data:`MEASURES`, whose finding says what could not be proven, whether it passes or not.
 
     Attributes:
         unproven: what :func:`unprovable` says of the source.
@@ -85,7 +85,7 @@ class NothingCrossed(Audit):
     unproven: tuple[str, ...] = ()
 
     def judge(self, figures: Mapping[str, Any]) -> Finding:
-        """The verdict over measured ``figures``."""
+        """Judge the measured ``figures``."""
         found, unproven, often = Audit.judge(self, figures), [*self.unproven], ""
         rows, shown = int(figures.get("chance_rows") or 0), int(figures.get("chance_shown") or 0)
         if 2 * shown > rows:
@@ -100,7 +100,7 @@ class NothingCrossed(Audit):
 
 
 def unprovable(rows: DataFrame, originals: Iterable[str]) -> tuple[str, ...]:
-    """What of these columns no comparison proves, with the reason: ``born_on (dates and times coincide by nature)``."""
+    """List the columns that no comparison proves, with the reason: ``born_on (dates and times coincide by nature)``."""
     found = [(path, why) for c in originals for path, why in silent(c, rows.schema[c].dataType)]
     return tuple(f"{path} ({why})" for path, why in found)
 
@@ -108,7 +108,7 @@ def unprovable(rows: DataFrame, originals: Iterable[str]) -> tuple[str, ...]:
 def compared(
     rows: DataFrame, *, originals: Sequence[str], shown: Sequence[str], instead: Mapping[str, str]
 ) -> DataFrame:
-    """The same rows with what :data:`MEASURES` counts, in columns of the library; lazy.
+    """Add to the rows what :data:`MEASURES` counts, in columns of the library; lazy.
 
     Args:
         rows: rows that hold both the originals and what is shown.
@@ -143,12 +143,12 @@ def _searched() -> dict[str, str]:
 
 
 def _apart(lines: str) -> str:
-    """SQL: text in which each word has a blank on both sides, and none goes on from one line to the next."""
+    """Write SQL: text in which each word has a blank on both sides, and no word crosses a line end."""
     return rf"concat(' ', replace({lines}, chr(10), ' \n '), ' ')"
 
 
 def _encoded() -> str:
-    """SQL predicate: an original shows in hexadecimal or Base64, wherever in a longer text it begins."""
+    """Write an SQL predicate: an original shows in hexadecimal or Base64, wherever in a longer text it begins."""
     skipped = [
         f"substr(base64(substr(CAST(x AS BINARY), {skip + 1})), 1, 4 * ((octet_length(x) - {skip}) div 3))"
         for skip in range(3)
@@ -158,12 +158,12 @@ def _encoded() -> str:
 
 
 def _unreplaced(kinds: Mapping[str, DataType], instead: Mapping[str, str]) -> list[str]:
-    """SQL predicates: a value was not replaced by another one; equal truth values and times say nothing."""
+    """Write SQL predicates: a value was not replaced by another one; equal truth values and times say nothing."""
     comparable = [(c, other) for c, other in instead.items() if kinds[c].typeName() not in SILENT]
     pairs = [tuple(f"CAST({identifier(c)} AS STRING)" for c in pair) for pair in comparable]
     return [f"{value} <> '' AND {value} = {other}" for value, other in pairs]
 
 
 def _any(*predicates: str) -> str:
-    """SQL: one of the predicates is true; one that is neither true nor false does not count."""
+    """Write SQL: one of the predicates is true; a predicate that is NULL does not count."""
     return " OR ".join(f"coalesce({predicate}, false)" for predicate in predicates)

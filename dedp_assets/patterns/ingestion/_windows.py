@@ -24,7 +24,7 @@ _COUNTERS = ("byte", "short", "integer", "long")
 
 
 def cut(origin: Bound, *, length: int, until: Bound, key_format: str) -> dict[str, Window]:
-    """Key -> window, for every window that is over at ``until`` and for the one after them, which is not.
+    """Cut time into windows by key: every window that is over at ``until``, and the one after them, which is not.
 
     Args:
         origin: start of the first window.
@@ -47,13 +47,13 @@ def cut(origin: Bound, *, length: int, until: Bound, key_format: str) -> dict[st
 
 
 def interval(window: Window) -> str:
-    """``start/end``, times as ISO 8601 in UTC."""
+    """Write a window as ``start/end``, times as ISO 8601 in UTC."""
     start, end = (_exact(bound) for bound in window)
     return "/".join(bound.isoformat() if isinstance(bound, datetime) else str(bound) for bound in (start, end))
 
 
 def within(rows: DataFrame, column: str, window: Window) -> str:
-    """SQL predicate of the rows whose ``column`` lies in ``window``; one that databases and files can apply themselves.
+    """Write the SQL predicate of the rows whose ``column`` lies in ``window``, which databases and files can apply.
 
     Nothing is done to the column, only the bounds are brought to its type: TIMESTAMP, TIMESTAMP_NTZ (taken as UTC) or
     an integer.

@@ -4,8 +4,8 @@ Problem: queries on a schedule are too slow for some consumers, burden the datab
 Solution: take a snapshot, then read the log from exactly there through a replication slot. Each change is appended
     once to a history; a second table, merged from it, equals the source as of a position of its log.
 Consequences: the database has to be set up for it and keeps its log for a reader that is away: watch the slot. A
-    transaction passes through memory whole. A match that is missing in one copy has perhaps not come yet: it is
-    missing for good once that copy's cursor has passed the position at which the other row was committed.
+    transaction passes through memory whole. A match that one copy lacks may still come until that copy's cursor has
+    passed the commit of the other row.
 Choose instead: Incremental Loader, if deletes do not matter and minutes are fast enough. Of a Delta table as source,
     read its own change feed: it needs no slot.
 """
@@ -14,14 +14,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any
-
-from pyspark.sql import DataFrame
 
 from dedp_assets.patterns.connectors import postgres
 from dedp_assets.patterns.connectors.pgoutput import position_text
 from dedp_assets.patterns.connectors.postgres import RESNAPSHOT, PostgresTable
-from dedp_assets.patterns.core.errors import ConfigError, ContractError, NotReady, SchemaMismatch
+from dedp_assets.patterns.core.errors import ContractError, NotReady
 from dedp_assets.patterns.core.records import Provenance
 from dedp_assets.patterns.core.results import Finding, RowCounts, WriteResult
 from dedp_assets.patterns.core.rows import evaluated_once
@@ -30,6 +27,7 @@ from dedp_assets.patterns.delta.tables import Table
 from dedp_assets.patterns.ingestion import _capturing as capturing
 from dedp_assets.patterns.ingestion import _changes as changes
 from dedp_assets.patterns.ingestion._changes import CHANGES, GONE, cursor, noted
+from dedp_assets.patterns.ingestion._current_rows import require_columns, require_fit
 
 __all__ = ["capture_changes", "apply_changes", "judge_slot", "CHANGES"]
 
@@ -64,9 +62,8 @@ def capture_changes(
         max_latency_seconds: when changes are too late, from commit in the source to commit in ``latest``.
 
     Returns:
-        What was appended to ``history``, with what the slowest change took to it (``latency_seconds``) and to
-        ``latest`` (``copy_latency_seconds``), ``retained_bytes`` of log kept for the slot before this capture, and
-        findings on lateness, which fails, and on the source's columns, which warns.
+        What was appended to ``history``; the slowest change's ``latency_seconds`` to it and ``copy_latency_seconds``
+        to ``latest``; ``retained_bytes`` of log that the slot kept; findings on lateness and the source's columns.
 
     Raises:
         NotReady: if the source does not answer.
@@ -76,7 +73,13 @@ def capture_changes(
         SchemaMismatch: if columns of ``latest`` were dropped, added or retyped at the source; ``history`` goes on.
 
     Example:
-        >>> capture_changes(users, history, latest, keys=["user_id"], provenance=run)  # doctest: +SKIP
+        >>> created = "CREATE TABLE users (id INT PRIMARY KEY, name TEXT); ALTER TABLE users REPLICA IDENTITY FULL"
+        >>> with database.connect() as applications:
+        ...     _ = applications.execute(f"{created}; INSERT INTO users VALUES (1, 'Ada'), (2, 'Bob')")
+        >>> users = PostgresTable("public.users", "example", connect=database.connect)
+        >>> history, latest = table("log", CHANGES, partition_by=["committed_on"]), table("now", "id INT, name STRING")
+        >>> capture_changes(users, history, latest, keys=["id"], provenance=run).applied, rows(latest)
+        (True, [(1, 'Ada'), (2, 'Bob')])
     """
     run = provenance.by(_PATTERN)
     history.ensure()
@@ -131,7 +134,7 @@ def apply_changes(history: Table, latest: Table, *, keys: Sequence[str], provena
         raise NotReady(f"{history.name} holds no snapshot yet: capture the source first")
     if not note:
         raise ContractError(f"{history.name} holds changes without the snapshot they belong to: {RESNAPSHOT}")
-    _require_columns(latest, keys, note, history)
+    require_columns(latest, keys, note, history)
     latest.ensure()
     columns = {"columns": sorted(latest.spec.columns)}
     done = cursor(latest) if noted(latest) == columns else None
@@ -140,7 +143,7 @@ def apply_changes(history: Table, latest: Table, *, keys: Sequence[str], provena
         return WriteResult(latest.name, latest.ledger.version(), applied=False, changed=False, reason="nothing new")
     rows = history.read(*days, version=state.version).filter(f"commit_lsn > {done or 0}")
     with evaluated_once(changes.latest_rows(rows, keys=keys, after=note["reset"])) as found:
-        _require_fit(found, latest)
+        require_fit(found, latest)
         values = changes.typed(found, latest.spec, keys=keys)
         notes = {**provenance.notes, "source": columns}
         inputs = {history.name: state.version, **columns}
@@ -151,7 +154,7 @@ def apply_changes(history: Table, latest: Table, *, keys: Sequence[str], provena
 
 
 def judge_slot(source: PostgresTable, *, warn_above_bytes: int = 1 << 30, fail_above_bytes: int = 8 << 30) -> Finding:
-    """Whether the log that the source keeps on its disk for our slot stays within bounds; ask also when nothing runs.
+    """Judge whether the log that the source keeps for this slot stays within bounds; ask also when nothing runs.
 
     A slot whose reader is away keeps the log of all tables until the disk is full, or until the server gives it up.
     """
@@ -171,27 +174,7 @@ def judge_slot(source: PostgresTable, *, warn_above_bytes: int = 1 << 30, fail_a
 
 
 def _punctual(lags: Mapping[str, float], limit: float) -> Finding:
-    """Nothing is wrong with rows that come too late, so they are there all the same; who relies on them is told."""
+    """Judge how late the changes are; late rows are right all the same, and who relies on them is told."""
     late = [name for name, seconds in lags.items() if seconds > limit]
     note = f"{', '.join(late)} above the {limit:g} s that are allowed" if late else ""
     return Finding("changes_arrive_in_time", passed=not late, figures=lags, note=note)
-
-
-def _require_columns(latest: Table, keys: Sequence[str], source: Mapping[str, Any], history: Table) -> None:
-    """The declared columns have to be as in the snapshot: the log repeats no row because a column has changed."""
-    if missing := [key for key in keys if key not in latest.spec.columns]:
-        raise ConfigError(f"{latest.name} does not declare the key {missing}: rows could not be told apart")
-    faults = [f"{c} {source['changed'][c]}" for c in latest.spec.columns if c in source["changed"]]
-    faults += [f"{c} is not there" for c in latest.spec.columns if c not in {*source["columns"], *source["changed"]}]
-    if faults:
-        raise SchemaMismatch(
-            f"{latest.name}: columns differ at the source: {'; '.join(faults)}. {history.name} goes on; correct the "
-            f"declaration of {latest.name}, and for a column that shall stay {RESNAPSHOT}"
-        )
-
-
-def _require_fit(found: DataFrame, latest: Table) -> None:
-    wrong = changes.misfits(found, latest.spec)
-    if wrong:
-        shown = ", ".join(f"{count} of {c} are no {latest.spec.columns[c].type}" for c, count in wrong.items())
-        raise SchemaMismatch(f"{latest.name}: values do not fit the declared types ({shown}): correct the declaration")

@@ -63,7 +63,12 @@ def compact(
         Conflict: if other writers hold the table for too long.
 
     Example:
-        >>> compact(visits, partition={"landed_on": "2026-01-05"}, provenance=run)  # doctest: +SKIP
+        >>> visits = table("visits", "id INT", (1,), (2,))
+        >>> frame("id INT", (3,)).write.format("delta").mode("append").save(str(visits.location))
+        >>> compact(visits, provenance=run, min_small_files=2).reason
+        '3 files became 1, in 1 partitions'
+        >>> rows(visits)
+        [(1,), (2,), (3,)]
     """
     state = table.ledger.state()
     require_partition(table.name, state, partition or {})

@@ -36,7 +36,7 @@ class Start:
 
     @property
     def key(self) -> str:
-        """Names the start: equal for every delivery of the event, another one for other content."""
+        """A name of the start: equal for every delivery of the event, another one for other content."""
         return f"{self.pipeline}/{self.event.key}/{quote(self.object)}@{self.event.digest}"
 
 
@@ -95,7 +95,7 @@ def plan_triggers(
 
 
 def starts_of(event: Event, *, pipelines: Mapping[str, Sequence[Mapping[str, str]]]) -> tuple[Start, ...]:
-    """Every run an event starts: one for each pipeline it concerns and each object it names.
+    """List the runs that an event starts: one for each pipeline it concerns and each object it names.
 
     Raises:
         ContractError: if it concerns a pipeline and does not name what to load.
@@ -127,7 +127,7 @@ def send_event(inbox: Path, event: Event) -> Path:
 def _judged(
     arrival: Arrival, seen: Mapping[str, str], pipelines: Mapping[str, Sequence[Mapping[str, str]]], now: datetime
 ) -> tuple[Sequence[Start], str]:
-    """What a delivery starts, and why nothing if so."""
+    """List the runs that a delivery starts, and say why if it starts none."""
     event = arrival.event
     if event is None:
         return (), f"malformed: {arrival.refusal}"

@@ -27,7 +27,7 @@ __all__ = ["load_full", "expose", "volume_guard", "View"]
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """What readers know instead of a table, for stores without transactional overwrite.
+    """The name that readers know instead of a table, for stores without transactional overwrite.
 
     Attributes:
         name: the view's name, a plain identifier.
@@ -64,10 +64,15 @@ def load_full(
 
     Raises:
         AuditFailed: if the volume guard or an audit refuses the delivery; the present rows stay.
-        ConfigError: for bounds that would refuse every delivery, or a view's name that is none.
+        ConfigError: for bounds that would refuse every delivery, or a view's name that is not a plain identifier.
 
     Example:
-        >>> load_full(devices, table, provenance=run, max_shrink=0.2)  # doctest: +SKIP
+        >>> devices = table("devices", "id INT, name STRING", (1, "phone"), (2, "tablet"))
+        >>> delivery = frame("id INT, name STRING", (2, "tablet"), (3, "watch"), (4, "reader"))
+        >>> load_full(delivery, devices, provenance=run).reason
+        '3 rows published'
+        >>> rows(devices)
+        [(2, 'tablet'), (3, 'watch'), (4, 'reader')]
     """
     if not 0 <= max_shrink <= 1 or max_growth < 1:
         raise ConfigError(f"max_shrink={max_shrink} must lie in 0..1 and max_growth={max_growth} must be at least 1")
@@ -87,7 +92,7 @@ def load_full(
 
 
 def volume_guard(*, min_rows: int = 1, max_shrink: float = 0.5, max_growth: float = 2.0) -> tuple[Audit, ...]:
-    """The audits of the guard; a person may approve a volume that is unusual and right."""
+    """List the audits of the guard; a person may approve a volume that is unusual and right."""
     return (
         Audit(name="delivery_is_not_empty", of="written", fail_below=min_rows, approvable=True),
         Audit(
@@ -114,7 +119,7 @@ def expose(table: Table, *, view: str) -> None:
 
 
 def _present(target: Table) -> int:
-    """How many rows the table has: by the log, or counted where the log does not say exactly."""
+    """Count the rows of the table: by the log, or by a job where the log does not say exactly."""
     state = target.ledger.state() if target.ledger.exists() else None
     if state is None:
         return 0

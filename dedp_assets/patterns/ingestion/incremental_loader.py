@@ -1,9 +1,9 @@
 """Incremental Loader: read only what the source added, one bounded, half-open window at a time.
 
 Problem: the source only grows, and reading all of it for the few rows added since the last run costs more each day.
-Solution: windows [start, end) of the column that says when a row was *ingested*; each is one partition of the target,
-    written in one commit, and the target's own log says which windows are loaded. Of a source that is partitioned by
-    time, a run takes one whole partition once it is ready. Partitions are values in the log, not names of folders.
+Solution: windows [start, end) of the column that says when a row was *ingested*, each one partition of the target and
+    one commit; the target's log says which are loaded. Of a source partitioned by time, a run takes one whole
+    partition once it is ready. Partitions are values in the log, not names of folders.
 Consequences: a row the source deletes stays in the target: agree on soft deletes, or fold the versions it inserts by
     ``deduplicate(keep="last")``. A row that becomes visible late is found when its window is read again: look back a
     few windows, over all of them once in a while. With *event* time as the delta column, late rows are missed.
@@ -20,7 +20,7 @@ from pyspark.sql import functions as F
 
 from dedp_assets.patterns.core.audits import Audit
 from dedp_assets.patterns.core.errors import ConfigError, NotReady
-from dedp_assets.patterns.core.names import OUTCOME, RESERVED, identifier
+from dedp_assets.patterns.core.names import OUTCOME, identifier
 from dedp_assets.patterns.core.partitions import literal
 from dedp_assets.patterns.core.records import Provenance, slice_name
 from dedp_assets.patterns.core.results import Plan, Split, WriteResult
@@ -29,12 +29,13 @@ from dedp_assets.patterns.delta.definition import conform, require_partition
 from dedp_assets.patterns.delta.log import Ledger
 from dedp_assets.patterns.delta.reading import predicate
 from dedp_assets.patterns.delta.tables import Table
+from dedp_assets.patterns.ingestion._increments import KEPT, LATE, merged, require_same_window
 from dedp_assets.patterns.ingestion._windows import Bound, Window, cut, interval, within
 
 __all__ = ["load_increment", "plan_windows", "load_partition"]
 
-_NAME, _KEPT, _LATE = "ingestion.incremental_loader", f"{RESERVED}kept", f"{RESERVED}late"
-_FIGURES = {"late": f"count_if({_LATE})", "gone": f"count_if({_KEPT})", "undated": f"count_if({OUTCOME} = 'undated')"}
+_NAME = "ingestion.incremental_loader"
+_FIGURES = {"late": f"count_if({LATE})", "gone": f"count_if({KEPT})", "undated": f"count_if({OUTCOME} = 'undated')"}
 
 
 def load_increment(
@@ -65,17 +66,20 @@ def load_increment(
         audits: rules over the rows; they may judge the figures ``late``, ``gone`` and ``undated``, in rows.
 
     Raises:
-        AuditFailed: if any row has no delta value (it would be in no window; a person may approve leaving it out) or no
-            key, or an audit refuses the window.
+        AuditFailed: if a row has no key or no delta value (a person may approve leaving it out), or an audit refuses.
         SchemaMismatch: if the source's columns are not the table's.
         Conflict: if another run wrote the same window meanwhile.
         ConfigError: for bounds that do not fit ``delta``, or a partition that holds another window.
 
     Example:
-        >>> load_increment(visits, table, window=day, partition=own, provenance=run, **options)  # doctest: +SKIP
+        >>> sold = frame("id INT, seq BIGINT", (1, 99), (2, 100), (3, 150), (4, 200))
+        >>> loaded, own = table("loaded", "id INT, seq BIGINT, part STRING", partition_by=["part"]), {"part": "100"}
+        >>> _ = load_increment(sold, loaded, delta="seq", window=(100, 200), partition=own, keys=["id"], provenance=run)
+        >>> rows(loaded)
+        [(2, 100, '100'), (3, 150, '100')]
     """
     if not keys or not partition:
-        raise ConfigError("keys and partition name a column each")
+        raise ConfigError("keys and partition must each name a column")
     require_columns(require_free(require_rows("load_increment", rows)), [delta, *keys])
     undated = f"{identifier(delta)} IS NULL"
     wanted = f"({within(rows, delta, window)}) OR {undated}"
@@ -86,10 +90,10 @@ def load_increment(
     conform(target.name, shown, "valid", state)
     noted = replace(provenance, notes={**provenance.notes, "window": interval(window)}).by(_NAME)
     if not state.written(target.name, partition) and not state.holds(partition):
-        judged = shown.withColumns(dict.fromkeys((_KEPT, _LATE), F.lit(False)))  # noqa: FBT003
+        judged = shown.withColumns(dict.fromkeys((KEPT, LATE), F.lit(False)))  # noqa: FBT003
     else:
-        _require_same_window(target.ledger, partition, interval(window))
-        judged = _merged(shown, target.read(partition, version=state.version), keys, delta)
+        require_same_window(target.ledger, partition, interval(window))
+        judged = merged(shown, target.read(partition, version=state.version), keys, delta)
     flagged = judged.withColumn(OUTCOME, F.expr(f"if({undated}, 'undated', 'valid')"))
     flagged, seen = tally(flagged, identity=keys, measures=_FIGURES)
     split = Split(flagged, {"valid": tuple(shown.columns), "undated": ()}, identity=tuple(keys))
@@ -112,7 +116,7 @@ def plan_windows(
 ) -> Plan:
     """Choose the windows to load, oldest first: those that are over and not loaded, and some to read again.
 
-    What is loaded stands in the target's log: no restart forgets it, no failed run moves it, no backfill hides a gap.
+    The target's log says what is loaded: no restart forgets it, no failed run moves it, no backfill hides a gap.
 
     Args:
         ledger: the target's.
@@ -130,10 +134,8 @@ def plan_windows(
         ConfigError: for a length below 1, a negative look-back, a time without zone, or windows that share a key.
 
     Example:
-        >>> from datetime import datetime, timezone
-        >>> start, now = (datetime(2026, 1, day, tzinfo=timezone.utc) for day in (5, 7))
-        >>> plan_windows(Ledger("nowhere"), column="ingested_on", origin=start, length=86400, until=now).partitions
-        ('2026-01-05', '2026-01-06')
+        >>> plan_windows(Ledger("nowhere"), column="window", origin=0, length=100, until=250).partitions
+        ('0', '100')
     """
     if lookback < 0:
         raise ConfigError(f"lookback={lookback} windows cannot be read again")
@@ -181,20 +183,3 @@ def load_partition(
     some = Audit(name="input_is_not_empty", of="written", fail_below=1, approvable=True)
     own = rows.filter(predicate(partition, target.ensure()))
     return target.stage(own, partition=partition, provenance=noted, audits=(some, *audits)).publish()
-
-
-def _merged(shown: DataFrame, present: DataFrame, keys: Sequence[str], delta: str) -> DataFrame:
-    """What the source shows, and the present rows whose key it shows no longer; each side is read once."""
-    both = shown.withColumn(_KEPT, F.lit(False)).unionByName(present.withColumn(_KEPT, F.lit(True)))  # noqa: FBT003
-    over = f"OVER (PARTITION BY {', '.join(map(identifier, keys))})"
-    dated, known, seen = f"{identifier(delta)} IS NOT NULL", f"{RESERVED}known", f"{RESERVED}shown"
-    marks = f"bool_or({_KEPT}) {over} AS {known}", f"bool_or(NOT {_KEPT} AND {dated}) {over} AS {seen}"
-    left = both.selectExpr("*", *marks).filter(f"NOT ({_KEPT} AND {seen})")
-    return left.selectExpr("*", f"NOT {known} AND {dated} AS {_LATE}").drop(known, seen)
-
-
-def _require_same_window(ledger: Ledger, partition: Mapping[str, str], asked: str) -> None:
-    last = ledger.latest(partition)
-    held = last.record.notes.get("window", asked) if last and last.record else asked
-    if held != asked:
-        raise ConfigError(f"{ledger.name} {slice_name(partition)} holds the window {held}, not {asked}")

@@ -60,7 +60,11 @@ def replicate_table(
         Conflict: if the replica shows a newer version already, or files were cleaned up meanwhile: run it again.
 
     Example:
-        >>> replicate_table(devices, staging, provenance=run, bytes_per_second=50e6)  # doctest: +SKIP
+        >>> devices = table("bronze/devices", "id INT, name STRING", (1, "phone"), (2, "tablet"))
+        >>> replica = table(declare_replica(devices.spec, name="staging/devices"))
+        >>> _ = replicate_table(devices, replica, provenance=run)
+        >>> rows(replica)
+        [(1, 'phone'), (2, 'tablet')]
     """
     _require_allowed(source.spec, target.name, may_hold_personal=may_hold_personal)
     with readable(source.name):
@@ -121,7 +125,7 @@ def replicate_files(
 
 
 def declare_replica(source: TableSpec, *, name: str, may_hold_personal: bool = False) -> TableSpec:
-    """The declaration of a replica, so that a replica which may not be made cannot be declared either.
+    """Declare a replica; one that may not be made cannot be declared either.
 
     Args:
         source: what the source declares.

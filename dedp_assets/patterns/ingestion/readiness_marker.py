@@ -57,7 +57,9 @@ def plan_ready(
         ('2026-01-05',)
     """
     if convention not in ("marker", "next_partition") or late_files not in ("integrate", "report"):
-        raise ConfigError(f"convention={convention!r}, late_files={late_files!r}: see the offered values")
+        raise ConfigError(
+            f"convention={convention!r} must be marker or next_partition, late_files={late_files!r} integrate or report"
+        )
     known = sorted(deliveries, key=lambda delivery: delivery.partition)
     causes: dict[str, str] = {}
     held: dict[str, str] = {}

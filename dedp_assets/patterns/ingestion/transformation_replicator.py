@@ -76,7 +76,13 @@ def replicate_transformed(
         ConfigError: for a replica declared otherwise, a rule that cannot be computed, or a missing key.
 
     Example:
-        >>> replicate_transformed(users, staging, provenance=run, key=key)  # doctest: +SKIP
+        >>> from dedp_assets.patterns.core.schema import Column
+        >>> columns = {"id": Column("INT"), "plan": Column("STRING"), "email": Column("STRING", personal=True)}
+        >>> users = table("silver/users", columns, (1, "free", "ada@example.org"), (2, "paid", "bob@example.org"))
+        >>> staging = table(declare_transformed(users.spec, name="staging/users"))
+        >>> _ = replicate_transformed(users, staging, provenance=run)
+        >>> rows(staging)
+        [(1, 'free'), (2, 'paid')]
     """
     declared, owned = source.spec, dict(partition or {})
     kept = _require_possible(declared, target.spec, key, owned)
@@ -113,7 +119,7 @@ def replicate_transformed(
 
 
 def declare_transformed(source: TableSpec, *, name: str) -> TableSpec:
-    """The declaration of a replica, derived from what the source declares: a new tag there changes it here.
+    """Declare a replica by what the source declares: a new tag there changes it here.
 
     Args:
         source: what the source declares.
@@ -138,7 +144,7 @@ def declare_transformed(source: TableSpec, *, name: str) -> TableSpec:
 def _require_possible(
     declared: TableSpec, target: TableSpec, key: MaskingKey | None, owned: Mapping[str, str]
 ) -> tuple[str, ...]:
-    """The columns that are kept as they are."""
+    """List the columns that are kept as they are; refuse a replica that cannot be made."""
     kept = tuple(c for c, column in declared.columns.items() if not column.personal and not column.replica)
     derived = declare_transformed(declared, name=target.name)
     if (target.columns, target.partition_by) != (derived.columns, derived.partition_by):
@@ -155,7 +161,7 @@ def _require_possible(
 def _transformed(
     rows: DataFrame, declared: TableSpec, key: MaskingKey | None, kept: Sequence[str]
 ) -> tuple[DataFrame, Tally]:
-    """The rows as the replica has them, and the figures that prove it, observed where originals and replica meet."""
+    """Transform the rows to the replica's, and observe where originals and replica meet the figures that prove it."""
     require_declared(declared, rows)
     altered = {c: column.replica for c, column in declared.columns.items() if column.replica}
     made = [(pseudonym(c, key) if key and rule == _PSEUDONYM else F.expr(rule)) for c, rule in altered.items()]

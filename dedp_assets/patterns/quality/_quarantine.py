@@ -1,4 +1,4 @@
-"""What a refused batch becomes where the rows at fault go into quarantine and the others are published."""
+"""Dispatching a refused batch: the rows at fault go into quarantine and the others are published."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ __all__ = ["dispatch", "timed"]
 
 
 def timed(result: WriteResult, staged: StagedWrite) -> WriteResult:
-    """``result`` with the time between the last file of its rows and the commit that showed them, in seconds."""
+    """Add to ``result`` the seconds between the last file of its rows and the commit that showed them."""
     if not (result.applied and staged.stage.adds):
         return result
     written = max(add.modification_time for add in staged.stage.adds) / 1000

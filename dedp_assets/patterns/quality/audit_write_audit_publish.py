@@ -60,7 +60,14 @@ def audit_write_audit_publish(
         ConfigError: for ``quarantine`` without a table.
 
     Example:
-        >>> audit_write_audit_publish(daily, gold, partition=day, provenance=run, audits=RULES)  # doctest: +SKIP
+        >>> daily = table("daily", "visits INT, day STRING", (40, "mon"), (50, "tue"), partition_by=["day"])
+        >>> enough = Audit(name="some_visits", of="visits", sql="sum(visits)", fail_below=10)
+        >>> tuesday = frame("visits INT, day STRING", (2, "tue"))
+        >>> audit_write_audit_publish(tuesday, daily, partition={"day": "tue"}, provenance=run, audits=[enough])
+        Traceback (most recent call last):
+        dedp_assets.patterns.core.errors.AuditFailed: daily day=tue: nothing published. some_visits: below 10 (visits=2)
+        >>> rows(daily)
+        [(40, 'mon'), (50, 'tue')]
     """
     if on_failure not in ("fail", "quarantine", "annotate") or (on_failure == "quarantine") != (quarantine is not None):
         raise ConfigError(
@@ -113,7 +120,7 @@ def require_pass(
 
 
 def usual(ledger: Ledger, *, figure: str, partition: Mapping[str, str], days: int = 7) -> float | None:
-    """What ``figure`` usually is: its own last published value, or else the median of earlier partitions.
+    """Find the usual value of ``figure``: its own last published value, or else the median of earlier partitions.
 
     A partition that is rebuilt is compared with its own history, a new one with the last ``days`` partitions before it.
     What was published of a partition that was not over yet (``notes["open"]`` of its record) is no measure of anything.

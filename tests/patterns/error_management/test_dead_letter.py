@@ -221,7 +221,7 @@ def test_error_safe_columns_die_where_an_input_is_there_and_the_output_is_not(sp
         ({"carry": ["nowhere"]}, "no column nowhere"),
         ({"identity": []}, "at least one column each"),
         ({"schema": {}}, "at least one column each"),
-        ({"schema": {"line": "BIGINT"}}, "none that is handed on"),
+        ({"schema": {"line": "BIGINT"}}, "no column that is handed on"),
     ],
 )
 def test_options_that_can_never_work_are_refused(spark, options, words):
@@ -233,7 +233,7 @@ def test_options_that_can_never_work_are_refused(spark, options, words):
 def test_a_column_called_raw_is_refused_where_the_record_itself_is_kept_under_that_name(spark):
     """Without a payload the letter's column raw must not overwrite a column of the schema."""
     rows = spark.createDataFrame([(1, "text")], "n INT, raw STRING")
-    with pytest.raises(ConfigError, match="none that is handed on"):
+    with pytest.raises(ConfigError, match="no column that is handed on"):
         divert_unprocessable(rows, schema={"raw": "STRING"}, identity=["n"])
 
 
@@ -244,7 +244,7 @@ def test_a_column_that_would_be_overwritten_is_refused(spark, name):
     with pytest.raises(ConfigError, match=f"column {name}"):
         divert_unprocessable(rows, schema={"id": "BIGINT"}, identity=["line"])
     if name != "__dedp_outcome":
-        with pytest.raises(ConfigError, match=f"none that is handed on: .*{name}"):
+        with pytest.raises(ConfigError, match=f"no column that is handed on: .*{name}"):
             divert_unprocessable(rows, schema={"id": "BIGINT", name: "STRING"}, identity=["line"])
 
 

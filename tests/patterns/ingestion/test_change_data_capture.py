@@ -14,6 +14,7 @@ import psycopg
 import pytest
 from deltalake import DeltaTable
 
+from dedp_assets.local import postgres as server
 from dedp_assets.patterns.connectors import postgres
 from dedp_assets.patterns.connectors.postgres import PostgresTable
 from dedp_assets.patterns.core.errors import ConfigError, Conflict, ContractError, NotReady, SchemaMismatch
@@ -24,7 +25,6 @@ from dedp_assets.patterns.ingestion import change_data_capture
 from dedp_assets.patterns.ingestion._changes import cursor
 from dedp_assets.patterns.ingestion.change_data_capture import CHANGES, apply_changes, capture_changes, judge_slot
 from dedp_assets.sources import operational
-from resources import postgres as server
 from tests.helpers import NOW, a_run, read_back
 
 HISTORY = TableSpec("bronze/users_changes", CHANGES, partition_by=("committed_on",), comment="One row per change.")

@@ -148,7 +148,7 @@ def test_events_come_out_by_the_time_they_happened():
 @pytest.mark.parametrize(
     ("sent", "words"),
     [
-        (b"{half", "malformed: it is no JSON"),
+        (b"{half", "malformed: it is not JSON"),
         (b'{"specversion": "1.0"}', "malformed: it has no id, source, type, time"),
         (event(data=None), "malformed: its data names no objects to load"),
         (event("1", "../../secrets"), "malformed: it names the object '../../secrets', which is no key of the store"),

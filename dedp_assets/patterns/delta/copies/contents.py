@@ -30,7 +30,7 @@ _CHECKPOINT = re.compile(r"(\d{20})\.checkpoint\.[\w.-]+")
 
 @dataclass(frozen=True, slots=True)
 class FileState:
-    """What tells a file from its former self without reading it.
+    """The size and times that tell a file from its former self without reading it.
 
     Attributes:
         size_bytes: its size.
@@ -45,7 +45,7 @@ class FileState:
 
     @classmethod
     def of(cls, path: Path, *, rewritable: bool) -> FileState:
-        """The state of the file at ``path`` now.
+        """Look up the state of the file at ``path``.
 
         Raises:
             Conflict: if it is gone.
@@ -53,16 +53,13 @@ class FileState:
         try:
             stat = path.stat()
         except FileNotFoundError:
-            raise Conflict(
-                f"{path} is gone: if it was removed meanwhile, a new run finds its successor, and if it does not, it "
-                "is lost and has to be restored"
-            ) from None
+            raise Conflict(f"{path} is gone: run it again, and restore the file if it is still missing then") from None
         return cls(stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns if rewritable else 0)
 
 
 @dataclass(frozen=True, slots=True)
 class Contents:
-    """What a replica has to hold.
+    """The files and folders that a replica has to hold.
 
     Attributes:
         name: what the source is called.
@@ -86,7 +83,7 @@ class Contents:
 
 
 def folder_contents(folder: Path, *, name: str) -> Contents:
-    """Every file and empty folder below ``folder``.
+    """List every file and empty folder below ``folder``.
 
     Raises:
         NotReady: if it holds no file.
@@ -101,14 +98,16 @@ def _folder_contents(root: Path, name: str) -> Contents:
         raise ConfigError(f"{name} is a Delta table: replicate it as one, so that a version is pinned")
     files, folders, strange = listed(root) if root.is_dir() else ([], frozenset(), [])
     if strange:
-        raise ConfigError(f"{name} holds what is no file of its own: {some(strange)}: a copy would point elsewhere")
+        raise ConfigError(
+            f"{name} holds links or special files ({some(strange)}), which a copy would leave pointing elsewhere"
+        )
     if not files:
         raise NotReady(f"{name} holds no file: its replica stays as it is until there is one in {root}")
     return Contents(name, root, {path: FileState.of(root / path, rewritable=True) for path in files}, folders)
 
 
 def table_contents(ledger: Ledger, version: int) -> Contents:
-    """Every file that a Delta table consists of up to ``version``: log, data, change data, deletion vectors.
+    """List the files that make up a Delta table up to ``version``: log, data, change data, deletion vectors.
 
     Files that nothing in that log refers to (stages, what a crash left, later commits) are not among them.
 
@@ -158,7 +157,7 @@ def _table_contents(ledger: Ledger, version: int) -> Contents:
 
 @contextmanager
 def readable(name: str) -> Iterator[None]:
-    """Reading of the source ``name``.
+    """Translate the errors of reading the source ``name`` into the library's.
 
     Raises:
         ConfigError: if the account that runs this may not read it.
@@ -173,7 +172,7 @@ def readable(name: str) -> Iterator[None]:
 
 
 def listed(root: Path) -> tuple[list[str], frozenset[str], list[str]]:
-    """Files, empty folders, and what is neither, by path below ``root``."""
+    """List files, empty folders, and everything else, by path below ``root``."""
     files: list[str] = []
     empty: list[str] = []
     strange: list[str] = []
@@ -189,12 +188,12 @@ def listed(root: Path) -> tuple[list[str], frozenset[str], list[str]]:
 
 
 def _fail(error: OSError) -> None:
-    """A folder that cannot be listed is no empty folder."""
+    """Raise the error: a folder that cannot be listed is no empty folder."""
     raise error
 
 
 def _history(ledger: Ledger, logged: Iterable[str]) -> tuple[set[str], set[str]]:
-    """Paths of the data files that any version in the log has, and the names of the columns it had."""
+    """List the data files that any version in the log has, and the names of the columns it had."""
     paths: set[str] = set()
     columns: set[str] = set()
     commits = [name for name in logged if _COMMIT.fullmatch(name)]
@@ -213,7 +212,7 @@ def _history(ledger: Ledger, logged: Iterable[str]) -> tuple[set[str], set[str]]
 
 
 def _hint(log: Path, version: int) -> list[str]:
-    """``_last_checkpoint``, if what it points to is part of the replica."""
+    """Find ``_last_checkpoint``, if the checkpoint it names is part of the replica."""
     try:
         return ["_last_checkpoint"] if json.loads((log / "_last_checkpoint").read_bytes())["version"] <= version else []
     except (OSError, ValueError, KeyError, TypeError):
@@ -221,6 +220,6 @@ def _hint(log: Path, version: int) -> list[str]:
 
 
 def some(names: Iterable[str], most: int = 3) -> str:
-    """The first few of some names, and how many more there are."""
+    """Name the first few of some names, and how many more there are."""
     known = sorted(names)
     return ", ".join(known[:most]) + (f" and {len(known) - most} more" if len(known) > most else "")

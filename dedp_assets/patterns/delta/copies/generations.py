@@ -32,17 +32,17 @@ class Generation:
 
     @property
     def files(self) -> Path:
-        """What readers see."""
+        """The folder that readers see."""
         return self.home / "files"
 
     @property
     def manifest(self) -> Path:
-        """What is known about the files, kept apart from them and replaced together with them."""
+        """The file with what is known about the files, kept apart from them and replaced together with them."""
         return self.home / "manifest.json"
 
 
 def current(target: Path) -> Generation | None:
-    """The generation that ``target`` shows, or ``None`` if there is none yet.
+    """Find the generation that ``target`` shows; ``None`` if there is none yet.
 
     Raises:
         ConfigError: if ``target`` is something else, which a replacement would destroy.
@@ -59,7 +59,7 @@ def current(target: Path) -> Generation | None:
 
 @contextmanager
 def replacing(target: Path) -> Iterator[None]:
-    """Hold the right to replace ``target``: one at a time.
+    """Hold the right to replace ``target``, which only one process has at a time.
 
     Raises:
         Conflict: if another process keeps it.
@@ -70,7 +70,7 @@ def replacing(target: Path) -> Iterator[None]:
 
 @contextmanager
 def next_generation(target: Path, *, keep_former: bool = True) -> Iterator[Generation]:
-    """A new generation to fill; when the block ends it is what ``target`` shows, unless the block fails.
+    """Make a new generation to fill, which ``target`` shows when the block ends without an error.
 
     Args:
         target: the folder that readers know; the caller is :func:`replacing` it.

@@ -1,4 +1,4 @@
-"""Remaking: by which rules a replica was made, what of it they make again, and what a killed run of theirs left."""
+"""Remaking: by which rules a replica was made, which partitions they make again, and rows that a killed run left."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ __all__ = ["is_made_by", "parts_to_make", "remove_abandoned", "rules_of"]
 
 
 def rules_of(declared: TableSpec, key: MaskingKey | None) -> dict[str, str]:
-    """Identity of everything that a replica is made by, as properties of its table."""
+    """Identify everything that a replica is made by, as properties of its table."""
     columns = [[name, c.type, c.required, c.personal, c.replica] for name, c in declared.columns.items()]
     stated = json.dumps([columns, declared.partition_by, dict(declared.checks)])
     rules = hashlib.sha256(stated.encode()).hexdigest()[:16]
@@ -26,13 +26,13 @@ def rules_of(declared: TableSpec, key: MaskingKey | None) -> dict[str, str]:
 
 
 def is_made_by(rules: Mapping[str, str], replica: Table) -> bool:
-    """Whether there is a replica, and these rules made it."""
+    """Tell whether there is a replica that these rules made."""
     shown = current(replica.location) is not None and replica.ledger.exists()
     return shown and rules.items() <= replica.ledger.state().properties.items()
 
 
 def parts_to_make(replica: Table, kept: Sequence[str], owned: Mapping[str, str]) -> list[Mapping[str, str | None]]:
-    """The partition ``owned`` and those that the replica holds, by the columns it keeps; none of them means all.
+    """List the partition ``owned`` and those that the replica holds, by the columns it keeps; empty for all.
 
     Args:
         replica: the replica as it was made before.
@@ -48,7 +48,7 @@ def parts_to_make(replica: Table, kept: Sequence[str], owned: Mapping[str, str])
 
 
 def remove_abandoned(replica: Table) -> None:
-    """Remove the rows that a killed run staged and neither published nor refused: nobody judged what they show.
+    """Remove the rows that a killed run staged and neither published nor refused: nobody judged them.
 
     The caller holds the right to replace the replica, so whoever claimed such a stage and does not any more is gone.
     """

@@ -32,7 +32,7 @@ _Held = Mapping[str, tuple[FileState, str]]
 
 @dataclass(frozen=True, slots=True)
 class Manifest:
-    """What a replica says about itself; it is swapped in together with the files.
+    """The statement of a replica about itself, swapped in together with its files.
 
     Attributes:
         source: name of what it is a replica of.
@@ -49,24 +49,24 @@ class Manifest:
     files: _Held = field(repr=False)
 
     def to_json(self) -> str:
-        """The manifest as it is stored."""
+        """Write the manifest as it is stored."""
         files = {path: [f.size_bytes, f.modified_ns, f.changed_ns, sha] for path, (f, sha) in self.files.items()}
         head = {"source": self.source, "version": self.version, "table_id": self.table_id}
         return json.dumps({**head, "record": self.record.to_json(), "files": files})
 
     @classmethod
     def from_json(cls, text: str) -> Manifest:
-        """The manifest in ``text``."""
+        """Read the manifest in ``text``."""
         stored = json.loads(text)
         files = {path: (FileState(*state), sha) for path, (*state, sha) in stored["files"].items()}
         record = CommitRecord.from_json(stored["record"])
         if record is None:
-            raise ValueError("the record is not one of ours")
+            raise ValueError("the record was not written by the library")
         return cls(stored["source"], stored["version"], stored["table_id"], record, files)
 
 
 def manifest_of(target: Path) -> Manifest | None:
-    """The manifest of the replica at ``target``, or ``None`` if there is none that can be read."""
+    """Read the manifest of the replica at ``target``; ``None`` if it has none that can be read."""
     shown = current(target)
     try:
         return Manifest.from_json(shown.manifest.read_text()) if shown else None
@@ -83,7 +83,7 @@ def copy_replica(
     bytes_per_second: float | None = None,
     files_at_once: int = 1,
 ) -> WriteResult:
-    """Make ``target`` a replica that holds exactly ``contents``; nothing is copied that it holds already.
+    """Make ``target`` a replica that holds exactly ``contents``, copying only the files that it does not hold yet.
 
     Args:
         contents: what to copy, pinned.
@@ -159,7 +159,7 @@ def _require_successor(contents: Contents, former: Manifest, name: str) -> None:
 
 
 def _held(target: Path, former: Manifest | None) -> _Held:
-    """What the replica still holds as it was copied."""
+    """List the files that the replica still holds as they were copied."""
 
     def same(path: str, state: FileState) -> bool:
         try:
@@ -172,7 +172,7 @@ def _held(target: Path, former: Manifest | None) -> _Held:
 
 
 def _is_replica(target: Path, held: _Held, contents: Contents) -> bool:
-    """Whether the replica holds the contents as they are, and nothing else."""
+    """Tell whether the replica holds the contents as they are, and nothing else."""
     if {path: state for path, (state, _) in held.items()} != contents.files:
         return False
     files, folders, strange = listed(target.resolve())
@@ -182,7 +182,7 @@ def _is_replica(target: Path, held: _Held, contents: Contents) -> bool:
 def _fill(
     made: Generation, contents: Contents, target: Path, held: _Held, limit: _Limit
 ) -> tuple[dict[str, str], list[str]]:
-    """Copy or link every file; SHA-256 by path, and which were copied."""
+    """Copy or link every file; return the SHA-256 of each by its path, and which were copied."""
     digests: dict[str, str] = {}
     copied = []
     for folder in contents.folders:
@@ -228,7 +228,7 @@ def _copy(contents: Contents, path: str, destination: Path, limit: _Limit) -> st
 
 
 class _Limit:
-    """Slows a copy down to so many bytes per second, however many files are copied at once."""
+    """A limit of bytes per second for a copy, however many files are copied at once."""
 
     def __init__(self, bytes_per_second: float | None, files_at_once: int) -> None:
         if bytes_per_second is not None and bytes_per_second <= 0:
@@ -247,7 +247,7 @@ class _Limit:
 
 
 def _checks(contents: Contents, made: Generation) -> tuple[Finding, ...]:
-    """What is true of the copy before it is swapped in.
+    """Judge the copy before it is swapped in.
 
     Raises:
         Conflict: if files came, went or changed in the source's folder meanwhile.
@@ -267,7 +267,7 @@ def _checks(contents: Contents, made: Generation) -> tuple[Finding, ...]:
 
 
 def _same_table(contents: Contents, copy: Path) -> tuple[bool, int]:
-    """Whether the copied log gives the pinned version with everything that belongs to it, and which one it gives."""
+    """Judge whether the copied log gives the pinned version with everything that belongs to it."""
     version = Ledger(copy).version()
     if version != contents.version:
         return False, version

@@ -35,12 +35,12 @@ _MOVED = ("numRemovedFiles", "numRemovedBytes", "numAddedFiles", "numAddedBytes"
 
 
 def partition_name(key: Partition) -> str:
-    """What a plan calls a partition: ``event_date=2026-01-05``, NULL for a missing value, ``all`` for a whole table."""
+    """Name a partition as a plan does: ``event_date=2026-01-05``, NULL without a value, ``all`` for a whole table."""
     return slice_name(dict(key))
 
 
 def small_files(state: TableState, below_bytes: int) -> dict[Partition, list[Mapping[str, Any]]]:
-    """The files smaller than ``below_bytes`` of every partition; an empty list where there are none."""
+    """List, for every partition, its files smaller than ``below_bytes``."""
     found: dict[Partition, list[Mapping[str, Any]]] = {}
     for file, key in state.keyed_files():
         found.setdefault(key, []).extend([file] if file["size_bytes"] < below_bytes else [])
@@ -84,7 +84,7 @@ def rewrite(
 
 @dataclass(frozen=True, slots=True)
 class _Rewritten:
-    """One partition's files before and after: what the table has, and add actions of what the stage has."""
+    """The files of one partition before and after: what the table has, and add actions of what the stage has."""
 
     key: Partition
     old: Sequence[Mapping[str, Any]]
@@ -94,7 +94,7 @@ class _Rewritten:
 def _rewritten(
     table: Table, state: TableState, stage: Stage, files: Files, settings: Mapping[str, str]
 ) -> list[_Rewritten]:
-    """Run OPTIMIZE in the stage; what it did, by partition."""
+    """Run OPTIMIZE in the stage; return what it did, by partition."""
     sources = {f"{table.location.absolute().as_uri()}/{file['path']}": (key, file) for key, file in _each(files)}
     adds = [
         {"add": {**_described(file, key), "path": uri, "modificationTime": file["modification_time"]}}
@@ -130,7 +130,7 @@ def _same_rows(table: str, rewritten: _Rewritten) -> _Rewritten:
 
 
 def _exchange(table: Table, stage: Stage, record: CommitRecord, rewritten: Sequence[_Rewritten]) -> WriteResult:
-    """One commit: small files out, their successors in, except where another writer was faster."""
+    """Commit small files out and their successors in, except where another writer was faster."""
     with table_lock(table.location):
         for last in publishing.attempts():
             now = table.ledger.state()
@@ -175,7 +175,7 @@ def _optimise_in_place(table: Table, files: Files, record: CommitRecord, setting
 
 
 def _sizes(before: TableState, moved: Mapping[str, object]) -> dict[str, int]:
-    """Files and bytes of the whole table, before and after the commit."""
+    """Count the files and bytes of the whole table, before and after the commit."""
     now = before.statistics().values()
     files, size = sum(part.files for part in now), sum(part.bytes for part in now)
     delta = {name: int(str(moved[name])) for name in _MOVED}
@@ -203,7 +203,7 @@ def _unchanged(table: str, state: TableState, gave_way: Sequence[str]) -> WriteR
 
 
 def _exchanged(kept: Sequence[_Rewritten]) -> tuple[dict[str, int], list[dict[str, Any]]]:
-    """What an exchange moves, and its actions."""
+    """Choose what an exchange moves, and its actions."""
     old = [(part.key, file) for part in kept for file in part.old]
     new = [add for part in kept for add in part.new]
     removed, added = sum(file["size_bytes"] for _, file in old), sum(add["size"] for add in new)
@@ -217,7 +217,7 @@ def _described(file: Mapping[str, Any], key: Partition) -> dict[str, Any]:
 
 
 def _declaration(state: TableState) -> Iterator[dict[str, Any]]:
-    """Protocol and metadata of a table with the columns of ``state`` and its rule about statistics, and no other."""
+    """Make the protocol and metadata of a table with the columns of ``state`` and its rule about statistics only."""
     statistics = {name: value for name, value in state.properties.items() if name.startswith("delta.dataSkipping")}
     yield from commits.declaration(
         state.snapshot.schema().to_json(),

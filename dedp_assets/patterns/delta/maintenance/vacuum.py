@@ -1,4 +1,4 @@
-"""Vacuum: deletes what is neither current, nor was removed since a cutoff, nor is claimed by a running write.
+"""Vacuum: deletes files that are neither current, nor were removed since a cutoff, nor are claimed by a running write.
 
 The cutoff is the caller's. Spark's VACUUM and deltalake's both ask the machine's clock, know nothing of stages, and
 deltalake's would delete deletion vectors that are in use, so the choice is made here, from the log.
@@ -30,7 +30,7 @@ _CLAIM = re.compile(r"\.(staged-\w+)\.claim")
 
 
 def safe_hours(state: TableState) -> float:
-    """How long removed files have to stay: what the table declares (``delta.deletedFileRetentionDuration``), a week."""
+    """Look up how long removed files stay (``delta.deletedFileRetentionDuration``); a week if nothing is declared."""
     stated = re.findall(r"(\d+) (\w+?)s?\b", state.properties.get("delta.deletedFileRetentionDuration", ""))
     return sum(int(number) * _HOURS.get(unit, _WEEK) for number, unit in stated) or _WEEK
 
@@ -71,7 +71,7 @@ def remove_unneeded(table: Table, *, cutoff: datetime, provenance: Provenance) -
 
 
 def _needed(ledger: Ledger, state: TableState, cutoff: datetime) -> set[Path]:
-    """Files of the newest version, and of every version that was current at ``cutoff`` or later."""
+    """List the files of the newest version, and of every version that was current at ``cutoff`` or later."""
     needed = [file["path"] for file in state.files()]
     for commit in ledger.history():
         if commit.timestamp < cutoff:
@@ -99,12 +99,12 @@ def _unneeded(location: Path, state: TableState, needed: set[Path], cutoff: date
 
 
 def _claimed(location: Path) -> set[str]:
-    """Names of the stages that somebody may still publish."""
+    """List the names of the stages that somebody may still publish."""
     claims = [(file, match[1]) for file in location.glob(".staged-*") if (match := _CLAIM.fullmatch(file.name))]
     return {stage for file, stage in claims if is_claimed(file)}
 
 
 def _holds_data(folder: str, state: TableState) -> bool:
-    """Whether a folder of the table may hold data files: all but the log and other hidden ones."""
+    """Tell whether a folder of the table may hold data files: all but the log and other hidden ones."""
     partitioned = any(folder.startswith(f"{column}=") for column in state.partition_columns)
     return partitioned or folder == "_change_data" or not folder.startswith(("_", "."))

@@ -1,7 +1,7 @@
-"""Does a little of everything once, so that the class-data archive holds the classes the platform uses.
+"""A little of everything, done once, so that the class-data archive holds the classes the platform uses.
 
-Submitted by :func:`resources.engine.prepare`, with the folder for a throw-away table as its argument; the Java runtime
-writes the archive when the program ends.
+Submitted by :func:`dedp_assets.local.engine.prepare`, with the folder for a throw-away table as its argument; the Java
+runtime writes the archive when the program ends.
 """
 
 from __future__ import annotations

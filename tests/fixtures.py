@@ -13,12 +13,15 @@ from typing import Any
 import pytest
 from hypothesis import settings as hypothesis_settings
 
+from dedp_assets.local import engine
+from dedp_assets.local import postgres as server
+from dedp_assets.local.kafka import Broker
+from dedp_assets.local.ports import free as free_port
 from dedp_assets.patterns.core.schema import TableSpec
 from dedp_assets.patterns.delta.tables import Table
-from resources import engine, postgres
+from resources import postgres
 from resources.environments import Settings, apply, settings
-from resources.kafka import Broker, Kafka
-from resources.ports import free as free_port
+from resources.kafka import Kafka
 from tests.helpers import EVENTS, connect_server
 
 pytest_plugins = ["tests.timing"]
@@ -70,9 +73,9 @@ def own_postgres() -> Iterator[Settings]:
     """Settings of a home in which a PostgreSQL server runs, one for all tests."""
     with tempfile.TemporaryDirectory(prefix="dedp-") as home:
         chosen = replace(settings(), home=Path(home), postgres=None)
-        postgres.start(chosen)
+        server.start(chosen)
         yield chosen
-        postgres.stop(chosen)
+        server.stop(chosen)
 
 
 _DATABASES = count(1)
@@ -81,10 +84,10 @@ _DATABASES = count(1)
 @pytest.fixture
 def database(own_postgres: Settings) -> Iterator[postgres.Address]:
     """An empty database of this test's own."""
-    server, name = postgres.address(own_postgres), f"test_{next(_DATABASES)}"
-    with server.connect(autocommit=True) as connection:
+    own, name = postgres.address(own_postgres), f"test_{next(_DATABASES)}"
+    with own.connect(autocommit=True) as connection:
         connection.execute(f"CREATE DATABASE {name}")
-    yield replace(server, database=name)
+    yield replace(own, database=name)
     with postgres.address(own_postgres).connect(autocommit=True) as connection:
         mine = f"FROM pg_replication_slots WHERE database = '{name}'"
         connection.execute(f"SELECT pg_terminate_backend(active_pid) {mine} AND active_pid IS NOT NULL")

@@ -2,24 +2,18 @@
 
 import socket
 
-__all__ = ["free", "in_use", "listens"]
+__all__ = ["free", "in_use"]
 
 
 def free() -> int:
-    """A port that nobody listens on right now."""
+    """Find a port that nobody listens on right now."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])
 
 
-def listens(port: int) -> bool:
-    """Whether somebody accepts connections on ``port``."""
-    with socket.socket() as probe:
-        return probe.connect_ex(("127.0.0.1", port)) == 0
-
-
 def in_use(port: int) -> bool:
-    """Whether nobody else could listen on ``port``, which a connection still closing does not prevent."""
+    """Tell whether nobody else could listen on ``port``, which a connection still closing does not prevent."""
     with socket.socket() as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:

