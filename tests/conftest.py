@@ -22,6 +22,8 @@ from resources.kafka import Broker, Kafka
 from resources.ports import free as free_port
 from tests.helpers import EVENTS, connect_server
 
+hypothesis_settings.register_profile("default", deadline=None)  # no test asserts an absolute time
+hypothesis_settings.load_profile("default")
 hypothesis_settings.register_profile("fuzz", deadline=None, max_examples=2000)  # --hypothesis-profile=fuzz
 
 
