@@ -35,6 +35,7 @@ REFUSED = {
     "JSON null as key": (event(user_id=0).replace(b'"user_id": 0', b'"user_id": null'), "user_id is missing"),
     "wrong type": (event(bytes="many"), "bytes is not a BIGINT"),
     "time that is no time": (event(event_time="HELLO"), "event_time is not a TIMESTAMP"),
+    "time of no day": (event(event_time="2026-01"), "event_time is not a TIMESTAMP"),
     "missing time": (event(event_time=None), "event_time is missing"),
     "far future": (event(event_time="2099-01-01T00:00:00Z"), "event_time is in the future of its landing"),
     "1970": (event(event_time="1970-01-01T00:00:00Z"), "event_time is more than 30 days before it landed"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from datetime import datetime, timedelta, timezone
 
 import dagster as dg
@@ -78,6 +79,8 @@ def test_legacy_visits_are_loaded_by_the_day_they_were_ingested(world, applicati
     source = stored(database, "SELECT visit_id, (ingestion_time AT TIME ZONE 'UTC')::date::text FROM visits")
     assert loaded == dict(source)
     assert set(loaded.values()) == set(days)
+    read = {day: world.materialization("bronze/legacy_visits", day)["rows read"] for day in days}
+    assert read == Counter(loaded.values())
     with database.connect() as connection:
         late = START - timedelta(minutes=1)
         connection.execute("INSERT INTO visits VALUES (999, %s, 'u', '/', %s)", (late, late))

@@ -32,6 +32,8 @@ def test_visits_reach_staging_without_what_is_personal_in_them(world):
     assert files
     assert not any(user.encode() in content for user in users for content in files)
     assert world.checks("staging/visits")["no_personal_value_crossed"]
+    record = world.last("staging/visits", event_date=day(0)).record
+    assert (record.figures["altered"], record.figures["unaltered"]) == (len(original), 0)
 
 
 def test_a_false_positive_reaches_staging_under_the_name_of_a_person(world):
