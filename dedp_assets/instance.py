@@ -188,7 +188,7 @@ class Platform:
         return [log.dagster_event for log in logs if log.dagster_event]
 
     def _beyond_approval(self, run: dg.DagsterRun, partition: str) -> str:
-        """Name the audits that refused the partition in a run and that nobody can approve; empty if there are none."""
+        """Name the audits that refused the partition in a run and that nobody can approve."""
         stated = [event.step_failure_data.user_failure_data for event in self._failures(run)]
         name = f"{partition} {BEYOND_APPROVAL}".strip()
         return ", ".join(str(data.metadata[name].value) for data in stated if data and name in data.metadata)
@@ -215,7 +215,7 @@ class Platform:
 
 
 def _table_of(step: str) -> str:
-    """The table that a step is named after."""
+    """Name the table that a step is named after."""
     return step.replace("_", "/", 1)
 
 

@@ -49,7 +49,7 @@ def events_arrived(tables: Sequence[LakeTable[...]], jobs: Sequence[Any]) -> dg.
 
 
 def trigger(name: str, *, pipelines: Filters, jobs: Sequence[Any], description: str) -> dg.SensorDefinition:
-    """The sensor over the landing zone's inbox of events: what concerns none of its pipelines is set aside.
+    """Make the sensor over the landing zone's inbox of events; events that concern no pipeline are set aside.
 
     Args:
         name: what the sensor is called.
@@ -117,7 +117,7 @@ def _runs(instance: dg.DagsterInstance, arrivals: Iterable[Arrival]) -> Mapping[
 
 
 def _progress(key: str, runs: Sequence[dg.DagsterRun], spent: Collection[str]) -> _Progress:
-    """What Dagster knows about a start. Whatever failed before it was replayed no longer counts."""
+    """Find how far a start is, by its runs. Whatever failed before it was replayed no longer counts."""
     ended_badly = [run for run in runs if run.status in ENDED_BADLY]
     failed = [run for run in ended_badly if run.run_id not in spent]
     ids = tuple(run.run_id for run in ended_badly)
@@ -134,7 +134,7 @@ def _progress(key: str, runs: Sequence[dg.DagsterRun], spent: Collection[str]) -
 
 
 def _never_launched(run: dg.DagsterRun, run_key: str) -> bool:
-    """Whether the daemon died between creating the run and launching it: asked again, it launches that very run."""
+    """Tell whether the daemon died between creating the run and launching it: asked again, it launches that very run."""
     return run.status is dg.DagsterRunStatus.NOT_STARTED and run.tags.get("dagster/run_key") == run_key
 
 
@@ -149,7 +149,7 @@ def _settle(channel: Channel, arrival: Arrival, progress: Sequence[_Progress]) -
 
 
 def _request(start: Start, run_key: str, now: datetime) -> dg.RunRequest:
-    """The run's tags say what made it start, when, and what to load."""
+    """Request the run; its tags say what made it start, when, and what to load."""
     event = start.event
     told = {
         "version": _VERSION,

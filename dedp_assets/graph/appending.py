@@ -74,7 +74,7 @@ def appending(
 
 
 def _report_appended(context: dg.OpExecutionContext, table: Table, before: int, column: str) -> None:
-    """A materialization of each partition that this run's commits after version ``before`` brought rows for."""
+    """Record a materialization of each partition that this run's commits after version ``before`` brought rows for."""
     commits = table.ledger.commits(since=before) if table.ledger.exists() else ()
     ours = [c for c in commits if c.record and c.record.run_id == context.run.run_id]
     changed = [(dict(partition)[column], commit) for commit in ours for partition in commit.changed]

@@ -96,7 +96,7 @@ class _Watch:
         return dg.SensorResult(skip_reason=_reason(plan.reason, {**decision.held, **strange}), cursor=after)
 
     def _days(self, names: set[str], clock: Clock) -> tuple[list[str], dict[str, str]]:
-        """Tell the folder names that are partitions from the others, and say why those are none."""
+        """Tell the folder names that are partitions from the others, and say why those are not."""
         first = self.partitions.start.strftime(self.partitions.fmt)
         days = sorted(name for name in names if _is_key(self.partitions, name, clock.now()))
         return days, dict.fromkeys(names - set(days), f"is no day between {first} and today")

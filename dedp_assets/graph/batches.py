@@ -183,7 +183,7 @@ def _compute(context: dg.AssetExecutionContext, work: Work, step: Step) -> Did:
 
 
 def _did(work: Work, step: Step, result: WriteResult, *, because: str) -> Did:
-    """What the pattern returned, with the commit of each table that it says it made."""
+    """Keep what the pattern returned, with the commit of each table that it says it made."""
     results = {each.table: each for each in (result, *result.beside)}
     versions = {t: results[t.name].version if t.name in results else None for t in work.tables}
     return Did(
@@ -209,7 +209,7 @@ def _clear_lost(work: Work, step: Step, lost: Mapping[Table, object]) -> None:
 
 
 def _is_from(commit: Commit, step: Step) -> bool:
-    """Whether a commit's rows were computed from the step's inputs by the step's code."""
+    """Tell whether a commit's rows were computed from the step's inputs by the step's code."""
     record, wanted = commit.record, step.provenance
     return record is not None and (record.inputs, record.code_version) == (step.inputs.identities, wanted.code_version)
 
@@ -234,7 +234,7 @@ def _provenance(context: dg.AssetExecutionContext, target: Table, inputs: Inputs
 
 
 def _held(context: dg.AssetExecutionContext, keys: Sequence[str]) -> dict[str, str]:
-    """Of ``keys``, those that an earlier step of this run did not compute what they are computed from for, and why."""
+    """Find the keys whose upstream partition an earlier step of this run did not compute, and why it did not."""
     graph = context.job_def.asset_layer
     parents = {parent for key in context.selected_asset_keys for parent in graph.get(key).parent_keys}
     logged = context.instance.all_logs(context.run.run_id, of_type=dg.DagsterEventType.ASSET_OBSERVATION)

@@ -37,14 +37,14 @@ class Did:
 
 
 def findings_of(commit: Commit | None) -> Iterator[Finding]:
-    """What was judged about the rows of a commit: about its input first, then about them."""
+    """List what was judged about a commit: its input first, then its rows."""
     record = commit.record if commit else None
     for stored in (*record.notes.get("input", ()), *record.findings) if record else ():
         yield Finding(**stored)
 
 
 def check_result(table: str, name: str, by_key: Mapping[str, Finding]) -> dg.AssetCheckResult:
-    """The result of the check ``name``: the worst finding over the partition keys, with the figures of each."""
+    """Make the result of the check ``name``: the worst finding over the partition keys, with the figures of each."""
     worst = max(by_key.values(), key=lambda f: (f.refuses, not f.passed))
     notes = {key: finding.note for key, finding in by_key.items() if finding.note}
     return dg.AssetCheckResult(
@@ -64,7 +64,7 @@ def check_result(table: str, name: str, by_key: Mapping[str, Finding]) -> dg.Ass
 def metadata_of(
     table: Table, commits: Mapping[str, Commit | None], did: Mapping[str, Did], *, column: str = ""
 ) -> dict[str, dict[str, Any]]:
-    """What the UI shows of each partition key, all of it read from the log.
+    """Describe each partition key for the UI, from the log and from what the run did.
 
     Args:
         table: the table.
@@ -80,7 +80,7 @@ def metadata_of(
 
 
 def bounds(audit: Audit) -> str:
-    """An audit's rule in words, for the description of its check."""
+    """Spell an audit's rule in words, for the description of its check."""
     measured = f"{audit.figure} / {audit.per}" if audit.per else audit.sql or audit.figure
     parts = [
         f"{what} {side} {bound:g}"

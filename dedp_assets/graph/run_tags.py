@@ -37,7 +37,7 @@ _LONGEST = 63
 
 
 def refusal(table: str, key: str, sequence: object) -> dict[str, str]:
-    """The run tag that says: this partition was refused at this upstream version, by its data and not by chance."""
+    """Make the run tag that says: this partition was refused at this upstream version, by its data and not by chance."""
     return {f"{_REFUSED}{_tag_name(table, key)}": str(sequence)}
 
 
@@ -48,17 +48,17 @@ def refusals(tags: Mapping[str, str]) -> list[tuple[str, str]]:
 
 
 def unchanged(table: str, said: str) -> dict[str, str]:
-    """The run tag that says: this table was not computed, because what it is computed from is as it was."""
+    """Make the run tag that says: this table was not computed, because what it is computed from is as it was."""
     return {f"{_UNCHANGED}{_tag_name(table, '')}": said}
 
 
 def told(tags: Mapping[str, str]) -> dict[str, str]:
-    """What the event that started a run with these tags told it, by name; empty for other runs."""
+    """Read what the event that started a run told it, by name; empty for other runs."""
     return {tag.removeprefix(TRIGGER): value for tag, value in tags.items() if tag.startswith(TRIGGER)}
 
 
 def is_forced(tags: Mapping[str, str]) -> bool:
-    """Whether the run's tags ask to compute what is unchanged.
+    """Tell whether the run's tags ask to compute what is unchanged.
 
     Raises:
         ConfigError: for a value that is neither ``true`` nor ``false``.
@@ -70,14 +70,14 @@ def is_forced(tags: Mapping[str, str]) -> bool:
 
 
 def cause_of(run: dg.DagsterRun) -> str:
-    """Why a run happens, in a word."""
+    """Name the cause of a run in a word."""
     tags = run.tags
     named = {"dagster/backfill": "backfill", "dagster/schedule_name": "schedule", "dagster/sensor_name": "sensor"}
     return tags.get(CAUSE) or next((cause for tag, cause in named.items() if tag in tags), "manual")
 
 
 def approval_of(run: dg.DagsterRun) -> Approval | None:
-    """The decision of a person that a run carries."""
+    """Read the decision of a person that a run carries."""
     by, because = run.tags.get(APPROVED_BY, ""), run.tags.get(APPROVED_BECAUSE, "")
     audits = tuple(name.strip() for name in run.tags.get(APPROVED_AUDITS, "").split(",") if name.strip())
     return Approval(by, because, audits) if by or because or audits else None

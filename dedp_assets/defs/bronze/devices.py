@@ -88,7 +88,7 @@ devices_delivered = on_delivery(
 
 
 def _loaded(ledger: Ledger) -> tuple[Mapping[str, Any], dict[str, str]]:
-    """What the present rows were computed from, and which delivery and which release came last."""
+    """Find what the present rows were computed from, and which delivery and which release came last."""
     last = ledger.latest({}) if ledger.exists() else None
     record = last.record if last else None
     notes = record.notes if record else {}

@@ -146,7 +146,7 @@ def visits_every_day(
 
 
 def watermark_before(ledger: Ledger, day: str) -> datetime | None:
-    """The watermark that held before ``day`` landed: what the landing day before it advanced to.
+    """Find the watermark that held before ``day`` landed: what the landing day before it advanced to.
 
     A day that came by files counts as its last delivery left it, one that came by a topic with all that was read of it.
     """
@@ -169,7 +169,7 @@ def watermark_before(ledger: Ledger, day: str) -> datetime | None:
 
 
 def _landing_day(commit: Commit) -> str:
-    """The day a commit of ours landed: the one it owned, or the newest it brought rows for; empty if it is not ours."""
+    """Find the day that a commit landed: the one it owned, or the newest it brought rows for; empty for a foreign commit."""
     if commit.record is None:
         return ""
     brought = [dict(partition).get("landed_on") or "" for partition in commit.changed if commit.record.channel]
