@@ -134,7 +134,7 @@ def _progress(key: str, runs: Sequence[dg.DagsterRun], spent: Collection[str]) -
 
 
 def _never_launched(run: dg.DagsterRun, run_key: str) -> bool:
-    """Tell whether the daemon died between creating the run and launching it: asked again, it launches that very run."""
+    """Tell whether the daemon died between creating the run and launching it: asked again, it launches that run."""
     return run.status is dg.DagsterRunStatus.NOT_STARTED and run.tags.get("dagster/run_key") == run_key
 
 

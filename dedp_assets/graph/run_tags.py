@@ -37,7 +37,7 @@ _LONGEST = 63
 
 
 def refusal(table: str, key: str, sequence: object) -> dict[str, str]:
-    """Make the run tag that says: this partition was refused at this upstream version, by its data and not by chance."""
+    """Make the run tag that says: the partition was refused at this upstream version, by its data and not by chance."""
     return {f"{_REFUSED}{_tag_name(table, key)}": str(sequence)}
 
 

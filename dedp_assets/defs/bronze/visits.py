@@ -169,7 +169,7 @@ def watermark_before(ledger: Ledger, day: str) -> datetime | None:
 
 
 def _landing_day(commit: Commit) -> str:
-    """Find the day that a commit landed: the one it owned, or the newest it brought rows for; empty for a foreign commit."""
+    """Find the day that a commit landed: the one it owned, or the newest it brought rows for."""
     if commit.record is None:
         return ""
     brought = [dict(partition).get("landed_on") or "" for partition in commit.changed if commit.record.channel]
