@@ -6,8 +6,8 @@ written by hand, with a checkpoint at their end, as the platform's commits leave
 file, so there are none. "The log alone" is the same without rows and without Spark: what is read and written around the
 job, most of it under the lock.
 
-Fair, because every execution begins with a new ``Table``, which knows nothing of the log. The number of active files is
-the number of commits on both sides: the worst case, for Delta loads all of them whoever asks for a version.
+Fair, because every execution begins with a new ``Table``, which knows nothing of the log. "Compacted" means ten active
+files on both sides; "never compacted" is the worst case, one for each commit, and deltalake loads all with a version.
 """
 
 from __future__ import annotations
@@ -24,7 +24,8 @@ from pyspark.sql import SparkSession
 from benchmarks.measure import Row, compare, explain, interleave
 from dedp_assets.patterns.core.records import Provenance
 from dedp_assets.patterns.core.schema import Column, TableSpec
-from dedp_assets.patterns.delta.log import transaction_id
+from dedp_assets.patterns.delta import commits
+from dedp_assets.patterns.delta.log import Ledger, transaction_id
 from dedp_assets.patterns.delta.tables import Table
 from resources.environments import settings
 from resources.spark import SparkEngine
@@ -40,18 +41,20 @@ _SPEC = TableSpec(
 _GOAL = 1.2
 _FIRST_DAY = date(2000, 1, 1)
 _ROWS = 1_000
+_SHORT = 10
 
 
 def run(*, quick: bool) -> list[Row]:
     """Measure the whole append, then what of it is reading and writing the log."""
-    long, short = (500, 10) if quick else (10_000, 10)
-    sides = {f"{commits:,} commits": _log(settings().home / f"log-{commits}", commits) for commits in (long, short)}
-    session = SparkEngine().session
-    numbers = count(long + 1)
-    return [
-        _measure(f"append of {_ROWS:,} rows", sides, partial(_append, session, numbers), repeats=3, goal=_GOAL),
-        _measure("the log alone", sides, partial(_mark, session, numbers), repeats=10, goal=None),
-    ]
+    session, lengths, numbers = SparkEngine().session, (500 if quick else 10_000, _SHORT), count(20_000)
+    rows = []
+    for kind, compacted in (("compacted", True), ("never compacted", False)):
+        home = settings().home / kind.replace(" ", "-")
+        sides = {f"{n:,} commits": _log(home / f"log-{n}", n, compacted=compacted) for n in lengths}
+        append, mark = partial(_append, session, numbers), partial(_mark, session, numbers)
+        rows.append(_measure(f"append of {_ROWS:,} rows, {kind}", sides, append, repeats=3, goal=_GOAL))
+        rows.append(_measure(f"the log alone, {kind}", sides, mark, repeats=10, goal=None))
+    return rows
 
 
 def _measure(
@@ -66,8 +69,8 @@ def _measure(
     return row
 
 
-def _log(location: Path, commits: int) -> Path:
-    """A table into which as many appends went."""
+def _log(location: Path, length: int, *, compacted: bool) -> Path:
+    """A table into which as many appends went, of which few or all files are active."""
     app_id = transaction_id(_SPEC.name, {}, 0, "appends")
     Table(_SPEC, location, SparkEngine().session).ensure()
     appends = [
@@ -76,9 +79,14 @@ def _log(location: Path, commits: int) -> Path:
             "record": a_record(_SPEC.name, {}, sequence=number, run_id=f"run-{number}"),
             "txn": {app_id: number},
         }
-        for number in range(1, commits + 1)
+        for number in range(1, length + 1)
     ]
     write_log(location, {}, [], appends)
+    state = Ledger(location).state()
+    gone = [file for file in state.files()[_SHORT:] if compacted]
+    removed = [{"path": file["path"], "deletionTimestamp": 1, "dataChange": False} for file in gone]
+    info = commits.info("compacted", "OPTIMIZE", state, {})
+    commits.write(location, state.version + 1, [info, *({"remove": each} for each in removed)])
     DeltaTable(str(location)).create_checkpoint()
     return location
 

@@ -17,6 +17,7 @@ that were written waited for their verdict and their commit.
 from __future__ import annotations
 
 import itertools
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -167,7 +168,7 @@ def _rows(session: SparkSession, folder: Path, *, parsed: bool) -> Any:  # noqa:
     return of_round
 
 
-def _adds(location: Path) -> list[Any]:
+def _adds(location: Path) -> Sequence[Mapping[str, Any]]:
     table = DeltaTable(str(location))
     return TableState(table.version(), table).files()
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import replace
 from datetime import date, timedelta
 from time import sleep
@@ -31,9 +32,12 @@ from dedp_assets.patterns.core.records import Approval
 from dedp_assets.patterns.core.results import Split
 from dedp_assets.patterns.core.rows import Reading, tally
 from dedp_assets.patterns.core.schema import Column, TableSpec
-from dedp_assets.patterns.delta import publishing
+from dedp_assets.patterns.delta import publishing, rewriting, tables
 from dedp_assets.patterns.delta.clauses import Insert, Update
-from dedp_assets.patterns.delta.tables import Table
+from dedp_assets.patterns.delta.locks import table_lock
+from dedp_assets.patterns.delta.maintenance import compaction
+from dedp_assets.patterns.delta.tables import StagedWrite, Table
+from dedp_assets.patterns.ingestion.compactor import compact
 from tests.helpers import EVENTS, NOW, a_run, active_files, read_back
 
 DAY = {"event_date": "2026-01-05"}
@@ -602,6 +606,52 @@ def test_partitions_below_the_owned_one_keep_their_files_unless_they_differ(make
     assert len(files & active_files(table)) == 2
     changed = {dict(key)["event_date"] for key in table.ledger.changes(since=first.version)[1]}
     assert changed == {"2026-01-05", "2026-01-06", "2026-01-07"}
+
+
+def test_what_was_compared_counts_for_nothing_once_others_wrote(make_table, spark, monkeypatch):
+    """Rows are compared before the lock is taken; what came meanwhile is replaced like the rest."""
+    table = make_table(VISITS)
+    rows = visits(spark, ("a", "2026-01-04"), ("b", "2026-01-05"))
+    table.overwrite(rows, partition=LANDED, provenance=a_run(sequence=1))
+    real = StagedWrite._look
+
+    def overtaken(staged, after):
+        compared = real(staged, after)
+        late = {"raw": ["late"], "landed_on": [date(2026, 1, 7)], "event_date": [date(2026, 1, 4)]}
+        write_deltalake(str(table.location), pa.table(late), mode="append")
+        return compared
+
+    monkeypatch.setattr(StagedWrite, "_look", overtaken)
+    new = visits(spark, ("a", "2026-01-04"), ("B", "2026-01-05"))
+    table.overwrite(new, partition=LANDED, provenance=a_run(sequence=2))
+    assert sorted(row["raw"] for row in read_back(table)) == ["B", "a"]
+
+
+def test_no_job_runs_while_the_lock_is_held(make_table, spark, monkeypatch):
+    """Whatever is written: other writers wait for a commit, and not for somebody's computation."""
+    count, held = spark.sparkContext._jsc.sc().dagScheduler().numTotalJobs, []
+
+    @contextmanager
+    def counted(location):
+        with table_lock(location):
+            before = count()
+            yield
+            held.append(count() - before)
+
+    for module in (tables, rewriting, compaction):
+        monkeypatch.setattr(module, "table_lock", counted)
+    table = make_table(VISITS)
+    rows = [visits(spark, ("a", "2026-01-04"), (name, "2026-01-05")) for name in "bcd"]
+    for sequence, each in enumerate(rows[:2], start=1):
+        table.overwrite(each, partition=LANDED, provenance=a_run(sequence=sequence))
+        table.append(each, provenance=a_run(sequence=sequence))
+    keys = ["raw", "event_date"]
+    table.merge(rows[2], keys=keys, clauses=[Update(), Insert()], provenance=a_run(sequence=3))
+    table.delete("raw = 'c'", provenance=a_run(sequence=4))
+    compact(table, provenance=a_run(run_id="compaction"))
+    table.clear(partition=LANDED, provenance=a_run(sequence=5))
+    assert len(held) >= 8
+    assert not any(held)
 
 
 def test_rows_deleted_by_a_mark_do_not_come_back(make_table, spark):

@@ -195,16 +195,22 @@ class TableState(Cursors):
         """Writer features the table names beyond the old protocol versions."""
         return frozenset(self.snapshot.protocol().writer_features or ())
 
-    def files(self) -> list[Mapping[str, Any]]:
+    def files(self) -> Sequence[Mapping[str, Any]]:
         """List the active files, each a mapping (``path``, ``size_bytes``, ``num_records``, ``partition.<column>``)."""
-        files: list[Mapping[str, Any]] = pa.table(self.snapshot.get_add_actions(flatten=True)).to_pylist()
-        return files
+        return self._files
 
-    def keyed_files(self) -> Iterator[KeyedFile]:
+    def keyed_files(self) -> Sequence[KeyedFile]:
         """List the active files, each with its partition."""
+        return self._keyed_files
+
+    @cached_property
+    def _files(self) -> tuple[Mapping[str, Any], ...]:
+        return tuple(pa.table(self.snapshot.get_add_actions(flatten=True)).to_pylist())
+
+    @cached_property
+    def _keyed_files(self) -> tuple[KeyedFile, ...]:
         kinds = sorted(self.kinds.items())
-        for file in self.files():
-            yield file, tuple((c, _spelled(file[f"partition.{c}"], kind)) for c, kind in kinds)
+        return tuple((f, tuple((c, _spelled(f[f"partition.{c}"], kind)) for c, kind in kinds)) for f in self._files)
 
     def statistics(self) -> dict[Partition, FileStats]:
         """Sum up files, rows and bytes by partition, from the log's statistics."""
@@ -264,11 +270,13 @@ class Ledger:
             ContractError: if the log is damaged; the text names the file and what repairs it.
         """
         pinned = self.version() if version is None else version
-        commit = self._identity(pinned)
-        if self._opened is None or commit is None or self._opened[0] != commit:
-            with self._readable():
-                self._opened = commit, TableState(pinned, DeltaTable(str(self.location), version=pinned))
-        return self._opened[1]
+        commit, opened = self._identity(pinned), self._opened
+        if commit is not None and opened is not None and opened[0] == commit:
+            return opened[1]
+        with self._readable():
+            state = TableState(pinned, DeltaTable(str(self.location), version=pinned))
+        self._opened = commit, state
+        return state
 
     def commit(self, version: int) -> Commit:
         """Read one commit.

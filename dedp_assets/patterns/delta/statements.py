@@ -62,16 +62,18 @@ def run(
             "visible: give no audits, or overwrite the partition"
         )
     record = request.record(content)
+    if applied := publishing.claim(table.ledger, table.ledger.state(), record).applied:
+        return publishing.already_applied(table.name, record, applied)
     stage = new_stage(table.location)
     try:
+        if source is not None:
+            source.write.parquet(str(stage.folder))
         with table_lock(table.location):
             for last in publishing.attempts():
                 state = table.ledger.state()
                 claimed = publishing.claim(table.ledger, state, record)
                 if claimed.applied:
                     return publishing.already_applied(table.name, record, claimed.applied)
-                if source is not None and not stage.folder.exists():
-                    source.write.parquet(str(stage.folder))
                 if _ran(
                     table, statement, publishing.sql_settings(record, claimed), source, str(stage.folder), last=last
                 ):

@@ -447,6 +447,14 @@ class Table:
 
 
 @dataclass(frozen=True, slots=True)
+class _Differing:
+    """Partitions of which other rows are staged than these files hold."""
+
+    files: frozenset[str]
+    partitions: frozenset[Partition]
+
+
+@dataclass(frozen=True, slots=True)
 class StagedWrite:
     """Rows that passed their audits and wait beside the table.
 
@@ -482,6 +490,7 @@ class StagedWrite:
             ContractError: if the rows' partition belongs to another channel.
         """
         table = self.table
+        differing = self._look(after)
         with table_lock(table.location):
             for last in publishing.attempts():
                 state = table.ledger.state()
@@ -493,7 +502,7 @@ class StagedWrite:
                 self._require_untouched(since)
                 self._require_channel(state)
                 try:
-                    changed = self._commit(state, claimed)
+                    changed = self._commit(state, claimed, differing)
                     break
                 except (Conflict, *publishing.SPARK_ERRORS) as error:
                     if last or not publishing.is_conflict(error):
@@ -547,7 +556,7 @@ class StagedWrite:
             self.stage.discard()
             raise
 
-    def _commit(self, state: TableState, claimed: publishing.Claim) -> bool:
+    def _commit(self, state: TableState, claimed: publishing.Claim, differing: _Differing | None) -> bool:
         if not publishing.serves(state):
             location = str(self.table.location)
             rows = self.stage.read() if self.stage.session else self.table.read(version=state.version).limit(0)
@@ -555,11 +564,26 @@ class StagedWrite:
                 rows, self.record, claimed, location=location, kinds=state.kinds, append=self.append
             )
             return not claimed.same_rows
-        finer = set(state.partition_columns) - set(self.record.partition)
-        compared = finer and claimed.rewrite and not (self.append or claimed.same_rows or claimed.repair)
-        only = self._differing(state) if compared and not self._lost(state) else None
+        # What was compared is not what is replaced, if another writer was here meanwhile: then nothing is kept.
+        only = differing.partitions if differing and differing.files == self._replaced(state) else None
         publishing.commit_files(state, self.stage, self.record, claimed, append=self.append, only=only)
         return not claimed.same_rows
+
+    def _look(self, after: int | None) -> _Differing | None:
+        """Compare what is staged with what it replaces, where a part of it may be the same: jobs, so unlocked."""
+        state = self.table.ledger.state()
+        finer = set(state.partition_columns) - set(self.record.partition)
+        if self.append or not finer or not publishing.serves(state):
+            return None
+        claimed = self._claim(state, after)
+        if claimed.applied or claimed.same_rows or claimed.repair or not claimed.rewrite or self._lost(state):
+            return None
+        return _Differing(self._replaced(state), frozenset(self._differing(state)))
+
+    def _replaced(self, state: TableState) -> frozenset[str]:
+        """The files whose rows this write owns."""
+        owned = self.record.partition.items()
+        return frozenset(file["path"] for file, key in state.keyed_files() if owned <= dict(key).items())
 
     def _require_untouched(self, since: int | None) -> None:
         table, owned = self.table, self.record.partition
