@@ -57,9 +57,10 @@ bench: $(VENV)/.ready ## speed as ratios, both sides in one run
 	@$(BIN)/dedp setup
 	@$(BIN)/python -m benchmarks $(BENCH)
 
-format: $(VENV)/.ready ## rewrite the code as `make check` wants it
+format: $(VENV)/.ready ## rewrite the code, and README's table of patterns, as `make check` wants them
 	@$(BIN)/ruff check --fix --quiet .
 	@$(BIN)/ruff format --quiet .
+	@$(BIN)/python -m dedp_assets.readme README.md
 
 lock: $(VENV)/.ready ## resolve the pins again
 	@$(BIN)/uv pip compile --quiet --universal --python-version 3.10 --generate-hashes --no-emit-index-url --no-header \

@@ -16,6 +16,7 @@ import pytest
 
 from dedp_assets.patterns import catalog
 from dedp_assets.patterns.core import errors
+from dedp_assets.readme import with_table
 from resources.environments import CHECKOUT
 
 PATTERNS = list(catalog.patterns())
@@ -171,6 +172,12 @@ def test_public_signatures_change_only_on_purpose():
         frozen = SIGNATURES / f"{chapter}.txt"
         assert frozen.exists(), f"write {frozen.name}:\n" + "\n".join(lines)
         assert frozen.read_text().splitlines() == lines, "\n".join(lines)
+
+
+def test_readme_lists_the_patterns_as_they_are():
+    """Its table is written from the catalogue: `make format` brings it up to date."""
+    readme = (CHECKOUT / "README.md").read_text()
+    assert with_table(readme) == readme, "run `make format`"
 
 
 def test_errors_form_one_tree_and_say_whether_a_retry_helps():
