@@ -18,7 +18,7 @@ VERBS = {
     Account Add Advance Alter Announce Append Apply Approve Ask Assemble Bring Build Capture Choose Claim Clone Close
     Commit Compare Compute Configure Confirm Convert Copy Count Create Cut Decide Declare Decode Delete Deliver Describe
     Discard Do Drop Empty Encode End Escape Estimate Exchange Fetch Fill Find Generate Give Group Hold Identify Join
-    Judge Keep Land Lengthen Let Limit List Load Lock Look Lower Maintain Make Map Mark Mask Measure Merge Move Name
+    Judge Keep Land Lease Lengthen Let List Load Lock Look Lower Maintain Make Map Mark Mask Measure Merge Move Name
     Note Number Observe Open Order Pair Parse Pin Plan Point Prepare Print Publish Push Raise Read Record Refuse Remove
     Rename Replace Replicate Report Resolve Return Rewrite Run Say Scan Select Send Set Settle Show Spell Split Start
     Stop Store Stream Sum Swap Take Tell Tick Transform Translate Turn Type Validate Verify Wait Withdraw Write Yield
