@@ -57,9 +57,10 @@ bench: $(VENV)/.ready ## speed as ratios, both sides in one run
 	@$(BIN)/dedp setup
 	@$(BIN)/python -m benchmarks $(BENCH)
 
-format: $(VENV)/.ready ## rewrite the code as `make check` wants it
+format: $(VENV)/.ready ## rewrite the code, and README's table of patterns, as `make check` wants them
 	@$(BIN)/ruff check --fix --quiet .
 	@$(BIN)/ruff format --quiet .
+	@$(BIN)/python -m dedp_assets.readme README.md
 
 freeze: $(VENV)/.ready ## note the interface of new tables and patterns, so that a change of it shows
 	@$(BIN)/python -m tests.contracts.freeze

@@ -20,6 +20,7 @@ from dedp_assets import defs
 from dedp_assets.graph.tables import declared
 from dedp_assets.patterns import catalog
 from dedp_assets.patterns.core import errors
+from dedp_assets.readme import with_table
 from resources.environments import CHECKOUT
 
 PATTERNS = list(catalog.patterns())
@@ -210,6 +211,12 @@ def test_public_signatures_change_only_on_purpose():
         frozen = path.read_text().splitlines()
         known = {line.partition(".")[0] for line in frozen}
         assert frozen == [line for line in now.get(path.stem, []) if line.partition(".")[0] in known], path.stem
+
+
+def test_readme_lists_the_patterns_as_they_are():
+    """Its table is written from the catalogue: `make format` brings it up to date."""
+    readme = (CHECKOUT / "README.md").read_text()
+    assert with_table(readme) == readme, "run `make format`"
 
 
 def test_errors_form_one_tree_and_say_whether_a_retry_helps():

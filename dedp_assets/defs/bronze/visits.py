@@ -12,7 +12,7 @@ from dedp_assets.graph.tables import Request, lake_table
 from dedp_assets.partitions import DAILY
 from dedp_assets.patterns.connectors.lines import read_lines
 from dedp_assets.patterns.core.audits import Audit
-from dedp_assets.patterns.core.exact import exact
+from dedp_assets.patterns.core.conversion import exact
 from dedp_assets.patterns.core.names import OUTCOME
 from dedp_assets.patterns.core.results import WriteResult
 from dedp_assets.patterns.core.rows import Reading, tally

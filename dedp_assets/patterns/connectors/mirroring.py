@@ -116,7 +116,7 @@ def _batches(consumer: Consumer, topic: Topic, begin: Mapping[str, int], at_once
                 position[partition] = min(offset + 1, end)
                 kept += [message] if offset < end else []
             elif error.code() == KafkaError._PARTITION_EOF:
-                # Behind the last record there may be offsets that hold none: the ends of transactions.
+                # Behind the last record there may be offsets without a record: the ends of transactions.
                 position[partition] = end
             else:
                 raise KafkaException(error)

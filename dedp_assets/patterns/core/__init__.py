@@ -1,1 +1,1 @@
-"""What every pattern stands on: errors, results, the ledger, and the only writer of Delta tables."""
+"""What every pattern stands on, without I/O: errors, results, records, audits, rows, conversion, SQL types."""

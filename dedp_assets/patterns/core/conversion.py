@@ -22,7 +22,7 @@ from dedp_assets.patterns.core.plain_json import fitting, is_plain
 from dedp_assets.patterns.core.rows import quoted
 from dedp_assets.patterns.core.sql_types import is_nested, parsed_schema, same_type, spelled, with_texts
 
-__all__ = ["MISFITS", "SYNTAX", "convert_columns", "convert_json", "safe_cast"]
+__all__ = ["exact", "MISFITS", "SYNTAX", "convert_columns", "convert_json", "safe_cast"]
 
 SYNTAX = f"{RESERVED}syntax"
 """Column: what is wrong with the record as a whole, or NULL."""

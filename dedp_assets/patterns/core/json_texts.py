@@ -43,7 +43,7 @@ def members(record: str, own: str, *, empty: bool = False) -> str:
     comma = f"if({record} RLIKE {quoted(rf'^[{{]{_BLANK}[}}]')}, '', ',')" if empty else "','"
     # As a string: Spark makes a writer for each number that it takes as text.
     end = f"""CAST(concat({comma}, '"{END}":"', {own}, '"}}') AS BINARY)"""
-    # Bytes and not characters: those would have to be counted.
+    # As bytes, whose number is known; characters would have to be counted.
     body = f"substr(CAST({record} AS BINARY), 1, octet_length({record}) - 1)"
     return inner(f"if(endswith({record}, '}}'), CAST(concat({body}, {end}) AS STRING), NULL)")
 

@@ -225,7 +225,7 @@ def _analysed(table: str, rows: DataFrame, expressions: Sequence[str]) -> dict[s
     try:
         fields = rows.selectExpr(*[f"({sql}) AS e{n}" for n, sql in enumerate(expressions)]).schema.fields
     except AnalysisException as error:
-        # What cannot even be parsed is told after an empty line.
+        # Of a text that it cannot parse Spark speaks after an empty line.
         raise ConfigError(f"{table}: {str(error).strip().splitlines()[0]}") from error
     return {sql: field.dataType.jsonValue() for sql, field in zip(expressions, fields, strict=True)}
 

@@ -581,7 +581,7 @@ class StagedWrite:
         return _Differing(self._replaced(state), frozenset(self._differing(state)))
 
     def _replaced(self, state: TableState) -> frozenset[str]:
-        """The files whose rows this write owns."""
+        """List the files whose rows this write owns."""
         owned = self.record.partition.items()
         return frozenset(file["path"] for file, key in state.keyed_files() if owned <= dict(key).items())
 

@@ -18,7 +18,7 @@ from dedp_assets.patterns.core.results import Plan
 from dedp_assets.patterns.delta.tables import Table
 from dedp_assets.patterns.error_management import _leases as leases
 
-__all__ = ["plan_late_partitions", "claim_partition", "release_partition"]
+__all__ = ["plan_late_partitions", "lease_partition", "release_partition"]
 
 
 def plan_late_partitions(
@@ -82,13 +82,13 @@ def plan_late_partitions(
     )
 
 
-def claim_partition(
+def lease_partition(
     table: Table, partition: Mapping[str, str], *, owner: str, now: datetime, lease_seconds: float
 ) -> bool:
-    """Claim a partition for processing, for orchestrators without run keys of their own: exactly one caller gets it.
+    """Lease a partition for processing, for orchestrators without run keys of their own: exactly one caller gets it.
 
-    The claim is a lease in the downstream table's log. It ends when it is released or after ``lease_seconds``, so a
-    claiming run that dies does not block the partition for good.
+    The lease stands in the downstream table's log. It ends when it is released or after ``lease_seconds``, so a run
+    that holds one and dies does not block the partition for good.
 
     Returns:
         Whether ``owner`` has it now.
@@ -97,7 +97,7 @@ def claim_partition(
 
 
 def release_partition(table: Table, partition: Mapping[str, str], *, owner: str, now: datetime) -> None:
-    """Give a claimed partition back, so that data which arrived meanwhile can be planned at once."""
+    """Give a leased partition back, so that data which arrived meanwhile can be planned at once."""
     leases.give_back(table.ledger, partition, owner=owner, now=now)
 
 

@@ -125,7 +125,7 @@ def compared(
         {f"{side}folded": folded(f"{side}decoded") for side in sides},
         {f"{side}words": f"regexp_replace({side}folded, '{BETWEEN_WORDS}', ' ')" for side in sides}
         | {_NUMERIC: f"{_O}folded RLIKE '{_A_NUMBER}'"},
-        # To write numbers alike is most of the work, and most rows have no original that is one.
+        # Writing numbers alike is most of the work, and most rows have no original that is a number.
         {f"{side}numbers": f"if({_NUMERIC}, {numbers(f'{side}folded')}, '')" for side in sides},
         {f"{_O}{name}": f"split({_O}{name}, chr(10))" for name in ("folded", "words", "numbers")}
         | {f"{_S}letters": f"replace({_S}words, ' ', '')"}

@@ -13,7 +13,7 @@ from dedp_assets.patterns.core.errors import ConfigError
 from dedp_assets.patterns.delta.log import Ledger, transaction_id
 from dedp_assets.patterns.delta.tables import Table
 from dedp_assets.patterns.error_management.dynamic_late_data_integrator import (
-    claim_partition,
+    lease_partition,
     plan_late_partitions,
     release_partition,
 )
@@ -35,7 +35,7 @@ def days(first, last):
 
 
 def no_session():
-    raise AssertionError("planning and claiming start no Spark")
+    raise AssertionError("planning and leasing start no Spark")
 
 
 PROCESSED = {"2024-12-17": moment("2024-12-17T10:20"), "2024-12-18": moment("2024-12-18T09:55")}
@@ -55,7 +55,7 @@ def test_only_what_changed_after_it_was_processed_and_lies_before_the_present_is
     assert list(plan.held) == held
 
 
-def test_a_claimed_partition_is_not_chosen_again_and_a_processed_one_is_not_late():
+def test_a_leased_partition_is_not_chosen_again_and_a_processed_one_is_not_late():
     """A second plan finds nothing: first because it is in flight, then because it is done."""
     second = plan_late_partitions(UPDATED, PROCESSED, current="2024-12-21", in_flight=["2024-12-18"])
     assert (second.partitions, second.held) == ((), {"2024-12-18": "is being processed"})
@@ -228,45 +228,45 @@ def test_delta_itself_compacts_silently_and_deletes_audibly(spark, events, event
     assert 30 not in {row["id"] for row in read_back(events)}
 
 
-def claim(table, owner, *, now=NOW, partition=PARTITION, seconds=60):
-    return claim_partition(table, partition, owner=owner, now=now, lease_seconds=seconds)
+def lease(table, owner, *, now=NOW, partition=PARTITION, seconds=60):
+    return lease_partition(table, partition, owner=owner, now=now, lease_seconds=seconds)
 
 
-def test_of_five_concurrent_claimers_exactly_one_gets_each_partition(downstream):
+def test_of_five_concurrent_callers_exactly_one_gets_each_partition(downstream):
     """However close together they come, each late partition is processed by one run and not by five."""
     start = Barrier(5)
 
     def planner(owner):
         start.wait(timeout=30)
-        return [day for day in DAYS if claim(downstream, owner, partition={"event_date": day})]
+        return [day for day in DAYS if lease(downstream, owner, partition={"event_date": day})]
 
     with ThreadPoolExecutor(5) as pool:
         won = list(pool.map(planner, [f"run-{n}" for n in range(5)]))
     assert sorted(day for days_won in won for day in days_won) == DAYS
 
 
-def test_a_claim_ends_by_release_or_by_time(downstream):
+def test_a_lease_ends_by_release_or_by_time(downstream):
     """A run that gives back makes room at once, a run that died does when its lease is over."""
-    assert claim(downstream, "a")
-    assert not claim(downstream, "b", now=NOW + timedelta(seconds=59))
+    assert lease(downstream, "a")
+    assert not lease(downstream, "b", now=NOW + timedelta(seconds=59))
     release_partition(downstream, PARTITION, owner="a", now=NOW + timedelta(seconds=59))
-    assert claim(downstream, "b", now=NOW + timedelta(seconds=59))
-    assert not claim(downstream, "c", now=NOW + timedelta(seconds=60))
-    assert claim(downstream, "c", now=NOW + timedelta(seconds=119))
+    assert lease(downstream, "b", now=NOW + timedelta(seconds=59))
+    assert not lease(downstream, "c", now=NOW + timedelta(seconds=60))
+    assert lease(downstream, "c", now=NOW + timedelta(seconds=119))
 
 
 def test_whoever_lost_a_lease_cannot_give_it_back(downstream):
     """A run that slept through its lease does not end the lease of the run that took over."""
-    assert claim(downstream, "slow")
-    assert claim(downstream, "fresh", now=NOW + timedelta(seconds=61))
+    assert lease(downstream, "slow")
+    assert lease(downstream, "fresh", now=NOW + timedelta(seconds=61))
     release_partition(downstream, PARTITION, owner="slow", now=NOW + timedelta(seconds=62))
-    assert not claim(downstream, "third", now=NOW + timedelta(seconds=63))
+    assert not lease(downstream, "third", now=NOW + timedelta(seconds=63))
 
 
-def test_claims_change_no_rows(downstream):
-    """A claimed and released partition is nobody's late data, and its cursor stays."""
+def test_leases_change_no_rows(downstream):
+    """A leased and released partition is nobody's late data, and its cursor stays."""
     before = downstream.ledger.version()
-    claim(downstream, "a")
+    lease(downstream, "a")
     release_partition(downstream, PARTITION, owner="a", now=NOW)
     assert downstream.ledger.version() == before + 2
     assert downstream.ledger.changes(since=before) == (before + 2, {})
