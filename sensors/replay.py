@@ -49,7 +49,7 @@ def dead_letters_fixed(tables: Sequence[LakeTable[...]]) -> dg.SensorDefinition:
         after: dict[str, Any] = {}
         for table, letters in diverting.items():
             ledger, known = context.resources.lake.ledger(letters.name), cursor.get(letters.name, {})
-            plan, after[letters.name] = _plan(ledger, table, letters, known)
+            plan, after[letters.name] = _plan(ledger, letters, known, code_version=_deployed(context, table))
             together = {table.spec.name: [spec.name for spec in table.tables]}
             requests += decide(context.instance, plan, asset=table.spec.name, together=together).requests
             reasons.append(f"{letters.name}: {plan.reason}")
@@ -60,8 +60,14 @@ def dead_letters_fixed(tables: Sequence[LakeTable[...]]) -> dg.SensorDefinition:
     return look
 
 
+def _deployed(context: dg.SensorEvaluationContext, table: LakeTable[...]) -> str:
+    """Find the code version of a table in the graph that is deployed."""
+    graph = context.repository_def.asset_graph if context.repository_def else None
+    return (graph.get(asset_key(table.spec)).code_version if graph else None) or table.code_version
+
+
 def _plan(
-    ledger: Ledger, table: LakeTable[...], spec: TableSpec, cursor: Mapping[str, Any]
+    ledger: Ledger, spec: TableSpec, cursor: Mapping[str, Any], *, code_version: str
 ) -> tuple[Plan, Mapping[str, Any]]:
     """Compare the code version that refused dead letters with the one that is deployed."""
     if not ledger.exists():
@@ -70,7 +76,7 @@ def _plan(
     version, letters = _letters(ledger, column, cursor.get("version", -1), cursor.get("letters", {}))
     open_letters = {day: count for day, (count, _) in letters.items()}
     refused_by = {day: code for day, (_, code) in letters.items()}
-    plan = plan_replay(open_letters, refused_by, code_version=table.code_version)
+    plan = plan_replay(open_letters, refused_by, code_version=code_version)
     return plan, {"version": version, "letters": letters}
 
 

@@ -81,7 +81,8 @@ def test_gold_refuses_a_day_of_unusual_volume_until_somebody_approves(world):
     assert "volume_is_usual: below 0.5 (views=10, usual=40, ratio=0.25)" in ended.failure
     assert world.rows("gold/daily_visitors", event_date=day(2)) == []
     assert len(world.ids("silver/visits", event_date=day(2))) == 10
-    assert world.run(BOTH_OF_GOLD, day(2), **APPROVAL).failure == ""
+    for table in BOTH_OF_GOLD.split(", "):
+        assert world.compute(table, day(2), **APPROVAL).failure == ""
     assert world.rows("gold/daily_visitors", event_date=day(2))[0]["visits"] == 10
     assert list(world.platform.react()) == []
 
@@ -124,5 +125,5 @@ def test_a_truncated_devices_delivery_does_not_replace_a_full_table(world):
 
 def test_gold_without_silver_says_what_to_do(world):
     """A date that was never processed is refused with one sentence, and nothing is created."""
-    assert "silver/visits" in world.run(BOTH_OF_GOLD, day(0)).failure
+    assert "silver/visits" in world.compute("gold/daily_visitors", day(0)).failure
     assert not Ledger(world.settings.lakehouse / "gold/daily_visitors").exists()
