@@ -597,7 +597,8 @@ class StagedWrite:
     def _discard_unless_live(self) -> None:
         """Remove the stage unless its files are the table's: publishing twice is a retry, too."""
         own = f"{self.stage.folder.name}/"
-        if not any(file["path"].startswith(own) for file in self.table.ledger.state().files()):
+        files = self.table.ledger.state().files() if self.stage.adds else ()
+        if not any(file["path"].startswith(own) for file in files):
             self.stage.discard()
 
     def _differing(self, state: TableState) -> set[Partition]:

@@ -219,8 +219,8 @@ def test_error_safe_columns_die_where_an_input_is_there_and_the_output_is_not(sp
     [
         ({"payload": "nothing"}, "no column nothing"),
         ({"carry": ["nowhere"]}, "no column nowhere"),
-        ({"identity": []}, "at least one column each"),
-        ({"schema": {}}, "at least one column each"),
+        ({"identity": []}, "must each name a column"),
+        ({"schema": {}}, "must each name a column"),
         ({"schema": {"line": "BIGINT"}}, "no column that is handed on"),
     ],
 )
