@@ -145,7 +145,8 @@ class Split:
     Attributes:
         rows: the flagged rows, lazy.
         parts: outcome -> the columns that belong to it.
-        outcome: name of the column that holds the outcome; the default is one that no table has.
+        outcome: name of the column that holds the outcome; the default is one that no table has. Empty for plain rows,
+            which are all of one part.
         identity: columns that identify one input row; accounting is by them and not only by count.
     """
 
@@ -153,6 +154,11 @@ class Split:
     parts: Mapping[str, tuple[str, ...]]
     outcome: str = OUTCOME
     identity: tuple[str, ...] = ()
+
+    @classmethod
+    def of(cls, rows: DataFrame | Split, keep: str = "valid") -> Split:
+        """Take plain rows as a split of the one part ``keep``, and a split as it is."""
+        return rows if isinstance(rows, Split) else cls(rows, {keep: tuple(getattr(rows, "columns", ()))}, outcome="")
 
     def __getitem__(self, part: str) -> DataFrame:
         """Select the rows of one part with its own columns, lazy."""

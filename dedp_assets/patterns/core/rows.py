@@ -81,7 +81,7 @@ def require_rows(what: str, rows: object) -> DataFrame:
     Raises:
         ConfigError: for a stream, a pandas frame, or whatever else is given instead of rows.
     """
-    frame = rows.rows if isinstance(rows, Split) else rows
+    frame = Split.of(rows).rows  # type: ignore[arg-type]
     if not isinstance(frame, DataFrame):
         kind = f"{type(rows).__module__.partition('.')[0]} {type(rows).__name__}"
         raise ConfigError(f"{what} takes a Spark DataFrame, not a {kind}: session.createDataFrame makes one of it")

@@ -48,9 +48,9 @@ _COUNTED = tuple(RowCounts(represented=0).as_dict())
 _JUDGED = ("rows_are_accounted_for", "rows_lie_in_their_partition", "constraints_hold")
 
 
-def kept_rows(rows: object, keep: str) -> str:
+def kept_rows(split: Split, keep: str) -> str:
     """Write the SQL predicate of the rows meant for the table."""
-    return f"{OUTCOME} = {quoted(keep)}" if isinstance(rows, Split) else "true"
+    return f"{OUTCOME} = {quoted(keep)}" if split.outcome else "true"
 
 
 def require_own_figures(audits: Sequence[Audit], reading: Reading) -> None:
@@ -78,7 +78,7 @@ def require_own_figures(audits: Sequence[Audit], reading: Reading) -> None:
 
 
 def measures(
-    split: Split | None,
+    split: Split,
     kept: str,
     *,
     state: TableState,
@@ -101,24 +101,24 @@ def measures(
         if audit.where is not None:
             found[audit.figure] = f"count_if({kept} AND ({audit.where}))"
         elif audit.sql is not None:
-            if split is not None and not _NAMES_OUTCOME.search(audit.sql):
+            if split.outcome and not _NAMES_OUTCOME.search(audit.sql):
                 raise ConfigError(
                     f"audit {audit.name} would measure every part of the split: name the rows it is about by where, or "
                     f"by the column {OUTCOME} in its sql"
                 )
             found[audit.figure] = audit.sql
-    if split is not None:
+    if split.outcome:
         found |= {PART + part: f"count_if({OUTCOME} = {quoted(part)})" for part in split.parts}
-    if split is not None and split.identity:
+    if split.identity:
         found[IDENTITY] = digest(identity_hash(split))
     elif identity:
         found[IDENTITY] = digest(row_hash(identity))
     return found
 
 
-def count(figures: Mapping[str, Any], split: Split | None, keep: str, represented: str) -> RowCounts:
+def count(figures: Mapping[str, Any], split: Split, keep: str, represented: str) -> RowCounts:
     """Account for the rows by the measured ``figures``; parts without a name of their own count as filtered."""
-    parts = {part: figures.get(PART + part, 0) for part in (split.parts if split else ()) if part != keep}
+    parts = {part: figures.get(PART + part, 0) for part in split.parts if part != keep}
     dead, duplicates = parts.pop("dead", 0), parts.pop("duplicate", 0)
     return RowCounts(
         read=figures.get("read", 0),

@@ -186,20 +186,19 @@ def require_replaceable(table: str, state: TableState) -> None:
         )
 
 
-def conform(table: str, rows: DataFrame | Split, keep: str, state: TableState) -> None:
+def conform(table: str, split: Split, keep: str, state: TableState) -> None:
     """Refuse rows whose columns are not exactly the stored table's, by name and type.
 
     Raises:
         SchemaMismatch: names every missing, unknown and differently typed column.
     """
-    frame = rows.rows if isinstance(rows, Split) else rows
-    names = set(rows.parts[keep] if isinstance(rows, Split) else frame.columns)
+    names = set(split.parts[keep])
     problems = []
     if missing := [name for name in state.columns if name not in names]:
         problems.append(f"missing columns {missing}")
     if unknown := sorted(names - set(state.columns)):
         problems.append(f"unknown columns {unknown}")
-    for column in frame.schema.fields:
+    for column in split.rows.schema.fields:
         given, stored = column.dataType.jsonValue(), state.columns.get(column.name, {}).get("type")
         if column.name in names and stored is not None and shape(given) != shape(stored):
             problems.append(f"{column.name} is {given}, the table has {stored}")

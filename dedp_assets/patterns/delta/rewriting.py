@@ -18,7 +18,7 @@ from dedp_assets.patterns.core.audits import Audit, judge, overrule, summary, ve
 from dedp_assets.patterns.core.errors import AuditFailed, Conflict, PatternError
 from dedp_assets.patterns.core.names import OUTCOME
 from dedp_assets.patterns.core.records import CommitRecord, Provenance, slice_name
-from dedp_assets.patterns.core.results import Finding, RowCounts, WriteResult
+from dedp_assets.patterns.core.results import Finding, RowCounts, Split, WriteResult
 from dedp_assets.patterns.delta import accounting, commits, outcomes, publishing
 from dedp_assets.patterns.delta.definition import constraints, require_replaceable
 from dedp_assets.patterns.delta.locks import table_lock
@@ -206,8 +206,9 @@ def _prepare(table: Table, change: Change, request: Request, state: TableState) 
 
 def _stage(table: Table, state: TableState, planned: Rewrite, request: Request) -> Stage:
     """Write the rows that stay or are new, and measure all of them."""
+    rows = Split.of(planned.rows)
     measures = accounting.measures(
-        None,
+        rows,
         outcomes.CHANGED,
         state=state,
         content=(),
@@ -219,7 +220,7 @@ def _stage(table: Table, state: TableState, planned: Rewrite, request: Request) 
     measures |= outcomes.measured()
     protocol, columns = commits.protocol(state), tuple(state.columns)
     layout = Layout(table.location, columns, state.kinds, request.owned, table.spec.personal, protocol)
-    return stage_rows(planned.rows, layout, measures=measures, seen_only=[OUTCOME], where=outcomes.WRITTEN)
+    return stage_rows(rows, layout, measures=measures, seen_only=[OUTCOME], where=outcomes.WRITTEN)
 
 
 def _refusal(

@@ -147,7 +147,7 @@ def identity_hash(split: Split) -> str:
 
 
 def stage_rows(
-    rows: DataFrame | Split,
+    split: Split,
     layout: Layout,
     *,
     measures: Mapping[str, str],
@@ -159,11 +159,11 @@ def stage_rows(
     """Write rows beside the table and measure them, in one Spark job.
 
     Args:
-        rows: plain rows, or a split of which ``keep`` is meant for this table and ``also`` for others.
+        split: the rows, of which the part ``keep`` is meant for this table and ``also`` for others.
         layout: where the kept part goes.
         measures: figure name -> SQL aggregate, observed in the same pass.
-        keep: part of a split that is meant for this table.
-        also: parts of a split that are staged along, for other tables.
+        keep: the part that is meant for this table.
+        also: parts that are staged along, for other tables.
         seen_only: further columns of plain rows, for the measures and ``where``; they are not written.
         where: SQL predicate of the measured rows that are written; all of them, if empty.
 
@@ -171,11 +171,11 @@ def stage_rows(
         ConfigError: if Spark cannot analyse the rows or a measure; the text names the expression.
     """
     stage = new_stage(layout.folder)
-    folder, kept = stage.folder, keep if isinstance(rows, Split) else None
-    parts = (keep, *also) if isinstance(rows, Split) else ()
-    apart, folders = _named_folders(rows, layout, parts, also)
+    folder, kept = stage.folder, keep if split.outcome else None
+    parts = (keep, *also) if split.outcome else ()
+    apart, folders = _named_folders(split, layout, parts, also)
     try:
-        frame = _projected(rows, layout, parts, seen_only)
+        frame = _projected(split, layout, parts, seen_only)
         session = frame.sparkSession
         seen = Observation()
         out = frame.observe(seen, *[F.expr(sql).alias(name) for name, sql in measures.items()])
@@ -188,7 +188,7 @@ def stage_rows(
         files.write.partitionBy(*folders.values(), *filter(None, [apart])).parquet(str(folder))
     except AnalysisException as error:
         stage.discard()
-        culprit = _culprit(lambda: _projected(rows, layout, parts, seen_only), measures)
+        culprit = _culprit(lambda: _projected(split, layout, parts, seen_only), measures)
         raise ConfigError(f"{layout.folder.name}: {culprit or _line(error)}") from error
     shown = {c: _read_back(c, layout, folders) for c in columns}
     staged = list(_staged_files(folder, layout, folders, apart))
@@ -206,15 +206,14 @@ def stage_rows(
 
 
 def _named_folders(
-    rows: DataFrame | Split, layout: Layout, parts: Sequence[str], also: Sequence[str]
+    split: Split, layout: Layout, parts: Sequence[str], also: Sequence[str]
 ) -> tuple[str, dict[str, str]]:
     """Choose folder names that no column has: for a split's parts, and for partition columns that the rows tell.
 
     These are the ones not owned, or told by a part that is staged along, too. A vacuum passes over names like ``_x``.
     """
-    inside = rows.parts if isinstance(rows, Split) else {}
-    taken = [*layout.columns, *(column for part in parts for column in inside[part])]
-    others = {column for part in also for column in inside[part]} if parts else set()
+    taken = [*layout.columns, *(column for part in parts for column in split.parts[part])]
+    others = {column for part in also for column in split.parts[part]}
     loose = [column for column in layout.partition_by if column not in layout.partition or column in others]
     apart = unused("outcome", taken) if parts else ""
     return apart, {column: unused(f"partition{number}", taken) for number, column in enumerate(loose)}
@@ -251,19 +250,19 @@ def _name(folder: Path) -> Path:
     return folder / f"staged-{uuid.uuid4().hex[:16]}"
 
 
-def _projected(rows: DataFrame | Split, layout: Layout, parts: Sequence[str], seen_only: Sequence[str]) -> DataFrame:
+def _projected(split: Split, layout: Layout, parts: Sequence[str], seen_only: Sequence[str]) -> DataFrame:
     """Select plain rows in the table's order; of a split, each column only in the rows of the parts that own it."""
-    if not isinstance(rows, Split):
+    if not split.outcome:
         wanted = (*layout.columns, *seen_only)
-        return rows.select(*[F.col(identifier(column)).alias(column) for column in wanted])
+        return split.rows.select(*[F.col(identifier(column)).alias(column) for column in wanted])
     owners: dict[str, list[str]] = {}
     for part in parts:
-        for column in rows.parts[part]:
+        for column in split.parts[part]:
             owners.setdefault(column, []).append(part)
-    outcome = F.col(identifier(rows.outcome))
+    outcome = F.col(identifier(split.outcome))
     shown = [F.when(outcome.isin(*owned), F.col(identifier(c))).alias(c) for c, owned in owners.items()]
-    identity = [F.col(identifier(column)).alias(f"{_IDENTITY}{column}") for column in rows.identity]
-    return rows.rows.select(outcome.alias(OUTCOME), *shown, *identity)
+    identity = [F.col(identifier(column)).alias(f"{_IDENTITY}{column}") for column in split.identity]
+    return split.rows.select(outcome.alias(OUTCOME), *shown, *identity)
 
 
 def _staged_files(

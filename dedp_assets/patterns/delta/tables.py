@@ -175,15 +175,15 @@ class Table:
             AuditFailed: if a rule refuses the rows; the stage stays for inspection.
             SchemaMismatch: if the rows' columns are not the table's.
         """
-        frame = require_rows(self.name, rows)
-        state, split = self.ensure(), rows if isinstance(rows, Split) else None
+        frame, split = require_rows(self.name, rows), Split.of(rows, keep)
+        state = self.ensure()
         owned = require_partition(self.name, state, partition or {})
-        conform(self.name, rows, keep, state)
+        conform(self.name, split, keep, state)
         accounting.require_own_figures(audits, reading)
         rules = constraints(state)
         measures = accounting.measures(
             split,
-            accounting.kept_rows(rows, keep),
+            accounting.kept_rows(split, keep),
             state=state,
             content=fields_of(frame, self._content(state)),
             owned=owned,
@@ -193,7 +193,7 @@ class Table:
         )
         protocol = commits.protocol(state) if publishing.serves(state) else commits.PLAIN_PROTOCOL
         layout = Layout(self.location, tuple(state.columns), state.kinds, owned, self.spec.personal, protocol)
-        stage = stage_rows(rows, layout, measures=measures, keep=keep, also=also)
+        stage = stage_rows(split, layout, measures=measures, keep=keep, also=also)
         tallied = reading.tally.figures() if reading.tally else {}
         stage = replace(stage, figures={**stage.figures, **tallied, **reading.figures})
         counts = accounting.count(stage.figures, split, keep, reading.represented)

@@ -12,6 +12,7 @@ Choose instead: Merger, if the key must be unique over the whole table.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Literal
 
 from pyspark.sql import Column, DataFrame, Window, WindowSpec
@@ -69,7 +70,7 @@ def deduplicate(
             f"and {null_keys!r}"
         )
     require_rows("deduplicate (for a stream there is deduplicate_stream)", rows)
-    split = rows if isinstance(rows, Split) else _unsplit(rows)
+    split = _flagged(Split.of(rows))
     frame = split.rows
     _require_comparable(frame, [*keys, *order_by])
     if earlier is not None:
@@ -144,10 +145,11 @@ def deduplicate_stream(stream: DataFrame, *, keys: Sequence[str], event_time: st
     return stream.withWatermark(identifier(event_time), window).dropDuplicatesWithinWatermark(list(keys))
 
 
-def _unsplit(rows: DataFrame) -> Split:
-    """Make plain rows a split in which all are valid."""
-    require_free(rows)
-    return Split(rows.withColumn(OUTCOME, F.lit("valid")), {"valid": tuple(rows.columns)})
+def _flagged(split: Split) -> Split:
+    """Flag plain rows as valid; leave a split as it is."""
+    if split.outcome:
+        return split
+    return replace(split, rows=require_free(split.rows).withColumn(OUTCOME, F.lit("valid")), outcome=OUTCOME)
 
 
 def _ranking(

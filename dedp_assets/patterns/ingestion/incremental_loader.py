@@ -87,7 +87,7 @@ def load_increment(
     partition = require_partition(target.name, state, partition)
     given = {c: F.expr(literal(v, state.kinds[c])) for c, v in partition.items() if c not in rows.columns}
     shown = rows.filter(wanted).withColumns(given)
-    conform(target.name, shown, "valid", state)
+    conform(target.name, Split.of(shown), "valid", state)
     noted = replace(provenance, notes={**provenance.notes, "window": interval(window)}).by(_NAME)
     if not state.written(target.name, partition) and not state.holds(partition):
         judged = shown.withColumns(dict.fromkeys((KEPT, LATE), F.lit(False)))  # noqa: FBT003

@@ -15,23 +15,20 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from pathlib import Path
 
 from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from dedp_assets.patterns.core.audits import Audit
-from dedp_assets.patterns.core.errors import AuditFailed, ConfigError
+from dedp_assets.patterns.core.errors import ConfigError
 from dedp_assets.patterns.core.masking import MaskingKey, pseudonym
 from dedp_assets.patterns.core.names import RESERVED, identifier
 from dedp_assets.patterns.core.records import Provenance
 from dedp_assets.patterns.core.results import BY_NAME, WriteResult
 from dedp_assets.patterns.core.rows import Reading, Tally, tally
 from dedp_assets.patterns.core.schema import TableSpec, require_declared
-from dedp_assets.patterns.delta.copies.generations import next_generation, replacing
-from dedp_assets.patterns.delta.copies.remaking import is_made_by, parts_to_make, remove_abandoned, rules_of
-from dedp_assets.patterns.delta.staging import Stage
+from dedp_assets.patterns.delta.copies.remaking import remake, rules_of
 from dedp_assets.patterns.delta.tables import Table
 from dedp_assets.patterns.ingestion._crossing import MEASURES, NothingCrossed, compared, unprovable
 
@@ -92,7 +89,6 @@ def replicate_transformed(
         inputs={source.name: pinned, **provenance.inputs},
         sequence=pinned if provenance.sequence is None else provenance.sequence,
     )
-    made_by = rules_of(declared, key)
 
     def write(into: Table, parts: Sequence[Mapping[str, str | None]], part: Mapping[str, str]) -> WriteResult:
         originals = source.read(*parts, version=pinned)
@@ -101,21 +97,7 @@ def replicate_transformed(
         rules, reading = (proof, *audits), Reading(tally=seen)
         return into.stage(rows, partition=part, provenance=run, audits=rules, reading=reading).publish()
 
-    try:
-        with replacing(target.location):
-            remove_abandoned(target)
-            if is_made_by(made_by, target):
-                return write(target, [owned] if owned else [], owned)
-            parts = parts_to_make(target, kept, owned)
-            with next_generation(target.location, keep_former=False) as made:
-                spec = replace(target.spec, properties={**target.spec.properties, **made_by})
-                fresh = Table(spec, made.files, lambda: target.session)
-                return write(fresh, parts, owned if parts == [owned] else {})
-    except AuditFailed as refused:
-        if refused.stage:
-            # Elsewhere refused rows stay for inspection; these must not lie here.
-            Stage(Path(refused.stage)).discard()
-        raise AuditFailed(str(refused), findings=refused.findings) from None
+    return remake(target, write, rules=rules_of(declared, key), kept=kept, owned=owned)
 
 
 def declare_transformed(source: TableSpec, *, name: str) -> TableSpec:

@@ -5,16 +5,23 @@ from __future__ import annotations
 import hashlib
 import json
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
 
+from dedp_assets.patterns.core.errors import AuditFailed
 from dedp_assets.patterns.core.masking import MaskingKey
+from dedp_assets.patterns.core.results import WriteResult
 from dedp_assets.patterns.core.schema import TableSpec
-from dedp_assets.patterns.delta.copies.generations import current
+from dedp_assets.patterns.delta.copies.generations import current, next_generation, replacing
 from dedp_assets.patterns.delta.locks import is_claimed
-from dedp_assets.patterns.delta.staging import claim_of
+from dedp_assets.patterns.delta.staging import Stage, claim_of
 from dedp_assets.patterns.delta.tables import Table
 
-__all__ = ["is_made_by", "parts_to_make", "remove_abandoned", "rules_of"]
+__all__ = ["is_made_by", "parts_to_make", "remake", "remove_abandoned", "rules_of"]
+
+Write = Callable[[Table, Sequence[Mapping[str, str | None]], Mapping[str, str]], WriteResult]
+"""Writes into a table, from these partitions of the source (all, if none is named), the partition it then owns."""
 
 
 def rules_of(declared: TableSpec, key: MaskingKey | None) -> dict[str, str]:
@@ -23,6 +30,37 @@ def rules_of(declared: TableSpec, key: MaskingKey | None) -> dict[str, str]:
     stated = json.dumps([columns, declared.partition_by, dict(declared.checks)])
     rules = hashlib.sha256(stated.encode()).hexdigest()[:16]
     return {"dedp.replica.rules": rules, "dedp.replica.key": key.id if key else ""}
+
+
+def remake(
+    replica: Table, write: Write, *, rules: Mapping[str, str], kept: Sequence[str], owned: Mapping[str, str]
+) -> WriteResult:
+    """Write a replica, or one partition of it; all that it holds, beside it and swapped in, if other rules made it.
+
+    Args:
+        replica: the replica.
+        write: writes and judges the rows.
+        rules: what the rows are made by, from :func:`rules_of`.
+        kept: columns that the new rows keep as the source has them.
+        owned: the partition to write; empty for all.
+
+    Raises:
+        AuditFailed: if the rows are refused; they are removed, because they must not lie in this environment.
+    """
+    try:
+        with replacing(replica.location):
+            remove_abandoned(replica)
+            if is_made_by(rules, replica):
+                return write(replica, [owned] if owned else [], owned)
+            parts = parts_to_make(replica, kept, owned)
+            with next_generation(replica.location, keep_former=False) as made:
+                spec = replace(replica.spec, properties={**replica.spec.properties, **rules})
+                fresh = Table(spec, made.files, lambda: replica.session)
+                return write(fresh, parts, owned if parts == [owned] else {})
+    except AuditFailed as refused:
+        if refused.stage:
+            Stage(Path(refused.stage)).discard()
+        raise AuditFailed(str(refused), findings=refused.findings) from None
 
 
 def is_made_by(rules: Mapping[str, str], replica: Table) -> bool:
