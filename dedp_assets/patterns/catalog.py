@@ -15,9 +15,10 @@ from pyspark.sql import DataFrame
 import dedp_assets.patterns as library
 from dedp_assets.patterns.core.results import Finding, Plan, Split, WriteResult
 
-__all__ = ["Pattern", "patterns"]
+__all__ = ["KINDS", "Pattern", "patterns"]
 
-_KINDS = {DataFrame: "transform", Split: "transform", WriteResult: "write", Finding: "inspect", Plan: "plan"}
+KINDS = {DataFrame: "transform", Split: "transform", WriteResult: "write", Finding: "inspect", Plan: "plan"}
+"""What a pattern's main function returns -> its kind."""
 _ROOMS = {"core", "delta", "connectors"}
 
 
@@ -56,9 +57,9 @@ def _pattern(chapter: str, module: ModuleType) -> Pattern:
     name = module.__name__.rpartition(".")[2]
     function = next(f for n in module.__all__ if inspect.isfunction(f := getattr(module, n)))
     returned = get_type_hints(function).get("return")
-    if returned not in _KINDS:
+    if returned not in KINDS:
         raise TypeError(f"{module.__name__}.{function.__name__} returns {returned}, which is no kind of pattern")
     keyword = inspect.Parameter.KEYWORD_ONLY
     options = tuple(p.name for p in inspect.signature(function).parameters.values() if p.kind is keyword)
     summary = (module.__doc__ or "").strip().splitlines()[0]
-    return Pattern(f"{chapter}.{name}", _KINDS[returned], function, options, summary, module)
+    return Pattern(f"{chapter}.{name}", KINDS[returned], function, options, summary, module)

@@ -9,9 +9,11 @@ import re
 import subprocess
 import sys
 from collections.abc import Callable
+from datetime import datetime
 from itertools import chain
 from pathlib import Path
-from typing import Any, get_type_hints
+from types import ModuleType
+from typing import Any, get_args, get_type_hints
 
 import grimp
 import pytest
@@ -20,6 +22,8 @@ from dedp_assets import defs
 from dedp_assets.graph.tables import declared
 from dedp_assets.patterns import catalog
 from dedp_assets.patterns.core import errors
+from dedp_assets.patterns.core.audits import Audit
+from dedp_assets.patterns.core.schema import TableSpec
 from dedp_assets.readme import with_table
 from resources.environments import CHECKOUT
 
@@ -57,6 +61,22 @@ def test_first_public_name_is_the_main_function_and_has_few_companions(pattern):
     functions = public_functions(pattern)
     assert functions[0] == pattern.function.__name__
     assert len(functions) <= 3
+
+
+def told(kind: Any, module: ModuleType) -> bool:
+    """Whether a companion may return this: a kind of pattern, a declaration, a plain value, or its module's record."""
+    if arguments := get_args(kind):
+        return all(told(each, module) for each in arguments if each is not ...)
+    plain = (bool, int, float, str, datetime, Path, type(None))
+    return kind in (*catalog.KINDS, TableSpec, Audit, *plain) or kind.__module__ == module.__name__
+
+
+@each
+def test_companions_return_what_is_stated(pattern):
+    """CONTRIBUTING names it: a kind of pattern, a declaration, a plain value, a record of the module."""
+    for name in public_functions(pattern):
+        returned = get_type_hints(inspect.unwrap(getattr(pattern.module, name)))["return"]
+        assert told(returned, pattern.module), f"{name} returns {returned}"
 
 
 @each
