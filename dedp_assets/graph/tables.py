@@ -8,7 +8,7 @@ import importlib
 import inspect
 import pkgutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from datetime import datetime
 from types import ModuleType
 from typing import Any, Generic, ParamSpec, get_type_hints
@@ -157,12 +157,13 @@ class LakeTable(Generic[P]):
         """Pin the upstream tables and look at the sources, before anything is computed."""
         pinned = tuple(pin(upstream[table], feed, request.key) for table, feed in self.reads.items())
         versions = {each.table.name: each.changed for each in pinned}
-        if self.inputs is None:
-            # A change of any upstream table raises the sum.
-            return Inputs(versions, sequence=sum(versions.values()), pinned=pinned)
-        given: Given = {Request: [request], Pinned: pinned, Table: tables}
-        found = self.inputs(**_arguments(self.inputs, given, more))
-        return replace(found, identities={**versions, **found.identities}, pinned=pinned)
+        found = Inputs({})
+        if self.inputs is not None:
+            given: Given = {Request: [request], Pinned: pinned, Table: tables}
+            found = self.inputs(**_arguments(self.inputs, given, more))
+        # A change of any upstream table raises the sum.
+        sequence = sum(versions.values()) if pinned and found.sequence is None else found.sequence
+        return replace(found, identities={**versions, **found.identities}, sequence=sequence, pinned=pinned)
 
     def _resources(self) -> set[str]:
         """Name the resources that the functions ask for, by parameter."""
@@ -194,8 +195,12 @@ def lake_table(
         **more: the other attributes of :class:`LakeTable`.
 
     Raises:
-        ConfigError: if the table reads nothing, or the function asks for more tables than are declared.
+        ConfigError: if the table reads nothing, an option is not offered, or the function asks for more tables than are
+            declared.
     """
+    offered = [each.name for each in fields(LakeTable) if each.name not in ("function", "spec")]
+    if unknown := sorted(set(more) - set(offered)):
+        raise ConfigError(f"{spec.name}: lake_table takes no {', '.join(unknown)}; it offers {', '.join(offered)}")
 
     def declare(function: Callable[P, WriteResult]) -> LakeTable[P]:
         return LakeTable(function, spec, patterns, owner, code_version, **more)
