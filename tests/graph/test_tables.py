@@ -89,7 +89,7 @@ def test_parameters_that_nobody_declared_are_refused():
         lake_table(TOTALS, inputs=asks_for_a_step, **STATED)(one)
     with pytest.raises(ConfigError, match="gold/totals reads nothing"):
         lake_table(TOTALS, **STATED)(pins)
-    with pytest.raises(ConfigError, match="gold/totals: lake_table takes no aduits; it offers .*, audits, "):
+    with pytest.raises(ConfigError, match=r"gold/totals: lake_table takes no aduits; it offers .*, audits, "):
         lake_table(TOTALS, inputs=looks, aduits=[], **STATED)(pins)
 
 
