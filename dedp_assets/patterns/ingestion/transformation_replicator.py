@@ -15,7 +15,6 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from pathlib import Path
 
 from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame
@@ -31,7 +30,9 @@ from dedp_assets.patterns.core.rows import Reading, Tally, tally
 from dedp_assets.patterns.core.schema import TableSpec, require_declared
 from dedp_assets.patterns.delta.copies.generations import next_generation, replacing
 from dedp_assets.patterns.delta.copies.remaking import is_made_by, parts_to_make, remove_abandoned, rules_of
+from dedp_assets.patterns.delta.locations import store_at
 from dedp_assets.patterns.delta.staging import Stage
+from dedp_assets.patterns.delta.store import as_folder
 from dedp_assets.patterns.delta.tables import Table
 from dedp_assets.patterns.ingestion._crossing import MEASURES, NothingCrossed, compared, unprovable
 
@@ -102,19 +103,20 @@ def replicate_transformed(
         return into.stage(rows, partition=part, provenance=run, audits=rules, reading=reading).publish()
 
     try:
-        with replacing(target.location):
+        place = as_folder(target.store)
+        with replacing(place):
             remove_abandoned(target)
             if is_made_by(made_by, target):
                 return write(target, [owned] if owned else [], owned)
             parts = parts_to_make(target, kept, owned)
-            with next_generation(target.location, keep_former=False) as made:
+            with next_generation(place, keep_former=False) as made:
                 spec = replace(target.spec, properties={**target.spec.properties, **made_by})
                 fresh = Table(spec, made.files, lambda: target.session)
                 return write(fresh, parts, owned if parts == [owned] else {})
     except AuditFailed as refused:
         if refused.stage:
             # Elsewhere refused rows stay for inspection; these must not lie here.
-            Stage(Path(refused.stage)).discard()
+            Stage(store_at(refused.stage)).discard()
         raise AuditFailed(str(refused), findings=refused.findings) from None
 
 

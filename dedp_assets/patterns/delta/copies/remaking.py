@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import hashlib
 import json
-import shutil
 from collections.abc import Mapping, Sequence
 
 from dedp_assets.patterns.core.masking import MaskingKey
 from dedp_assets.patterns.core.schema import TableSpec
 from dedp_assets.patterns.delta.copies.generations import current
-from dedp_assets.patterns.delta.locks import is_claimed
 from dedp_assets.patterns.delta.staging import claim_of
+from dedp_assets.patterns.delta.store import as_folder
 from dedp_assets.patterns.delta.tables import Table
 
 __all__ = ["is_made_by", "parts_to_make", "remove_abandoned", "rules_of"]
@@ -27,7 +26,7 @@ def rules_of(declared: TableSpec, key: MaskingKey | None) -> dict[str, str]:
 
 def is_made_by(rules: Mapping[str, str], replica: Table) -> bool:
     """Tell whether there is a replica that these rules made."""
-    shown = current(replica.location) is not None and replica.ledger.exists()
+    shown = current(as_folder(replica.store)) is not None and replica.ledger.exists()
     return shown and rules.items() <= replica.ledger.state().properties.items()
 
 
@@ -54,11 +53,12 @@ def remove_abandoned(replica: Table) -> None:
     """
     if not replica.ledger.exists():
         return
-    stages = [file.name[1:-6] for file in replica.location.glob(".staged-*.claim")]
-    dead = [name for name in stages if not is_claimed(claim_of(replica.location / name))]
+    store = replica.store
+    stages = [name[1:-6] for name in store.list() if name.startswith(".staged-") and name.endswith(".claim")]
+    dead = [name for name in stages if not store.is_claimed(claim_of(name))]
     records = (commit.record for commit in replica.ledger.history()) if dead else ()
     published = {record.notes.get("stage") for record in records if record}
     for name in dead:
         if name not in published:
-            shutil.rmtree(replica.location / name, ignore_errors=True)
-        claim_of(replica.location / name).unlink(missing_ok=True)
+            store.delete_folder(name)
+        store.delete(claim_of(name))
