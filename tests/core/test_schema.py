@@ -109,14 +109,14 @@ def test_rows_have_exactly_the_columns_of_the_table(spark, state):
     rows = spark.sql("SELECT 1 AS id, 'a' AS user_id, DATE '2026-01-05' AS event_date, 1 AS city")
     words = r"missing columns \['amount'\]; unknown columns \['city'\]; id is integer, the table has long"
     with pytest.raises(SchemaMismatch, match=f"silver/events: {words}"):
-        conform("silver/events", rows, "valid", state)
+        conform("silver/events", Split.of(rows), "valid", state)
 
 
 @pytest.mark.both
 def test_the_order_of_columns_and_their_nullability_do_not_matter(spark, state):
     """Rows are matched by name; of a split only the kept part has to fit."""
     rows = spark.sql("SELECT DATE '2026-01-05' AS event_date, 1.5D AS amount, 'a' AS user_id, 1L AS id")
-    conform("silver/events", rows, "valid", state)
+    conform("silver/events", Split.of(rows), "valid", state)
     flagged = rows.selectExpr("*", "'valid' AS __dedp_outcome", "'x' AS reason")
     split = Split(flagged, {"valid": tuple(STORED), "dead": ("id", "reason")})
     conform("silver/events", split, "valid", state)
