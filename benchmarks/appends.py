@@ -25,6 +25,7 @@ from benchmarks.measure import Row, compare, explain, interleave
 from dedp_assets.patterns.core.records import Provenance
 from dedp_assets.patterns.core.schema import Column, TableSpec
 from dedp_assets.patterns.delta import commits
+from dedp_assets.patterns.delta.locations import store_at
 from dedp_assets.patterns.delta.log import Ledger, transaction_id
 from dedp_assets.patterns.delta.tables import Table
 from resources.environments import settings
@@ -86,7 +87,7 @@ def _log(location: Path, length: int, *, compacted: bool) -> Path:
     gone = [file for file in state.files()[_SHORT:] if compacted]
     removed = [{"path": file["path"], "deletionTimestamp": 1, "dataChange": False} for file in gone]
     info = commits.info("compacted", "OPTIMIZE", state, {})
-    commits.write(location, state.version + 1, [info, *({"remove": each} for each in removed)])
+    commits.write(store_at(location), state.version + 1, [info, *({"remove": each} for each in removed)])
     DeltaTable(str(location)).create_checkpoint()
     return location
 

@@ -196,7 +196,7 @@ def _did(work: Work, step: Step, result: WriteResult, *, because: str) -> Did:
 
 
 def _lost(table: Table, step: Step) -> Sequence[LostFile]:
-    return lost_files(table.location, table.ledger.state(), step.owned(table))
+    return lost_files(table.store, table.ledger.state(), step.owned(table))
 
 
 def _clear_lost(work: Work, step: Step, lost: Mapping[Table, object]) -> None:

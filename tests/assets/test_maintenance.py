@@ -135,7 +135,7 @@ def test_a_day_lands_while_maintenance_runs(loaded, spark, monkeypatch):
 
     def exchange(table, *arguments):
         if table.name == "bronze/visits":
-            with table_lock(table.location, timeout_seconds=0):
+            with table_lock(table.store, timeout_seconds=0):
                 pass
             loaded.land(day(2), visits_of(2))
             assert loaded.react() == [("daily_visits", day(2))]

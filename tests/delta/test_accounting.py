@@ -80,8 +80,18 @@ def test_aggregates_account_for_the_rows_they_stand_for():
     """Ten rows in two groups are accounted for if the groups say that they stand for ten."""
     figures = {"read": 10, "written": 2, "visits": 10}
     assert count(figures, Split(rows=None, parts={"valid": ("id",)}, outcome=""), "valid", "visits").unaccounted == 0
-    assert count({**figures, "visits": 9}, Split(rows=None, parts={"valid": ("id",)}, outcome=""), "valid", "visits").unaccounted == 1
-    assert count({**figures, "visits": None}, Split(rows=None, parts={"valid": ("id",)}, outcome=""), "valid", "visits").unaccounted == 10
+    assert (
+        count(
+            {**figures, "visits": 9}, Split(rows=None, parts={"valid": ("id",)}, outcome=""), "valid", "visits"
+        ).unaccounted
+        == 1
+    )
+    assert (
+        count(
+            {**figures, "visits": None}, Split(rows=None, parts={"valid": ("id",)}, outcome=""), "valid", "visits"
+        ).unaccounted
+        == 10
+    )
 
 
 def test_the_ledger_keeps_figures_that_mean_something_to_people():

@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from dedp_assets.patterns.delta import commits
 from dedp_assets.patterns.delta.checksums import EMPTY, following
 from dedp_assets.patterns.delta.creation import first_commit
+from dedp_assets.patterns.delta.locations import store_at
 from dedp_assets.patterns.delta.tables import Table
 from dedp_assets.patterns.ingestion.compactor import compact
 from tests.helpers import EVENTS, a_run
@@ -41,7 +42,7 @@ def computed(location):
     sizes = pa.table(table.get_add_actions(flatten=True))["size_bytes"].to_pylist()
     found = {"transactions": {}}
     for version in range(table.version() + 1):
-        for action in commits.actions(location, version):
+        for action in commits.actions(store_at(location), version):
             found |= {kind: what for kind, what in action.items() if kind in ("metaData", "protocol")}
             if txn := action.get("txn"):
                 found["transactions"][txn["appId"]] = txn
@@ -113,10 +114,10 @@ def test_a_version_after_one_without_a_checksum_has_none(tmp_path):
     for version, content in enumerate((FIRST, [ADD], [moved("t", 1)])):
         if version == 2:
             (tmp_path / "_delta_log" / f"{1:020d}.crc").unlink()
-        commits.write(tmp_path, version, content)
+        commits.write(store_at(tmp_path), version, content)
     assert [stated(tmp_path, version) is None for version in range(3)] == [False, True, True]
     (tmp_path / "_delta_log" / f"{2:020d}.crc").write_text(json.dumps({"numFiles": 7}))
-    commits.write(tmp_path, 3, [ADD])
+    commits.write(store_at(tmp_path), 3, [ADD])
     assert (stated(tmp_path, 2), stated(tmp_path, 3)) == ({"numFiles": 7}, None)
 
 

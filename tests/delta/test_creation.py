@@ -233,11 +233,11 @@ def test_of_two_creators_one_wins_and_the_other_takes_its_table(tmp_path, monkey
     """Even one who knows no lock: nobody's table is written over."""
     theirs, real = [], commits.write
 
-    def overtaken(location, version, content):
+    def overtaken(store, version, content):
         if not theirs:
             theirs.append(first_commit(EVENTS))
-            real(location, version, theirs[0])
-        real(location, version, content)
+            real(store, version, theirs[0])
+        real(store, version, content)
 
     monkeypatch.setattr(tables.commits, "write", overtaken)
     state = Table(EVENTS, tmp_path / "events", no_session).ensure()

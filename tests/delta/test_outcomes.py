@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 
 import pytest
 from deltalake.transaction import AddAction
@@ -11,6 +10,7 @@ from deltalake.transaction import AddAction
 from dedp_assets.patterns.core.audits import Audit
 from dedp_assets.patterns.core.errors import ConfigError
 from dedp_assets.patterns.core.names import OUTCOME
+from dedp_assets.patterns.delta.locations import store_at
 from dedp_assets.patterns.delta.outcomes import accounted, check_audits, counts
 from dedp_assets.patterns.delta.staging import Stage
 
@@ -21,7 +21,7 @@ def judged(*, held=(5, 3), staged=(6, 3), **figures):
     """The verdict on a pass over files that hold, by the log, so many rows, and that wrote files of so many."""
     adds = [AddAction("p", 1, {}, 0, True, json.dumps({"numRecords": rows})) for rows in staged]
     removed = [({"num_records": rows}, ()) for rows in held]
-    return accounted(removed, Stage(Path("stage"), tuple(adds)), {**SEEN, **figures})
+    return accounted(removed, Stage(store_at("stage"), tuple(adds)), {**SEEN, **figures})
 
 
 def test_a_pass_in_which_every_row_became_something_is_accounted_for():

@@ -173,7 +173,7 @@ def test_a_commit_with_transaction_and_record_replaces_just_its_partition(events
     neighbour = {"event_date": "2026-01-06"}
     ledger = events({"changed": [DAY, neighbour]})
     state, wanted = ledger.state(), record().stored()
-    publishing.commit_files(state, empty_stage(ledger.location), wanted, claim(ledger, wanted))
+    publishing.commit_files(state, empty_stage(ledger.store), wanted, claim(ledger, wanted))
     assert set(ledger.state().statistics()) == {tuple(neighbour.items())}
     assert (ledger.version(), ledger.commit(2).record, ledger.state().transaction(APP)) == (2, wanted, 5)
 
@@ -185,7 +185,7 @@ def test_a_commit_that_lost_the_race_is_a_conflict(events):
     claimed = claim(ledger, wanted)
     events({"changed": [DAY]})
     with pytest.raises(Conflict, match="another writer changed the table first"):
-        publishing.commit_files(state, empty_stage(ledger.location), wanted, claimed)
+        publishing.commit_files(state, empty_stage(ledger.store), wanted, claimed)
     assert ledger.version() == 2
 
 
@@ -193,7 +193,7 @@ def test_an_equal_rewrite_commits_no_file(events):
     """Record and transaction move on, the rows stay, nobody downstream sees a change."""
     ledger = events(commit())
     wanted = record(code_version="2").stored()
-    publishing.commit_files(ledger.state(), empty_stage(ledger.location), wanted, claim(ledger, wanted))
+    publishing.commit_files(ledger.state(), empty_stage(ledger.store), wanted, claim(ledger, wanted))
     assert (ledger.changes(since=1), ledger.latest(DAY).record) == ((2, {}), wanted)
 
 

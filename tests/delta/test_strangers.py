@@ -15,7 +15,7 @@ from dedp_assets.patterns.core.audits import Audit
 from dedp_assets.patterns.core.errors import ConfigError, ContractError
 from dedp_assets.patterns.core.schema import Column, TableSpec
 from dedp_assets.patterns.delta.clauses import Insert
-from dedp_assets.patterns.delta.locations import local_folder
+from dedp_assets.patterns.delta.locations import store_at
 from dedp_assets.patterns.delta.log import Ledger
 from dedp_assets.patterns.delta.tables import Table
 from dedp_assets.patterns.error_management.dead_letter import divert_unprocessable
@@ -50,7 +50,7 @@ def refused(call, *words, error=ConfigError):
 
 @pytest.mark.parametrize(
     "address",
-    ["s3://bucket/t", "s3a://b/t", "abfss://c@a/t", "hdfs://n:1/t", "file:///lake/t", "dbfs:/t", Path("gs://b/t")],
+    ["s3://bucket/t", "s3a://b/t", "abfss://c@a/t", "hdfs://n:1/t", "file://host/lake/t", "dbfs:/t", Path("gs://b/t")],
 )
 def test_an_address_is_no_location(address):
     """Nothing is written into a folder that happens to be called ``s3:``."""
@@ -77,8 +77,8 @@ def test_every_spelling_of_a_folder_is_one_location(tmp_path, monkeypatch):
         assert Table(EVENTS, spelling, nobody).location == tmp_path / "lake" / "t"
     assert Ledger("lake/shown").location == tmp_path / "lake" / "shown"
     monkeypatch.chdir("lake")
-    assert local_folder("t") == tmp_path / "lake" / "t"
-    refused(lambda: local_folder("/"), "'/'")
+    assert store_at("t").address == str(tmp_path / "lake" / "t")
+    refused(lambda: store_at("/"), "'/'")
 
 
 def test_a_folder_with_other_files_becomes_no_table(tmp_path):

@@ -244,7 +244,7 @@ def test_staged_rows_belong_to_nobody_until_they_are_published(events, event_row
     version = events.ledger.version()
     staged = events.stage(event_rows(9), partition=DAY, provenance=a_run(sequence=2))
     assert (events.ledger.version(), unique_ids(events)) == (version, [0, 1])
-    assert stages(events) >= {staged.stage.folder.name}
+    assert stages(events) >= {staged.stage.store.name}
     assert staged.publish().version == version + 1
     assert unique_ids(events) == list(range(9))
 

@@ -72,8 +72,8 @@ def test_a_data_file_that_is_not_as_the_log_says_is_lost(stored, harm, what):
     assert re.fullmatch(what, lost.what)
     (place,) = dict(lost.partition).values()
     other = {"a b/0%": "a b/1%", "a b/1%": "a b/0%"}[place]
-    assert lost_files(stored.location, stored.state(), {"place": other}) == []
-    assert lost_files(stored.location, stored.state(), {"place": place}) == [lost]
+    assert lost_files(stored.store, stored.state(), {"place": other}) == []
+    assert lost_files(stored.store, stored.state(), {"place": place}) == [lost]
 
 
 def test_files_that_no_version_needs_any_more_are_not_missed(stored):

@@ -11,26 +11,27 @@ from pathlib import Path
 
 from dedp_assets.instance import Platform
 from dedp_assets.patterns.delta import publishing, tables
+from dedp_assets.patterns.delta.store import Store
 from resources.environments import settings
 
 
 def main(point: str, table: str, reached: str) -> None:
     stage, commit = tables.stage_rows, publishing.commit_files
 
-    def reach(here: str, folder: Path) -> None:
-        if here == point and folder.as_posix().endswith(table):
+    def reach(here: str, store: Store) -> None:
+        if here == point and store.address.endswith(table):
             Path(reached).touch()
             time.sleep(600)
 
     def staging(rows, layout, **more):
         staged = stage(rows, layout, **more)
-        reach("staged", layout.folder)
+        reach("staged", layout.store)
         return staged
 
     def committing(state, staged, *more, **options):
-        reach("before commit", staged.folder.parent)
+        reach("before commit", staged.store.above())
         commit(state, staged, *more, **options)
-        reach("after commit", staged.folder.parent)
+        reach("after commit", staged.store.above())
 
     tables.stage_rows, publishing.commit_files = staging, committing
     list(Platform(settings()).react())

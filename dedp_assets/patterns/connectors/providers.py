@@ -16,6 +16,7 @@ from urllib.parse import urlsplit
 from urllib.request import Request, urlopen
 
 from dedp_assets.patterns.core.errors import ConfigError, ContractError, NotReady
+from dedp_assets.patterns.delta.locations import folder_at
 from dedp_assets.patterns.delta.locks import table_lock
 
 __all__ = ["keep_answer"]
@@ -42,7 +43,7 @@ def keep_answer(url: str, path: Path, *, headers: Mapping[str, str] | None = Non
     """
     if urlsplit(url).scheme not in ("http", "https"):
         raise ConfigError(f"{url} is no address of a provider: name one that begins with http:// or https://")
-    with table_lock(path):
+    with table_lock(folder_at(path)):
         if path.exists():
             return False
         answer = _ask(Request(url, headers=dict(headers or {})), timeout_seconds)  # noqa: S310 - the scheme was checked

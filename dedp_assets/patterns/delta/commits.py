@@ -7,11 +7,11 @@ rewritten elsewhere. Callers hold the table's lock; a version that exists alread
 from __future__ import annotations
 
 import json
+import re
 import time
 import uuid
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from pathlib import Path
 from typing import Any
 
 from deltalake import DeltaTable
@@ -21,58 +21,57 @@ from dedp_assets.patterns.core.errors import Conflict
 from dedp_assets.patterns.core.records import CommitRecord
 from dedp_assets.patterns.delta.checksums import EMPTY, following
 from dedp_assets.patterns.delta.log import TableState
+from dedp_assets.patterns.delta.store import Store, require
 
 __all__ = ["PLAIN_PROTOCOL", "actions", "declaration", "info", "keep_readable", "now_ms", "protocol", "write"]
 
+_LOG = "_delta_log"
+_OF_A_VERSION = re.compile(r"(\d{20})\.(json|crc)")
 _CHECKPOINT_INTERVAL = 10
 PLAIN_PROTOCOL = {"minReaderVersion": 1, "minWriterVersion": 2}
 """What every reader and writer of Delta knows."""
 
 
-def write(location: Path, version: int, content: Iterable[Mapping[str, Any]]) -> None:
-    """Write one commit of the log in ``location``, whole or not at all, with its checksum if that is certain.
+def write(store: Store, version: int, content: Iterable[Mapping[str, Any]]) -> None:
+    """Write one commit of the log in ``store``, whole or not at all, with its checksum if that is certain.
 
     Raises:
         Conflict: if somebody else committed that version.
+        ConfigError: if the store cannot tell that somebody did.
     """
-    log, content = location / "_delta_log", list(content)
-    log.mkdir(parents=True, exist_ok=True)
+    require(store, "put_if_absent")
+    log, content = store.within(_LOG), list(content)
     try:
-        _put_if_absent(log / f"{version:020d}.json", content)
+        _put_if_absent(log, f"{version:020d}.json", content)
     except FileExistsError:
         raise Conflict(
-            f"{location.name}: another writer changed the table first, version {version} is theirs: run it again"
+            f"{store.name}: another writer changed the table first, version {version} is theirs: run it again"
         ) from None
     # The commit stands without its checksum, too.
     with suppress(OSError):
         before = _checksum(log, version - 1) if version else EMPTY
         if before is not None and (checksum := following(before, content)):
-            _put_if_absent(log / f"{version:020d}.crc", [checksum])
+            _put_if_absent(log, f"{version:020d}.crc", [checksum])
 
 
-def _put_if_absent(path: Path, lines: Iterable[Mapping[str, Any]]) -> None:
-    draft = path.with_name(f".{uuid.uuid4().hex}.tmp")
+def _put_if_absent(log: Store, name: str, lines: Iterable[Mapping[str, Any]]) -> None:
     # Characters as they are: not every reader of logs decodes an escaped pair of surrogates.
-    draft.write_text("".join(json.dumps(line, ensure_ascii=False) + "\n" for line in lines), encoding="utf-8")
-    try:
-        path.hardlink_to(draft)
-    finally:
-        draft.unlink()
+    log.put_if_absent(name, "".join(json.dumps(line, ensure_ascii=False) + "\n" for line in lines).encode())
 
 
-def _checksum(log: Path, version: int) -> Mapping[str, Any] | None:
+def _checksum(log: Store, version: int) -> Mapping[str, Any] | None:
     """Read the checksum beside a version; ``None`` if there is none that can be read."""
     with suppress(OSError, ValueError):
-        stated = json.loads((log / f"{version:020d}.crc").read_bytes())
+        stated = json.loads(log.read(f"{version:020d}.crc"))
         return stated if isinstance(stated, dict) else None
     return None
 
 
-def actions(location: Path, version: int) -> Iterator[dict[str, Any]]:
+def actions(store: Store, version: int) -> Iterator[dict[str, Any]]:
     """Read the actions of a commit; empty if there is no such version."""
-    commit = location / "_delta_log" / f"{version:020d}.json"
+    log, commit = store.within(_LOG), f"{version:020d}.json"
     # Bytes, because a line of text may end where the protocol knows no end.
-    for line in commit.read_bytes().splitlines() if commit.exists() else ():
+    for line in log.read(commit).splitlines() if log.exists(commit) else ():
         yield json.loads(line)
 
 
@@ -109,26 +108,27 @@ def info(
     }
 
 
-def keep_readable(location: Path, before: TableState) -> None:
+def keep_readable(store: Store, before: TableState) -> None:
     """Keep a log quick to read after a commit: write a checkpoint where the table wants one, remove old entries."""
     every = int(before.properties.get("delta.checkpointInterval") or _CHECKPOINT_INTERVAL)
     if (before.version + 1) % every:
         return
     # The commit stands whatever happens here; what was not done is done after the next interval.
     with suppress(DeltaError, OSError):
-        table = DeltaTable(str(location), version=before.version + 1)
+        table = DeltaTable(store.address, version=before.version + 1)
         table.create_checkpoint()
         if before.properties.get("delta.enableExpiredLogCleanup", "true").lower() == "true":
             table.cleanup_metadata()
-            _remove_checksums_alone(location / "_delta_log")
+            _remove_checksums_alone(store.within(_LOG))
 
 
-def _remove_checksums_alone(log: Path) -> None:
+def _remove_checksums_alone(log: Store) -> None:
     """Remove the checksums of versions that a cleanup removed; deltalake leaves them."""
-    oldest = min(path.stem for path in log.glob("[0-9]*.json"))
-    for path in log.glob("[0-9]*.crc"):
-        if path.stem < oldest:
-            path.unlink(missing_ok=True)
+    named = [(found[1], found[2], name) for name in log.list() if (found := _OF_A_VERSION.fullmatch(name))]
+    oldest = min(version for version, kind, _ in named if kind == "json")
+    for version, kind, name in named:
+        if kind == "crc" and version < oldest:
+            log.delete(name)
 
 
 def declaration(

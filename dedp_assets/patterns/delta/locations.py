@@ -1,4 +1,4 @@
-"""Locations: the folder that a table lies in, the same for Python, Spark and deltalake.
+"""Locations: a path or a URI becomes the store that a table lies in, the same for Python, Spark and deltalake.
 
 Each of them reads a path in its own way: relative to its own working directory, as a pattern, as an address, with
 characters decoded. A location that they would not all take for the same folder is refused.
@@ -9,10 +9,15 @@ from __future__ import annotations
 import os
 import re
 from pathlib import Path
+from urllib.parse import unquote, urlsplit
 
 from dedp_assets.patterns.core.errors import ConfigError
+from dedp_assets.patterns.delta.store import LocalStore, Store, as_folder
 
-__all__ = ["literal_path", "local_folder", "require_vacant"]
+__all__ = ["Located", "Location", "folder_at", "literal_path", "require_vacant", "store_at"]
+
+Location = str | os.PathLike[str] | Store
+"""Where a table lies: a path, a ``file`` URI, or a store that was opened already."""
 
 _ADDRESS = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:/")
 _READ_OTHERWISE = re.compile(r"[%*?\[\]{}\\`:\x00-\x1f\x7f]")
@@ -20,18 +25,35 @@ _PATTERN = re.compile(r"[\\{}\[\]*?]")
 _OURS = ("_delta_log", "staged-", ".")
 
 
-def local_folder(location: str | os.PathLike[str]) -> Path:
-    """Give the absolute path of a table's folder.
+class Located:
+    """Something that lies in a store."""
+
+    __slots__ = ()
+    store: Store
+
+    @property
+    def location(self) -> Path:
+        """The folder, for people who look into it; the library goes through the store.
+
+        Raises:
+            ConfigError: if it is no folder of this machine.
+        """
+        return Path(as_folder(self.store).root)
+
+
+def store_at(location: Location) -> Store:
+    """Open the store of a table by its path or URI.
 
     A link that is the folder itself stays one: a replica is exchanged by exchanging the link.
 
     Raises:
-        ConfigError: if it is an address, or has characters that one of the engines reads in another way.
+        ConfigError: if it is an address of something else than a folder of this machine, or has characters that one of
+            the engines reads in another way.
     """
+    if not isinstance(location, str | os.PathLike):
+        return location
     text = os.fspath(location)
-    if _ADDRESS.match(text):
-        raise ConfigError(f"{text} is an address: tables lie in folders of this machine, name one by its path")
-    path = Path(text).absolute()
+    path = Path(_path_in(text)).absolute()
     odd = sorted(set(_READ_OTHERWISE.findall(str(path))))
     folder = path if odd else path.resolve() if ".." in path.parts else path.parent.resolve() / path.name
     if odd := odd or sorted(set(_READ_OTHERWISE.findall(str(folder)))):
@@ -41,7 +63,25 @@ def local_folder(location: str | os.PathLike[str]) -> Path:
         )
     if folder == folder.parent:
         raise ConfigError(f"{text!r} is no folder of its own: name one for the table")
-    return folder
+    return LocalStore(str(folder))
+
+
+def folder_at(path: str | os.PathLike[str] | LocalStore) -> LocalStore:
+    """Open a folder of plain files, which no engine reads as a table: any name will do."""
+    return path if isinstance(path, LocalStore) else LocalStore(os.path.abspath(path))  # noqa: PTH100 - links stay
+
+
+def _path_in(text: str) -> str:
+    """Take the path out of a ``file`` URI; a path is one."""
+    if not _ADDRESS.match(text):
+        return text
+    parts = urlsplit(text)
+    if parts.scheme.lower() != "file" or parts.netloc not in ("", "localhost") or parts.query or parts.fragment:
+        raise ConfigError(
+            f"{text} is an address of something else than a folder of this machine, where tables lie: name a path or a "
+            "file:///path"
+        )
+    return unquote(parts.path)
 
 
 def literal_path(path: Path | str) -> str:
@@ -49,18 +89,18 @@ def literal_path(path: Path | str) -> str:
     return _PATTERN.sub(r"\\\g<0>", str(path))
 
 
-def require_vacant(table: str, folder: Path) -> None:
+def require_vacant(table: str, store: Store) -> None:
     """Refuse to create a table where something else lies already.
 
     Raises:
-        ConfigError: if ``folder`` is a file, or holds files that no table of the library left there.
+        ConfigError: if a file has its place, or files lie there that no table of the library left.
     """
-    if folder.exists() and not folder.is_dir():
-        raise ConfigError(f"{table}: {folder} is a file and no folder: name another location")
-    found = sorted(path.name for path in folder.iterdir()) if folder.exists() else []
+    if store.exists(""):
+        raise ConfigError(f"{table}: {store.address} is a file and no folder: name another location")
+    found = store.list()
     strange = [name for name in found if not name.startswith(_OURS)]
     if strange and "_delta_log" not in found:
         raise ConfigError(
-            f"{table}: {folder} holds {strange[0]!r} and no Delta log: name an empty folder, and write what is there "
-            "into the table from elsewhere"
+            f"{table}: {store.address} holds {strange[0]!r} and no Delta log: name an empty folder, and write what is "
+            "there into the table from elsewhere"
         )

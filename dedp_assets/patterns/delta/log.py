@@ -7,7 +7,6 @@ checkpoints carry (active files, transaction cursors, metadata) comes from ``del
 from __future__ import annotations
 
 import json
-import os
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -15,7 +14,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta, timezone
 from functools import cache, cached_property, partial
-from pathlib import Path
 from typing import Any, Literal, TypeVar
 
 import pyarrow as pa
@@ -26,7 +24,7 @@ from deltalake.exceptions import DeltaError
 from dedp_assets.patterns.core.errors import ContractError, NotReady
 from dedp_assets.patterns.core.partitions import logged, text
 from dedp_assets.patterns.core.records import CommitRecord, slice_name
-from dedp_assets.patterns.delta.locations import local_folder
+from dedp_assets.patterns.delta.locations import Located, Location, store_at
 from dedp_assets.patterns.delta.logfiles import log_faults
 
 __all__ = [
@@ -230,24 +228,24 @@ class TableState(Cursors):
         return self.snapshot.transaction_version(app_id)
 
 
-class Ledger:
-    """The log of the Delta table in a folder, read without Spark.
+class Ledger(Located):
+    """The log of a Delta table, read without Spark.
 
     Args:
-        location: the table's folder.
-        name: what messages call the table; the folder's name if empty.
+        location: where the table lies.
+        name: what messages call the table; the location's last part if empty.
     """
 
-    def __init__(self, location: str | Path, *, name: str = "") -> None:
-        self.location = local_folder(location)
-        self.name = name or self.location.name
-        self._log = self.location / "_delta_log"
+    def __init__(self, location: Location, *, name: str = "") -> None:
+        self.store = store_at(location)
+        self.name = name or self.store.name
+        self._log = self.store.within("_delta_log")
         self._declared: tuple[int, Naming] | None = None
         self._opened: tuple[object, TableState] | None = None
 
     def exists(self) -> bool:
         """Tell whether there is a table."""
-        return (self._log / f"{0:020d}.json").exists() or bool(self._versions())
+        return self._holds(0) or bool(self._versions())
 
     def version(self) -> int:
         """Look up the newest version.
@@ -260,7 +258,7 @@ class Ledger:
             return max(self._since(hint), default=hint)
         versions = self._versions()
         if not versions:
-            raise NotReady(f"{self.name} does not exist yet: nothing was ever written to {self.location}")
+            raise NotReady(f"{self.name} does not exist yet: nothing was ever written to {self.store.address}")
         return versions[-1]
 
     def state(self, version: int | None = None) -> TableState:
@@ -274,7 +272,7 @@ class Ledger:
         if commit is not None and opened is not None and opened[0] == commit:
             return opened[1]
         with self._readable():
-            state = TableState(pinned, DeltaTable(str(self.location), version=pinned))
+            state = TableState(pinned, DeltaTable(self.store.address, version=pinned))
         self._opened = commit, state
         return state
 
@@ -366,8 +364,8 @@ class Ledger:
         by_id: dict[str, int] = {}
         naming = cache(self._naming)
         for file in files:
-            with self._readable():
-                read = pq.ParquetFile(file).read(columns=["txn"], use_threads=False)
+            with self._readable(), self._log.open(file) as opened:
+                read = pq.ParquetFile(opened).read(columns=["txn"], use_threads=False)
             column = read["txn"].combine_chunks().drop_null()
             by_id.update(zip(column.field("appId").to_pylist(), column.field("version").to_pylist(), strict=True))
         for version in self._since(int(stated["version"]) if files else -1):
@@ -397,7 +395,10 @@ class Ledger:
         """Read the last checkpoint's version and naming; without one, the log is read from its beginning."""
         stated = self._last_checkpoint()
         for file in self._checkpoint_files(stated):
-            column = pq.ParquetFile(file).read(columns=["metaData"], use_threads=False)["metaData"].combine_chunks()
+            with self._log.open(file) as opened:
+                column = (
+                    pq.ParquetFile(opened).read(columns=["metaData"], use_threads=False)["metaData"].combine_chunks()
+                )
             for meta in column.drop_null().to_pylist():
                 if meta.get("schemaString"):
                     return int(stated["version"]), _naming(meta["schemaString"], meta.get("partitionColumns") or [])
@@ -425,7 +426,7 @@ class Ledger:
 
     def _raw(self, version: int) -> bytes:
         try:
-            return (self._log / f"{version:020d}.json").read_bytes()
+            return self._log.read(f"{version:020d}.json")
         except FileNotFoundError:
             raise NotReady(f"{self.name} has no version {version} in its log") from None
 
@@ -451,7 +452,7 @@ class Ledger:
 
     def _damage(self, file: str) -> str:
         """Describe what is wrong with the log's files (with the one of that name, if there is one), to be appended."""
-        return "".join(f"; {fault}" for fault in log_faults(self.location) if fault.file.endswith(file))
+        return "".join(f"; {fault}" for fault in log_faults(self.store) if fault.file.endswith(file))
 
     def _since(self, since: int) -> Iterator[int]:
         """List the versions after ``since``; the folder is listed only if the next one is no longer there."""
@@ -474,37 +475,33 @@ class Ledger:
     def _identity(self, version: int) -> object:
         """Tell the commit of a version from one of the same number in another log; ``None`` if it is not there."""
         try:
-            found = os.stat(f"{self._log}/{version:020d}.json")  # noqa: PTH116 - as below
+            return version, self._log.entry(f"{version:020d}.json").tag
         except OSError:
             return None
-        return version, found.st_dev, found.st_ino, found.st_mtime_ns, found.st_size
 
     def _holds(self, version: int) -> bool:
-        return os.path.exists(f"{self._log}/{version:020d}.json")  # noqa: PTH110 - thousands per tick
+        return self._log.exists(f"{version:020d}.json")
 
     def _versions(self) -> list[int]:
-        try:
-            names = os.listdir(self._log)  # noqa: PTH208 - thousands per tick
-        except (FileNotFoundError, NotADirectoryError):
-            return []
-        return sorted(int(name[:20]) for name in names if _COMMIT_FILE.fullmatch(name))
+        return [int(name[:20]) for name in self._log.list() if _COMMIT_FILE.fullmatch(name)]
 
     def _last_checkpoint(self) -> Mapping[str, Any]:
         """Read what ``_last_checkpoint`` states; empty if it is not there, or cannot be read."""
         try:
-            stated = json.loads((self._log / "_last_checkpoint").read_bytes())
+            stated = json.loads(self._log.read("_last_checkpoint"))
         except (OSError, ValueError):
             return {}
         return stated if isinstance(stated, dict) else {}
 
-    def _checkpoint_files(self, stated: Mapping[str, Any]) -> list[Path]:
+    def _checkpoint_files(self, stated: Mapping[str, Any]) -> list[str]:
         """List the Parquet files of the stated checkpoint that hold its transactions; empty if one is missing."""
         version, parts = stated.get("version"), stated.get("parts") or 1
         if not isinstance(version, int):
             return []
         named = (stated.get("v2Checkpoint") or {}).get("path")
-        found = [self._log / named] if named else sorted(self._log.glob(f"{version:020d}.checkpoint*.parquet"))
-        return found if len(found) == parts and all(f.suffix == ".parquet" and f.exists() for f in found) else []
+        found = [named] if named else [n for n in self._log.list() if n.startswith(f"{version:020d}.checkpoint")]
+        found = [name for name in found if name.endswith(".parquet") and self._log.exists(name)]
+        return found if len(found) == parts else []
 
     def __repr__(self) -> str:
         return f"Ledger({self.name!r})"

@@ -9,19 +9,21 @@ from __future__ import annotations
 import json
 import re
 import zlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+
+from dedp_assets.patterns.delta.store import Store
 
 __all__ = ["Fault", "log_faults", "stated_figures"]
 
 _LOG = "_delta_log"
 _COMMIT = re.compile(r"(\d{20})\.json")
 _CHECKPOINT = re.compile(r"(\d{20})\.checkpoint(\.[\w-]+)*\.(parquet|json)")
+_CHECKSUM = re.compile(r"\d{20}\.crc")
 _MAGIC = b"crc\0"
 _CHECKSUM_BYTES = 4
 _BACKUP = "put it back from a backup"
@@ -45,30 +47,33 @@ class Fault:
         return f"{self.file} {self.what}: {self.remedy}"
 
 
-def log_faults(location: Path) -> list[Fault]:
-    """List what is wrong with the log of the table in ``location``, in the order of its versions."""
-    log = location / _LOG
-    names = sorted(path.name for path in log.iterdir()) if log.is_dir() else []
+def log_faults(store: Store) -> list[Fault]:
+    """List what is wrong with the log of the table in ``store``, in the order of its versions."""
+    log = store.within(_LOG)
+    names = log.list()
     versions = [int(found[1]) for name in names if (found := _COMMIT.fullmatch(name))]
     checkpoints = {name: int(found[1]) for name in names if (found := _CHECKPOINT.fullmatch(name))}
-    broken = {name: what for name in checkpoints if (what := _checkpoint_damage(log / name))}
+    broken = {name: what for name in checkpoints if (what := _checkpoint_damage(log, name))}
     sound = [version for name, version in checkpoints.items() if name not in broken]
-    damaged = {version: what for version in versions if (what := _commit_damage(log / f"{version:020d}.json"))}
+    damaged = {version: what for version in versions if (what := _commit_damage(log, f"{version:020d}.json"))}
     damaged |= dict.fromkeys(_gaps(versions, sound), "is missing")
     head = max(versions, default=-1)
     return [
         *_checkpoint_faults(broken, checkpoints, whole=not damaged and versions[:1] == [0]),
-        *_hint_faults(log, {*checkpoints.values()} - {checkpoints[name] for name in broken}),
+        *_hint_faults(log, names, {*checkpoints.values()} - {checkpoints[name] for name in broken}),
         *[_commit_fault(version, damaged[version], head, sound) for version in sorted(damaged)],
     ]
 
 
-def stated_figures(location: Path) -> tuple[int, Mapping[str, int]] | None:
+def stated_figures(store: Store) -> tuple[int, Mapping[str, int]] | None:
     """Find the newest version with a Delta checksum file (``<version>.crc``), and the figures it states."""
-    for path in sorted((location / _LOG).glob("[0-9]*.crc"), reverse=True):
+    log = store.within(_LOG)
+    for name in reversed(log.list()):
+        if not _CHECKSUM.fullmatch(name):
+            continue
         try:
-            stated = json.loads(path.read_bytes())
-            return int(path.stem), {name: int(stated[name]) for name in ("numFiles", "tableSizeBytes")}
+            stated = json.loads(log.read(name))
+            return int(name[:20]), {name: int(stated[name]) for name in ("numFiles", "tableSizeBytes")}
         except (OSError, ValueError, KeyError, TypeError):
             continue
     return None
@@ -80,9 +85,9 @@ def _gaps(versions: list[int], checkpoints: list[int]) -> Iterator[int]:
     yield from sorted(set(range(start, max(versions, default=-1))) - set(versions))
 
 
-def _commit_damage(path: Path) -> str:
+def _commit_damage(log: Store, name: str) -> str:
     """Say what is wrong with a commit; empty if it is sound."""
-    raw = path.read_bytes()
+    raw = log.read(name)
     if not raw.strip():
         return "is empty"
     try:
@@ -90,23 +95,24 @@ def _commit_damage(path: Path) -> str:
             return "is damaged (a line of it is no action)"
     except ValueError as error:
         return f"is damaged ({error})"
-    return _checksum_damage(path, raw)
+    return _checksum_damage(log, name, raw)
 
 
-def _checkpoint_damage(path: Path) -> str:
-    if path.suffix == ".json":
-        return _commit_damage(path)
+def _checkpoint_damage(log: Store, name: str) -> str:
+    if name.endswith(".json"):
+        return _commit_damage(log, name)
     try:
-        pq.read_table(path, use_threads=False)
+        with log.open(name) as file:
+            pq.read_table(file, use_threads=False)
     except (OSError, ValueError, pa.ArrowException) as error:
         return f"cannot be read ({str(error).splitlines()[0]})"
-    return _checksum_damage(path, path.read_bytes())
+    return _checksum_damage(log, name, log.read(name))
 
 
-def _checksum_damage(path: Path, raw: bytes) -> str:
+def _checksum_damage(log: Store, name: str, raw: bytes) -> str:
     """Hold a file against the checksums that Hadoop keeps beside it, if there are any."""
     try:
-        sidecar = path.with_name(f".{path.name}.crc").read_bytes()
+        sidecar = log.read(f".{name}.crc")
     except OSError:
         return ""
     chunk = int.from_bytes(sidecar[4:8], "big")
@@ -115,25 +121,26 @@ def _checksum_damage(path: Path, raw: bytes) -> str:
     sums = [zlib.crc32(raw[at : at + chunk]) for at in range(0, len(raw), chunk)]
     stated = sidecar[8:]
     found = b"".join(value.to_bytes(_CHECKSUM_BYTES, "big") for value in sums)
-    return "" if found == stated else f"is not what was written (its checksums in .{path.name}.crc differ)"
+    return "" if found == stated else f"is not what was written (its checksums in .{name}.crc differ)"
 
 
-def _hint_faults(log: Path, checkpoints: set[int]) -> Iterator[Fault]:
-    path, remedy = log / "_last_checkpoint", f"rm {_LOG}/_last_checkpoint (readers then find the checkpoints by name)"
-    if not path.exists():
+def _hint_faults(log: Store, names: Sequence[str], checkpoints: set[int]) -> Iterator[Fault]:
+    hint = "_last_checkpoint"
+    path, remedy = f"{_LOG}/{hint}", f"rm {_LOG}/{hint} (readers then find the checkpoints by name)"
+    if hint not in names:
         return
     try:
-        stated: Any = json.loads(path.read_bytes())
+        stated: Any = json.loads(log.read(hint))
         version = stated["version"]
     except (OSError, ValueError, KeyError, TypeError) as error:
-        yield Fault(f"{_LOG}/{path.name}", f"is damaged ({error})", remedy)
+        yield Fault(path, f"is damaged ({error})", remedy)
         return
     if version not in checkpoints:
-        yield Fault(f"{_LOG}/{path.name}", f"names a checkpoint of version {version} that is not there", remedy)
+        yield Fault(path, f"names a checkpoint of version {version} that is not there", remedy)
         return
-    there = [p for p in log.glob(f"{version:020d}.checkpoint*") if _CHECKPOINT.fullmatch(p.name)]
+    there = [name for name in names if name.startswith(f"{version:020d}.") and _CHECKPOINT.fullmatch(name)]
     if len(there) < (stated.get("parts") or 1):
-        yield Fault(f"{_LOG}/{path.name}", f"names {stated['parts']} parts, of which {len(there)} are there", remedy)
+        yield Fault(path, f"names {stated['parts']} parts, of which {len(there)} are there", remedy)
 
 
 def _checkpoint_faults(broken: Mapping[str, str], versions: Mapping[str, int], *, whole: bool) -> Iterator[Fault]:

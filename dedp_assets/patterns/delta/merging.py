@@ -11,8 +11,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
-from pathlib import Path
 from typing import Any
+from urllib.parse import unquote
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
@@ -26,8 +26,9 @@ from dedp_assets.patterns.core.schema import TableSpec
 from dedp_assets.patterns.delta.clauses import IN_SOURCE, IN_TABLE, TAKEN, Delete, Insert, Merge
 from dedp_assets.patterns.delta.log import KeyedFile, TableState
 from dedp_assets.patterns.delta.pruning import Bounds, candidates, inside
-from dedp_assets.patterns.delta.reading import FILE, on_disk, path_of, read_files
+from dedp_assets.patterns.delta.reading import FILE, path_of, read_files
 from dedp_assets.patterns.delta.rewriting import Rewrite
+from dedp_assets.patterns.delta.store import Store
 
 __all__ = ["Deletion", "Merging", "Seen", "look"]
 
@@ -92,14 +93,14 @@ class Merging:
         rows: the source, computed once.
         seen: what a look at it told.
         statement: the merge as SQL.
-        location: the table's folder.
+        store: the table's.
     """
 
     merge: Merge
     rows: DataFrame
     seen: Seen
     statement: str
-    location: Path
+    store: Store
     operation: str = field(default="MERGE", init=False)
 
     @property
@@ -125,7 +126,7 @@ class Merging:
         with evaluated_once(self._pairs(state, files)) as pairs:
             removed: Sequence[KeyedFile] = []
             if self.merge.matched and files:
-                removed = _touched(self.location, files, pairs.filter(TAKEN))
+                removed = _touched(self.store, files, pairs.filter(TAKEN))
             new = self._unmatched(state, pairs)
             yield Rewrite(removed, self._matched(state, removed).unionByName(new) if removed else new)
 
@@ -143,12 +144,12 @@ class Merging:
         return self.rows.withColumn(IN_SOURCE, F.lit(True)).alias("s")  # noqa: FBT003
 
     def _target(self, state: TableState, files: Sequence[KeyedFile]) -> DataFrame:
-        rows = read_files(self._session, self.location, state, files)
+        rows = read_files(self._session, self.store, state, files)
         return rows.withColumn(IN_TABLE, F.lit(True)).alias("t")  # noqa: FBT003
 
     def _pairs(self, state: TableState, files: Sequence[KeyedFile]) -> DataFrame:
         """Pair the source's keys with the files whose rows they match, and tell whether a clause takes the row."""
-        target = read_files(self._session, self.location, state, files, named=True).alias("t")
+        target = read_files(self._session, self.store, state, files, named=True).alias("t")
         taken = f"{self.merge.taken(self.merge.matched)} IS NOT NULL AS {TAKEN}"
         keys = [f"s.{identifier(key)} AS {_key(n)}" for n, key in enumerate(self.merge.keys)]
         joined = target.join(self.rows.alias("s"), F.expr(self.merge.condition))
@@ -216,13 +217,13 @@ class Deletion:
         where: SQL predicate; a row for which it is NULL stays.
         owned: partition values that the rows lie in.
         session: the Spark session.
-        location: the table's folder.
+        store: the table's.
     """
 
     where: str
     owned: Mapping[str, str]
     session: SparkSession
-    location: Path
+    store: Store
     operation: str = field(default="DELETE", init=False)
     source: int | None = field(default=None, init=False)
 
@@ -241,18 +242,18 @@ class Deletion:
         gone = F.expr(f"coalesce(({self.where}), false)")
         one = len({key for _, key in files}) == 1
         if not one or sum(file["size_bytes"] for file, _ in files) > _SMALL_BYTES:
-            named = read_files(self.session, self.location, state, files, named=True)
-            files = _touched(self.location, files, named.filter(gone))
-        rows = read_files(self.session, self.location, state, files)
+            named = read_files(self.session, self.store, state, files, named=True)
+            files = _touched(self.store, files, named.filter(gone))
+        rows = read_files(self.session, self.store, state, files)
         yield Rewrite(files, rows.withColumn(OUTCOME, F.when(gone, "deleted").otherwise("kept")))
 
 
-def _touched(location: Path, files: Sequence[KeyedFile], rows: DataFrame) -> list[KeyedFile]:
+def _touched(store: Store, files: Sequence[KeyedFile], rows: DataFrame) -> list[KeyedFile]:
     """Select those of ``files`` that ``rows`` come from."""
     named = {path_of(row[0]) for row in rows.select(FILE).distinct().collect()}
-    found = [(file, key) for file, key in files if on_disk(location, file["path"]) in named]
+    found = [(file, key) for file, key in files if store.address_of(unquote(file["path"])) in named]
     if len(found) != len(named):
-        raise ContractError(f"{location.name}: rows come from files that its log does not name, nothing was changed")
+        raise ContractError(f"{store.name}: rows come from files that its log does not name, nothing was changed")
     return found
 
 

@@ -16,7 +16,6 @@ import re
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from deltalake.transaction import AddAction
@@ -42,6 +41,7 @@ from dedp_assets.patterns.delta.log import (
 )
 from dedp_assets.patterns.delta.reading import lies_outside
 from dedp_assets.patterns.delta.staging import Stage
+from dedp_assets.patterns.delta.store import Store
 
 __all__ = [
     "SPARK_ERRORS",
@@ -278,12 +278,12 @@ def commit_files(
     # A repair is like a compaction: other files, the same rows, so nobody downstream has to do anything.
     change = not claimed.repair
     exchange_files(
-        stage.folder.parent, state, adds, gone, record=record, claimed=claimed, told=told, data_change=change
+        stage.store.above(), state, adds, gone, record=record, claimed=claimed, told=told, data_change=change
     )
 
 
 def exchange_files(
-    location: Path,
+    store: Store,
     state: TableState,
     adds: Iterable[AddAction],
     gone: Iterable[tuple[Mapping[str, Any], Partition]],
@@ -296,7 +296,7 @@ def exchange_files(
     """Commit files in and files out, transaction and record with them, as the version after ``state``.
 
     Args:
-        location: the table's folder.
+        store: the table's.
         state: the table as it was when the write was claimed.
         adds: files that become part of the table, with paths as the log writes them.
         gone: files of ``state`` that stop being part of it, as :meth:`TableState.keyed_files` gives them.
@@ -311,7 +311,7 @@ def exchange_files(
     """
     now, removed = commits.now_ms(), list(gone)
     if removed:
-        require_replaceable(location.name, state)
+        require_replaceable(store.name, state)
     content: list[dict[str, Any]] = [
         commits.info(record, told.operation, state, told.metrics, told.parameters, appends=not removed),
         {"txn": {"appId": claimed.app_id, "version": claimed.sequence, "lastUpdated": now}},
@@ -324,8 +324,8 @@ def exchange_files(
         described = {"path": add.path, "partitionValues": dict(add.partition_values), "size": add.size}
         stated = {"modificationTime": add.modification_time, "dataChange": data_change, "stats": add.stats}
         content.append({"add": {**described, **stated}})
-    commits.write(location, state.version + 1, content)
-    commits.keep_readable(location, state)
+    commits.write(store, state.version + 1, content)
+    commits.keep_readable(store, state)
 
 
 def commit_by_spark(
@@ -355,17 +355,17 @@ def raise_generation(ledger: Ledger, session: Callable[[], SparkSession] | None 
     if session is None or serves(state):
         commit_transaction(ledger, app_id, version, "new generation")
     else:
-        nothing = session().read.format("delta").load(str(ledger.location)).limit(0)
+        nothing = session().read.format("delta").load(ledger.store.address).limit(0)
         writer = nothing.write.format("delta").mode("append").option("userMetadata", "new generation")
-        writer.option("txnAppId", app_id).option("txnVersion", version).save(str(ledger.location))
+        writer.option("txnAppId", app_id).option("txnVersion", version).save(ledger.store.address)
 
 
 def commit_transaction(ledger: Ledger, app_id: str, version: int, note: str) -> None:
     """Commit a move of the transaction ``app_id`` that changes no row."""
     state, now = ledger.state(), commits.now_ms()
     moved = {"txn": {"appId": app_id, "version": version, "lastUpdated": now}}
-    commits.write(ledger.location, state.version + 1, [commits.info(note, "WRITE", state, {}, appends=True), moved])
-    commits.keep_readable(ledger.location, state)
+    commits.write(ledger.store, state.version + 1, [commits.info(note, "WRITE", state, {}, appends=True), moved])
+    commits.keep_readable(ledger.store, state)
 
 
 def sql_settings(record: CommitRecord, claimed: Claim) -> dict[str, str]:

@@ -8,11 +8,9 @@ vectors, no column mapping), they are read directly. Any other table is left to 
 from __future__ import annotations
 
 import json
-import os
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from functools import reduce
-from pathlib import Path
 from urllib.parse import unquote
 
 from pyspark.sql import Column, DataFrame, SparkSession
@@ -23,8 +21,9 @@ from dedp_assets.patterns.core.names import RESERVED, identifier
 from dedp_assets.patterns.core.partitions import equals, literal, sql_type
 from dedp_assets.patterns.delta.locations import literal_path
 from dedp_assets.patterns.delta.log import KeyedFile, Partition, TableState
+from dedp_assets.patterns.delta.store import Store
 
-__all__ = ["FILE", "lies_outside", "missing", "on_disk", "path_of", "predicate", "read_at", "read_files"]
+__all__ = ["FILE", "lies_outside", "missing", "path_of", "predicate", "read_at", "read_files"]
 
 FILE = f"{RESERVED}file"
 """Column of :func:`read_files` that says which file a row comes from; :func:`path_of` reads it."""
@@ -38,12 +37,12 @@ _PATH = "regexp_replace(url_decode(replace(_metadata.file_path, '+', '%2B')), '^
 
 
 def read_at(
-    session: SparkSession, location: Path, state: TableState, partitions: Sequence[Mapping[str, str | None]]
+    session: SparkSession, store: Store, state: TableState, partitions: Sequence[Mapping[str, str | None]]
 ) -> DataFrame:
     """Read the rows of the named partitions (all, if none is named) as the table was at ``state``; lazy."""
-    files = _files(location, state, partitions) if state.features <= _PLAIN and not state.mapped else None
+    files = _files(store, state, partitions) if state.features <= _PLAIN and not state.mapped else None
     if files is None or len(files) > _MOST_PARTITIONS:
-        rows = session.read.format("delta").option("versionAsOf", state.version).load(str(location))
+        rows = session.read.format("delta").option("versionAsOf", state.version).load(store.address)
         wanted = " OR ".join(f"({predicate(named, state)})" for named in partitions)
         return rows.filter(wanted) if wanted else rows
     schema = StructType.fromJson(json.loads(state.snapshot.schema().to_json()))
@@ -55,13 +54,13 @@ def read_at(
 
 
 def read_files(
-    session: SparkSession, location: Path, state: TableState, files: Iterable[KeyedFile], *, named: bool = False
+    session: SparkSession, store: Store, state: TableState, files: Iterable[KeyedFile], *, named: bool = False
 ) -> DataFrame:
     """Read the rows of just these ``files`` of the table at ``state``; lazy.
 
     Args:
         session: the Spark session.
-        location: the table's folder.
+        store: the table's.
         state: the table as it is.
         files: some of its active files, each with its partition.
         named: whether rows say in a column :data:`FILE` where they come from.
@@ -70,7 +69,7 @@ def read_files(
     also = [F.col("_metadata.file_path").alias(FILE)] if named else []
     by_key: dict[Partition, list[str]] = {}
     for file, key in files:
-        by_key.setdefault(key, []).append(on_disk(location, file["path"]))
+        by_key.setdefault(key, []).append(store.address_of(unquote(file["path"])))
     if not by_key:
         return session.createDataFrame([], schema).withColumns({FILE: F.lit("")} if named else {})
     stored = StructType([field for field in schema.fields if field.name not in state.partition_columns])
@@ -80,20 +79,15 @@ def read_files(
     return reduce(DataFrame.unionByName, parts)
 
 
-def on_disk(location: Path, path: str) -> str:
-    """Return the absolute path of a file that the log names by ``path``."""
-    return os.path.abspath(location / unquote(path))  # noqa: PTH100 - Path does not resolve dots without links
-
-
 def path_of(uri: str) -> str:
     """Return the absolute path of a file that Spark names by its address."""
     return _URI.sub("/", unquote(uri))
 
 
-def missing(location: Path, state: TableState, partitions: Sequence[Mapping[str, str | None]] = ()) -> list[str]:
+def missing(store: Store, state: TableState, partitions: Sequence[Mapping[str, str | None]] = ()) -> list[str]:
     """List files of the named partitions (of all, if none is named) at ``state`` that a vacuum removed."""
-    files = (_files(location, state, partitions) or {}).values()
-    return [path for paths in files for path in paths if not Path(path).exists()]
+    files = (_files(store, state, partitions) or {}).values()
+    return [path for paths in files for path in paths if not store.exists(path)]
 
 
 def lies_outside(path: str) -> bool:
@@ -102,7 +96,7 @@ def lies_outside(path: str) -> bool:
 
 
 def _files(
-    location: Path, state: TableState, partitions: Sequence[Mapping[str, str | None]]
+    store: Store, state: TableState, partitions: Sequence[Mapping[str, str | None]]
 ) -> dict[Partition, list[str]] | None:
     """List the active files by partition; ``None`` if one of them lies outside the table's folder."""
     found: dict[Partition, list[str]] = {}
@@ -111,7 +105,7 @@ def _files(
         if lies_outside(path):
             return None
         if not partitions or any(named.items() <= dict(key).items() for named in partitions):
-            found.setdefault(key, []).append(str(location / path))
+            found.setdefault(key, []).append(store.address_of(path))
     return found
 
 

@@ -119,7 +119,7 @@ def rewrite(table: Table, change: Change, request: Request) -> WriteResult:
                 return publishing.already_applied(table.name, request.record(change.content), claimed.applied)
             prepared = _prepare(table, change, request, state)
         try:
-            with table_lock(table.location):
+            with table_lock(table.store):
                 if done := _publish(table, change, prepared):
                     return done
         except _Outdated:
@@ -156,7 +156,7 @@ def _publish(table: Table, change: Change, prepared: _Prepared) -> WriteResult |
     files = {"numRemovedFiles": len(removed), "numAddedFiles": len(added)}
     told = publishing.Told(change.operation, {}, {**prepared.metrics, **files})
     try:
-        publishing.exchange_files(table.location, state, added, removed, record=record, claimed=claimed, told=told)
+        publishing.exchange_files(table.store, state, added, removed, record=record, claimed=claimed, told=told)
     except Conflict:
         return None
     if prepared.changed:
@@ -192,7 +192,7 @@ def _prepare(table: Table, change: Change, request: Request, state: TableState) 
             raise _refusal(table, state, planned, stage, findings, request)
     changed = bool(figures["inserted"] or figures["updated"] or figures["deleted"])
     # A commit that brings rows says by its stage that it does.
-    notes = {**request.provenance.notes, **({"stage": stage.folder.name} if figures["inserted"] else {})}
+    notes = {**request.provenance.notes, **({"stage": stage.store.name} if figures["inserted"] else {})}
     record = replace(request, provenance=replace(request.provenance, notes=notes)).record(
         change.content,
         counts=counts,
@@ -219,7 +219,7 @@ def _stage(table: Table, state: TableState, planned: Rewrite, request: Request) 
     measures = {name: sql for name, sql in measures.items() if name not in ("read", accounting.FINGERPRINT)}
     measures |= outcomes.measured()
     protocol, columns = commits.protocol(state), tuple(state.columns)
-    layout = Layout(table.location, columns, state.kinds, request.owned, table.spec.personal, protocol)
+    layout = Layout(table.store, columns, state.kinds, request.owned, table.spec.personal, protocol)
     return stage_rows(rows, layout, measures=measures, seen_only=[OUTCOME], where=outcomes.WRITTEN)
 
 
@@ -239,7 +239,7 @@ def _refusal(
             .limit(_SAMPLES)
         )
         message += f". For example {[row.asDict() for row in rows.collect()]}"
-    return AuditFailed(message, findings=findings, stage=str(stage.folder))
+    return AuditFailed(message, findings=findings, stage=stage.store.address)
 
 
 def _result(table: Table, state: TableState, prepared: _Prepared) -> WriteResult:

@@ -7,16 +7,13 @@ still publish a stage it is claimed, and no vacuum touches it.
 
 from __future__ import annotations
 
-import shutil
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from typing import Any
 from urllib.parse import quote, unquote
 
 from deltalake.transaction import AddAction
-from filelock import FileLock
 from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, Observation, SparkSession
 from pyspark.sql import functions as F
@@ -28,9 +25,9 @@ from dedp_assets.patterns.core.partitions import folder_value, from_folder, lite
 from dedp_assets.patterns.core.results import Split
 from dedp_assets.patterns.core.rows import fields_of, observed, row_hash
 from dedp_assets.patterns.delta import commits
-from dedp_assets.patterns.delta.locations import literal_path
-from dedp_assets.patterns.delta.locks import claim
+from dedp_assets.patterns.delta.locations import Located, literal_path
 from dedp_assets.patterns.delta.statistics import file_statistics
+from dedp_assets.patterns.delta.store import Claim, Store, require
 
 __all__ = ["PART", "WRITTEN", "Layout", "Stage", "claim_of", "empty_stage", "identity_hash", "new_stage", "stage_rows"]
 
@@ -47,7 +44,7 @@ class Layout:
     """The place and the form in which the kept rows are laid out.
 
     Attributes:
-        folder: the table's folder.
+        store: the table's.
         columns: the kept part's columns in the table's order, partition columns included.
         partition_by: partition columns of the table, with their type as the log stores it.
         partition: partition values the write owns, spelled as in the log.
@@ -55,7 +52,7 @@ class Layout:
         protocol: the table's, for the stage that is a table of its own.
     """
 
-    folder: Path
+    store: Store
     columns: tuple[str, ...]
     partition_by: Mapping[str, str]
     partition: Mapping[str, str]
@@ -64,11 +61,11 @@ class Layout:
 
 
 @dataclass(frozen=True, slots=True)
-class Stage:
+class Stage(Located):
     """Rows written beside a table but not part of it.
 
     Attributes:
-        folder: the stage's folder, inside the table's folder.
+        store: the stage's, inside the table's.
         adds: the kept part's files as Delta add actions, relative to the table.
         figures: every number measured in the pass, by name.
         keep: the kept part of a split.
@@ -79,7 +76,7 @@ class Stage:
         claim: held until the stage is published, discarded or forgotten.
     """
 
-    folder: Path
+    store: Store
     adds: tuple[AddAction, ...] = ()
     figures: Mapping[str, Any] = field(default_factory=dict)
     keep: str | None = None
@@ -87,7 +84,7 @@ class Stage:
     session: SparkSession | None = field(default=None, repr=False)
     schema: StructType = field(default_factory=StructType, repr=False)
     shown: Mapping[str, str] = field(default_factory=dict, repr=False)
-    claim: FileLock | None = field(default=None, repr=False, compare=False)
+    claim: Claim | None = field(default=None, repr=False, compare=False)
 
     @property
     def files(self) -> int:
@@ -97,48 +94,59 @@ class Stage:
     def read(self, part: str | None = None) -> DataFrame:
         """Read the staged rows of one part (the kept one if ``None``) back from the files."""
         if self.session is None:
-            raise ConfigError(f"{self.folder.name} was staged without rows")
+            raise ConfigError(f"{self.store.name} was staged without rows")
         wanted = part or self.keep
         count = self.figures.get(WRITTEN if wanted in (None, self.keep) else f"{PART}{wanted}", 0)
         files = self.session.read.schema(self.schema)
-        frame = files.parquet(literal_path(self.folder)) if count else self.session.createDataFrame([], self.schema)
+        frame = (
+            files.parquet(literal_path(self.store.address)) if count else self.session.createDataFrame([], self.schema)
+        )
         rows = frame if wanted is None else frame.filter(F.col(self.apart) == wanted)
         return rows.select(*[F.expr(sql).alias(column) for column, sql in self.shown.items()])
 
     def settle(self) -> None:
         """Drop what only the audit needed, once a commit owns the kept files."""
-        shutil.rmtree(self.folder / "_delta_log", ignore_errors=True)
-        kept = {self.folder.parent / unquote(add.path) for add in self.adds}
-        for file in self.folder.rglob("*.parquet"):
-            if file not in kept:
-                file.unlink()
+        self.store.delete_folder("_delta_log")
+        kept = {unquote(add.path) for add in self.adds}
+        for file in self.store.files():
+            if file.path.endswith(".parquet") and f"{self.store.name}/{file.path}" not in kept:
+                self.store.delete(file.path)
         self._give_up_claim()
 
     def discard(self) -> None:
         """Remove the stage, of which no file became part of the table."""
-        shutil.rmtree(self.folder, ignore_errors=True)
+        self.store.delete_folder("")
         self._give_up_claim()
 
     def _give_up_claim(self) -> None:
         if self.claim is not None:
-            claim_of(self.folder).unlink(missing_ok=True)
+            self.store.above().delete(claim_of(self.store.name))
             self.claim.release()
 
 
-def new_stage(folder: Path) -> Stage:
-    """Make and claim an empty stage inside the table's ``folder``."""
-    stage = _name(folder)
-    return Stage(stage, claim=claim(claim_of(stage)))
+def new_stage(table: Store) -> Stage:
+    """Make and claim an empty stage inside the table.
+
+    Raises:
+        ConfigError: if nothing could be published there.
+    """
+    stage = empty_stage(table)
+    return replace(stage, claim=table.claim(claim_of(stage.store.name)))
 
 
-def claim_of(stage: Path) -> Path:
-    """Name the hidden file beside ``stage`` that says whether somebody may still publish it."""
-    return stage.with_name(f".{stage.name}.claim")
+def claim_of(stage: str) -> str:
+    """Name the hidden file beside a stage that says whether somebody may still publish it."""
+    return f".{stage}.claim"
 
 
-def empty_stage(folder: Path) -> Stage:
-    """Make a stage without rows, without Spark: publishing it empties the partition."""
-    return Stage(_name(folder))
+def empty_stage(table: Store) -> Stage:
+    """Make a stage without rows, without Spark: publishing it empties the partition.
+
+    Raises:
+        ConfigError: if nothing could be published there.
+    """
+    require(table, "lock", "put_if_absent")
+    return Stage(table.within(f"staged-{uuid.uuid4().hex[:16]}"))
 
 
 def identity_hash(split: Split) -> str:
@@ -170,8 +178,8 @@ def stage_rows(
     Raises:
         ConfigError: if Spark cannot analyse the rows or a measure; the text names the expression.
     """
-    stage = new_stage(layout.folder)
-    folder, kept = stage.folder, keep if split.outcome else None
+    stage = new_stage(layout.store)
+    kept = keep if split.outcome else None
     parts = (keep, *also) if split.outcome else ()
     apart, folders = _named_folders(split, layout, parts, also)
     try:
@@ -185,14 +193,14 @@ def stage_rows(
         spelled = [F.expr(to_folder(c, layout.partition_by[c])).alias(folder) for c, folder in folders.items()]
         outcome = [F.col(OUTCOME).alias(apart)] if parts else []
         files = out.select(*[F.col(identifier(c)) for c in stored], *spelled, *outcome)
-        files.write.partitionBy(*folders.values(), *filter(None, [apart])).parquet(str(folder))
+        files.write.partitionBy(*folders.values(), *filter(None, [apart])).parquet(stage.store.address)
     except AnalysisException as error:
         stage.discard()
         culprit = _culprit(lambda: _projected(split, layout, parts, seen_only), measures)
-        raise ConfigError(f"{layout.folder.name}: {culprit or _line(error)}") from error
+        raise ConfigError(f"{layout.store.name}: {culprit or _line(error)}") from error
     shown = {c: _read_back(c, layout, folders) for c in columns}
-    staged = list(_staged_files(folder, layout, folders, apart))
-    _describe(folder, out.select(*[F.col(identifier(c)) for c in columns], *outcome).schema, layout, staged, apart)
+    staged = list(_staged_files(stage.store, layout, folders, apart))
+    _describe(stage.store, out.select(*[F.col(identifier(c)) for c in columns], *outcome).schema, layout, staged, apart)
     return replace(
         stage,
         adds=tuple(add for add, outcome in staged if outcome == kept),
@@ -246,10 +254,6 @@ def _line(error: Exception) -> str:
     return str(error).splitlines()[0]
 
 
-def _name(folder: Path) -> Path:
-    return folder / f"staged-{uuid.uuid4().hex[:16]}"
-
-
 def _projected(split: Split, layout: Layout, parts: Sequence[str], seen_only: Sequence[str]) -> DataFrame:
     """Select plain rows in the table's order; of a split, each column only in the rows of the parts that own it."""
     if not split.outcome:
@@ -266,15 +270,17 @@ def _projected(split: Split, layout: Layout, parts: Sequence[str], seen_only: Se
 
 
 def _staged_files(
-    folder: Path, layout: Layout, folders: Mapping[str, str], apart: str
+    stage: Store, layout: Layout, folders: Mapping[str, str], apart: str
 ) -> Iterator[tuple[AddAction, str | None]]:
     """List the files of a stage that hold rows, each with the part of the split that they belong to."""
     hidden = {*layout.quiet, *layout.partition_by}
     shown = [column for column in layout.columns if column not in hidden]
-    for file in sorted(folder.rglob("*.parquet")):
-        inside = file.relative_to(folder)
-        named = dict(segment.split("=", 1) for segment in inside.parts[:-1])
-        rows, statistics = file_statistics(file, shown)
+    for file in stage.files():
+        if not file.path.endswith(".parquet"):
+            continue
+        named = dict(segment.split("=", 1) for segment in file.path.split("/")[:-1])
+        with stage.open(file.path) as opened:
+            rows, statistics = file_statistics(opened, shown)
         if not rows:
             continue
         values = {
@@ -283,12 +289,11 @@ def _staged_files(
             else layout.partition[column]
             for column, kind in layout.partition_by.items()
         }
-        stat = file.stat()
         add = AddAction(
-            path=quote(f"{folder.name}/{inside.as_posix()}", safe="/="),
-            size=stat.st_size,
+            path=quote(f"{stage.name}/{file.path}", safe="/="),
+            size=file.size_bytes,
             partition_values=values,
-            modification_time=stat.st_mtime_ns // 1_000_000,
+            modification_time=file.modified_ns // 1_000_000,
             data_change=True,
             stats=statistics,
         )
@@ -296,7 +301,7 @@ def _staged_files(
 
 
 def _describe(
-    folder: Path, schema: StructType, layout: Layout, files: Sequence[tuple[AddAction, str | None]], apart: str
+    stage: Store, schema: StructType, layout: Layout, files: Sequence[tuple[AddAction, str | None]], apart: str
 ) -> None:
     """Make the stage a Delta table of its own, so that refused rows can be looked at."""
     by = [*layout.partition_by, *filter(None, [apart])]
@@ -306,4 +311,4 @@ def _describe(
         path = add.path.partition("/")[2]
         described = {"path": path, "partitionValues": values, "size": add.size, "dataChange": True}
         adds.append({"add": {**described, "modificationTime": add.modification_time, "stats": add.stats}})
-    commits.write(folder, 0, [*commits.declaration(schema.json(), by, protocol=layout.protocol), *adds])
+    commits.write(stage, 0, [*commits.declaration(schema.json(), by, protocol=layout.protocol), *adds])

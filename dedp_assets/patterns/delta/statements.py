@@ -64,18 +64,18 @@ def run(
     record = request.record(content)
     if applied := publishing.claim(table.ledger, table.ledger.state(), record).applied:
         return publishing.already_applied(table.name, record, applied)
-    stage = new_stage(table.location)
+    stage = new_stage(table.store)
     try:
         if source is not None:
-            source.write.parquet(str(stage.folder))
-        with table_lock(table.location):
+            source.write.parquet(stage.store.address)
+        with table_lock(table.store):
             for last in publishing.attempts():
                 state = table.ledger.state()
                 claimed = publishing.claim(table.ledger, state, record)
                 if claimed.applied:
                     return publishing.already_applied(table.name, record, claimed.applied)
                 if _ran(
-                    table, statement, publishing.sql_settings(record, claimed), source, str(stage.folder), last=last
+                    table, statement, publishing.sql_settings(record, claimed), source, stage.store.address, last=last
                 ):
                     break
             return _result(table, state.version, record)

@@ -14,7 +14,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any
 
 from pyspark.errors import PySparkException
@@ -41,7 +40,7 @@ from dedp_assets.patterns.delta.definition import (
     require_replaceable,
     require_usable,
 )
-from dedp_assets.patterns.delta.locations import require_vacant
+from dedp_assets.patterns.delta.locations import Located, Location, require_vacant
 from dedp_assets.patterns.delta.locks import table_lock
 from dedp_assets.patterns.delta.log import Ledger, Partition, TableState
 from dedp_assets.patterns.delta.merging import Deletion, Merging, look
@@ -49,6 +48,7 @@ from dedp_assets.patterns.delta.reading import missing, predicate, read_at
 from dedp_assets.patterns.delta.rewriting import Request, rewrite
 from dedp_assets.patterns.delta.sessions import private
 from dedp_assets.patterns.delta.staging import Layout, Stage, empty_stage, stage_rows
+from dedp_assets.patterns.delta.store import require
 from dedp_assets.patterns.delta.verification import lost_files, tell_lost
 
 __all__ = ["StagedWrite", "Table"]
@@ -56,22 +56,20 @@ __all__ = ["StagedWrite", "Table"]
 _SAMPLES = 3
 
 
-class Table:
+class Table(Located):
     """A Delta table: its declaration, its place, and the only ways to change it.
 
     Args:
         spec: what the table declares about itself.
-        location: the table's folder.
+        location: where it lies.
         session: a Spark session, or a function that gives one once rows are touched; the ledger needs none.
     """
 
-    def __init__(
-        self, spec: TableSpec, location: str | Path, session: SparkSession | Callable[[], SparkSession]
-    ) -> None:
+    def __init__(self, spec: TableSpec, location: Location, session: SparkSession | Callable[[], SparkSession]) -> None:
         self.spec = spec
         self.name = spec.name
         self.ledger = Ledger(location, name=spec.name)
-        self.location = self.ledger.location
+        self.store = self.ledger.store
         self._session = session
 
     @property
@@ -88,9 +86,9 @@ class Table:
         """
         state = self.ledger.state(version)
         named = [self._spelled(state, partition) for partition in partitions]
-        if version is not None and (gone := missing(self.location, state, named)):
+        if version is not None and (gone := missing(self.store, state, named)):
             state = self._same_rows(state, named, gone)
-        return read_at(self.session, self.location, state, named)
+        return read_at(self.session, self.store, state, named)
 
     def ensure(self) -> TableState:
         """Create the table, or alter it to its declaration, in commits of its own; do nothing if they agree.
@@ -99,18 +97,19 @@ class Table:
             SchemaMismatch: if only a migration could make them agree.
             ConfigError: if no table can be made as declared, or where it is declared to lie.
         """
+        require(self.store, "lock", "put_if_absent")
         if self.ledger.exists():
             state = self.ledger.state()
-            if not list(alterations(self.spec, str(self.location), state)):
+            if not list(alterations(self.spec, self.store.address, state)):
                 return state
         else:
-            require_vacant(self.name, self.location)
-        with table_lock(self.location):
+            require_vacant(self.name, self.store)
+        with table_lock(self.store):
             # Looked at again under the lock: another writer may have been here first.
             if not self.ledger.exists():
                 self._create()
             state = self.ledger.state()
-            if altered := list(alterations(self.spec, str(self.location), state)):
+            if altered := list(alterations(self.spec, self.store.address, state)):
                 require_usable(self.spec, self.session)
                 self._define(altered)
                 state = self.ledger.state()
@@ -140,12 +139,12 @@ class Table:
     def clear(self, *, partition: Mapping[str, object], provenance: Provenance) -> WriteResult:
         """Replace a partition by no rows, without starting Spark for it."""
         owned = require_partition(self.name, self.ensure(), partition)
-        return self._staged(empty_stage(self.location), owned, provenance, RowCounts(), ()).publish()
+        return self._staged(empty_stage(self.store), owned, provenance, RowCounts(), ()).publish()
 
     def mark(self, *, provenance: Provenance) -> WriteResult:
         """Move the table's cursor to ``provenance.sequence`` without rows: upstream held nothing for it so far."""
         self.ensure()
-        return self._staged(empty_stage(self.location), {}, provenance, RowCounts(), (), append=True).publish()
+        return self._staged(empty_stage(self.store), {}, provenance, RowCounts(), (), append=True).publish()
 
     def stage(
         self,
@@ -192,7 +191,7 @@ class Table:
             identity=fields_of(frame, reading.tally.identity if reading.tally and not reading.represented else ()),
         )
         protocol = commits.protocol(state) if publishing.serves(state) else commits.PLAIN_PROTOCOL
-        layout = Layout(self.location, tuple(state.columns), state.kinds, owned, self.spec.personal, protocol)
+        layout = Layout(self.store, tuple(state.columns), state.kinds, owned, self.spec.personal, protocol)
         stage = stage_rows(split, layout, measures=measures, keep=keep, also=also)
         tallied = reading.tally.figures() if reading.tally else {}
         stage = replace(stage, figures={**stage.figures, **tallied, **reading.figures})
@@ -258,7 +257,7 @@ class Table:
         merge.check(self.name, state, source)
         with evaluated_once(source.select("*")) as rows:
             seen = look(self.spec, merge, rows, state)
-            change = Merging(merge, rows, seen, merge.statement(self.name, state), self.location)
+            change = Merging(merge, rows, seen, merge.statement(self.name, state), self.store)
             request = Request(owned, provenance, audits)
             if not (why := publishing.only_spark_changes(state)):
                 return rewrite(self, change, request)
@@ -266,7 +265,7 @@ class Table:
                 raise ContractError(
                     f"{self.name}: {seen.outside} rows of the source lie outside of {slice_name(owned)}"
                 )
-            statement = merge.statement(f"delta.`{self.location}`", state)
+            statement = merge.statement(f"delta.`{self.store.address}`", state)
             return statements.run(
                 self,
                 lambda session, staged: session.sql(statement, s=staged),
@@ -294,11 +293,11 @@ class Table:
         state = self.ensure()
         owned = require_partition(self.name, state, partition or {})
         check_condition(self.name, no_rows(self.session, state), where)
-        change, request = Deletion(where, owned, self.session, self.location), Request(owned, provenance, audits)
+        change, request = Deletion(where, owned, self.session, self.store), Request(owned, provenance, audits)
         if not (why := publishing.only_spark_changes(state)):
             return rewrite(self, change, request)
         condition = f"({where}) AND {predicate(owned, state)}"
-        statement = f"DELETE FROM delta.`{self.location}` WHERE {condition}"  # noqa: S608 - a predicate is SQL by contract
+        statement = f"DELETE FROM delta.`{self.store.address}` WHERE {condition}"  # noqa: S608 - a predicate is SQL by contract
         return statements.run(self, lambda session, _: session.sql(statement), change.content, request, why=why)
 
     def restore(self, version: int, *, provenance: Provenance) -> WriteResult:
@@ -310,10 +309,10 @@ class Table:
         Raises:
             ConfigError: if a vacuum removed files of that version, or the table is append-only.
         """
-        statement = f"RESTORE TABLE delta.`{self.location}` TO VERSION AS OF {version}"
+        statement = f"RESTORE TABLE delta.`{self.store.address}` TO VERSION AS OF {version}"
         record = self._record(provenance, {}, RowCounts(), (), content=statement)
-        with table_lock(self.location):
-            if gone := missing(self.location, self.ledger.state(version)):
+        with table_lock(self.store):
+            if gone := missing(self.store, self.ledger.state(version)):
                 raise self._vacuumed(version, gone)
             require_replaceable(self.name, self.ledger.state())
             publishing.raise_generation(self.ledger, lambda: self.session)
@@ -344,7 +343,7 @@ class Table:
             if any(all(key.get(c) == value for c, value in named.items()) for named in partitions or [{}]):
                 raise self._vacuumed(state.version, gone)
         current = self.ledger.state(head)
-        if lost := lost_files(self.location, current, *partitions):
+        if lost := lost_files(self.store, current, *partitions):
             raise ContractError(f"{tell_lost(self.name, lost)}: `dedp verify` names what repairs it")
         return current
 
@@ -360,11 +359,11 @@ class Table:
         if first is None or doubtful_checks(self.spec):
             require_usable(self.spec, self.session)
         if first is None:
-            self._define(creation(self.spec, str(self.location)))
+            self._define(creation(self.spec, self.store.address))
             return
         # Whoever knows no lock and was faster created it.
         with suppress(Conflict):
-            commits.write(self.location, 0, first)
+            commits.write(self.store, 0, first)
 
     def _define(self, statements: Iterable[str]) -> None:
         found = list(statements)
@@ -394,7 +393,7 @@ class Table:
         figures = {**stage.figures, **counts.as_dict()}
         findings = overrule((*accounting.built_in(figures, counts), *judge(audits, figures)), provenance.approval)
         content = f"{counts.written} rows {figures.get(accounting.FINGERPRINT) or 0}"
-        noted = replace(provenance, notes={**provenance.notes, "stage": stage.folder.name})
+        noted = replace(provenance, notes={**provenance.notes, "stage": stage.store.name})
         record = self._record(noted, owned, counts, findings, content=content, figures=accounting.public(figures))
         record = replace(record, verdict=verdict((*inputs, *findings)))
         return StagedWrite(self, stage, record, findings, append)
@@ -429,7 +428,7 @@ class Table:
             rows = staged.stage.read().filter(" OR ".join(f"({f})" for f in faults))
             rows = rows.select(*map(identifier, shown)).limit(_SAMPLES)
             message += f". For example {[row.asDict() for row in rows.collect()]}"
-        return AuditFailed(message, findings=staged.findings, stage=str(staged.stage.folder))
+        return AuditFailed(message, findings=staged.findings, stage=staged.stage.store.address)
 
     def _committed(self, before: int, record: CommitRecord) -> WriteResult:
         ours = [c for c in self.ledger.commits(since=before) if c.record == record]
@@ -491,7 +490,7 @@ class StagedWrite:
         """
         table = self.table
         differing = self._look(after)
-        with table_lock(table.location):
+        with table_lock(table.store):
             for last in publishing.attempts():
                 state = table.ledger.state()
                 claimed = self._claim(state, after)
@@ -509,9 +508,7 @@ class StagedWrite:
                         raise
             ours = [c for c in table.ledger.commits(since=state.version) if c.record == self.record]
         if not ours:
-            raise Conflict(
-                f"{table.name}: the commit of {self.stage.folder.name} is not in the log, run the step again"
-            )
+            raise Conflict(f"{table.name}: the commit of {self.stage.store.name} is not in the log, run the step again")
         if changed and publishing.serves(state):
             self.stage.settle()
         else:
@@ -538,7 +535,7 @@ class StagedWrite:
         return claimed
 
     def _lost(self, state: TableState) -> bool:
-        return bool(lost_files(self.table.location, state, self.record.partition))
+        return bool(lost_files(self.table.store, state, self.record.partition))
 
     def _require_replaceable(self, state: TableState, claimed: publishing.Claim) -> None:
         if not (self.append or claimed.same_rows) and state.holds(self.record.partition):
@@ -558,7 +555,7 @@ class StagedWrite:
 
     def _commit(self, state: TableState, claimed: publishing.Claim, differing: _Differing | None) -> bool:
         if not publishing.serves(state):
-            location = str(self.table.location)
+            location = self.table.store.address
             rows = self.stage.read() if self.stage.session else self.table.read(version=state.version).limit(0)
             publishing.commit_by_spark(
                 rows, self.record, claimed, location=location, kinds=state.kinds, append=self.append
@@ -596,7 +593,7 @@ class StagedWrite:
 
     def _discard_unless_live(self) -> None:
         """Remove the stage unless its files are the table's: publishing twice is a retry, too."""
-        own = f"{self.stage.folder.name}/"
+        own = f"{self.stage.store.name}/"
         files = self.table.ledger.state().files() if self.stage.adds else ()
         if not any(file["path"].startswith(own) for file in files):
             self.stage.discard()

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from urllib.parse import unquote
 
 from dedp_assets.patterns.core.errors import ContractError
 from dedp_assets.patterns.delta.log import Ledger, Partition, TableState
 from dedp_assets.patterns.delta.logfiles import Fault, log_faults, stated_figures
+from dedp_assets.patterns.delta.store import Store
 
 __all__ = ["LostFile", "Verification", "lost_files", "tell_lost", "verify_table"]
 
@@ -62,13 +62,13 @@ class Verification:
         return not self.faults and not self.lost
 
 
-def lost_files(location: Path, state: TableState, *partitions: Mapping[str, str | None]) -> list[LostFile]:
+def lost_files(store: Store, state: TableState, *partitions: Mapping[str, str | None]) -> list[LostFile]:
     """List the data files of the named partitions (of all, if none is named) that are missing or cut short."""
     found = []
     for file, key in state.keyed_files():
         if not partitions or any(named.items() <= dict(key).items() for named in partitions):
             path = unquote(file["path"])
-            if what := _loss(location, path, file["size_bytes"]):
+            if what := _loss(store, path, file["size_bytes"]):
                 found.append(LostFile(path, key, what))
     return found
 
@@ -88,23 +88,23 @@ def verify_table(ledger: Ledger) -> Verification:
     Raises:
         NotReady: if there is no table.
     """
-    faults = log_faults(ledger.location)
+    faults = log_faults(ledger.store)
     faults += _unknown_actions(ledger, {fault.file for fault in faults})
     try:
         state = ledger.state()
     except ContractError:
         return Verification(ledger.name, -1, 0, tuple(faults))
     faults += _contradictions(ledger)
-    lost = lost_files(ledger.location, state)
+    lost = lost_files(ledger.store, state)
     return Verification(ledger.name, state.version, len(state.files()), tuple(faults), tuple(lost))
 
 
-def _loss(location: Path, path: str, size_bytes: int) -> str:
+def _loss(store: Store, path: str, size_bytes: int) -> str:
     """Say what is wrong with a data file; empty if it is sound, or lies behind a path with a scheme."""
     if "://" in path:
         return ""
     try:
-        size = (location / path.removeprefix("file:")).stat().st_size
+        size = store.entry(path.removeprefix("file:")).size_bytes
     except OSError:
         return "is missing"
     return "" if size == size_bytes else f"has {size} of {size_bytes} bytes"
@@ -114,7 +114,7 @@ def _unknown_actions(ledger: Ledger, known: Collection[str]) -> Iterator[Fault]:
     """Find commits that are valid JSON and lack what a commit has to have."""
     for version in range(ledger.version() + 1):
         file = f"_delta_log/{version:020d}.json"
-        if file not in known and (ledger.location / file).exists():
+        if file not in known and ledger.store.exists(file):
             try:
                 ledger.commit(version)
             except ContractError as error:
@@ -123,7 +123,7 @@ def _unknown_actions(ledger: Ledger, known: Collection[str]) -> Iterator[Fault]:
 
 def _contradictions(ledger: Ledger) -> Iterator[Fault]:
     """List where the log and the checksum file of one of its versions disagree on files and bytes."""
-    stated = stated_figures(ledger.location)
+    stated = stated_figures(ledger.store)
     if stated is None:
         return
     version, figures = stated

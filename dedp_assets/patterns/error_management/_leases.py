@@ -20,7 +20,7 @@ __all__ = ["give_back", "take"]
 def take(ledger: Ledger, partition: Mapping[str, str], *, owner: str, now: datetime, seconds: float) -> bool:
     """Take the lease of ``partition`` until ``now`` + ``seconds``; tell whether nobody else holds it."""
     app_id = f"{ledger.name}/{slice_name(partition)}/lease"
-    with table_lock(ledger.location):
+    with table_lock(ledger.store):
         ends = ledger.transaction(app_id)
         if ends is not None and ends > now.timestamp():
             return False
@@ -31,7 +31,7 @@ def take(ledger: Ledger, partition: Mapping[str, str], *, owner: str, now: datet
 def give_back(ledger: Ledger, partition: Mapping[str, str], *, owner: str, now: datetime) -> None:
     """End the lease of ``partition`` now, unless ``owner`` lost it to somebody else meanwhile."""
     app_id = f"{ledger.name}/{slice_name(partition)}/lease"
-    with table_lock(ledger.location):
+    with table_lock(ledger.store):
         last = next((commit for commit in ledger.history() if app_id in commit.transactions), None)
         if last is not None and last.note == _note(owner):
             publishing.commit_transaction(ledger, app_id, int(now.timestamp()), f"given back by {owner}")

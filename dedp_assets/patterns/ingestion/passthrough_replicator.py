@@ -21,6 +21,8 @@ from dedp_assets.patterns.core.results import WriteResult
 from dedp_assets.patterns.core.schema import TableSpec
 from dedp_assets.patterns.delta.copies.contents import folder_contents, readable, table_contents
 from dedp_assets.patterns.delta.copies.replicas import copy_replica
+from dedp_assets.patterns.delta.locations import folder_at
+from dedp_assets.patterns.delta.store import as_folder
 from dedp_assets.patterns.delta.tables import Table
 
 __all__ = ["replicate_table", "replicate_files", "declare_replica"]
@@ -67,7 +69,7 @@ def replicate_table(
         [(1, 'phone'), (2, 'tablet')]
     """
     _require_allowed(source.spec, target.name, may_hold_personal=may_hold_personal)
-    with readable(source.name):
+    with readable(source.name, source.store):
         pinned = source.ledger.version() if version is None else version
     contents = table_contents(source.ledger, pinned)
     if not may_hold_personal:
@@ -75,7 +77,7 @@ def replicate_table(
     run = provenance.by(_PATTERN)
     return copy_replica(
         contents,
-        target.location,
+        as_folder(target.store),
         name=target.name,
         provenance=run,
         bytes_per_second=bytes_per_second,
@@ -112,11 +114,11 @@ def replicate_files(
         Conflict: if the folder changed while it was copied: run it again.
     """
     _require_allowed(declared, name, may_hold_personal=may_hold_personal)
-    contents = folder_contents(source, name=declared.name)
+    contents = folder_contents(folder_at(source), name=declared.name)
     run = provenance.by(_PATTERN)
     return copy_replica(
         contents,
-        target,
+        folder_at(target),
         name=name,
         provenance=run,
         bytes_per_second=bytes_per_second,

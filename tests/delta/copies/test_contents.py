@@ -12,6 +12,7 @@ from deltalake import DeltaTable, write_deltalake
 
 from dedp_assets.patterns.core.errors import ConfigError, ContractError, NotReady
 from dedp_assets.patterns.delta.copies.contents import folder_contents, table_contents
+from dedp_assets.patterns.delta.locations import folder_at
 from dedp_assets.patterns.delta.log import Ledger
 
 LOG = "_delta_log"
@@ -139,7 +140,7 @@ def test_a_folder_is_its_files_and_its_empty_folders(tmp_path):
         (tmp_path / path).parent.mkdir(exist_ok=True)
         (tmp_path / path).write_text(path)
     (tmp_path / "date=2" / "empty").mkdir(parents=True)
-    contents = folder_contents(tmp_path, name="landing/devices")
+    contents = folder_contents(folder_at(tmp_path), name="landing/devices")
     assert set(contents.files) == {"date=1/a.json", "date=1/.a.crc", "_SUCCESS"}
     assert contents.folders == {"date=2/empty"}
 
@@ -151,14 +152,14 @@ def test_what_a_copy_could_not_hold_is_refused(tmp_path):
         strange = tmp_path / "strange"
         make(strange)
         with pytest.raises(ConfigError, match="strange"):
-            folder_contents(tmp_path, name="landing/devices")
+            folder_contents(folder_at(tmp_path), name="landing/devices")
         strange.unlink()
 
 
 def test_an_unpinned_copy_of_a_table_is_refused(location):
     """A table has commits; a folder has not."""
     with pytest.raises(ConfigError, match="is a Delta table"):
-        folder_contents(location, name="bronze/devices")
+        folder_contents(folder_at(location), name="bronze/devices")
 
 
 @pytest.mark.parametrize("made", [True, False])
@@ -168,7 +169,7 @@ def test_an_empty_source_is_no_reason_to_empty_its_replica(tmp_path, made):
     if made:
         (folder / "date=1").mkdir(parents=True)
     with pytest.raises(NotReady, match="holds no file"):
-        folder_contents(folder, name="landing/devices")
+        folder_contents(folder_at(folder), name="landing/devices")
 
 
 def test_a_folder_that_cannot_be_listed_is_not_taken_for_an_empty_one(tmp_path, monkeypatch):
@@ -185,4 +186,4 @@ def test_a_folder_that_cannot_be_listed_is_not_taken_for_an_empty_one(tmp_path, 
 
     monkeypatch.setattr(os, "scandir", scan)
     with pytest.raises(ConfigError, match=r"landing/devices: .*closed may not be read by the user"):
-        folder_contents(tmp_path, name="landing/devices")
+        folder_contents(folder_at(tmp_path), name="landing/devices")

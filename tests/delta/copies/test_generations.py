@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from threading import Event
 from time import sleep
 
@@ -11,6 +12,7 @@ import pytest
 
 from dedp_assets.patterns.core.errors import ConfigError
 from dedp_assets.patterns.delta.copies.generations import current, next_generation
+from dedp_assets.patterns.delta.locations import folder_at
 
 
 @pytest.fixture
@@ -21,38 +23,42 @@ def target(tmp_path):
 
 def put(target, *words, **options):
     """A generation with one file per word."""
-    with next_generation(target, **options) as made:
+    with next_generation(folder_at(target), **options) as made:
         for word in words:
-            (made.files / word).write_text(word)
+            (folder(made.files) / word).write_text(word)
     return made
 
 
-def names(folder):
-    return sorted(path.name for path in folder.iterdir())
+def folder(store):
+    return Path(store.root)
+
+
+def names(place):
+    return sorted(path.name for path in place.iterdir())
 
 
 def test_the_former_generation_shows_until_the_next_one_is_complete(target):
     """Nobody sees a generation that is being filled."""
     put(target, "old")
-    with next_generation(target) as made:
-        (made.files / "new").write_text("new")
+    with next_generation(folder_at(target)) as made:
+        (folder(made.files) / "new").write_text("new")
         assert names(target) == ["old"]
     assert names(target) == ["new"]
-    assert current(target) == made
+    assert current(folder_at(target)) == made
 
 
 def test_a_generation_that_fails_leaves_the_former_one_and_no_trace(target):
     """Also if it is the first, and also if the process is asked to stop."""
 
     def fail(failure):
-        with next_generation(target) as made:
-            (made.files / "half").write_text("ha")
+        with next_generation(folder_at(target)) as made:
+            (folder(made.files) / "half").write_text("ha")
             raise failure
 
     for failure in (OSError("disk full"), SystemExit("stopped"), KeyboardInterrupt()):
         with pytest.raises(type(failure)):
             fail(failure)
-        assert (current(target), names(target.parent)) == (None, [])
+        assert (current(folder_at(target)), names(target.parent)) == (None, [])
     kept = put(target, "old")
     with pytest.raises(OSError, match="disk full"):
         fail(OSError("disk full"))
@@ -77,13 +83,13 @@ def test_readers_of_the_former_generation_have_until_the_next_replacement(target
     """Unless it must not stay: then it is gone at once."""
     first = put(target, "1")
     second = put(target, "2")
-    assert names(first.files) == ["1"]
+    assert names(folder(first.files)) == ["1"]
     third = put(target, "3")
-    assert not first.home.exists()
-    assert names(second.files) == ["2"]
+    assert not folder(first.home).exists()
+    assert names(folder(second.files)) == ["2"]
     put(target, "4", keep_former=False)
-    assert not second.home.exists()
-    assert not third.home.exists()
+    assert not folder(second.home).exists()
+    assert not folder(third.home).exists()
     assert names(target) == ["4"]
 
 
@@ -127,9 +133,9 @@ def test_what_is_no_replica_is_never_replaced(target):
 def test_a_link_into_nothing_is_replaced(target):
     """If somebody removed the generation, there is none."""
     made = put(target, "old")
-    (made.files / "old").unlink()
-    made.files.rmdir()
-    assert current(target) is None
+    (folder(made.files) / "old").unlink()
+    folder(made.files).rmdir()
+    assert current(folder_at(target)) is None
     put(target, "new")
     assert names(target) == ["new"]
 

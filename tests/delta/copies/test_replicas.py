@@ -16,8 +16,9 @@ from deltalake import DeltaTable, write_deltalake
 from dedp_assets.patterns.core.errors import AuditFailed, ConfigError, Conflict
 from dedp_assets.patterns.delta.copies import replicas
 from dedp_assets.patterns.delta.copies.contents import folder_contents, table_contents
-from dedp_assets.patterns.delta.copies.generations import current
+from dedp_assets.patterns.delta.copies.generations import MANIFEST, current
 from dedp_assets.patterns.delta.copies.replicas import copy_replica, manifest_of, verify
+from dedp_assets.patterns.delta.locations import folder_at
 from dedp_assets.patterns.delta.log import Ledger
 from resources.environments import CHECKOUT
 from tests.helpers import a_run
@@ -60,13 +61,19 @@ def put(location, number, **options):
 
 def copy(source, target, **options):
     run = a_run("staging/devices", run_id=options.pop("run_id", "run-1"))
-    return copy_replica(folder_contents(source, name=NAME), target, name="staging/devices", provenance=run, **options)
+    return copy_replica(
+        folder_contents(folder_at(source), name=NAME),
+        folder_at(target),
+        name="staging/devices",
+        provenance=run,
+        **options,
+    )
 
 
 def copy_table(location, target, version=None):
     ledger = Ledger(location, name="bronze/devices")
     contents = table_contents(ledger, ledger.version() if version is None else version)
-    return copy_replica(contents, target, name="staging/devices", provenance=a_run("staging/devices"))
+    return copy_replica(contents, folder_at(target), name="staging/devices", provenance=a_run("staging/devices"))
 
 
 def seen(folder):
@@ -84,9 +91,9 @@ def test_names_layout_times_modes_and_bytes_arrive(source, target):
     result = copy(source, target)
     assert seen(target) == seen(source)
     assert (target / "empty").is_dir()
-    assert verify(folder_contents(source, name=NAME), target).passed
+    assert verify(folder_contents(folder_at(source), name=NAME), folder_at(target)).passed
     assert (result.applied, result.version, result.figures["copied_files"]) == (True, 0, 4)
-    record = manifest_of(target).record
+    record = manifest_of(folder_at(target)).record
     assert (record.run_id, record.verdict, record.sequence) == ("run-1", "passed", 0)
     assert record.inputs == {NAME: record.fingerprint.split()[-1]}
     assert [f["name"] for f in record.findings] == ["copy_is_byte_for_byte"]
@@ -95,11 +102,11 @@ def test_names_layout_times_modes_and_bytes_arrive(source, target):
 def test_an_unchanged_source_copies_nothing(source, target):
     """The replica stays as it is, down to the inode, and says whose copy it is."""
     first = copy(source, target)
-    shown, before = current(target), inodes(target)
+    shown, before = current(folder_at(target)), inodes(target)
     again = copy(source, target, run_id="run-2")
     assert (again.applied, again.changed, again.figures) == (False, False, first.figures)
     assert again.reason == f"{NAME} did not change since run run-1 copied it: nothing to do"
-    assert (current(target), inodes(target)) == (shown, before)
+    assert (current(folder_at(target)), inodes(target)) == (shown, before)
 
 
 def test_only_what_changed_is_copied_and_deletions_follow(source, target):
@@ -141,8 +148,8 @@ def test_a_replica_somebody_wrote_to_is_made_whole(source, target):
         lambda: (target / "date=1/a.json").write_text("mine"),
         lambda: (target / "date=1/mine.json").write_text("mine"),
         (target / "mine").mkdir,
-        lambda: current(target).manifest.write_text("{"),
-        lambda: current(target).manifest.unlink(missing_ok=False),
+        lambda: current(folder_at(target)).home.put(MANIFEST, b"{"),
+        lambda: current(folder_at(target)).home.delete(MANIFEST),
     ):
         spoil()
         assert copy(source, target).applied
@@ -163,7 +170,7 @@ class Interposed:
             if len(met) == 2:
                 action(source, destination)
 
-        monkeypatch.setattr(replicas.shutil, "copystat", copystat)
+        monkeypatch.setattr(shutil, "copystat", copystat)
 
 
 def fail(failure):
@@ -191,14 +198,14 @@ def test_a_copy_that_fails_leaves_the_former_replica(source, target, monkeypatch
 
 KILLED = """
 import sys
-from pathlib import Path
 from dedp_assets.patterns.delta.copies.contents import folder_contents
+from dedp_assets.patterns.delta.locations import folder_at
 from dedp_assets.patterns.core.records import Provenance
 from dedp_assets.patterns.delta.copies.replicas import copy_replica
-contents = folder_contents(Path(sys.argv[1]), name="landing/devices")
+contents = folder_contents(folder_at(sys.argv[1]), name="landing/devices")
 run = Provenance(asset="staging/devices", run_id="killed")
 print("copying", flush=True)
-copy_replica(contents, Path(sys.argv[2]), name="staging/devices", provenance=run, bytes_per_second=100_000)
+copy_replica(contents, folder_at(sys.argv[2]), name="staging/devices", provenance=run, bytes_per_second=100_000)
 """
 
 
@@ -269,9 +276,9 @@ def test_bytes_that_arrive_otherwise_are_never_swapped_in(source, target, monkey
 def test_a_replica_belongs_to_one_source(source, target, tmp_path):
     """Another one, or the folder itself, is refused."""
     copy(source, target)
-    other = folder_contents(source, name="landing/visits")
+    other = folder_contents(folder_at(source), name="landing/visits")
     with pytest.raises(ConfigError, match="is a replica of landing/devices, not of landing/visits"):
-        copy_replica(other, target, name="staging/devices", provenance=a_run())
+        copy_replica(other, folder_at(target), name="staging/devices", provenance=a_run())
     for inside in (source, source / "date=1", source / "new" / "replica", source.parent):
         with pytest.raises(ConfigError, match="lie in one another"):
             copy(source, inside)
@@ -362,17 +369,17 @@ def test_the_check_of_a_copy_names_everything_that_differs(table, target):
     """A table without its log, a changed byte, another time, a file too many: none of it is a replica."""
     contents = table_contents(Ledger(table), 1)
     shutil.copytree(table, target)
-    assert verify(contents, target).passed
+    assert verify(contents, folder_at(target)).passed
     data = sorted(target.glob("*.parquet"))
     stat = data[0].stat()
     data[0].write_bytes(data[0].read_bytes()[::-1])
     os.utime(data[0], ns=(stat.st_mtime_ns, stat.st_mtime_ns))
-    assert data[0].name in verify(contents, target).note
+    assert data[0].name in verify(contents, folder_at(target)).note
     os.utime(data[1])
-    assert verify(contents, target).figures == {"missing": 0, "unexpected": 0, "differing": 2}
+    assert verify(contents, folder_at(target)).figures == {"missing": 0, "unexpected": 0, "differing": 2}
     shutil.rmtree(target / "_delta_log")
     (target / "mine").write_text("mine")
-    finding = verify(contents, target)
+    finding = verify(contents, folder_at(target))
     assert finding.refuses
     assert finding.figures == {"missing": 2, "unexpected": 1, "differing": 2}
     assert f"missing: _delta_log/{0:020d}.json" in finding.note

@@ -11,7 +11,6 @@ from datetime import datetime, timedelta, timezone
 import pytest
 
 from dedp_assets.patterns.delta import commits
-from dedp_assets.patterns.delta.locks import is_claimed
 from dedp_assets.patterns.delta.maintenance import vacuum
 from dedp_assets.patterns.delta.maintenance.vacuum import remove_unneeded
 from dedp_assets.patterns.delta.staging import claim_of, new_stage
@@ -23,12 +22,12 @@ CUTOFF = datetime(2026, 1, 20, tzinfo=timezone.utc)
 BEFORE, AFTER = CUTOFF - timedelta(hours=1), CUTOFF + timedelta(hours=1)
 HOLD = """
 import sys
-from pathlib import Path
+from dedp_assets.patterns.delta.locations import store_at
 from dedp_assets.patterns.delta.staging import new_stage
-stage = new_stage(Path(sys.argv[1]))
-stage.folder.mkdir()
-(stage.folder / "part-0.parquet").write_bytes(b"rows")
-print(stage.folder.name, flush=True)
+stage = new_stage(store_at(sys.argv[1]))
+stage.location.mkdir()
+(stage.location / "part-0.parquet").write_bytes(b"rows")
+print(stage.store.name, flush=True)
 sys.stdin.read()
 """
 
@@ -61,7 +60,7 @@ def commit(table, at, **files):
         for path in paths:
             told = {"path": path, "partitionValues": {"event_date": "2026-01-05"}, "dataChange": True, "size": 4}
             actions.append({kind: {**told, "modificationTime": 0, "stats": json.dumps({"numRecords": 1})}})
-    commits.write(table.location, table.ledger.version() + 1, actions)
+    commits.write(table.store, table.ledger.version() + 1, actions)
 
 
 def clean(table, cutoff=CUTOFF):
@@ -145,16 +144,16 @@ def test_everything_a_given_up_stage_left_goes(table):
 
 def test_a_stage_is_safe_as_long_as_it_is_claimed(table):
     """However old its files are; a published or discarded stage gives its claim up."""
-    stage = new_stage(table.location)
-    file = place(table, f"{stage.folder.name}/part-0.parquet")
-    assert is_claimed(claim_of(stage.folder))
+    stage = new_stage(table.store)
+    file = place(table, f"{stage.store.name}/part-0.parquet")
+    assert table.store.is_claimed(claim_of(stage.store.name))
     assert clean(table).figures == {"files_removed": 0, "bytes_removed": 0, "stages_in_use": 1}
     assert file.exists()
     stage.settle()
-    assert not claim_of(stage.folder).exists()
-    place(table, f"{stage.folder.name}/part-0.parquet")
+    assert not table.store.exists(claim_of(stage.store.name))
+    place(table, f"{stage.store.name}/part-0.parquet")
     assert clean(table).figures["files_removed"] == 1
-    other = new_stage(table.location)
+    other = new_stage(table.store)
     other.discard()
     assert [path.name for path in table.location.iterdir()] == ["_delta_log"]
 
@@ -179,11 +178,11 @@ def test_a_foreign_commit_in_the_middle_does_not_lose_the_note(table, monkeypatc
     place(table, "part-0.parquet")
     real, overtaken = commits.write, []
 
-    def write(location, version, content):
+    def write(store, version, content):
         if not overtaken:
             overtaken.append(version)
-            real(location, version, [{"commitInfo": {"timestamp": 1}}])
-        real(location, version, content)
+            real(store, version, [{"commitInfo": {"timestamp": 1}}])
+        real(store, version, content)
 
     monkeypatch.setattr(vacuum.commits, "write", write)
     result = clean(table)

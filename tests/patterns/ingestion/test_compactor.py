@@ -80,7 +80,7 @@ def append(table, numbers, day):
         }
         info = {"timestamp": add["modificationTime"], "operation": "WRITE"}
         version += 1
-        commits.write(table.location, version, [{"commitInfo": info}, {"add": add}])
+        commits.write(table.store, version, [{"commitInfo": info}, {"add": add}])
 
 
 def ids(table, version=None):
@@ -403,12 +403,12 @@ def test_readers_that_overlap_the_exchange_get_the_old_or_the_new_files_and_the_
     """One looks before, during and after it, one is in the middle of the old files, one has pinned their version."""
     readers, write, old = Readers(small), commits.write, frozenset(active_files(small))
 
-    def exchange(location, version, actions):
-        ours = location == small.location
+    def exchange(store, version, actions):
+        ours = store == small.store
         if ours:
             assert readers.halfway.wait(60)
             readers.await_a_look()
-        write(location, version, actions)
+        write(store, version, actions)
         if ours:
             readers.await_a_look()
             readers.go_on.set()
@@ -435,7 +435,7 @@ def test_the_table_is_not_locked_while_files_are_rewritten(small, meanwhile):
     """However long the rewriting takes, ingestion waits for the exchange only."""
 
     def take_the_lock():
-        with table_lock(small.location, timeout_seconds=0):
+        with table_lock(small.store, timeout_seconds=0):
             pass
 
     meanwhile(take_the_lock)
@@ -496,11 +496,11 @@ def test_a_compaction_that_is_overtaken_by_a_foreign_commit_tries_again(small, m
     """A writer without our lock takes the version first: the exchange is made at the next one."""
     real, overtaken = compaction.commits.write, []
 
-    def write(location, version, content):
-        if location == small.location and not overtaken:
+    def write(store, version, content):
+        if store == small.store and not overtaken:
             overtaken.append(version)
             append(small, [60], DAYS[0])
-        real(location, version, content)
+        real(store, version, content)
 
     monkeypatch.setattr(compaction.commits, "write", write)
     result = compact(small, provenance=a_run())
@@ -701,11 +701,11 @@ def test_a_shorter_retention_is_a_decision_of_the_caller(small):
 def test_a_running_write_keeps_its_files_however_late_it_is(small, event_rows, options):
     """Staged rows that wait for their commit are nobody's yet and not lost; once given up, they go."""
     staged = small.stage(event_rows(3, start=80), partition=DAY, provenance=a_run(sequence=1))
-    given_up = small.stage(event_rows(3, start=90), partition=DAY, provenance=a_run(sequence=1)).stage.folder
+    given_up = small.stage(event_rows(3, start=90), partition=DAY, provenance=a_run(sequence=1)).stage.location
     gc.collect()
     result = vacuum(small, now=later(small, 30), provenance=a_run(), **options)
     assert result.figures["stages_in_use"] == 1
-    assert (staged.stage.folder.exists(), given_up.exists()) == (True, False)
+    assert (staged.stage.location.exists(), given_up.exists()) == (True, False)
     assert not list(small.location.glob(f".{given_up.name}*"))
     staged.publish()
     assert ids_by_spark(small) == ids(small) == [*range(12, 24), 80, 81, 82]

@@ -27,6 +27,7 @@ from dedp_assets.patterns.core.schema import Column, TableSpec
 from dedp_assets.patterns.delta.copies import replicas
 from dedp_assets.patterns.delta.copies.contents import table_contents
 from dedp_assets.patterns.delta.copies.replicas import manifest_of, verify
+from dedp_assets.patterns.delta.locations import folder_at
 from dedp_assets.patterns.delta.tables import Table
 from dedp_assets.patterns.ingestion.full_loader import load_full
 from dedp_assets.patterns.ingestion.passthrough_replicator import declare_replica, replicate_files, replicate_table
@@ -127,7 +128,7 @@ def test_lines_of_any_content_arrive_as_they_are(landing, tmp_path):
     assert lines(target) == lines(landing)
     assert digests(target) == digests(landing)
     assert (result.applied, result.table, result.figures["copied_files"]) == (True, "staging/devices", 2)
-    record = manifest_of(target).record
+    record = manifest_of(folder_at(target)).record
     assert (record.pattern, record.verdict) == ("ingestion.passthrough_replicator", "passed")
 
 
@@ -164,13 +165,13 @@ def test_data_files_without_their_log_are_no_replica(production, staging):
     """The check of a copy fails where only Parquet files were copied, and passes for a replica."""
     contents = table_contents(production.ledger, 2)
     shutil.copytree(production.location, staging.location, ignore=shutil.ignore_patterns("_delta_log"))
-    finding = verify(contents, staging.location)
+    finding = verify(contents, staging.store)
     assert finding.refuses
     assert finding.figures["missing"] == 3
     assert not staging.ledger.exists()
     shutil.rmtree(staging.location)
     replicate(production, staging)
-    assert verify(contents, staging.location).passed
+    assert verify(contents, staging.store).passed
 
 
 def test_a_rerun_copies_nothing(production, staging):
@@ -242,13 +243,13 @@ def test_a_copy_that_fails_leaves_the_former_replica(production, staging, monkey
                 raise failure
 
         with monkeypatch.context() as patched:
-            patched.setattr(replicas.shutil, "copystat", die)
+            patched.setattr(shutil, "copystat", die)
             with pytest.raises(type(failure), match=str(failure)):
                 replicate(production, staging)
         assert digests(staging.location) == before
         assert len(list(staging.location.parent.glob(".*.generation-*"))) == 1
     assert replicate(production, staging).figures["copied_files"] == 4
-    assert verify(table_contents(production.ledger, 4), staging.location).passed
+    assert verify(table_contents(production.ledger, 4), staging.store).passed
     assert read_back(staging) == read_back(production)
 
 
@@ -600,5 +601,5 @@ def test_spark_reads_a_replica_of_a_table_with_everything(make_table, spark, eve
         assert rows(replica, versionAsOf=version) == rows(production, versionAsOf=version)
     changes = {"readChangeFeed": "true", "startingVersion": newest}
     assert rows(replica, **changes) == rows(production, **changes) != []
-    assert verify(table_contents(production.ledger, newest), replica.location).passed
+    assert verify(table_contents(production.ledger, newest), replica.store).passed
     assert (replica.location / "_delta_log" / f"{3:020d}.checkpoint.parquet").exists()

@@ -7,23 +7,24 @@ what a crash left and every later commit are no part of it.
 from __future__ import annotations
 
 import json
-import os
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from pathlib import Path, PurePosixPath
+from pathlib import PurePosixPath
 from urllib.parse import unquote
 
 from dedp_assets.patterns.core.errors import ConfigError, Conflict, ContractError, NotReady
 from dedp_assets.patterns.delta.commits import actions
 from dedp_assets.patterns.delta.log import Ledger
 from dedp_assets.patterns.delta.reading import lies_outside
+from dedp_assets.patterns.delta.store import Entry, LocalStore, Store, as_folder
 
-__all__ = ["Contents", "FileState", "folder_contents", "listed", "readable", "some", "table_contents"]
+__all__ = ["Contents", "FileState", "folder_contents", "readable", "some", "table_contents"]
 
 _LOG = "_delta_log"
 _LOG_FILE = re.compile(r"(?:\d{20}\.)?(\d{20})\.(?:json|crc|compacted\.json|checkpoint\.[\w.-]+)")
+_VECTORS = re.compile(r"deletion_vector_.*\.bin")
 _COMMIT = re.compile(r"(\d{20})\.json")
 _CHECKPOINT = re.compile(r"(\d{20})\.checkpoint\.[\w.-]+")
 
@@ -44,17 +45,21 @@ class FileState:
     changed_ns: int = 0
 
     @classmethod
-    def of(cls, path: Path, *, rewritable: bool) -> FileState:
+    def of(cls, store: Store, path: str, *, rewritable: bool) -> FileState:
         """Look up the state of the file at ``path``.
 
         Raises:
             Conflict: if it is gone.
         """
         try:
-            stat = path.stat()
+            return cls._of(store.entry(path), rewritable=rewritable)
         except FileNotFoundError:
-            raise Conflict(f"{path} is gone: run it again, and restore the file if it is still missing then") from None
-        return cls(stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns if rewritable else 0)
+            gone = store.address_of(path)
+            raise Conflict(f"{gone} is gone: run it again, and restore the file if it is still missing then") from None
+
+    @classmethod
+    def _of(cls, entry: Entry, *, rewritable: bool) -> FileState:
+        return cls(entry.size_bytes, entry.modified_ns, entry.changed_ns if rewritable else 0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +78,7 @@ class Contents:
     """
 
     name: str
-    root: Path
+    root: LocalStore
     files: Mapping[str, FileState] = field(repr=False)
     folders: frozenset[str] = frozenset()
     version: int | None = None
@@ -82,28 +87,29 @@ class Contents:
     rows: int = 0
 
 
-def folder_contents(folder: Path, *, name: str) -> Contents:
+def folder_contents(folder: LocalStore, *, name: str) -> Contents:
     """List every file and empty folder below ``folder``.
 
     Raises:
         NotReady: if it holds no file.
         ConfigError: if it is a Delta table, holds links or other things that are no files, or may not be read.
     """
-    with readable(name):
-        return _folder_contents(folder.resolve(), name)
+    with readable(name, folder):
+        return _folder_contents(folder.resolved(), name)
 
 
-def _folder_contents(root: Path, name: str) -> Contents:
-    if (root / _LOG).exists():
+def _folder_contents(root: LocalStore, name: str) -> Contents:
+    if _LOG in root.list():
         raise ConfigError(f"{name} is a Delta table: replicate it as one, so that a version is pinned")
-    files, folders, strange = listed(root) if root.is_dir() else ([], frozenset(), [])
-    if strange:
+    tree = root.tree()
+    if tree.others:
         raise ConfigError(
-            f"{name} holds links or special files ({some(strange)}), which a copy would leave pointing elsewhere"
+            f"{name} holds links or special files ({some(tree.others)}), which a copy would leave pointing elsewhere"
         )
-    if not files:
-        raise NotReady(f"{name} holds no file: its replica stays as it is until there is one in {root}")
-    return Contents(name, root, {path: FileState.of(root / path, rewritable=True) for path in files}, folders)
+    if not tree.files:
+        raise NotReady(f"{name} holds no file: its replica stays as it is until there is one in {root.address}")
+    files = {entry.path: FileState._of(entry, rewritable=True) for entry in tree.files}
+    return Contents(name, root, files, tree.empty)
 
 
 def table_contents(ledger: Ledger, version: int) -> Contents:
@@ -116,38 +122,36 @@ def table_contents(ledger: Ledger, version: int) -> Contents:
         ConfigError: if the log refers to files outside of the table's folder, or the table may not be read.
         ContractError: if a file of that version is missing.
     """
-    with readable(ledger.name):
+    with readable(ledger.name, ledger.store):
         return _table_contents(ledger, version)
 
 
 def _table_contents(ledger: Ledger, version: int) -> Contents:
     if version > (newest := ledger.version()):
         raise NotReady(f"{ledger.name} has no version {version} yet, the newest is {newest}")
-    root = ledger.location.resolve()
+    root = as_folder(ledger.store).resolved()
     pinned = Ledger(root, name=ledger.name)
     state = pinned.state(version)
     active = {file["path"] for file in state.files()}
-    logged = sorted(
-        p.name for p in (root / _LOG).iterdir() if (m := _LOG_FILE.fullmatch(p.name)) and int(m[1]) <= version
-    )
+    logged = sorted(name for name in root.list(_LOG) if (m := _LOG_FILE.fullmatch(name)) and int(m[1]) <= version)
     named, columns = _history(pinned, logged)
     if outside := [p for p in {*named, *active} if lies_outside(p) or ".." in PurePosixPath(unquote(p)).parts]:
         raise ConfigError(
             f"{ledger.name} refers to files outside of its folder ({some(outside)}), as a clone does: its replica "
             "would go on reading them; replicate the table they belong to"
         )
-    if missing := [path for path in active if not (root / unquote(path)).exists()]:
+    if missing := [path for path in active if not root.exists(unquote(path))]:
         raise ContractError(f"{ledger.name}: files of version {version} are missing: {some(missing)}")
-    paths = [f"{_LOG}/{name}" for name in [*logged, *_hint(root / _LOG, version)]]
-    paths += [p.relative_to(root).as_posix() for p in (root / _LOG).glob("_sidecars/*.parquet")]
+    paths = [f"{_LOG}/{name}" for name in [*logged, *_hint(root, version)]]
+    paths += [f"{_LOG}/_sidecars/{name}" for name in root.list(f"{_LOG}/_sidecars") if name.endswith(".parquet")]
     paths += [unquote(path) for path in {*named, *active}]
     if "deletionVectors" in state.features:
-        paths += [p.relative_to(root).as_posix() for p in root.rglob("deletion_vector_*.bin")]
+        paths += [entry.path for entry in root.files() if _VECTORS.fullmatch(PurePosixPath(entry.path).name)]
     paths += [str(PurePosixPath(path).with_name(f".{PurePosixPath(path).name}.crc")) for path in paths]
     return Contents(
         name=ledger.name,
         root=root,
-        files={path: FileState.of(root / path, rewritable=False) for path in sorted(paths) if (root / path).exists()},
+        files={path: FileState.of(root, path, rewritable=False) for path in sorted(paths) if root.exists(path)},
         version=version,
         table_id=str(state.snapshot.metadata().id),
         columns=frozenset({*columns, *state.columns}),
@@ -156,8 +160,8 @@ def _table_contents(ledger: Ledger, version: int) -> Contents:
 
 
 @contextmanager
-def readable(name: str) -> Iterator[None]:
-    """Translate the errors of reading the source ``name`` into the library's.
+def readable(name: str, store: Store) -> Iterator[None]:
+    """Translate the errors of reading the source ``name`` from ``store`` into the library's.
 
     Raises:
         ConfigError: if the account that runs this may not read it.
@@ -166,30 +170,9 @@ def readable(name: str) -> Iterator[None]:
         yield
     except PermissionError as error:
         raise ConfigError(
-            f"{name}: {error.filename} may not be read by the user {os.geteuid()} that replicates it: whoever owns the "
-            "source has to push it, or to grant that user reading; nothing was copied"
+            f"{name}: {error.filename or error} may not be read by the {store.account} that replicates it: whoever "
+            "owns the source has to push it, or to grant that user reading; nothing was copied"
         ) from error
-
-
-def listed(root: Path) -> tuple[list[str], frozenset[str], list[str]]:
-    """List files, empty folders, and everything else, by path below ``root``."""
-    files: list[str] = []
-    empty: list[str] = []
-    strange: list[str] = []
-    for at, folders, names in os.walk(root, onerror=_fail):
-        here = Path(at)
-        links = [name for name in folders if (here / name).is_symlink()]
-        for path in [here / name for name in (*names, *links)]:
-            kind = files if path.is_file() and not path.is_symlink() else strange
-            kind.append(path.relative_to(root).as_posix())
-        if not names and not folders and here != root:
-            empty.append(here.relative_to(root).as_posix())
-    return files, frozenset(empty), strange
-
-
-def _fail(error: OSError) -> None:
-    """Raise the error: a folder that cannot be listed is no empty folder."""
-    raise error
 
 
 def _history(ledger: Ledger, logged: Iterable[str]) -> tuple[set[str], set[str]]:
@@ -204,17 +187,18 @@ def _history(ledger: Ledger, logged: Iterable[str]) -> tuple[set[str], set[str]]
         paths |= {file["path"] for file in first.files()}
         columns |= set(first.columns)
     for name in commits:
-        for action in actions(ledger.location, int(name[:20])):
+        for action in actions(ledger.store, int(name[:20])):
             paths |= {action[kind]["path"] for kind in ("add", "cdc") if action.get(kind)}
             if meta := action.get("metaData"):
                 columns |= {column["name"] for column in json.loads(meta["schemaString"])["fields"]}
     return paths, columns
 
 
-def _hint(log: Path, version: int) -> list[str]:
+def _hint(root: Store, version: int) -> list[str]:
     """Find ``_last_checkpoint``, if the checkpoint it names is part of the replica."""
     try:
-        return ["_last_checkpoint"] if json.loads((log / "_last_checkpoint").read_bytes())["version"] <= version else []
+        stated = json.loads(root.read(f"{_LOG}/_last_checkpoint"))
+        return ["_last_checkpoint"] if stated["version"] <= version else []
     except (OSError, ValueError, KeyError, TypeError):
         return []
 

@@ -7,17 +7,20 @@ that leaves the former one in place; what a killed process left beside it is rem
 
 from __future__ import annotations
 
-import shutil
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path
+from pathlib import PurePosixPath
 
 from dedp_assets.patterns.core.errors import ConfigError
 from dedp_assets.patterns.delta.locks import table_lock
+from dedp_assets.patterns.delta.store import LocalStore, require
 
-__all__ = ["Generation", "current", "next_generation", "replacing"]
+__all__ = ["MANIFEST", "Generation", "current", "next_generation", "replacing"]
+
+MANIFEST = "manifest.json"
+_FILES = "files"
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,51 +28,54 @@ class Generation:
     """One complete state of a replaced folder.
 
     Attributes:
-        home: the generation's own folder.
+        home: the generation's own folder; its file :data:`MANIFEST` says what is known about the files, is kept apart
+            from them and replaced together with them.
     """
 
-    home: Path
+    home: LocalStore
 
     @property
-    def files(self) -> Path:
+    def files(self) -> LocalStore:
         """The folder that readers see."""
-        return self.home / "files"
-
-    @property
-    def manifest(self) -> Path:
-        """The file with what is known about the files, kept apart from them and replaced together with them."""
-        return self.home / "manifest.json"
+        return self.home.within(_FILES)
 
 
-def current(target: Path) -> Generation | None:
+def current(target: LocalStore) -> Generation | None:
     """Find the generation that ``target`` shows; ``None`` if there is none yet.
 
     Raises:
         ConfigError: if ``target`` is something else, which a replacement would destroy.
     """
-    if not target.is_symlink():
-        if target.exists():
-            raise ConfigError(f"{target} holds data of its own and is no replica: name another target, or move it away")
+    beside = target.above()
+    link = beside.shown(target.name)
+    if link is None:
+        if target.name in beside.list():
+            raise ConfigError(
+                f"{target.address} holds data of its own and is no replica: name another target, or move it away"
+            )
         return None
-    home = (target.parent / target.readlink()).parent
-    if home.parent != target.parent or not home.name.startswith(_prefix(target)):
-        raise ConfigError(f"{target} is a link to {target.readlink()} and no replica: name another target")
-    return Generation(home) if (home / "files").is_dir() else None
+    home = PurePosixPath(link).parent
+    if len(home.parts) != 1 or not home.name.startswith(_prefix(target)):
+        raise ConfigError(f"{target.address} is a link to {link} and no replica: name another target")
+    made = Generation(beside.within(home.name))
+    return made if _FILES in made.home.list() else None
 
 
 @contextmanager
-def replacing(target: Path) -> Iterator[None]:
+def replacing(target: LocalStore) -> Iterator[None]:
     """Hold the right to replace ``target``, which only one process has at a time.
 
     Raises:
         Conflict: if another process keeps it.
+        ConfigError: if the store cannot exchange folders.
     """
-    with table_lock(target.with_name(f"{target.name}.generations")):
+    require(target, "exchange")
+    with table_lock(target.above().within(f"{target.name}.generations")):
         yield
 
 
 @contextmanager
-def next_generation(target: Path, *, keep_former: bool = True) -> Iterator[Generation]:
+def next_generation(target: LocalStore, *, keep_former: bool = True) -> Iterator[Generation]:
     """Make a new generation to fill, which ``target`` shows when the block ends without an error.
 
     Args:
@@ -79,26 +85,25 @@ def next_generation(target: Path, *, keep_former: bool = True) -> Iterator[Gener
     """
     former = current(target)
     _sweep(target, former)
-    made = Generation(target.parent / f"{_prefix(target)}{uuid.uuid4().hex[:16]}")
-    made.files.mkdir(parents=True)
+    made = Generation(target.above().within(f"{_prefix(target)}{uuid.uuid4().hex[:16]}"))
+    made.home.make_folder(_FILES)
     try:
         yield made
     except BaseException:
-        shutil.rmtree(made.home, ignore_errors=True)
+        made.home.delete_folder("")
         raise
-    link = made.home / "link"
-    link.symlink_to(made.files.relative_to(target.parent))
-    link.replace(target)
+    target.above().show(target.name, f"{made.home.name}/{_FILES}")
     if not keep_former:
         _sweep(target, made)
 
 
-def _prefix(target: Path) -> str:
+def _prefix(target: LocalStore) -> str:
     return f".{target.name}.generation-"
 
 
-def _sweep(target: Path, keep: Generation | None) -> None:
+def _sweep(target: LocalStore, keep: Generation | None) -> None:
     """Remove every generation but one."""
-    for home in target.parent.glob("*") if target.parent.exists() else ():
-        if home.name.startswith(_prefix(target)) and (keep is None or home != keep.home):
-            shutil.rmtree(home, ignore_errors=True)
+    beside = target.above()
+    for name in beside.list():
+        if name.startswith(_prefix(target)) and (keep is None or name != keep.home.name):
+            beside.delete_folder(name)

@@ -4,18 +4,17 @@ from __future__ import annotations
 
 import hashlib
 import json
-import shutil
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from pathlib import Path
 
 from dedp_assets.patterns.core.errors import AuditFailed
 from dedp_assets.patterns.core.masking import MaskingKey
 from dedp_assets.patterns.core.results import WriteResult
 from dedp_assets.patterns.core.schema import TableSpec
 from dedp_assets.patterns.delta.copies.generations import current, next_generation, replacing
-from dedp_assets.patterns.delta.locks import is_claimed
+from dedp_assets.patterns.delta.locations import store_at
 from dedp_assets.patterns.delta.staging import Stage, claim_of
+from dedp_assets.patterns.delta.store import as_folder
 from dedp_assets.patterns.delta.tables import Table
 
 __all__ = ["is_made_by", "parts_to_make", "remake", "remove_abandoned", "rules_of"]
@@ -47,25 +46,26 @@ def remake(
     Raises:
         AuditFailed: if the rows are refused; they are removed, because they must not lie in this environment.
     """
+    place = as_folder(replica.store)
     try:
-        with replacing(replica.location):
+        with replacing(place):
             remove_abandoned(replica)
             if is_made_by(rules, replica):
                 return write(replica, [owned] if owned else [], owned)
             parts = parts_to_make(replica, kept, owned)
-            with next_generation(replica.location, keep_former=False) as made:
+            with next_generation(place, keep_former=False) as made:
                 spec = replace(replica.spec, properties={**replica.spec.properties, **rules})
                 fresh = Table(spec, made.files, lambda: replica.session)
                 return write(fresh, parts, owned if parts == [owned] else {})
     except AuditFailed as refused:
         if refused.stage:
-            Stage(Path(refused.stage)).discard()
+            Stage(store_at(refused.stage)).discard()
         raise AuditFailed(str(refused), findings=refused.findings) from None
 
 
 def is_made_by(rules: Mapping[str, str], replica: Table) -> bool:
     """Tell whether there is a replica that these rules made."""
-    shown = current(replica.location) is not None and replica.ledger.exists()
+    shown = current(as_folder(replica.store)) is not None and replica.ledger.exists()
     return shown and rules.items() <= replica.ledger.state().properties.items()
 
 
@@ -92,11 +92,12 @@ def remove_abandoned(replica: Table) -> None:
     """
     if not replica.ledger.exists():
         return
-    stages = [file.name[1:-6] for file in replica.location.glob(".staged-*.claim")]
-    dead = [name for name in stages if not is_claimed(claim_of(replica.location / name))]
+    store = replica.store
+    stages = [name[1:-6] for name in store.list() if name.startswith(".staged-") and name.endswith(".claim")]
+    dead = [name for name in stages if not store.is_claimed(claim_of(name))]
     records = (commit.record for commit in replica.ledger.history()) if dead else ()
     published = {record.notes.get("stage") for record in records if record}
     for name in dead:
         if name not in published:
-            shutil.rmtree(replica.location / name, ignore_errors=True)
-        claim_of(replica.location / name).unlink(missing_ok=True)
+            store.delete_folder(name)
+        store.delete(claim_of(name))

@@ -8,21 +8,19 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
-import shutil
 import time
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from threading import Lock
 
 from dedp_assets.patterns.core.errors import AuditFailed, ConfigError, Conflict
 from dedp_assets.patterns.core.records import CommitRecord, Provenance
 from dedp_assets.patterns.core.results import Finding, RowCounts, WriteResult
-from dedp_assets.patterns.delta.copies.contents import Contents, FileState, folder_contents, listed, readable, some
-from dedp_assets.patterns.delta.copies.generations import Generation, current, next_generation, replacing
+from dedp_assets.patterns.delta.copies.contents import Contents, FileState, folder_contents, readable, some
+from dedp_assets.patterns.delta.copies.generations import MANIFEST, Generation, current, next_generation, replacing
 from dedp_assets.patterns.delta.log import Ledger
+from dedp_assets.patterns.delta.store import LocalStore
 
 __all__ = ["Manifest", "copy_replica", "manifest_of", "verify"]
 
@@ -65,18 +63,18 @@ class Manifest:
         return cls(stored["source"], stored["version"], stored["table_id"], record, files)
 
 
-def manifest_of(target: Path) -> Manifest | None:
+def manifest_of(target: LocalStore) -> Manifest | None:
     """Read the manifest of the replica at ``target``; ``None`` if it has none that can be read."""
     shown = current(target)
     try:
-        return Manifest.from_json(shown.manifest.read_text()) if shown else None
+        return Manifest.from_json(shown.home.read(MANIFEST).decode()) if shown else None
     except (OSError, ValueError, KeyError, TypeError):
         return None
 
 
 def copy_replica(
     contents: Contents,
-    target: Path,
+    target: LocalStore,
     *,
     name: str,
     provenance: Provenance,
@@ -99,8 +97,7 @@ def copy_replica(
         ConfigError: if the target is no replica or one of something else, or a file of the source may not be read.
     """
     limit = _Limit(bytes_per_second, files_at_once)
-    place = target.parent.resolve() / target.name
-    if contents.root in (place.resolve(), place, *place.parents) or place in contents.root.parents:
+    if target.overlaps(contents.root):
         raise ConfigError(f"{name} and {contents.name} lie in one another: name another target")
     with replacing(target):
         former = manifest_of(target)
@@ -121,7 +118,7 @@ def copy_replica(
                 "removed_files": gone,
             }
             manifest = _manifest(contents, former, digests, provenance, findings, figures)
-            made.manifest.write_text(manifest.to_json())
+            made.home.put(MANIFEST, manifest.to_json().encode())
     return WriteResult(
         table=name,
         version=manifest.version,
@@ -134,14 +131,15 @@ def copy_replica(
     )
 
 
-def verify(contents: Contents, target: Path) -> Finding:
+def verify(contents: Contents, target: LocalStore) -> Finding:
     """Compare a copy, however it was made, with its source: names, sizes, times and the SHA-256 of every byte."""
-    files, folders, strange = listed(target.resolve())
-    expected, there = {*contents.files, *contents.folders}, {*files, *folders, *strange}
+    tree = target.resolved().tree()
+    files = {entry.path for entry in tree.files}
+    expected, there = {*contents.files, *contents.folders}, {*files, *tree.empty, *tree.others}
     named = {
         "missing": expected - there,
         "unexpected": there - expected,
-        "differing": {p for p in files if p in contents.files and not _equal(contents.root / p, target / p)},
+        "differing": {p for p in files if p in contents.files and not _equal(p, contents.root, target)},
     }
     note = "; ".join(f"{what}: {some(paths)}" for what, paths in named.items() if paths)
     figures = {what: len(paths) for what, paths in named.items()}
@@ -158,12 +156,12 @@ def _require_successor(contents: Contents, former: Manifest, name: str) -> None:
         )
 
 
-def _held(target: Path, former: Manifest | None) -> _Held:
+def _held(target: LocalStore, former: Manifest | None) -> _Held:
     """List the files that the replica still holds as they were copied."""
 
     def same(path: str, state: FileState) -> bool:
         try:
-            now = FileState.of(target / path, rewritable=False)
+            now = FileState.of(target, path, rewritable=False)
         except Conflict:
             return False
         return (now.size_bytes, now.modified_ns) == (state.size_bytes, state.modified_ns)
@@ -171,33 +169,31 @@ def _held(target: Path, former: Manifest | None) -> _Held:
     return {path: (state, sha) for path, (state, sha) in (former.files if former else {}).items() if same(path, state)}
 
 
-def _is_replica(target: Path, held: _Held, contents: Contents) -> bool:
+def _is_replica(target: LocalStore, held: _Held, contents: Contents) -> bool:
     """Tell whether the replica holds the contents as they are, and nothing else."""
     if {path: state for path, (state, _) in held.items()} != contents.files:
         return False
-    files, folders, strange = listed(target.resolve())
-    return set(files) == set(held) and folders == contents.folders and not strange
+    tree = target.resolved().tree()
+    return {entry.path for entry in tree.files} == set(held) and tree.empty == contents.folders and not tree.others
 
 
 def _fill(
-    made: Generation, contents: Contents, target: Path, held: _Held, limit: _Limit
+    made: Generation, contents: Contents, target: LocalStore, held: _Held, limit: _Limit
 ) -> tuple[dict[str, str], list[str]]:
     """Copy or link every file; return the SHA-256 of each by its path, and which were copied."""
     digests: dict[str, str] = {}
     copied = []
     for folder in contents.folders:
-        (made.files / folder).mkdir(parents=True)
+        made.files.make_folder(folder)
     for path, state in contents.files.items():
-        destination = made.files / path
-        destination.parent.mkdir(parents=True, exist_ok=True)
         if path in held and held[path][0] == state:
-            os.link(target / path, destination)
+            made.files.share(path, target)
             digests[path] = held[path][1]
         else:
             copied.append(path)
     with ThreadPoolExecutor(limit.files_at_once) as pool:
         try:
-            made_of = pool.map(lambda path: _copy(contents, path, made.files / path, limit), copied)
+            made_of = pool.map(lambda path: _copy(contents, path, made.files, limit), copied)
             digests |= dict(zip(copied, made_of, strict=True))
         except BaseException:
             # The others would be copied for nothing, and each waits its turn.
@@ -206,23 +202,23 @@ def _fill(
     return digests, copied
 
 
-def _copy(contents: Contents, path: str, destination: Path, limit: _Limit) -> str:
-    source, state, sha = contents.root / path, contents.files[path], hashlib.sha256()
+def _copy(contents: Contents, path: str, into: LocalStore, limit: _Limit) -> str:
+    source, state, sha = contents.root, contents.files[path], hashlib.sha256()
     try:
-        with readable(contents.name):
-            read = source.open("rb")
-        with read, destination.open("xb") as write:
+        with readable(contents.name, source):
+            read = source.open(path)
+        with read, into.create(path) as write:
             while chunk := read.read(_CHUNK):
                 write.write(chunk)
                 sha.update(chunk)
                 limit.count(len(chunk))
-        shutil.copystat(source, destination)
-        still = FileState.of(source, rewritable=bool(state.changed_ns)) == state
+        into.copy_times(path, source)
+        still = FileState.of(source, path, rewritable=bool(state.changed_ns)) == state
     except (FileNotFoundError, Conflict):
         still = False
     if not still:
         raise Conflict(f"{contents.name}: {path} changed while it was being copied: run it again")
-    if _sha256(destination) != sha.hexdigest():
+    if _sha256(into, path) != sha.hexdigest():
         raise _refusal(contents, Finding("copy_is_byte_for_byte", passed=False, note=f"{path} is not what was read"))
     return sha.hexdigest()
 
@@ -266,7 +262,7 @@ def _checks(contents: Contents, made: Generation) -> tuple[Finding, ...]:
     return whole, finding
 
 
-def _same_table(contents: Contents, copy: Path) -> tuple[bool, int]:
+def _same_table(contents: Contents, copy: LocalStore) -> tuple[bool, int]:
     """Judge whether the copied log gives the pinned version with everything that belongs to it."""
     version = Ledger(copy).version()
     if version != contents.version:
@@ -317,14 +313,14 @@ def _unchanged(former: Manifest, name: str) -> WriteResult:
     )
 
 
-def _equal(one: Path, other: Path) -> bool:
-    states = [FileState.of(path, rewritable=False) for path in (one, other)]
-    return states[0] == states[1] and _sha256(one) == _sha256(other)
+def _equal(path: str, one: LocalStore, other: LocalStore) -> bool:
+    states = [FileState.of(store, path, rewritable=False) for store in (one, other)]
+    return states[0] == states[1] and _sha256(one, path) == _sha256(other, path)
 
 
-def _sha256(path: Path) -> str:
+def _sha256(store: LocalStore, path: str) -> str:
     sha = hashlib.sha256()
-    with path.open("rb") as file:
+    with store.open(path) as file:
         while chunk := file.read(_CHUNK):
             sha.update(chunk)
     return sha.hexdigest()

@@ -69,7 +69,7 @@ def rewrite(
     inside = not any(lies_outside(file["path"]) for _, file in _each(files))
     if not (inside and publishing.serves(state)):
         return _optimise_in_place(table, files, record, settings)
-    stage = new_stage(table.location)
+    stage = new_stage(table.store)
     try:
         rewritten = _rewritten(table, state, stage, files, settings)
     except Exception as error:
@@ -95,22 +95,22 @@ def _rewritten(
     table: Table, state: TableState, stage: Stage, files: Files, settings: Mapping[str, str]
 ) -> list[_Rewritten]:
     """Run OPTIMIZE in the stage; return what it did, by partition."""
-    sources = {f"{table.location.absolute().as_uri()}/{file['path']}": (key, file) for key, file in _each(files)}
+    sources = {f"{table.store.uri}/{file['path']}": (key, file) for key, file in _each(files)}
     adds = [
         {"add": {**_described(file, key), "path": uri, "modificationTime": file["modification_time"]}}
         for uri, (key, file) in sources.items()
     ]
-    commits.write(stage.folder, 0, [*_declaration(state), *adds])
+    commits.write(stage.store, 0, [*_declaration(state), *adds])
     with private(table.session, settings) as own:
-        own.sql(f"OPTIMIZE delta.`{stage.folder}`").collect()
+        own.sql(f"OPTIMIZE delta.`{stage.store.address}`").collect()
     old: dict[Partition, list[Mapping[str, Any]]] = {}
     new: dict[Partition, list[Mapping[str, Any]]] = {}
-    for action in commits.actions(stage.folder, 1):
+    for action in commits.actions(stage.store, 1):
         if remove := action.get("remove"):
             key, file = sources[remove["path"]]
             old.setdefault(key, []).append(file)
         elif add := action.get("add"):
-            made = {**add, "path": f"{stage.folder.name}/{add['path']}"}
+            made = {**add, "path": f"{stage.store.name}/{add['path']}"}
             new.setdefault(tuple(sorted(add["partitionValues"].items())), []).append(made)
     if set(old) != set(new):
         # Values that Spark writes in another way than they were read: nothing tells the partitions apart.
@@ -131,7 +131,7 @@ def _same_rows(table: str, rewritten: _Rewritten) -> _Rewritten:
 
 def _exchange(table: Table, stage: Stage, record: CommitRecord, rewritten: Sequence[_Rewritten]) -> WriteResult:
     """Commit small files out and their successors in, except where another writer was faster."""
-    with table_lock(table.location):
+    with table_lock(table.store):
         for last in publishing.attempts():
             now = table.ledger.state()
             active = {file["path"] for file in now.files()} if publishing.serves(now) else set()
@@ -144,7 +144,7 @@ def _exchange(table: Table, stage: Stage, record: CommitRecord, rewritten: Seque
             figures = {**_sizes(now, moved), "partitions": len(kept), "gave_way": len(gave_way)}
             record = replace(record, figures=figures, notes={**record.notes, "gave_way": gave_way})
             try:
-                commits.write(table.location, now.version + 1, [commits.info(record, "OPTIMIZE", now, moved), *actions])
+                commits.write(table.store, now.version + 1, [commits.info(record, "OPTIMIZE", now, moved), *actions])
                 break
             except Conflict:
                 if last:
@@ -156,13 +156,13 @@ def _exchange(table: Table, stage: Stage, record: CommitRecord, rewritten: Seque
 
 def _optimise_in_place(table: Table, files: Files, record: CommitRecord, settings: Mapping[str, str]) -> WriteResult:
     noted = {**settings, "spark.databricks.delta.commitInfo.userMetadata": record.to_json()}
-    with table_lock(table.location):
+    with table_lock(table.store):
         before = table.ledger.state()
         chosen = [predicate(dict(key), before) for key in files if key]
         where = f" WHERE {' OR '.join(f'({part})' for part in chosen)}" if chosen else ""
         try:
             with private(table.session, noted) as own:
-                own.sql(f"OPTIMIZE delta.`{table.location}`{where}").collect()
+                own.sql(f"OPTIMIZE delta.`{table.store.address}`{where}").collect()
         except publishing.SPARK_ERRORS as error:
             if not publishing.is_conflict(error):
                 raise

@@ -6,20 +6,18 @@ deltalake's would delete deletion vectors that are in use, so the choice is made
 
 from __future__ import annotations
 
-import os
 import re
-from collections.abc import Iterator
-from contextlib import suppress
+from collections.abc import Collection, Iterator
 from datetime import datetime
-from pathlib import Path
 from urllib.parse import unquote
 
 from dedp_assets.patterns.core.errors import Conflict
 from dedp_assets.patterns.core.records import CommitRecord, Provenance
 from dedp_assets.patterns.core.results import WriteResult
 from dedp_assets.patterns.delta import commits, publishing
-from dedp_assets.patterns.delta.locks import is_claimed, table_lock
+from dedp_assets.patterns.delta.locks import table_lock
 from dedp_assets.patterns.delta.log import Ledger, TableState
+from dedp_assets.patterns.delta.store import Entry, Store
 from dedp_assets.patterns.delta.tables import Table
 
 __all__ = ["remove_unneeded", "safe_hours"]
@@ -41,18 +39,14 @@ def remove_unneeded(table: Table, *, cutoff: datetime, provenance: Provenance) -
     Only Parquet files (and whatever a stage left behind) that were last written before ``cutoff`` go; deletion vectors
     stay. Claimed stages stay whatever their age. Runs under the table's lock: no statement is in the middle of a write.
     """
-    with table_lock(table.location):
+    with table_lock(table.store):
         state = table.ledger.state()
-        found = list(_unneeded(table.location, state, _needed(table.ledger, state, cutoff), cutoff))
-        freed = sum(file.stat().st_size for file in found)
+        found = list(_unneeded(table.store, state, _needed(table.ledger, state, cutoff), cutoff))
+        freed = sum(file.size_bytes for file in found)
         for file in found:
-            file.unlink(missing_ok=True)
-        for folder in sorted({parent for file in found for parent in file.parents}, key=lambda f: -len(f.parts)):
-            if folder.is_relative_to(table.location) and folder != table.location:
-                with suppress(OSError):
-                    folder.rmdir()
-        data = sum(file.suffix == ".parquet" for file in found)
-        figures = {"files_removed": data, "bytes_removed": freed, "stages_in_use": len(_claimed(table.location))}
+            table.store.delete(file.path, tidy=True)
+        data = sum(file.path.endswith(".parquet") for file in found)
+        figures = {"files_removed": data, "bytes_removed": freed, "stages_in_use": len(_claimed(table.store))}
         if not found:
             reason = f"nothing to remove: every file is needed by a version since {cutoff.isoformat()}"
             return WriteResult(table.name, state.version, applied=False, changed=False, reason=reason, figures=figures)
@@ -61,7 +55,7 @@ def remove_unneeded(table: Table, *, cutoff: datetime, provenance: Provenance) -
         for last in publishing.attempts():
             try:
                 version = table.ledger.version() + 1
-                commits.write(table.location, version, [info])
+                commits.write(table.store, version, [info])
                 break
             except Conflict:
                 if last:
@@ -70,38 +64,44 @@ def remove_unneeded(table: Table, *, cutoff: datetime, provenance: Provenance) -
     return WriteResult(table.name, version, applied=True, changed=False, reason=reason, figures=figures)
 
 
-def _needed(ledger: Ledger, state: TableState, cutoff: datetime) -> set[Path]:
+def _needed(ledger: Ledger, state: TableState, cutoff: datetime) -> set[str]:
     """List the files of the newest version, and of every version that was current at ``cutoff`` or later."""
     needed = [file["path"] for file in state.files()]
     for commit in ledger.history():
         if commit.timestamp < cutoff:
             break
         needed += commit.files_past
-    return {ledger.location / unquote(path) for path in needed}
+    return {ledger.store.address_of(unquote(path)) for path in needed}
 
 
-def _unneeded(location: Path, state: TableState, needed: set[Path], cutoff: datetime) -> Iterator[Path]:
-    claimed = _claimed(location)
-    for folder, folders, names in os.walk(location):
-        here = Path(folder)
-        if here == location:
-            folders[:] = [name for name in folders if name not in claimed and _holds_data(name, state)]
-        staged = here != location and here.relative_to(location).parts[0].startswith("staged-")
-        for name in names:
-            # A checksum file goes with the file it is about.
-            subject = name[1:-4] if name.startswith(".") and name.endswith(".crc") else name
-            dead_claim = (claim := _CLAIM.fullmatch(name)) and claim[1] not in claimed
-            data = subject.endswith(".parquet") and not subject.startswith((".", "_"))
-            if not (data or staged or dead_claim) or here / subject in needed:
-                continue
-            if (here / name).stat().st_mtime < cutoff.timestamp():
-                yield here / name
+def _unneeded(store: Store, state: TableState, needed: set[str], cutoff: datetime) -> Iterator[Entry]:
+    claimed = _claimed(store)
+    for file in _candidates(store, state, claimed):
+        folder, _, name = file.path.rpartition("/")
+        # A checksum file goes with the file it is about.
+        subject = name[1:-4] if name.startswith(".") and name.endswith(".crc") else name
+        dead_claim = (claim := _CLAIM.fullmatch(name)) and claim[1] not in claimed
+        data = subject.endswith(".parquet") and not subject.startswith((".", "_"))
+        if not (data or folder.startswith("staged-") or dead_claim):
+            continue
+        if store.address_of(f"{folder}/{subject}" if folder else subject) in needed:
+            continue
+        if file.modified_ns < cutoff.timestamp() * 1_000_000_000:
+            yield file
 
 
-def _claimed(location: Path) -> set[str]:
+def _candidates(store: Store, state: TableState, claimed: Collection[str]) -> Iterator[Entry]:
+    """List the files right in the table's folder, and those in folders that may hold data."""
+    yield from store.files(deep=False)
+    for name in store.list():
+        if name not in claimed and _holds_data(name, state):
+            yield from store.files(name)
+
+
+def _claimed(store: Store) -> set[str]:
     """List the names of the stages that somebody may still publish."""
-    claims = [(file, match[1]) for file in location.glob(".staged-*") if (match := _CLAIM.fullmatch(file.name))]
-    return {stage for file, stage in claims if is_claimed(file)}
+    claims = [(name, match[1]) for name in store.list() if (match := _CLAIM.fullmatch(name))]
+    return {stage for name, stage in claims if store.is_claimed(name)}
 
 
 def _holds_data(folder: str, state: TableState) -> bool:
