@@ -68,13 +68,16 @@ def test_characters_that_engines_read_in_their_own_way_are_refused(tmp_path, nam
 
 
 def test_every_spelling_of_a_folder_is_one_location(tmp_path, monkeypatch):
-    """Relative, with a slash at its end, with dots, by a link above it; a link that is the table itself stays one."""
+    """Path or URI, relative, with a slash or dots, by a link above it; a link that is the table itself stays one."""
     (tmp_path / "lake").mkdir()
     (tmp_path / "link").symlink_to(tmp_path / "lake")
     (tmp_path / "lake" / "shown").symlink_to(tmp_path / "lake" / "t")
     monkeypatch.chdir(tmp_path)
-    for spelling in ("lake/t", "lake/t/", "./lake//t", "lake/../lake/t", "link/t", Path("lake") / "t"):
-        assert Table(EVENTS, spelling, nobody).location == tmp_path / "lake" / "t"
+    paths = ("lake/t", "lake/t/", "./lake//t", "lake/../lake/t", "link/t", Path("lake") / "t")
+    uris = [f"{scheme}{tmp_path}/l%61ke/t" for scheme in ("file://", "file:", "FILE://localhost")]
+    for spelling in (*paths, *uris, f"file://{tmp_path}/link/t/", Path(f"file://{tmp_path}") / "lake" / "t"):
+        table = Table(EVENTS, spelling, nobody)
+        assert (table.location, table.store.uri) == (tmp_path / "lake" / "t", f"file://{tmp_path}/lake/t")
     assert Ledger("lake/shown").location == tmp_path / "lake" / "shown"
     monkeypatch.chdir("lake")
     assert store_at("t").address == str(tmp_path / "lake" / "t")

@@ -21,9 +21,9 @@ def table_lock(store: Store, *, timeout_seconds: float = 600) -> Iterator[None]:
 
     Raises:
         Conflict: if another writer keeps it for longer than ``timeout_seconds``.
-        ConfigError: if nobody may write there, or the store has no lock.
+        ConfigError: if nobody may write there, or the store cannot tell writers apart.
     """
-    require(store, "lock")
+    require(store, "lock", "put_if_absent")
     with ExitStack() as held:
         try:
             held.enter_context(store.lock(timeout_seconds))

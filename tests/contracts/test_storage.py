@@ -1,0 +1,60 @@
+"""Everything done to a table's files goes through its store."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+import pytest
+
+from resources.environments import CHECKOUT
+
+LIBRARY = CHECKOUT / "dedp_assets" / "patterns"
+SEAM = {LIBRARY / "delta" / name for name in ("store.py", "locations.py")}
+MODULES = sorted({*(LIBRARY / "delta").rglob("*.py"), LIBRARY / "error_management" / "_leases.py"} - SEAM)
+FILE_MODULES = {"os", "shutil", "glob", "pathlib", "io", "tempfile", "fcntl", "mmap", "filelock", "fsspec"}
+WORDS = {"PurePosixPath"}
+"""Names out of those modules that touch no file."""
+CALLS = {"open", "OSFile", "memory_map", "LocalFileSystem", "SubTreeFileSystem"}
+
+
+def past_the_store(source: str) -> Iterator[str]:
+    """Everything by which a module may reach files otherwise: imports, calls, and the path that people are shown."""
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names if alias.name.split(".")[0] in FILE_MODULES)
+        elif isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] in FILE_MODULES:
+            yield from (f"{node.module}.{alias.name}" for alias in node.names if alias.name not in WORDS)
+        elif isinstance(node, ast.Name) and node.id in CALLS:
+            yield node.id
+        elif isinstance(node, ast.Attribute) and node.attr in ({"location"} | CALLS - {"open"}):
+            yield f".{node.attr}"
+
+
+@pytest.mark.parametrize("module", MODULES, ids=lambda path: path.relative_to(LIBRARY).as_posix())
+def test_a_module_touches_files_through_the_store_only(module):
+    """What a next store has to do stands in one protocol, and nowhere else."""
+    assert list(past_the_store(module.read_text())) == []
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "import os",
+        "import os.path",
+        "from pathlib import Path, PurePosixPath",
+        "from os import stat",
+        "import filelock",
+        "open('a')",
+        "pa.OSFile('a')",
+        "table.location / 'a'",
+    ],
+)
+def test_a_way_past_the_store_is_seen(source):
+    """The contract can fail."""
+    assert len(list(past_the_store(source))) == 1
+
+
+def test_what_only_words_paths_or_goes_through_the_store_is_allowed():
+    """Names of files are no files."""
+    assert list(past_the_store("from pathlib import PurePosixPath\nwith store.open('a') as file: file.read()")) == []
