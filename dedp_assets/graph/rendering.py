@@ -109,7 +109,7 @@ def _of_commit(
     active: Mapping[Partition, FileStats],
     did: Did,
 ) -> dict[str, Any]:
-    uri = {"dagster/uri": str(table.location)}
+    uri = {"dagster/uri": table.store.uri}
     if commit is None or commit.record is None:
         return uri
     record = commit.record

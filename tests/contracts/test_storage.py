@@ -11,7 +11,8 @@ from resources.environments import CHECKOUT
 
 LIBRARY = CHECKOUT / "dedp_assets" / "patterns"
 SEAM = {LIBRARY / "delta" / name for name in ("store.py", "locations.py")}
-MODULES = sorted({*(LIBRARY / "delta").rglob("*.py"), LIBRARY / "error_management" / "_leases.py"} - SEAM)
+OUTSIDE = {LIBRARY / "error_management" / "_leases.py", LIBRARY / "connectors" / "topics.py"}
+MODULES = sorted({*(LIBRARY / "delta").rglob("*.py"), *OUTSIDE} - SEAM)
 FILE_MODULES = {"os", "shutil", "glob", "pathlib", "io", "tempfile", "fcntl", "mmap", "filelock", "fsspec"}
 WORDS = {"PurePosixPath"}
 """Names out of those modules that touch no file."""
@@ -35,6 +36,12 @@ def past_the_store(source: str) -> Iterator[str]:
 def test_a_module_touches_files_through_the_store_only(module):
     """What a next store has to do stands in one protocol, and nowhere else."""
     assert list(past_the_store(module.read_text())) == []
+
+
+@pytest.mark.parametrize("module", sorted({*LIBRARY.rglob("*.py")} - SEAM), ids=lambda path: path.name)
+def test_no_module_uses_the_path_that_is_meant_for_people(module):
+    """A pattern may work on folders of plain files; a table's folder is none of them."""
+    assert ".location" not in past_the_store(module.read_text())
 
 
 @pytest.mark.parametrize(

@@ -9,13 +9,11 @@ from __future__ import annotations
 
 import json
 import re
-import shutil
 import uuid
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import date
-from pathlib import Path
 
 from pyspark.sql import DataFrame, SparkSession
 
@@ -28,6 +26,7 @@ from dedp_assets.patterns.core.rows import Reading, tally
 from dedp_assets.patterns.core.schema import TableSpec
 from dedp_assets.patterns.delta.log import Commit, Ledger
 from dedp_assets.patterns.delta.publishing import SPARK_ERRORS
+from dedp_assets.patterns.delta.store import Store
 from dedp_assets.patterns.delta.tables import Table
 
 __all__ = ["Position", "Topic", "append_available", "position", "read_topic", "resume"]
@@ -200,11 +199,11 @@ def append_available(
         PatternError: what refused a micro-batch; the ones before it are in the table.
     """
     before = table.ensure().version
-    checkpoint = table.location / f"checkpoint-{uuid.uuid4().hex[:16]}"
+    checkpoint = table.store.within(f"checkpoint-{uuid.uuid4().hex[:16]}")
     sink = _Sink(
-        table.spec, table.location, checkpoint, start, provenance, audits, measures or {}, stream.parts, stream.identity
+        table.spec, table.store, checkpoint, start, provenance, audits, measures or {}, stream.parts, stream.identity
     )
-    writer = stream.rows.writeStream.foreachBatch(sink).option("checkpointLocation", str(checkpoint))
+    writer = stream.rows.writeStream.foreachBatch(sink).option("checkpointLocation", checkpoint.address)
     try:
         query = writer.trigger(availableNow=True).start()
         try:
@@ -217,7 +216,7 @@ def append_available(
             raise told from error
         raise
     finally:
-        shutil.rmtree(checkpoint, ignore_errors=True)
+        checkpoint.delete_folder("")
     mine = (provenance.run_id, _channel(start))
     commits = table.ledger.commits(since=before)
     return [c for c in commits if c.record and (c.record.run_id, c.record.channel) == mine]
@@ -228,8 +227,8 @@ class _Sink:
     """A writer of micro-batches; over Spark Connect it is sent to where the engine is."""
 
     spec: TableSpec
-    location: Path
-    checkpoint: Path
+    store: Store
+    checkpoint: Store
     start: Position
     provenance: Provenance
     audits: Sequence[Audit]
@@ -252,7 +251,7 @@ class _Sink:
             notes={**self.provenance.notes, **notes},
         )
         rows, seen = tally(batch, identity=self.identity, measures=self.measures)
-        staged = Table(self.spec, self.location, batch.sparkSession).stage(
+        staged = Table(self.spec, self.store, batch.sparkSession).stage(
             Split(rows, self.parts, identity=self.identity),
             provenance=provenance,
             audits=self.audits,
@@ -263,7 +262,7 @@ class _Sink:
 
     def _planned(self, number: int) -> Offsets:
         """Read the offsets up to which a micro-batch reads, which Spark writes down before it begins."""
-        *_, stated = (self.checkpoint / "offsets" / str(number)).read_text().splitlines()
+        *_, stated = self.checkpoint.read(f"offsets/{number}").decode().splitlines()
         offsets: Offsets = json.loads(stated)[self.start.topic]
         return offsets
 
