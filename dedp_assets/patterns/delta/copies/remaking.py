@@ -46,8 +46,8 @@ def remake(
     Raises:
         AuditFailed: if the rows are refused; they are removed, because they must not lie in this environment.
     """
+    place = as_folder(replica.store)
     try:
-        place = as_folder(replica.store)
         with replacing(place):
             remove_abandoned(replica)
             if is_made_by(rules, replica):
