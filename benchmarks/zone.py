@@ -62,13 +62,20 @@ class Zone:
         (self.landing / "visits" / day / f"late-{number:03}.jsonl").write_text("{}\n")
 
     def dead_letters(self, days: int) -> None:
-        """So many days that have dead letters, among as many commits as there are days."""
+        """So many days with a dead letter that the present code refused, among as many commits as there are days."""
+        from dedp_assets.defs.silver.visits import visits  # not before the days have landed: the graph begins with them
+
         few = set(self.days[:: max(1, len(self.days) // days)])
-        record = {"code_version": "1", "notes": {"open": 1}}
+        code_version = visits.code_version
         commits = [
             {
                 "changed": [{"filed_under": day}] if day in few else [],
-                "record": a_record("silver/visits_dead_letter", {"filed_under": day}, **record),
+                "record": a_record(
+                    "silver/visits_dead_letter",
+                    {"filed_under": day},
+                    code_version=code_version,
+                    notes={"open": int(day in few)},
+                ),
             }
             for day in self.days
         ]

@@ -7,9 +7,10 @@ looked at and the partitions still behind, so a tick pays for new commits only.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
+from functools import cache
 from typing import Any
 
 import dagster as dg
@@ -31,6 +32,8 @@ __all__ = ["late_data"]
 _AT_ONCE = 25
 _AFTER_ALL = "\uffff"
 _NEVER = -1
+
+_Changes = Callable[[str, int], tuple[int, Mapping[Partition, int]]]
 
 
 def late_data(tables: Sequence[LakeTable[...]]) -> dg.SensorDefinition:
@@ -57,8 +60,10 @@ def late_data(tables: Sequence[LakeTable[...]]) -> dg.SensorDefinition:
         requests: list[dg.RunRequest] = []
         reasons: list[str] = []
         after: dict[str, Any] = {}
+        # Several tables read the same one: its log is read once for all that know the same of it.
+        changes = cache(lambda name, since: lake.ledger(name).changes(since=since))
         for group in groups:
-            found = group.look(context, lake, now, cursor)
+            found = group.look(context, lake, now, cursor, changes)
             requests += found.requests
             reasons.append(found.reason)
             after |= found.cursor
@@ -87,8 +92,15 @@ class _Group:
     def names(self) -> list[str]:
         return [table.spec.name for table in self.tables]
 
-    def look(self, context: dg.SensorEvaluationContext, lake: Lake, now: datetime, cursor: Mapping[str, Any]) -> _Found:
-        edges = [_Edges(table, lake, cursor.get(table.spec.name, {})) for table in self.tables]
+    def look(
+        self,
+        context: dg.SensorEvaluationContext,
+        lake: Lake,
+        now: datetime,
+        cursor: Mapping[str, Any],
+        changes: _Changes,
+    ) -> _Found:
+        edges = [_Edges(table, lake, cursor.get(table.spec.name, {}), changes) for table in self.tables]
         behind: dict[str, int] = {}
         for edge in edges:
             for key, version in edge.behind.items():
@@ -132,6 +144,7 @@ class _Edges:
         table: the table.
         lake: where it and its upstream tables are.
         known: what the cursor kept of it.
+        changes: lists the changed partitions of an upstream table since a version.
         versions: upstream table -> version looked at.
         behind: partition key -> upstream version to reach: of the newest change of what its run reads.
         applied: partition key -> upstream version that it has applied, if any.
@@ -140,6 +153,7 @@ class _Edges:
     table: LakeTable[...]
     lake: Lake
     known: Mapping[str, Any]
+    changes: _Changes
     versions: dict[str, int] = field(default_factory=dict)
     behind: dict[str, int] = field(default_factory=dict)
     applied: dict[str, int] = field(default_factory=dict)
@@ -148,7 +162,7 @@ class _Edges:
         self.behind.update(self.known.get("behind", {}))
         for spec, feed in self.table.reads.items():
             since = self.known.get("versions", {}).get(spec.name, -1)
-            self.versions[spec.name], changed = self.lake.ledger(spec.name).changes(since=since)
+            self.versions[spec.name], changed = self.changes(spec.name, since)
             self._add(feed.feeds, changed)
         if self.behind:
             cursors = self.lake.ledger(self.name).transactions()

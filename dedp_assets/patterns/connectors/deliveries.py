@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -90,32 +91,34 @@ class Delivery:
 
 def look_at(folder: Path) -> Delivery:
     """Describe the delivery in a partition's folder without opening a data file; empty if there is no folder."""
-    if not folder.is_dir():
+    try:
+        entries = sorted(os.scandir(folder), key=lambda entry: entry.name)
+    except (FileNotFoundError, NotADirectoryError):
         return Delivery(folder.name)
-    entries = sorted(folder.iterdir())
-    marker = folder / MARKER
-    files = [_file(p) for p in entries if not p.is_dir() and not p.name.startswith(_HIDDEN)]
+    shown = [entry for entry in entries if not entry.name.startswith(_HIDDEN)]
+    files = [_file(entry) for entry in shown if not entry.is_dir()]
+    marker = next((entry for entry in entries if entry.name == MARKER), None)
     return Delivery(
         partition=folder.name,
         files=tuple(file for file in files if file is not None),
-        marker=_file(marker),
-        manifest=_manifest(marker),
-        strange=tuple(p.name for p in entries if p.is_dir() and not p.name.startswith(_HIDDEN)),
+        marker=_file(marker) if marker else None,
+        manifest=_manifest(marker.path) if marker else None,
+        strange=tuple(entry.name for entry in shown if entry.is_dir()),
     )
 
 
-def _file(path: Path) -> DeliveredFile | None:
+def _file(entry: os.DirEntry[str]) -> DeliveredFile | None:
     """Describe a file; ``None`` if its producer removed it since the folder was listed."""
     try:
-        stat = path.stat()
+        stat = entry.stat()
     except FileNotFoundError:
         return None
-    return DeliveredFile(path.name, stat.st_size, stat.st_mtime_ns)
+    return DeliveredFile(entry.name, stat.st_size, stat.st_mtime_ns)
 
 
-def _manifest(marker: Path) -> Mapping[str, int] | None:
+def _manifest(marker: str) -> Mapping[str, int] | None:
     try:
-        stated = json.loads(marker.read_text())
+        stated = json.loads(Path(marker).read_text())
     except (OSError, ValueError):
         return None
     files = stated.get("files") if isinstance(stated, dict) else None

@@ -11,12 +11,13 @@ import os
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta, timezone
 from functools import cache, cached_property, partial
 from pathlib import Path
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal, NamedTuple, TypeVar
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -60,6 +61,7 @@ KeyedFile = tuple[Mapping[str, Any], Partition]
 
 _COMMIT_FILE = re.compile(r"\d{20}\.json")
 _LITERAL = re.compile(r"[A-Za-z0-9_. -]+")  # what every writer of logs spells alike
+_NO_FILE = re.compile(rb'[{] *"(?:commitInfo|txn|protocol|metaData|domainMetadata)" *:.*[}]')
 _MAINTENANCE = {"OPTIMIZE", "VACUUM END"}
 _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 
@@ -340,7 +342,7 @@ class Ledger:
             found = dict.fromkeys(gap.statistics(), fresh[0])
         naming = cache(self._naming)
         for version in fresh:
-            for key in self._commit(version, self._raw(version), naming).changed:
+            for key in self._read(version, partial(_changed, self._raw(version), naming)):
                 found[key] = version
             head = version
         return head, found
@@ -560,28 +562,52 @@ def _naming(schema: str, partition_by: Sequence[str]) -> Naming:
     }
 
 
-def _parse(version: int, raw: bytes, naming: Callable[[], Naming]) -> Commit:
-    info: dict[str, Any] = {}
-    changed: set[tuple[tuple[str, str | None], ...]] = set()
-    added: list[str] = []
-    past: list[str] = []
-    transactions: dict[str, int] = {}
-    rows = 0
+class _File(NamedTuple):
+    """A data file that a commit names: ``changed`` are its partition values, if the commit changed rows by it."""
+
+    kind: str
+    path: str
+    rows: int
+    changed: Partition | None
+
+
+def _files(action: Mapping[str, Any]) -> Iterator[_File]:
+    for kind in ("add", "remove", "cdc"):
+        if file := action.get(kind):
+            rows = json.loads(file.get("stats") or "{}").get("numRecords", 0) if kind == "add" else 0
+            changes = kind != "cdc" and file.get("dataChange", True)
+            values = tuple(sorted((file.get("partitionValues") or {}).items()))
+            yield _File(kind, file["path"], rows, values if changes else None)
+
+
+def _changed(raw: bytes, naming: Callable[[], Naming]) -> frozenset[Partition]:
+    """List the partitions whose rows a commit changed, without parsing what it says beside its files."""
+    lines = _lines(raw)
+    files = [file for line in lines if not _NO_FILE.fullmatch(line) for file in _files(json.loads(line))]
+    return _named_all({file.changed for file in files}, naming)
+
+
+def _lines(raw: bytes) -> list[bytes]:
     if not raw.strip():
         raise ValueError("it is empty")
-    for line in raw.splitlines():
-        action = json.loads(line) if line else {}
+    return [line for line in raw.splitlines() if line]
+
+
+def _named_all(changed: AbstractSet[Partition | None], naming: Callable[[], Naming]) -> frozenset[Partition]:
+    known = naming() if changed - {None} else {}
+    return frozenset(_named(dict(values), known) for values in changed if values is not None)
+
+
+def _parse(version: int, raw: bytes, naming: Callable[[], Naming]) -> Commit:
+    info: dict[str, Any] = {}
+    files: list[_File] = []
+    transactions: dict[str, int] = {}
+    for line in _lines(raw):
+        action = json.loads(line)
         info = action.get("commitInfo") or info
-        for kind in ("add", "remove"):
-            if (file := action.get(kind)) and file.get("dataChange", True):
-                changed.add(tuple(sorted((file.get("partitionValues") or {}).items())))
         if txn := action.get("txn"):
             transactions[txn["appId"]] = txn["version"]
-        past += [action[kind]["path"] for kind in ("remove", "cdc") if action.get(kind)]
-        if add := action.get("add"):
-            added.append(add["path"])
-            rows += json.loads(add.get("stats") or "{}").get("numRecords", 0)
-    known = naming() if changed else {}
+        files += _files(action)
     record = CommitRecord.from_json(info.get("userMetadata"))
     maintained = info.get("operation") in _MAINTENANCE
     return Commit(
@@ -592,10 +618,10 @@ def _parse(version: int, raw: bytes, naming: Callable[[], Naming]) -> Commit:
         maintenance=record if maintained else None,
         note="" if record else info.get("userMetadata") or "",
         transactions=transactions,
-        changed=frozenset(_named(dict(values), known) for values in changed),
-        files_added=tuple(added),
-        files_past=tuple(past),
-        rows_added=rows,
+        changed=_named_all({file.changed for file in files}, naming),
+        files_added=tuple(file.path for file in files if file.kind == "add"),
+        files_past=tuple(file.path for file in files if file.kind != "add"),
+        rows_added=sum(file.rows for file in files),
         metrics=info.get("operationMetrics") or {},
         parameters=info.get("operationParameters") or {},
     )
