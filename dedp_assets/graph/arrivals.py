@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from datetime import datetime
 from typing import Any
 
 import dagster as dg
@@ -98,7 +97,8 @@ class _Watch:
     def _days(self, names: set[str], clock: Clock) -> tuple[list[str], dict[str, str]]:
         """Tell the folder names that are partitions from the others, and say why those are not."""
         first = self.partitions.start.strftime(self.partitions.fmt)
-        days = sorted(name for name in names if _is_key(self.partitions, name, clock.now()))
+        with dg.partition_loading_context(effective_dt=clock.now()):
+            days = sorted(name for name in names if _is_key(self.partitions, name))
         return days, dict.fromkeys(names - set(days), f"is no day between {first} and today")
 
 
@@ -141,9 +141,8 @@ def _reason(summary: str, held: Mapping[str, str]) -> str:
     return "; ".join([summary, *shown]) + more
 
 
-def _is_key(partitions: dg.TimeWindowPartitionsDefinition, name: str, now: datetime) -> bool:
+def _is_key(partitions: dg.TimeWindowPartitionsDefinition, name: str) -> bool:
     try:
-        with dg.partition_loading_context(effective_dt=now):
-            return partitions.has_partition_key(name)
+        return partitions.has_partition_key(name)
     except ValueError:
         return False

@@ -12,6 +12,8 @@ from datetime import date, timedelta
 from pyspark.sql import DataFrame
 
 from dedp_assets.patterns.core.errors import NotReady
+from dedp_assets.patterns.delta.log import KeyedFile, TableState
+from dedp_assets.patterns.delta.pruning import Bounds, candidates
 from dedp_assets.patterns.delta.tables import Table
 
 __all__ = ["Feed", "Pinned", "day_to_week", "hour_to_day", "pin", "same", "whole"]
@@ -59,6 +61,26 @@ class Pinned:
     def rows(self) -> DataFrame:
         """Read the rows; lazy."""
         return self.table.read(*self.partitions, version=self.version)
+
+    def related(self, other: Table, column: str) -> DataFrame | None:
+        """Read the partitions of another table that may share a value of ``column`` with what is pinned; lazy.
+
+        Args:
+            other: a table that has the column, too.
+            column: partition column of the upstream table. Its least and greatest value here are held against what
+                the other table's log says of its files.
+
+        Returns:
+            The rows; ``None`` if no file can hold such a value.
+        """
+        if not other.ledger.exists():
+            return None
+        state, here = other.ledger.state(), self.table.ledger.state(self.version)
+        mine = [file for partition in self.partitions for file, _ in _files_of(here, partition)]
+        values = {file[f"partition.{column}"] for file in mine} - {None}
+        near = candidates(state, {}, {column: Bounds(min(values), max(values))}) if values else []
+        partitions = dict.fromkeys(key for _, key in near)
+        return other.read(*map(dict, partitions), version=state.version) if near else None
 
     def count(self) -> int:
         """Count the rows by the table's log, without reading them."""
@@ -121,6 +143,10 @@ def pin(upstream: Table, feed: Feed, key: str) -> Pinned:
     if newest is None:
         raise NotReady(f"{upstream.name} holds nothing of {key or 'its rows'} yet: materialize that first")
     return Pinned(upstream, partitions, version, newest.version)
+
+
+def _files_of(state: TableState, partition: Values) -> Iterable[KeyedFile]:
+    return ((file, key) for file, key in state.keyed_files() if partition.items() <= dict(key).items())
 
 
 def _known(value: str | None) -> tuple[str, ...]:

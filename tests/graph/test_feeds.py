@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 
 from dedp_assets.defs.silver.visits import BY_EVENT_DATE
-from dedp_assets.graph.feeds import day_to_week, hour_to_day, pin, same, whole
+from dedp_assets.graph.feeds import Pinned, day_to_week, hour_to_day, pin, same, whole
 from dedp_assets.patterns.core.errors import NotReady
 from dedp_assets.patterns.core.schema import Column, TableSpec
 from dedp_assets.patterns.delta.tables import Table
-from tests.helpers import a_record, write_log
+from tests.helpers import a_record, a_run, write_log
 
 DAY, OTHER = {"event_date": "2026-01-05"}, {"event_date": "2026-01-06"}
 UPSTREAM = TableSpec("silver/x", {"id": Column("BIGINT"), "event_date": Column("DATE")}, partition_by=("event_date",))
@@ -77,3 +77,41 @@ def test_a_day_that_upstream_knows_nothing_of_is_not_ready(tmp_path, commits):
     """In one sentence that names it."""
     with pytest.raises(NotReady, match=r"silver/x (holds nothing of 2026-01-05 yet|does not exist yet)"):
         pin(upstream(tmp_path, *commits), same("event_date"), "2026-01-05")
+
+
+LANDED = TableSpec(
+    "bronze/x",
+    {"id": Column("BIGINT"), "landed_on": Column("DATE"), "event_date": Column("DATE")},
+    partition_by=("landed_on", "event_date"),
+)
+LETTERS = TableSpec(
+    "silver/x_letters",
+    {"id": Column("BIGINT"), "landed_on": Column("DATE"), "filed_under": Column("DATE")},
+    partition_by=("filed_under",),
+)
+
+
+def test_a_run_reads_the_letters_that_landed_when_its_records_did_and_no_others(spark, make_table):
+    """Filed under their landing day, their event date or a date they no longer have; other partitions stay closed."""
+    landed, letters = make_table(LANDED), make_table(LETTERS)
+    assert pinned(landed, "2026-01-05").related(letters, "landed_on") is None
+    for number, (on, filed_under) in enumerate(
+        [("04", "04"), ("05", "05"), ("06", "06"), ("06", "03"), ("07", "07"), ("07", "02")]
+    ):
+        rows = spark.sql(
+            f"SELECT {number}L AS id, DATE '2026-01-{on}' AS landed_on, DATE '2026-01-{filed_under}' AS filed_under"
+        )
+        letters.overwrite(rows, partition={"filed_under": f"2026-01-{filed_under}"}, provenance=a_run())
+    read = pinned(landed, "2026-01-05").related(letters, "landed_on")
+    assert sorted(row["id"] for row in read.collect()) == [1, 2, 3]
+    assert len(read.inputFiles()) == 3
+    assert pinned(landed, "2026-01-20").related(letters, "landed_on") is None
+
+
+def pinned(landed, day):
+    """What a run of ``day`` reads: records that landed on it and on the day after."""
+    commits = [{"changed": [{"landed_on": f"2026-01-{on}", "event_date": day}]} for on in ("05", "06")]
+    if not landed.ledger.exists():
+        columns = {"id": "long", "landed_on": "date", "event_date": "date"}
+        write_log(landed.location, columns, ["landed_on", "event_date"], commits)
+    return Pinned(landed, tuple(BY_EVENT_DATE.reads(day)), landed.ledger.version(), 1)

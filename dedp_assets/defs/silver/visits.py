@@ -102,7 +102,7 @@ def visits(step: Step, landed: Pinned, table: Table, dead: Table) -> WriteResult
     lines, seen = tally(landed.rows(), identity=IDENTITY)
     split = divert_unprocessable(
         lines,
-        dead.read(version=dead.ledger.version()) if dead.ledger.exists() else None,
+        landed.related(dead, "landed_on"),  # a letter moves between dates when a fix dates its record anew
         payload="raw",
         raw=["raw_bytes"],
         schema={name: column.type for name, column in _EVENT.items()},

@@ -39,7 +39,7 @@ def mark_replayed(rows: DataFrame, earlier: DataFrame | None, identity: Sequence
     letter = f"xxhash64({identifier(payload)})" if payload in earlier.columns else "0L"
     known = earlier.groupBy(*[identifier(c) for c in identity]).agg(F.expr(f"collect_set({letter})").alias(_CONTENTS))
     same = f"coalesce(array_contains({_CONTENTS}, {letter}), false)"
-    return _looked_up(rows, known, identity).withColumn("was_dead_lettered", F.expr(same)).drop(_CONTENTS)
+    return _looked_up(rows, known, identity, small=False).withColumn("was_dead_lettered", F.expr(same)).drop(_CONTENTS)
 
 
 def filed(
@@ -89,9 +89,9 @@ def _processed_since(letters: DataFrame, before: DataFrame, processed: DataFrame
     return placed.filter(f"{_PLACE} <= least(coalesce({_DONE}, 0), {_KNOWN} - coalesce({_OPEN}, 0))")
 
 
-def _looked_up(rows: DataFrame, known: DataFrame, keys: Sequence[str]) -> DataFrame:
-    """Add to ``rows`` what a small frame says of their keys; NULLs are equal, and no key of ``known`` repeats."""
+def _looked_up(rows: DataFrame, known: DataFrame, keys: Sequence[str], *, small: bool = True) -> DataFrame:
+    """Add to ``rows`` what a frame says of their keys; NULLs are equal, and no key of ``known`` repeats."""
     named = known.withColumnsRenamed({key: f"{RESERVED}{key}" for key in keys})
     pairs = [F.col(identifier(key)).eqNullSafe(F.col(identifier(f"{RESERVED}{key}"))) for key in keys]
-    found = rows.join(F.broadcast(named), pairs, "left")
+    found = rows.join(F.broadcast(named) if small else named, pairs, "left")
     return found.drop(*[f"{RESERVED}{key}" for key in keys])

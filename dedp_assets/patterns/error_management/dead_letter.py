@@ -48,7 +48,7 @@ def divert_unprocessable(  # noqa: PLR0913 - what a record is takes many words
 
     Args:
         rows: raw records.
-        earlier: dead letters of the same partition from before, so that a replay marks the records it saves.
+        earlier: dead letters that these records may have been, so that a replay marks the records it saves.
         schema: output column -> SQL type. A value that is there but is not exactly a value of that type, at whatever
             depth, is a reason that names its path; STRING takes any JSON value as its text. What a text has to look
             like is listed in :mod:`~dedp_assets.patterns.core.exact`.
