@@ -162,14 +162,12 @@ def test_records_that_go_while_they_are_copied_are_no_silence(topics):
     """Deleted after the topic was looked at: the copy stops with an error, it does not go on behind the gap."""
     send(topics()[0], *range(30))
     source, target = topics()
-    deleted = AdminClient(source.client).delete_records([TopicPartition(source.topic.name, 0, 5)])
-    for done in deleted.values():
-        done.result()
+    admin = AdminClient(source.client)
+    for done in admin.delete_records([TopicPartition(source.topic.name, 0, 5)]).values():
+        done.result(timeout=30)
     with pytest.raises(NotReady, match="cannot be copied"):
         copy_topic(source, target)
     assert held(target)[0] == []
-    with pytest.raises(ContractError, match="partitions 0: records were deleted"):
-        copy_topic(replace(source, topic=replace(source.topic, begin={**source.topic.begin, "0": 5})), target)
 
 
 def test_copies_that_can_never_work_are_refused():
