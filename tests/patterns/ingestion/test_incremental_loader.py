@@ -378,8 +378,8 @@ def test_a_partition_holds_one_window(visits, source):
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ({"keys": []}, "name a column each"),
-        ({"partition": {}}, "name a column each"),
+        ({"keys": []}, "each name a column"),
+        ({"partition": {}}, "each name a column"),
         ({"keys": ["id"]}, "no column id"),
         ({"delta": "updated_at"}, "no column updated_at"),
         ({"partition": {"page": "home"}}, r"is partitioned by \['ingested_on'\]"),
