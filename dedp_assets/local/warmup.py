@@ -1,4 +1,4 @@
-"""A little of everything, done once, so that the class-data archive holds the classes the platform uses.
+"""A short run of everything, so that the class-data archive holds the classes the platform uses.
 
 Submitted by :func:`dedp_assets.local.engine.prepare`, with the folder for a throw-away table as its argument; the Java
 runtime writes the archive when the program ends.

@@ -6,7 +6,7 @@ import pytest
 
 from dedp_assets.defs.silver.visits import BY_EVENT_DATE
 from dedp_assets.graph.feeds import Pinned, day_to_week, hour_to_day, pin, same, whole
-from dedp_assets.patterns.core.errors import NotReady
+from dedp_assets.patterns.core.errors import ContractError, NotReady
 from dedp_assets.patterns.core.schema import Column, TableSpec
 from dedp_assets.patterns.delta.tables import Table
 from tests.helpers import a_record, a_run, write_log
@@ -106,6 +106,18 @@ def test_a_run_reads_the_letters_that_landed_when_its_records_did_and_no_others(
     assert sorted(row["id"] for row in read.collect()) == [1, 2, 3]
     assert len(read.inputFiles()) == 3
     assert pinned(landed, "2026-01-20").related(letters, "landed_on") is None
+
+
+def test_a_run_is_refused_while_letters_are_lost_that_may_be_its_own(tmp_path):
+    """Without them nobody knows which of its records were dead letters once; other letters do not matter."""
+    landed, letters = (
+        Table(s, tmp_path / s.name, lambda: pytest.fail("it asked for Spark")) for s in (LANDED, LETTERS)
+    )
+    run = pinned(landed, "2026-01-05")
+    columns = {"id": "long", "landed_on": "date", "filed_under": "date"}
+    write_log(letters.location, columns, ["filed_under"], [{"changed": [{"filed_under": "2026-01-06"}]}])
+    with pytest.raises(ContractError, match=f"{letters.name} lacks 1 of its data files"):
+        run.related(letters, "landed_on")
 
 
 def pinned(landed, day):

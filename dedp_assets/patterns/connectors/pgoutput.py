@@ -26,7 +26,7 @@ _PASSED_OVER = b"OYM"  # where a transaction came from, names of types, messages
 
 @dataclass(frozen=True, slots=True)
 class Relation:
-    """A table as it was when the changes after this message were made.
+    """The table that the following changes belong to, with the columns it had then.
 
     Attributes:
         oid: PostgreSQL's number of the table.
@@ -120,7 +120,7 @@ def _row_change(kind: bytes, reader: _Reader, relations: Mapping[int, Relation])
 
 
 class _Reader:
-    """A message whose values are taken off its front one by one."""
+    """A binary message, read value by value from its front."""
 
     def __init__(self, message: bytes) -> None:
         self._message = message

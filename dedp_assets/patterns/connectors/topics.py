@@ -78,7 +78,7 @@ class Position:
 
     @property
     def cursor(self) -> str:
-        """A name of this position among all that the table ever had."""
+        """A text that tells this position from every other one that the table had."""
         return f"{self.topic}@{self.generation}.{self.sequence}"
 
     def span(self, end: Offsets) -> int:

@@ -56,7 +56,7 @@ class Entry:
 
 
 class Claim(Protocol):
-    """A file that says that somebody is at work; whoever forgets the claim, or dies, gives it up."""
+    """A locked file that says that somebody is at work; it is free again when its holder forgets it or dies."""
 
     def release(self) -> None:
         """Give the claim up; the file stays."""
