@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -20,8 +21,8 @@ NAMES = {"spark": "spark", "frame": "frame", "table": "table", "rows": "rows", "
 
 def used(example: pytest.DoctestItem) -> set[str]:
     """The fixtures of the names that an example uses."""
-    statements = example.dtest.examples
-    found = {name for statement in statements for name in compile(statement.source, "example", "exec").co_names}
+    statements = (ast.parse(statement.source) for statement in example.dtest.examples)
+    found = {node.id for statement in statements for node in ast.walk(statement) if isinstance(node, ast.Name)}
     return {NAMES[name] for name in found & NAMES.keys()}
 
 
@@ -36,6 +37,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def _example_names(request: pytest.FixtureRequest, doctest_namespace: dict[str, Any]) -> None:
     if isinstance(request.node, pytest.DoctestItem):
         fixtures = used(request.node)
+        doctest_namespace.clear()  # pytest keeps one for all examples, so that one could lean on another's names
         doctest_namespace.update({n: request.getfixturevalue(f) for n, f in NAMES.items() if f in fixtures})
 
 
