@@ -65,7 +65,7 @@ def _measure(
     row = compare(case, *interleave(timed, rounds=5, warm_up=3, repeats=repeats), at_most=goal)
     row.why = explain(
         lambda: work(next(iter(sides.values()))),
-        ["ensure", "state", "stage_rows", "publish", "claim", "exchange_files", "keep_readable"],
+        ["ensure", "state", "stage_rows", "publish", "decide", "exchange_files", "keep_readable"],
     )
     return row
 

@@ -108,7 +108,7 @@ def _measure(session: SparkSession, home: Path, count: int, *, parsed: bool) -> 
     row = compare(f"{count:,} rows, {kind}", *sides, at_most=_GOALS.get(count))
     if row.met is False:
         row.why = explain(
-            lambda: _publish(rows(10_000), table, count), ["ensure", "stage_rows", "_staged_files", "publish", "claim"]
+            lambda: _publish(rows(10_000), table, count), ["ensure", "stage_rows", "_staged_files", "publish", "decide"]
         )
     return row
 

@@ -94,7 +94,7 @@ def events(created_events):
 
 @pytest.fixture
 def before_commit(monkeypatch):
-    """``before_commit(action, times)``: somebody acts between claim and commit; gives the number of commits tried."""
+    """``before_commit(action, times)``: somebody acts before the commit; gives the number of commits tried."""
 
     def interposed(action, times=1):
         real, tried = publishing.commit_files, []

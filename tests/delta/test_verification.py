@@ -185,8 +185,8 @@ def test_what_spark_writes_is_sound_and_a_changed_byte_is_noticed(spark, tmp_pat
     assert (name, "is not what was written" in what) == (path.name, True)
 
 
-def claim(ledger, record, **options):
-    return publishing.claim(ledger, ledger.state(), record, **options)
+def decide(ledger, record, **options):
+    return publishing.decide(ledger, ledger.state(), record, **options)
 
 
 @pytest.fixture
@@ -201,8 +201,8 @@ def written(tmp_path):
 def test_a_write_whose_files_are_lost_is_not_done_already(written):
     """The same rows become a repair under a transaction of their own."""
     ledger, record = written
-    assert claim(ledger, record).applied
-    again = claim(ledger, record, lost=True)
+    assert decide(ledger, record).applied
+    again = decide(ledger, record, lost=True)
     assert (again.applied, again.same_rows, again.repair) == (None, False, True)
 
 
@@ -212,10 +212,10 @@ def test_other_rows_from_the_same_inputs_are_published_only_on_request(written, 
     ledger, record = written
     other = replace(record, fingerprint="2 rows 9")
     with pytest.raises(TransactionReused, match="ask for a replay"):
-        claim(ledger, other, lost=lost)
-    replayed = claim(ledger, replace(other, replay=True), lost=lost)
+        decide(ledger, other, lost=lost)
+    replayed = decide(ledger, replace(other, replay=True), lost=lost)
     assert (replayed.applied, replayed.same_rows, replayed.repair) == (None, False, False)
-    assert claim(ledger, replace(record, replay=True)).applied
+    assert decide(ledger, replace(record, replay=True)).applied
 
 
 @pytest.fixture

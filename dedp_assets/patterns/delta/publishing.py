@@ -1,8 +1,8 @@
 """Publishing: how a write becomes one commit, exactly once.
 
-A commit carries a transaction: ``table/partition/generation`` at the upstream version it applies. The claim, made under
-the table's lock, decides whether a write is new, a retry of one already applied, or a retry that came back with other
-data.
+A commit carries a transaction: ``table/partition/generation`` at the upstream version it applies. Under the table's
+lock the ledger is asked about a write before it happens: it is new, a retry of one already applied, or a retry that
+came back with other data.
 
 Writes that replace rows at an upstream version, appends, and writes that name no upstream version keep cursors of their
 own: no kind uses up a number that another kind needs.
@@ -45,12 +45,12 @@ from dedp_assets.patterns.delta.store import Store
 
 __all__ = [
     "SPARK_ERRORS",
-    "Claim",
+    "Decision",
     "Told",
     "already_applied",
     "attempts",
     "channel_of",
-    "claim",
+    "decide",
     "commit_by_spark",
     "commit_files",
     "commit_transaction",
@@ -95,7 +95,7 @@ class Told:
 
 
 @dataclass(frozen=True, slots=True)
-class Claim:
+class Decision:
     """The ledger's answer about a write before it happens.
 
     Attributes:
@@ -115,7 +115,7 @@ class Claim:
     repair: bool = False
 
 
-def claim(
+def decide(
     ledger: Ledger,
     state: TableState,
     record: CommitRecord,
@@ -123,7 +123,7 @@ def claim(
     append: bool = False,
     after: int | None = None,
     lost: bool = False,
-) -> Claim:
+) -> Decision:
     """Decide whether ``record``'s write is new.
 
     Args:
@@ -150,7 +150,7 @@ def claim(
     if known and before is not None and _same_write(before, record):
         same = before.fingerprint == record.fingerprint
         if same and not (lost and not append):
-            return Claim(app_id, sequence, applied=latest)
+            return Decision(app_id, sequence, applied=latest)
         if not same and (append or not record.replay):
             raise TransactionReused(_other_rows(ledger.name, before, record))
     _require_current(ledger, record, last, sequence, after)
@@ -167,7 +167,7 @@ def claim(
         replayed = state.transaction(app_id)
         sequence = sequence if replayed is None else max(sequence, replayed + 1)
     same = before is not None and before.fingerprint == record.fingerprint and not append
-    return Claim(app_id, sequence, same_rows=same and not lost, rewrite=latest is not None, repair=same and lost)
+    return Decision(app_id, sequence, same_rows=same and not lost, rewrite=latest is not None, repair=same and lost)
 
 
 def channel_of(ledger: Ledger, state: TableState, partition: Mapping[str, str]) -> str | None:
@@ -240,7 +240,7 @@ def commit_files(
     state: TableState,
     stage: Stage,
     record: CommitRecord,
-    claimed: Claim,
+    decision: Decision,
     *,
     append: bool = False,
     only: Collection[Partition] | None = None,
@@ -248,10 +248,10 @@ def commit_files(
     """Commit old files out and staged files in, transaction and record with them, without touching a row.
 
     Args:
-        state: the table as it was when the write was claimed.
+        state: the table as it was when the write was decided on.
         stage: the staged files, which are not committed if the partition holds the same rows already.
         record: goes into the commit as its user metadata.
-        claimed: transaction id and version.
+        decision: transaction id and version.
         append: keep the partition's present files.
         only: replace just these partitions among the ones the write owns.
 
@@ -260,9 +260,9 @@ def commit_files(
     """
     adds: Sequence[AddAction] = stage.adds
     gone = [] if append else [f for f in state.keyed_files() if record.partition.items() <= dict(f[1]).items()]
-    if claimed.same_rows:
+    if decision.same_rows:
         adds, gone = (), []
-    elif only is not None and not claimed.repair:
+    elif only is not None and not decision.repair:
         adds = [add for add in adds if _key(add.partition_values) in only]
         gone = [(file, key) for file, key in gone if key in only]
     by = json.dumps(list(state.partition_columns))
@@ -276,9 +276,9 @@ def commit_files(
         },
     )
     # A repair is like a compaction: other files, the same rows, so nobody downstream has to do anything.
-    change = not claimed.repair
+    change = not decision.repair
     exchange_files(
-        stage.store.above(), state, adds, gone, record=record, claimed=claimed, told=told, data_change=change
+        stage.store.above(), state, adds, gone, record=record, decision=decision, told=told, data_change=change
     )
 
 
@@ -289,7 +289,7 @@ def exchange_files(
     gone: Iterable[tuple[Mapping[str, Any], Partition]],
     *,
     record: CommitRecord,
-    claimed: Claim,
+    decision: Decision,
     told: Told,
     data_change: bool = True,
 ) -> None:
@@ -297,11 +297,11 @@ def exchange_files(
 
     Args:
         store: the table's.
-        state: the table as it was when the write was claimed.
+        state: the table as it was when the write was decided on.
         adds: files that become part of the table, with paths as the log writes them.
         gone: files of ``state`` that stop being part of it, as :meth:`TableState.keyed_files` gives them.
         record: goes into the commit as its user metadata.
-        claimed: transaction id and version.
+        decision: transaction id and version.
         told: what the table's history says of the commit.
         data_change: whether readers of changes have to look at what goes and what comes.
 
@@ -314,7 +314,7 @@ def exchange_files(
         require_replaceable(store.name, state)
     content: list[dict[str, Any]] = [
         commits.info(record, told.operation, state, told.metrics, told.parameters, appends=not removed),
-        {"txn": {"appId": claimed.app_id, "version": claimed.sequence, "lastUpdated": now}},
+        {"txn": {"appId": decision.app_id, "version": decision.sequence, "lastUpdated": now}},
     ]
     for file, key in removed:
         gone_since = {"deletionTimestamp": now, "extendedFileMetadata": True, "dataChange": data_change}
@@ -331,20 +331,20 @@ def exchange_files(
 def commit_by_spark(
     rows: DataFrame,
     record: CommitRecord,
-    claimed: Claim,
+    decision: Decision,
     *,
     location: str,
     kinds: Mapping[str, str],
     append: bool = False,
 ) -> None:
     """Make the same commit by Spark's own writer, for tables that the metadata-only transaction cannot serve."""
-    if claimed.same_rows:
+    if decision.same_rows:
         rows, append = rows.limit(0), True
     writer = rows.write.format("delta").mode("append" if append else "overwrite")
     if record.partition and not append:
         predicate = " AND ".join(equals(c, value, kinds[c]) for c, value in record.partition.items())
         writer = writer.option("replaceWhere", predicate)
-    writer = writer.option("txnAppId", claimed.app_id).option("txnVersion", claimed.sequence)
+    writer = writer.option("txnAppId", decision.app_id).option("txnVersion", decision.sequence)
     writer.option("userMetadata", record.to_json()).save(location)
 
 
@@ -368,11 +368,11 @@ def commit_transaction(ledger: Ledger, app_id: str, version: int, note: str) -> 
     commits.keep_readable(ledger.store, state)
 
 
-def sql_settings(record: CommitRecord, claimed: Claim) -> dict[str, str]:
+def sql_settings(record: CommitRecord, decision: Decision) -> dict[str, str]:
     """List the session settings that put the transaction and the record into the commit of an SQL statement."""
     return {
-        "spark.databricks.delta.write.txnAppId": claimed.app_id,
-        "spark.databricks.delta.write.txnVersion": str(claimed.sequence),
+        "spark.databricks.delta.write.txnAppId": decision.app_id,
+        "spark.databricks.delta.write.txnVersion": str(decision.sequence),
         "spark.databricks.delta.commitInfo.userMetadata": record.to_json(),
     }
 

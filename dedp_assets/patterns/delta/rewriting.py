@@ -114,9 +114,9 @@ def rewrite(table: Table, change: Change, request: Request) -> WriteResult:
     for _ in publishing.attempts():
         if prepared is None:
             state = table.ledger.state()
-            claimed = publishing.claim(table.ledger, state, request.record(change.content))
-            if claimed.applied:
-                return publishing.already_applied(table.name, request.record(change.content), claimed.applied)
+            decision = publishing.decide(table.ledger, state, request.record(change.content))
+            if decision.applied:
+                return publishing.already_applied(table.name, request.record(change.content), decision.applied)
             prepared = _prepare(table, change, request, state)
         try:
             with table_lock(table.store):
@@ -143,10 +143,10 @@ def _publish(table: Table, change: Change, prepared: _Prepared) -> WriteResult |
         _Outdated: if others changed what the change depends on.
     """
     state = table.ledger.state()
-    claimed = publishing.claim(table.ledger, state, prepared.record)
-    if claimed.applied:
+    decision = publishing.decide(table.ledger, state, prepared.record)
+    if decision.applied:
         prepared.stage.discard()
-        return publishing.already_applied(table.name, prepared.record, claimed.applied)
+        return publishing.already_applied(table.name, prepared.record, decision.applied)
     if _relevant(change, state) != prepared.relevant:
         raise _Outdated
     removed, added = (prepared.removed, prepared.stage.adds) if prepared.changed else ((), ())
@@ -156,7 +156,7 @@ def _publish(table: Table, change: Change, prepared: _Prepared) -> WriteResult |
     files = {"numRemovedFiles": len(removed), "numAddedFiles": len(added)}
     told = publishing.Told(change.operation, {}, {**prepared.metrics, **files})
     try:
-        publishing.exchange_files(table.store, state, added, removed, record=record, claimed=claimed, told=told)
+        publishing.exchange_files(table.store, state, added, removed, record=record, decision=decision, told=told)
     except Conflict:
         return None
     if prepared.changed:

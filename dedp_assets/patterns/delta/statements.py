@@ -62,7 +62,7 @@ def run(
             "visible: give no audits, or overwrite the partition"
         )
     record = request.record(content)
-    if applied := publishing.claim(table.ledger, table.ledger.state(), record).applied:
+    if applied := publishing.decide(table.ledger, table.ledger.state(), record).applied:
         return publishing.already_applied(table.name, record, applied)
     stage = new_stage(table.store)
     try:
@@ -71,11 +71,11 @@ def run(
         with table_lock(table.store):
             for last in publishing.attempts():
                 state = table.ledger.state()
-                claimed = publishing.claim(table.ledger, state, record)
-                if claimed.applied:
-                    return publishing.already_applied(table.name, record, claimed.applied)
+                decision = publishing.decide(table.ledger, state, record)
+                if decision.applied:
+                    return publishing.already_applied(table.name, record, decision.applied)
                 if _ran(
-                    table, statement, publishing.sql_settings(record, claimed), source, stage.store.address, last=last
+                    table, statement, publishing.sql_settings(record, decision), source, stage.store.address, last=last
                 ):
                     break
             return _result(table, state.version, record)

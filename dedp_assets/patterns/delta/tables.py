@@ -493,15 +493,15 @@ class StagedWrite:
         with table_lock(table.store):
             for last in publishing.attempts():
                 state = table.ledger.state()
-                claimed = self._claim(state, after)
-                if claimed.applied:
+                decision = self._decide(state, after)
+                if decision.applied:
                     self._discard_unless_live()
-                    return publishing.already_applied(table.name, self.record, claimed.applied)
-                self._require_replaceable(state, claimed)
+                    return publishing.already_applied(table.name, self.record, decision.applied)
+                self._require_replaceable(state, decision)
                 self._require_untouched(since)
                 self._require_channel(state)
                 try:
-                    changed = self._commit(state, claimed, differing)
+                    changed = self._commit(state, decision, differing)
                     break
                 except (Conflict, *publishing.SPARK_ERRORS) as error:
                     if last or not publishing.is_conflict(error):
@@ -519,26 +519,26 @@ class StagedWrite:
             version=ours[-1].version,
             applied=True,
             changed=changed and bool(ours[-1].changed),
-            reason=_published(rows.written, claimed),
+            reason=_published(rows.written, decision),
             rows=rows,
             partition=self.record.partition,
             findings=self.findings,
             figures=self.record.figures,
         )
 
-    def _claim(self, state: TableState, after: int | None) -> publishing.Claim:
+    def _decide(self, state: TableState, after: int | None) -> publishing.Decision:
         """Ask the ledger about this write; where it is applied already, its files have to be there, too."""
         ledger = self.table.ledger
-        claimed = publishing.claim(ledger, state, self.record, append=self.append, after=after)
-        if (claimed.applied or claimed.same_rows) and not self.append and self._lost(state):
-            return publishing.claim(ledger, state, self.record, after=after, lost=True)
-        return claimed
+        decision = publishing.decide(ledger, state, self.record, append=self.append, after=after)
+        if (decision.applied or decision.same_rows) and not self.append and self._lost(state):
+            return publishing.decide(ledger, state, self.record, after=after, lost=True)
+        return decision
 
     def _lost(self, state: TableState) -> bool:
         return bool(lost_files(self.table.store, state, self.record.partition))
 
-    def _require_replaceable(self, state: TableState, claimed: publishing.Claim) -> None:
-        if not (self.append or claimed.same_rows) and state.holds(self.record.partition):
+    def _require_replaceable(self, state: TableState, decision: publishing.Decision) -> None:
+        if not (self.append or decision.same_rows) and state.holds(self.record.partition):
             try:
                 require_replaceable(self.table.name, state)
             except ConfigError:
@@ -553,18 +553,18 @@ class StagedWrite:
             self.stage.discard()
             raise
 
-    def _commit(self, state: TableState, claimed: publishing.Claim, differing: _Differing | None) -> bool:
+    def _commit(self, state: TableState, decision: publishing.Decision, differing: _Differing | None) -> bool:
         if not publishing.serves(state):
             location = self.table.store.address
             rows = self.stage.read() if self.stage.session else self.table.read(version=state.version).limit(0)
             publishing.commit_by_spark(
-                rows, self.record, claimed, location=location, kinds=state.kinds, append=self.append
+                rows, self.record, decision, location=location, kinds=state.kinds, append=self.append
             )
-            return not claimed.same_rows
+            return not decision.same_rows
         # What was compared is not what is replaced, if another writer was here meanwhile: then nothing is kept.
         only = differing.partitions if differing and differing.files == self._replaced(state) else None
-        publishing.commit_files(state, self.stage, self.record, claimed, append=self.append, only=only)
-        return not claimed.same_rows
+        publishing.commit_files(state, self.stage, self.record, decision, append=self.append, only=only)
+        return not decision.same_rows
 
     def _look(self, after: int | None) -> _Differing | None:
         """Compare what is staged with what it replaces, where a part of it may be the same: jobs, so unlocked."""
@@ -572,8 +572,8 @@ class StagedWrite:
         finer = set(state.partition_columns) - set(self.record.partition)
         if self.append or not finer or not publishing.serves(state):
             return None
-        claimed = self._claim(state, after)
-        if claimed.applied or claimed.same_rows or claimed.repair or not claimed.rewrite or self._lost(state):
+        decision = self._decide(state, after)
+        if decision.applied or decision.same_rows or decision.repair or not decision.rewrite or self._lost(state):
             return None
         return _Differing(self._replaced(state), frozenset(self._differing(state)))
 
@@ -619,7 +619,7 @@ class StagedWrite:
         return {key for key in {*now, *then} if now.get(key) != then.get(key)}
 
 
-def _published(rows: int, claimed: publishing.Claim) -> str:
-    if claimed.repair:
+def _published(rows: int, decision: publishing.Decision) -> str:
+    if decision.repair:
         return f"{rows} rows written again, because files that held them were lost"
-    return "the same rows as before: nothing changed" if claimed.same_rows else f"{rows} rows published"
+    return "the same rows as before: nothing changed" if decision.same_rows else f"{rows} rows published"

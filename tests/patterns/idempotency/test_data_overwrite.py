@@ -225,7 +225,7 @@ def test_two_partitions_are_overwritten_at_the_same_time(make_table, event_rows,
 
 
 def test_a_write_that_lost_to_another_writer_is_made_again(events, fill, monkeypatch):
-    """A foreign commit to the same partition between the claim and ours fails the first attempt, not the run."""
+    """A foreign commit to the same partition between decision and commit fails the first attempt, not the run."""
     fill(FIRST, 3)
     commit_files, attempts = publishing.commit_files, []
 

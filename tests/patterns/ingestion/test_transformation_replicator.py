@@ -401,7 +401,7 @@ def test_what_a_killed_run_staged_goes_with_the_next_one(users, staging, monkeyp
         raise SystemExit("killed")
 
     with monkeypatch.context() as patched:
-        patched.setattr(publishing, "claim", die)
+        patched.setattr(publishing, "decide", die)
         with pytest.raises(SystemExit):
             transform(users, replica)
     gc.collect()
