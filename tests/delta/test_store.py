@@ -16,7 +16,7 @@ import pytest
 
 from dedp_assets.patterns.core.errors import ConfigError
 from dedp_assets.patterns.delta import commits
-from dedp_assets.patterns.delta.copies.generations import replacing
+from dedp_assets.patterns.delta.copies.editions import replacing
 from dedp_assets.patterns.delta.locations import store_at
 from dedp_assets.patterns.delta.log import Ledger
 from dedp_assets.patterns.delta.maintenance.vacuum import remove_unneeded

@@ -16,7 +16,7 @@ from deltalake import DeltaTable, write_deltalake
 from dedp_assets.patterns.core.errors import AuditFailed, ConfigError, Conflict
 from dedp_assets.patterns.delta.copies import replicas
 from dedp_assets.patterns.delta.copies.contents import folder_contents, table_contents
-from dedp_assets.patterns.delta.copies.generations import MANIFEST, current
+from dedp_assets.patterns.delta.copies.editions import MANIFEST, current
 from dedp_assets.patterns.delta.copies.replicas import copy_replica, manifest_of, verify
 from dedp_assets.patterns.delta.locations import folder_at
 from dedp_assets.patterns.delta.log import Ledger
@@ -110,7 +110,7 @@ def test_an_unchanged_source_copies_nothing(source, target):
 
 
 def test_only_what_changed_is_copied_and_deletions_follow(source, target):
-    """New and changed files arrive, others are shared with the former generation, deleted ones go."""
+    """New and changed files arrive, others are shared with the former edition, deleted ones go."""
     copy(source, target)
     before = inodes(target)
     (source / "date=1/a.json").write_text("changed")
@@ -217,17 +217,17 @@ def test_a_copy_that_is_killed_leaves_the_former_replica(source, target):
     command = [sys.executable, "-c", KILLED, str(source), str(target)]
     process = subprocess.Popen(command, cwd=CHECKOUT, stdout=subprocess.PIPE)
     assert process.stdout.readline() == b"copying\n"
-    while not list(target.parent.glob(".devices.generation-*/files/big")):
+    while not list(target.parent.glob(".devices.edition-*/files/big")):
         assert process.poll() is None
         time.sleep(0.01)
     process.send_signal(signal.SIGKILL)
     process.wait()
     process.stdout.close()
     assert seen(target) == before
-    assert len(list(target.parent.glob(".devices.generation-*"))) == 2
+    assert len(list(target.parent.glob(".devices.edition-*"))) == 2
     assert copy(source, target).applied
     assert seen(target) == seen(source)
-    assert len(list(target.parent.glob(".devices.generation-*/files/big"))) == 1
+    assert len(list(target.parent.glob(".devices.edition-*/files/big"))) == 1
 
 
 @pytest.mark.parametrize(

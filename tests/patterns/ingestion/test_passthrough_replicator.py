@@ -247,7 +247,7 @@ def test_a_copy_that_fails_leaves_the_former_replica(production, staging, monkey
             with pytest.raises(type(failure), match=str(failure)):
                 replicate(production, staging)
         assert digests(staging.location) == before
-        assert len(list(staging.location.parent.glob(".*.generation-*"))) == 1
+        assert len(list(staging.location.parent.glob(".*.edition-*"))) == 1
     assert replicate(production, staging).figures["copied_files"] == 4
     assert verify(table_contents(production.ledger, 4), staging.store).passed
     assert read_back(staging) == read_back(production)

@@ -510,7 +510,7 @@ def test_a_rebuild_that_dies_leaves_the_former_replica(users, staging, monkeypat
     assert read_back(staging()) == before
     transform(under(users, spec), staging(spec))
     assert scan(staging().location.parent, {"City 1": b"City 1"}) == set()
-    assert len(list(staging().location.parent.glob(".users.generation-*"))) == 1
+    assert len(list(staging().location.parent.glob(".users.edition-*"))) == 1
 
 
 def test_a_reader_of_a_rebuild_sees_one_replica_or_the_other(users, staging):

@@ -11,7 +11,7 @@ from dedp_assets.patterns.core.errors import AuditFailed
 from dedp_assets.patterns.core.masking import MaskingKey
 from dedp_assets.patterns.core.results import WriteResult
 from dedp_assets.patterns.core.schema import TableSpec
-from dedp_assets.patterns.delta.copies.generations import current, next_generation, replacing
+from dedp_assets.patterns.delta.copies.editions import current, next_edition, replacing
 from dedp_assets.patterns.delta.locations import store_at
 from dedp_assets.patterns.delta.staging import Stage, claim_of
 from dedp_assets.patterns.delta.store import as_folder
@@ -53,7 +53,7 @@ def remake(
             if is_made_by(rules, replica):
                 return write(replica, [owned] if owned else [], owned)
             parts = parts_to_make(replica, kept, owned)
-            with next_generation(place, keep_former=False) as made:
+            with next_edition(place, keep_former=False) as made:
                 spec = replace(replica.spec, properties={**replica.spec.properties, **rules})
                 fresh = Table(spec, made.files, lambda: replica.session)
                 return write(fresh, parts, owned if parts == [owned] else {})

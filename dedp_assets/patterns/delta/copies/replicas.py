@@ -18,7 +18,7 @@ from dedp_assets.patterns.core.errors import AuditFailed, ConfigError, Conflict
 from dedp_assets.patterns.core.records import CommitRecord, Provenance
 from dedp_assets.patterns.core.results import Finding, RowCounts, WriteResult
 from dedp_assets.patterns.delta.copies.contents import Contents, FileState, folder_contents, readable, some
-from dedp_assets.patterns.delta.copies.generations import MANIFEST, Generation, current, next_generation, replacing
+from dedp_assets.patterns.delta.copies.editions import MANIFEST, Edition, current, next_edition, replacing
 from dedp_assets.patterns.delta.log import Ledger
 from dedp_assets.patterns.delta.store import LocalStore
 
@@ -106,7 +106,7 @@ def copy_replica(
         held = _held(target, former)
         if former is not None and _is_replica(target, held, contents):
             return _unchanged(former, name)
-        with next_generation(target) as made:
+        with next_edition(target) as made:
             digests, copied = _fill(made, contents, target, held, limit)
             findings = _checks(contents, made)
             gone = len(set(former.files if former else ()) - set(contents.files))
@@ -178,7 +178,7 @@ def _is_replica(target: LocalStore, held: _Held, contents: Contents) -> bool:
 
 
 def _fill(
-    made: Generation, contents: Contents, target: LocalStore, held: _Held, limit: _Limit
+    made: Edition, contents: Contents, target: LocalStore, held: _Held, limit: _Limit
 ) -> tuple[dict[str, str], list[str]]:
     """Copy or link every file; return the SHA-256 of each by its path, and which were copied."""
     digests: dict[str, str] = {}
@@ -242,7 +242,7 @@ class _Limit:
             time.sleep(ahead)
 
 
-def _checks(contents: Contents, made: Generation) -> tuple[Finding, ...]:
+def _checks(contents: Contents, made: Edition) -> tuple[Finding, ...]:
     """Judge the copy before it is swapped in.
 
     Raises:

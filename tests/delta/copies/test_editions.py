@@ -11,7 +11,7 @@ from time import sleep
 import pytest
 
 from dedp_assets.patterns.core.errors import ConfigError
-from dedp_assets.patterns.delta.copies.generations import current, next_generation
+from dedp_assets.patterns.delta.copies.editions import current, next_edition
 from dedp_assets.patterns.delta.locations import folder_at
 
 
@@ -22,8 +22,8 @@ def target(tmp_path):
 
 
 def put(target, *words, **options):
-    """A generation with one file per word."""
-    with next_generation(folder_at(target), **options) as made:
+    """An edition with one file per word."""
+    with next_edition(folder_at(target), **options) as made:
         for word in words:
             (folder(made.files) / word).write_text(word)
     return made
@@ -37,21 +37,21 @@ def names(place):
     return sorted(path.name for path in place.iterdir())
 
 
-def test_the_former_generation_shows_until_the_next_one_is_complete(target):
-    """Nobody sees a generation that is being filled."""
+def test_the_former_edition_shows_until_the_next_one_is_complete(target):
+    """Nobody sees an edition that is being filled."""
     put(target, "old")
-    with next_generation(folder_at(target)) as made:
+    with next_edition(folder_at(target)) as made:
         (folder(made.files) / "new").write_text("new")
         assert names(target) == ["old"]
     assert names(target) == ["new"]
     assert current(folder_at(target)) == made
 
 
-def test_a_generation_that_fails_leaves_the_former_one_and_no_trace(target):
+def test_an_edition_that_fails_leaves_the_former_one_and_no_trace(target):
     """Also if it is the first, and also if the process is asked to stop."""
 
     def fail(failure):
-        with next_generation(folder_at(target)) as made:
+        with next_edition(folder_at(target)) as made:
             (folder(made.files) / "half").write_text("ha")
             raise failure
 
@@ -66,20 +66,20 @@ def test_a_generation_that_fails_leaves_the_former_one_and_no_trace(target):
 
 
 def test_what_a_killed_process_left_is_removed_by_the_next(target):
-    """Half a generation is nobody's; other folders beside it are left alone, even with a similar name."""
+    """Half an edition is nobody's; other folders beside it are left alone, even with a similar name."""
     put(target, "old")
-    left = target.parent / ".devices.generation-dead"
+    left = target.parent / ".devices.edition-dead"
     (left / "files").mkdir(parents=True)
     (left / "files" / "half").write_text("ha")
-    other = target.parent / ".devices.generations.lock"
+    other = target.parent / ".devices.editions.lock"
     other.write_text("")
-    (target.parent / ".devices2.generation-1").mkdir()
+    (target.parent / ".devices2.edition-1").mkdir()
     put(target, "new")
     assert not left.exists()
-    assert {".devices2.generation-1", other.name} <= set(names(target.parent))
+    assert {".devices2.edition-1", other.name} <= set(names(target.parent))
 
 
-def test_readers_of_the_former_generation_have_until_the_next_replacement(target):
+def test_readers_of_the_former_edition_have_until_the_next_replacement(target):
     """Unless it must not stay: then it is gone at once."""
     first = put(target, "1")
     second = put(target, "2")
@@ -94,7 +94,7 @@ def test_readers_of_the_former_generation_have_until_the_next_replacement(target
 
 
 def test_a_reader_never_finds_nothing(target):
-    """Whoever looks while a generation is replaced finds the former one or the next, complete."""
+    """Whoever looks while an edition is replaced finds the former one or the next, complete."""
     put(target, "a0", "b0")
     done, seen = Event(), []
 
@@ -131,7 +131,7 @@ def test_what_is_no_replica_is_never_replaced(target):
 
 
 def test_a_link_into_nothing_is_replaced(target):
-    """If somebody removed the generation, there is none."""
+    """If somebody removed the edition, there is none."""
     made = put(target, "old")
     (folder(made.files) / "old").unlink()
     folder(made.files).rmdir()
@@ -141,7 +141,7 @@ def test_a_link_into_nothing_is_replaced(target):
 
 
 def test_replicas_can_be_moved_with_their_folder(target, tmp_path):
-    """The link says where the generation is from where it stands."""
+    """The link says where the edition is from where it stands."""
     put(target, "old")
     moved = target.parent.rename(tmp_path / "elsewhere") / "devices"
     assert names(moved) == ["old"]

@@ -1,7 +1,7 @@
-"""Generations: a folder that is replaced whole, in one rename.
+"""Editions: a folder that is replaced whole, in one rename.
 
-The folder that readers know is a link to a generation beside it: ``devices -> .devices.generation-1a2b/files``. The
-next generation is built where nobody looks, and the link is pointed to it once it is complete. Whatever happens before
+The folder that readers know is a link to an edition beside it: ``devices -> .devices.edition-1a2b/files``. The
+next edition is built where nobody looks, and the link is pointed to it once it is complete. Whatever happens before
 that leaves the former one in place; what a killed process left beside it is removed by the next one.
 """
 
@@ -17,18 +17,18 @@ from dedp_assets.patterns.core.errors import ConfigError
 from dedp_assets.patterns.delta.locks import table_lock
 from dedp_assets.patterns.delta.store import LocalStore, require
 
-__all__ = ["MANIFEST", "Generation", "current", "next_generation", "replacing"]
+__all__ = ["MANIFEST", "Edition", "current", "next_edition", "replacing"]
 
 MANIFEST = "manifest.json"
 _FILES = "files"
 
 
 @dataclass(frozen=True, slots=True)
-class Generation:
+class Edition:
     """One complete state of a replaced folder.
 
     Attributes:
-        home: the generation's own folder; its file :data:`MANIFEST` says what is known about the files, is kept apart
+        home: the edition's own folder; its file :data:`MANIFEST` says what is known about the files, is kept apart
             from them and replaced together with them.
     """
 
@@ -40,8 +40,8 @@ class Generation:
         return self.home.within(_FILES)
 
 
-def current(target: LocalStore) -> Generation | None:
-    """Find the generation that ``target`` shows; ``None`` if there is none yet.
+def current(target: LocalStore) -> Edition | None:
+    """Find the edition that ``target`` shows; ``None`` if there is none yet.
 
     Raises:
         ConfigError: if ``target`` is something else, which a replacement would destroy.
@@ -57,7 +57,7 @@ def current(target: LocalStore) -> Generation | None:
     home = PurePosixPath(link).parent
     if len(home.parts) != 1 or not home.name.startswith(_prefix(target)):
         raise ConfigError(f"{target.address} is a link to {link} and no replica: name another target")
-    made = Generation(beside.within(home.name))
+    made = Edition(beside.within(home.name))
     return made if _FILES in made.home.list() else None
 
 
@@ -70,22 +70,22 @@ def replacing(target: LocalStore) -> Iterator[None]:
         ConfigError: if the store cannot exchange folders.
     """
     require(target, "exchange")
-    with table_lock(target.above().within(f"{target.name}.generations")):
+    with table_lock(target.above().within(f"{target.name}.editions")):
         yield
 
 
 @contextmanager
-def next_generation(target: LocalStore, *, keep_former: bool = True) -> Iterator[Generation]:
-    """Make a new generation to fill, which ``target`` shows when the block ends without an error.
+def next_edition(target: LocalStore, *, keep_former: bool = True) -> Iterator[Edition]:
+    """Make a new edition to fill, which ``target`` shows when the block ends without an error.
 
     Args:
         target: the folder that readers know; the caller is :func:`replacing` it.
-        keep_former: leave the former generation to those who are reading it, until the next replacement. Otherwise it
+        keep_former: leave the former edition to those who are reading it, until the next replacement. Otherwise it
             is removed at once.
     """
     former = current(target)
     _sweep(target, former)
-    made = Generation(target.above().within(f"{_prefix(target)}{uuid.uuid4().hex[:16]}"))
+    made = Edition(target.above().within(f"{_prefix(target)}{uuid.uuid4().hex[:16]}"))
     made.home.make_folder(_FILES)
     try:
         yield made
@@ -98,11 +98,11 @@ def next_generation(target: LocalStore, *, keep_former: bool = True) -> Iterator
 
 
 def _prefix(target: LocalStore) -> str:
-    return f".{target.name}.generation-"
+    return f".{target.name}.edition-"
 
 
-def _sweep(target: LocalStore, keep: Generation | None) -> None:
-    """Remove every generation but one."""
+def _sweep(target: LocalStore, keep: Edition | None) -> None:
+    """Remove every edition but one."""
     beside = target.above()
     for name in beside.list():
         if name.startswith(_prefix(target)) and (keep is None or name != keep.home.name):
