@@ -19,7 +19,7 @@ from dedp_assets.patterns.core.errors import ContractError
 from dedp_assets.patterns.core.records import Provenance
 from dedp_assets.patterns.core.results import WriteResult
 from dedp_assets.patterns.delta.tables import Table
-from dedp_assets.patterns.ingestion import _changes as changes
+from dedp_assets.patterns.ingestion import _history
 
 __all__ = ["Capture"]
 
@@ -33,7 +33,7 @@ class Capture:
 
     Attributes:
         source: the table and its slot.
-        history: a table of :data:`~dedp_assets.patterns.ingestion._changes.CHANGES`.
+        history: a table of :data:`~dedp_assets.patterns.ingestion._history.CHANGES`.
         keys: the source's primary key.
         provenance: who captures, and why.
     """
@@ -59,9 +59,9 @@ class Capture:
                     f"snapshot that belongs to it: choose another slot if it is somebody else's, otherwise {RESNAPSHOT}"
                 )
         with postgres.snapshot(self.source, keys=self.keys) as taken:
-            rows = changes.frame(self.history.session, changes.of_snapshot(taken, self.keys))
+            rows = _history.frame(self.history.session, _history.of_snapshot(taken, self.keys))
             staged = self.history.stage(
-                rows, provenance=self._step(taken.position, changes.noting_snapshot(taken)), append=True
+                rows, provenance=self._step(taken.position, _history.noting_snapshot(taken)), append=True
             )
             taken.keep()
             return staged.publish()
@@ -74,7 +74,7 @@ class Capture:
         """
         source = self.source
         # In this order another capture cannot make a slot, once looked at, seem ahead of the history.
-        before, written = postgres.slot_state(connection, source), changes.cursor(self.history) or 0
+        before, written = postgres.slot_state(connection, source), _history.cursor(self.history) or 0
         slot = postgres.slot_state(connection, source)
         if before is None or slot is None or slot.status == "lost":
             fault = f"the slot {source.slot} is lost, and with it the changes after {position_text(written)}"
@@ -82,7 +82,7 @@ class Capture:
             fault = f"somebody moved the slot {source.slot} on, from {position_text(written)} to {before.at}"
         elif slot.newest < written:
             fault = f"the log ends before {position_text(written)}, which was captured: the database is another one"
-        elif postgres.describe(connection, source, keys=self.keys).oid != changes.noted(self.history).get("oid"):
+        elif postgres.describe(connection, source, keys=self.keys).oid != _history.noted(self.history).get("oid"):
             fault = "the table was dropped and made anew"
         else:
             postgres.advance(connection, source, written)
@@ -91,9 +91,9 @@ class Capture:
 
     def follow(self, connection: Connection[Any], *, until: int, max_messages: int) -> Iterator[WriteResult]:
         """Append the log up to the position ``until``, a commit for every ``max_messages``."""
-        position, note = changes.cursor(self.history) or 0, changes.noted(self.history)
+        position, note = _history.cursor(self.history) or 0, _history.noted(self.history)
         while batch := postgres.peek(connection, self.source, until=until, limit=max_messages):
-            note = changes.noting(note, batch)
+            note = _history.noting(note, batch)
             yield self._append(batch, self._step(batch[-1].ends_at, note), after=position)
             position = batch[-1].ends_at
             postgres.advance(connection, self.source, position)
@@ -102,12 +102,12 @@ class Capture:
             postgres.advance(connection, self.source, until)
 
     def _append(self, batch: Sequence[Transaction], step: Provenance, *, after: int) -> WriteResult:
-        rows = list(changes.of_transactions(batch, self.keys))
+        rows = list(_history.of_transactions(batch, self.keys))
         if not rows:
             return self.history.mark(provenance=step)
         oldest = min(transaction.committed_at for transaction in batch if transaction.changes)
-        step = replace(step, notes={**step.notes, changes.OLDEST: oldest.isoformat()})
-        staged = self.history.stage(changes.frame(self.history.session, rows), provenance=step, append=True)
+        step = replace(step, notes={**step.notes, _history.OLDEST: oldest.isoformat()})
+        staged = self.history.stage(_history.frame(self.history.session, rows), provenance=step, append=True)
         result = staged.publish(after=after)
         waited = self.history.ledger.commit(result.version).timestamp - oldest
         return replace(result, figures={**result.figures, "latency_seconds": max(waited.total_seconds(), 0.0)})

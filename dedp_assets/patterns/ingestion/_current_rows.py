@@ -10,7 +10,7 @@ from pyspark.sql import DataFrame
 from dedp_assets.patterns.connectors.postgres import RESNAPSHOT
 from dedp_assets.patterns.core.errors import ConfigError, SchemaMismatch
 from dedp_assets.patterns.delta.tables import Table
-from dedp_assets.patterns.ingestion import _changes as changes
+from dedp_assets.patterns.ingestion import _history
 
 __all__ = ["require_columns", "require_fit"]
 
@@ -39,7 +39,7 @@ def require_fit(found: DataFrame, latest: Table) -> None:
     Raises:
         SchemaMismatch: names each column with its count.
     """
-    wrong = changes.misfits(found, latest.spec)
+    wrong = _history.misfits(found, latest.spec)
     if wrong:
         shown = ", ".join(f"{count} of {c} are no {latest.spec.columns[c].type}" for c, count in wrong.items())
         raise SchemaMismatch(f"{latest.name}: values do not fit the declared types ({shown}): correct the declaration")

@@ -25,8 +25,8 @@ from dedp_assets.patterns.core.rows import evaluated_once
 from dedp_assets.patterns.delta.clauses import Delete, Insert, Update
 from dedp_assets.patterns.delta.tables import Table
 from dedp_assets.patterns.ingestion import _capturing as capturing
-from dedp_assets.patterns.ingestion import _changes as changes
-from dedp_assets.patterns.ingestion._changes import CHANGES, GONE, cursor, noted
+from dedp_assets.patterns.ingestion import _history
+from dedp_assets.patterns.ingestion._history import CHANGES, GONE, cursor, noted
 from dedp_assets.patterns.ingestion._current_rows import require_columns, require_fit
 
 __all__ = ["capture_changes", "apply_changes", "judge_slot", "CHANGES"]
@@ -93,7 +93,7 @@ def capture_changes(
     copied = apply_changes(history, latest, keys=keys, provenance=run)
     lags = {
         "latency_seconds": max((result.figures.get("latency_seconds", 0.0) for result in written), default=0.0),
-        "copy_latency_seconds": changes.lag_seconds(history, latest, since=done) if copied.applied else 0.0,
+        "copy_latency_seconds": _history.lag_seconds(history, latest, since=done) if copied.applied else 0.0,
     }
     rows = sum(result.rows.written for result in written)
     differing = noted(history)["changed"]
@@ -138,13 +138,13 @@ def apply_changes(history: Table, latest: Table, *, keys: Sequence[str], provena
     latest.ensure()
     columns = {"columns": sorted(latest.spec.columns)}
     done = cursor(latest) if noted(latest) == columns else None
-    days = changes.touched(history, since=done)
+    days = _history.touched(history, since=done)
     if not days:
         return WriteResult(latest.name, latest.ledger.version(), applied=False, changed=False, reason="nothing new")
     rows = history.read(*days, version=state.version).filter(f"commit_lsn > {done or 0}")
-    with evaluated_once(changes.latest_rows(rows, keys=keys, after=note["reset"])) as found:
+    with evaluated_once(_history.latest_rows(rows, keys=keys, after=note["reset"])) as found:
         require_fit(found, latest)
-        values = changes.typed(found, latest.spec, keys=keys)
+        values = _history.typed(found, latest.spec, keys=keys)
         notes = {**provenance.notes, "source": columns}
         inputs = {history.name: state.version, **columns}
         run = replace(provenance.by(_PATTERN), sequence=head, inputs=inputs, notes=notes)

@@ -22,7 +22,7 @@ from dedp_assets.patterns.core.schema import Column, TableSpec
 from dedp_assets.patterns.delta.tables import StagedWrite
 from dedp_assets.patterns.ingestion import _capturing as capturing
 from dedp_assets.patterns.ingestion import change_data_capture
-from dedp_assets.patterns.ingestion._changes import cursor
+from dedp_assets.patterns.ingestion._history import cursor
 from dedp_assets.patterns.ingestion.change_data_capture import CHANGES, apply_changes, capture_changes, judge_slot
 from dedp_assets.sources import operational
 from tests.helpers import NOW, a_run, read_back

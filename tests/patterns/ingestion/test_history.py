@@ -9,7 +9,7 @@ import pytest
 
 from dedp_assets.patterns.connectors.pgoutput import Change, Relation, Transaction
 from dedp_assets.patterns.core.schema import Column, TableSpec
-from dedp_assets.patterns.ingestion import _changes as changes
+from dedp_assets.patterns.ingestion import _history
 
 AT = datetime(2026, 1, 5, 23, 59, tzinfo=timezone.utc)
 USERS = Relation(1, "public.users", whole_rows=True, columns={})
@@ -56,12 +56,12 @@ def test_changes_add_up_to_the_rows_they_left_behind(spark):
     expected, rows = [], []
     for seed in range(50):
         made, state = workload(f"w{seed}", seed=seed, steps=30)
-        rows += changes.of_transactions(transactions(made, seed=seed), KEYS)
+        rows += _history.of_transactions(transactions(made, seed=seed), KEYS)
         expected += [(row["of"], int(row["id"]), row["note"]) for row in state.values()]
     Random(0).shuffle(rows)  # noqa: S311 - test data
-    found = changes.latest_rows(changes.frame(spark, rows), keys=KEYS, after=(0, 0))
-    assert changes.misfits(found, SPEC) == {}
-    held = changes.typed(found, SPEC, keys=KEYS).filter(f"NOT `{changes.GONE}`").collect()
+    found = _history.latest_rows(_history.frame(spark, rows), keys=KEYS, after=(0, 0))
+    assert _history.misfits(found, SPEC) == {}
+    held = _history.typed(found, SPEC, keys=KEYS).filter(f"NOT `{_history.GONE}`").collect()
     assert sorted((row["of"], row["id"], row["note"] or "") for row in held) == sorted(
         (of, number, note or "") for of, number, note in expected
     )
@@ -71,10 +71,10 @@ def test_only_what_comes_after_the_last_reset_counts(spark):
     """A truncation in the middle of a transaction parts it."""
     first, second = (Change("insert", USERS, None, image("a", n, f"n{n}")) for n in (1, 2))
     batch = [Transaction(100, AT, (Change("schema", USERS, after={}), first, Change("truncate", USERS), second))]
-    note = changes.noting({"columns": {}, "changed": {}, "reset": [50, 0]}, batch)
+    note = _history.noting({"columns": {}, "changed": {}, "reset": [50, 0]}, batch)
     assert note["reset"] == [100, 1]
-    frame = changes.frame(spark, changes.of_transactions(batch, KEYS))
-    (kept,) = changes.latest_rows(frame, keys=KEYS, after=note["reset"]).collect()
+    frame = _history.frame(spark, _history.of_transactions(batch, KEYS))
+    (kept,) = _history.latest_rows(frame, keys=KEYS, after=note["reset"]).collect()
     assert kept["row"]["note"] == "n2"
 
 
@@ -86,7 +86,7 @@ def test_a_change_is_filed_under_the_day_of_its_commit_in_utc(spark):
         Transaction(100, east, (Change("schema", USERS, after={}), insert, insert)),
         Transaction(200, AT + timedelta(minutes=1), (insert,)),
     ]
-    rows = changes.frame(spark, changes.of_transactions(made, KEYS)).orderBy("commit_lsn", "position").collect()
+    rows = _history.frame(spark, _history.of_transactions(made, KEYS)).orderBy("commit_lsn", "position").collect()
     assert [(row["commit_lsn"], row["position"], str(row["committed_on"])) for row in rows] == [
         (100, 0, "2026-01-05"),
         (100, 1, "2026-01-05"),
@@ -102,16 +102,16 @@ def seen(ends_at, **columns):
 def test_what_changed_about_the_columns_since_the_snapshot_is_noted():
     """Dropped, added and retyped ones, with the place; it stays noted, though the column comes back as it was."""
     note = {"oid": 1, "columns": {"id": "bigint", "note": "text", "age": "integer"}, "changed": {}, "reset": [1, 0]}
-    same = changes.noting(note, [seen(100, id="bigint", note="text", age="integer")])
+    same = _history.noting(note, [seen(100, id="bigint", note="text", age="integer")])
     assert same == note
-    after = changes.noting(note, [seen(256, id="bigint", note="character varying(9)", city="text")])
+    after = _history.noting(note, [seen(256, id="bigint", note="character varying(9)", city="text")])
     assert after["columns"] == {"id": "bigint", "note": "character varying(9)", "city": "text"}
     assert after["changed"] == {
         "age": "was dropped before 0/100",
         "city": "was added before 0/100",
         "note": "was text, is character varying(9) since before 0/100",
     }
-    back = changes.noting(after, [seen(512, **note["columns"])])
+    back = _history.noting(after, [seen(512, **note["columns"])])
     assert back["columns"] == note["columns"]
     assert set(back["changed"]) == {"age", "city", "note"}
     assert note["changed"] == {}
@@ -141,10 +141,10 @@ def test_texts_become_values(spark, kind, text, shown):
     """As PostgreSQL writes them; one that has no value of the type is counted, and not lost in silence."""
     spec = TableSpec("t", {"of": Column("STRING"), "id": Column("INT"), "value": Column(kind)})
     row = Change("insert", USERS, None, {"of": "a", "id": "1", "value": text})
-    frame = changes.frame(spark, changes.of_transactions([Transaction(1, AT, (row,))], KEYS))
-    found = changes.latest_rows(frame, keys=KEYS, after=(0, 0))
+    frame = _history.frame(spark, _history.of_transactions([Transaction(1, AT, (row,))], KEYS))
+    found = _history.latest_rows(frame, keys=KEYS, after=(0, 0))
     value = "hex(value)" if kind == "BINARY" else "CAST(value AS STRING)"
-    assert [r["shown"] for r in changes.typed(found, spec, keys=KEYS).selectExpr(f"{value} AS shown").collect()] == [
+    assert [r["shown"] for r in _history.typed(found, spec, keys=KEYS).selectExpr(f"{value} AS shown").collect()] == [
         shown
     ]
-    assert changes.misfits(found, spec) == ({} if shown is not None else {"value": 1})
+    assert _history.misfits(found, spec) == ({} if shown is not None else {"value": 1})
