@@ -235,7 +235,7 @@ def test_another_stream_in_between_is_a_retry_and_not_a_second_copy(world, kafka
     publish(kafka, first)
     stage_rows, others = tables.stage_rows, []
 
-    def staging(*rows, **options):
+    def staged_late(*rows, **options):
         staged = stage_rows(*rows, **options)
         if not others:
             others.append("begins")
@@ -243,7 +243,7 @@ def test_another_stream_in_between_is_a_retry_and_not_a_second_copy(world, kafka
             others.append(world.run("stream_visits").failure)
         return staged
 
-    monkeypatch.setattr(tables, "stage_rows", staging)
+    monkeypatch.setattr(tables, "stage_rows", staged_late)
     assert world.run("stream_visits").failure == ""
     assert others == ["begins", ""]
     assert raw(world) == Counter([*first, *second])

@@ -23,7 +23,7 @@ from dedp_assets.patterns.delta.accounting import (
     require_own_figures,
     violations,
 )
-from dedp_assets.patterns.delta.staging import PART
+from dedp_assets.patterns.delta.stages import PART
 
 SPLIT = Split(
     rows=None, parts={"valid": ("id",), "dead": ("id",), "duplicate": ("id",), "early": ("id",), "bot": ("id",)}

@@ -12,7 +12,7 @@ from dedp_assets.patterns.core.errors import ConfigError
 from dedp_assets.patterns.core.names import OUTCOME
 from dedp_assets.patterns.delta.locations import store_at
 from dedp_assets.patterns.delta.outcomes import accounted, check_audits, counts
-from dedp_assets.patterns.delta.staging import Stage
+from dedp_assets.patterns.delta.stages import Stage
 
 SEEN = {"inserted": 2, "updated": 3, "deleted": 1, "kept": 4, "unused": 1, "source": 7}
 

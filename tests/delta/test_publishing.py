@@ -10,7 +10,7 @@ from pyspark.errors import PySparkException
 from dedp_assets.patterns.core.errors import Conflict, NotReady, TransactionReused
 from dedp_assets.patterns.delta import publishing
 from dedp_assets.patterns.delta.log import Ledger, generation_id, transaction_id
-from dedp_assets.patterns.delta.staging import empty_stage
+from dedp_assets.patterns.delta.stages import empty_stage
 from tests.helpers import a_record, write_log
 
 NAME = "silver/events"

@@ -20,7 +20,7 @@ from dedp_assets.patterns.delta.copies.editions import replacing
 from dedp_assets.patterns.delta.locations import store_at
 from dedp_assets.patterns.delta.log import Ledger
 from dedp_assets.patterns.delta.maintenance.vacuum import remove_unneeded
-from dedp_assets.patterns.delta.staging import empty_stage, new_stage
+from dedp_assets.patterns.delta.stages import empty_stage, new_stage
 from dedp_assets.patterns.delta.store import LocalStore
 from dedp_assets.patterns.delta.tables import Table
 from dedp_assets.patterns.error_management import _leases

@@ -1,4 +1,4 @@
-"""The only writer: staging, audits, publishing, retries, DML."""
+"""The only writer: stages, audits, publishing, retries, DML."""
 
 from __future__ import annotations
 

@@ -23,7 +23,7 @@ def main(point: str, table: str, reached: str) -> None:
             Path(reached).touch()
             time.sleep(600)
 
-    def staging(rows, layout, **more):
+    def killed_once_staged(rows, layout, **more):
         staged = stage(rows, layout, **more)
         reach("staged", layout.store)
         return staged
@@ -33,7 +33,7 @@ def main(point: str, table: str, reached: str) -> None:
         commit(state, staged, *more, **options)
         reach("after commit", staged.store.above())
 
-    tables.stage_rows, publishing.commit_files = staging, committing
+    tables.stage_rows, publishing.commit_files = killed_once_staged, committing
     list(Platform(settings()).react())
 
 

@@ -115,7 +115,7 @@ class CommitRecord:
         verdict: ``passed``, ``warned`` (published with a warning), ``approved`` (a person overruled a failure), or
             ``none`` (the write asked for no audit).
         rows: row accounting by name, in rows.
-        figures: every number measured while staging.
+        figures: every number measured while the rows were staged.
         fingerprint: order-free digest of the written rows, to tell a retry from other data.
         at: when the run started, ISO 8601 in UTC; empty if nobody said.
     """

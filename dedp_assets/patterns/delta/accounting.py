@@ -20,7 +20,7 @@ from dedp_assets.patterns.core.partitions import equals
 from dedp_assets.patterns.core.results import Finding, RowCounts, Split
 from dedp_assets.patterns.core.rows import READ_IDENTITY, Reading, digest, quoted, row_hash
 from dedp_assets.patterns.delta.log import TableState
-from dedp_assets.patterns.delta.staging import PART, WRITTEN, identity_hash
+from dedp_assets.patterns.delta.stages import PART, WRITTEN, identity_hash
 
 __all__ = [
     "FINGERPRINT",
@@ -88,7 +88,7 @@ def measures(
     audits: Sequence[Audit],
     identity: Sequence[StructField] = (),
 ) -> dict[str, str]:
-    """List the SQL aggregates to observe in the staging pass, by figure name."""
+    """List the SQL aggregates to observe in the pass that stages the rows, by figure name."""
     outside = [f"NOT ({equals(c, v, state.kinds[c])})" for c, v in owned.items()]
     found = {
         "read": "count(1)",

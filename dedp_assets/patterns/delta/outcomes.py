@@ -19,7 +19,7 @@ from dedp_assets.patterns.core.results import Finding, RowCounts
 from dedp_assets.patterns.core.rows import Reading
 from dedp_assets.patterns.delta import accounting
 from dedp_assets.patterns.delta.log import KeyedFile, TableState
-from dedp_assets.patterns.delta.staging import Stage
+from dedp_assets.patterns.delta.stages import Stage
 
 __all__ = ["CHANGED", "OUTCOMES", "WRITTEN", "accounted", "check_audits", "counts", "measured", "metrics", "totals"]
 

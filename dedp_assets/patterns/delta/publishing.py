@@ -40,7 +40,7 @@ from dedp_assets.patterns.delta.log import (
     transaction_id,
 )
 from dedp_assets.patterns.delta.reading import lies_outside
-from dedp_assets.patterns.delta.staging import Stage
+from dedp_assets.patterns.delta.stages import Stage
 from dedp_assets.patterns.delta.store import Store
 
 __all__ = [

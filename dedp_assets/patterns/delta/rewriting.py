@@ -23,7 +23,7 @@ from dedp_assets.patterns.delta import accounting, commits, outcomes, publishing
 from dedp_assets.patterns.delta.definition import constraints, require_replaceable
 from dedp_assets.patterns.delta.locks import table_lock
 from dedp_assets.patterns.delta.log import KeyedFile, TableState
-from dedp_assets.patterns.delta.staging import Layout, Stage, stage_rows
+from dedp_assets.patterns.delta.stages import Layout, Stage, stage_rows
 
 if TYPE_CHECKING:
     from dedp_assets.patterns.delta.tables import Table

@@ -21,7 +21,7 @@ from dedp_assets.patterns.delta.locks import table_lock
 from dedp_assets.patterns.delta.log import Commit
 from dedp_assets.patterns.delta.rewriting import Request
 from dedp_assets.patterns.delta.sessions import private
-from dedp_assets.patterns.delta.staging import new_stage
+from dedp_assets.patterns.delta.stages import new_stage
 
 if TYPE_CHECKING:
     from dedp_assets.patterns.delta.tables import Table

@@ -47,7 +47,7 @@ from dedp_assets.patterns.delta.merging import Deletion, Merging, look
 from dedp_assets.patterns.delta.reading import missing, predicate, read_at
 from dedp_assets.patterns.delta.rewriting import Request, rewrite
 from dedp_assets.patterns.delta.sessions import private
-from dedp_assets.patterns.delta.staging import Layout, Stage, empty_stage, stage_rows
+from dedp_assets.patterns.delta.stages import Layout, Stage, empty_stage, stage_rows
 from dedp_assets.patterns.delta.store import require
 from dedp_assets.patterns.delta.verification import lost_files, tell_lost
 

@@ -26,8 +26,8 @@ from dedp_assets.patterns.delta.clauses import Delete, Insert, Update
 from dedp_assets.patterns.delta.tables import Table
 from dedp_assets.patterns.ingestion import _capturing as capturing
 from dedp_assets.patterns.ingestion import _history
-from dedp_assets.patterns.ingestion._history import CHANGES, GONE, cursor, noted
 from dedp_assets.patterns.ingestion._current_rows import require_columns, require_fit
+from dedp_assets.patterns.ingestion._history import CHANGES, GONE, cursor, noted
 
 __all__ = ["capture_changes", "apply_changes", "judge_slot", "CHANGES"]
 

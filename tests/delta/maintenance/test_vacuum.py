@@ -13,7 +13,7 @@ import pytest
 from dedp_assets.patterns.delta import commits
 from dedp_assets.patterns.delta.maintenance import vacuum
 from dedp_assets.patterns.delta.maintenance.vacuum import remove_unneeded
-from dedp_assets.patterns.delta.staging import claim_of, new_stage
+from dedp_assets.patterns.delta.stages import claim_of, new_stage
 from dedp_assets.patterns.delta.tables import Table
 from resources.environments import CHECKOUT
 from tests.helpers import EVENTS, a_run, write_log
@@ -23,7 +23,7 @@ BEFORE, AFTER = CUTOFF - timedelta(hours=1), CUTOFF + timedelta(hours=1)
 HOLD = """
 import sys
 from dedp_assets.patterns.delta.locations import store_at
-from dedp_assets.patterns.delta.staging import new_stage
+from dedp_assets.patterns.delta.stages import new_stage
 stage = new_stage(store_at(sys.argv[1]))
 stage.location.mkdir()
 (stage.location / "part-0.parquet").write_bytes(b"rows")

@@ -14,7 +14,7 @@ from dedp_assets.patterns.core.audits import Audit
 from dedp_assets.patterns.core.errors import AuditFailed, ConfigError, TransactionReused
 from dedp_assets.patterns.core.records import Approval
 from dedp_assets.patterns.delta import publishing
-from dedp_assets.patterns.delta.staging import Stage
+from dedp_assets.patterns.delta.stages import Stage
 from dedp_assets.patterns.idempotency.data_overwrite import overwrite_partition
 from tests.helpers import EVENTS, a_run, active_files, files_of, read_back
 

@@ -18,7 +18,7 @@ from dedp_assets.patterns.core.records import Approval
 from dedp_assets.patterns.core.results import Split
 from dedp_assets.patterns.core.schema import Column, TableSpec
 from dedp_assets.patterns.delta import publishing
-from dedp_assets.patterns.delta.staging import Stage
+from dedp_assets.patterns.delta.stages import Stage
 from dedp_assets.patterns.ingestion import full_loader
 from dedp_assets.patterns.ingestion.full_loader import View, expose, load_full
 from tests.helpers import a_run, active_files, read_back

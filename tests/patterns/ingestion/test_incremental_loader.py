@@ -21,7 +21,7 @@ from dedp_assets.patterns.core.results import Plan
 from dedp_assets.patterns.core.schema import Column, TableSpec
 from dedp_assets.patterns.delta import publishing
 from dedp_assets.patterns.delta.log import Ledger
-from dedp_assets.patterns.delta.staging import Stage
+from dedp_assets.patterns.delta.stages import Stage
 from dedp_assets.patterns.error_management.windowed_deduplicator import deduplicate
 from dedp_assets.patterns.ingestion.incremental_loader import load_increment, load_partition, plan_windows
 from dedp_assets.patterns.ingestion.readiness_marker import delivering, plan_ready
@@ -350,11 +350,11 @@ def test_of_two_runs_that_read_the_same_window_none_undoes_the_other(visits, sou
     """Rows that a run found while another one was between reading and writing survive; the other one runs again."""
     first, late = ("a", "2026-01-05 10:00"), ("late", "2026-01-05 11:00")
     load(source(first), visits, DAYS[0])
-    staging = visits.stage
+    stage = visits.stage
 
     def overtaken(*args, **options):
-        monkeypatch.setattr(visits, "stage", staging)
-        staged = staging(*args, **options)
+        monkeypatch.setattr(visits, "stage", stage)
+        staged = stage(*args, **options)
         load(source(first, late), visits, DAYS[0], run_id="run-2")
         return staged
 
@@ -405,11 +405,11 @@ def test_a_wrong_call_is_refused_before_anything_is_read(visits, source, options
 @pytest.fixture
 def read_plan(visits, spark, monkeypatch):
     """The physical plans of the rows that loads write, in full length."""
-    setting, staging, seen = "spark.sql.maxMetadataStringLength", visits.stage, []
+    setting, stage, seen = "spark.sql.maxMetadataStringLength", visits.stage, []
 
     def looked(split, **options):
         seen.append(split.rows._jdf.queryExecution().executedPlan().toString())
-        return staging(split, **options)
+        return stage(split, **options)
 
     monkeypatch.setattr(visits, "stage", looked)
     spark.conf.set(setting, "2000")

@@ -15,7 +15,7 @@ from dedp_assets.patterns.core.results import Finding
 from dedp_assets.patterns.core.rows import Reading
 from dedp_assets.patterns.delta import publishing
 from dedp_assets.patterns.delta.log import Ledger
-from dedp_assets.patterns.delta.staging import Stage
+from dedp_assets.patterns.delta.stages import Stage
 from dedp_assets.patterns.quality.audit_write_audit_publish import audit_write_audit_publish, require_pass, usual
 from tests.helpers import EVENTS, a_record, a_run, active_files, read_back, write_log
 

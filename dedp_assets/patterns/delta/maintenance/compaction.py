@@ -23,7 +23,7 @@ from dedp_assets.patterns.delta.locks import table_lock
 from dedp_assets.patterns.delta.log import Partition, TableState
 from dedp_assets.patterns.delta.reading import lies_outside, predicate
 from dedp_assets.patterns.delta.sessions import private
-from dedp_assets.patterns.delta.staging import Stage, new_stage
+from dedp_assets.patterns.delta.stages import Stage, new_stage
 from dedp_assets.patterns.delta.tables import Table
 
 __all__ = ["Files", "partition_name", "rewrite", "small_files"]

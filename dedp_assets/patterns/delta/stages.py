@@ -1,4 +1,4 @@
-"""Staging: one Spark job writes the rows as Parquet inside the table's folder and measures them on the way.
+"""Stages: one Spark job writes the rows as Parquet inside the table's folder and measures them on the way.
 
 Staged files belong to nobody until a commit names them: readers of the table never see them, a crash leaves nothing but
 a folder, and a refused stage stays readable for inspection (it is a Delta table of its own). As long as somebody may
