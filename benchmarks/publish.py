@@ -28,7 +28,7 @@ from pyspark.sql import DataFrame, SparkSession
 from benchmarks.measure import Counters, Row, compare, explain, files_of, interleave
 from dedp_assets.patterns.core.audits import Audit
 from dedp_assets.patterns.core.records import Provenance
-from dedp_assets.patterns.core.rows import Reading, tally
+from dedp_assets.patterns.core.rows import RowsRead, tally
 from dedp_assets.patterns.core.schema import Column, TableSpec
 from dedp_assets.patterns.delta.log import TableState
 from dedp_assets.patterns.delta.tables import Table
@@ -125,9 +125,9 @@ def _gate(session: SparkSession, home: Path, count: int) -> Row:
 
     def ours(_: int) -> dict[str, float]:
         counted, seen = tally(rows(next(numbers)), identity=["visit_id"])
-        reading = Reading(tally=seen, figures={"usual": count})
+        rows_read = RowsRead(tally=seen, figures={"usual": count})
         result = audit_write_audit_publish(
-            counted, gated, partition=_PARTITION, provenance=run, audits=_AUDITS, reading=reading
+            counted, gated, partition=_PARTITION, provenance=run, audits=_AUDITS, rows_read=rows_read
         )
         return {"s held": result.figures["held_seconds"]}
 
@@ -146,9 +146,9 @@ def _gate(session: SparkSession, home: Path, count: int) -> Row:
 
 def _publish(rows: DataFrame, table: Table, count: int) -> None:
     counted, seen = tally(rows, identity=["visit_id"])
-    reading = Reading(tally=seen, figures={"usual": count})
+    rows_read = RowsRead(tally=seen, figures={"usual": count})
     provenance = Provenance(asset=table.name, run_id="benchmark", pattern="idempotency.data_overwrite")
-    staged = table.stage(counted, partition=_PARTITION, provenance=provenance, audits=_AUDITS, reading=reading)
+    staged = table.stage(counted, partition=_PARTITION, provenance=provenance, audits=_AUDITS, rows_read=rows_read)
     assert staged.publish().changed
 
 

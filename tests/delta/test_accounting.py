@@ -12,7 +12,7 @@ from dedp_assets.patterns.core.audits import Audit
 from dedp_assets.patterns.core.errors import ConfigError
 from dedp_assets.patterns.core.names import RESERVED
 from dedp_assets.patterns.core.results import RowCounts, Split
-from dedp_assets.patterns.core.rows import READ_IDENTITY, Reading, Tally
+from dedp_assets.patterns.core.rows import READ_IDENTITY, RowsRead, Tally
 from dedp_assets.patterns.delta.accounting import (
     FINGERPRINT,
     IDENTITY,
@@ -105,30 +105,30 @@ def an_audit(name, **fields):
 
 
 @pytest.mark.parametrize(
-    ("audits", "reading", "words"),
+    ("audits", "rows_read", "words"),
     [
-        ([an_audit("a", sql="count(1)"), an_audit("a", sql="0")], Reading(), "more than one audit named a"),
-        ([an_audit("constraints_hold", sql="0")], Reading(), "more than one audit named constraints_hold"),
-        ([an_audit("a", of="x", sql="9"), an_audit("b", of="x", sql="0")], Reading(), "audit b measures the figure x"),
+        ([an_audit("a", sql="count(1)"), an_audit("a", sql="0")], RowsRead(), "more than one audit named a"),
+        ([an_audit("constraints_hold", sql="0")], RowsRead(), "more than one audit named constraints_hold"),
+        ([an_audit("a", of="x", sql="9"), an_audit("b", of="x", sql="0")], RowsRead(), "audit b measures the figure x"),
         (
             [an_audit("a", of="x", sql="9"), an_audit("b", of="x", where="y")],
-            Reading(),
+            RowsRead(),
             "audit b measures the figure x",
         ),
-        ([an_audit("a", of="written", sql="0")], Reading(), "audit a measures the figure written"),
-        ([an_audit("b", of="dead", where="x")], Reading(), "audit b measures the figure dead"),
-        ([an_audit("late", sql="0")], Reading(tally=TALLIED), "audit late measures the figure late"),
-        ([an_audit("lines", sql="0")], Reading(figures={"lines": 5}), "audit lines measures the figure lines"),
-        ([], Reading(figures={"written": 5}), "brings the figure written"),
-        ([], Reading(tally=TALLIED, figures={"late": 5}), "brings the figure late"),
-        ([], Reading(tally=TALLIED, figures={"read": 5}), "brings the figure read"),
-        ([], Reading(figures={"__dedp_outside": 0}), "brings the figure __dedp_outside"),
+        ([an_audit("a", of="written", sql="0")], RowsRead(), "audit a measures the figure written"),
+        ([an_audit("b", of="dead", where="x")], RowsRead(), "audit b measures the figure dead"),
+        ([an_audit("late", sql="0")], RowsRead(tally=TALLIED), "audit late measures the figure late"),
+        ([an_audit("lines", sql="0")], RowsRead(figures={"lines": 5}), "audit lines measures the figure lines"),
+        ([], RowsRead(figures={"written": 5}), "brings the figure written"),
+        ([], RowsRead(tally=TALLIED, figures={"late": 5}), "brings the figure late"),
+        ([], RowsRead(tally=TALLIED, figures={"read": 5}), "brings the figure read"),
+        ([], RowsRead(figures={"__dedp_outside": 0}), "brings the figure __dedp_outside"),
     ],
 )
-def test_no_figure_takes_the_place_of_another(audits, reading, words):
+def test_no_figure_takes_the_place_of_another(audits, rows_read, words):
     """Each name stands for one number measured in one way, or the write is refused before it starts."""
     with pytest.raises(ConfigError, match=words):
-        require_own_figures(audits, reading)
+        require_own_figures(audits, rows_read)
 
 
 def test_figures_are_shared_where_they_are_the_same_number():
@@ -139,4 +139,4 @@ def test_figures_are_shared_where_they_are_the_same_number():
         an_audit("c", of="x"),
         an_audit("read_all", of="read"),
     ]
-    require_own_figures(audits, Reading(figures={"read": 5, "present": 7}))
+    require_own_figures(audits, RowsRead(figures={"read": 5, "present": 7}))

@@ -12,7 +12,7 @@ import pytest
 from deltalake import DeltaTable
 from pyspark.sql import functions as F
 
-from dedp_assets.patterns.core.rows import Reading, tally
+from dedp_assets.patterns.core.rows import RowsRead, tally
 from dedp_assets.patterns.core.schema import Column, TableSpec
 from dedp_assets.patterns.delta.clauses import Insert
 from dedp_assets.patterns.delta.maintenance.compaction import rewrite, small_files
@@ -250,7 +250,7 @@ def test_what_spark_leaves_out_is_counted_all_the_same(foreign, spark, tmp_path)
         for way, step in ways.items():
             rows, seen = tally(session.range(7), identity=["id"], measures={"largest": "max(id)"})
             staged = table.stage(
-                step(rows), provenance=a_run(table.name), reading=Reading(tally=seen, represented="read")
+                step(rows), provenance=a_run(table.name), rows_read=RowsRead(tally=seen, represented="read")
             )
             found[way] = (staged.record.rows["read"], staged.record.figures["largest"])
             assert not [finding.name for finding in staged.findings if not finding.passed], way

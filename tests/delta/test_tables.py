@@ -30,7 +30,7 @@ from dedp_assets.patterns.core.names import OUTCOME
 from dedp_assets.patterns.core.partitions import quoted
 from dedp_assets.patterns.core.records import Approval
 from dedp_assets.patterns.core.results import Split
-from dedp_assets.patterns.core.rows import Reading, tally
+from dedp_assets.patterns.core.rows import RowsRead, tally
 from dedp_assets.patterns.core.schema import Column, TableSpec
 from dedp_assets.patterns.delta import publishing, rewriting, tables
 from dedp_assets.patterns.delta.clauses import Insert, Update
@@ -569,8 +569,8 @@ def test_rows_lost_between_reading_and_writing_refuse_the_write(events, event_ro
 
     def write(step, count=4):
         rows, seen = tally(event_rows(count), identity=["id"])
-        reading = Reading(tally=seen)
-        return events.stage(step(rows), partition=DAY, provenance=a_run(), reading=reading).publish()
+        rows_read = RowsRead(tally=seen)
+        return events.stage(step(rows), partition=DAY, provenance=a_run(), rows_read=rows_read).publish()
 
     with pytest.raises(AuditFailed, match=r"rows_are_accounted_for: .*\(read=4, written=3"):
         write(lambda rows: rows.filter("id <> 2"))
@@ -585,7 +585,9 @@ def test_where_no_row_is_left_below_a_shuffle_the_counts_are_nought(events, even
     """Spark drops a shuffle that turns out empty, and would drop with it what was counted below."""
     rows, seen = tally(event_rows(4).filter("rand() > 2"), identity=["id"])
     groups = rows.groupBy("user_id", "event_date").agg(F.max("id").alias("id"), F.max("amount").alias("amount"))
-    staged = events.stage(groups, partition=DAY, provenance=a_run(), reading=Reading(tally=seen, represented="written"))
+    staged = events.stage(
+        groups, partition=DAY, provenance=a_run(), rows_read=RowsRead(tally=seen, represented="written")
+    )
     result = staged.publish()
     assert (result.rows.read, result.rows.written) == (0, 0)
     assert [f.note for f in result.findings if not f.passed] == []
@@ -977,7 +979,7 @@ def test_an_audit_may_have_any_name_and_switches_no_guard_off(events, event_rows
 def test_a_reading_brings_no_figure_that_is_measured(events, event_rows, figures):
     """What a write counts by itself cannot be told to it; refused before a row is computed."""
     with pytest.raises(ConfigError, match="which is measured: give it another name"):
-        events.stage(event_rows(1), partition=DAY, provenance=a_run(), reading=Reading(figures=figures))
+        events.stage(event_rows(1), partition=DAY, provenance=a_run(), rows_read=RowsRead(figures=figures))
     assert not list(events.location.glob("staged-*"))
 
 

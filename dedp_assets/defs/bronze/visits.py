@@ -15,7 +15,7 @@ from dedp_assets.patterns.core.audits import Audit
 from dedp_assets.patterns.core.conversion import exact
 from dedp_assets.patterns.core.names import OUTCOME
 from dedp_assets.patterns.core.results import WriteResult
-from dedp_assets.patterns.core.rows import Reading, tally
+from dedp_assets.patterns.core.rows import RowsRead, tally
 from dedp_assets.patterns.core.schema import Column, TableSpec
 from dedp_assets.patterns.delta.log import Commit, Ledger
 from dedp_assets.patterns.delta.tables import Table
@@ -99,7 +99,7 @@ def visits(step: Step, table: Table, landing: Landing) -> WriteResult:
         partition=step.owned(table),
         provenance=replace(step.provenance, notes={**step.provenance.notes, "files": dict(lines.count)}),
         audits=AUDITS,
-        reading=Reading(tally=seen, figures={"lines": lines.checksum}),
+        rows_read=RowsRead(tally=seen, figures={"lines": lines.checksum}),
         allow_empty=not delivery.files,
     )
 

@@ -8,7 +8,7 @@ from dedp_assets.graph.batches import Step
 from dedp_assets.graph.feeds import Pinned
 from dedp_assets.patterns.core.audits import Audit
 from dedp_assets.patterns.core.results import WriteResult
-from dedp_assets.patterns.core.rows import Reading
+from dedp_assets.patterns.core.rows import RowsRead
 from dedp_assets.patterns.delta.tables import Table
 from dedp_assets.patterns.quality.audit_write_audit_publish import audit_write_audit_publish, require_pass, usual
 
@@ -38,7 +38,7 @@ def promote(
         partition=day,
         provenance=replace(step.provenance, notes={**notes, "open": True} if unfinished else notes),
         audits=[_lenient(audit) for audit in audits] if unfinished else audits,
-        reading=Reading(
+        rows_read=RowsRead(
             figures={"read": visits.count(), USUAL: usual(table.ledger, figure=counted, partition=day)},
             represented=counted,
             findings=(require_pass(visits.table.ledger, *visits.partitions, version=visits.version, audits=REQUIRED),),

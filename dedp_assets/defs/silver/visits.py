@@ -7,7 +7,7 @@ from dedp_assets.graph.tables import lake_table
 from dedp_assets.partitions import DAILY
 from dedp_assets.patterns.core.audits import Audit
 from dedp_assets.patterns.core.results import WriteResult
-from dedp_assets.patterns.core.rows import Reading, tally
+from dedp_assets.patterns.core.rows import RowsRead, tally
 from dedp_assets.patterns.core.schema import Column, TableSpec
 from dedp_assets.patterns.delta.tables import Table
 from dedp_assets.patterns.error_management.dead_letter import LETTER, divert_unprocessable, route
@@ -118,5 +118,5 @@ def visits(step: Step, landed: Pinned, table: Table, dead: Table) -> WriteResult
         filed_under=step.owned(dead),
         provenance=step.provenance,
         audits=AUDITS,
-        reading=Reading(tally=seen),
+        rows_read=RowsRead(tally=seen),
     )

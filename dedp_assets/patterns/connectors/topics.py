@@ -22,7 +22,7 @@ from dedp_assets.patterns.core.audits import Audit
 from dedp_assets.patterns.core.errors import AuditFailed, ContractError, NotReady, PatternError
 from dedp_assets.patterns.core.records import CommitRecord, Provenance
 from dedp_assets.patterns.core.results import Split
-from dedp_assets.patterns.core.rows import Reading, tally
+from dedp_assets.patterns.core.rows import RowsRead, tally
 from dedp_assets.patterns.core.schema import TableSpec
 from dedp_assets.patterns.delta.log import Commit, Ledger
 from dedp_assets.patterns.delta.publishing import SPARK_ERRORS
@@ -255,7 +255,7 @@ class _Sink:
             Split(rows, self.parts, identity=self.identity),
             provenance=provenance,
             audits=self.audits,
-            reading=Reading(tally=seen, figures={"offsets": begin.span(end.offsets)}),
+            rows_read=RowsRead(tally=seen, figures={"offsets": begin.span(end.offsets)}),
             append=True,
         )
         staged.publish(after=begin.sequence)

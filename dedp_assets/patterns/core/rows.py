@@ -19,7 +19,7 @@ from dedp_assets.patterns.core.results import Finding, Split
 
 __all__ = [
     "READ_IDENTITY",
-    "Reading",
+    "RowsRead",
     "Tally",
     "counted",
     "digest",
@@ -214,7 +214,7 @@ def _aggregates(measures: Mapping[str, str]) -> list[Column]:
 
 
 @dataclass(frozen=True, slots=True)
-class Reading:
+class RowsRead:
     """The facts that a step knows about the rows it read.
 
     Attributes:

@@ -18,7 +18,7 @@ from dedp_assets.patterns.core.errors import ConfigError
 from dedp_assets.patterns.core.names import OUTCOME, RESERVED, reserved
 from dedp_assets.patterns.core.partitions import equals
 from dedp_assets.patterns.core.results import Finding, RowCounts, Split
-from dedp_assets.patterns.core.rows import READ_IDENTITY, Reading, digest, quoted, row_hash
+from dedp_assets.patterns.core.rows import READ_IDENTITY, RowsRead, digest, quoted, row_hash
 from dedp_assets.patterns.delta.log import TableState
 from dedp_assets.patterns.delta.stages import PART, WRITTEN, identity_hash
 
@@ -53,7 +53,7 @@ def kept_rows(split: Split, keep: str) -> str:
     return f"{OUTCOME} = {quoted(keep)}" if split.outcome else "true"
 
 
-def require_own_figures(audits: Sequence[Audit], reading: Reading) -> None:
+def require_own_figures(audits: Sequence[Audit], rows_read: RowsRead) -> None:
     """Refuse figures that would take the place of others: each name stands for one number, measured in one way.
 
     Raises:
@@ -62,15 +62,18 @@ def require_own_figures(audits: Sequence[Audit], reading: Reading) -> None:
     names = Counter(audit.name for audit in audits)
     if repeated := [name for name in names if names[name] > 1 or name in _JUDGED]:
         raise ConfigError(f"there is more than one audit named {', '.join(repeated)}: give each a name of its own")
-    tallied = set(reading.tally.measures if reading.tally else ()) - {READ_IDENTITY}
+    tallied = set(rows_read.tally.measures if rows_read.tally else ()) - {READ_IDENTITY}
     known = {*_COUNTED, *tallied}
     free = set() if "read" in tallied else {"read"}
-    if taken := [name for name in reading.figures if name in known - free] + reserved(reading.figures):
-        raise ConfigError(f"the reading brings the figure {', '.join(taken)}, which is measured: give it another name")
+    if taken := [name for name in rows_read.figures if name in known - free] + reserved(rows_read.figures):
+        raise ConfigError(
+            f"what is known of the rows read brings the figure {', '.join(taken)}, which is measured: give it another "
+            "name"
+        )
     ways: dict[str, str] = {}
     for audit in audits:
         how = audit.measure
-        if how and (audit.figure in {*known, *reading.figures} or ways.setdefault(audit.figure, how) != how):
+        if how and (audit.figure in {*known, *rows_read.figures} or ways.setdefault(audit.figure, how) != how):
             raise ConfigError(
                 f"audit {audit.name} measures the figure {audit.figure}, which is another number already: name its own "
                 "figure by of"

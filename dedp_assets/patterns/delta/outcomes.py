@@ -16,7 +16,7 @@ from dedp_assets.patterns.core.audits import Audit
 from dedp_assets.patterns.core.errors import ConfigError
 from dedp_assets.patterns.core.names import OUTCOME
 from dedp_assets.patterns.core.results import Finding, RowCounts
-from dedp_assets.patterns.core.rows import Reading
+from dedp_assets.patterns.core.rows import RowsRead
 from dedp_assets.patterns.delta import accounting
 from dedp_assets.patterns.delta.log import KeyedFile, TableState
 from dedp_assets.patterns.delta.stages import Stage
@@ -46,7 +46,7 @@ def check_audits(table: str, audits: Sequence[Audit]) -> None:
     Raises:
         ConfigError: names the audit.
     """
-    accounting.require_own_figures(audits, Reading(figures=dict.fromkeys(_OURS, 0)))
+    accounting.require_own_figures(audits, RowsRead(figures=dict.fromkeys(_OURS, 0)))
     for audit in audits:
         if audit.sql is not None and audit.where is None and not re.search(rf"\b{OUTCOME}\b", audit.sql):
             raise ConfigError(

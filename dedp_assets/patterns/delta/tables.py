@@ -26,7 +26,7 @@ from dedp_assets.patterns.core.names import RESERVED, identifier
 from dedp_assets.patterns.core.partitions import from_folder, to_folder
 from dedp_assets.patterns.core.records import CommitRecord, Provenance, slice_name
 from dedp_assets.patterns.core.results import Finding, RowCounts, Split, WriteResult
-from dedp_assets.patterns.core.rows import Reading, digest, evaluated_once, fields_of, require_rows, row_hash
+from dedp_assets.patterns.core.rows import RowsRead, digest, evaluated_once, fields_of, require_rows, row_hash
 from dedp_assets.patterns.core.schema import TableSpec
 from dedp_assets.patterns.delta import accounting, commits, publishing, statements
 from dedp_assets.patterns.delta.clauses import Clause, Merge, check_condition, no_rows
@@ -153,7 +153,7 @@ class Table(Located):
         partition: Mapping[str, object] | None = None,
         provenance: Provenance,
         audits: Sequence[Audit] = (),
-        reading: Reading = Reading(),  # noqa: B008 - frozen
+        rows_read: RowsRead = RowsRead(),  # noqa: B008 - frozen
         keep: str = "valid",
         also: Sequence[str] = (),
         append: bool = False,
@@ -165,7 +165,7 @@ class Table(Located):
             partition: the partition values this write owns; empty owns the whole table.
             provenance: who writes, from what, and why.
             audits: rules over the written rows; constraints and row accounting are judged in any case.
-            reading: what is known about the rows read, to account for them.
+            rows_read: what is known about the rows read, to account for them.
             keep: the part of a split that is meant for this table.
             also: parts of a split to stage in the same job for other tables.
             append: keep the present rows.
@@ -178,7 +178,7 @@ class Table(Located):
         state = self.ensure()
         owned = require_partition(self.name, state, partition or {})
         conform(self.name, split, keep, state)
-        accounting.require_own_figures(audits, reading)
+        accounting.require_own_figures(audits, rows_read)
         rules = constraints(state)
         measures = accounting.measures(
             split,
@@ -188,16 +188,18 @@ class Table(Located):
             owned=owned,
             rules=rules,
             audits=audits,
-            identity=fields_of(frame, reading.tally.identity if reading.tally and not reading.represented else ()),
+            identity=fields_of(
+                frame, rows_read.tally.identity if rows_read.tally and not rows_read.represented else ()
+            ),
         )
         protocol = commits.protocol(state) if publishing.serves(state) else commits.PLAIN_PROTOCOL
         layout = Layout(self.store, tuple(state.columns), state.kinds, owned, self.spec.personal, protocol)
         stage = stage_rows(split, layout, measures=measures, keep=keep, also=also)
-        tallied = reading.tally.figures() if reading.tally else {}
-        stage = replace(stage, figures={**stage.figures, **tallied, **reading.figures})
-        counts = accounting.count(stage.figures, split, keep, reading.represented)
+        tallied = rows_read.tally.figures() if rows_read.tally else {}
+        stage = replace(stage, figures={**stage.figures, **tallied, **rows_read.figures})
+        counts = accounting.count(stage.figures, split, keep, rows_read.represented)
         try:
-            staged = self._staged(stage, owned, provenance, counts, audits, inputs=reading.findings, append=append)
+            staged = self._staged(stage, owned, provenance, counts, audits, inputs=rows_read.findings, append=append)
         except ConfigError:
             stage.discard()
             raise

@@ -22,7 +22,7 @@ from dedp_assets.patterns.core.errors import ConfigError
 from dedp_assets.patterns.core.names import OUTCOME, identifier
 from dedp_assets.patterns.core.records import Provenance
 from dedp_assets.patterns.core.results import Plan, Split, WriteResult
-from dedp_assets.patterns.core.rows import Reading, quoted, require_columns, require_free
+from dedp_assets.patterns.core.rows import RowsRead, quoted, require_columns, require_free
 from dedp_assets.patterns.delta.tables import Table
 from dedp_assets.patterns.error_management._letters import LETTER, filed, mark_replayed
 
@@ -113,7 +113,7 @@ def route(
     filed_under: Mapping[str, str],
     provenance: Provenance,
     audits: Sequence[Audit] = (),
-    reading: Reading = Reading(),  # noqa: B008 - frozen
+    rows_read: RowsRead = RowsRead(),  # noqa: B008 - frozen
 ) -> WriteResult:
     """Write both parts of a split, staged in one Spark job: dead letters first, so that no crash loses one.
 
@@ -128,14 +128,14 @@ def route(
         filed_under: partition of ``dead`` to replace.
         provenance: who writes, from what, and why; its time is when new dead letters were refused first.
         audits: rules over the valid rows and over the share of dead letters.
-        reading: what is known about the rows read, to account for them.
+        rows_read: what is known about the rows read, to account for them.
 
     Raises:
         AuditFailed: if an audit refuses the step; neither table is touched.
     """
     provenance = provenance.by("error_management.dead_letter")
     staged = valid.stage(
-        split, partition=partition, provenance=provenance, audits=audits, reading=reading, also=("dead",)
+        split, partition=partition, provenance=provenance, audits=audits, rows_read=rows_read, also=("dead",)
     )
     present = dead.ensure()
     if staged.record.rows["dead"] or present.holds(filed_under):

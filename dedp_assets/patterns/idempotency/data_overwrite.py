@@ -18,7 +18,7 @@ from dedp_assets.patterns.core.audits import Audit
 from dedp_assets.patterns.core.errors import ConfigError
 from dedp_assets.patterns.core.records import Provenance
 from dedp_assets.patterns.core.results import Split, WriteResult
-from dedp_assets.patterns.core.rows import Reading
+from dedp_assets.patterns.core.rows import RowsRead
 from dedp_assets.patterns.delta.tables import Table
 
 __all__ = ["overwrite_partition"]
@@ -31,7 +31,7 @@ def overwrite_partition(
     partition: Mapping[str, str],
     provenance: Provenance,
     audits: Sequence[Audit] = (),
-    reading: Reading = Reading(),  # noqa: B008 - frozen
+    rows_read: RowsRead = RowsRead(),  # noqa: B008 - frozen
     allow_empty: bool = False,
 ) -> WriteResult:
     """Replace one partition of ``target`` by ``rows``, in one commit.
@@ -42,7 +42,7 @@ def overwrite_partition(
         partition: column -> value of the partition to replace; never the whole table by accident.
         provenance: who writes, from what, and why.
         audits: rules over the rows.
-        reading: what is known about the rows read, to account for them.
+        rows_read: what is known about the rows read, to account for them.
         allow_empty: whether no rows may replace a partition, with a warning; a source that delivers nothing is usually
             broken.
 
@@ -68,6 +68,6 @@ def overwrite_partition(
         partition=partition,
         provenance=provenance.by("idempotency.data_overwrite"),
         audits=(replace(some, fail_below=None, warn_below=1) if allow_empty else some, *audits),
-        reading=reading,
+        rows_read=rows_read,
     )
     return staged.publish()

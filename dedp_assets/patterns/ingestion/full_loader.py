@@ -19,7 +19,7 @@ from dedp_assets.patterns.core.audits import Audit
 from dedp_assets.patterns.core.errors import ConfigError
 from dedp_assets.patterns.core.records import Provenance
 from dedp_assets.patterns.core.results import Split, WriteResult
-from dedp_assets.patterns.core.rows import Reading, counted
+from dedp_assets.patterns.core.rows import RowsRead, counted
 from dedp_assets.patterns.delta.tables import Table
 
 __all__ = ["load_full", "expose", "volume_guard", "View"]
@@ -83,7 +83,7 @@ def load_full(
         snapshot,
         provenance=provenance.by("ingestion.full_loader"),
         audits=(*volume_guard(min_rows=min_rows, max_shrink=max_shrink, max_growth=max_growth), *audits),
-        reading=Reading(figures={"present": present}),
+        rows_read=RowsRead(figures={"present": present}),
     )
     result = staged.publish()
     if view:

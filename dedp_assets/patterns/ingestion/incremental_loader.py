@@ -24,7 +24,7 @@ from dedp_assets.patterns.core.names import OUTCOME, identifier
 from dedp_assets.patterns.core.partitions import literal
 from dedp_assets.patterns.core.records import Provenance, slice_name
 from dedp_assets.patterns.core.results import Plan, Split, WriteResult
-from dedp_assets.patterns.core.rows import Reading, require_columns, require_free, require_rows, tally
+from dedp_assets.patterns.core.rows import RowsRead, require_columns, require_free, require_rows, tally
 from dedp_assets.patterns.delta.definition import conform, require_partition
 from dedp_assets.patterns.delta.log import Ledger
 from dedp_assets.patterns.delta.reading import predicate
@@ -99,8 +99,8 @@ def load_increment(
     split = Split(flagged, {"valid": tuple(shown.columns), "undated": ()}, identity=tuple(keys))
     dated = Audit(name="every_row_has_a_delta_value", of="undated", fail_above=0, approvable=True)
     keyed = Audit.none_where("every_row_has_its_key", " OR ".join(f"{identifier(key)} IS NULL" for key in keys))
-    rules, reading = (dated, keyed, *audits), Reading(tally=seen)
-    staged = target.stage(split, partition=partition, provenance=noted, audits=rules, reading=reading)
+    rules, rows_read = (dated, keyed, *audits), RowsRead(tally=seen)
+    staged = target.stage(split, partition=partition, provenance=noted, audits=rules, rows_read=rows_read)
     return staged.publish(since=state.version)
 
 

@@ -26,7 +26,7 @@ from dedp_assets.patterns.core.masking import MaskingKey, pseudonym
 from dedp_assets.patterns.core.names import RESERVED, identifier
 from dedp_assets.patterns.core.records import Provenance
 from dedp_assets.patterns.core.results import BY_NAME, WriteResult
-from dedp_assets.patterns.core.rows import Reading, Tally, tally
+from dedp_assets.patterns.core.rows import RowsRead, Tally, tally
 from dedp_assets.patterns.core.schema import TableSpec, require_declared
 from dedp_assets.patterns.delta.copies.remaking import remake, rules_of
 from dedp_assets.patterns.delta.tables import Table
@@ -94,8 +94,8 @@ def replicate_transformed(
         originals = source.read(*parts, version=pinned)
         rows, seen = _transformed(originals, declared, key, kept)
         proof = replace(NOTHING_CROSSED, unproven=unprovable(originals, declared.personal))
-        rules, reading = (proof, *audits), Reading(tally=seen)
-        return into.stage(rows, partition=part, provenance=run, audits=rules, reading=reading).publish()
+        rules, rows_read = (proof, *audits), RowsRead(tally=seen)
+        return into.stage(rows, partition=part, provenance=run, audits=rules, rows_read=rows_read).publish()
 
     return remake(target, write, rules=rules_of(declared, key), kept=kept, owned=owned)
 

@@ -12,7 +12,7 @@ from dedp_assets.patterns.core.errors import AuditFailed
 from dedp_assets.patterns.core.names import identifier
 from dedp_assets.patterns.core.records import Provenance
 from dedp_assets.patterns.core.results import WriteResult
-from dedp_assets.patterns.core.rows import Reading
+from dedp_assets.patterns.core.rows import RowsRead
 from dedp_assets.patterns.delta.tables import StagedWrite, Table
 
 __all__ = ["dispatch", "timed"]
@@ -34,7 +34,7 @@ def dispatch(
     partition: Mapping[str, str],
     provenance: Provenance,
     audits: Sequence[Audit],
-    reading: Reading,
+    rows_read: RowsRead,
 ) -> WriteResult:
     """Publish what no failed audit names; put the rest into quarantine, first, so that no crash loses a row."""
     failed = {finding.name for finding in refused.findings if finding.refuses}
@@ -53,9 +53,9 @@ def dispatch(
         return WriteResult(target.name, version, applied=False, changed=False, reason=reason, findings=refused.findings)
     good = staged.filter(~F.expr(fault))
     rest = [audit for audit in audits if audit not in named]
-    known = {name: value for name, value in reading.figures.items() if name != "read"}
-    left = Reading(figures=known, findings=reading.findings)
-    passed = target.stage(good, partition=partition, provenance=noted, audits=rest, reading=left)
+    known = {name: value for name, value in rows_read.figures.items() if name != "read"}
+    left = RowsRead(figures=known, findings=rows_read.findings)
+    passed = target.stage(good, partition=partition, provenance=noted, audits=rest, rows_read=left)
     result = timed(passed.publish(), passed)
     judged = {finding.name: finding for finding in (*refused.findings, *result.findings)}
     return replace(result, findings=tuple(judged[name] for name in judged))

@@ -22,7 +22,7 @@ from dedp_assets.patterns.core.audits import Audit, overrule, summary
 from dedp_assets.patterns.core.errors import AuditFailed, ConfigError
 from dedp_assets.patterns.core.records import CommitRecord, Provenance, slice_name
 from dedp_assets.patterns.core.results import Finding, WriteResult
-from dedp_assets.patterns.core.rows import Reading
+from dedp_assets.patterns.core.rows import RowsRead
 from dedp_assets.patterns.delta.log import Ledger
 from dedp_assets.patterns.delta.tables import Table
 from dedp_assets.patterns.quality._quarantine import dispatch, timed
@@ -38,7 +38,7 @@ def audit_write_audit_publish(
     partition: Mapping[str, str],
     provenance: Provenance,
     audits: Sequence[Audit] = (),
-    reading: Reading = Reading(),  # noqa: B008 - frozen
+    rows_read: RowsRead = RowsRead(),  # noqa: B008 - frozen
     on_failure: Literal["fail", "quarantine", "annotate"] = "fail",
 ) -> WriteResult:
     """Publish a partition only if its input and its result pass their audits.
@@ -50,7 +50,7 @@ def audit_write_audit_publish(
         partition: partition to replace.
         provenance: who publishes, from what, and why; its approval may overrule approvable audits.
         audits: rules over the result.
-        reading: what is known about the rows read: verdicts on the input (:func:`require_pass`), the row accounting,
+        rows_read: what is known about the rows read: verdicts on the input (:func:`require_pass`), the row accounting,
             and figures such as a baseline.
         on_failure: ``fail`` publishes nothing; ``quarantine`` publishes the rows that no failed audit names and puts
             the others (all, if an audit names none) into ``quarantine``; ``annotate`` publishes with a warning.
@@ -74,20 +74,20 @@ def audit_write_audit_publish(
             f"on_failure={on_failure!r} and quarantine={quarantine}: a quarantine table goes with quarantine"
         )
     provenance = provenance.by("quality.audit_write_audit_publish")
-    judged = overrule(reading.findings, provenance.approval)
+    judged = overrule(rows_read.findings, provenance.approval)
     if any(finding.refuses for finding in judged):
         message = f"{target.name} {slice_name(partition)}: nothing computed, the input was refused. {summary(judged)}"
         raise AuditFailed(message, findings=judged)
     noted = replace(provenance, notes={**provenance.notes, "input": [finding.as_dict() for finding in judged]})
     lenient = [_as_warning(audit) for audit in audits] if on_failure == "annotate" else audits
-    reading = replace(reading, findings=judged)
+    rows_read = replace(rows_read, findings=judged)
     try:
-        staged = target.stage(rows, partition=partition, provenance=noted, audits=lenient, reading=reading)
+        staged = target.stage(rows, partition=partition, provenance=noted, audits=lenient, rows_read=rows_read)
     except AuditFailed as error:
         refused = AuditFailed(str(error), findings=(*judged, *error.findings), stage=error.stage)
         if quarantine is None:
             raise refused from None
-        return dispatch(refused, target, quarantine, partition, noted, audits, reading)
+        return dispatch(refused, target, quarantine, partition, noted, audits, rows_read)
     result = timed(staged.publish(), staged)
     if quarantine is not None and quarantine.ledger.exists() and quarantine.ledger.state().holds(partition):
         quarantine.clear(partition=partition, provenance=noted)  # what was put aside before is in the target now

@@ -13,7 +13,7 @@ from dedp_assets.patterns.core.audits import Audit
 from dedp_assets.patterns.core.errors import AuditFailed, ConfigError
 from dedp_assets.patterns.core.names import OUTCOME
 from dedp_assets.patterns.core.results import RowCounts
-from dedp_assets.patterns.core.rows import Reading, tally
+from dedp_assets.patterns.core.rows import RowsRead, tally
 from dedp_assets.patterns.core.schema import Column, TableSpec
 from dedp_assets.patterns.delta.tables import StagedWrite
 from dedp_assets.patterns.error_management.dead_letter import LETTER, divert_unprocessable, plan_replay, route
@@ -94,7 +94,7 @@ def step(spark, make_table):
             filed_under={"filed_under": day},
             provenance=a_run(**{"asset": READINGS.name, "inputs": {"bronze": 1}, "sequence": 1, **fields}),
             audits=audits,
-            reading=Reading(tally=seen),
+            rows_read=RowsRead(tally=seen),
         )
 
     return SimpleNamespace(run=run, valid=valid, dead=dead)
@@ -381,7 +381,7 @@ def test_there_are_as_many_letters_as_records_whatever_their_identity(step, spar
             partition={"day": DAY},
             filed_under={"filed_under": DAY},
             provenance=a_run(**{"asset": READINGS.name, "inputs": {"bronze": 1}, "sequence": 1, **options}),
-            reading=Reading(tally=seen),
+            rows_read=RowsRead(tally=seen),
         )
 
     dead = sorted(text for _, text in made if text != good(1))

@@ -12,7 +12,7 @@ from dedp_assets.patterns.core.audits import Audit
 from dedp_assets.patterns.core.errors import AuditFailed, ConfigError, SchemaMismatch
 from dedp_assets.patterns.core.records import Approval
 from dedp_assets.patterns.core.results import Finding
-from dedp_assets.patterns.core.rows import Reading
+from dedp_assets.patterns.core.rows import RowsRead
 from dedp_assets.patterns.delta import publishing
 from dedp_assets.patterns.delta.log import Ledger
 from dedp_assets.patterns.delta.stages import Stage
@@ -61,7 +61,7 @@ def publish(events, batch):
             partition=partition,
             provenance=a_run(**fields),
             audits=AUDITS,
-            reading=Reading(figures={"usual": usually}, findings=tuple(findings)),
+            rows_read=RowsRead(figures={"usual": usually}, findings=tuple(findings)),
             on_failure=respond,
         )
 
