@@ -28,7 +28,7 @@ from dedp_assets.patterns.delta.stages import Layout, Stage, stage_rows
 if TYPE_CHECKING:
     from dedp_assets.patterns.delta.tables import Table
 
-__all__ = ["Change", "Request", "Rewrite", "rewrite"]
+__all__ = ["ChangeRequest", "Rewrite", "RowChange", "rewrite"]
 
 _SAMPLES = 3
 
@@ -47,7 +47,7 @@ class Rewrite:
     rows: DataFrame
 
 
-class Change(Protocol):
+class RowChange(Protocol):
     """A change of rows that are in the table."""
 
     @property
@@ -70,7 +70,7 @@ class Change(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Request:
+class ChangeRequest:
     """A request to change a table: who asks, and under which rules.
 
     Attributes:
@@ -101,7 +101,7 @@ class _Prepared:
     changed: bool = True
 
 
-def rewrite(table: Table, change: Change, request: Request) -> WriteResult:
+def rewrite(table: Table, change: RowChange, request: ChangeRequest) -> WriteResult:
     """Make a change in one audited commit; a retry of the same change finds that it was made.
 
     Raises:
@@ -136,7 +136,7 @@ def rewrite(table: Table, change: Change, request: Request) -> WriteResult:
     )
 
 
-def _publish(table: Table, change: Change, prepared: _Prepared) -> WriteResult | None:
+def _publish(table: Table, change: RowChange, prepared: _Prepared) -> WriteResult | None:
     """Commit what is staged; do nothing if another writer, who knows no lock, committed at the same moment.
 
     Raises:
@@ -170,13 +170,13 @@ class _Outdated(Exception):
     """A difference between what was read and what is there."""
 
 
-def _relevant(change: Change, state: TableState) -> object:
+def _relevant(change: RowChange, state: TableState) -> object:
     """Select what of a table a change depends on: who changes anything else is in nobody's way."""
     files = frozenset(file["path"] for file, _ in change.candidates(state))
     return files, state.properties, state.features, state.snapshot.schema().to_json(), state.partition_columns
 
 
-def _prepare(table: Table, change: Change, request: Request, state: TableState) -> _Prepared:
+def _prepare(table: Table, change: RowChange, request: ChangeRequest, state: TableState) -> _Prepared:
     if why := publishing.only_spark_changes(state):
         raise Conflict(f"{table.name} has {why} since this run looked at it: run it again")
     files = change.candidates(state)
@@ -204,7 +204,7 @@ def _prepare(table: Table, change: Change, request: Request, state: TableState) 
     return _Prepared(_relevant(change, state), planned.removed, stage, record, findings, metrics, changed)
 
 
-def _stage(table: Table, state: TableState, planned: Rewrite, request: Request) -> Stage:
+def _stage(table: Table, state: TableState, planned: Rewrite, request: ChangeRequest) -> Stage:
     """Write the rows that stay or are new, and measure all of them."""
     rows = Split.of(planned.rows)
     measures = accounting.measures(
@@ -224,7 +224,7 @@ def _stage(table: Table, state: TableState, planned: Rewrite, request: Request) 
 
 
 def _refusal(
-    table: Table, state: TableState, planned: Rewrite, stage: Stage, findings: Sequence[Finding], request: Request
+    table: Table, state: TableState, planned: Rewrite, stage: Stage, findings: Sequence[Finding], request: ChangeRequest
 ) -> AuditFailed:
     failed = {finding.name for finding in findings if finding.refuses}
     faults = accounting.violations(stage.figures, constraints(state))

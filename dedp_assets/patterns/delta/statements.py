@@ -19,7 +19,7 @@ from dedp_assets.patterns.core.results import RowCounts, WriteResult
 from dedp_assets.patterns.delta import publishing
 from dedp_assets.patterns.delta.locks import table_lock
 from dedp_assets.patterns.delta.log import Commit
-from dedp_assets.patterns.delta.rewriting import Request
+from dedp_assets.patterns.delta.rewriting import ChangeRequest
 from dedp_assets.patterns.delta.sessions import private
 from dedp_assets.patterns.delta.stages import new_stage
 
@@ -40,7 +40,13 @@ _COUNTED = {
 
 
 def run(
-    table: Table, statement: Statement, content: str, request: Request, *, source: DataFrame | None = None, why: str
+    table: Table,
+    statement: Statement,
+    content: str,
+    request: ChangeRequest,
+    *,
+    source: DataFrame | None = None,
+    why: str,
 ) -> WriteResult:
     """Run one of Delta's statements as one commit; a retry of the same statement finds that it was made.
 

@@ -45,7 +45,7 @@ from dedp_assets.patterns.delta.locks import table_lock
 from dedp_assets.patterns.delta.log import Ledger, Partition, TableState
 from dedp_assets.patterns.delta.merging import Deletion, Merging, look
 from dedp_assets.patterns.delta.reading import missing, predicate, read_at
-from dedp_assets.patterns.delta.rewriting import Request, rewrite
+from dedp_assets.patterns.delta.rewriting import ChangeRequest, rewrite
 from dedp_assets.patterns.delta.sessions import private
 from dedp_assets.patterns.delta.stages import Layout, Stage, empty_stage, stage_rows
 from dedp_assets.patterns.delta.store import require
@@ -260,7 +260,7 @@ class Table(Located):
         with evaluated_once(source.select("*")) as rows:
             seen = look(self.spec, merge, rows, state)
             change = Merging(merge, rows, seen, merge.statement(self.name, state), self.store)
-            request = Request(owned, provenance, audits)
+            request = ChangeRequest(owned, provenance, audits)
             if not (why := publishing.only_spark_changes(state)):
                 return rewrite(self, change, request)
             if seen.outside and merge.takes_columns:
@@ -295,7 +295,7 @@ class Table(Located):
         state = self.ensure()
         owned = require_partition(self.name, state, partition or {})
         check_condition(self.name, no_rows(self.session, state), where)
-        change, request = Deletion(where, owned, self.session, self.store), Request(owned, provenance, audits)
+        change, request = Deletion(where, owned, self.session, self.store), ChangeRequest(owned, provenance, audits)
         if not (why := publishing.only_spark_changes(state)):
             return rewrite(self, change, request)
         condition = f"({where}) AND {predicate(owned, state)}"
