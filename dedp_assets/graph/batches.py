@@ -59,13 +59,11 @@ class Step:
         key: Dagster's partition key; empty for an unpartitioned table.
         inputs: what to read.
         provenance: what the commit will say about this run.
-        at: when the run started.
     """
 
     key: str
     inputs: Inputs
     provenance: Provenance
-    at: datetime
 
     def owned(self, table: Table) -> dict[str, str]:
         """Name the partition of ``table`` that this step replaces: the key in its first partition column."""
@@ -147,9 +145,7 @@ def compute_all(context: dg.AssetExecutionContext, work: Work, at: datetime) -> 
             sequence = inputs.sequence
             if inputs.remark:
                 context.log.info(inputs.remark)
-            batch.done[key] = _compute(
-                context, work, Step(key, inputs, _provenance(context, work.target, inputs, at), at)
-            )
+            batch.done[key] = _compute(context, work, Step(key, inputs, _provenance(context, work.target, inputs, at)))
         except (PatternError, *TRANSIENT) as error:
             batch.errors[key] = error
             if isinstance(error, PatternError) and not error.retryable:

@@ -61,7 +61,7 @@ def test_everything_that_dagster_shows_follows_from_the_declaration():
 def test_a_table_can_be_computed_without_dagster(tmp_path):
     """It is the function that was decorated: tables and inputs in, what the pattern returned out."""
     lake = Lake(root=str(tmp_path), engine=SparkEngine())
-    step = Step("2026-01-05", Inputs({}), a_run(), NOW)
+    step = Step("2026-01-05", Inputs({}), a_run())
     pinned = Pinned(lake.table(SOURCE), ({"day": "2026-01-05"},), 3, 2)
     result = totals(step, pinned, lake.table(TOTALS), lake.table(REST), Clock(fixed=NOW.isoformat()))
     assert result.reason == "2026-01-05 2 gold/totals gold/totals_rest 2026"

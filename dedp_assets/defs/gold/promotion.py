@@ -31,7 +31,7 @@ def promote(
         counted: figure that says how many visits the result stands for.
     """
     rows, day, notes = visits.rows(), step.owned(table), step.provenance.notes
-    unfinished = _is_open(step.key, step.at)
+    unfinished = _is_open(step.key, step.provenance.at)
     return audit_write_audit_publish(
         rows.sparkSession.sql(query, visits=rows),
         table,
@@ -46,9 +46,9 @@ def promote(
     )
 
 
-def _is_open(day: str, at: datetime) -> bool:
+def _is_open(day: str, at: datetime | None) -> bool:
     """Tell whether a day is not over yet, so that its volume says nothing."""
-    return at.date().isoformat() <= day
+    return at is not None and at.date().isoformat() <= day
 
 
 def _lenient(audit: Audit) -> Audit:
