@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Sequence
+from datetime import date
 from pathlib import Path
 from typing import Any
 
@@ -36,6 +37,9 @@ def _parser() -> argparse.ArgumentParser:
     commands.add_parser("setup", help="fetch the engine's jars and prepare its class-data archive")
     demo = commands.add_parser("demo", help="land a week, load it, then let late data and a bad batch arrive")
     demo.add_argument("--log", type=Path, help="a web server log in Apache combined format to load instead")
+    demo.add_argument(
+        "--from", dest="first", type=date.fromisoformat, help="first day of the week (default: it ends yesterday)"
+    )
     up = commands.add_parser(
         "up", help="Spark engine, PostgreSQL, Kafka, Dagster webserver and daemon; Ctrl-C ends them"
     )
@@ -75,7 +79,7 @@ def _setup(_: argparse.Namespace) -> int:
 def _demo(chosen: argparse.Namespace) -> int:
     from dedp_assets.story import demo  # noqa: PLC0415
 
-    return demo(settings(), log=chosen.log)
+    return demo(settings(), log=chosen.log, first=chosen.first)
 
 
 def _up(chosen: argparse.Namespace) -> int:

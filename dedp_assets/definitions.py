@@ -12,7 +12,8 @@ warnings.filterwarnings("ignore", category=dg.BetaWarning)
 warnings.filterwarnings("ignore", category=dg.PreviewWarning)
 
 import dedp_assets.defs  # noqa: E402
-from dedp_assets.graph.tables import declared  # noqa: E402
+from dedp_assets.graph.stored import stored_checks  # noqa: E402
+from dedp_assets.graph.tables import declared, sources  # noqa: E402
 from resources.clock import Clock  # noqa: E402
 from resources.environments import settings  # noqa: E402
 from resources.kafka import Kafka  # noqa: E402
@@ -50,7 +51,8 @@ def defs() -> dg.Definitions:
     return dg.Definitions.merge(
         modules,
         dg.Definitions(
-            assets=[table.definition() for table in tables],
+            assets=[*(table.definition() for table in tables), *(source.spec() for source in sources(tables))],
+            asset_checks=[stored_checks(table) for table in tables],
             sensors=[
                 late_data(tables),
                 dead_letters_fixed(tables),

@@ -13,11 +13,14 @@ import dagster as dg
 from dedp_assets.definitions import defs
 from dedp_assets.graph.failures import BEYOND_APPROVAL
 from dedp_assets.graph.run_tags import CAUSE, refusals
+from dedp_assets.graph.selections import checks_of
+from dedp_assets.inprocess import execute
 from dedp_assets.patterns.delta.log import Commit, Ledger
 from resources.environments import CHECKOUT, Settings, apply, settings
 
 __all__ = ["Ended", "Platform", "close_abandoned", "prepare_home"]
 
+PARTITION = "dagster/partition"
 PROCESS = "dedp/process"
 _OPEN = [
     dg.DagsterRunStatus.NOT_STARTED,
@@ -139,7 +142,7 @@ class Platform:
             failures, tags = self._failures(run), run.tags
             mine = [event for event in failures if event.step_key == table.replace("/", "_")]
             said = _failure(mine or failures)
-            ended = Ended(run.job_name, tags.get("dagster/partition", ""), tags.get(CAUSE, "manual"), said)
+            ended = Ended(run.job_name, tags.get(PARTITION, ""), tags.get(CAUSE, "manual"), said)
             yield table, key, ended
 
     def _launch(self, request: dg.RunRequest, job: str, tags: Mapping[str, str]) -> Ended:
@@ -158,17 +161,17 @@ class Platform:
         named: str,
         partition: str,
         tags: Mapping[str, str],
-        selection: Sequence[dg.AssetKey] | None = None,
+        selection: Sequence[dg.AssetKey] = (),
     ) -> Ended:
-        result = definition.execute_in_process(
-            instance=self.instance,
-            partition_key=partition or None,
-            asset_selection=selection,
-            tags={**tags, PROCESS: str(os.getpid())},
-            raise_on_error=False,
+        events = execute(
+            self.instance,
+            definition,
+            tags={**tags, **({PARTITION: partition} if partition else {}), PROCESS: str(os.getpid())},
             run_config={"loggers": {"console": {"config": {"log_level": "CRITICAL"}}}},
+            assets=selection,
+            checks=checks_of(self.definitions.resolve_asset_graph(), selection),
         )
-        failures = [event for event in result.all_events if event.is_step_failure]
+        failures = [event for event in events if event.is_step_failure]
         return Ended(named, partition, tags.get(CAUSE, "manual"), _failure(failures))
 
     def _node(self, table: str) -> Any:  # noqa: ANN401 - Dagster does not export the type

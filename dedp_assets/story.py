@@ -17,6 +17,7 @@ from dedp_assets.patterns.core.errors import ContractError
 from dedp_assets.patterns.core.records import Approval, slice_name
 from dedp_assets.patterns.delta.log import Ledger
 from dedp_assets.sources import access_log, devices, visits
+from resources.clock import Clock
 from resources.environments import Settings, apply
 from resources.lake import Lake
 from resources.spark import SparkEngine
@@ -28,25 +29,33 @@ __all__ = ["approve", "demo", "run", "status"]
 
 _LAYERS = ("bronze", "silver", "gold")
 _COUNTS = ("version", "read", "= written", "+ dead", "+ duplicate")
-_MONDAY = date(2026, 1, 5)
 _VISITS_A_DAY = 1_000
+_DAYS = 9
+"""Landing days of the story: a week, and two after it."""
 
 
-def demo(settings: Settings, *, log: Path | None = None) -> int:
-    """Tell the whole story and end."""
+def demo(settings: Settings, *, log: Path | None = None, first: date | None = None) -> int:
+    """Tell the whole story and end.
+
+    Args:
+        settings: where everything is written.
+        log: a web server's log to load instead of generated visits.
+        first: first landing day of the generated week; by default the story ends yesterday.
+    """
     apply({"DEDP_JIT": "quick"})
     console = Console(width=150)
     engine.prepare(settings)
     if log is not None:
         _land_log(settings, log, console)
     else:
-        _land_week(settings, console)
+        first = _first_day(settings, first)
+        _land_week(settings, first, console)
     platform = _platform(settings)
     console.print("\n[bold]The platform loads what has landed[/bold]")
     _react(platform, console)
-    if log is None:
+    if first is not None:
         console.print("\n[bold]Then: late visits, a late file, a bad batch, a truncated reference[/bold]")
-        _land_trouble(settings, console)
+        _land_trouble(settings, first, console)
         _react(platform, console)
     console.print()
     status(settings)
@@ -128,28 +137,39 @@ def _platform(settings: Settings) -> Platform:
     return Platform(settings)
 
 
-def _land_week(settings: Settings, console: Console) -> None:
+def _first_day(settings: Settings, wished: date | None) -> date:
+    """Choose the first landing day: the same as in the home's last demo, so that a second one has nothing to do."""
+    noted = settings.home / "demo_from"
+    before = date.fromisoformat(noted.read_text()) if noted.exists() else None
+    chosen = wished or before or Clock().now().date() - timedelta(days=_DAYS)
+    noted.parent.mkdir(parents=True, exist_ok=True)
+    noted.write_text(chosen.isoformat())
+    return chosen
+
+
+def _land_week(settings: Settings, first: date, console: Console) -> None:
     for number in range(7):
-        day = _MONDAY + timedelta(days=number)
+        day = first + timedelta(days=number)
         lines = visits.visits_of(day, count=_VISITS_A_DAY)
         visits.deliver(settings.landing / "visits", day, lines, broken=visits.BROKEN[: number % 3], repeat=number * 5)
     if not (settings.landing / "devices").exists():
         devices.deliver(settings.landing / "devices", devices.devices())
-    console.print(f"[bold]Landed[/bold] a week of visits ({_MONDAY} to {day}) and the devices reference")
+    console.print(f"[bold]Landed[/bold] a week of visits ({first} to {day}) and the devices reference")
 
 
-def _land_trouble(settings: Settings, console: Console) -> None:
+def _land_trouble(settings: Settings, first: date, console: Console) -> None:
     folder = settings.landing / "visits"
-    monday = _MONDAY + timedelta(days=7)
+    monday = first + timedelta(days=7)
     late = [line for back in (3, 5) for line in visits.visits_of(monday - timedelta(days=back), count=4, seed=2)]
-    impossible = [line.replace('"2026-01-', '"2099-01-') for line in visits.visits_of(monday, count=1, seed=3)]
+    odd = visits.visits_of(monday, count=1, seed=3)
+    impossible = [line.replace(f'"{monday:%Y-}', '"2099-') for line in odd]
     forgotten = visits.visits_of(monday - timedelta(days=90), count=1, seed=3)
     lines = visits.visits_of(monday, count=_VISITS_A_DAY)
     visits.deliver(folder, monday, lines, late=[*late, *impossible, *forgotten])
     console.print(
         f"  {monday}: {len(lines)} visits, and 8 late ones of {monday - timedelta(5)} and {monday - timedelta(3)}"
     )
-    saturday = _MONDAY + timedelta(days=5)
+    saturday = first + timedelta(days=5)
     visits.drop_late_file(folder, saturday, visits.visits_of(saturday - timedelta(days=4), count=2, seed=4))
     console.print(f"  {saturday}: a file that came after the marker, with 2 visits of {saturday - timedelta(4)}")
     tuesday = monday + timedelta(days=1)

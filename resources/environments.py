@@ -15,6 +15,7 @@ variable               meaning                                                  
 ``DEDP_KAFKA``         ``host:port`` of a Kafka broker: visits come by its topic   empty: visits by files
 ``DEDP_KAFKA_TOPIC``   that topic                                                  ``visits``
 ``DEDP_TICK_SECONDS``  how often the most frequent sensors look; others less often ``5``
+``DEDP_FIRST_DAY``     first daily partition, ``YYYY-MM-DD``                       30 days before the data
 =====================  ==========================================================  =========================
 """
 
@@ -23,7 +24,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from datetime import date, timedelta
+from datetime import date, datetime, timedelta, timezone
 from pathlib import Path
 from typing import Literal
 
@@ -32,8 +33,6 @@ __all__ = ["CHECKOUT", "RETENTION_DAYS", "Settings", "apply", "child_environment
 CHECKOUT = Path(__file__).resolve().parent.parent
 RETENTION_DAYS = 30
 """How many days before its landing day an event may have happened and still be filed under its own date."""
-
-_FIRST_LANDING = date(2026, 1, 1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +52,7 @@ class Settings:
     kafka: str | None = None
     kafka_topic: str = "visits"
     tick_seconds: int = 5
+    stated_first_day: date | None = None
 
     @property
     def lakehouse(self) -> Path:
@@ -71,9 +71,10 @@ class Settings:
 
     @property
     def first_day(self) -> date:
-        """First daily partition: early enough for the oldest event the oldest delivery may hold."""
+        """First daily partition: the stated one, or else early enough for the oldest event of the oldest delivery."""
         days = [day for folder in self.landing.glob("visits/*-*-*") if (day := _day(folder.name))]
-        return min([_FIRST_LANDING, *days]) - timedelta(days=RETENTION_DAYS)
+        oldest = min(days) if days else datetime.now(timezone.utc).date()
+        return self.stated_first_day or oldest - timedelta(days=RETENTION_DAYS)
 
 
 def settings() -> Settings:
@@ -99,6 +100,7 @@ def settings() -> Settings:
         kafka=env.get("DEDP_KAFKA") or None,
         kafka_topic=env.get("DEDP_KAFKA_TOPIC") or "visits",
         tick_seconds=_seconds(env, "DEDP_TICK_SECONDS", 5),
+        stated_first_day=_date(env, "DEDP_FIRST_DAY"),
     )
 
 
@@ -124,6 +126,13 @@ def _seconds(env: Mapping[str, str], name: str, default: int) -> int:
     if not value.isdecimal() or not int(value):
         raise ValueError(f"{name}={value} is not offered; choose a whole number of seconds from 1 on")
     return int(value)
+
+
+def _date(env: Mapping[str, str], name: str) -> date | None:
+    value = env.get(name)
+    if value and _day(value) is None:
+        raise ValueError(f"{name}={value} is not offered; choose a day like 2026-01-05")
+    return _day(value) if value else None
 
 
 def _day(name: str) -> date | None:

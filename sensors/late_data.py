@@ -117,7 +117,14 @@ class _Group:
         )
         lagging = {key: [e.table.spec.name for e in edges if key in e.lagging] for key in plan.partitions}
         together = {table.spec.name: [spec.name for spec in table.tables] for table in self.tables}
-        decision = decide(context.instance, plan, asset=self.names[0], behind=lagging, together=together)
+        decision = decide(
+            context.instance,
+            plan,
+            asset=self.names[0],
+            behind=lagging,
+            together=together,
+            repository=context.repository_def,
+        )
         return _Found(decision.requests, self._reason(plan, decision.held, edges), {e.name: e.after() for e in edges})
 
     def _bounds(self, now: datetime) -> tuple[str, str]:

@@ -51,7 +51,13 @@ def dead_letters_fixed(tables: Sequence[LakeTable[...]]) -> dg.SensorDefinition:
             ledger, known = context.resources.lake.ledger(letters.name), cursor.get(letters.name, {})
             plan, after[letters.name] = _plan(ledger, letters, known, code_version=_deployed(context, table))
             together = {table.spec.name: [spec.name for spec in table.tables]}
-            requests += decide(context.instance, plan, asset=table.spec.name, together=together).requests
+            requests += decide(
+                context.instance,
+                plan,
+                asset=table.spec.name,
+                together=together,
+                repository=context.repository_def,
+            ).requests
             reasons.append(f"{letters.name}: {plan.reason}")
         if requests:
             return dg.SensorResult(run_requests=requests, cursor=json.dumps(after))

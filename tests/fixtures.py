@@ -26,6 +26,8 @@ from tests.helpers import EVENTS, connect_server
 
 pytest_plugins = ["tests.timing"]
 
+apply({"DEDP_FIRST_DAY": "2025-12-02"})  # of the graph that tests load: their data are of January 2026
+
 hypothesis_settings.register_profile("default", deadline=None)  # no test asserts an absolute time
 hypothesis_settings.load_profile("default")
 hypothesis_settings.register_profile("fuzz", deadline=None, max_examples=2000)  # --hypothesis-profile=fuzz

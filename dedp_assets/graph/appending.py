@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
+from types import MappingProxyType
 
 import dagster as dg
 
 from dedp_assets.graph.failures import TRANSIENT, retry
+from dedp_assets.graph.figures import Figure
 from dedp_assets.graph.rendering import metadata_of
 from dedp_assets.graph.run_tags import approval_of, cause_of, refusal
 from dedp_assets.patterns.core.errors import PatternError
@@ -35,7 +37,13 @@ class Appending:
 
 @contextmanager
 def appending(
-    context: dg.OpExecutionContext, table: Table, *, code_version: str, column: str, at: datetime
+    context: dg.OpExecutionContext,
+    table: Table,
+    *,
+    code_version: str,
+    column: str,
+    at: datetime,
+    figures: Mapping[str, Figure] = MappingProxyType({}),
 ) -> Iterator[Appending]:
     """Run the block as one step that appends to ``table``, and report the partitions that it brought rows for.
 
@@ -45,6 +53,7 @@ def appending(
         code_version: version of the code that computes the rows.
         column: partition column of the table that the asset is partitioned by.
         at: when the run started.
+        figures: how the table's figures are shown.
 
     Raises:
         dagster.Failure: if rows were refused or the upstream is not ready; what was appended before is reported.
@@ -70,14 +79,17 @@ def appending(
             context.instance.add_run_tags(run.run_id, refusal(table.name, "", step.cursor))
         raise dg.Failure(str(error), allow_retries=False) from error
     finally:
-        _report_appended(context, table, before, column)
+        _report_appended(context, table, before, column, figures)
 
 
-def _report_appended(context: dg.OpExecutionContext, table: Table, before: int, column: str) -> None:
+def _report_appended(
+    context: dg.OpExecutionContext, table: Table, before: int, column: str, figures: Mapping[str, Figure]
+) -> None:
     """Record a materialization of each partition that this run's commits after version ``before`` brought rows for."""
     commits = table.ledger.commits(since=before) if table.ledger.exists() else ()
     ours = [c for c in commits if c.record and c.record.run_id == context.run.run_id]
     changed = [(dict(partition)[column], commit) for commit in ours for partition in commit.changed]
     newest: dict[str, Commit | None] = {key: commit for key, commit in changed if key is not None}
-    for key, metadata in metadata_of(table, dict(sorted(newest.items())), {}, column=column).items():
+    told = metadata_of(table, dict(sorted(newest.items())), {}, column=column, figures=figures)
+    for key, metadata in told.items():
         context.log_event(dg.AssetMaterialization(table.name.split("/"), partition=key, metadata=metadata))

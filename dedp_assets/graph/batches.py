@@ -14,6 +14,7 @@ import dagster as dg
 
 from dedp_assets.graph.failures import TRANSIENT, sentence
 from dedp_assets.graph.feeds import Pinned
+from dedp_assets.graph.figures import Figure
 from dedp_assets.graph.rendering import Did
 from dedp_assets.graph.run_tags import CAUSE, approval_of, cause_of, is_forced, refusal, told, unchanged
 from dedp_assets.patterns.core.errors import AuditFailed, ContractError, PatternError
@@ -84,12 +85,16 @@ class Work:
         reads: partition key -> what to read; raises if it is not ready.
         build: computes and publishes one partition.
         beside: further tables that ``build`` writes.
+        figures: how the tables' figures are shown.
+        lineage: table name -> which columns upstream its columns are computed from.
     """
 
     target: Table
     reads: Callable[[str], Inputs]
     build: Callable[[Step], WriteResult]
     beside: tuple[Table, ...] = ()
+    figures: Mapping[str, Figure] = field(default_factory=dict)
+    lineage: Mapping[str, dg.TableColumnLineage] = field(default_factory=dict)
 
     @property
     def tables(self) -> tuple[Table, ...]:

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Any
 
 import dagster as dg
 
+from dedp_assets.graph.figures import Figure, labelled, shown
 from dedp_assets.patterns.core.audits import Audit
 from dedp_assets.patterns.core.records import slice_name
 from dedp_assets.patterns.core.results import BY_NAME, Finding, WriteResult
 from dedp_assets.patterns.delta.log import Commit, FileStats, Partition
 from dedp_assets.patterns.delta.tables import Table
 
-__all__ = ["Did", "bounds", "check_result", "findings_of", "metadata_of", "shown"]
+__all__ = ["Did", "bounds", "check_result", "findings_of", "metadata_of"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +64,12 @@ def check_result(table: str, name: str, by_key: Mapping[str, Finding]) -> dg.Ass
 
 
 def metadata_of(
-    table: Table, commits: Mapping[str, Commit | None], did: Mapping[str, Did], *, column: str = ""
+    table: Table,
+    commits: Mapping[str, Commit | None],
+    did: Mapping[str, Did],
+    *,
+    column: str = "",
+    figures: Mapping[str, Figure] = MappingProxyType({}),
 ) -> dict[str, dict[str, Any]]:
     """Describe each partition key for the UI, from the log and from what the run did.
 
@@ -71,10 +78,11 @@ def metadata_of(
         commits: partition key -> the commit that tells about it.
         did: partition key -> what this run did for it.
         column: partition column that the keys are values of; without it a commit tells of the partition it owned.
+        figures: how the table's figures are shown; the others are called as they are measured.
     """
     active = table.ledger.state().statistics() if table.ledger.exists() else {}
     return {
-        key: {**_of_commit(table, commit, {column: key} if column else {}, active, did.get(key, Did()))}
+        key: _of_commit(table, commit, {column: key} if column else {}, active, did.get(key, Did()), figures)
         for key, commit in commits.items()
     }
 
@@ -97,17 +105,13 @@ def bounds(audit: Audit) -> str:
     return f"{measured}: {', '.join(parts)}{approvable}"
 
 
-def shown(value: object) -> Any:  # noqa: ANN401 - metadata takes plain values of any kind
-    """Turn a figure into a value that Dagster metadata takes."""
-    return value if isinstance(value, (int, float, str)) else str(value)
-
-
 def _of_commit(
     table: Table,
     commit: Commit | None,
     partition: Mapping[str, str],
     active: Mapping[Partition, FileStats],
     did: Did,
+    known: Mapping[str, Figure],
 ) -> dict[str, Any]:
     uri = {"dagster/uri": table.store.uri}
     if commit is None or commit.record is None:
@@ -118,23 +122,23 @@ def _of_commit(
     told = {
         **uri,
         "dagster/partition_row_count" if owned else "dagster/row_count": sum(stats.rows for stats in held),
-        "size in bytes": sum(stats.bytes for stats in held),
+        "size [bytes]": sum(stats.bytes for stats in held),
         "version": commit.version,
         "verdict": record.verdict,
         "partition": slice_name(record.partition),
         "inputs": dg.MetadataValue.json(dict(record.inputs)),
+        "written by": dg.MetadataValue.dagster_run(record.run_id),
         **({"approved by": f"{record.approval['by']}: {record.approval['because']}"} if record.approval else {}),
     }
     told |= {"outcome": did.outcome} if did.outcome else {}
     told |= {"computed again because": did.because} if did.because else {}
     returned = did.results[table].figures if table in did.results else {}
-    told |= {name: shown(value) for name, value in returned.items() if name not in (*record.figures, *record.rows)}
+    told |= labelled({n: v for n, v in returned.items() if n not in (*record.figures, *record.rows)}, known)
     if did.unchanged is not None:
         return {**told, "unchanged since version": commit.version}
-    figures = {name: shown(value) for name, value in record.figures.items() if name not in record.rows}
     return {
         **told,
         "cause": record.cause,
         **({f"rows {name}": count for name, count in record.rows.items()} if record.counted else {}),
-        **figures,
+        **labelled({name: value for name, value in record.figures.items() if name not in record.rows}, known),
     }

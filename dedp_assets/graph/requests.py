@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import dagster as dg
 
 from dedp_assets.graph.run_tags import CAUSE, refusal, refusals
+from dedp_assets.graph.selections import checks_of
 from dedp_assets.patterns.core.results import Plan
 
 __all__ = ["ATTEMPTS", "ENDED_BADLY", "REQUEST", "Decision", "decide", "in_flight", "is_running"]
@@ -56,6 +57,7 @@ def decide(
     job_name: str = "",
     behind: Mapping[str, Sequence[str]] | None = None,
     together: Mapping[str, Sequence[str]] | None = None,
+    repository: dg.RepositoryDefinition | None = None,
 ) -> Decision:
     """Turn a plan into run requests.
 
@@ -71,6 +73,7 @@ def decide(
         behind: partition key -> tables that have to get there, where a run computes several beside each other: a
             refusal of one of them does not keep the others from being tried again.
         together: table -> every table that the same step writes, for runs of tables.
+        repository: the code location, for runs of tables: they leave out the checks that run alone.
     """
     requests, held = [], dict(plan.held)
     for key in plan.partitions:
@@ -93,6 +96,9 @@ def decide(
                     partition_key=named or None,
                     job_name=job_name or None,
                     asset_selection=None if job_name else selection,
+                    asset_check_keys=checks_of(repository.asset_graph, selection)
+                    if repository and not job_name
+                    else None,
                     tags={CAUSE: plan.causes[key], REQUEST: request},
                 )
             )

@@ -47,10 +47,10 @@ def run(context: dg.AssetExecutionContext, work: Work, *, at: datetime) -> Itera
     if not failures and not batch.broken:
         yield from _checks(context, work.target, batch.done, batch.findings)
         for table in work.tables:
-            yield _materialization(context, table, batch.done)
+            yield _materialization(context, work, table, batch.done)
         return
     for table in work.tables:
-        for key, metadata in _metadata(context, table, batch.done).items():
+        for key, metadata in _metadata(context, work, table, batch.done).items():
             context.log_event(dg.AssetMaterialization(table.name.split("/"), partition=key or None, metadata=metadata))
     if batch.done and not batch.broken and _is_read_later(context):
         yield from _pass_on(context, work, batch)
@@ -132,10 +132,10 @@ def _evaluations(table: str, batch: Batch) -> Iterator[dg.AssetCheckEvaluation]:
 
 
 def _materialization(
-    context: dg.AssetExecutionContext, table: Table, done: Mapping[str, Did]
+    context: dg.AssetExecutionContext, work: Work, table: Table, done: Mapping[str, Did]
 ) -> dg.MaterializeResult[Any]:
     asset_key = dg.AssetKey(table.name.split("/"))
-    by_key = _metadata(context, table, done)
+    by_key = _metadata(context, work, table, done)
     if len(by_key) > 1:
         for key, metadata in by_key.items():
             context.add_asset_metadata(metadata, asset_key=asset_key, partition_key=key)
@@ -146,8 +146,13 @@ def _materialization(
     return dg.MaterializeResult(asset_key=asset_key, metadata=metadata, data_version=version)
 
 
-def _metadata(context: dg.AssetExecutionContext, table: Table, done: Mapping[str, Did]) -> dict[str, dict[str, Any]]:
+def _metadata(
+    context: dg.AssetExecutionContext, work: Work, table: Table, done: Mapping[str, Did]
+) -> dict[str, dict[str, Any]]:
     """Say of each partition key what was done for it, and what started the run."""
     trigger = {f"trigger {name.replace('_', ' ')}": value for name, value in told(context.run.tags).items()}
-    metadata = metadata_of(table, {key: did.commits.get(table) for key, did in done.items()}, done)
-    return {key: {**told_of, **trigger} for key, told_of in metadata.items()}
+    lineage = work.lineage.get(table.name)
+    columns = {"dagster/column_lineage": lineage} if lineage and lineage.deps_by_column else {}
+    commits = {key: did.commits.get(table) for key, did in done.items()}
+    metadata = metadata_of(table, commits, done, figures=work.figures)
+    return {key: {**told_of, **trigger, **columns} for key, told_of in metadata.items()}

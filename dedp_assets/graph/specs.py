@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Mapping, Sequence
+from datetime import timedelta
+from types import MappingProxyType
 from typing import Any
 
 import dagster as dg
@@ -11,7 +14,7 @@ from dedp_assets.graph.rendering import bounds
 from dedp_assets.patterns.core.audits import Audit
 from dedp_assets.patterns.core.schema import TableSpec
 
-__all__ = ["LAUNCHPAD", "asset_key", "asset_spec", "check_specs"]
+__all__ = ["LAUNCHPAD", "asset_key", "asset_spec", "check_specs", "code_of"]
 
 LAUNCHPAD = {
     "force": dg.Field(
@@ -44,8 +47,21 @@ def asset_spec(
     code_version: str,
     deps: Sequence[Any] = (),
     partitions: dg.PartitionsDefinition | None = None,
+    fresh: timedelta | None = None,
+    metadata: Mapping[str, Any] = MappingProxyType({}),
 ) -> dg.AssetSpec:
-    """Describe a table as a software-defined asset: key, lineage, columns, owners, kinds, patterns (main one first)."""
+    """Describe a table as a software-defined asset: key, lineage, columns, owners, kinds, patterns (main one first).
+
+    Args:
+        table: the table.
+        patterns: the patterns at work, the main one first.
+        owners: who answers for it.
+        code_version: version of the code that computes it.
+        deps: upstream assets.
+        partitions: its partitions in the graph.
+        fresh: how long ago its last materialization may be.
+        metadata: more to show of it.
+    """
     ids = [pattern.__module__.removeprefix("dedp_assets.patterns.") for pattern in patterns]
     named = ", ".join(id_.partition(".")[2].replace("_", " ").title() for id_ in ids)
     columns = [
@@ -63,13 +79,23 @@ def asset_spec(
             "dagster/table_name": table.name.replace("/", "."),
             "partitioned_by": ", ".join(table.partition_by) or "nothing",
             "patterns": ", ".join(ids),
+            **metadata,
         },
+        freshness_policy=dg.FreshnessPolicy.time_window(fail_window=fresh) if fresh else None,
         group_name=table.name.split("/")[0],
         code_version=code_version,
         owners=owners,
         tags={"dedp/pattern": ids[0], "dedp/chapter": ids[0].partition(".")[0]},
         kinds={"spark", "deltalake", table.name.split("/")[0]},
         partitions_def=partitions,
+    )
+
+
+def code_of(function: Callable[..., Any]) -> dg.CodeReferencesMetadataValue:
+    """Point to the lines of a function, for the catalogue's link to the code."""
+    line, file = inspect.getsourcelines(function)[1], inspect.getsourcefile(function)
+    return dg.CodeReferencesMetadataValue(
+        code_references=[dg.LocalFileCodeReference(file_path=str(file), line_number=line)]
     )
 
 

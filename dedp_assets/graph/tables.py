@@ -7,9 +7,9 @@ pattern returned. Everything that Dagster needs follows from the declaration.
 import importlib
 import inspect
 import pkgutil
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
-from datetime import datetime
+from datetime import datetime, timedelta
 from types import ModuleType
 from typing import Any, Generic, ParamSpec, get_type_hints
 
@@ -17,16 +17,19 @@ import dagster as dg
 
 from dedp_assets.graph.batches import Inputs, Step, Work
 from dedp_assets.graph.feeds import Feed, Pinned, pin
+from dedp_assets.graph.figures import Figure
+from dedp_assets.graph.lineage import column_lineage
 from dedp_assets.graph.run_tags import told
 from dedp_assets.graph.runner import run
-from dedp_assets.graph.specs import LAUNCHPAD, asset_key, asset_spec, check_specs
+from dedp_assets.graph.sources import Source
+from dedp_assets.graph.specs import LAUNCHPAD, asset_key, asset_spec, check_specs, code_of
 from dedp_assets.patterns.core.audits import Audit
 from dedp_assets.patterns.core.errors import ConfigError
 from dedp_assets.patterns.core.results import WriteResult
 from dedp_assets.patterns.core.schema import TableSpec
 from dedp_assets.patterns.delta.tables import Table
 
-__all__ = ["LakeTable", "Request", "declared", "lake_table"]
+__all__ = ["LakeTable", "Request", "declared", "lake_table", "sources"]
 
 P = ParamSpec("P")
 Given = Mapping[type, Sequence[Any]]
@@ -69,6 +72,12 @@ class LakeTable(Generic[P]):
         code_version: to be raised when the function computes something else.
         follows: whether a change upstream asks for the partitions that it feeds.
         started_by: job -> filters over the attributes of the events that start it.
+        sources: where outside of the lake the rows come from.
+        derived: column -> upstream columns that it is computed from, where it is not the one of the same name.
+        fresh: how old the newest data may be: for a partitioned table the time since its newest partition with rows
+            ended, otherwise since the last publish.
+        figures: how figures are shown, where their name does not say enough.
+        used_by: who reads a table that no table of the graph reads.
     """
 
     function: Callable[P, WriteResult]
@@ -85,11 +94,17 @@ class LakeTable(Generic[P]):
     reports: Mapping[str, str] = field(default_factory=dict)
     follows: bool = True
     started_by: Mapping[str, Sequence[Mapping[str, str]]] = field(default_factory=dict)
+    sources: Sequence[Source] = ()
+    derived: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    fresh: timedelta | None = None
+    figures: Mapping[str, Figure] = field(default_factory=dict)
+    used_by: str = ""
 
     def __post_init__(self) -> None:
         if not self.reads and self.inputs is None:
             raise ConfigError(f"{self.spec.name} reads nothing: name tables (reads=) or look at a source (inputs=)")
         self._resources()
+        self.lineage()
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> WriteResult:
         """Compute one partition, without Dagster."""
@@ -105,9 +120,16 @@ class LakeTable(Generic[P]):
         """Every table that the function writes."""
         return (self.spec, *self.beside)
 
+    def lineage(self) -> dict[str, dg.TableColumnLineage]:
+        """Name the upstream columns that each column of each table is computed from."""
+        if strange := sorted({*self.derived} - {column for table in self.tables for column in table.columns}):
+            raise ConfigError(f"{self.spec.name}: derived= names {', '.join(strange)}, which no table here has")
+        return {table.name: column_lineage(table, self.reads, self.derived) for table in self.tables}
+
     def definition(self) -> dg.AssetsDefinition:
         """Make the assets that Dagster materializes."""
         patterns = {self.spec: self.patterns, **self.beside}
+        used = {"used by": self.used_by} if self.used_by else {}
 
         @dg.multi_asset(
             specs=[
@@ -116,8 +138,10 @@ class LakeTable(Generic[P]):
                     patterns=patterns[table],
                     owners=[self.owner],
                     code_version=self.code_version,
-                    deps=[asset_key(upstream) for upstream in self.reads],
+                    deps=[*map(asset_key, self.reads), *(source.key for source in self.sources)],
                     partitions=self.partitions,
+                    fresh=self.fresh,
+                    metadata={**used, "dagster/code_references": code_of(self.function)},
                 )
                 for table in self.tables
             ],
@@ -149,7 +173,7 @@ class LakeTable(Generic[P]):
             compute: Callable[..., WriteResult] = self.function
             return compute(**_arguments(compute, given, more))
 
-        return Work(tables[0], look, build, beside=tuple(tables[1:]))
+        return Work(tables[0], look, build, tuple(tables[1:]), self.figures, self.lineage())
 
     def _look(
         self, request: Request, tables: Sequence[Table], upstream: Mapping[TableSpec, Table], more: Mapping[str, Any]
@@ -215,6 +239,19 @@ def declared(package: ModuleType) -> list[LakeTable[...]]:
         for value in vars(importlib.import_module(module.name)).values():
             if isinstance(value, LakeTable):
                 found[value.spec.name] = value
+    return [found[name] for name in sorted(found)]
+
+
+def sources(tables: Iterable[LakeTable[...]]) -> list[Source]:
+    """List the sources of the declared tables, each once, by name.
+
+    Raises:
+        ConfigError: if two differing ones have the same name.
+    """
+    found: dict[str, Source] = {}
+    for source in (source for table in tables for source in table.sources):
+        if found.setdefault(source.name, source) != source:
+            raise ConfigError(f"{source.name} is declared twice as a source, and differently: import the one declared")
     return [found[name] for name in sorted(found)]
 
 

@@ -89,9 +89,9 @@ def test_growth_of_the_reference_shows_in_its_materializations(world, release):
         release(number, count=count)
         assert world.react() == DONE
         shown = metadata(world)
-        sizes.append(shown["size in bytes"])
+        sizes.append(shown["size [bytes]"])
         table = DeltaTable(str(world.settings.lakehouse / "bronze/devices"))
-        assert shown["size in bytes"] == sum(Path(path).stat().st_size for path in files_of(table))
+        assert shown["size [bytes]"] == sum(Path(path).stat().st_size for path in files_of(table))
         assert shown["dagster/row_count"] == shown["rows written"] == len(world.rows("bronze/devices")) == count
     assert shown["present"] == 60
     assert sizes[1] > sizes[0] > 0

@@ -12,6 +12,7 @@ import pytest
 
 from dedp_assets import defs as package
 from dedp_assets.definitions import defs
+from dedp_assets.graph.selections import RUNS_ALONE
 from dedp_assets.graph.tables import declared
 from dedp_assets.patterns import catalog
 from resources.environments import CHECKOUT, child_environment
@@ -29,7 +30,8 @@ def described(definitions: dg.Definitions) -> dict[str, list[str]]:
         parents = ", ".join(sorted(key.to_user_string() for key in node.parent_keys)) or "nothing"
         partitions = type(node.partitions_def).__name__ if node.partitions_def else "unpartitioned"
         checks = [f"check {check.name}" for check in sorted(node.check_keys, key=lambda c: c.name)]
-        reads = f"{node.key.to_user_string()} <- {parents} [{partitions}] {node.tags['dedp/pattern']}"
+        pattern = node.tags.get("dedp/pattern", "a source")
+        reads = f"{node.key.to_user_string()} <- {parents} [{partitions}] {pattern}"
         found[".".join(node.key.path)] = [reads, *checks]
     repository = definitions.get_repository_def()
     for job in repository.get_all_jobs():
@@ -71,6 +73,9 @@ def test_every_asset_has_an_owner_a_description_columns_kinds_and_a_known_patter
     for node in DEFS.resolve_asset_graph().asset_nodes:
         assert node.owners, node.key
         assert node.description, node.key
+        if node.is_external:
+            assert "source" in node.kinds, node.key
+            continue
         assert node.kinds >= {"spark", "deltalake"}, node.key
         assert node.tags["dedp/pattern"] in known, node.key
         assert node.code_version, node.key
@@ -84,8 +89,28 @@ def test_every_check_on_rows_blocks():
     specs = [graph.get_check_spec(key) for node in graph.asset_nodes for key in node.check_keys]
     reported = {name for table in declared(package) for name in table.reports}
     assert "changes_arrive_in_time" in reported
-    assert {spec.name for spec in specs if not spec.blocking} == reported
+    assert {spec.name for spec in specs if not spec.blocking and RUNS_ALONE not in spec.metadata} == reported
     assert all(spec.description for spec in specs)
+
+
+def test_every_asset_hangs_on_a_source_and_is_read_by_somebody():
+    """Lineage begins where data comes from; a table that no table reads says who does."""
+    for node in DEFS.resolve_asset_graph().asset_nodes:
+        if not node.is_external and node.group_name != "platform":
+            assert node.parent_keys, node.key
+            assert node.child_keys or node.metadata.get("used by"), node.key
+            (code,) = node.metadata["dagster/code_references"].code_references
+            assert Path(code.file_path).is_relative_to(CHECKOUT), node.key
+            assert code.line_number > 1, node.key
+
+
+def test_jobs_leave_out_the_checks_that_run_alone():
+    """A run that writes judges what it writes; what is stored is judged on its own."""
+    repository = DEFS.get_repository_def()
+    jobs = [job for job in repository.get_all_jobs() if not job.name.startswith("__")]
+    assert jobs
+    for job in jobs:
+        assert not [node.name for node in job.nodes if node.name.endswith("_stored")], job.name
 
 
 @pytest.mark.parametrize("package", ["resources", "sensors"])

@@ -24,6 +24,7 @@ VARIABLES = (
     "DEDP_KAFKA",
     "DEDP_KAFKA_TOPIC",
     "DEDP_TICK_SECONDS",
+    "DEDP_FIRST_DAY",
 )
 
 
@@ -98,12 +99,21 @@ def test_a_relative_home_means_one_place_wherever_a_child_starts(bare, tmp_path)
 
 
 def test_the_first_partition_is_early_enough_for_the_oldest_delivery(bare, tmp_path):
-    """A landing day of the past moves the start of the graph back, with room for late events; other names do not."""
+    """With room for late events, so that it fits the data; other names do not count, and a stated day wins."""
     bare.setenv("DEDP_HOME", str(tmp_path))
-    assert settings().first_day == date(2026, 1, 1) - timedelta(days=RETENTION_DAYS)
+    assert settings().first_day >= date(2026, 1, 1)
     for name in ("2015-05-17", "2026-03-01", "2015-02-31", "1999-x-y"):
         (tmp_path / "landing" / "visits" / name).mkdir(parents=True)
     assert settings().first_day == date(2015, 5, 17) - timedelta(days=RETENTION_DAYS)
+    bare.setenv("DEDP_FIRST_DAY", "2015-05-01")
+    assert settings().first_day == date(2015, 5, 1)
+
+
+def test_a_first_day_that_is_no_day_is_refused(bare):
+    """In one sentence, with an example."""
+    bare.setenv("DEDP_FIRST_DAY", "2015-02-31")
+    with pytest.raises(ValueError, match=r"^DEDP_FIRST_DAY=2015-02-31 is not offered; choose a day like 2026-01-05$"):
+        settings()
 
 
 def test_a_child_gets_what_it_should_and_not_what_it_should_not(bare):

@@ -7,6 +7,9 @@ import dagster as dg
 
 from dedp_assets.graph.arrivals import on_delivery
 from dedp_assets.graph.batches import Inputs, Step
+from dedp_assets.graph.figures import Figure
+from dedp_assets.graph.selections import writing
+from dedp_assets.graph.sources import Source
 from dedp_assets.graph.specs import asset_key
 from dedp_assets.graph.tables import Request, lake_table
 from dedp_assets.patterns.connectors.lines import read_lines
@@ -27,6 +30,18 @@ DEVICES = TableSpec(
         "full_name": Column("STRING", "name people know it by", required=True),
     },
     comment="One row per device of the provider's newest complete delivery.",
+)
+DELIVERIES = Source(
+    "landing/devices",
+    "The provider's devices reference, complete at each delivery; `_SUCCESS` ends one.",
+    kinds=("file", "json"),
+    owner="team:ingestion",
+)
+RELEASED = Source(
+    "landing/device_releases",
+    "Releases of the devices reference that an event announces, one file each.",
+    kinds=("file", "json"),
+    owner="team:ingestion",
 )
 SCHEMA = {name: column.type for name, column in DEVICES.columns.items()}
 RELEASES = "device_releases"
@@ -56,6 +71,9 @@ def delivered(request: Request, table: Table, landing: Landing) -> Inputs:
 @lake_table(
     DEVICES,
     inputs=delivered,
+    sources=[DELIVERIES, RELEASED],
+    used_by="staging and analysts, who join it to the user agents of visits",
+    figures={"present": Figure("rows before")},
     audits=(*AUDITS, *volume_guard()),
     started_by={"refresh_devices": [{"type": "dedp.devices.published"}, {"type": "dedp.feature.released"}]},
     patterns=[load_full, divert_unprocessable],
@@ -75,7 +93,7 @@ def devices(step: Step, table: Table, landing: Landing) -> WriteResult:
 
 refresh_devices = dg.define_asset_job(
     "refresh_devices",
-    selection=dg.AssetSelection.assets(asset_key(DEVICES)),
+    selection=writing(dg.AssetSelection.assets(asset_key(DEVICES))),
     description="The devices reference, complete.",
 )
 devices_delivered = on_delivery(

@@ -5,6 +5,8 @@ from datetime import datetime, time, timedelta, timezone
 import dagster as dg
 
 from dedp_assets.graph.batches import Inputs, Step
+from dedp_assets.graph.selections import writing
+from dedp_assets.graph.sources import Source
 from dedp_assets.graph.specs import asset_key
 from dedp_assets.graph.tables import Request, lake_table
 from dedp_assets.partitions import DAILY
@@ -18,6 +20,12 @@ from resources.lake import Lake
 from resources.postgres import OperationalDatabase
 
 SOURCE = "public.visits"
+DATABASE = Source(
+    "postgres/visits",
+    "Visits that legacy applications write to their PostgreSQL; rows appear up to 15 minutes after their time.",
+    kinds=("postgres", "table"),
+    owner="team:applications",
+)
 _CATCH_UP_DAYS = 7
 _DAY_SECONDS = 86_400
 LEGACY_VISITS = TableSpec(
@@ -52,6 +60,9 @@ def closed(request: Request) -> Inputs:
 @lake_table(
     LEGACY_VISITS,
     inputs=closed,
+    sources=[DATABASE],
+    used_by="analysts, until the legacy applications publish to the topic of visits",
+    fresh=timedelta(hours=26),
     partitions=DAILY,
     audits=AUDITS,
     patterns=[load_increment],
@@ -75,7 +86,7 @@ def legacy_visits(step: Step, table: Table, operational: OperationalDatabase) ->
 
 load_legacy_visits = dg.define_asset_job(
     "load_legacy_visits",
-    selection=dg.AssetSelection.assets(asset_key(LEGACY_VISITS)),
+    selection=writing(dg.AssetSelection.assets(asset_key(LEGACY_VISITS))),
     description="One day of what legacy applications wrote to their database.",
 )
 

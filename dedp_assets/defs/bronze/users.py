@@ -6,6 +6,8 @@ import dagster as dg
 
 from dedp_assets.graph.batches import Inputs, Step
 from dedp_assets.graph.requests import decide
+from dedp_assets.graph.selections import writing
+from dedp_assets.graph.sources import Source
 from dedp_assets.graph.specs import asset_key
 from dedp_assets.graph.tables import Request, lake_table
 from dedp_assets.patterns.core.errors import Conflict, ContractError, NotReady
@@ -40,6 +42,12 @@ HISTORY = TableSpec(
     partition_by=("committed_on",),
     comment="One row per change of a user, in the order of the database's log.",
 )
+DATABASE = Source(
+    "postgres/users",
+    "The users of the applications, in their PostgreSQL; its log tells of each change once.",
+    kinds=("postgres", "table"),
+    owner="team:applications",
+)
 MAX_LATENCY_SECONDS = 30
 
 
@@ -52,6 +60,8 @@ def captured(request: Request) -> Inputs:
     HISTORY,
     beside={USERS: [apply_changes]},
     inputs=captured,
+    sources=[DATABASE],
+    used_by="analysts and support: users as they are now, and every change of them for audits",
     checks={
         "source_columns_are_as_in_the_snapshot": "Warns if the source's columns are no longer those of the snapshot.",
         "replication_slot_is_bounded": "The log that the database keeps for the capture stays below its limit.",
@@ -83,7 +93,7 @@ def users(step: Step, history: Table, latest: Table, operational: OperationalDat
 
 capture_users = dg.define_asset_job(
     "capture_users",
-    selection=dg.AssetSelection.assets(asset_key(USERS), asset_key(HISTORY)),
+    selection=writing(dg.AssetSelection.assets(asset_key(USERS), asset_key(HISTORY))),
     description="What was committed to the users of the applications' database since the last capture.",
 )
 

@@ -7,6 +7,9 @@ import dagster as dg
 
 from dedp_assets.graph.arrivals import on_delivery
 from dedp_assets.graph.batches import Inputs, Step
+from dedp_assets.graph.figures import Figure
+from dedp_assets.graph.selections import writing
+from dedp_assets.graph.sources import Source
 from dedp_assets.graph.specs import asset_key
 from dedp_assets.graph.tables import Request, lake_table
 from dedp_assets.partitions import DAILY
@@ -41,6 +44,18 @@ VISITS = TableSpec(
     one_channel_per="landed_on",
     comment="One row per landed line, malformed ones included.",
 )
+FILES = Source(
+    "landing/visits",
+    "Files of visit events, a folder a day; the collectors put `_SUCCESS` there when a day is complete.",
+    kinds=("file", "json"),
+    owner="team:web-analytics",
+)
+TOPIC = Source(
+    "kafka/visits",
+    "Visit events as they happen, one record each; a day takes files or the topic, never both.",
+    kinds=("kafka", "json"),
+    owner="team:web-analytics",
+)
 EVENT_TIME = exact("get_json_object(raw, '$.event_time')", "TIMESTAMP")
 ALLOWED_LATENESS_SECONDS = 15 * 60
 ON_TIME = Audit(name="most_visits_are_on_time", of="late", where="timeliness = 'late'", per="written", warn_above=0.05)
@@ -50,6 +65,12 @@ AUDITS = (
         name="lines_keep_their_numbers", of="numbers", sql="sum(line_number)", per="lines", fail_below=1, fail_above=1
     ),
 )
+FIGURES = {
+    "newest": Figure("newest event time", "time"),
+    "numbers": Figure(kind="hidden"),
+    "lines": Figure(kind="hidden"),
+    "offsets": Figure(kind="hidden"),
+}
 
 
 def delivered(request: Request, table: Table, landing: Landing) -> Inputs:
@@ -64,7 +85,10 @@ def delivered(request: Request, table: Table, landing: Landing) -> Inputs:
 @lake_table(
     VISITS,
     inputs=delivered,
+    sources=[FILES, TOPIC],
     partitions=DAILY,
+    fresh=timedelta(hours=26),
+    figures=FIGURES,
     audits=AUDITS,
     checks={"input_is_not_empty": "A delivery without a line is refused, unless its marker says that it has no files."},
     patterns=[overwrite_partition, plan_ready, detect_late_data],
@@ -106,8 +130,9 @@ def visits(step: Step, table: Table, landing: Landing) -> WriteResult:
 
 daily_visits = dg.define_asset_job(
     "daily_visits",
-    selection=dg.AssetSelection.assets(asset_key(VISITS)).downstream()
-    & dg.AssetSelection.groups("bronze", "silver", "gold"),
+    selection=writing(
+        dg.AssetSelection.assets(asset_key(VISITS)).downstream() & dg.AssetSelection.groups("bronze", "silver", "gold")
+    ),
     description="A day's delivery, and what follows from it. One key means two things here: in bronze the day on which "
     "records LANDED, in silver and gold the day on which they HAPPENED. So the run of a day brings in what landed on "
     "it and computes that same event date; records that landed with it and happened on other days are late, and "

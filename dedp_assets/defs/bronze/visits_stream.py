@@ -5,7 +5,7 @@ from datetime import timedelta
 
 import dagster as dg
 
-from dedp_assets.defs.bronze.visits import EVENT_TIME, ON_TIME, VISITS, watermark_before
+from dedp_assets.defs.bronze.visits import EVENT_TIME, FIGURES, ON_TIME, VISITS, watermark_before
 from dedp_assets.graph.appending import appending
 from dedp_assets.graph.requests import decide, is_running
 from dedp_assets.patterns.connectors.topics import append_available, position, read_topic, resume
@@ -34,7 +34,7 @@ _AUDITS = (
 def append_visits(context: dg.OpExecutionContext, lake: Lake, kafka: Kafka, clock: Clock) -> None:
     """Append what the topic holds beyond the offsets in bronze's log; an approved run goes on without what is gone."""
     table, now = lake.table(VISITS), clock.now()
-    with appending(context, table, code_version="1", column="landed_on", at=now) as step:
+    with appending(context, table, code_version="1", column="landed_on", at=now, figures=FIGURES) as step:
         topic = kafka.look()
         known = position(table.ledger, topic)
         step.cursor = known.cursor

@@ -1,9 +1,12 @@
 """Views and visitors of each page, by day."""
 
+from datetime import timedelta
+
 from dedp_assets.defs.gold.promotion import PASSED, promote
 from dedp_assets.defs.silver.visits import VISITS
 from dedp_assets.graph.batches import Step
 from dedp_assets.graph.feeds import Pinned, same
+from dedp_assets.graph.figures import Figure
 from dedp_assets.graph.tables import lake_table
 from dedp_assets.partitions import DAILY
 from dedp_assets.patterns.core.audits import Audit
@@ -39,6 +42,10 @@ AUDITS = (
 @lake_table(
     DAILY_PAGE_VIEWS,
     reads={VISITS: same("event_date")},
+    derived={"views": ["visit_id"], "visitors": ["user_id"]},
+    fresh=timedelta(hours=26),
+    figures={"usual": Figure("usual volume")},
+    used_by="dashboards",
     partitions=DAILY,
     audits=AUDITS,
     checks=PASSED,

@@ -1,9 +1,12 @@
 """How many visitors came each day."""
 
+from datetime import timedelta
+
 from dedp_assets.defs.gold.promotion import PASSED, promote
 from dedp_assets.defs.silver.visits import VISITS
 from dedp_assets.graph.batches import Step
 from dedp_assets.graph.feeds import Pinned, same
+from dedp_assets.graph.figures import Figure
 from dedp_assets.graph.tables import lake_table
 from dedp_assets.partitions import DAILY
 from dedp_assets.patterns.core.audits import Audit
@@ -48,6 +51,16 @@ AUDITS = (
 @lake_table(
     DAILY_VISITORS,
     reads={VISITS: same("event_date")},
+    derived={
+        "visits": ["visit_id"],
+        "visitors": ["user_id"],
+        "pages": ["page"],
+        "first_visit_at": ["event_time"],
+        "last_visit_at": ["event_time"],
+    },
+    fresh=timedelta(hours=26),
+    figures={"usual": Figure("usual volume")},
+    used_by="dashboards",
     partitions=DAILY,
     audits=AUDITS,
     checks=PASSED,

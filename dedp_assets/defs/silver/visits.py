@@ -1,5 +1,7 @@
 """Visits: typed, validated, each once; and the records that could not be processed, with the reason."""
 
+from datetime import timedelta
+
 from dedp_assets.defs.bronze.visits import VISITS as LANDED
 from dedp_assets.graph.batches import Step
 from dedp_assets.graph.feeds import Feed, Pinned
@@ -91,6 +93,9 @@ BY_EVENT_DATE = Feed(
     VISITS,
     beside={DEAD_LETTER: [divert_unprocessable]},
     reads={LANDED: BY_EVENT_DATE},
+    derived={**dict.fromkeys(_EVENT, ("raw",)), "event_date": ("raw",)},
+    fresh=timedelta(hours=26),
+    used_by="whoever mends a source: the letters that wait are in silver/visits_dead_letter",
     partitions=DAILY,
     audits=AUDITS,
     patterns=[deduplicate, divert_unprocessable, plan_late_partitions],

@@ -16,6 +16,7 @@ REPLICA = declare_replica(DEVICES, name="staging/devices")
     REPLICA,
     reads={DEVICES: whole()},
     follows=False,
+    used_by="tests of the next version, on real data",
     audits=(*AUDITS, *volume_guard()),
     patterns=[replicate_table],
     owner="team:ingestion",

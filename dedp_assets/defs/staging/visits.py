@@ -21,6 +21,7 @@ REPLICA = declare_transformed(VISITS, name="staging/visits")
     REPLICA,
     reads={VISITS: same("event_date")},
     follows=False,
+    used_by="tests of the next version, on real data",
     partitions=DAILY,
     audits=(NOTHING_CROSSED,),
     patterns=[replicate_transformed],

@@ -1,0 +1,50 @@
+"""Figures as people read them: a name in words and a unit, instead of the name an audit measures them by."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import dagster as dg
+
+__all__ = ["Figure", "labelled", "shown"]
+
+_UNITS = {"_seconds": "s", "_bytes": "bytes"}
+
+
+@dataclass(frozen=True, slots=True)
+class Figure:
+    """How a figure of a table is shown.
+
+    Attributes:
+        label: what it is called, unit included where it is not a count, like ``latency p95 [s]``.
+        kind: ``number`` is plotted as it is; ``time`` are seconds since 1970, shown as a date; ``hidden`` is a checksum
+            or the like that nobody reads.
+    """
+
+    label: str = ""
+    kind: Literal["number", "time", "hidden"] = "number"
+
+
+def labelled(figures: Mapping[str, Any], known: Mapping[str, Figure]) -> dict[str, Any]:
+    """Turn figures into metadata: each under its label, times as times, hidden and unknown ones left out."""
+    found = {}
+    for name, value in figures.items():
+        figure = known.get(name, Figure())
+        if figure.kind != "hidden" and value is not None:
+            at = figure.kind == "time" and isinstance(value, (int, float))
+            found[figure.label or _words(name)] = dg.MetadataValue.timestamp(float(value)) if at else shown(value)
+    return found
+
+
+def _words(name: str) -> str:
+    """Spell a figure's name in words, with its unit in brackets."""
+    for suffix, unit in _UNITS.items():
+        name = f"{name.removesuffix(suffix)} [{unit}]" if name.endswith(suffix) else name
+    return name.replace("_", " ")
+
+
+def shown(value: object) -> Any:  # noqa: ANN401 - metadata takes plain values of any kind
+    """Turn a figure into a value that Dagster metadata takes."""
+    return value if isinstance(value, (int, float, str)) else str(value)

@@ -1,0 +1,41 @@
+"""Sources outside of the lake, shown in the graph as external assets: lineage begins where data comes from."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import dagster as dg
+
+__all__ = ["Source"]
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """A place outside of the lake that tables are loaded from.
+
+    Attributes:
+        name: system and dataset, like ``landing/visits``.
+        description: what lies there, and who puts it there.
+        kinds: what Dagster's catalogue shows it as, like ``kafka``.
+        owner: who answers for it, ``team:<name>`` or an address.
+    """
+
+    name: str
+    description: str
+    kinds: tuple[str, ...]
+    owner: str
+
+    @property
+    def key(self) -> dg.AssetKey:
+        """The asset key: system, then dataset."""
+        return dg.AssetKey(self.name.split("/"))
+
+    def spec(self) -> dg.AssetSpec:
+        """Describe the source as an external asset: Dagster shows it and never materializes it."""
+        return dg.AssetSpec(
+            self.key,
+            description=self.description,
+            group_name="sources",
+            kinds={*self.kinds, "source"},
+            owners=[self.owner],
+        )

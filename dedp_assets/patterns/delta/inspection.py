@@ -1,0 +1,31 @@
+"""Inspection of stored rows: which of them break a rule of their table, whoever wrote them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from pyspark.sql import functions as F
+
+from dedp_assets.patterns.core.names import RESERVED
+from dedp_assets.patterns.delta.definition import constraints
+from dedp_assets.patterns.delta.tables import Table
+
+__all__ = ["broken_rules"]
+
+
+def broken_rules(table: Table, partitions: Sequence[Mapping[str, str]] = ()) -> tuple[dict[str, int], int]:
+    """Count the stored rows that break each constraint of the table, in one Spark job.
+
+    Args:
+        table: the table, which has to exist.
+        partitions: the partitions to look at; empty for all.
+
+    Returns:
+        Constraint -> rows that break it, without those that hold; and how many rows were looked at.
+    """
+    state = table.ledger.state()
+    rules = constraints(state)
+    rows = table.read(*partitions, version=state.version)
+    broken = [f"count_if(NOT coalesce({rule}, false))" for rule in rules.values()]
+    (seen,) = rows.agg(*(F.expr(sql).alias(f"{RESERVED}{n}") for n, sql in enumerate(["count(1)", *broken]))).collect()
+    return {name: count for name, count in zip(rules, seen[1:], strict=True) if count}, seen[0]
