@@ -48,7 +48,8 @@ def _parser() -> argparse.ArgumentParser:
     up.add_argument("--kafka-port", type=int, default=9092, help="port of Kafka; its controller takes the next one")
     work = commands.add_parser("work", help="let the applications change their database and publish visits")
     work.add_argument("--steps", type=int, default=1, help="how many steps of the seeded workload (default 1)")
-    commands.add_parser("status", help="what the ledger says: versions, rows, verdicts by table and partition")
+    told = commands.add_parser("status", help="what needs somebody, then what each table's log says by partition")
+    told.add_argument("--json", action="store_true", help="the same for programs")
     verify = commands.add_parser("verify", help="hold the tables' logs against what is stored, and say what repairs it")
     verify.add_argument("table", nargs="?", default="", help="layer/dataset, e.g. silver/visits (default: all)")
     _add_runs(commands)
@@ -94,10 +95,10 @@ def _work(chosen: argparse.Namespace) -> int:
     return work(settings(), steps=chosen.steps)
 
 
-def _status(_: argparse.Namespace) -> int:
-    from dedp_assets.story import status  # noqa: PLC0415
+def _status(chosen: argparse.Namespace) -> int:
+    from dedp_assets.status import status  # noqa: PLC0415
 
-    return status(settings())
+    return status(settings(), as_json=chosen.json)
 
 
 def _verify(chosen: argparse.Namespace) -> int:

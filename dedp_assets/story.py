@@ -1,34 +1,28 @@
-"""The demo's story, and what `dedp status`, `run` and `approve` tell."""
+"""The demo's story, and what `dedp run` and `approve` tell."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from datetime import date, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rich.console import Console
 from rich.markup import escape
-from rich.table import Table as Grid
 
 from dedp_assets.graph.run_tags import APPROVED_AUDITS, APPROVED_BECAUSE, APPROVED_BY, CAUSE, FORCE
 from dedp_assets.local import engine
-from dedp_assets.patterns.core.errors import ContractError
-from dedp_assets.patterns.core.records import Approval, slice_name
-from dedp_assets.patterns.delta.log import Ledger
+from dedp_assets.patterns.core.records import Approval
 from dedp_assets.sources import access_log, devices, visits
+from dedp_assets.status import by_layer, status
 from resources.clock import Clock
 from resources.environments import Settings, apply
-from resources.lake import Lake
-from resources.spark import SparkEngine
 
 if TYPE_CHECKING:
     from dedp_assets.instance import Ended, Platform
 
-__all__ = ["approve", "demo", "run", "status"]
+__all__ = ["approve", "demo", "run"]
 
-_LAYERS = ("bronze", "silver", "gold")
-_COUNTS = ("version", "read", "= written", "+ dead", "+ duplicate")
 _VISITS_A_DAY = 1_000
 _DAYS = 9
 """Landing days of the story: a week, and two after it."""
@@ -64,20 +58,6 @@ def demo(settings: Settings, *, log: Path | None = None, first: date | None = No
         "\nLook at it in the UI: [bold]make up[/bold], then http://127.0.0.1:3000. "
         f"Tables: {settings.lakehouse}/<layer>/<dataset>"
     )
-    return 0
-
-
-def status(settings: Settings) -> int:
-    """Print, by table and partition, what the newest commit says; tables in the order in which rows pass them."""
-    console, damaged = Console(width=150), []
-    lake = Lake(root=str(settings.lakehouse), engine=SparkEngine())
-    for name in sorted(lake.names(), key=_layer):
-        try:
-            console.print(_grid(lake.ledger(name)))
-        except ContractError as error:
-            damaged.append(str(error))
-    if damaged:
-        raise ContractError("; ".join(damaged))
     return 0
 
 
@@ -122,12 +102,7 @@ def _tables(*, audited: bool = False) -> list[str]:
 
     nodes = [node for node in defs().resolve_asset_graph().asset_nodes if "dagster/table_name" in node.metadata]
     names = ["/".join(node.key.path) for node in nodes if node.check_keys or not audited]
-    return sorted(sorted(names), key=_layer)
-
-
-def _layer(name: str) -> int:
-    layer = name.partition("/")[0]
-    return _LAYERS.index(layer) if layer in _LAYERS else len(_LAYERS)
+    return sorted(names, key=by_layer)
 
 
 def _platform(settings: Settings) -> Platform:
@@ -210,30 +185,3 @@ def _tell_waiting(platform: Platform, console: Console) -> None:
         console.print(
             f"  {table:20} {key:11} because of {ended.cause:12} [red]{escape(ended.failure)}[/red]", soft_wrap=True
         )
-
-
-def _grid(ledger: Ledger) -> Grid:
-    grid = Grid("partition", title=f"{ledger.name}, version {ledger.version()}", title_justify="left")
-    for heading in _COUNTS:
-        grid.add_column(heading, justify="right")
-    grid.add_column("verdict")
-    grid.add_column("rebuilt because of")
-    for row in _rows(ledger):
-        grid.add_row(*row)
-    return grid
-
-
-def _rows(ledger: Ledger) -> Iterable[list[str]]:
-    """List the newest commit of each partition, and why its rows were rewritten since the first."""
-    newest: dict[str, list[str]] = {}
-    rewritten: dict[str, list[str]] = {}
-    for commit in ledger.commits():
-        if (record := commit.record) is None:
-            continue
-        key, rows = slice_name(record.partition), record.rows
-        if key in newest and commit.changed:
-            rewritten.setdefault(key, []).append(record.cause)
-        kept = rows.get("represented", rows["written"])
-        counts = [str(n) for n in (rows["read"], kept, rows["dead"], rows["duplicates"])]
-        newest[key] = [key, str(commit.version), *(counts if record.counted else [""] * len(counts)), record.verdict]
-    return ([*row, ", ".join(rewritten.get(key, []))] for key, row in sorted(newest.items()))

@@ -27,7 +27,7 @@ from dedp_assets.patterns.error_management.dynamic_late_data_integrator import p
 from resources.environments import settings
 from resources.lake import Lake
 
-__all__ = ["late_data"]
+__all__ = ["lagging", "late_data"]
 
 _AT_ONCE = 25
 _AFTER_ALL = "\uffff"
@@ -72,6 +72,20 @@ def late_data(tables: Sequence[LakeTable[...]]) -> dg.SensorDefinition:
         return dg.SensorResult(skip_reason="; ".join(reasons), cursor=json.dumps(after))
 
     return look
+
+
+def lagging(tables: Sequence[LakeTable[...]], lake: Lake) -> list[tuple[str, str, list[str]]]:
+    """List the tables that have not applied what changed upstream: table, its upstream tables, and the partition keys.
+
+    Args:
+        tables: the declared tables; those that follow nothing are left out.
+        lake: where they are.
+    """
+    changes = cache(lambda name, since: lake.ledger(name).changes(since=since))
+    following = (table for table in tables if table.reads and table.follows)
+    written = (table for table in following if all(lake.ledger(spec.name).exists() for spec in table.reads))
+    edges = [_Edges(table, lake, {}, changes) for table in written]
+    return [(e.name, " and ".join(e.versions), sorted(e.lagging)) for e in edges if e.lagging]
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
 from dedp_assets.cli import main
@@ -106,12 +108,11 @@ def test_an_approval_needs_a_name_and_a_reason(dedp):
 def test_status_tells_of_every_table_there_is_from_bronze_to_gold(dedp, tmp_path):
     """Whoever made it: nothing has to be added to a list, and no engine is started."""
     for name in ("gold/orders", "staging/orders", "bronze/users", "silver/orders"):
-        log = {"record": a_record(name, {"day": "2026-01-05"}), "changed": [{"day": "2026-01-05"}]}
-        write_log(tmp_path / "home/lakehouse" / name, {"id": "long", "day": "date"}, ["day"], [log])
+        stored(tmp_path, name, {"day": "2026-01-05"})
     code, out, err = dedp("status")
     named = [line.partition(",")[0] for line in out.splitlines() if ", version 1" in line]
     assert (code, err, named) == (0, "", ["bronze/users", "silver/orders", "gold/orders", "staging/orders"])
-    assert out.count("day=2026-01-05") == len(named)
+    assert out.count("│ day=2026-01-05") == len(named)
 
 
 def test_status_claims_no_count_of_a_statement(dedp, tmp_path):
@@ -121,7 +122,7 @@ def test_status_claims_no_count_of_a_statement(dedp, tmp_path):
         log = {"record": a_record(name, {}, verdict=verdict, rows=none), "changed": [{}]}
         write_log(tmp_path / "home/lakehouse" / name, {"id": "long"}, [], [log])
     _, out, _ = dedp("status")
-    rows = [[cell.strip() for cell in line.split("│")[2:8]] for line in out.splitlines() if "│ all" in line]
+    rows = [[cell.strip() for cell in line.split("│")[2:8]] for line in out.splitlines() if line.startswith("│ all")]
     assert rows == [["1", "", "", "", "", "none"], ["1", "0", "0", "0", "0", "passed"]]
 
 
@@ -130,6 +131,32 @@ def test_status_of_an_empty_home_is_no_error_and_makes_nothing(dedp, tmp_path):
     code, _, err = dedp("status")
     assert (code, err) == (0, "")
     assert not (tmp_path / "home").exists()
+
+
+def test_status_says_first_what_needs_somebody(dedp, tmp_path):
+    """What lacks files, waits for its delivery or is behind its upstream, with what to do; for programs as JSON."""
+    home = tmp_path / "home"
+    log = {"record": a_record("bronze/visits", {"landed_on": "2026-01-05"})}
+    landed = {"changed": [{"landed_on": "2026-01-05", "event_date": "2026-01-04"}]}
+    columns = {"raw": "string", "landed_on": "date", "event_date": "date"}
+    write_log(home / "lakehouse/bronze/visits", columns, ["landed_on", "event_date"], [{**log, **landed}])
+    folder = home / "landing/visits/2026-01-06"
+    folder.mkdir(parents=True)
+    (folder / "part.jsonl").write_text("{}")
+    told = json.loads(dedp("status", "--json")[1])
+    assert list(told["tables"]) == ["bronze/visits"]
+    needs = [(need["state"], need["table"], need["partition"]) for need in told["needs"]]
+    assert needs == [
+        ("unreadable", "bronze/visits", "event_date=2026-01-04/landed_on=2026-01-05"),
+        ("waiting", "bronze/visits", "2026-01-06"),
+        ("behind", "silver/visits", "2026-01-04"),
+    ]
+    reasons = [need["reason"] for need in told["needs"]]
+    assert "`dedp verify bronze/visits` names what repairs it" in reasons[0]
+    assert reasons[1] == f"{folder}: 1 files but no _SUCCESS: the producer has not finished"
+    assert "bronze/visits has changed since" in reasons[2]
+    shown = dedp("status")[1]
+    assert shown.index("Needs somebody") < shown.index("bronze/visits, version 1")
 
 
 def stored(tmp_path, name, *partitions, files=True, **fields):
@@ -211,7 +238,7 @@ def test_status_tells_of_the_other_tables_where_one_has_a_damaged_log(dedp, tmp_
     stored(tmp_path, "silver/orders")
     code, out, err = dedp("status")
     assert (code, "silver/orders, version 1" in out) == (1, True)
-    assert err.startswith("dedp status: bronze/devices: version 1 of its log is damaged")
+    assert err.startswith("dedp status: bronze/devices: its log cannot be read")
     assert f"_delta_log/{log.name}" in err
     assert "put it back from a backup" in err
     assert len(err.splitlines()) == 1

@@ -53,6 +53,7 @@ def on_delivery(
         default_status=dg.DefaultSensorStatus.RUNNING,
         description=description,
         required_resource_keys={"lake", "landing", "clock"},
+        metadata={"watches": dataset, "for table": table.name},
     )
     def look(context: dg.SensorEvaluationContext) -> dg.SensorResult | dg.SkipReason:
         lake, landing, clock = context.resources.lake, context.resources.landing, context.resources.clock

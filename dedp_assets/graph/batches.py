@@ -110,13 +110,13 @@ class Batch:
         done: partition key -> what was done.
         errors: partition key -> why it was not done.
         held: partition key -> why an earlier step of this run did not do what it is computed from.
-        broken: what ended the step before all of its partitions were tried.
+        broken: partition key that ended the step before all were tried, and the error that nobody foresaw.
     """
 
     done: dict[str, Did] = field(default_factory=dict)
     errors: dict[str, Exception] = field(default_factory=dict)
     held: dict[str, str] = field(default_factory=dict)
-    broken: Exception | None = None
+    broken: tuple[str, Exception] | None = None
 
     @property
     def findings(self) -> Iterator[tuple[str, Finding]]:
@@ -156,7 +156,7 @@ def compute_all(context: dg.AssetExecutionContext, work: Work, at: datetime) -> 
             if isinstance(error, PatternError) and not error.retryable:
                 refused |= refusal(work.target.name, key, sequence)
         except Exception as error:  # whatever it is, what was done before it is reported first
-            batch.broken = error
+            batch.broken = (key, error)
             break
     if tags := {**refused, **_unchanged_tag(work.target.name, batch.done)}:
         context.instance.add_run_tags(context.run.run_id, tags)

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import traceback
 from collections.abc import Mapping
 
 import dagster as dg
 
 from dedp_assets.patterns.core.errors import AuditFailed, Conflict, TransactionReused
+from dedp_assets.patterns.core.results import BY_NAME
 
-__all__ = ["BEYOND_APPROVAL", "RETRIES", "TRANSIENT", "failure", "retry", "sentence"]
+__all__ = ["BEYOND_APPROVAL", "RETRIES", "TRANSIENT", "failure", "retry", "sentence", "unexpected"]
 
 TRANSIENT = (Conflict, TimeoutError, ConnectionError)
 """Errors that may pass by themselves."""
@@ -17,6 +19,7 @@ RETRIES = 2
 BEYOND_APPROVAL = "cannot be approved"
 """Under this name the metadata of a failure says what no person can overrule."""
 _FIRST_WAIT_SECONDS = 2
+_SHOWN = 200
 
 
 def retry(number: int) -> dg.RetryRequested:
@@ -27,9 +30,36 @@ def retry(number: int) -> dg.RetryRequested:
 def sentence(table: str, key: str, error: Exception) -> str:
     """Say in one sentence that names the partition why it was not computed."""
     said = str(error) if key in str(error) else f"{table} {key}: {error}"
+    return f"{said.removesuffix('.')}. {what}" if (what := _remedy(" ".join([table, key]).strip(), error)) else said
+
+
+def unexpected(table: str, key: str, error: Exception) -> dg.Failure:
+    """Put a sentence before an error that nobody foresaw; its own text and stack follow."""
+    said = " ".join(str(error).split("\n", 1)[0].split())[:_SHOWN]
+    return dg.Failure(
+        f"{table} {key}".strip() + f" was not computed and nothing of it is published: {type(error).__name__} in the "
+        f"engine or in code ({said}). It is tried again; if it comes back, the stack below says where",
+        metadata={"stack": "".join(traceback.format_exception(error))},
+        allow_retries=False,
+    )
+
+
+def _remedy(named: str, error: Exception) -> str:
+    """Say what a person can do about a refusal, as a command where there is one."""
     if isinstance(error, TransactionReused):
-        return f"{said}. To publish them, run it with force (dedp run {' '.join([table, key]).strip()} --force)"
-    return said
+        return f"To publish them, run it with force: dedp run {named} --force"
+    if not isinstance(error, AuditFailed):
+        return ""
+    refused = [finding for finding in error.findings if finding.refuses]
+    fixed = [finding.name for finding in refused if not finding.approvable]
+    if fixed or not refused:
+        return (
+            f"No approval overrules {', '.join(fixed)}: it waits for corrected data or a fix of the code"
+            if fixed
+            else ""
+        )
+    by_name = "".join(f" --audit {finding.name}" for finding in refused if finding.approvable == BY_NAME)
+    return f'If it is right all the same: dedp approve {named} --by NAME --because "WHY"{by_name}'
 
 
 def failure(errors: Mapping[str, Exception], sentences: Mapping[str, str]) -> dg.Failure:

@@ -83,7 +83,7 @@ def decide(
         tables = behind.get(key, [asset]) if behind else [asset]
         wanted = [table for table in tables if not _failed(instance, refusal(table, named, cursor))]
         if not wanted or (not behind and any(refusals(run.tags) for run in failed)):
-            held[key] = f"refused at {cursor}: waits for new data, a fix or an approval"
+            held[key] = f"refused at {cursor}: `dedp status` says why, and the command for an approval"
         elif len(failed) >= ATTEMPTS:
             held[key] = f"gave up after {ATTEMPTS} failed runs: look at run {failed[0].run_id[:8]}"
         else:

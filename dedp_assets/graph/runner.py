@@ -9,7 +9,7 @@ from typing import Any
 import dagster as dg
 
 from dedp_assets.graph.batches import NOT_COMPUTED, Batch, Work, compute_all
-from dedp_assets.graph.failures import RETRIES, TRANSIENT, failure, retry
+from dedp_assets.graph.failures import RETRIES, TRANSIENT, failure, retry, unexpected
 from dedp_assets.graph.rendering import Did, check_result, findings_of, metadata_of
 from dedp_assets.graph.run_tags import told
 from dedp_assets.patterns.core.results import Finding
@@ -56,7 +56,9 @@ def run(context: dg.AssetExecutionContext, work: Work, *, at: datetime) -> Itera
         yield from _pass_on(context, work, batch)
         return
     yield from _checks(context, work.target, batch.done, batch.findings)
-    raise batch.broken or failure(batch.errors, failures)
+    if batch.broken:
+        raise unexpected(work.target.name, *batch.broken) from batch.broken[1]
+    raise failure(batch.errors, failures)
 
 
 def _retry_transient(context: dg.AssetExecutionContext, batch: Batch) -> None:

@@ -274,7 +274,8 @@ def test_a_refused_day_fails_the_run_and_its_check_alone(pipeline, name, passed)
     """Its tag keeps it from being tried again; the other days are published, and what was judged of them has passed."""
     pipeline.build_fails[name, SECOND] = [REFUSED]
     done = pipeline.run(tags=RANGE)
-    assert failure(done) == {"silver_x": str(REFUSED)}
+    fixed = "No approval overrules is_right: it waits for corrected data or a fix of the code"
+    assert failure(done) == {"silver_x": f"{REFUSED}. {fixed}"}
     assert pipeline.materialized("silver/x") == {FIRST, THIRD}
     assert refusals(pipeline.tags(done)) == [(name, SECOND)]
     found = [e for e in done.get_asset_check_evaluations() if e.check_name == "is_right"]

@@ -52,8 +52,9 @@ def test_without_a_marker_the_producer_has_not_finished(day):
 
 
 def test_a_folder_that_is_not_there_is_an_empty_delivery(tmp_path):
-    """Not there yet is no error of the one who looks."""
-    refused(tmp_path / "2026-01-06", NotReady, "2026-01-06: 0 files but no _SUCCESS")
+    """Not there yet is no error of the one who looks; the sentence names the folder."""
+    folder = tmp_path / "2026-01-06"
+    refused(folder, NotReady, f"2026-01-06: nothing has landed: put the files into {folder}, and _SUCCESS last")
 
 
 def test_a_marker_over_nothing_is_a_contradiction(day):
@@ -72,7 +73,16 @@ def test_folders_among_the_files_are_refused(day):
     """What nobody expects there is named and not skipped."""
     deliver(day, a="1")
     (day / "more").mkdir()
-    refused(day, ContractError, "folders where only files belong: more")
+    refused(day, ContractError, "holds what is no file: more \\(a folder\\)")
+
+
+def test_a_link_to_nothing_holds_the_day_until_it_resolves(day):
+    """A file that is only announced is not skipped: the day waits for it like for a folder that should be none."""
+    deliver(day, a="1")
+    (day / "b").symlink_to(day.parent / "later")
+    refused(day, ContractError, "holds what is no file: b \\(a link to nothing\\)")
+    (day.parent / "later").write_text("2")
+    assert [file.name for file in look_at(day).require_ready().files] == ["a.json", "b"]
 
 
 @pytest.mark.parametrize(

@@ -8,6 +8,7 @@ import pytest
 
 from dedp_assets.patterns.core.errors import ContractError, NotReady
 from dedp_assets.patterns.ingestion.readiness_marker import delivering
+from resources import landing
 from resources.landing import Landing
 
 DAY = "2026-01-05"
@@ -169,3 +170,15 @@ def test_an_object_that_is_not_there_yet_may_come(zone):
     """The event was faster than its object: worth another attempt."""
     with pytest.raises(NotReady, match=r"device_releases/v7\.jsonl is not in the landing zone"):
         zone.object("device_releases", "device_releases/v7.jsonl")
+
+
+def test_a_line_that_is_too_long_is_refused_by_its_file(zone, monkeypatch):
+    """Before any engine reads it; lines of the longest length pass, wherever the pieces that are read begin."""
+    monkeypatch.setattr(landing, "_CHUNK", 8)
+    monkeypatch.setattr(landing, "_LONGEST_LINE", 20)
+    assert deliver(zone, {"a.jsonl": b"x" * 20 + b"\n" + b"y" * 20})
+    for content in (b"x" * 21 + b"\n", b"x\n" + b"y" * 21, b"x" * 40):
+        with pytest.raises(
+            ContractError, match=f"{DAY}: a.jsonl has a line of more than 0 MiB: deliver it with a line"
+        ):
+            deliver(zone, {"a.jsonl": content})

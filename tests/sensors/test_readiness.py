@@ -186,7 +186,7 @@ def test_a_refused_run_is_not_repeated(zone, keys):
     zone.ran({**request.tags, **refusal("bronze/visits", "2026-01-05", None)}, fails=True)
     data = zone.tick(visits_delivered)
     assert keys(data) == []
-    assert "waits for new data, a fix or an approval" in data.skip_message
+    assert "`dedp status` says why, and the command for an approval" in data.skip_message
 
 
 def test_many_ready_days_are_asked_for_in_portions(zone, keys):
@@ -203,7 +203,7 @@ def test_many_ready_days_are_asked_for_in_portions(zone, keys):
 def test_devices_are_loaded_once_per_delivery(zone):
     """The unpartitioned reference follows the same marker."""
     folder = zone.landing / "devices"
-    assert "no _SUCCESS" in zone.tick(devices_delivered).skip_message
+    assert "nothing has landed" in zone.tick(devices_delivered).skip_message
     devices_source.deliver(folder, devices_source.devices(count=3))
     (request,) = zone.tick(devices_delivered).run_requests
     assert request.partition_key is None

@@ -35,7 +35,8 @@ class Delivery:
         files: data files by name; names that start with ``_`` or ``.`` are not data.
         marker: the marker, if the producer has finished.
         manifest: file name -> bytes, if the marker lists what belongs to it; an empty marker lists nothing.
-        strange: entries that are neither data files nor hidden (folders).
+        strange: entries that are neither data files nor hidden: folders, and links that lead nowhere.
+        absent: the folder that is not there, if nothing has landed.
     """
 
     partition: str
@@ -43,6 +44,7 @@ class Delivery:
     marker: DeliveredFile | None = None
     manifest: Mapping[str, int] | None = None
     strange: tuple[str, ...] = ()
+    absent: str = ""
 
     @property
     def identity(self) -> str:
@@ -57,10 +59,12 @@ class Delivery:
 
     def refusal(self) -> str:
         """Say in one sentence why this delivery must not be read; empty if it may be read."""
+        if self.absent:
+            return f"nothing has landed: put the files into {self.absent}, and {MARKER} last"
         if self.marker is None:
             return f"{len(self.files)} files but no {MARKER}: the producer has not finished"
         if self.strange:
-            return f"holds folders where only files belong: {', '.join(self.strange)}"
+            return f"holds what is no file: {', '.join(self.strange)}"
         if not self.files and self.manifest is None:
             return f"{MARKER} is there but no file: deliver the files, or declare the day empty by a manifest"
         return self._shortfall()
@@ -94,7 +98,7 @@ def look_at(folder: Path) -> Delivery:
     try:
         entries = sorted(os.scandir(folder), key=lambda entry: entry.name)
     except (FileNotFoundError, NotADirectoryError):
-        return Delivery(folder.name)
+        return Delivery(folder.name, absent=str(folder))
     shown = [entry for entry in entries if not entry.name.startswith(_HIDDEN)]
     files = [_file(entry) for entry in shown if not entry.is_dir()]
     marker = next((entry for entry in entries if entry.name == MARKER), None)
@@ -103,8 +107,15 @@ def look_at(folder: Path) -> Delivery:
         files=tuple(file for file in files if file is not None),
         marker=_file(marker) if marker else None,
         manifest=_manifest(marker.path) if marker else None,
-        strange=tuple(entry.name for entry in shown if entry.is_dir()),
+        strange=tuple(f"{entry.name} ({what})" for entry in shown if (what := _strangeness(entry))),
     )
+
+
+def _strangeness(entry: os.DirEntry[str]) -> str:
+    """Say what keeps an entry from being a data file; empty for one that is."""
+    if entry.is_dir():
+        return "a folder"
+    return "a link to nothing" if entry.is_symlink() and not os.path.exists(entry.path) else ""  # noqa: PTH110
 
 
 def _file(entry: os.DirEntry[str]) -> DeliveredFile | None:

@@ -167,7 +167,7 @@ def test_the_same_bytes_delivered_again_are_a_new_delivery(plan, marked, write):
         ({}, {"part-0.jsonl": 3}, "part-0.jsonl is in the manifest but not in the folder"),
         ({"part-0.jsonl": "{"}, {"part-0.jsonl": 3}, "part-0.jsonl has 1 of the 3 bytes its manifest states"),
         ({}, None, "is there but no file: deliver the files, or declare the day empty by a manifest"),
-        ({"sub/part-0.jsonl": "{}\n"}, None, "holds folders where only files belong: sub"),
+        ({"sub/part-0.jsonl": "{}\n"}, None, "holds what is no file: sub (a folder)"),
     ],
 )
 def test_a_marker_that_contradicts_the_files_is_not_believed(plan, write, tmp_path, files, stated, words):
@@ -185,8 +185,8 @@ def test_a_marker_that_contradicts_the_files_is_not_believed(plan, write, tmp_pa
 def test_a_reader_that_asks_first_is_refused_without_a_marker(tmp_path, write, marked):
     """An asset that looks by itself gets a retryable refusal before the marker and the delivery after it."""
     write(DAY, "part-0.jsonl")
-    for day in (DAY, "2026-01-31"):
-        with pytest.raises(NotReady, match="the producer has not finished"):
+    for day, said in ((DAY, "the producer has not finished"), ("2026-01-31", "nothing has landed")):
+        with pytest.raises(NotReady, match=said):
             look_at(tmp_path / day).require_ready()
     marked(DAY)
     assert [file.name for file in look_at(tmp_path / DAY).require_ready().files] == ["part-0.jsonl"]
@@ -213,7 +213,7 @@ def test_a_marker_at_the_root_marks_no_partition_below_it(write, tmp_path):
     write("visits/event_date=2026-01-05", "part-0.parquet")
     write("visits", MARKER, "")
     root = tmp_path / "visits"
-    assert look_at(root).refusal() == "holds folders where only files belong: event_date=2026-01-05"
+    assert look_at(root).refusal() == "holds what is no file: event_date=2026-01-05 (a folder)"
     assert "no _SUCCESS" in look_at(root / "event_date=2026-01-05").refusal()
 
 

@@ -1,0 +1,178 @@
+"""``dedp status``: what needs somebody first, then what each table's own log says."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING
+
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table as Grid
+
+from dedp_assets.patterns.core.errors import ContractError
+from dedp_assets.patterns.core.records import slice_name
+from dedp_assets.patterns.delta.log import Ledger
+from dedp_assets.patterns.delta.verification import lost_files, tell_lost
+from resources.environments import Settings
+from resources.lake import Lake
+from resources.landing import Landing
+from resources.spark import SparkEngine
+
+if TYPE_CHECKING:
+    from dedp_assets.instance import Platform
+
+__all__ = ["Need", "by_layer", "needs", "status"]
+
+_LAYERS = ("bronze", "silver", "gold")
+_COUNTS = ("version", "read", "= written", "+ dead", "+ duplicate")
+_SHOWN = 10
+
+
+@dataclass(frozen=True, slots=True)
+class Need:
+    """Something that does not go on by itself, or not yet.
+
+    Attributes:
+        state: ``unreadable``, ``refused``, ``waiting`` or ``behind``.
+        table: the table it is about.
+        partition: the partition key; empty for the whole table.
+        reason: what is wrong and what to do about it.
+    """
+
+    state: str
+    table: str
+    partition: str
+    reason: str
+
+
+def status(settings: Settings, *, as_json: bool = False) -> int:
+    """Print what needs somebody, and by table and partition what the newest commit says; 1 if a log cannot be read.
+
+    Raises:
+        ContractError: if logs are damaged, after everything else was told.
+    """
+    lake = Lake(root=str(settings.lakehouse), engine=SparkEngine())
+    names = sorted(lake.names(replicas=True), key=by_layer)
+    found = list(needs(settings, lake, names)) if settings.home.exists() else []
+    damaged = {need.table: need.reason for need in found if need.state == "unreadable" and not need.partition}
+    if as_json:
+        tables = {name: list(map(asdict, _rows(lake.ledger(name)))) for name in names if name not in damaged}
+        print(json.dumps({"needs": list(map(asdict, found)), "tables": tables}, indent=2))  # noqa: T201
+    else:
+        _print(Console(width=150), found, [lake.ledger(name) for name in names if name not in damaged])
+    if damaged:
+        raise ContractError("; ".join(damaged.values()))
+    return 0
+
+
+def needs(settings: Settings, lake: Lake, names: Iterable[str]) -> Iterator[Need]:
+    """List what is unreadable, refused, waiting for a delivery, or behind its upstream; in this order.
+
+    Args:
+        settings: where everything is.
+        lake: the tables.
+        names: the tables that are there.
+    """
+    readable = []
+    for name in names:
+        try:
+            state = lake.ledger(name).state()
+        except ContractError as error:
+            yield Need("unreadable", name, "", str(error))
+            continue
+        readable.append(name)
+        if lost := lost_files(lake.ledger(name).store, state):
+            keys = {slice_name(dict(file.partition)) for file in lost}
+            said = f"{tell_lost(name, lost)}: `dedp verify {name}` names what repairs it"
+            yield Need("unreadable", name, ", ".join(sorted(keys)), said)
+    if not (settings.dagster_home.exists() or settings.landing.exists()):
+        return
+    from dedp_assets.instance import Platform  # noqa: PLC0415 - seconds of imports, which an empty home does without
+
+    platform = Platform(settings)
+    for table, key, ended in platform.waiting():
+        yield Need("refused", table, key, ended.failure)
+    yield from _undelivered(platform, Landing(root=str(settings.landing)))
+    with suppress(ContractError):  # it was told above which log cannot be read
+        yield from _behind(lake)
+
+
+def by_layer(name: str) -> tuple[int, str]:
+    """Sort tables in the order in which rows pass them, then by name."""
+    layer = name.partition("/")[0]
+    return (_LAYERS.index(layer) if layer in _LAYERS else len(_LAYERS), name)
+
+
+def _undelivered(platform: Platform, landing: Landing) -> Iterator[Need]:
+    """List the deliveries that have begun and must not be read yet."""
+    for sensor in platform.definitions.get_repository_def().sensor_defs:
+        if not (watched := sensor.metadata.get("watches")):
+            continue
+        dataset, table = str(watched.value), str(sensor.metadata["for table"].value)
+        partitioned = platform.has_partitions(table)
+        keys = [key for key, _ in landing.touched(dataset, since_ns=0)] if partitioned else [""]
+        for key in sorted(keys):
+            delivery = landing.delivery(dataset, key)
+            if not delivery.absent and (reason := delivery.refusal()):
+                yield Need("waiting", table, key, f"{landing.folder(dataset, key)}: {reason}")
+
+
+def _behind(lake: Lake) -> Iterator[Need]:
+    """List the partitions that have not applied the newest change upstream."""
+    from dedp_assets import defs  # noqa: PLC0415
+    from dedp_assets.graph.tables import declared  # noqa: PLC0415
+    from sensors.late_data import lagging  # noqa: PLC0415
+
+    for table, upstream, keys in lagging(declared(defs), lake):
+        for key in sorted(keys)[:_SHOWN]:
+            yield Need("behind", table, key, f"{upstream} has changed since: the sensor late_data asks for it")
+        if len(keys) > _SHOWN:
+            yield Need("behind", table, "", f"and {len(keys) - _SHOWN} more partitions")
+
+
+@dataclass(frozen=True, slots=True)
+class _Row:
+    partition: str
+    version: int
+    rows: dict[str, int]
+    verdict: str
+    rebuilt_because_of: list[str]
+
+
+def _print(console: Console, found: list[Need], ledgers: Iterable[Ledger]) -> None:
+    if found:
+        grid = Grid("state", "table", "partition", "why, and what to do", title="Needs somebody", title_justify="left")
+        for need in found:
+            grid.add_row(need.state, need.table, need.partition, escape(need.reason))
+        console.print(grid)
+    for ledger in ledgers:
+        console.print(_grid(ledger))
+
+
+def _grid(ledger: Ledger) -> Grid:
+    grid = Grid("partition", title=f"{ledger.name}, version {ledger.version()}", title_justify="left")
+    for heading in _COUNTS:
+        grid.add_column(heading, justify="right")
+    grid.add_column("verdict")
+    grid.add_column("rebuilt because of")
+    for row in _rows(ledger):
+        counts = [str(count) for count in row.rows.values()] or [""] * (len(_COUNTS) - 1)
+        grid.add_row(row.partition, str(row.version), *counts, row.verdict, ", ".join(row.rebuilt_because_of))
+    return grid
+
+
+def _rows(ledger: Ledger) -> Iterable[_Row]:
+    """List the newest commit of each partition, and why its rows were rewritten since the first."""
+    newest: dict[str, _Row] = {}
+    for commit in ledger.commits():
+        if (record := commit.record) is None:
+            continue
+        key, rows = slice_name(record.partition), record.rows
+        causes = newest[key].rebuilt_because_of + [record.cause] * bool(commit.changed) if key in newest else []
+        kept = rows.get("represented", rows["written"])
+        counts = {"read": rows["read"], "kept": kept, "dead": rows["dead"], "duplicates": rows["duplicates"]}
+        newest[key] = _Row(key, commit.version, counts if record.counted else {}, record.verdict, causes)
+    return [newest[key] for key in sorted(newest)]
