@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING
@@ -93,11 +93,11 @@ def needs(settings: Settings, lake: Lake, names: Iterable[str]) -> Iterator[Need
     from dedp_assets.instance import Platform  # noqa: PLC0415 - seconds of imports, which an empty home does without
 
     platform = Platform(settings)
-    for table, key, ended in platform.waiting():
-        yield Need("refused", table, key, ended.failure)
+    refused = {(table, key): ended.failure for table, key, ended in platform.waiting()}
+    yield from (Need("refused", table, key, said) for (table, key), said in refused.items())
     yield from _undelivered(platform, Landing(root=str(settings.landing)))
     with suppress(ContractError):  # it was told above which log cannot be read
-        yield from _behind(lake)
+        yield from _behind(lake, refused)
 
 
 def by_layer(name: str) -> tuple[int, str]:
@@ -120,14 +120,15 @@ def _undelivered(platform: Platform, landing: Landing) -> Iterator[Need]:
                 yield Need("waiting", table, key, f"{landing.folder(dataset, key)}: {reason}")
 
 
-def _behind(lake: Lake) -> Iterator[Need]:
-    """List the partitions that have not applied the newest change upstream."""
+def _behind(lake: Lake, refused: Collection[tuple[str, str]]) -> Iterator[Need]:
+    """List the partitions that have not applied the newest change upstream, and were not refused."""
     from dedp_assets import defs  # noqa: PLC0415
     from dedp_assets.graph.tables import declared  # noqa: PLC0415
     from sensors.late_data import lagging  # noqa: PLC0415
 
-    for table, upstream, keys in lagging(declared(defs), lake):
-        for key in sorted(keys)[:_SHOWN]:
+    for table, upstream, lacking in lagging(declared(defs), lake):
+        keys = [key for key in lacking if (table, key) not in refused]
+        for key in keys[:_SHOWN]:
             yield Need("behind", table, key, f"{upstream} has changed since: the sensor late_data asks for it")
         if len(keys) > _SHOWN:
             yield Need("behind", table, "", f"and {len(keys) - _SHOWN} more partitions")

@@ -53,7 +53,6 @@ def demo(settings: Settings, *, log: Path | None = None, first: date | None = No
         _react(platform, console)
     console.print()
     status(settings)
-    _tell_waiting(platform, console)
     console.print(
         "\nLook at it in the UI: [bold]make up[/bold], then http://127.0.0.1:3000. "
         f"Tables: {settings.lakehouse}/<layer>/<dataset>"
@@ -174,14 +173,3 @@ def _react(platform: Platform, console: Console) -> None:
 def _tell(ended: Ended, console: Console) -> None:
     verdict = f"[red]refused[/red]  {escape(ended.failure)}" if ended.failure else "[green]done[/green]"
     console.print(f"  {ended.job:43} {ended.partition:11} because of {ended.cause:12} {verdict}", soft_wrap=True)
-
-
-def _tell_waiting(platform: Platform, console: Console) -> None:
-    """Print what the gates refused and no publish has replaced since."""
-    waiting = list(platform.waiting())
-    if waiting:
-        console.print("\n[bold]Refused, waiting for new data, a fix, or a person (dedp approve)[/bold]")
-    for table, key, ended in waiting:
-        console.print(
-            f"  {table:20} {key:11} because of {ended.cause:12} [red]{escape(ended.failure)}[/red]", soft_wrap=True
-        )

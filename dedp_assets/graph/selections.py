@@ -8,7 +8,7 @@ from typing import Any
 
 import dagster as dg
 
-__all__ = ["RUNS_ALONE", "checks_of", "writing"]
+__all__ = ["RUNS_ALONE", "checks_of", "running_alone", "writing"]
 
 RUNS_ALONE = "runs alone"
 """Metadata of a check that judges what is stored: a run that writes leaves it out."""
@@ -17,6 +17,11 @@ RUNS_ALONE = "runs alone"
 def writing(selection: dg.AssetSelection) -> dg.AssetSelection:
     """Leave out of a job's selection the checks that run alone; Dagster takes every check of a selected asset."""
     return selection - _RunAlone()
+
+
+def running_alone() -> dg.AssetSelection:
+    """Select every check that runs alone, and no table."""
+    return _RunAlone()
 
 
 def checks_of(graph: Any, tables: Iterable[dg.AssetKey]) -> list[dg.AssetCheckKey]:  # noqa: ANN401 - Dagster's asset graph

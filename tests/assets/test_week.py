@@ -6,6 +6,7 @@ import json
 
 import dagster as dg
 
+from dedp_assets.graph.selections import checks_of
 from tests.assets.conftest import BOTH_OF_GOLD, day, page_views, visits_of
 
 GOLD = ("gold/daily_page_views", "gold/daily_visitors")
@@ -33,7 +34,7 @@ def test_the_ui_shows_versions_rows_and_verdicts(week):
     assert (shown["verdict"], shown["version"]) == ("passed", week.last("silver/visits", event_date=day(1)).version)
     graph = week.platform.definitions.resolve_asset_graph()
     for table in ("bronze/visits", "silver/visits", *GOLD):
-        declared = {check.name for check in graph.get(dg.AssetKey(table.split("/"))).check_keys}
+        declared = {check.name for check in checks_of(graph, [dg.AssetKey(table.split("/"))])}
         assert week.checks(table) == dict.fromkeys(declared, True), table
 
 

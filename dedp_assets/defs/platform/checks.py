@@ -1,0 +1,19 @@
+"""What is stored, judged every morning: the checks that run alone, of every table."""
+
+import dagster as dg
+
+from dedp_assets.graph.selections import running_alone
+
+check_tables = dg.define_asset_job(
+    "check_tables",
+    selection=running_alone(),
+    description="Judge every table as it lies there: files, constraints, recency, volume. Nothing is computed.",
+)
+checks_every_morning = dg.ScheduleDefinition(
+    name="checks_every_morning",
+    job=check_tables,
+    cron_schedule="0 5 * * *",
+    execution_timezone="UTC",
+    default_status=dg.DefaultScheduleStatus.RUNNING,
+    description="At 05:00 UTC, after the nightly loads and the maintenance.",
+)
