@@ -1,4 +1,4 @@
-"""Row accounting: every row read has an outcome, by count and by identity."""
+"""Accounting: what is measured of staged rows, and what is judged of it; SQLite stands in for Spark."""
 
 from __future__ import annotations
 
@@ -10,98 +10,120 @@ from hypothesis import strategies as st
 
 from dedp_assets.patterns.core.audits import Audit
 from dedp_assets.patterns.core.errors import ConfigError
-from dedp_assets.patterns.core.names import RESERVED
-from dedp_assets.patterns.core.results import RowCounts, Split
-from dedp_assets.patterns.core.rows import READ_IDENTITY, RowsRead, Tally
-from dedp_assets.patterns.delta.accounting import (
-    FINGERPRINT,
-    IDENTITY,
-    OUTSIDE,
-    built_in,
-    count,
-    public,
-    require_own_figures,
-    violations,
-)
-from dedp_assets.patterns.delta.stages import PART
+from dedp_assets.patterns.core.names import OUTCOME
+from dedp_assets.patterns.core.records import Approval
+from dedp_assets.patterns.core.results import Finding, RowCounts
+from dedp_assets.patterns.core.rows import RowsRead, Tally
+from dedp_assets.patterns.delta.accounting import Accounting
+from dedp_assets.patterns.delta.parts import Parts
+from tests.delta.measuring import observed
 
-SPLIT = Split(
-    rows=None, parts={"valid": ("id",), "dead": ("id",), "duplicate": ("id",), "early": ("id",), "bot": ("id",)}
-)
-CONSTRAINT = f"{RESERVED}constraint_"
-some = st.integers(0, 10**9)
-
-
-def verdicts(figures, counts):
-    return {finding.name: finding for finding in built_in(figures, counts)}
-
-
-@given(some, some, some, some, some)
-def test_rows_are_accounted_for_exactly_if_the_outcomes_add_up(read, written, dead, duplicates, filtered):
-    """One row too few is a loss, one too many an invention, and both refuse the write."""
-    counts = RowCounts(read, written, dead, duplicates, filtered)
-    exact = RowCounts(written + dead + duplicates + filtered, written, dead, duplicates, filtered)
-    assert verdicts({}, counts)["rows_are_accounted_for"].refuses is (counts.unaccounted != 0)
-    assert counts.unaccounted == read - exact.read
-    assert verdicts({}, exact)["rows_are_accounted_for"].passed
-
-
-def test_the_same_number_of_other_records_is_no_accounting():
-    """As many rows as went in, but not the same ones: refused by the digest of identities."""
-    counts = RowCounts(read=2, written=2)
-    assert verdicts({READ_IDENTITY: 7, IDENTITY: 7}, counts)["rows_are_accounted_for"].passed
-    other = verdicts({READ_IDENTITY: 7, IDENTITY: 8}, counts)["rows_are_accounted_for"]
-    assert (other.refuses, other.note) == (True, "other records came out than went in")
-
-
-@pytest.mark.parametrize(
-    ("figures", "name", "shown"),
-    [
-        ({OUTSIDE: 3}, "rows_lie_in_their_partition", {"outside": 3}),
-        ({f"{CONSTRAINT}id_is_not_null": 2, f"{CONSTRAINT}fine": 0}, "constraints_hold", {"id_is_not_null": 2}),
-    ],
-)
-def test_rows_at_fault_refuse_the_write_with_their_number(figures, name, shown):
-    """And no approval can overrule these rules."""
-    finding = verdicts(figures, RowCounts())[name]
-    assert (finding.refuses, finding.approvable, finding.figures) == (True, False, shown)
-
-
-def test_outcomes_are_counted_by_their_name():
-    """Dead and duplicate have a count of their own, whatever else was diverted counts as filtered."""
-    names = {"valid": 5, "dead": 1, "duplicate": 2, "early": 3, "bot": 4}
-    figures = {"read": 15, "written": 5, **{f"{PART}{part}": n for part, n in names.items()}}
-    counts = count(figures, SPLIT, "valid", "")
-    assert counts == RowCounts(read=15, written=5, dead=1, duplicates=2, filtered=7)
-    assert counts.unaccounted == 0
-
-
-def test_aggregates_account_for_the_rows_they_stand_for():
-    """Ten rows in two groups are accounted for if the groups say that they stand for ten."""
-    figures = {"read": 10, "written": 2, "visits": 10}
-    rows = Split(rows=None, parts={"valid": ("id",)}, outcome="")
-    assert count(figures, rows, "valid", "visits").unaccounted == 0
-    assert count({**figures, "visits": 9}, rows, "valid", "visits").unaccounted == 1
-    assert count({**figures, "visits": None}, rows, "valid", "visits").unaccounted == 10
-
-
-def test_the_ledger_keeps_figures_that_mean_something_to_people():
-    """Digests and counts that are stored elsewhere stay out of the record."""
-    figures = {"read": 1, "mean": 2.5, FINGERPRINT: 9, OUTSIDE: 0, f"{CONSTRAINT}a": 0, f"{PART}dead": 0}
-    assert public(figures) == {"read": 1, "mean": 2.5}
-
-
-def test_only_broken_constraints_are_looked_up_for_samples():
-    """A row whose rule is NULL breaks it as well."""
-    rules = {"a": "x > 0", "b": "y > 0"}
-    assert violations({f"{CONSTRAINT}a": 1, f"{CONSTRAINT}b": 0}, rules) == ["NOT coalesce(x > 0, false)"]
-
-
-TALLIED = Tally(("id",), SimpleNamespace(), {"read": "count(1)", "late": "count_if(late)"})
+NAMES = ("valid", "dead", "duplicate", "early", "bot")
+OUTSIDE = "NOT (day = 'mon')"
+RULES = {"id_is_not_null": "id IS NOT NULL", "amount_is_positive": "amount > 0"}
 
 
 def an_audit(name, **fields):
     return Audit(**{"name": name, "fail_above": 0, **fields})
+
+
+FREE = Audit(name="free", of="free", where="amount = 0", fail_above=1, warn_above=0, approvable=True)
+ACCOUNTING = Accounting(Parts(outcomes=NAMES), (FREE, an_audit("known", of="dead")), RULES, OUTSIDE)
+
+some = st.one_of(st.none(), st.integers(-2, 2))
+a_row = st.fixed_dictionaries(
+    {OUTCOME: st.sampled_from(NAMES), "day": st.sampled_from(["mon", "tue"]), "id": some, "amount": some}
+)
+
+
+def by_model(rows):
+    """The findings and counts of a batch, computed row by row."""
+    written = [row for row in rows if row[OUTCOME] == "valid"]
+    dead, duplicates = (sum(row[OUTCOME] == name for row in rows) for name in ("dead", "duplicate"))
+    counts = RowCounts(len(rows), len(written), dead, duplicates, len(rows) - len(written) - dead - duplicates)
+    broken = {
+        "id_is_not_null": sum(row["id"] is None for row in written),
+        "amount_is_positive": sum(row["amount"] is None or row["amount"] <= 0 for row in written),
+    }
+    free = sum(row["amount"] == 0 for row in written)
+    passed = {
+        "rows_are_accounted_for": True,
+        "rows_lie_in_their_partition": all(row["day"] == "mon" for row in written),
+        "constraints_hold": not any(broken.values()),
+        "free": not free,
+        "known": not dead,
+    }
+    return counts, passed, {**counts.as_dict(), "free": free}, {name for name in broken if broken[name]}
+
+
+@given(st.lists(a_row, max_size=12))
+def test_a_batch_is_judged_as_row_by_row(rows):
+    """Whatever becomes of the rows: the same counts, verdicts and figures as a model that looks at each of them."""
+    counts, passed, figures, broken = by_model(rows)
+    judged = ACCOUNTING.judge(observed(ACCOUNTING, rows))
+    assert judged.account.counts == counts
+    assert {finding.name: finding.passed for finding in judged.findings} == passed
+    assert judged.figures == figures
+    assert {rule for rule in RULES if f"NOT coalesce({RULES[rule]}, false)" in judged.faults} == broken
+    refusing = [name for name, fine in passed.items() if not fine and not (name == "free" and figures["free"] == 1)]
+    assert bool(judged.refused) is bool(refusing)
+    assert judged.verdict == ("passed" if all(passed.values()) else "warned")
+
+
+@given(*[st.integers(0, 3)] * 2)
+def test_rows_are_accounted_for_exactly_if_the_outcomes_add_up(lost, invented):
+    """One row too few is a loss, one too many an invention, and both refuse the write."""
+    tally = SimpleNamespace(measures={"read": ""}, identity=(), figures=lambda: {"read": 5 + lost - invented})
+    accounting = Accounting(Parts(outcomes=NAMES, rows_read=RowsRead(tally)))
+    rows = [{OUTCOME: name} for name in NAMES]
+    judged = accounting.judge(observed(accounting, rows))
+    assert judged.account.counts.unaccounted == lost - invented
+    assert judged.findings[0].refuses is (lost != invented)
+
+
+@pytest.mark.parametrize(
+    ("row", "name", "shown"),
+    [
+        ({"day": "tue", "id": 1, "amount": 1}, "rows_lie_in_their_partition", {"outside": 1}),
+        ({"day": "mon", "id": None, "amount": 1}, "constraints_hold", {"id_is_not_null": 1}),
+    ],
+)
+def test_no_approval_overrules_the_rules_of_every_write(row, name, shown):
+    """Rows at fault refuse the write, with their number, whoever approves of it."""
+    approval = Approval("Ada", "I looked at it", (name,))
+    judged = ACCOUNTING.judge(observed(ACCOUNTING, [{OUTCOME: "valid", **row}]), approval)
+    (finding,) = (finding for finding in judged.findings if finding.name == name)
+    assert (finding.refuses, finding.approvable, finding.figures) == (True, False, shown)
+    assert name in judged.refused
+
+
+def test_a_person_may_overrule_an_audit_of_their_own():
+    """Its rows are no fault any more, and the ledger says that a person approved."""
+    rows = [{OUTCOME: "valid", "day": "mon", "id": 1, "amount": 0}] * 2
+    accounting = Accounting(Parts(outcomes=NAMES), (FREE,))
+    refused = accounting.judge(observed(accounting, rows))
+    assert refused.faults == ("amount = 0",)
+    assert "free: above 1" in refused.refused
+    approved = accounting.judge(observed(accounting, rows), Approval("Ada", "gifts"))
+    assert (approved.faults, approved.refused, approved.verdict) == ((), "", "approved")
+
+
+def test_verdicts_on_the_input_count_in_the_verdict():
+    """Rows that pass are published with a warning, if what they were made of had one; its finding is not repeated."""
+    warned = Finding("input_is_whole", passed=False, severity="warn")
+    judged = Accounting(Parts(rows_read=RowsRead(findings=(warned,)))).judge({})
+    assert judged.verdict == "warned"
+    assert warned not in judged.findings
+
+
+def test_nothing_to_stage_is_accounted_for():
+    """A partition that is emptied was judged, too; its record holds zeros."""
+    judged = Accounting(Parts()).judge({})
+    assert (judged.refused, judged.verdict, judged.account.content) == ("", "passed", "0 rows 0")
+    assert judged.figures == RowCounts().as_dict()
+
+
+TALLIED = Tally(("id",), SimpleNamespace(), {"read": "count(1)", "late": "count_if(late)"})
 
 
 @pytest.mark.parametrize(
@@ -128,15 +150,27 @@ def an_audit(name, **fields):
 def test_no_figure_takes_the_place_of_another(audits, rows_read, words):
     """Each name stands for one number measured in one way, or the write is refused before it starts."""
     with pytest.raises(ConfigError, match=words):
-        require_own_figures(audits, rows_read)
+        Accounting(Parts(rows_read=rows_read), tuple(audits))
+
+
+def test_an_aggregate_says_which_part_of_a_split_it_is_about():
+    """By naming the outcome; over plain rows it needs not."""
+    loose, named = an_audit("a", sql="sum(amount)"), an_audit("a", sql=f"sum(if({OUTCOME} = 'dead', 1, 0))")
+    with pytest.raises(ConfigError, match=f"audit a would measure every part of the split.*{OUTCOME}"):
+        Accounting(Parts(outcomes=NAMES), (loose,))
+    assert Accounting(Parts(outcomes=NAMES), (named,)).measures()["a"] == named.sql
+    assert Accounting(Parts(), (loose,)).measures()["a"] == loose.sql
 
 
 def test_figures_are_shared_where_they_are_the_same_number():
     """Two audits may judge one figure: one that measures it and one that only names it, or both in one way."""
-    audits = [
+    audits = (
         an_audit("a", of="x", sql="9"),
         an_audit("b", of="x", sql="9"),
         an_audit("c", of="x"),
         an_audit("read_all", of="read"),
-    ]
-    require_own_figures(audits, RowsRead(figures={"read": 5, "present": 7}))
+    )
+    accounting = Accounting(Parts(rows_read=RowsRead(figures={"read": 5, "present": 7})), audits)
+    judged = accounting.judge(observed(accounting, [{"id": 1}] * 5))
+    assert judged.figures == {**RowCounts(5, 5).as_dict(), "x": 9, "present": 7}
+    assert [finding.figures for finding in judged.findings[3:]] == [{"x": 9}] * 3 + [{"read": 5}]

@@ -32,11 +32,12 @@ from dedp_assets.patterns.core.records import Approval
 from dedp_assets.patterns.core.results import Split
 from dedp_assets.patterns.core.rows import RowsRead, tally
 from dedp_assets.patterns.core.schema import Column, TableSpec
-from dedp_assets.patterns.delta import publishing, rewriting, tables
+from dedp_assets.patterns.delta import publishing, rewriting, tables, writes
 from dedp_assets.patterns.delta.clauses import Insert, Update
 from dedp_assets.patterns.delta.locks import table_lock
 from dedp_assets.patterns.delta.maintenance import compaction
-from dedp_assets.patterns.delta.tables import StagedWrite, Table
+from dedp_assets.patterns.delta.tables import Table
+from dedp_assets.patterns.delta.writes import StagedWrite
 from dedp_assets.patterns.ingestion.compactor import compact
 from tests.helpers import EVENTS, NOW, a_run, active_files, read_back
 
@@ -640,7 +641,7 @@ def test_no_job_runs_while_the_lock_is_held(make_table, spark, monkeypatch):
             yield
             held.append(count() - before)
 
-    for module in (tables, rewriting, compaction):
+    for module in (tables, writes, rewriting, compaction):
         monkeypatch.setattr(module, "table_lock", counted)
     table = make_table(VISITS)
     rows = [visits(spark, ("a", "2026-01-04"), (name, "2026-01-05")) for name in "bcd"]

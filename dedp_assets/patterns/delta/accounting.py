@@ -1,162 +1,279 @@
-"""Row accounting: what is measured while rows are written, and the rules every write has to keep.
+"""Accounting: what is measured of the rows of a write while they are staged, and whether they may be published.
 
-``read = written + dead + duplicates + filtered``, by count and by identity: the digest of the identities at the read
-has to equal the digest of the identities that reached an outcome.
+An :class:`Accounting` names the aggregates to observe in the pass that stages the rows, and judges what was observed:
+by the rules that every write keeps (every row read has an outcome, the rows lie in their partition, the table's
+constraints hold), and by the write's own audits. Which outcomes there are and how they add up is the write's
+:class:`Balance`: by the parts of a split (``parts.py``), or by what becomes of rows that are changed (``outcomes.py``).
 """
 
 from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Protocol
 
-from pyspark.sql.types import StructField
-
-from dedp_assets.patterns.core.audits import Audit
+from dedp_assets.patterns.core.audits import Audit, judge, overrule, summary, verdict
 from dedp_assets.patterns.core.errors import ConfigError
-from dedp_assets.patterns.core.names import OUTCOME, RESERVED, reserved
+from dedp_assets.patterns.core.names import OUTCOME, RESERVED
 from dedp_assets.patterns.core.partitions import equals
-from dedp_assets.patterns.core.results import Finding, RowCounts, Split
-from dedp_assets.patterns.core.rows import READ_IDENTITY, RowsRead, digest, quoted, row_hash
+from dedp_assets.patterns.core.records import Approval, CommitRecord, Provenance
+from dedp_assets.patterns.core.results import Finding, RowCounts
+from dedp_assets.patterns.core.rows import digest, quoted
+from dedp_assets.patterns.delta.definition import constraints
 from dedp_assets.patterns.delta.log import TableState
-from dedp_assets.patterns.delta.stages import PART, WRITTEN, identity_hash
 
-__all__ = [
-    "FINGERPRINT",
-    "IDENTITY",
-    "OUTSIDE",
-    "built_in",
-    "count",
-    "kept_rows",
-    "measures",
-    "public",
-    "require_own_figures",
-    "violations",
-]
+__all__ = ["ACCOUNTED", "COUNTED", "Account", "Accounting", "Balance", "Judged", "Measured"]
 
-FINGERPRINT = f"{RESERVED}fingerprint"
-"""Figure: an order-free digest of the content of the rows meant for the table."""
-IDENTITY = f"{RESERVED}identity"
-"""Figure: an order-free digest of the identities that reached an outcome."""
-OUTSIDE = f"{RESERVED}outside"
-"""Figure: rows that lie outside of the partition the write owns."""
+ACCOUNTED = "rows_are_accounted_for"
+"""The rule that every row has an outcome; a balance judges it."""
+COUNTED = frozenset(RowCounts(represented=0).as_dict())
+"""Figures that every write counts."""
 
+_INSIDE, _SOUND = "rows_lie_in_their_partition", "constraints_hold"
 _NAMES_OUTCOME = re.compile(rf"\b{OUTCOME}\b", re.IGNORECASE)
-_CONSTRAINT = f"{RESERVED}constraint_"
-_COUNTED = tuple(RowCounts(represented=0).as_dict())
-_JUDGED = ("rows_are_accounted_for", "rows_lie_in_their_partition", "constraints_hold")
+
+# Internal figures are observed under names that no audit can have.
+_ROWS, _CONTENT, _IDENTITY = (f"{RESERVED}{name}" for name in ("rows", "content", "identity"))
+_KEPT, _OUTSIDE = f"{RESERVED}kept", f"{RESERVED}outside"
+_PART, _CONSTRAINT = f"{RESERVED}part_", f"{RESERVED}constraint_"
 
 
-def kept_rows(split: Split, keep: str) -> str:
-    """Write the SQL predicate of the rows meant for the table."""
-    return f"{OUTCOME} = {quoted(keep)}" if split.outcome else "true"
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """The numbers of one pass over rows, in rows where nothing else is said.
+
+    Attributes:
+        rows: all that it saw.
+        kept: those that rules and audits are about.
+        parts: outcome -> those that have it.
+        content: order-free digest of the content of the kept ones.
+        identity: order-free digest of what identifies each of the rows; ``None`` if nothing does.
+        outside: kept ones outside of the partition that the write owns.
+        broken: constraint -> kept ones that break it, if there are any.
+        audited: figure of an audit -> what was measured for it.
+        staged: those in the files that the pass wrote, by the files.
+        replaced: those in the files that the written ones take the place of, by the log; ``None`` if it does not say.
+    """
+
+    rows: int = 0
+    kept: int = 0
+    parts: Mapping[str, int] = field(default_factory=dict)
+    content: str = ""
+    identity: str | None = None
+    outside: int = 0
+    broken: Mapping[str, int] = field(default_factory=dict)
+    audited: Mapping[str, Any] = field(default_factory=dict)
+    staged: int = 0
+    replaced: int | None = None
 
 
-def require_own_figures(audits: Sequence[Audit], rows_read: RowsRead) -> None:
-    """Refuse figures that would take the place of others: each name stands for one number, measured in one way.
+@dataclass(frozen=True, slots=True)
+class Account:
+    """The outcomes of a write's rows, added up.
+
+    Attributes:
+        counts: the row accounting.
+        finding: whether every row is accounted for.
+        figures: numbers for the ledger, by name.
+        aside: further numbers for audits, which the ledger does not keep.
+        content: tells the rows from others.
+        metrics: what the table's history says of the rows, under Delta's names.
+        inputs: verdicts on the input, which count in the verdict on the write.
+    """
+
+    counts: RowCounts
+    finding: Finding
+    figures: Mapping[str, Any]
+    aside: Mapping[str, Any] = field(default_factory=dict)
+    content: str = ""
+    metrics: Mapping[str, int] = field(default_factory=dict)
+    inputs: tuple[Finding, ...] = ()
+
+
+class Balance(Protocol):
+    """A way to account for the rows of a write."""
+
+    @property
+    def kept(self) -> str:
+        """SQL predicate of the rows that rules and audits are about."""
+
+    @property
+    def outcomes(self) -> Collection[str]:
+        """The outcomes that rows can have; none, if they all have the same."""
+
+    @property
+    def others(self) -> str:
+        """Words for the rows that an aggregate over the pass measures beside the kept ones; empty if there are none."""
+
+    @property
+    def known(self) -> Collection[str]:
+        """Figures that are known without an audit that measures them."""
+
+    @property
+    def content(self) -> str:
+        """SQL of a hash of a row's content; empty if nobody asks for a digest."""
+
+    @property
+    def identity(self) -> str:
+        """SQL of a hash of what identifies a row; empty if nothing does."""
+
+    def account(self, measured: Measured) -> Account:
+        """Add up what was measured."""
+
+
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """The verdict on rows that are staged.
+
+    Attributes:
+        account: what became of the rows.
+        findings: every rule and audit, judged; refusals that a person overruled are warnings.
+        verdict: what the ledger says of the rows, the verdicts on the input included.
+        figures: the numbers for the ledger, by name.
+        faults: SQL predicates of the rows at fault.
+    """
+
+    account: Account
+    findings: tuple[Finding, ...]
+    verdict: str
+    figures: Mapping[str, Any]
+    faults: tuple[str, ...] = ()
+
+    @property
+    def refused(self) -> str:
+        """Every refusal in one sentence; empty if the rows may be published."""
+        return summary(self.findings)
+
+    def record(self, provenance: Provenance, owned: Mapping[str, str], content: str = "") -> CommitRecord:
+        """Make the record of the commit that publishes the rows; ``content`` tells it from others, if not the rows."""
+        return CommitRecord.of(
+            provenance,
+            content=content or self.account.content,
+            owned=owned,
+            counts=self.account.counts,
+            findings=self.findings,
+            verdict=self.verdict,
+            figures=self.figures,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Accounting:
+    """The accounting of one write, before, while and after its rows are staged.
+
+    Attributes:
+        balance: how the rows are accounted for.
+        audits: rules over the kept rows.
+        rules: the table's constraints, name -> SQL predicate.
+        outside: SQL predicate of the rows outside of the partition that the write owns; empty if it owns the table.
 
     Raises:
-        ConfigError: if two audits share a name, or two numbers a figure.
+        ConfigError: if two audits share a name, two numbers a figure, or an audit would measure other rows, too.
     """
-    names = Counter(audit.name for audit in audits)
-    if repeated := [name for name in names if names[name] > 1 or name in _JUDGED]:
-        raise ConfigError(f"there is more than one audit named {', '.join(repeated)}: give each a name of its own")
-    tallied = set(rows_read.tally.measures if rows_read.tally else ()) - {READ_IDENTITY}
-    known = {*_COUNTED, *tallied}
-    free = set() if "read" in tallied else {"read"}
-    if taken := [name for name in rows_read.figures if name in known - free] + reserved(rows_read.figures):
-        raise ConfigError(
-            f"what is known of the rows read brings the figure {', '.join(taken)}, which is measured: give it another "
-            "name"
+
+    balance: Balance
+    audits: tuple[Audit, ...] = ()
+    rules: Mapping[str, str] = field(default_factory=dict)
+    outside: str = ""
+
+    def __post_init__(self) -> None:
+        names = Counter(audit.name for audit in self.audits)
+        taken = (ACCOUNTED, _INSIDE, _SOUND)
+        if repeated := [name for name in names if names[name] > 1 or name in taken]:
+            raise ConfigError(f"there is more than one audit named {', '.join(repeated)}: give each a name of its own")
+        ways: dict[str, str] = {}
+        for audit in self.audits:
+            self._require_own_rows(audit)
+            how = audit.measure
+            if how and (audit.figure in self.balance.known or ways.setdefault(audit.figure, how) != how):
+                raise ConfigError(
+                    f"audit {audit.name} measures the figure {audit.figure}, which is another number already: name its "
+                    "own figure by of"
+                )
+
+    @classmethod
+    def of(
+        cls, balance: Balance, state: TableState, owned: Mapping[str, str], audits: Collection[Audit] = ()
+    ) -> Accounting:
+        """Account for a write to the partition ``owned`` of the table at ``state``."""
+        outside = " OR ".join(f"NOT ({equals(column, value, state.kinds[column])})" for column, value in owned.items())
+        return cls(balance, tuple(audits), constraints(state), outside)
+
+    def measures(self) -> dict[str, str]:
+        """List the SQL aggregates to observe in the pass that stages the rows, by the name to observe them under."""
+        balance = self.balance
+        found = {_ROWS: "count(1)", _KEPT: self._count("true"), _OUTSIDE: self._count(self.outside or "false")}
+        if balance.content:
+            found[_CONTENT] = digest(balance.content, where=balance.kept)
+        if balance.identity:
+            found[_IDENTITY] = digest(balance.identity)
+        found |= {_PART + outcome: f"count_if({OUTCOME} = {quoted(outcome)})" for outcome in balance.outcomes}
+        found |= {_CONSTRAINT + name: self._count(_broken(rule)) for name, rule in self.rules.items()}
+        for audit in self.audits:
+            if how := audit.measure:
+                found[audit.figure] = how if audit.where is None else self._count(audit.where)
+        return found
+
+    def judge(
+        self,
+        observed: Mapping[str, Any],
+        approval: Approval | None = None,
+        *,
+        staged: int = 0,
+        replaced: int | None = None,
+    ) -> Judged:
+        """Judge what was observed under the names of :meth:`measures`.
+
+        Args:
+            observed: the numbers; none of them, if there was no row to stage.
+            approval: a person's decision on audits that fail; the rules that every write keeps nobody can overrule.
+            staged: rows in the files that the pass wrote, by the files.
+            replaced: rows in the files that those take the place of, by the log; ``None`` if it does not say.
+        """
+        measured = self._measured(observed, staged, replaced)
+        account = self.balance.account(measured)
+        figures = {**account.figures, **measured.audited}
+        own = (
+            account.finding,
+            Finding(_INSIDE, passed=not measured.outside, figures={"outside": measured.outside}),
+            Finding(_SOUND, passed=not measured.broken, figures=measured.broken),
         )
-    ways: dict[str, str] = {}
-    for audit in audits:
-        how = audit.measure
-        if how and (audit.figure in {*known, *rows_read.figures} or ways.setdefault(audit.figure, how) != how):
+        findings = overrule((*own, *judge(self.audits, {**account.aside, **figures})), approval)
+        failed = {finding.name for finding in findings if finding.refuses}
+        faults = [_broken(self.rules[name]) for name in measured.broken]
+        faults += [audit.where for audit in self.audits if audit.where and audit.name in failed]
+        return Judged(account, findings, verdict((*account.inputs, *findings)), figures, tuple(faults))
+
+    def _measured(self, observed: Mapping[str, Any], staged: int, replaced: int | None) -> Measured:
+        broken = {name: observed.get(_CONSTRAINT + name, 0) for name in self.rules}
+        return Measured(
+            rows=observed.get(_ROWS, 0),
+            kept=observed.get(_KEPT, 0),
+            parts={outcome: observed.get(_PART + outcome, 0) for outcome in self.balance.outcomes},
+            content=observed.get(_CONTENT) or "",
+            identity=(observed.get(_IDENTITY) or "") if self.balance.identity else None,
+            outside=observed.get(_OUTSIDE, 0),
+            broken={name: rows for name, rows in broken.items() if rows},
+            audited={audit.figure: observed.get(audit.figure) for audit in self.audits if audit.measure},
+            staged=staged,
+            replaced=replaced,
+        )
+
+    def _count(self, where: str) -> str:
+        kept = self.balance.kept
+        return f"count_if({kept})" if where == "true" else f"count_if({kept} AND ({where}))"
+
+    def _require_own_rows(self, audit: Audit) -> None:
+        others = self.balance.others
+        if others and audit.sql is not None and audit.where is None and not _NAMES_OUTCOME.search(audit.sql):
             raise ConfigError(
-                f"audit {audit.name} measures the figure {audit.figure}, which is another number already: name its own "
-                "figure by of"
+                f"audit {audit.name} would measure {others}: name the rows it is about by where, or by the column "
+                f"{OUTCOME} in its sql"
             )
 
 
-def measures(
-    split: Split,
-    kept: str,
-    *,
-    state: TableState,
-    content: Sequence[StructField],
-    owned: Mapping[str, str],
-    rules: Mapping[str, str],
-    audits: Sequence[Audit],
-    identity: Sequence[StructField] = (),
-) -> dict[str, str]:
-    """List the SQL aggregates to observe in the pass that stages the rows, by figure name."""
-    outside = [f"NOT ({equals(c, v, state.kinds[c])})" for c, v in owned.items()]
-    found = {
-        "read": "count(1)",
-        WRITTEN: f"count_if({kept})",
-        FINGERPRINT: digest(row_hash(content), where=kept),
-        OUTSIDE: f"count_if({kept} AND ({' OR '.join(outside) or 'false'}))",
-    }
-    found |= {_CONSTRAINT + name: f"count_if({kept} AND NOT coalesce({rule}, false))" for name, rule in rules.items()}
-    for audit in audits:
-        if audit.where is not None:
-            found[audit.figure] = f"count_if({kept} AND ({audit.where}))"
-        elif audit.sql is not None:
-            if split.outcome and not _NAMES_OUTCOME.search(audit.sql):
-                raise ConfigError(
-                    f"audit {audit.name} would measure every part of the split: name the rows it is about by where, or "
-                    f"by the column {OUTCOME} in its sql"
-                )
-            found[audit.figure] = audit.sql
-    if split.outcome:
-        found |= {PART + part: f"count_if({OUTCOME} = {quoted(part)})" for part in split.parts}
-    if split.identity:
-        found[IDENTITY] = digest(identity_hash(split))
-    elif identity:
-        found[IDENTITY] = digest(row_hash(identity))
-    return found
-
-
-def count(figures: Mapping[str, Any], split: Split, keep: str, represented: str) -> RowCounts:
-    """Account for the rows by the measured ``figures``; parts without a name of their own count as filtered."""
-    parts = {part: figures.get(PART + part, 0) for part in split.parts if part != keep}
-    dead, duplicates = parts.pop("dead", 0), parts.pop("duplicate", 0)
-    return RowCounts(
-        read=figures.get("read", 0),
-        written=figures.get(WRITTEN, 0),
-        dead=dead,
-        duplicates=duplicates,
-        filtered=sum(parts.values()),
-        represented=int(figures.get(represented) or 0) if represented else None,
-    )
-
-
-def built_in(figures: Mapping[str, Any], counts: RowCounts) -> tuple[Finding, ...]:
-    """List the rules that every write keeps, whatever else is audited; nobody can overrule them."""
-    compared = READ_IDENTITY in figures and IDENTITY in figures
-    same = not compared or (figures[READ_IDENTITY] or "") == (figures[IDENTITY] or "")
-    broken = {k[len(_CONSTRAINT) :]: v for k, v in figures.items() if k.startswith(_CONSTRAINT) and v}
-    outside = figures.get(OUTSIDE, 0)
-    accounted, inside, sound = _JUDGED
-    return (
-        Finding(
-            accounted,
-            passed=counts.unaccounted == 0 and same,
-            figures=counts.as_dict(),
-            note="" if same else "other records came out than went in",
-        ),
-        Finding(inside, passed=not outside, figures={"outside": outside}),
-        Finding(sound, passed=not broken, figures=broken),
-    )
-
-
-def public(figures: Mapping[str, Any]) -> dict[str, Any]:
-    """Select the figures worth keeping in the ledger."""
-    return {name: value for name, value in figures.items() if not name.startswith(RESERVED)}
-
-
-def violations(figures: Mapping[str, Any], rules: Mapping[str, str]) -> list[str]:
-    """Write the SQL predicates of the rows that break a constraint."""
-    return [f"NOT coalesce({rule}, false)" for name, rule in rules.items() if figures.get(_CONSTRAINT + name)]
+def _broken(rule: str) -> str:
+    """Write the SQL predicate of the rows that break a constraint: those, too, for which it is NULL."""
+    return f"NOT coalesce({rule}, false)"

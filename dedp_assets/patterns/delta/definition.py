@@ -26,6 +26,7 @@ __all__ = [
     "alterations",
     "conform",
     "constraints",
+    "content_columns",
     "creation",
     "require_partition",
     "require_replaceable",
@@ -113,6 +114,12 @@ def constraints(state: TableState) -> dict[str, str]:
     checks = {key[len(_PREFIX) :]: value for key, value in state.properties.items() if key.startswith(_PREFIX)}
     both = {name: f"({rules[name]}) AND ({checks[name]})" for name in rules if name in checks}
     return {**rules, **checks, **both}
+
+
+def content_columns(spec: TableSpec, state: TableState) -> list[str]:
+    """List the stored columns that say what a row is: all but the technical ones."""
+    technical = {name.lower() for name in {*spec.columns} - {*spec.content}}
+    return [name for name in state.columns if name.lower() not in technical]
 
 
 def _of_field(name: str, column: Mapping[str, Any]) -> Iterator[tuple[str, str]]:

@@ -7,105 +7,103 @@ how many the files that were written do.
 
 from __future__ import annotations
 
-import json
-import re
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar
 
-from dedp_assets.patterns.core.audits import Audit
-from dedp_assets.patterns.core.errors import ConfigError
 from dedp_assets.patterns.core.names import OUTCOME
 from dedp_assets.patterns.core.results import Finding, RowCounts
-from dedp_assets.patterns.core.rows import RowsRead
-from dedp_assets.patterns.delta import accounting
-from dedp_assets.patterns.delta.log import KeyedFile, TableState
-from dedp_assets.patterns.delta.stages import Stage
+from dedp_assets.patterns.delta.accounting import ACCOUNTED, COUNTED, Account, Measured
 
-__all__ = ["CHANGED", "OUTCOMES", "WRITTEN", "accounted", "check_audits", "counts", "measured", "metrics", "totals"]
+__all__ = ["OUTCOMES", "WRITTEN", "Outcomes", "rows_in"]
 
 OUTCOMES = ("inserted", "updated", "deleted", "kept", "unused")
 """A row is new, other than it was, gone, as it was; or a row of the source that met none and was not inserted."""
 
-CHANGED = f"`{OUTCOME}` IN ('inserted', 'updated')"
-"""SQL: rows that a change brings; audits and constraints are about them."""
-
 WRITTEN = f"`{OUTCOME}` IN ('inserted', 'updated', 'kept')"
 """SQL: rows that are written."""
 
-_OURS = {*OUTCOMES, "source", "untouched", "before", "after"}
+_TOTALS = ("source", "untouched", "before", "after")
 
 
-def measured() -> dict[str, str]:
-    """List the SQL aggregates that count the rows of each outcome, by figure name."""
-    return {outcome: f"count_if(`{OUTCOME}` = '{outcome}')" for outcome in OUTCOMES}
+@dataclass(frozen=True, slots=True)
+class Outcomes:
+    """The balance of rows that are changed.
 
-
-def check_audits(table: str, audits: Sequence[Audit]) -> None:
-    """Refuse audits whose figure is another number, or would count rows that were there before.
-
-    Raises:
-        ConfigError: names the audit.
+    Attributes:
+        source: the number of rows that the change brings, ``None`` if it brings no rows.
+        before: the number of rows of the table, ``None`` if the log does not say.
     """
-    accounting.require_own_figures(audits, RowsRead(figures=dict.fromkeys(_OURS, 0)))
-    for audit in audits:
-        if audit.sql is not None and audit.where is None and not re.search(rf"\b{OUTCOME}\b", audit.sql):
-            raise ConfigError(
-                f"{table}: audit {audit.name} would measure rows that were there before, too: name the rows it is "
-                f"about by where, or by the column {OUTCOME} in its sql"
-            )
+
+    source: int | None = None
+    before: int | None = None
+
+    kept: ClassVar[str] = f"`{OUTCOME}` IN ('inserted', 'updated')"
+    outcomes: ClassVar[tuple[str, ...]] = OUTCOMES
+    others: ClassVar[str] = "rows that were there before, too"
+    known: ClassVar[frozenset[str]] = COUNTED | {*OUTCOMES, *_TOTALS}
+    content: ClassVar[str] = ""
+    identity: ClassVar[str] = ""
+
+    def account(self, measured: Measured) -> Account:
+        """Add up the outcomes, and hold them against the log and against the files written."""
+        rows = {outcome: measured.parts.get(outcome, 0) for outcome in OUTCOMES}
+        totals, counts = self._totals(rows), self._counts(rows)
+        faults = "; ".join(self._faults(rows, measured))
+        shown = {**rows, **{name: totals[name] for name in _TOTALS if name in totals}}
+        return Account(
+            counts,
+            Finding(ACCOUNTED, not faults, figures=shown, note=faults),
+            {**{name: rows[name] for name in OUTCOMES if name != "kept"}, **counts.as_dict(), **totals},
+            aside={"kept": rows["kept"]},
+            metrics=self._metrics(rows),
+        )
+
+    def _faults(self, rows: Mapping[str, int], measured: Measured) -> Iterator[str]:
+        read = rows["kept"] + rows["updated"] + rows["deleted"]
+        written = rows["kept"] + rows["updated"] + rows["inserted"]
+        unmatched = rows["inserted"] + rows["unused"]
+        if measured.replaced not in (None, read):
+            yield f"the replaced files hold {measured.replaced} rows, {read} were read"
+        if measured.staged != written:
+            yield f"{written} rows were to be written, {measured.staged} were staged"
+        if self.source is not None and unmatched > self.source:
+            yield f"{unmatched} rows of the source matched nothing, it has {self.source}"
+
+    def _totals(self, rows: Mapping[str, int]) -> dict[str, int]:
+        """Count what the source brings and what the table holds before and after, where it is known."""
+        brought = {} if self.source is None else {"source": self.source}
+        if self.before is None:
+            return brought
+        return {
+            **brought,
+            "before": self.before,
+            "untouched": self.before - rows["updated"] - rows["deleted"],
+            "after": self.before + rows["inserted"] - rows["deleted"],
+        }
+
+    def _counts(self, rows: Mapping[str, int]) -> RowCounts:
+        """Account for the rows that a change brings: they live on, or nothing was done with them."""
+        if self.source is None:
+            return RowCounts()
+        written, unused = rows["inserted"] + rows["updated"], rows["unused"]
+        return RowCounts(read=self.source, written=written, filtered=unused, represented=self.source - unused)
+
+    def _metrics(self, rows: Mapping[str, int]) -> dict[str, int]:
+        """Name what happened as Delta does."""
+        if self.source is None:
+            return {"numDeletedRows": rows["deleted"], "numCopiedRows": rows["kept"]}
+        return {
+            "numSourceRows": self.source,
+            "numTargetRowsInserted": rows["inserted"],
+            "numTargetRowsUpdated": rows["updated"],
+            "numTargetRowsDeleted": rows["deleted"],
+            "numTargetRowsCopied": rows["kept"],
+            "numOutputRows": rows["kept"] + rows["updated"] + rows["inserted"],
+        }
 
 
-def totals(source: int | None, state: TableState, figures: Mapping[str, Any]) -> dict[str, int]:
-    """Count what the table holds before and after, where the log knows it."""
-    brought = {} if source is None else {"source": source}
-    rows = [file.get("num_records") for file in state.files()]
-    if None in rows:
-        return brought
-    before: int = sum(rows)  # type: ignore[arg-type]
-    out = figures["updated"] + figures["deleted"]
-    return {
-        **brought,
-        "before": before,
-        "untouched": before - out,
-        "after": before + figures["inserted"] - figures["deleted"],
-    }
-
-
-def accounted(removed: Iterable[KeyedFile], stage: Stage, figures: Mapping[str, Any]) -> Finding:
-    """Judge whether every row has an outcome: by the log, by the files written, and by the counts on the way."""
-    known = [file.get("num_records") for file, _ in removed]
-    read = figures["kept"] + figures["updated"] + figures["deleted"]
-    written = figures["kept"] + figures["updated"] + figures["inserted"]
-    staged = sum(json.loads(add.stats)["numRecords"] for add in stage.adds)
-    taken = figures["inserted"] + figures["unused"]
-    faults = []
-    if None not in known and sum(known) != read:  # type: ignore[arg-type]
-        faults.append(f"the replaced files hold {sum(known)} rows, {read} were read")  # type: ignore[arg-type]
-    if staged != written:
-        faults.append(f"{written} rows were to be written, {staged} were staged")
-    if taken > figures.get("source", taken):
-        faults.append(f"{taken} rows of the source matched nothing, it has {figures['source']}")
-    shown = {name: figures[name] for name in (*OUTCOMES, "source", "untouched", "before", "after") if name in figures}
-    return Finding("rows_are_accounted_for", not faults, figures=shown, note="; ".join(faults))
-
-
-def counts(source: int | None, figures: Mapping[str, Any]) -> RowCounts:
-    """Account for the rows that a change brings: they live on, or nothing was done with them."""
-    if source is None:
-        return RowCounts()
-    written, unused = figures["inserted"] + figures["updated"], figures["unused"]
-    return RowCounts(read=source, written=written, filtered=unused, represented=source - unused)
-
-
-def metrics(source: int | None, figures: Mapping[str, Any]) -> dict[str, int]:
-    """Name what happened as Delta does."""
-    if source is None:
-        return {"numDeletedRows": figures["deleted"], "numCopiedRows": figures["kept"]}
-    return {
-        "numSourceRows": source,
-        "numTargetRowsInserted": figures["inserted"],
-        "numTargetRowsUpdated": figures["updated"],
-        "numTargetRowsDeleted": figures["deleted"],
-        "numTargetRowsCopied": figures["kept"],
-        "numOutputRows": figures["kept"] + figures["updated"] + figures["inserted"],
-    }
+def rows_in(files: Iterable[Mapping[str, Any]]) -> int | None:
+    """Count the rows of ``files`` by the log's statistics; ``None`` if it lacks those of one."""
+    rows = [file.get("num_records") for file in files]
+    return None if None in rows else sum(rows)  # type: ignore[arg-type]

@@ -9,28 +9,31 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Protocol
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Protocol
 
 from pyspark.sql import DataFrame
 
-from dedp_assets.patterns.core.audits import Audit, judge, overrule, summary, verdict
-from dedp_assets.patterns.core.errors import AuditFailed, Conflict, PatternError
+from dedp_assets.patterns.core.audits import Audit
+from dedp_assets.patterns.core.errors import Conflict, PatternError
 from dedp_assets.patterns.core.names import OUTCOME
 from dedp_assets.patterns.core.records import CommitRecord, Provenance, slice_name
-from dedp_assets.patterns.core.results import Finding, RowCounts, Split, WriteResult
-from dedp_assets.patterns.delta import accounting, commits, outcomes, publishing
-from dedp_assets.patterns.delta.definition import constraints, require_replaceable
+from dedp_assets.patterns.core.results import RowCounts, Split, WriteResult
+from dedp_assets.patterns.delta import publishing
+from dedp_assets.patterns.delta.accounting import Accounting, Judged
+from dedp_assets.patterns.delta.definition import require_replaceable
 from dedp_assets.patterns.delta.locks import table_lock
 from dedp_assets.patterns.delta.log import KeyedFile, TableState
-from dedp_assets.patterns.delta.stages import Layout, Stage, stage_rows
+from dedp_assets.patterns.delta.outcomes import WRITTEN, Outcomes, rows_in
+from dedp_assets.patterns.delta.stages import Stage, stage_rows
+from dedp_assets.patterns.delta.writes import discarded_if_unjudged, layout_of, refusal
 
 if TYPE_CHECKING:
     from dedp_assets.patterns.delta.tables import Table
 
 __all__ = ["ChangeRequest", "Rewrite", "RowChange", "rewrite"]
 
-_SAMPLES = 3
+_CHANGES = ("inserted", "updated", "deleted")
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,9 +86,9 @@ class ChangeRequest:
     provenance: Provenance
     audits: Sequence[Audit] = ()
 
-    def record(self, content: str, **known: Any) -> CommitRecord:  # noqa: ANN401
-        """Make the record of the commit."""
-        return CommitRecord.of(self.provenance, content=content, owned=self.owned, **known)
+    def record(self, content: str) -> CommitRecord:
+        """Make the record of the commit, as far as it is known before."""
+        return CommitRecord.of(self.provenance, content=content, owned=self.owned)
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,10 +98,13 @@ class _Prepared:
     relevant: object
     removed: Sequence[KeyedFile]
     stage: Stage
+    judged: Judged
     record: CommitRecord
-    findings: Sequence[Finding]
-    metrics: Mapping[str, int] = field(default_factory=dict)
-    changed: bool = True
+
+    @property
+    def changed(self) -> bool:
+        """Tell whether there is a row that is to be changed."""
+        return any(self.judged.figures[name] for name in _CHANGES)
 
 
 def rewrite(table: Table, change: RowChange, request: ChangeRequest) -> WriteResult:
@@ -109,15 +115,16 @@ def rewrite(table: Table, change: RowChange, request: ChangeRequest) -> WriteRes
         TransactionReused: if the same inputs were applied before with other rows.
         Conflict: if a newer upstream version was applied, or other writers do not yield.
     """
-    outcomes.check_audits(table.name, request.audits)
     prepared: _Prepared | None = None
     for _ in publishing.attempts():
         if prepared is None:
             state = table.ledger.state()
+            balance = Outcomes(change.source, rows_in(state.files()))
+            accounting = Accounting.of(balance, state, request.owned, request.audits)
             decision = publishing.decide(table.ledger, state, request.record(change.content))
             if decision.applied:
                 return publishing.already_applied(table.name, request.record(change.content), decision.applied)
-            prepared = _prepare(table, change, request, state)
+            prepared = _prepare(table, change, request, state, accounting)
         try:
             with table_lock(table.store):
                 if done := _publish(table, change, prepared):
@@ -154,7 +161,7 @@ def _publish(table: Table, change: RowChange, prepared: _Prepared) -> WriteResul
     if "stage" in record.notes:
         publishing.require_channel(table.ledger, state, record, table.spec.one_channel_per, added)
     files = {"numRemovedFiles": len(removed), "numAddedFiles": len(added)}
-    told = publishing.Told(change.operation, {}, {**prepared.metrics, **files})
+    told = publishing.Told(change.operation, {}, {**prepared.judged.account.metrics, **files})
     try:
         publishing.exchange_files(table.store, state, added, removed, record=record, decision=decision, told=told)
     except Conflict:
@@ -176,75 +183,41 @@ def _relevant(change: RowChange, state: TableState) -> object:
     return files, state.properties, state.features, state.snapshot.schema().to_json(), state.partition_columns
 
 
-def _prepare(table: Table, change: RowChange, request: ChangeRequest, state: TableState) -> _Prepared:
+def _prepare(
+    table: Table, change: RowChange, request: ChangeRequest, state: TableState, accounting: Accounting
+) -> _Prepared:
     if why := publishing.only_spark_changes(state):
         raise Conflict(f"{table.name} has {why} since this run looked at it: run it again")
     files = change.candidates(state)
     with change.plan(state, files) as planned:
         if planned.removed:
             require_replaceable(table.name, state)
-        stage = _stage(table, state, planned, request)
-        counts = outcomes.counts(change.source, stage.figures)
-        figures = {**stage.figures, **counts.as_dict(), **outcomes.totals(change.source, state, stage.figures)}
-        built_in = (outcomes.accounted(planned.removed, stage, figures), *accounting.built_in(figures, counts)[1:])
-        findings = overrule((*built_in, *judge(request.audits, figures)), request.provenance.approval)
-        if any(finding.refuses for finding in findings):
-            raise _refusal(table, state, planned, stage, findings, request)
-    changed = bool(figures["inserted"] or figures["updated"] or figures["deleted"])
-    # A commit that brings rows says by its stage that it does.
-    notes = {**request.provenance.notes, **({"stage": stage.store.name} if figures["inserted"] else {})}
-    record = replace(request, provenance=replace(request.provenance, notes=notes)).record(
-        change.content,
-        counts=counts,
-        findings=findings,
-        verdict=verdict(findings),
-        figures={name: value for name, value in accounting.public(figures).items() if name != "kept"},
-    )
-    metrics = outcomes.metrics(change.source, figures)
-    return _Prepared(_relevant(change, state), planned.removed, stage, record, findings, metrics, changed)
-
-
-def _stage(table: Table, state: TableState, planned: Rewrite, request: ChangeRequest) -> Stage:
-    """Write the rows that stay or are new, and measure all of them."""
-    rows = Split.of(planned.rows)
-    measures = accounting.measures(
-        rows,
-        outcomes.CHANGED,
-        state=state,
-        content=(),
-        owned=request.owned,
-        rules=constraints(state),
-        audits=request.audits,
-    )
-    measures = {name: sql for name, sql in measures.items() if name not in ("read", accounting.FINGERPRINT)}
-    measures |= outcomes.measured()
-    protocol, columns = commits.protocol(state), tuple(state.columns)
-    layout = Layout(table.store, columns, state.kinds, request.owned, table.spec.personal, protocol)
-    return stage_rows(rows, layout, measures=measures, seen_only=[OUTCOME], where=outcomes.WRITTEN)
-
-
-def _refusal(
-    table: Table, state: TableState, planned: Rewrite, stage: Stage, findings: Sequence[Finding], request: ChangeRequest
-) -> AuditFailed:
-    failed = {finding.name for finding in findings if finding.refuses}
-    faults = accounting.violations(stage.figures, constraints(state))
-    wrong = [*faults, *[audit.where for audit in request.audits if audit.where and audit.name in failed]]
-    message = f"{table.name} {slice_name(request.owned)}: nothing published. {summary(findings)}"
-    if wrong:
-        shown = [c for c in table.spec.columns if c not in table.spec.personal]
-        rows = (
-            planned.rows.filter(outcomes.CHANGED)
-            .filter(" OR ".join(f"({f})" for f in wrong))
-            .select(*shown)
-            .limit(_SAMPLES)
+        stage = stage_rows(
+            Split.of(planned.rows),
+            layout_of(table, state, request.owned),
+            measures=accounting.measures(),
+            seen_only=[OUTCOME],
+            where=WRITTEN,
         )
-        message += f". For example {[row.asDict() for row in rows.collect()]}"
-    return AuditFailed(message, findings=findings, stage=stage.store.address)
+        with discarded_if_unjudged(stage):
+            judged = accounting.judge(
+                stage.observed,
+                request.provenance.approval,
+                staged=stage.rows,
+                replaced=rows_in(file for file, _ in planned.removed),
+            )
+        if judged.refused:
+            raise refusal(table, request.owned, judged, stage, planned.rows.filter(accounting.balance.kept))
+    # A commit that brings rows says by its stage that it does.
+    brings = {"stage": stage.store.name} if judged.figures["inserted"] else {}
+    noted = replace(request.provenance, notes={**request.provenance.notes, **brings})
+    record = judged.record(noted, request.owned, change.content)
+    return _Prepared(_relevant(change, state), planned.removed, stage, judged, record)
 
 
 def _result(table: Table, state: TableState, prepared: _Prepared) -> WriteResult:
     figures = prepared.record.figures
-    done = [f"{figures[name]} rows {name}" for name in ("inserted", "updated", "deleted") if figures[name]]
+    done = [f"{figures[name]} rows {name}" for name in _CHANGES if figures[name]]
     return WriteResult(
         table=table.name,
         version=state.version + 1,
@@ -253,6 +226,6 @@ def _result(table: Table, state: TableState, prepared: _Prepared) -> WriteResult
         reason=", ".join(done) or "no row is to be changed",
         rows=RowCounts(**prepared.record.rows),
         partition=prepared.record.partition,
-        findings=tuple(prepared.findings),
+        findings=prepared.judged.findings,
         figures=figures,
     )

@@ -7,6 +7,7 @@ still publish a stage it is claimed, and no vacuum touches it.
 
 from __future__ import annotations
 
+import json
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -29,12 +30,7 @@ from dedp_assets.patterns.delta.locations import Located, literal_path
 from dedp_assets.patterns.delta.statistics import file_statistics
 from dedp_assets.patterns.delta.store import Claim, Store, require
 
-__all__ = ["PART", "WRITTEN", "Layout", "Stage", "claim_of", "empty_stage", "identity_hash", "new_stage", "stage_rows"]
-
-PART = f"{RESERVED}rows_"
-"""What begins the figures that count the rows of a split's parts."""
-WRITTEN = "written"
-"""Figure that counts the rows meant for the table."""
+__all__ = ["Layout", "Stage", "claim_of", "empty_stage", "identity_hash", "new_stage", "stage_rows"]
 
 _IDENTITY = f"{RESERVED}identity_"
 
@@ -67,8 +63,9 @@ class Stage(Located):
     Attributes:
         store: the stage's, inside the table's.
         adds: the kept part's files as Delta add actions, relative to the table.
-        figures: every number measured in the pass, by name.
+        observed: every number measured in the pass, by the name of its measure.
         keep: the kept part of a split.
+        held: the parts of a split of which files hold rows; ``None`` among them, if plain rows do.
         apart: column of the files that tells the parts of a split apart.
         session: reads the rows back.
         schema: of the files, the names of folders included.
@@ -78,8 +75,9 @@ class Stage(Located):
 
     store: Store
     adds: tuple[AddAction, ...] = ()
-    figures: Mapping[str, Any] = field(default_factory=dict)
+    observed: Mapping[str, Any] = field(default_factory=dict)
     keep: str | None = None
+    held: frozenset[str | None] = frozenset()
     apart: str = ""
     session: SparkSession | None = field(default=None, repr=False)
     schema: StructType = field(default_factory=StructType, repr=False)
@@ -91,15 +89,20 @@ class Stage(Located):
         """The number of files of the kept part."""
         return len(self.adds)
 
+    @property
+    def rows(self) -> int:
+        """The number of rows of the kept part, by the files."""
+        return sum(json.loads(add.stats)["numRecords"] for add in self.adds)
+
     def read(self, part: str | None = None) -> DataFrame:
         """Read the staged rows of one part (the kept one if ``None``) back from the files."""
         if self.session is None:
             raise ConfigError(f"{self.store.name} was staged without rows")
         wanted = part or self.keep
-        count = self.figures.get(WRITTEN if wanted in (None, self.keep) else f"{PART}{wanted}", 0)
         files = self.session.read.schema(self.schema)
+        held = wanted in self.held
         frame = (
-            files.parquet(literal_path(self.store.address)) if count else self.session.createDataFrame([], self.schema)
+            files.parquet(literal_path(self.store.address)) if held else self.session.createDataFrame([], self.schema)
         )
         rows = frame if wanted is None else frame.filter(F.col(self.apart) == wanted)
         return rows.select(*[F.expr(sql).alias(column) for column, sql in self.shown.items()])
@@ -169,7 +172,7 @@ def stage_rows(
     Args:
         split: the rows, of which the part ``keep`` is meant for this table and ``also`` for others.
         layout: where the kept part goes.
-        measures: figure name -> SQL aggregate, observed in the same pass.
+        measures: name -> SQL aggregate, observed in the same pass.
         keep: the part that is meant for this table.
         also: parts that are staged along, for other tables.
         seen_only: further columns of plain rows, for the measures and ``where``; they are not written.
@@ -204,8 +207,9 @@ def stage_rows(
     return replace(
         stage,
         adds=tuple(add for add, outcome in staged if outcome == kept),
-        figures=observed(seen, frame, measures),
+        observed=observed(seen, frame, measures),
         keep=kept,
+        held=frozenset(outcome for _, outcome in staged),
         apart=apart,
         session=session,
         schema=files.schema,

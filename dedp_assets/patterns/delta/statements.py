@@ -26,7 +26,7 @@ from dedp_assets.patterns.delta.stages import new_stage
 if TYPE_CHECKING:
     from dedp_assets.patterns.delta.tables import Table
 
-__all__ = ["run"]
+__all__ = ["committed", "run"]
 
 Statement = Callable[[SparkSession, DataFrame | None], object]
 """Runs in a session of its own, with the source as that session reads it."""
@@ -84,9 +84,26 @@ def run(
                     table, statement, publishing.sql_settings(record, decision), source, stage.store.address, last=last
                 ):
                     break
-            return _result(table, state.version, record)
+            return committed(table, state.version, record)
     finally:
         stage.discard()
+
+
+def committed(table: Table, before: int, record: CommitRecord) -> WriteResult:
+    """Make the result of a statement from the commit that carries ``record``, if one of those after ``before`` does."""
+    ours = [commit for commit in table.ledger.commits(since=before) if commit.record == record]
+    if not ours:
+        return WriteResult(table.name, before, applied=False, changed=False, reason="no row matched")
+    return WriteResult(
+        table=table.name,
+        version=ours[-1].version,
+        applied=True,
+        changed=bool(ours[-1].changed),
+        reason=f"{ours[-1].operation} committed",
+        rows=_counts(ours[-1]),
+        partition=record.partition,
+        figures=_figures(ours[-1]),
+    )
 
 
 def _ran(
@@ -109,22 +126,6 @@ def _ran(
             raise
         return False
     return True
-
-
-def _result(table: Table, before: int, record: CommitRecord) -> WriteResult:
-    ours = [commit for commit in table.ledger.commits(since=before) if commit.record == record]
-    if not ours:
-        return WriteResult(table.name, before, applied=False, changed=False, reason="no row matched")
-    return WriteResult(
-        table=table.name,
-        version=ours[-1].version,
-        applied=True,
-        changed=bool(ours[-1].changed),
-        reason=f"{ours[-1].operation} committed",
-        rows=_counts(ours[-1]),
-        partition=record.partition,
-        figures=_figures(ours[-1]),
-    )
 
 
 def _figures(commit: Commit) -> dict[str, int]:

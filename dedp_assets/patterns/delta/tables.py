@@ -13,28 +13,24 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
-from typing import Any
 
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F
 
-from dedp_assets.patterns.core.audits import Audit, judge, overrule, summary, verdict
-from dedp_assets.patterns.core.errors import AuditFailed, ConfigError, Conflict, ContractError
-from dedp_assets.patterns.core.names import RESERVED, identifier
-from dedp_assets.patterns.core.partitions import from_folder, to_folder
+from dedp_assets.patterns.core.audits import Audit
+from dedp_assets.patterns.core.errors import ConfigError, Conflict, ContractError
 from dedp_assets.patterns.core.records import CommitRecord, Provenance, slice_name
-from dedp_assets.patterns.core.results import Finding, RowCounts, Split, WriteResult
-from dedp_assets.patterns.core.rows import RowsRead, digest, evaluated_once, fields_of, require_rows, row_hash
+from dedp_assets.patterns.core.results import Split, WriteResult
+from dedp_assets.patterns.core.rows import RowsRead, evaluated_once, require_rows
 from dedp_assets.patterns.core.schema import TableSpec
-from dedp_assets.patterns.delta import accounting, commits, publishing, statements
+from dedp_assets.patterns.delta import commits, publishing, statements
+from dedp_assets.patterns.delta.accounting import Accounting
 from dedp_assets.patterns.delta.clauses import Clause, Merge, check_condition, no_rows
 from dedp_assets.patterns.delta.creation import doubtful_checks, first_commit
 from dedp_assets.patterns.delta.definition import (
     alterations,
     conform,
-    constraints,
+    content_columns,
     creation,
     require_partition,
     require_replaceable,
@@ -42,18 +38,18 @@ from dedp_assets.patterns.delta.definition import (
 )
 from dedp_assets.patterns.delta.locations import Located, Location, require_vacant
 from dedp_assets.patterns.delta.locks import table_lock
-from dedp_assets.patterns.delta.log import Ledger, Partition, TableState
+from dedp_assets.patterns.delta.log import Ledger, TableState
 from dedp_assets.patterns.delta.merging import Deletion, Merging, look
+from dedp_assets.patterns.delta.parts import Parts
 from dedp_assets.patterns.delta.reading import missing, predicate, read_at
 from dedp_assets.patterns.delta.rewriting import ChangeRequest, rewrite
 from dedp_assets.patterns.delta.sessions import private
-from dedp_assets.patterns.delta.stages import Layout, Stage, empty_stage, stage_rows
+from dedp_assets.patterns.delta.stages import empty_stage, stage_rows
 from dedp_assets.patterns.delta.store import require
 from dedp_assets.patterns.delta.verification import lost_files, tell_lost
+from dedp_assets.patterns.delta.writes import StagedWrite, discarded_if_unjudged, layout_of, refusal
 
-__all__ = ["StagedWrite", "Table"]
-
-_SAMPLES = 3
+__all__ = ["Table"]
 
 
 class Table(Located):
@@ -139,12 +135,12 @@ class Table(Located):
     def clear(self, *, partition: Mapping[str, object], provenance: Provenance) -> WriteResult:
         """Replace a partition by no rows, without starting Spark for it."""
         owned = require_partition(self.name, self.ensure(), partition)
-        return self._staged(empty_stage(self.store), owned, provenance, RowCounts(), ()).publish()
+        return self._without_rows(owned, provenance, append=False)
 
     def mark(self, *, provenance: Provenance) -> WriteResult:
         """Move the table's cursor to ``provenance.sequence`` without rows: upstream held nothing for it so far."""
         self.ensure()
-        return self._staged(empty_stage(self.store), {}, provenance, RowCounts(), (), append=True).publish()
+        return self._without_rows({}, provenance, append=True)
 
     def stage(
         self,
@@ -174,38 +170,19 @@ class Table(Located):
             AuditFailed: if a rule refuses the rows; the stage stays for inspection.
             SchemaMismatch: if the rows' columns are not the table's.
         """
-        frame, split = require_rows(self.name, rows), Split.of(rows, keep)
-        state = self.ensure()
+        require_rows(self.name, rows)
+        split, state = Split.of(rows, keep), self.ensure()
         owned = require_partition(self.name, state, partition or {})
         conform(self.name, split, keep, state)
-        accounting.require_own_figures(audits, rows_read)
-        rules = constraints(state)
-        measures = accounting.measures(
-            split,
-            accounting.kept_rows(split, keep),
-            state=state,
-            content=fields_of(frame, self._content(state)),
-            owned=owned,
-            rules=rules,
-            audits=audits,
-            identity=fields_of(
-                frame, rows_read.tally.identity if rows_read.tally and not rows_read.represented else ()
-            ),
-        )
-        protocol = commits.protocol(state) if publishing.serves(state) else commits.PLAIN_PROTOCOL
-        layout = Layout(self.store, tuple(state.columns), state.kinds, owned, self.spec.personal, protocol)
-        stage = stage_rows(split, layout, measures=measures, keep=keep, also=also)
-        tallied = rows_read.tally.figures() if rows_read.tally else {}
-        stage = replace(stage, figures={**stage.figures, **tallied, **rows_read.figures})
-        counts = accounting.count(stage.figures, split, keep, rows_read.represented)
-        try:
-            staged = self._staged(stage, owned, provenance, counts, audits, inputs=rows_read.findings, append=append)
-        except ConfigError:
-            stage.discard()
-            raise
-        if any(finding.refuses for finding in staged.findings):
-            raise self._refusal(staged, rules, audits)
-        return staged
+        parts = Parts.of(split, keep, content_columns(self.spec, state), rows_read)
+        accounting = Accounting.of(parts, state, owned, audits)
+        layout = layout_of(self, state, owned)
+        stage = stage_rows(split, layout, measures=accounting.measures(), keep=keep, also=also)
+        with discarded_if_unjudged(stage):
+            judged = accounting.judge(stage.observed, provenance.approval)
+        if judged.refused:
+            raise refusal(self, owned, judged, stage, stage.read())
+        return StagedWrite.of(self, stage, judged, owned, provenance, append=append)
 
     def merge(
         self,
@@ -312,7 +289,7 @@ class Table(Located):
             ConfigError: if a vacuum removed files of that version, or the table is append-only.
         """
         statement = f"RESTORE TABLE delta.`{self.store.address}` TO VERSION AS OF {version}"
-        record = self._record(provenance, {}, RowCounts(), (), content=statement)
+        record = CommitRecord.of(provenance, content=statement)
         with table_lock(self.store):
             if gone := missing(self.store, self.ledger.state(version)):
                 raise self._vacuumed(version, gone)
@@ -322,7 +299,7 @@ class Table(Located):
             settings = {"spark.databricks.delta.commitInfo.userMetadata": record.to_json()}
             with private(self.session, settings) as own:
                 own.sql(statement)
-            return self._committed(before, record)
+            return statements.committed(self, before, record)
 
     def _spelled(self, state: TableState, partition: Mapping[str, object]) -> dict[str, str | None]:
         """Spell a partition as the log does; its values may be missing (NULL)."""
@@ -331,10 +308,10 @@ class Table(Located):
 
     # --- what the methods above share ---------------------------------------------------------------------------------
 
-    def _content(self, state: TableState) -> list[str]:
-        """List the stored columns that say what a row is."""
-        technical = {name.lower() for name in {*self.spec.columns} - {*self.spec.content}}
-        return [name for name in state.columns if name.lower() not in technical]
+    def _without_rows(self, owned: Mapping[str, str], provenance: Provenance, *, append: bool) -> WriteResult:
+        """Publish that there are no rows, without a job."""
+        judged = Accounting(Parts()).judge({})
+        return StagedWrite.of(self, empty_stage(self.store), judged, owned, provenance, append=append).publish()
 
     def _same_rows(
         self, state: TableState, partitions: Sequence[Mapping[str, str | None]], gone: Sequence[str]
@@ -380,248 +357,3 @@ class Table(Located):
                 raise
             kind = ContractError if publishing.violation(error) else ConfigError
             raise kind(f"{self.name} cannot be made as it is declared: {str(error).splitlines()[0]}") from error
-
-    def _staged(
-        self,
-        stage: Stage,
-        owned: Mapping[str, str],
-        provenance: Provenance,
-        counts: RowCounts,
-        audits: Sequence[Audit],
-        *,
-        inputs: Sequence[Finding] = (),
-        append: bool = False,
-    ) -> StagedWrite:
-        figures = {**stage.figures, **counts.as_dict()}
-        findings = overrule((*accounting.built_in(figures, counts), *judge(audits, figures)), provenance.approval)
-        content = f"{counts.written} rows {figures.get(accounting.FINGERPRINT) or 0}"
-        noted = replace(provenance, notes={**provenance.notes, "stage": stage.store.name})
-        record = self._record(noted, owned, counts, findings, content=content, figures=accounting.public(figures))
-        record = replace(record, verdict=verdict((*inputs, *findings)))
-        return StagedWrite(self, stage, record, findings, append)
-
-    def _record(
-        self,
-        provenance: Provenance,
-        owned: Mapping[str, str],
-        counts: RowCounts,
-        findings: Sequence[Finding],
-        *,
-        content: str,
-        figures: Mapping[str, Any] | None = None,
-    ) -> CommitRecord:
-        return CommitRecord.of(
-            provenance,
-            content=content,
-            owned=owned,
-            counts=counts,
-            findings=findings,
-            verdict=verdict(findings),
-            figures=figures,
-        )
-
-    def _refusal(self, staged: StagedWrite, rules: Mapping[str, str], audits: Sequence[Audit]) -> AuditFailed:
-        failed = {finding.name for finding in staged.findings if finding.refuses}
-        faults = accounting.violations(staged.stage.figures, rules)
-        faults += [audit.where for audit in audits if audit.where and audit.name in failed]
-        message = f"{self.name} {slice_name(staged.record.partition)}: nothing published. {summary(staged.findings)}"
-        if faults:
-            shown = [c for c in self.spec.columns if c not in self.spec.personal]
-            rows = staged.stage.read().filter(" OR ".join(f"({f})" for f in faults))
-            rows = rows.select(*map(identifier, shown)).limit(_SAMPLES)
-            message += f". For example {[row.asDict() for row in rows.collect()]}"
-        return AuditFailed(message, findings=staged.findings, stage=staged.stage.store.address)
-
-    def _committed(self, before: int, record: CommitRecord) -> WriteResult:
-        ours = [c for c in self.ledger.commits(since=before) if c.record == record]
-        if not ours:
-            return WriteResult(self.name, before, applied=False, changed=False, reason="no row matched")
-        return WriteResult(
-            table=self.name,
-            version=ours[-1].version,
-            applied=True,
-            changed=bool(ours[-1].changed),
-            reason=f"{ours[-1].operation} committed",
-            partition=record.partition,
-            figures={name: int(value) for name, value in ours[-1].metrics.items() if value.isdigit()},
-        )
-
-
-@dataclass(frozen=True, slots=True)
-class _Differing:
-    """Partitions of which other rows are staged than these files hold."""
-
-    files: frozenset[str]
-    partitions: frozenset[Partition]
-
-
-@dataclass(frozen=True, slots=True)
-class StagedWrite:
-    """Rows that passed their audits and wait beside the table.
-
-    Attributes:
-        record: what the commit will say.
-        findings: every audit that was judged.
-    """
-
-    table: Table
-    stage: Stage
-    record: CommitRecord
-    findings: tuple[Finding, ...]
-    append: bool = False
-
-    def part(self, name: str) -> DataFrame:
-        """Read the staged rows of another part of the split."""
-        return self.stage.read(name)
-
-    def publish(self, *, since: int | None = None, after: int | None = None) -> WriteResult:
-        """Make the staged rows the table's rows, in one commit; publishing the same write again changes nothing.
-
-        Args:
-            since: version of the table that the rows were computed from, if they were: what others wrote to the owned
-                partition after it would be lost.
-            after: upstream version that has to be the last one applied when the rows are published (0: none yet), so
-                that of two runs which went on from the same place only one appends; ``None`` asks for none.
-
-        Raises:
-            TransactionReused: if the same inputs were applied before with other rows.
-            ConfigError: if the table is append-only and holds rows that would be replaced.
-            Conflict: if a newer upstream version was applied meanwhile, the partition was written after ``since``, or
-                another writer does not yield.
-            ContractError: if the rows' partition belongs to another channel.
-        """
-        table = self.table
-        differing = self._look(after)
-        with table_lock(table.store):
-            for last in publishing.attempts():
-                state = table.ledger.state()
-                decision = self._decide(state, after)
-                if decision.applied:
-                    self._discard_unless_live()
-                    return publishing.already_applied(table.name, self.record, decision.applied)
-                self._require_replaceable(state, decision)
-                self._require_untouched(since)
-                self._require_channel(state)
-                try:
-                    changed = self._commit(state, decision, differing)
-                    break
-                except (Conflict, *publishing.SPARK_ERRORS) as error:
-                    if last or not publishing.is_conflict(error):
-                        raise
-            ours = [c for c in table.ledger.commits(since=state.version) if c.record == self.record]
-        if not ours:
-            raise Conflict(f"{table.name}: the commit of {self.stage.store.name} is not in the log, run the step again")
-        if changed and publishing.serves(state):
-            self.stage.settle()
-        else:
-            self._discard_unless_live()
-        rows = RowCounts(**self.record.rows)
-        return WriteResult(
-            table=table.name,
-            version=ours[-1].version,
-            applied=True,
-            changed=changed and bool(ours[-1].changed),
-            reason=_published(rows.written, decision),
-            rows=rows,
-            partition=self.record.partition,
-            findings=self.findings,
-            figures=self.record.figures,
-        )
-
-    def _decide(self, state: TableState, after: int | None) -> publishing.Decision:
-        """Ask the ledger about this write; where it is applied already, its files have to be there, too."""
-        ledger = self.table.ledger
-        decision = publishing.decide(ledger, state, self.record, append=self.append, after=after)
-        if (decision.applied or decision.same_rows) and not self.append and self._lost(state):
-            return publishing.decide(ledger, state, self.record, after=after, lost=True)
-        return decision
-
-    def _lost(self, state: TableState) -> bool:
-        return bool(lost_files(self.table.store, state, self.record.partition))
-
-    def _require_replaceable(self, state: TableState, decision: publishing.Decision) -> None:
-        if not (self.append or decision.same_rows) and state.holds(self.record.partition):
-            try:
-                require_replaceable(self.table.name, state)
-            except ConfigError:
-                self.stage.discard()
-                raise
-
-    def _require_channel(self, state: TableState) -> None:
-        table = self.table
-        try:
-            publishing.require_channel(table.ledger, state, self.record, table.spec.one_channel_per, self.stage.adds)
-        except ContractError:
-            self.stage.discard()
-            raise
-
-    def _commit(self, state: TableState, decision: publishing.Decision, differing: _Differing | None) -> bool:
-        if not publishing.serves(state):
-            location = self.table.store.address
-            rows = self.stage.read() if self.stage.session else self.table.read(version=state.version).limit(0)
-            publishing.commit_by_spark(
-                rows, self.record, decision, location=location, kinds=state.kinds, append=self.append
-            )
-            return not decision.same_rows
-        # What was compared is not what is replaced, if another writer was here meanwhile: then nothing is kept.
-        only = differing.partitions if differing and differing.files == self._replaced(state) else None
-        publishing.commit_files(state, self.stage, self.record, decision, append=self.append, only=only)
-        return not decision.same_rows
-
-    def _look(self, after: int | None) -> _Differing | None:
-        """Compare what is staged with what it replaces, where a part of it may be the same: jobs, so unlocked."""
-        state = self.table.ledger.state()
-        finer = set(state.partition_columns) - set(self.record.partition)
-        if self.append or not finer or not publishing.serves(state):
-            return None
-        decision = self._decide(state, after)
-        if decision.applied or decision.same_rows or decision.repair or not decision.rewrite or self._lost(state):
-            return None
-        return _Differing(self._replaced(state), frozenset(self._differing(state)))
-
-    def _replaced(self, state: TableState) -> frozenset[str]:
-        """List the files whose rows this write owns."""
-        owned = self.record.partition.items()
-        return frozenset(file["path"] for file, key in state.keyed_files() if owned <= dict(key).items())
-
-    def _require_untouched(self, since: int | None) -> None:
-        table, owned = self.table, self.record.partition
-        others = () if since is None else table.ledger.commits(since=since)
-        if met := next((commit for commit in others if commit.touches(owned)), None):
-            raise Conflict(
-                f"{table.name} {slice_name(owned)} was written at version {met.version}, these rows were computed from "
-                f"version {since}: run it again"
-            )
-
-    def _discard_unless_live(self) -> None:
-        """Remove the stage unless its files are the table's: publishing twice is a retry, too."""
-        own = f"{self.stage.store.name}/"
-        files = self.table.ledger.state().files() if self.stage.adds else ()
-        if not any(file["path"].startswith(own) for file in files):
-            self.stage.discard()
-
-    def _differing(self, state: TableState) -> set[Partition]:
-        """List the partitions below the owned one whose rows differ; the others keep their files."""
-        owned, columns = self.record.partition, state.partition_columns
-
-        keys = [F.expr(to_folder(c, state.kinds[c])).alias(f"{RESERVED}{n}") for n, c in enumerate(columns)]
-
-        def digests(rows: DataFrame | None) -> dict[Partition, tuple[int, str]]:
-            if rows is None:
-                return {}
-            content = digest(row_hash(fields_of(rows, self.table._content(state))))
-            measured = [F.expr("count(1)").alias(f"{RESERVED}rows"), F.expr(content).alias(f"{RESERVED}digest")]
-            found = rows.groupBy(*keys).agg(*measured).collect()
-            spelled = [[from_folder(v, state.kinds[c]) for c, v in zip(columns, row, strict=False)] for row in found]
-            named = [tuple(sorted(zip(columns, values, strict=True))) for values in spelled]
-            return {key: (row[-2], row[-1]) for key, row in zip(named, found, strict=True)}
-
-        now = digests(self.table.read(owned, version=state.version))
-        then = digests(self.stage.read() if self.stage.adds else None)
-        return {key for key in {*now, *then} if now.get(key) != then.get(key)}
-
-
-def _published(rows: int, decision: publishing.Decision) -> str:
-    if decision.repair:
-        return f"{rows} rows written again, because files that held them were lost"
-    return "the same rows as before: nothing changed" if decision.same_rows else f"{rows} rows published"

@@ -13,7 +13,8 @@ from dedp_assets.patterns.core.names import identifier
 from dedp_assets.patterns.core.records import Provenance
 from dedp_assets.patterns.core.results import WriteResult
 from dedp_assets.patterns.core.rows import RowsRead
-from dedp_assets.patterns.delta.tables import StagedWrite, Table
+from dedp_assets.patterns.delta.tables import Table
+from dedp_assets.patterns.delta.writes import StagedWrite
 
 __all__ = ["dispatch", "timed"]
 

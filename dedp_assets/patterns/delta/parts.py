@@ -1,0 +1,112 @@
+"""Parts: what becomes of the rows that a step read, by the part of a split that each of them is in.
+
+``read = written + dead + duplicates + filtered``, by count and by identity: the digest of the identities at the read
+has to equal the digest of the identities that reached an outcome.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from dedp_assets.patterns.core.errors import ConfigError
+from dedp_assets.patterns.core.names import OUTCOME, reserved
+from dedp_assets.patterns.core.results import Finding, RowCounts, Split
+from dedp_assets.patterns.core.rows import READ_IDENTITY, RowsRead, fields_of, quoted, row_hash
+from dedp_assets.patterns.delta.accounting import ACCOUNTED, COUNTED, Account, Measured
+from dedp_assets.patterns.delta.stages import identity_hash
+
+__all__ = ["Parts"]
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """The balance of rows that are written: each row read is in one part.
+
+    Attributes:
+        keep: the part that is meant for the table.
+        outcomes: the parts of a split; none, if the rows are plain.
+        content: SQL of a hash of a row's content.
+        identity: SQL of a hash of what identifies a row; empty if nothing does.
+        rows_read: what is known about the rows read.
+
+    Raises:
+        ConfigError: if ``rows_read`` brings a figure that is measured.
+    """
+
+    keep: str = "valid"
+    outcomes: tuple[str, ...] = ()
+    content: str = ""
+    identity: str = ""
+    rows_read: RowsRead = field(default_factory=RowsRead)
+
+    def __post_init__(self) -> None:
+        tallied, brought = self._tallied, self.rows_read.figures
+        free = set() if "read" in tallied else {"read"}
+        if taken := [name for name in brought if name in {*COUNTED, *tallied} - free] + reserved(brought):
+            raise ConfigError(
+                f"what is known of the rows read brings the figure {', '.join(taken)}, which is measured: give it "
+                "another name"
+            )
+
+    @classmethod
+    def of(cls, split: Split, keep: str, content: Iterable[str], rows_read: RowsRead) -> Parts:
+        """Account for a split, whose rows are told apart by the columns ``content``."""
+        tally = None if rows_read.represented else rows_read.tally
+        if split.identity:
+            identity = identity_hash(split)
+        else:
+            identity = row_hash(fields_of(split.rows, tally.identity)) if tally and tally.identity else ""
+        outcomes = tuple(split.parts) if split.outcome else ()
+        return cls(keep, outcomes, row_hash(fields_of(split.rows, content)), identity, rows_read)
+
+    @property
+    def kept(self) -> str:
+        """SQL predicate of the rows meant for the table."""
+        return f"{OUTCOME} = {quoted(self.keep)}" if self.outcomes else "true"
+
+    @property
+    def others(self) -> str:
+        """The rows of other parts."""
+        return "every part of the split" if self.outcomes else ""
+
+    @property
+    def known(self) -> set[str]:
+        """What is counted, tallied, or known from elsewhere."""
+        return {*COUNTED, *self._tallied, *self.rows_read.figures}
+
+    def account(self, measured: Measured) -> Account:
+        """Add up the parts; those without a count of their own are filtered."""
+        tallied = self.rows_read.tally.figures() if self.rows_read.tally else {}
+        known = {name: value for name, value in tallied.items() if name != READ_IDENTITY} | dict(self.rows_read.figures)
+        figures = {"read": measured.rows, "written": measured.kept, **measured.audited, **known}
+        counts = self._counts(measured, figures)
+        compared = READ_IDENTITY in tallied and measured.identity is not None
+        same = not compared or (tallied[READ_IDENTITY] or "") == measured.identity
+        note = "" if same else "other records came out than went in"
+        return Account(
+            counts,
+            Finding(ACCOUNTED, counts.unaccounted == 0 and same, figures=counts.as_dict(), note=note),
+            {**figures, **counts.as_dict()},
+            content=f"{counts.written} rows {measured.content or 0}",
+            inputs=self.rows_read.findings,
+        )
+
+    def _counts(self, measured: Measured, figures: Mapping[str, Any]) -> RowCounts:
+        others = {part: rows for part, rows in measured.parts.items() if part != self.keep}
+        dead, duplicates = others.pop("dead", 0), others.pop("duplicate", 0)
+        represented = self.rows_read.represented
+        return RowCounts(
+            read=figures["read"],
+            written=measured.kept,
+            dead=dead,
+            duplicates=duplicates,
+            filtered=sum(others.values()),
+            represented=int(figures.get(represented) or 0) if represented else None,
+        )
+
+    @property
+    def _tallied(self) -> set[str]:
+        """Figures that are counted where the rows are read."""
+        return set(self.rows_read.tally.measures if self.rows_read.tally else ()) - {READ_IDENTITY}

@@ -1,0 +1,256 @@
+"""Writes that are staged and judged, and wait for their commit.
+
+Under the table's lock the ledger is read, and one metadata-only commit made; whatever takes a job is done before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from dedp_assets.patterns.core.errors import AuditFailed, ConfigError, Conflict, ContractError
+from dedp_assets.patterns.core.names import RESERVED, identifier
+from dedp_assets.patterns.core.partitions import from_folder, to_folder
+from dedp_assets.patterns.core.records import CommitRecord, Provenance, slice_name
+from dedp_assets.patterns.core.results import Finding, RowCounts, WriteResult
+from dedp_assets.patterns.core.rows import digest, fields_of, row_hash
+from dedp_assets.patterns.delta import commits, publishing
+from dedp_assets.patterns.delta.accounting import Judged
+from dedp_assets.patterns.delta.definition import content_columns, require_replaceable
+from dedp_assets.patterns.delta.locks import table_lock
+from dedp_assets.patterns.delta.log import Partition, TableState
+from dedp_assets.patterns.delta.stages import Layout, Stage
+from dedp_assets.patterns.delta.verification import lost_files
+
+if TYPE_CHECKING:
+    from dedp_assets.patterns.delta.tables import Table
+
+__all__ = ["StagedWrite", "discarded_if_unjudged", "layout_of", "refusal"]
+
+_SAMPLES = 3
+
+
+@dataclass(frozen=True, slots=True)
+class _Differing:
+    """Partitions of which other rows are staged than these files hold."""
+
+    files: frozenset[str]
+    partitions: frozenset[Partition]
+
+
+@dataclass(frozen=True, slots=True)
+class StagedWrite:
+    """Rows that passed their audits and wait beside the table.
+
+    Attributes:
+        record: what the commit will say.
+        findings: every audit that was judged.
+    """
+
+    table: Table
+    stage: Stage
+    record: CommitRecord
+    findings: tuple[Finding, ...]
+    append: bool = False
+
+    @classmethod
+    def of(
+        cls,
+        table: Table,
+        stage: Stage,
+        judged: Judged,
+        owned: Mapping[str, str],
+        provenance: Provenance,
+        *,
+        append: bool = False,
+    ) -> StagedWrite:
+        """Make the write of rows that nothing refused; its record names the stage."""
+        noted = replace(provenance, notes={**provenance.notes, "stage": stage.store.name})
+        return cls(table, stage, judged.record(noted, owned), judged.findings, append)
+
+    def part(self, name: str) -> DataFrame:
+        """Read the staged rows of another part of the split."""
+        return self.stage.read(name)
+
+    def publish(self, *, since: int | None = None, after: int | None = None) -> WriteResult:
+        """Make the staged rows the table's rows, in one commit; publishing the same write again changes nothing.
+
+        Args:
+            since: version of the table that the rows were computed from, if they were: what others wrote to the owned
+                partition after it would be lost.
+            after: upstream version that has to be the last one applied when the rows are published (0: none yet), so
+                that of two runs which went on from the same place only one appends; ``None`` asks for none.
+
+        Raises:
+            TransactionReused: if the same inputs were applied before with other rows.
+            ConfigError: if the table is append-only and holds rows that would be replaced.
+            Conflict: if a newer upstream version was applied meanwhile, the partition was written after ``since``, or
+                another writer does not yield.
+            ContractError: if the rows' partition belongs to another channel.
+        """
+        table = self.table
+        differing = self._look(after)
+        with table_lock(table.store):
+            for last in publishing.attempts():
+                state = table.ledger.state()
+                decision = self._decide(state, after)
+                if decision.applied:
+                    self._discard_unless_live()
+                    return publishing.already_applied(table.name, self.record, decision.applied)
+                self._require_replaceable(state, decision)
+                self._require_untouched(since)
+                self._require_channel(state)
+                try:
+                    changed = self._commit(state, decision, differing)
+                    break
+                except (Conflict, *publishing.SPARK_ERRORS) as error:
+                    if last or not publishing.is_conflict(error):
+                        raise
+            ours = [c for c in table.ledger.commits(since=state.version) if c.record == self.record]
+        if not ours:
+            raise Conflict(f"{table.name}: the commit of {self.stage.store.name} is not in the log, run the step again")
+        if changed and publishing.serves(state):
+            self.stage.settle()
+        else:
+            self._discard_unless_live()
+        rows = RowCounts(**self.record.rows)
+        return WriteResult(
+            table=table.name,
+            version=ours[-1].version,
+            applied=True,
+            changed=changed and bool(ours[-1].changed),
+            reason=_published(rows.written, decision),
+            rows=rows,
+            partition=self.record.partition,
+            findings=self.findings,
+            figures=self.record.figures,
+        )
+
+    def _decide(self, state: TableState, after: int | None) -> publishing.Decision:
+        """Ask the ledger about this write; where it is applied already, its files have to be there, too."""
+        ledger = self.table.ledger
+        decision = publishing.decide(ledger, state, self.record, append=self.append, after=after)
+        if (decision.applied or decision.same_rows) and not self.append and self._lost(state):
+            return publishing.decide(ledger, state, self.record, after=after, lost=True)
+        return decision
+
+    def _lost(self, state: TableState) -> bool:
+        return bool(lost_files(self.table.store, state, self.record.partition))
+
+    def _require_replaceable(self, state: TableState, decision: publishing.Decision) -> None:
+        if not (self.append or decision.same_rows) and state.holds(self.record.partition):
+            try:
+                require_replaceable(self.table.name, state)
+            except ConfigError:
+                self.stage.discard()
+                raise
+
+    def _require_channel(self, state: TableState) -> None:
+        table = self.table
+        try:
+            publishing.require_channel(table.ledger, state, self.record, table.spec.one_channel_per, self.stage.adds)
+        except ContractError:
+            self.stage.discard()
+            raise
+
+    def _commit(self, state: TableState, decision: publishing.Decision, differing: _Differing | None) -> bool:
+        if not publishing.serves(state):
+            location = self.table.store.address
+            rows = self.stage.read() if self.stage.session else self.table.read(version=state.version).limit(0)
+            publishing.commit_by_spark(
+                rows, self.record, decision, location=location, kinds=state.kinds, append=self.append
+            )
+            return not decision.same_rows
+        # What was compared is not what is replaced, if another writer was here meanwhile: then nothing is kept.
+        only = differing.partitions if differing and differing.files == self._replaced(state) else None
+        publishing.commit_files(state, self.stage, self.record, decision, append=self.append, only=only)
+        return not decision.same_rows
+
+    def _look(self, after: int | None) -> _Differing | None:
+        """Compare what is staged with what it replaces, where a part of it may be the same: jobs, so unlocked."""
+        state = self.table.ledger.state()
+        finer = set(state.partition_columns) - set(self.record.partition)
+        if self.append or not finer or not publishing.serves(state):
+            return None
+        decision = self._decide(state, after)
+        if decision.applied or decision.same_rows or decision.repair or not decision.rewrite or self._lost(state):
+            return None
+        return _Differing(self._replaced(state), frozenset(self._differing(state)))
+
+    def _replaced(self, state: TableState) -> frozenset[str]:
+        """List the files whose rows this write owns."""
+        owned = self.record.partition.items()
+        return frozenset(file["path"] for file, key in state.keyed_files() if owned <= dict(key).items())
+
+    def _require_untouched(self, since: int | None) -> None:
+        table, owned = self.table, self.record.partition
+        others = () if since is None else table.ledger.commits(since=since)
+        if met := next((commit for commit in others if commit.touches(owned)), None):
+            raise Conflict(
+                f"{table.name} {slice_name(owned)} was written at version {met.version}, these rows were computed from "
+                f"version {since}: run it again"
+            )
+
+    def _discard_unless_live(self) -> None:
+        """Remove the stage unless its files are the table's: publishing twice is a retry, too."""
+        own = f"{self.stage.store.name}/"
+        files = self.table.ledger.state().files() if self.stage.adds else ()
+        if not any(file["path"].startswith(own) for file in files):
+            self.stage.discard()
+
+    def _differing(self, state: TableState) -> set[Partition]:
+        """List the partitions below the owned one whose rows differ; the others keep their files."""
+        owned, columns = self.record.partition, state.partition_columns
+
+        keys = [F.expr(to_folder(c, state.kinds[c])).alias(f"{RESERVED}{n}") for n, c in enumerate(columns)]
+
+        def digests(rows: DataFrame | None) -> dict[Partition, tuple[int, str]]:
+            if rows is None:
+                return {}
+            content = digest(row_hash(fields_of(rows, content_columns(self.table.spec, state))))
+            measured = [F.expr("count(1)").alias(f"{RESERVED}rows"), F.expr(content).alias(f"{RESERVED}digest")]
+            found = rows.groupBy(*keys).agg(*measured).collect()
+            spelled = [[from_folder(v, state.kinds[c]) for c, v in zip(columns, row, strict=False)] for row in found]
+            named = [tuple(sorted(zip(columns, values, strict=True))) for values in spelled]
+            return {key: (row[-2], row[-1]) for key, row in zip(named, found, strict=True)}
+
+        now = digests(self.table.read(owned, version=state.version))
+        then = digests(self.stage.read() if self.stage.adds else None)
+        return {key for key in {*now, *then} if now.get(key) != then.get(key)}
+
+
+def layout_of(table: Table, state: TableState, owned: Mapping[str, str]) -> Layout:
+    """Lay rows out as the table at ``state`` has them, in the partition ``owned``."""
+    protocol = commits.protocol(state) if publishing.serves(state) else commits.PLAIN_PROTOCOL
+    return Layout(table.store, tuple(state.columns), state.kinds, owned, table.spec.personal, protocol)
+
+
+@contextmanager
+def discarded_if_unjudged(stage: Stage) -> Iterator[None]:
+    """Remove the stage if an audit cannot judge what was measured."""
+    try:
+        yield
+    except ConfigError:
+        stage.discard()
+        raise
+
+
+def refusal(table: Table, owned: Mapping[str, str], judged: Judged, stage: Stage, rows: DataFrame) -> AuditFailed:
+    """Make the error that says what refuses the staged rows, with a few of those of ``rows`` that are at fault."""
+    message = f"{table.name} {slice_name(owned)}: nothing published. {judged.refused}"
+    if judged.faults:
+        shown = [identifier(column) for column in table.spec.columns if column not in table.spec.personal]
+        at_fault = rows.filter(" OR ".join(f"({fault})" for fault in judged.faults)).select(*shown).limit(_SAMPLES)
+        message += f". For example {[row.asDict() for row in at_fault.collect()]}"
+    return AuditFailed(message, findings=judged.findings, stage=stage.store.address)
+
+
+def _published(rows: int, decision: publishing.Decision) -> str:
+    if decision.repair:
+        return f"{rows} rows written again, because files that held them were lost"
+    return "the same rows as before: nothing changed" if decision.same_rows else f"{rows} rows published"
