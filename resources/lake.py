@@ -1,6 +1,5 @@
 """The lake as a Dagster resource: tables by name below one root."""
 
-from pathlib import Path
 from typing import Any
 
 import dagster as dg
@@ -9,6 +8,8 @@ from deltalake import DeltaTable
 from pydantic import Field
 
 from dedp_assets.patterns.core.schema import TableSpec
+from dedp_assets.patterns.delta.copies.editions import is_link
+from dedp_assets.patterns.delta.locations import store_at
 from dedp_assets.patterns.delta.log import Ledger
 from dedp_assets.patterns.delta.tables import Table
 from resources.spark import SparkEngine
@@ -19,18 +20,19 @@ __all__ = ["Lake"]
 class Lake(dg.ConfigurableResource[Any]):
     """The Delta tables at ``<root>/<layer>/<dataset>``; Spark starts when rows are touched."""
 
-    root: str = Field(description="Folder of the lakehouse.")
+    root: str = Field(description="Location of the lakehouse: a path or a URI.")
     engine: dg.ResourceDependency[SparkEngine]
 
     def table(self, spec: TableSpec) -> Table:
         """Open the table that ``spec`` declares."""
-        return Table(spec, Path(self.root) / spec.name, lambda: self.engine.session)
+        return Table(spec, self._uri_of(spec.name), lambda: self.engine.session)
 
     def names(self, *, replicas: bool = False) -> list[str]:
         """List the names of the lake's own tables, sorted; a link belongs to somebody else, as a replica does."""
-        found = [log.parent for log in Path(self.root).glob("*/*/_delta_log")]
-        folders = [folder for folder in found if replicas or not folder.is_symlink()]
-        return sorted("/".join(folder.parts[-2:]) for folder in folders)
+        root = store_at(self.root)
+        named = [f"{layer}/{dataset}" for layer in root.list() for dataset in root.list(layer)]
+        tables = [name for name in named if "_delta_log" in root.list(name)]
+        return sorted(name for name in tables if replicas or not is_link(root.within(name)))
 
     def stored(self, name: str) -> Table:
         """Open the table ``name`` as it is stored, to read and to maintain it: only a write needs a declaration."""
@@ -38,9 +40,12 @@ class Lake(dg.ConfigurableResource[Any]):
 
     def ledger(self, name: str) -> Ledger:
         """Open the log of the table ``name``, without Spark."""
-        return Ledger(Path(self.root) / name, name=name)
+        return Ledger(self._uri_of(name), name=name)
 
     def delta(self, name: str, *, version: int | None = None) -> DeltaTable:
         """Open the table ``name`` for a reader without Spark (pyarrow, pandas, DuckDB)."""
-        url = str(Path(self.root) / name)
-        return DeltaTableResource(url=url, storage_options=LocalConfig(), version=version).load()
+        address = store_at(self._uri_of(name)).address
+        return DeltaTableResource(url=address, storage_options=LocalConfig(), version=version).load()
+
+    def _uri_of(self, name: str) -> str:
+        return store_at(self.root).uri_of(name)

@@ -12,11 +12,14 @@ from resources.environments import CHECKOUT
 LIBRARY = CHECKOUT / "dedp_assets" / "patterns"
 SEAM = {LIBRARY / "delta" / name for name in ("store.py", "locations.py")}
 OUTSIDE = {LIBRARY / "error_management" / "_leases.py", LIBRARY / "connectors" / "topics.py"}
-MODULES = sorted({*(LIBRARY / "delta").rglob("*.py"), *OUTSIDE} - SEAM)
+LAKE = CHECKOUT / "resources" / "lake.py"
+MODULES = sorted({*(LIBRARY / "delta").rglob("*.py"), *OUTSIDE, LAKE} - SEAM)
 FILE_MODULES = {"os", "shutil", "glob", "pathlib", "io", "tempfile", "fcntl", "mmap", "filelock", "fsspec"}
 WORDS = {"PurePosixPath"}
 """Names out of those modules that touch no file."""
 CALLS = {"open", "OSFile", "memory_map", "LocalFileSystem", "SubTreeFileSystem"}
+ENGINES = {"DeltaTable", "write_deltalake"}
+"""Calls that reach a location by its address and need the store's options with it."""
 
 
 def past_the_store(source: str) -> Iterator[str]:
@@ -28,11 +31,13 @@ def past_the_store(source: str) -> Iterator[str]:
             yield from (f"{node.module}.{alias.name}" for alias in node.names if alias.name not in WORDS)
         elif isinstance(node, ast.Name) and node.id in CALLS:
             yield node.id
+        elif isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in ENGINES:
+            yield node.func.id
         elif isinstance(node, ast.Attribute) and node.attr in ({"location"} | CALLS - {"open"}):
             yield f".{node.attr}"
 
 
-@pytest.mark.parametrize("module", MODULES, ids=lambda path: path.relative_to(LIBRARY).as_posix())
+@pytest.mark.parametrize("module", MODULES, ids=lambda path: path.relative_to(CHECKOUT).as_posix())
 def test_a_module_touches_files_through_the_store_only(module):
     """What a next store has to do stands in one protocol, and nowhere else."""
     assert list(past_the_store(module.read_text())) == []
@@ -54,6 +59,7 @@ def test_no_module_uses_the_path_that_is_meant_for_people(module):
         "import filelock",
         "open('a')",
         "pa.OSFile('a')",
+        "DeltaTable('a', version=1)",
         "table.location / 'a'",
     ],
 )
@@ -65,3 +71,4 @@ def test_a_way_past_the_store_is_seen(source):
 def test_what_only_words_paths_or_goes_through_the_store_is_allowed():
     """Names of files are no files."""
     assert list(past_the_store("from pathlib import PurePosixPath\nwith store.open('a') as file: file.read()")) == []
+    assert list(past_the_store("from deltalake import DeltaTable\ntable: DeltaTable = delta_table(store)")) == []

@@ -17,6 +17,19 @@ NEXT_DAY = {"event_date": "2026-01-06"}
 DATED = TableSpec("silver/dated", {"n": Column("BIGINT"), "day": Column("DATE")}, partition_by=("day",))
 
 
+@pytest.mark.parametrize(
+    ("uri", "plain"),
+    [
+        ("file:///lake/a%20b/part+1.parquet", "file:/lake/a b/part+1.parquet"),
+        ("file:/lake/day=2026%252D01/c%3A1", "file:/lake/day=2026%2D01/c:1"),
+        ("s3a://bucket/lake/a%20b", "s3a:/bucket/lake/a b"),
+    ],
+)
+def test_a_file_has_one_name_whoever_writes_its_uri(uri, plain):
+    """Escapes and slashes differ between Spark and the store; a plus sign is no blank, and nothing is decoded twice."""
+    assert reading.plain_uri(uri) == plain
+
+
 def by_delta(table, version=None):
     reader = table.session.read.format("delta")
     return (reader if version is None else reader.option("versionAsOf", version)).load(str(table.location))

@@ -9,10 +9,12 @@ import sys
 from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime, timezone
 from threading import Barrier, Event
+from urllib.parse import unquote
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from deltalake import write_deltalake
 
 from dedp_assets.patterns.core.errors import ConfigError
 from dedp_assets.patterns.delta import commits
@@ -21,7 +23,7 @@ from dedp_assets.patterns.delta.locations import store_at
 from dedp_assets.patterns.delta.log import Ledger
 from dedp_assets.patterns.delta.maintenance.vacuum import remove_unneeded
 from dedp_assets.patterns.delta.stages import empty_stage, new_stage
-from dedp_assets.patterns.delta.store import LocalStore
+from dedp_assets.patterns.delta.store import LocalStore, delta_table
 from dedp_assets.patterns.delta.tables import Table
 from dedp_assets.patterns.error_management import _leases
 from resources.environments import CHECKOUT
@@ -213,6 +215,24 @@ def test_a_store_within_another_names_the_same_files(store):
     assert (stage.name, stage.above().uri, stage.uri) == ("staged-1", store.uri, f"{store.uri}/staged-1")
     assert (store_at(stage.uri).uri, store_at(stage.uri).address) == (stage.uri, stage.address)
     assert store.address_of("staged-1/part/a") == stage.address_of("part/a") == f"{stage.address}/part/a"
+    assert store.uri_of("staged-1/part/a") == stage.uri_of("part/a") == f"{stage.uri}/part/a"
+
+
+@pytest.mark.parametrize("path", ["a b/part+1", "day=2026%2D01/c:1", "straße/ü.parquet"])
+def test_the_uri_of_a_file_decodes_to_its_path(store, path):
+    """Whatever characters it has, nothing of it means anything in the URI."""
+    assert unquote(store.uri_of(path)) == f"{unquote(store.uri)}/{path}"
+    assert not set(store.uri_of(path)) & set(" +ß")
+
+
+def test_deltalake_opens_a_table_by_the_address_and_options_of_a_store(store):
+    """At the newest version, or at one that is named."""
+    for version in range(2):
+        write_deltalake(
+            store.address, pa.table({"id": [version]}), mode="overwrite", storage_options=dict(store.options) or None
+        )
+    assert delta_table(store).to_pyarrow_table()["id"].to_pylist() == [1]
+    assert delta_table(store, 0).to_pyarrow_table()["id"].to_pylist() == [0]
 
 
 def test_parquet_is_read_from_an_opened_file(store):

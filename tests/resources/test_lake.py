@@ -57,6 +57,18 @@ def test_the_tables_of_a_lake_are_found_where_they_are(lake, tmp_path):
     (tmp_path / "gold/replica").symlink_to(tmp_path / "gold/days")
     (tmp_path / "gold/empty").mkdir()
     assert lake.names() == ["gold/days", "silver/events"]
+    assert lake.names(replicas=True) == ["gold/days", "gold/replica", "silver/events"]
+
+
+@pytest.mark.parametrize("root", [lambda folder: folder.as_uri(), str])
+def test_a_lake_lies_where_a_path_or_a_uri_says(tmp_path, root):
+    """The same tables at the same places, in a folder with a blank in its name, too."""
+    folder = tmp_path / "my lake"
+    write_deltalake(str(folder / "silver/events"), pa.table({"id": [3]}))
+    made = Lake(root=root(folder), engine=SparkEngine())
+    assert made.names() == ["silver/events"]
+    assert made.table(EVENTS).location == folder / "silver/events"
+    assert ids(made.delta("silver/events")) == [3]
 
 
 def test_a_table_without_declaration_can_be_maintained_and_not_written(lake):

@@ -14,14 +14,13 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
-from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
 
 from dedp_assets.patterns.core.errors import Conflict
 from dedp_assets.patterns.core.records import CommitRecord
 from dedp_assets.patterns.delta.checksums import EMPTY, following
 from dedp_assets.patterns.delta.log import TableState
-from dedp_assets.patterns.delta.store import Store, require
+from dedp_assets.patterns.delta.store import Store, delta_table, require
 
 __all__ = ["PLAIN_PROTOCOL", "actions", "declaration", "info", "keep_readable", "now_ms", "protocol", "write"]
 
@@ -115,7 +114,7 @@ def keep_readable(store: Store, before: TableState) -> None:
         return
     # The commit stands whatever happens here; what was not done is done after the next interval.
     with suppress(DeltaError, OSError):
-        table = DeltaTable(store.address, version=before.version + 1)
+        table = delta_table(store, before.version + 1)
         table.create_checkpoint()
         if before.properties.get("delta.enableExpiredLogCleanup", "true").lower() == "true":
             table.cleanup_metadata()

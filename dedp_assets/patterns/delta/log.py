@@ -27,6 +27,7 @@ from dedp_assets.patterns.core.partitions import logged, text
 from dedp_assets.patterns.core.records import CommitRecord, slice_name
 from dedp_assets.patterns.delta.locations import Located, Location, store_at
 from dedp_assets.patterns.delta.logfiles import log_faults
+from dedp_assets.patterns.delta.store import delta_table
 
 __all__ = [
     "Commit",
@@ -274,7 +275,7 @@ class Ledger(Located):
         if commit is not None and opened is not None and opened[0] == commit:
             return opened[1]
         with self._readable():
-            state = TableState(pinned, DeltaTable(self.store.address, version=pinned))
+            state = TableState(pinned, delta_table(self.store, pinned))
         self._opened = commit, state
         return state
 

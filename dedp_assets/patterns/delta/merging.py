@@ -26,7 +26,7 @@ from dedp_assets.patterns.core.schema import TableSpec
 from dedp_assets.patterns.delta.clauses import IN_SOURCE, IN_TABLE, TAKEN, Delete, Insert, Merge
 from dedp_assets.patterns.delta.log import KeyedFile, TableState
 from dedp_assets.patterns.delta.pruning import Bounds, candidates, inside
-from dedp_assets.patterns.delta.reading import FILE, path_of, read_files
+from dedp_assets.patterns.delta.reading import FILE, plain_uri, read_files
 from dedp_assets.patterns.delta.rewriting import Rewrite
 from dedp_assets.patterns.delta.store import Store
 
@@ -250,8 +250,8 @@ class Deletion:
 
 def _touched(store: Store, files: Sequence[KeyedFile], rows: DataFrame) -> list[KeyedFile]:
     """Select those of ``files`` that ``rows`` come from."""
-    named = {path_of(row[0]) for row in rows.select(FILE).distinct().collect()}
-    found = [(file, key) for file, key in files if store.address_of(unquote(file["path"])) in named]
+    named = {plain_uri(row[0]) for row in rows.select(FILE).distinct().collect()}
+    found = [(file, key) for file, key in files if plain_uri(store.uri_of(unquote(file["path"]))) in named]
     if len(found) != len(named):
         raise ContractError(f"{store.name}: rows come from files that its log does not name, nothing was changed")
     return found

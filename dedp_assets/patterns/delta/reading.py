@@ -23,17 +23,18 @@ from dedp_assets.patterns.delta.locations import literal_path
 from dedp_assets.patterns.delta.log import KeyedFile, Partition, TableState
 from dedp_assets.patterns.delta.store import Store
 
-__all__ = ["FILE", "lies_outside", "missing", "path_of", "predicate", "read_at", "read_files"]
+__all__ = ["FILE", "lies_outside", "missing", "plain_uri", "predicate", "read_at", "read_files"]
 
 FILE = f"{RESERVED}file"
-"""Column of :func:`read_files` that says which file a row comes from; :func:`path_of` reads it."""
+"""Column of :func:`read_files` that says which file a row comes from: the URI to compare by :func:`plain_uri`."""
 
 _PLAIN = {"appendOnly", "changeDataFeed", "checkConstraints", "generatedColumns", "invariants", "v2Checkpoint"}
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:/")
 _MOST_PARTITIONS = 64
 _PLACE = f"{RESERVED}place"
-_URI = re.compile("^file:/*")
-_PATH = "regexp_replace(url_decode(replace(_metadata.file_path, '+', '%2B')), '^file:/*', '/')"  # decoded is + a blank
+_SLASHES = "^([^:/]+):/+"
+_PLAIN_URI = f"regexp_replace(url_decode(replace(_metadata.file_path, '+', '%2B')), '{_SLASHES}', '$1:/')"
+"""SQL of :func:`plain_uri`; to decode it would make a ``+`` a blank."""
 
 
 def read_at(
@@ -69,19 +70,22 @@ def read_files(
     also = [F.col("_metadata.file_path").alias(FILE)] if named else []
     by_key: dict[Partition, list[str]] = {}
     for file, key in files:
-        by_key.setdefault(key, []).append(store.address_of(unquote(file["path"])))
+        by_key.setdefault(key, []).append(unquote(file["path"]))
     if not by_key:
         return session.createDataFrame([], schema).withColumns({FILE: F.lit("")} if named else {})
     stored = StructType([field for field in schema.fields if field.name not in state.partition_columns])
     if len(by_key) > _MOST_PARTITIONS:
-        return _by_file(session, by_key, stored, schema, state.kinds, also)
-    parts = [_part(session, paths, stored, schema, dict(key), state.kinds, also) for key, paths in by_key.items()]
+        return _by_file(session, store, by_key, stored, schema, state.kinds, also)
+    parts = [
+        _part(session, [*map(store.address_of, paths)], stored, schema, dict(key), state.kinds, also)
+        for key, paths in by_key.items()
+    ]
     return reduce(DataFrame.unionByName, parts)
 
 
-def path_of(uri: str) -> str:
-    """Return the absolute path of a file that Spark names by its address."""
-    return _URI.sub("/", unquote(uri))
+def plain_uri(uri: str) -> str:
+    """Decode the URI of a file and write one slash after its scheme: Spark has its own way with escapes and slashes."""
+    return re.sub(_SLASHES, r"\1:/", unquote(uri))
 
 
 def missing(store: Store, state: TableState, partitions: Sequence[Mapping[str, str | None]] = ()) -> list[str]:
@@ -125,6 +129,7 @@ def _part(
 
 def _by_file(
     session: SparkSession,
+    store: Store,
     files: Mapping[Partition, list[str]],
     stored: StructType,
     schema: StructType,
@@ -133,11 +138,12 @@ def _by_file(
 ) -> DataFrame:
     """Read the rows of many partitions, whose values are looked up by file."""
     columns = list(kinds)
-    known = [(path, *[dict(key)[c] for c in columns]) for key, paths in files.items() for path in paths]
+    every = [(path, dict(key)) for key, paths in files.items() for path in paths]
+    known = [(plain_uri(store.uri_of(path)), *[values[c] for c in columns]) for path, values in every]
     names = [_PLACE, *columns]
     values = session.createDataFrame(known, StructType([StructField(name, StringType()) for name in names]))
-    paths = [literal_path(path) for some in files.values() for path in some]
-    rows = session.read.schema(stored).parquet(*paths).select("*", *also, F.expr(_PATH).alias(_PLACE))
+    paths = [literal_path(store.address_of(path)) for path, _ in every]
+    rows = session.read.schema(stored).parquet(*paths).select("*", *also, F.expr(_PLAIN_URI).alias(_PLACE))
     cast = {c: F.expr(f"CAST({identifier(c)} AS {sql_type(kind)})").alias(c) for c, kind in kinds.items()}
     joined = rows.join(F.broadcast(values), _PLACE)
     return joined.select(*[cast.get(name, F.col(identifier(name))) for name in schema.names], *([FILE] if also else []))

@@ -1,8 +1,9 @@
 """Stores: what is done to the files of a table, in one place, whatever they are stored in.
 
 A store stands for one location, and names what lies below it by paths with ``/``. The methods of :class:`Store` are all
-that the library does to a table's files; Spark and deltalake get the address and do theirs. :class:`LocalStore` keeps
-files in a folder. What a store cannot do is said by ``can`` and refused before anything is written.
+that the library does to a table's files; Spark and deltalake get the address (deltalake by :func:`delta_table` only)
+and do theirs. :class:`LocalStore` keeps files in a folder. What a store cannot do is said by ``can`` and refused before
+anything is written.
 """
 
 from __future__ import annotations
@@ -11,19 +12,21 @@ import os
 import shutil
 import stat
 import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, BinaryIO, Literal, Protocol
+from urllib.parse import quote
 
 import pyarrow as pa
+from deltalake import DeltaTable
 from filelock import FileLock, Timeout
 
 from dedp_assets.patterns.core.errors import ConfigError
 
-__all__ = ["Ability", "Claim", "Entry", "LocalStore", "Store", "Tree", "as_folder", "require"]
+__all__ = ["Ability", "Claim", "Entry", "LocalStore", "Store", "Tree", "as_folder", "delta_table", "require"]
 
 Ability = Literal["lock", "put_if_absent", "exchange"]
 """What not every store can do: ``exchange`` a whole folder for another, sharing files between the two."""
@@ -79,6 +82,10 @@ class Store(Protocol):
         """The location as Spark and deltalake take it."""
 
     @property
+    def options(self) -> Mapping[str, str]:
+        """What deltalake is told beside the address: where the service is, who asks."""
+
+    @property
     def name(self) -> str:
         """The last part of the location."""
 
@@ -92,6 +99,9 @@ class Store(Protocol):
 
     def address_of(self, path: str) -> str:
         """Return the address of a file as Spark and deltalake take it."""
+
+    def uri_of(self, path: str) -> str:
+        """Return the URI of a file, escaped: the one that Spark names the rows of the file by, as far as it decodes."""
 
     def within(self, folder: str) -> Store:
         """Return the store of a folder below."""
@@ -191,12 +201,17 @@ class LocalStore:
     @cached_property
     def uri(self) -> str:
         """The folder as a ``file`` URI."""
-        return Path(self.root).as_uri()
+        return self.uri_of("")
 
     @property
     def address(self) -> str:
         """The folder's path."""
         return self.root
+
+    @property
+    def options(self) -> Mapping[str, str]:
+        """Nothing: a folder is found by its path."""
+        return {}
 
     @property
     def name(self) -> str:
@@ -211,6 +226,10 @@ class LocalStore:
     def address_of(self, path: str) -> str:
         """Return the path of a file, without dots; links are left alone."""
         return os.path.abspath(self._at(path))
+
+    def uri_of(self, path: str) -> str:
+        """Return the ``file`` URI of a file."""
+        return f"file://{quote(os.fsencode(self.address_of(path)))}"
 
     def within(self, folder: str) -> LocalStore:
         """Return the store of a folder below."""
@@ -397,6 +416,11 @@ def require(store: Store, *needed: Ability) -> None:
     """
     if lacking := [_SAID[ability] for ability in needed if ability not in store.can]:
         raise ConfigError(f"{store.uri} cannot {' and cannot '.join(lacking)}: nothing was written, name another place")
+
+
+def delta_table(store: Store, version: int | None = None) -> DeltaTable:
+    """Open the table at a store's location, at a version (the newest if ``None``), for a reader without Spark."""
+    return DeltaTable(store.address, version=version, storage_options=dict(store.options) or None)
 
 
 def as_folder(store: Store) -> LocalStore:

@@ -15,9 +15,9 @@ from pathlib import PurePosixPath
 
 from dedp_assets.patterns.core.errors import ConfigError
 from dedp_assets.patterns.delta.locks import table_lock
-from dedp_assets.patterns.delta.store import LocalStore, require
+from dedp_assets.patterns.delta.store import LocalStore, Store, require
 
-__all__ = ["MANIFEST", "Edition", "current", "next_edition", "replacing"]
+__all__ = ["MANIFEST", "Edition", "current", "is_link", "next_edition", "replacing"]
 
 MANIFEST = "manifest.json"
 _FILES = "files"
@@ -59,6 +59,11 @@ def current(target: LocalStore) -> Edition | None:
         raise ConfigError(f"{target.address} is a link to {link} and no replica: name another target")
     made = Edition(beside.within(home.name))
     return made if _FILES in made.home.list() else None
+
+
+def is_link(store: Store) -> bool:
+    """Tell whether a location shows a folder that lies elsewhere, as that of a replica does."""
+    return isinstance(store, LocalStore) and store.above().shown(store.name) is not None
 
 
 @contextmanager
