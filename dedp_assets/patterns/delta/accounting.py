@@ -161,7 +161,7 @@ class Judged:
 
 @dataclass(frozen=True, slots=True)
 class Accounting:
-    """The accounting of one write, before, while and after its rows are staged.
+    """The rules of one write: what they need measured, and what they say of what was measured.
 
     Attributes:
         balance: how the rows are accounted for.
