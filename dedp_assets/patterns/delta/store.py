@@ -83,7 +83,7 @@ class Store(Protocol):
 
     @property
     def options(self) -> Mapping[str, str]:
-        """What deltalake is told beside the address: where the service is, who asks."""
+        """The settings that deltalake needs beside the address: where the service is, who asks."""
 
     @property
     def name(self) -> str:
