@@ -105,7 +105,7 @@ class Balance(Protocol):
 
     @property
     def others(self) -> str:
-        """Names the rows that an aggregate over the pass measures beside the kept ones; empty if there are none."""
+        """Names the rows that an aggregate over the pass measures beside the kept ones; may be empty."""
 
     @property
     def known(self) -> Collection[str]:

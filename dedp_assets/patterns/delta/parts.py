@@ -73,7 +73,7 @@ class Parts:
 
     @property
     def known(self) -> set[str]:
-        """What is counted, tallied, or known from elsewhere."""
+        """The figures that are counted, tallied, or known from elsewhere."""
         return {*COUNTED, *self._tallied, *self.rows_read.figures}
 
     def account(self, measured: Measured) -> Account:
