@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+from types import SimpleNamespace
 
 import pyarrow as pa
 import pytest
@@ -294,8 +295,7 @@ def test_the_rate_is_kept(source, target, monkeypatch):
         waited.append(seconds)
         now[0] += seconds
 
-    monkeypatch.setattr(replicas.time, "monotonic", lambda: now[0])
-    monkeypatch.setattr(replicas.time, "sleep", sleep)
+    monkeypatch.setattr(replicas, "time", SimpleNamespace(monotonic=lambda: now[0], sleep=sleep))
     (source / "big").write_bytes(bytes(3 << 20))
     result = copy(source, target, bytes_per_second=1000)
     assert sum(waited) == pytest.approx(result.figures["copied_bytes"] / 1000)
