@@ -34,6 +34,7 @@ NAMES = (
     "jdbc",
     "fingerprint",
     "merge",
+    "filter_accounting",
 )
 COMMAND: list[str] = [sys.executable, "-m", "benchmarks"]
 

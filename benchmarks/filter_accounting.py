@@ -1,0 +1,113 @@
+"""A filter that counts what each of its conditions drops against the same filter without.
+
+Ours: ``intercept_filters`` with four conditions, the counts of all of them, of the first failures and of the NULLs
+observed in the staging pass. Theirs: ``rows.filter(...)`` with the same conditions.
+
+Fair, because both read the same Parquet file in the same session, publish by the same ``Table.stage(...).publish()``
+with a tally of the rows they read, and hold the same rows in every round. The tally of the plain filter counts after
+the filter, so that a source may skip rows by the conditions; ours has to see each of them.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+from pyspark.sql import DataFrame, SparkSession
+
+from benchmarks.measure import Counters, Row, compare, interleave
+from dedp_assets.patterns.core.records import Provenance
+from dedp_assets.patterns.core.results import Split
+from dedp_assets.patterns.core.rows import RowsRead, tally
+from dedp_assets.patterns.core.schema import Column, TableSpec
+from dedp_assets.patterns.delta.tables import Table
+from dedp_assets.patterns.error_management.filter_interceptor import filter_measures, intercept_filters
+from resources.environments import settings
+from resources.spark import SparkEngine
+
+__all__ = ["run"]
+
+_DAY = {"event_date": "2026-01-05"}
+_SPEC = TableSpec(
+    "silver/visits",
+    {
+        "visit_id": Column("STRING", required=True),
+        "event_time": Column("TIMESTAMP", required=True),
+        "page": Column("STRING", required=True),
+        "referrer": Column("STRING"),
+        "status": Column("INT"),
+        "bytes": Column("BIGINT"),
+        "event_date": Column("DATE", required=True),
+    },
+    partition_by=("event_date",),
+)
+_CONDITIONS = {
+    "has_a_referrer": "trim(referrer) <> ''",
+    "is_a_website": "referrer RLIKE '^https?://'",
+    "page_was_shown": "status < 400",
+    "is_small": "bytes < 55000",
+}
+_DIGEST = ("count(1)", "bit_xor(xxhash64(visit_id, event_time, page, referrer, status, bytes, event_date))")
+_SOURCE = (
+    "concat(id, '-', id % 7) AS visit_id",
+    "timestamp_millis(1767571200000 + id % 86400000) AS event_time",
+    "concat('/posts/', id % 40) AS page",
+    "if(id % 11 = 0, NULL, concat('https://site-', id % 90, '.example/')) AS referrer",
+    "CAST(if(id % 50 = 0, 500, if(id % 70 = 0, NULL, 200)) AS INT) AS status",
+    "id % 60000 AS bytes",
+)
+
+
+def run(*, quick: bool) -> list[Row]:
+    """Measure small and large partitions."""
+    session, home = SparkEngine().session, settings().home
+    return [_measure(session, home, count) for count in ((1_000, 20_000) if quick else (100_000, 1_000_000))]
+
+
+def _measure(session: SparkSession, home: Path, count: int) -> Row:
+    source = str(home / f"source-{count}")
+    session.range(0, count, 1, 2).selectExpr(*_SOURCE).write.parquet(source)
+    ours = Table(_SPEC, home / f"ours-{count}", session)
+    theirs = Table(_SPEC, home / f"theirs-{count}", session)
+
+    def rows(number: int) -> DataFrame:
+        dated = f"DATE '{_DAY['event_date']}' AS event_date"
+        read = session.read.parquet(source)
+        return read.selectExpr(
+            "visit_id", "event_time", "page", "referrer", "status", f"bytes - {number} AS bytes", dated
+        )
+
+    def intercepted(number: int) -> None:
+        split = intercept_filters(rows(number), conditions=_CONDITIONS, identity=["visit_id"])
+        counted, seen = tally(split.rows, identity=["visit_id"], measures=filter_measures(_CONDITIONS))
+        assert _publish(ours, replace(split, rows=counted), RowsRead(tally=seen))
+
+    def plain(number: int) -> None:
+        kept = rows(number).filter(" AND ".join(f"({sql})" for sql in _CONDITIONS.values()))
+        counted, seen = tally(kept, identity=["visit_id"])
+        assert _publish(theirs, counted, RowsRead(tally=seen))
+
+    sides = interleave(
+        {"intercepted": _numbered(intercepted), "plain filter": _numbered(plain)},
+        rounds=7,
+        warm_up=3,
+        repeats=3 if count < 200_000 else 1,
+        counters=Counters(session),
+    )
+    for side in (intercepted, plain):
+        side(10_000)
+    assert ours.read().selectExpr(*_DIGEST).collect() == theirs.read().selectExpr(*_DIGEST).collect()
+    return compare(f"{count:,} rows, 4 conditions", *sides, at_most=1.05 if count >= 100_000 else None)
+
+
+def _publish(table: Table, rows: DataFrame | Split, rows_read: RowsRead) -> bool:
+    run = Provenance(asset=table.name, run_id="benchmark")
+    return table.stage(rows, partition=_DAY, provenance=run, rows_read=rows_read).publish().changed
+
+
+def _numbered(work: Callable[[int], None]) -> Callable[[int], None]:
+    """Give each execution a number of its own, so that no publish holds the rows of the one before."""
+    numbers = itertools.count()
+    return lambda _: work(next(numbers))

@@ -1,0 +1,162 @@
+"""Filter Interceptor: every row that a filter drops is counted by the conditions that drop it.
+
+Problem: a wrong filter does not fail. The engine merges its conditions into one, so nobody sees which of them drops
+    90 % of the rows where 15 % are usual.
+Solution: keep each row's verdict on every condition and count the verdicts in the pass that writes. A row stays if all
+    are true; NULL drops it like false. Counted are all rows that a condition drops (``rejected``), those that none
+    before it drops (``first rejected``: their sum is the filtered rows), and those it is NULL of (``unknown``).
+Consequences: all conditions are evaluated for all rows, and no file is skipped by them. A cast in a condition has to be
+    error-safe (``try_cast``). Counts are one commit's: nothing adds up over reruns and retried tasks.
+Choose instead: Dead-Letter, if a row that breaks a rule is an error that somebody has to look at.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from dedp_assets.patterns.core.audits import Audit
+from dedp_assets.patterns.core.errors import ConfigError
+from dedp_assets.patterns.core.names import OUTCOME, RESERVED, identifier, reserved
+from dedp_assets.patterns.core.results import Split
+from dedp_assets.patterns.core.rows import quoted, require_columns, require_free
+from dedp_assets.patterns.delta.log import Ledger
+from dedp_assets.patterns.error_management._filter_shares import usual_shares
+
+__all__ = ["intercept_filters", "filter_measures", "filter_audits"]
+
+_VERDICTS = f"{RESERVED}verdicts"
+"""Column with two bits for each condition: whether it drops the row, and whether that is because it is NULL."""
+_MOST = 31
+
+
+def intercept_filters(rows: DataFrame | Split, *, conditions: Mapping[str, str], identity: Sequence[str] = ()) -> Split:
+    """Split rows into ``valid``, where every condition is true, and ``filtered``; lazy, for batches and streams.
+
+    Args:
+        rows: the rows; of a split, its ``valid`` part is filtered and the other parts pass through.
+        conditions: name -> SQL predicate that a row has to satisfy to stay, in the order in which they are blamed.
+        identity: columns that identify one row, to account for the rows by identity; those of the split, if empty.
+
+    Returns:
+        The columns of ``rows``; filtered ones also have ``filtered_by``, the first condition that is not true.
+
+    Raises:
+        ConfigError: without a condition, for more than 31, or for a column that the rows have and this step adds.
+
+    Example:
+        >>> from dataclasses import replace
+        >>> from dedp_assets.patterns.core.rows import RowsRead, tally
+        >>> people = frame("id INT, age INT, country STRING", (1, 20, "US"), (2, 17, "FR"), (3, None, "US"))
+        >>> adults = {"adult": "age > 17", "american": "country = 'US'"}
+        >>> split = intercept_filters(people, conditions=adults, identity=["id"])
+        >>> rows(split["filtered"].select("id", "filtered_by"))
+        [(2, 'adult'), (3, 'adult')]
+        >>> counted, seen = tally(split.rows, identity=["id"], measures=filter_measures(adults))
+        >>> target = table("adults", "id INT, age INT, country STRING")
+        >>> _ = target.stage(replace(split, rows=counted), provenance=run, rows_read=RowsRead(tally=seen)).publish()
+        >>> {name: n for name, n in target.ledger.commit(1).record.figures.items() if name.startswith("rejected")}
+        {'rejected by adult': 2, 'rejected by american': 1}
+    """
+    _require_conditions(conditions)
+    split = Split.of(rows)
+    require_columns(split.rows, identity)
+    frame = split.rows if split.outcome else require_free(split.rows, "filtered_by")
+    before = identifier(split.outcome) if split.outcome else "'valid'"
+    # True is 1 and false 0, so that each condition is evaluated once; AND takes nothing but a predicate.
+    bits = [
+        f"coalesce(CAST(({sql}) AND true AS BIGINT) ^ 1L, 3L) * {_rejected(place)}L"
+        for place, sql in enumerate(conditions.values())
+    ]
+    verdicts = f"if({before} = 'valid', {' | '.join(bits)}, 0L)"
+    named = [f"WHEN {_first(place)} THEN {quoted(name)}" for place, name in enumerate(conditions)]
+    judged = frame.withColumn(_VERDICTS, F.expr(verdicts)).withColumns(
+        {
+            OUTCOME: F.expr(f"if({_VERDICTS} = 0, {before}, 'filtered')"),
+            "filtered_by": F.expr(f"CASE {' '.join(named)} END"),
+        }
+    )
+    filtered = (*split.parts["valid"], "filtered_by")
+    return Split(judged, {**split.parts, "filtered": filtered}, identity=tuple(identity) or split.identity)
+
+
+def filter_measures(conditions: Mapping[str, str]) -> dict[str, str]:
+    """Write the figures to observe over the rows of the split: name -> SQL aggregate, for a tally.
+
+    Args:
+        conditions: the ones that the rows were split by.
+
+    Raises:
+        ConfigError: as :func:`intercept_filters`.
+    """
+    _require_conditions(conditions)
+    found: dict[str, str] = {}
+    for place, name in enumerate(conditions):
+        found[f"rejected by {name}"] = f"count_if({_VERDICTS} & {_rejected(place)}L <> 0)"
+        found[f"first rejected by {name}"] = f"count_if({_first(place)})"
+        found[f"unknown to {name}"] = f"count_if({_VERDICTS} & {_unknown(place)}L <> 0)"
+    return found
+
+
+def filter_audits(
+    ledger: Ledger,
+    *,
+    conditions: Mapping[str, str],
+    partition: Mapping[str, str] | None = None,
+    tolerance: float = 0.25,
+    window_seconds: float = 0,
+    last: int = 7,
+) -> tuple[Audit, ...]:
+    """Bound the share of rows that each condition drops by what is usual, so that a failure names the condition.
+
+    Usual is what the partition's own last commit says, or else the median of the partitions before it: a rebuild of
+    an old one is no measure for the present. Without history, any share passes.
+
+    Args:
+        ledger: the target's.
+        conditions: the ones that the rows were split by.
+        partition: partition that is about to be written, one column; ``None`` for a table that is appended to.
+        tolerance: how far the share may lie from the usual one, in shares (0.25: 25 percentage points).
+        window_seconds: length of the windows of processing time whose shares are compared, for appends; each commit by
+            itself, if 0.
+        last: how many partitions or windows to look back.
+
+    Raises:
+        ConfigError: for a tolerance that is not between 0 and 1, and as :func:`intercept_filters`.
+    """
+    _require_conditions(conditions)
+    if not 0 < tolerance <= 1:
+        raise ConfigError(f"tolerance={tolerance} must be a share between 0 and 1")
+    shares = usual_shares(ledger, conditions, partition=partition or {}, window_seconds=window_seconds, last=last)
+    audits = []
+    for name in conditions:
+        audit = Audit(
+            name=f"{name}_drops_as_usual", of=f"rejected by {name}", per="read", fail_above=1, approvable=True
+        )
+        if name in shares:
+            low, high = shares[name] - tolerance, shares[name] + tolerance
+            audit = replace(audit, fail_below=max(low, 0), fail_above=min(high, 1))
+        audits.append(audit)
+    return tuple(audits)
+
+
+def _require_conditions(conditions: Mapping[str, str]) -> None:
+    if not 0 < len(conditions) <= _MOST or "" in conditions or reserved(conditions):
+        raise ConfigError(f"give 1 to {_MOST} conditions with names of their own, not {list(conditions)}")
+
+
+def _rejected(place: int) -> int:
+    return 1 << 2 * place
+
+
+def _unknown(place: int) -> int:
+    return 2 << 2 * place
+
+
+def _first(place: int) -> str:
+    """Write the SQL predicate of the rows that the condition is the first one to drop."""
+    up_to = sum(_rejected(each) for each in range(place + 1))
+    return f"{_VERDICTS} & {up_to}L = {_rejected(place)}L"
