@@ -1,0 +1,92 @@
+"""Referrals: the visits that another website sent, and what dropped the others."""
+
+from dataclasses import replace
+from datetime import timedelta
+
+import dagster as dg
+
+from dedp_assets.defs.silver.visits import VISITS
+from dedp_assets.graph.batches import Step
+from dedp_assets.graph.feeds import Pinned, same
+from dedp_assets.graph.lookbacks import look_back
+from dedp_assets.graph.selections import writing
+from dedp_assets.graph.specs import asset_key
+from dedp_assets.graph.tables import lake_table
+from dedp_assets.partitions import DAILY
+from dedp_assets.patterns.core.results import WriteResult
+from dedp_assets.patterns.core.rows import RowsRead, tally
+from dedp_assets.patterns.core.schema import Column, TableSpec
+from dedp_assets.patterns.delta.tables import Table
+from dedp_assets.patterns.error_management.filter_interceptor import filter_audits, filter_measures, intercept_filters
+from dedp_assets.patterns.error_management.static_late_data_integrator import plan_lookback
+from dedp_assets.patterns.idempotency.data_overwrite import overwrite_partition
+
+REFERRALS = TableSpec(
+    "silver/referrals",
+    {
+        "visit_id": Column("STRING", "identity of the visit", required=True),
+        "event_time": Column("TIMESTAMP", "when it happened, UTC", required=True),
+        "page": Column("STRING", "path that was visited", required=True),
+        "referrer": Column("STRING", "where the visitor came from", required=True),
+        "event_date": Column("DATE", "UTC day of event_time", required=True),
+    },
+    partition_by=("event_date",),
+    comment="One row per visit that another website sent: approximate until its date leaves the look-back.",
+)
+CONDITIONS = {
+    "visit_names_a_referrer": "trim(referrer) <> ''",
+    "referrer_is_a_website": "referrer RLIKE '^https?://'",
+    "visitor_is_no_program": "coalesce(NOT user_agent RLIKE '(?i)bot|crawl|spider', true)",
+    "page_was_shown": "coalesce(status < 400, true)",
+}
+TOLERANCE = 0.25
+LOOKBACK_DAYS = 14
+
+
+@lake_table(
+    REFERRALS,
+    reads={VISITS: same("event_date")},
+    follows=False,
+    partitions=DAILY,
+    checks={
+        "input_is_not_empty": "Warns of a date that no other website sent a visit on.",
+        **{
+            f"{name}_drops_as_usual": f"Fails if the share of visits for which `{sql}` is not true is more than "
+            f"{TOLERANCE:.0%} of all visits away from the usual share; a named person may approve it."
+            for name, sql in CONDITIONS.items()
+        },
+    },
+    fresh=timedelta(hours=28),
+    used_by="marketing, who compare the websites that send visitors",
+    patterns=[intercept_filters, overwrite_partition, plan_lookback],
+    owner="team:web-analytics",
+    code_version="1",
+)
+def referrals(step: Step, visits: Pinned, table: Table) -> WriteResult:
+    """Keep one date's referrals, and count by condition what is none."""
+    day, identity = step.owned(table), ["visit_id"]
+    split = intercept_filters(visits.rows(), conditions=CONDITIONS, identity=identity)
+    rows, seen = tally(split.rows, identity=identity, measures=filter_measures(CONDITIONS))
+    return overwrite_partition(
+        replace(split, rows=rows).narrowed("valid", REFERRALS.columns),
+        table,
+        partition=day,
+        provenance=step.provenance,
+        audits=filter_audits(table.ledger, conditions=CONDITIONS, partition=day, tolerance=TOLERANCE),
+        rows_read=RowsRead(tally=seen),
+        allow_empty=True,
+    )
+
+
+daily_referrals = dg.define_asset_job(
+    "daily_referrals",
+    selection=writing(dg.AssetSelection.assets(asset_key(REFERRALS))),
+    description=f"Referrals of a day, and of the {LOOKBACK_DAYS} days before it that visits came late for.",
+)
+referrals_every_day = look_back(
+    referrals,
+    daily_referrals,
+    lookback=LOOKBACK_DAYS,
+    cron_schedule="0 2 * * *",
+    description="At 02:00 UTC, yesterday's referrals and those of the days before it whose visits changed since.",
+)
