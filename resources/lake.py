@@ -42,6 +42,10 @@ class Lake(dg.ConfigurableResource[Any]):
         """Open the log of the table ``name``, without Spark."""
         return Ledger(self._uri_of(name), name=name)
 
+    def checkpoint(self, name: str) -> str:
+        """Name the folder of the checkpoint of the query that appends to the table ``name``: beside all tables."""
+        return self._uri_of(f"_checkpoints/{name}")
+
     def delta(self, name: str, *, version: int | None = None) -> DeltaTable:
         """Open the table ``name`` for a reader without Spark (pyarrow, pandas, DuckDB)."""
         address = store_at(self._uri_of(name)).address

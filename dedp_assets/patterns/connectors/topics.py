@@ -11,20 +11,19 @@ import json
 import re
 import uuid
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import date
 
 from pyspark.sql import DataFrame, SparkSession
 
-from dedp_assets.patterns.core import errors
 from dedp_assets.patterns.core.audits import Audit
-from dedp_assets.patterns.core.errors import AuditFailed, ContractError, NotReady, PatternError
+from dedp_assets.patterns.core.errors import ContractError, NotReady, PatternError
 from dedp_assets.patterns.core.records import CommitRecord, Provenance
 from dedp_assets.patterns.core.results import Split
 from dedp_assets.patterns.core.rows import RowsRead, tally
 from dedp_assets.patterns.core.schema import TableSpec
 from dedp_assets.patterns.delta.log import Commit, Ledger
+from dedp_assets.patterns.delta.micro_batches import run_available
 from dedp_assets.patterns.delta.publishing import SPARK_ERRORS
 from dedp_assets.patterns.delta.store import Store
 from dedp_assets.patterns.delta.tables import Table
@@ -34,7 +33,6 @@ __all__ = ["Position", "Topic", "append_available", "position", "read_topic", "r
 Offsets = Mapping[str, int]
 """Partition -> offset. Partitions are text, as everywhere in JSON."""
 
-_OURS = re.compile(r"core\.errors\.(\w+): (.+)")
 _GONE = re.compile(r"KAFKA_DATA_LOSS|OffsetOutOfRangeException|UnknownTopicOrPartitionException")
 _SILENT = re.compile(r"org\.apache\.kafka\.common\.errors\.(Timeout|Disconnect|Network)Exception")
 
@@ -203,14 +201,8 @@ def append_available(
     sink = _Sink(
         table.spec, table.store, checkpoint, start, provenance, audits, measures or {}, stream.parts, stream.identity
     )
-    writer = stream.rows.writeStream.foreachBatch(sink).option("checkpointLocation", checkpoint.address)
     try:
-        query = writer.trigger(availableNow=True).start()
-        try:
-            query.awaitTermination()
-        finally:
-            with suppress(*SPARK_ERRORS):
-                query.stop()
+        run_available(stream.rows, sink, checkpoint)
     except SPARK_ERRORS as error:
         if told := _told(error, start.topic):
             raise told from error
@@ -316,9 +308,6 @@ def _loss(known: Position, topic: Topic) -> str:
 def _told(error: Exception, topic: str) -> PatternError | None:
     """Translate a failed micro-batch's error into one of the library; ``None`` if the library has no such error."""
     text = str(error)
-    if found := _OURS.search(text):
-        kind = getattr(errors, found[1], ContractError)
-        return AuditFailed(found[2], findings=()) if kind is AuditFailed else kind(found[2])
     if _GONE.search(text):
         return ContractError(f"topic {topic} lost records while it was read: run this again, and it says which")
     if _SILENT.search(text):

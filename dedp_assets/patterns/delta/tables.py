@@ -86,6 +86,10 @@ class Table(Located):
             state = self._same_rows(state, named, gone)
         return read_at(self.session, self.store, state, named)
 
+    def stream(self) -> DataFrame:
+        """Stream the rows that commits add, from the present ones on; a commit that replaces rows is passed over."""
+        return self.session.readStream.format("delta").option("skipChangeCommits", "true").load(self.store.address)
+
     def ensure(self) -> TableState:
         """Create the table, or alter it to its declaration, in commits of its own; do nothing if they agree.
 

@@ -1,0 +1,177 @@
+"""Spark's checkpoint of a streaming query as its files tell it, held against what the target's log tells.
+
+Spark plans a micro-batch (``offsets/<number>``), hands it to the sink and confirms it (``commits/<number>``). The
+sink's commit stands between the two: a sound checkpoint has confirmed the table's newest micro-batch or the one before.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from pyspark.sql import DataFrame
+
+from dedp_assets.patterns.core.audits import Audit
+from dedp_assets.patterns.core.records import Provenance
+from dedp_assets.patterns.core.schema import TableSpec
+from dedp_assets.patterns.delta.log import Ledger, transaction_id
+from dedp_assets.patterns.delta.store import Store
+from dedp_assets.patterns.delta.tables import Table
+
+__all__ = ["MICRO_BATCH", "STATE", "Applied", "Sink", "appended", "contradiction", "last_applied"]
+
+MICRO_BATCH = "micro_batch"
+"""Note of a commit that says which micro-batch it is."""
+
+STATE = re.compile(
+    r"STATE_STORE|MISSING_STATE|Error reading (delta|snapshot) file|ChecksumException|Incomplete log file"
+)
+"""What Spark says where it cannot go on from the state or the plan in a checkpoint."""
+
+
+@dataclass(frozen=True, slots=True)
+class Applied:
+    """The newest micro-batch in a table.
+
+    Attributes:
+        query: Spark's id of the query, as its checkpoint has it; empty if the table was emptied for a new one.
+        number: the micro-batch's, from 0; -1 before the first one.
+        offsets: up to where it read each source.
+    """
+
+    query: str = ""
+    number: int = -1
+    offsets: tuple[str, ...] = ()
+
+    @property
+    def note(self) -> dict[str, object]:
+        """The micro-batch as its commit notes it."""
+        return {"query": self.query, "number": self.number, "offsets": list(self.offsets)}
+
+
+@dataclass(frozen=True, slots=True)
+class Sink:
+    """A writer of micro-batches; over Spark Connect it is sent to where the engine is.
+
+    Attributes:
+        spec: of the table to append to.
+        store: the table's.
+        checkpoint: the query's.
+        applied: number of the newest micro-batch in the table.
+        base: the table's transaction version before the query's first micro-batch.
+        provenance: who appends.
+        audits: rules over each micro-batch.
+    """
+
+    spec: TableSpec
+    store: Store
+    checkpoint: Store
+    applied: int
+    base: int
+    provenance: Provenance
+    audits: Sequence[Audit]
+
+    def __call__(self, rows: DataFrame, number: int) -> None:
+        """Append a micro-batch, unless it was appended before its confirmation failed."""
+        if number <= self.applied:
+            rows.write.format("noop").mode("overwrite").save()  # a query's state is written as its rows are computed
+            return
+        batch = Applied(query_of(self.checkpoint), number, offsets_of(self.checkpoint, number))
+        provenance = replace(
+            self.provenance,
+            inputs={f"stream/{batch.query}": {"batch": number, "offsets": list(batch.offsets)}},
+            sequence=self.base + number + 1,
+            notes={**self.provenance.notes, MICRO_BATCH: batch.note},
+        )
+        table = Table(self.spec, self.store, rows.sparkSession)
+        staged = table.stage(rows, provenance=provenance, audits=self.audits, append=True)
+        staged.publish(after=self.base + number)
+
+
+def last_applied(ledger: Ledger) -> Applied:
+    """Find the newest micro-batch whose rows are in the table; one that a restore took back is not."""
+    newest: int | None = None
+    for commit in ledger.history() if ledger.exists() else ():
+        if newest is not None and commit.version > newest:
+            continue
+        if commit.operation == "RESTORE" and commit.parameters.get("version") is not None:
+            newest = int(commit.parameters["version"])
+        elif commit.record and (note := commit.record.notes.get(MICRO_BATCH)):
+            return Applied(note["query"], note["number"], tuple(note["offsets"]))
+    return Applied()
+
+
+def appended(ledger: Ledger) -> int:
+    """Look up the transaction version of the last append to a table; 0 before the first one."""
+    cursors = ledger.transactions()
+    return cursors.transaction(transaction_id(ledger.name, {}, cursors.generation(ledger.name), "appends")) or 0
+
+
+def query_of(checkpoint: Store) -> str:
+    """Read Spark's id of the query that a checkpoint is of.
+
+    Raises:
+        ValueError: if the file is damaged.
+    """
+    return str(json.loads(checkpoint.read("metadata"))["id"])
+
+
+def offsets_of(checkpoint: Store, number: int) -> tuple[str, ...]:
+    """Read up to where a planned micro-batch reads each source.
+
+    Raises:
+        ValueError: if the file is damaged.
+    """
+    _, _, *sources = _lines(checkpoint, f"offsets/{number}")
+    return tuple(sources)
+
+
+def contradiction(applied: Applied, checkpoint: Store) -> str:
+    """Say why a query must not go on from a checkpoint, in one sentence; empty if it may."""
+    try:
+        if not checkpoint.exists("metadata"):
+            lost = checkpoint.files() or applied.query
+            return _LOST.format(number=applied.number) if lost else ""
+        query, planned, confirmed = query_of(checkpoint), _newest(checkpoint, "offsets"), _newest(checkpoint, "commits")
+        for folder, number in {"offsets": planned, "commits": confirmed}.items():
+            _ = _lines(checkpoint, f"{folder}/{number}") if number >= 0 else []
+        if query != applied.query:
+            return _FOREIGN.format(query=query) if applied.query or confirmed >= 0 else ""
+        if confirmed > applied.number:
+            return _AHEAD.format(confirmed=confirmed, number=applied.number)
+        behind = confirmed < applied.number - 1 or planned < applied.number
+        if behind or (planned >= applied.number >= 0 and offsets_of(checkpoint, applied.number) != applied.offsets):
+            return _BEHIND.format(confirmed=confirmed, number=applied.number)
+    except (ValueError, KeyError, TypeError) as error:
+        return _DAMAGED.format(error=error)
+    return ""
+
+
+_LOST = "is lost, while the table holds all up to micro-batch {number}: what comes next can no longer be told"
+_FOREIGN = "is of another query ({query}): its positions say nothing about this table"
+_AHEAD = (
+    "is ahead: it confirmed micro-batch {confirmed}, and the table holds all up to {number}. Rows between them would "
+    "be left out; the table was restored, or made anew"
+)
+_BEHIND = (
+    "is behind: it confirmed micro-batch {confirmed}, and the table holds all up to {number}. Rows between them would "
+    "come twice; it was put back from an old backup"
+)
+_DAMAGED = "is damaged: {error}"
+
+
+def _newest(checkpoint: Store, folder: str) -> int:
+    """Find the number of the newest file; -1 if there is none."""
+    return max((int(name) for name in checkpoint.list(folder) if name.isdigit()), default=-1)
+
+
+def _lines(checkpoint: Store, path: str) -> list[str]:
+    lines = checkpoint.read(path).decode().splitlines()
+    if not lines or not lines[0].startswith("v"):
+        raise ValueError(f"{path} is no file of a checkpoint")
+    for line in lines[1:]:
+        if line != "-" and not isinstance(json.loads(line), Mapping | int | list):
+            raise ValueError(f"{path} holds {line[:40]!r}")
+    return lines
