@@ -9,6 +9,8 @@ import pytest
 from dedp_assets.cli import main
 from dedp_assets.local import engine
 from resources.engine import EngineError
+from resources.environments import settings
+from resources.home import Running, hold
 from tests.helpers import a_record, write_log
 
 
@@ -299,6 +301,19 @@ def test_an_engine_that_cannot_be_made_ready_ends_the_command(dedp, monkeypatch)
 
     monkeypatch.setattr(engine, "prepare", broken)
     assert dedp("setup") == (1, "", "dedp setup: the jars of ivy.xml could not be fetched\n")
+
+
+@pytest.mark.parametrize("named", ["", "sc://else:1"], ids=["no engine named", "an engine named"])
+def test_a_command_beside_a_platform_uses_its_engine_unless_another_is_named(dedp, monkeypatch, named):
+    """And says that it runs, on the channel that no program reads."""
+    monkeypatch.setenv("SPARK_REMOTE", named)
+    with hold(settings(), Running(7, "noon", "http://127.0.0.1:3000", "sc://127.0.0.1:15002")):
+        code, out, err = dedp("status")
+        assert (code, out) == (0, "")
+        assert err.startswith("The platform of this home runs (pid 7 since noon) at http://127.0.0.1:3000; ")
+        assert settings().remote == (named or "sc://127.0.0.1:15002")
+    monkeypatch.setenv("SPARK_REMOTE", "")
+    assert (dedp("status"), settings().remote) == ((0, "", ""), None)
 
 
 def test_ctrl_c_is_no_error_with_a_stack_trace(dedp, monkeypatch):
