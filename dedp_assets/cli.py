@@ -24,7 +24,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     chosen = _parser().parse_args(arguments)
     try:
         if chosen.command in _BESIDE:
-            _join(settings())
+            _join(settings(), computes=chosen.command in _COMPUTING)
         return _COMMANDS[chosen.command](chosen)
     except (EngineError, PatternError, ValueError, OSError) as error:
         print(f"dedp {chosen.command}: {error}", file=sys.stderr)  # noqa: T201
@@ -33,14 +33,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 130
 
 
-def _join(chosen: Settings) -> None:
-    """Use the engine of the platform that runs in this home, if one does and no other is named, and say so."""
+def _join(chosen: Settings, *, computes: bool) -> None:
+    """Say that a platform runs in this home, if one does; what computes uses its engine, if no other is named."""
     if (platform := running(chosen)) is None:
         return
-    if chosen.remote is None:
+    used = ""
+    if computes and chosen.remote is None:
         apply({"SPARK_REMOTE": platform.engine})
-    used = "its engine is used" if chosen.remote is None else f"SPARK_REMOTE={chosen.remote} is used"
-    print(f"The platform of this home runs ({platform}) at {platform.web}; {used}", file=sys.stderr)  # noqa: T201
+        used = "; its engine is used"
+    print(f"The platform of this home runs ({platform}) at {platform.web}{used}", file=sys.stderr)  # noqa: T201
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -137,7 +138,8 @@ def _approve(chosen: argparse.Namespace) -> int:
     )
 
 
-_BESIDE = ("demo", "work", "status", "verify", "run", "approve")
+_COMPUTING = ("demo", "run", "approve")
+_BESIDE = (*_COMPUTING, "work", "status", "verify")
 _COMMANDS = {
     "setup": _setup,
     "demo": _demo,

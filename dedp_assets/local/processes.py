@@ -80,13 +80,11 @@ def _run(settings: Settings, platform: _Platform) -> str:
     logs = settings.home / "logs"
     _say("starting", f"{', '.join(server.name for server in platform.servers)}; what they say goes to {logs}")
     try:
-        with (
-            dg.DagsterInstance.from_config(str(settings.dagster_home)) as instance,
-            supervise(platform.servers, logs, mark=str(settings.home), died=platform.died) as kept,
-        ):
+        with dg.DagsterInstance.from_config(str(settings.dagster_home)) as instance:
             close_abandoned(instance, nobody_else_runs=True)
-            reason = platform.keep(kept, instance)
-            _say("ending", "all servers are told to end")
+            with supervise(platform.servers, logs, mark=str(settings.home), died=platform.died) as kept:
+                reason = platform.keep(kept, instance)
+                _say("ending", "all servers are told to end")
     finally:
         if settings.postgres is None:
             postgres.stop(settings)
