@@ -6,7 +6,7 @@ import traceback
 from collections.abc import Mapping
 
 import dagster as dg
-from pyspark.errors.exceptions.connect import SparkConnectGrpcException
+from pyspark.errors.exceptions.connect import SparkConnectException
 
 from dedp_assets.patterns.core.errors import AuditFailed, Conflict, TransactionReused
 from dedp_assets.patterns.core.results import BY_NAME
@@ -34,7 +34,7 @@ LOST_ENGINE = {"dagster/max_retries": str(RETRIES), "dagster/retry_on_asset_or_o
 """Tags by which Dagster starts a run that lost its engine again, in a new process, as its session is lost, too."""
 _FIRST_WAIT_SECONDS = 2
 _SHOWN = 200
-_LOST = ("StatusCode.UNAVAILABLE", "INVALID_HANDLE")
+_LOST = ("StatusCode.UNAVAILABLE", "INVALID_HANDLE", "NO_ACTIVE_SESSION")
 
 
 def retry(number: int) -> dg.RetryRequested:
@@ -45,7 +45,7 @@ def retry(number: int) -> dg.RetryRequested:
 def is_lost_engine(error: BaseException | None) -> bool:
     """Tell whether an error, or what caused it, is that the shared Spark engine went away."""
     while error is not None:
-        if isinstance(error, SparkConnectGrpcException) and any(said in str(error) for said in _LOST):
+        if isinstance(error, SparkConnectException) and any(said in str(error) for said in _LOST):
             return True
         error = error.__cause__ or error.__context__
     return False

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dagster as dg
 import pytest
-from pyspark.errors.exceptions.connect import SparkConnectGrpcException
+from pyspark.errors.exceptions.connect import SparkConnectException, SparkConnectGrpcException
 
 from dedp_assets.graph.batches import Step
 from dedp_assets.graph.feeds import Pinned, same
@@ -24,6 +24,7 @@ SOURCE = TableSpec("bronze/source", COLUMNS, partition_by=("day",))
 TOTALS = TableSpec("gold/totals", COLUMNS, partition_by=("day",), comment="One row per day.")
 GONE = SparkConnectGrpcException("<_MultiThreadedRendezvous of RPC: status = StatusCode.UNAVAILABLE>")
 ANEW = SparkConnectGrpcException("[INVALID_HANDLE.SESSION_NOT_FOUND] The handle is invalid. Session not found.")
+LEFT = SparkConnectException("[NO_ACTIVE_SESSION] No active Spark session found.")
 ASKED = {"dagster/max_retries": "2", "dagster/retry_on_asset_or_op_failure": "true"}
 
 
@@ -51,7 +52,7 @@ def computed(tmp_path):
             """Lose the engine."""
             try:
                 raise error
-            except SparkConnectGrpcException as lost:
+            except SparkConnectException as lost:
                 raise RuntimeError("in the midst of it") from lost
 
         engine = SparkEngine()
@@ -71,7 +72,7 @@ def computed(tmp_path):
     return run
 
 
-@pytest.mark.parametrize("error", [GONE, ANEW], ids=["no answer", "another server"])
+@pytest.mark.parametrize("error", [GONE, ANEW, LEFT], ids=["no answer", "another server", "afterwards"])
 def test_a_run_that_lost_its_engine_asks_dagster_for_another(computed, error):
     """In one sentence for people; a new process has a new session."""
     tags, failure = computed(error)
