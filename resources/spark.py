@@ -66,9 +66,9 @@ class SparkEngine(LazyPySparkResource):
 def _require_answer(remote: str) -> None:
     """Refuse an engine that does not answer; that of a platform which runs here is being started, and waited for."""
     address = urlsplit(remote.split(";", maxsplit=1)[0])
-    waits_until = time.monotonic() + (_START_SECONDS if _is_kept_running(remote) else 0)
+    waits_until = time.monotonic() + _START_SECONDS
     while error := _refusal(address.hostname or "", address.port or 15002):
-        if time.monotonic() >= waits_until:
+        if time.monotonic() >= waits_until or not _is_kept_running(remote):
             raise NotReady(
                 f"the Spark engine sc://{address.netloc} does not answer ({error}): start it with `make up`, or unset "
                 "SPARK_REMOTE to run an embedded one"
