@@ -26,7 +26,8 @@ demo: $(VENV)/.ready ## land a week, load it, then late data and a bad batch; FR
 	@$(BIN)/dedp demo $(if $(LOG),--log $(LOG)) $(if $(FROM),--from $(FROM))
 
 up: $(VENV)/.ready ## Spark engine, PostgreSQL, Kafka, Dagster webserver and daemon; Ctrl-C ends them
-	@$(BIN)/dedp up $(if $(PORT),--port $(PORT))
+	@$(BIN)/dedp up $(if $(PORT),--port $(PORT)) $(if $(ENGINE_PORT),--engine-port $(ENGINE_PORT)) \
+		$(if $(DATABASE_PORT),--database-port $(DATABASE_PORT)) $(if $(KAFKA_PORT),--kafka-port $(KAFKA_PORT))
 
 status: $(VENV)/.ready ## what the ledger says, by table and partition
 	@$(BIN)/dedp status

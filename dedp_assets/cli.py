@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import signal
 import sys
 from collections.abc import Sequence
 from datetime import date
@@ -12,7 +13,8 @@ from typing import Any
 from dedp_assets.local import engine
 from dedp_assets.patterns.core.errors import PatternError
 from resources.engine import EngineError
-from resources.environments import settings
+from resources.environments import Settings, apply, settings
+from resources.home import running
 
 __all__ = ["main"]
 
@@ -21,12 +23,25 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command; returns the exit code."""
     chosen = _parser().parse_args(arguments)
     try:
+        if chosen.command in _BESIDE:
+            _join(settings(), computes=chosen.command in _COMPUTING)
         return _COMMANDS[chosen.command](chosen)
     except (EngineError, PatternError, ValueError, OSError) as error:
         print(f"dedp {chosen.command}: {error}", file=sys.stderr)  # noqa: T201
         return 1
     except KeyboardInterrupt:
         return 130
+
+
+def _join(chosen: Settings, *, computes: bool) -> None:
+    """Say that a platform runs in this home, if one does; what computes uses its engine, if no other is named."""
+    if (platform := running(chosen)) is None:
+        return
+    used = ""
+    if computes and chosen.remote is None:
+        apply({"SPARK_REMOTE": platform.engine})
+        used = "; its engine is used"
+    print(f"The platform of this home runs ({platform}) at {platform.web}{used}", file=sys.stderr)  # noqa: T201
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -45,6 +60,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     up.add_argument("--port", type=int, default=3000, help="port of the webserver (default 3000)")
     up.add_argument("--engine-port", type=int, default=15002, help="port of the Spark engine (default 15002)")
+    up.add_argument("--database-port", type=int, default=0, help="port of PostgreSQL (default: a free one)")
     up.add_argument("--kafka-port", type=int, default=9092, help="port of Kafka; its controller takes the next one")
     work = commands.add_parser("work", help="let the applications change their database and publish visits")
     work.add_argument("--steps", type=int, default=1, help="how many steps of the seeded workload (default 1)")
@@ -84,9 +100,10 @@ def _demo(chosen: argparse.Namespace) -> int:
 
 
 def _up(chosen: argparse.Namespace) -> int:
-    from dedp_assets.local.processes import up  # noqa: PLC0415
+    from dedp_assets.local.processes import Ports, up  # noqa: PLC0415
 
-    return up(settings(), web_port=chosen.port, engine_port=chosen.engine_port, kafka_port=chosen.kafka_port)
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # also while the engine is being made ready
+    return up(settings(), Ports(chosen.port, chosen.engine_port, chosen.database_port, chosen.kafka_port))
 
 
 def _work(chosen: argparse.Namespace) -> int:
@@ -121,6 +138,8 @@ def _approve(chosen: argparse.Namespace) -> int:
     )
 
 
+_COMPUTING = ("demo", "run", "approve")
+_BESIDE = (*_COMPUTING, "work", "status", "verify")
 _COMMANDS = {
     "setup": _setup,
     "demo": _demo,

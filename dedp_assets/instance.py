@@ -18,7 +18,7 @@ from dedp_assets.inprocess import execute
 from dedp_assets.patterns.delta.log import Commit, Ledger
 from resources.environments import CHECKOUT, Settings, apply, settings
 
-__all__ = ["Ended", "Platform", "close_abandoned", "prepare_home"]
+__all__ = ["Ended", "Platform", "close_abandoned", "failure_of", "prepare_home"]
 
 PARTITION = "dagster/partition"
 PROCESS = "dedp/process"
@@ -33,7 +33,10 @@ _OPEN = [
 def prepare_home(settings: Settings) -> dict[str, str]:
     """Make Dagster's home and copy the instance's configuration there; returns the variables that point to it."""
     settings.dagster_home.mkdir(parents=True, exist_ok=True)
-    shutil.copyfile(CHECKOUT / "dagster.yaml", settings.dagster_home / "dagster.yaml")
+    # Whole or not at all: a platform that runs here may be reading it.
+    draft = settings.dagster_home / f"dagster.yaml.{os.getpid()}"
+    shutil.copyfile(CHECKOUT / "dagster.yaml", draft)
+    draft.replace(settings.dagster_home / "dagster.yaml")
     return {"DAGSTER_HOME": str(settings.dagster_home), "DEDP_HOME": str(settings.home)}
 
 
@@ -49,13 +52,24 @@ def close_abandoned(instance: dg.DagsterInstance, *, nobody_else_runs: bool = Fa
     """
     closed = []
     for run in instance.get_runs(dg.RunsFilter(statuses=_OPEN)):
-        process = run.tags.get(PROCESS)
-        if nobody_else_runs if process is None else not _alive(int(process)):
+        process = _process_of(instance, run)
+        gone = nobody_else_runs if process is None else not _alive(process)
+        # What a process that is gone wrote of its run's end may be newer than what was read above.
+        if gone and (now := instance.get_run_by_id(run.run_id)) and now.status in _OPEN:
             instance.report_run_failed(run, "the process that ran it is gone")
             # It still holds its tables' pools, and the next run would wait for them for ever.
             instance.event_log_storage.free_concurrency_slots_for_run(run.run_id)
             closed.append(run.run_id)
     return closed
+
+
+def _process_of(instance: dg.DagsterInstance, run: dg.DagsterRun) -> int | None:
+    """Find the process that runs a run: a command's names itself in a tag, the daemon's in its first event."""
+    if process := run.tags.get(PROCESS):
+        return int(process)
+    events = instance.all_logs(run.run_id, of_type=dg.DagsterEventType.ENGINE_EVENT)
+    stated = [log.dagster_event.engine_event_data.metadata for log in events if log.dagster_event]
+    return next((int(str(each["pid"].value)) for each in stated if "pid" in each), None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,7 +157,7 @@ class Platform:
     def waiting(self) -> Iterator[tuple[str, str, Ended]]:
         """List table, partition and run of every refusal that no publish followed, newest first."""
         for table, key, run in self._refused():
-            failures, tags = self._failures(run), run.tags
+            failures, tags = _failures(self.instance, run), run.tags
             mine = [event for event in failures if event.step_key == table.replace("/", "_")]
             said = _failure(mine or failures)
             ended = Ended(run.job_name, tags.get(PARTITION, ""), tags.get(CAUSE, "manual"), said)
@@ -190,13 +204,9 @@ class Platform:
                     yield table, key, run.dagster_run
                 seen.add((table, key))
 
-    def _failures(self, run: dg.DagsterRun) -> list[dg.DagsterEvent]:
-        logs = self.instance.all_logs(run.run_id, of_type=dg.DagsterEventType.STEP_FAILURE)
-        return [log.dagster_event for log in logs if log.dagster_event]
-
     def _beyond_approval(self, run: dg.DagsterRun, partition: str) -> str:
         """Name the audits that refused the partition in a run and that nobody can approve."""
-        stated = [event.step_failure_data.user_failure_data for event in self._failures(run)]
+        stated = [event.step_failure_data.user_failure_data for event in _failures(self.instance, run)]
         name = f"{partition} {BEYOND_APPROVAL}".strip()
         return ", ".join(str(data.metadata[name].value) for data in stated if data and name in data.metadata)
 
@@ -232,6 +242,16 @@ def _published(ledger: Ledger, key: str) -> Commit | None:
         return None
     records = ((commit, commit.record) for commit in ledger.history())
     return next((c for c, record in records if record and "".join(record.partition.values()) == key), None)
+
+
+def failure_of(instance: dg.DagsterInstance, run: dg.DagsterRun) -> str:
+    """Find the sentence that a run failed with; empty if no step of it said one."""
+    return _failure(_failures(instance, run))
+
+
+def _failures(instance: dg.DagsterInstance, run: dg.DagsterRun) -> list[dg.DagsterEvent]:
+    logs = instance.all_logs(run.run_id, of_type=dg.DagsterEventType.STEP_FAILURE)
+    return [log.dagster_event for log in logs if log.dagster_event]
 
 
 def _failure(events: Sequence[dg.DagsterEvent]) -> str:

@@ -168,9 +168,9 @@ def java_variables(settings: Settings) -> dict[str, str]:
     }
 
 
-def last_lines(text: str) -> str:
+def last_lines(text: str, lines: int = 15) -> str:
     """Return the end of what a program said, which names the reason that it failed."""
-    return "\n".join(text.splitlines()[-15:])
+    return "\n".join(text.splitlines()[-lines:])
 
 
 def _fetch(settings: Settings, recipe: Path, configuration: str, folder: Path) -> None:

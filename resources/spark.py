@@ -2,6 +2,7 @@
 
 import logging
 import socket
+import time
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -13,10 +14,13 @@ from pyspark.sql.connect.client.retries import DefaultPolicy
 from dedp_assets.patterns.core.errors import NotReady
 from resources import engine
 from resources.environments import settings
+from resources.home import running
 
 __all__ = ["SparkEngine"]
 
 _ANSWER_SECONDS = 3
+_START_SECONDS = 180
+_LOOK_SECONDS = 0.5
 _NEVER = logging.CRITICAL + 1
 
 
@@ -60,11 +64,26 @@ class SparkEngine(LazyPySparkResource):
 
 
 def _require_answer(remote: str) -> None:
+    """Refuse an engine that does not answer; that of a platform which runs here is being started, and waited for."""
     address = urlsplit(remote.split(";", maxsplit=1)[0])
+    waits_until = time.monotonic() + _START_SECONDS
+    while error := _refusal(address.hostname or "", address.port or 15002):
+        if time.monotonic() >= waits_until or not _is_kept_running(remote):
+            raise NotReady(
+                f"the Spark engine sc://{address.netloc} does not answer ({error}): start it with `make up`, or unset "
+                "SPARK_REMOTE to run an embedded one"
+            )
+        time.sleep(_LOOK_SECONDS)
+
+
+def _refusal(host: str, port: int) -> str:
     try:
-        socket.create_connection((address.hostname or "", address.port or 15002), timeout=_ANSWER_SECONDS).close()
+        socket.create_connection((host, port), timeout=_ANSWER_SECONDS).close()
     except OSError as error:
-        raise NotReady(
-            f"the Spark engine sc://{address.netloc} does not answer ({error}): start it with `make up`, or unset "
-            "SPARK_REMOTE to run an embedded one"
-        ) from None
+        return str(error)
+    return ""
+
+
+def _is_kept_running(remote: str) -> bool:
+    platform = running(settings())
+    return platform is not None and platform.engine == remote

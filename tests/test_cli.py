@@ -9,6 +9,8 @@ import pytest
 from dedp_assets.cli import main
 from dedp_assets.local import engine
 from resources.engine import EngineError
+from resources.environments import settings
+from resources.home import Running, hold
 from tests.helpers import a_record, write_log
 
 
@@ -299,6 +301,27 @@ def test_an_engine_that_cannot_be_made_ready_ends_the_command(dedp, monkeypatch)
 
     monkeypatch.setattr(engine, "prepare", broken)
     assert dedp("setup") == (1, "", "dedp setup: the jars of ivy.xml could not be fetched\n")
+
+
+@pytest.mark.parametrize(
+    ("command", "named", "used"),
+    [
+        (("run", "x/y"), "", "sc://127.0.0.1:15002"),
+        (("run", "x/y"), "sc://else:1", "sc://else:1"),
+        (("status",), "", None),
+    ],
+    ids=["computes", "an engine is named", "only looks"],
+)
+def test_a_command_beside_a_platform_uses_its_engine_unless_another_is_named(dedp, monkeypatch, command, named, used):
+    """And says that it runs, on the channel that no program reads."""
+    monkeypatch.setenv("SPARK_REMOTE", named)
+    with hold(settings(), Running(7, "noon", "http://127.0.0.1:3000", "sc://127.0.0.1:15002")):
+        _, out, err = dedp(*command)
+        assert "platform" not in out
+        assert err.startswith("The platform of this home runs (pid 7 since noon) at http://127.0.0.1:3000")
+        assert settings().remote == used
+        assert ("its engine is used" in err) == (used == "sc://127.0.0.1:15002")
+    assert "platform" not in dedp(*command)[2]
 
 
 def test_ctrl_c_is_no_error_with_a_stack_trace(dedp, monkeypatch):

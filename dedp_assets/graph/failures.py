@@ -6,11 +6,23 @@ import traceback
 from collections.abc import Mapping
 
 import dagster as dg
+from pyspark.errors.exceptions.connect import SparkConnectException
 
 from dedp_assets.patterns.core.errors import AuditFailed, Conflict, TransactionReused
 from dedp_assets.patterns.core.results import BY_NAME
 
-__all__ = ["BEYOND_APPROVAL", "RETRIES", "TRANSIENT", "failure", "retry", "sentence", "unexpected"]
+__all__ = [
+    "BEYOND_APPROVAL",
+    "LOST_ENGINE",
+    "RETRIES",
+    "TRANSIENT",
+    "failure",
+    "is_lost_engine",
+    "lost_engine",
+    "retry",
+    "sentence",
+    "unexpected",
+]
 
 TRANSIENT = (Conflict, TimeoutError, ConnectionError)
 """Errors that may pass by themselves."""
@@ -18,13 +30,25 @@ RETRIES = 2
 """How often a step is tried again after one of them."""
 BEYOND_APPROVAL = "cannot be approved"
 """Under this name the metadata of a failure says what no person can overrule."""
+LOST_ENGINE = {"dagster/max_retries": str(RETRIES), "dagster/retry_on_asset_or_op_failure": "true"}
+"""Tags by which Dagster starts a run that lost its engine again, in a new process, as its session is lost, too."""
 _FIRST_WAIT_SECONDS = 2
 _SHOWN = 200
+_LOST = ("StatusCode.UNAVAILABLE", "INVALID_HANDLE", "NO_ACTIVE_SESSION")
 
 
 def retry(number: int) -> dg.RetryRequested:
     """Ask for attempt ``number`` + 1, after a pause that doubles each time."""
     return dg.RetryRequested(max_retries=RETRIES, seconds_to_wait=_FIRST_WAIT_SECONDS * 2**number)
+
+
+def is_lost_engine(error: BaseException | None) -> bool:
+    """Tell whether an error, or what caused it, is that the shared Spark engine went away."""
+    while error is not None:
+        if isinstance(error, SparkConnectException) and any(said in str(error) for said in _LOST):
+            return True
+        error = error.__cause__ or error.__context__
+    return False
 
 
 def sentence(table: str, key: str, error: Exception) -> str:
@@ -42,6 +66,13 @@ def unexpected(table: str, key: str, error: Exception) -> dg.Failure:
         metadata={"stack": "".join(traceback.format_exception(error))},
         allow_retries=False,
     )
+
+
+def lost_engine(table: str, key: str) -> dg.Failure:
+    """Say that a computation lost the shared Spark engine, which is nobody's fault and needs nobody."""
+    named = f"{table} {key}".strip()
+    said = f"{named}: the Spark engine went away during the run, which is asked for again"
+    return dg.Failure(said, allow_retries=False)
 
 
 def _remedy(named: str, error: Exception) -> str:

@@ -11,10 +11,12 @@ from dedp_assets.graph.run_tags import CAUSE, refusal, refusals
 from dedp_assets.graph.selections import checks_of
 from dedp_assets.patterns.core.results import Plan
 
-__all__ = ["ATTEMPTS", "ENDED_BADLY", "REQUEST", "Decision", "decide", "in_flight", "is_running"]
+__all__ = ["ATTEMPTS", "ENDED_BADLY", "NOT_RETRIED", "REQUEST", "Decision", "decide", "in_flight", "is_running"]
 
 REQUEST = "dedp/request"
 ATTEMPTS = 3
+NOT_RETRIED = {"dagster/max_retries": "0"}
+"""Tags of runs that Dagster does not start again after a crash, because a sensor asks for them again."""
 ENDED_BADLY = [dg.DagsterRunStatus.FAILURE, dg.DagsterRunStatus.CANCELED]
 _OPEN = [
     dg.DagsterRunStatus.QUEUED,
@@ -99,7 +101,7 @@ def decide(
                     asset_check_keys=checks_of(repository.asset_graph, selection)
                     if repository and not job_name
                     else None,
-                    tags={CAUSE: plan.causes[key], REQUEST: request},
+                    tags={CAUSE: plan.causes[key], REQUEST: request, **NOT_RETRIED},
                 )
             )
     return Decision(tuple(requests), held)

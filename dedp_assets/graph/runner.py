@@ -9,7 +9,16 @@ from typing import Any
 import dagster as dg
 
 from dedp_assets.graph.batches import NOT_COMPUTED, Batch, Work, compute_all
-from dedp_assets.graph.failures import RETRIES, TRANSIENT, failure, retry, unexpected
+from dedp_assets.graph.failures import (
+    LOST_ENGINE,
+    RETRIES,
+    TRANSIENT,
+    failure,
+    is_lost_engine,
+    lost_engine,
+    retry,
+    unexpected,
+)
 from dedp_assets.graph.rendering import Did, check_result, findings_of, metadata_of
 from dedp_assets.graph.run_tags import told
 from dedp_assets.patterns.core.results import Finding
@@ -57,7 +66,7 @@ def run(context: dg.AssetExecutionContext, work: Work, *, at: datetime) -> Itera
         return
     yield from _checks(context, work.target, batch.done, batch.findings)
     if batch.broken:
-        raise unexpected(work.target.name, *batch.broken) from batch.broken[1]
+        raise _broken(context, work.target.name, *batch.broken) from batch.broken[1]
     raise failure(batch.errors, failures)
 
 
@@ -67,6 +76,15 @@ def _retry_transient(context: dg.AssetExecutionContext, batch: Batch) -> None:
     transient = next((error for error in batch.errors.values() if isinstance(error, TRANSIENT)), None)
     if transient and not batch.broken and number < RETRIES:
         raise retry(number) from transient
+
+
+def _broken(context: dg.AssetExecutionContext, table: str, key: str, error: Exception) -> dg.Failure:
+    """Say what ended the step; a run that lost its engine is asked for again, and finds by the ledger what is done."""
+    if not is_lost_engine(error):
+        return unexpected(table, key, error)
+    stated = context.run.tags
+    context.instance.add_run_tags(context.run.run_id, {k: v for k, v in LOST_ENGINE.items() if k not in stated})
+    return lost_engine(table, key)
 
 
 def _pass_on(context: dg.AssetExecutionContext, work: Work, batch: Batch) -> Iterator[Event]:

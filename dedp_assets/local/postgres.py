@@ -26,7 +26,7 @@ from resources.announced import announce, listens, withdraw
 from resources.environments import Settings
 from resources.postgres import FOLDER, Address
 
-__all__ = ["PostgresError", "start", "stop"]
+__all__ = ["PostgresError", "command", "open_database", "start", "stop", "system_user"]
 
 _USER = "dedp"
 _DATABASE = "operational"
@@ -61,20 +61,38 @@ def start(chosen: Settings, *, port: int = 0) -> Address:
     Raises:
         PostgresError: if it does not start; with the end of what it said.
     """
-    folder = _folder(chosen)
-    folder.mkdir(parents=True, exist_ok=True)
+    folder = _made(chosen)
     with FileLock(folder / ".lock"):
         if _own(chosen) is None:
-            _let_in(folder)
-            if not (folder / "data").exists():
-                _make(folder)
             _run(folder, "pg_ctl", "-D", "data", "-w", "-l", "log", "-o", f"-p {port or ports.free()}", "start")
-        own = _own(chosen)
+        own = open_database(chosen)
         if own is None:
             raise PostgresError(f"the server in {folder} ended right after its start:\n{_tail(folder / 'log')}")
-        _make_database(own)
-        announce(folder, f"postgresql://{own.user}:{own.password}@{own.host}:{own.port}/{own.database}")
         return own
+
+
+def command(chosen: Settings, *, port: int) -> list[str]:
+    """Make the server's folder, unless it is there, and write the command that runs the server in the foreground.
+
+    Raises:
+        PostgresError: if the folder cannot be made.
+    """
+    return [str(_programs() / "postgres"), "-D", str(_made(chosen) / "data"), "-p", str(port)]
+
+
+def open_database(chosen: Settings) -> Address | None:
+    """Make the database, unless it is there, and announce it; ``None`` if the server does not take connections."""
+    own = _own(chosen)
+    if own is not None:
+        _make_database(own)
+        announce(_folder(chosen), f"postgresql://{own.user}:{own.password}@{own.host}:{own.port}/{own.database}")
+    return own
+
+
+def system_user() -> str:
+    """Name the user that the server runs as when this process runs as root; empty for every other user's."""
+    user = _server_user()
+    return user.pw_name if user else ""
 
 
 def stop(chosen: Settings) -> None:
@@ -98,6 +116,17 @@ def _own(chosen: Settings) -> Address | None:
     if len(lines) < 8 or lines[7].strip() != "ready" or not listens(int(lines[3])):
         return None
     return Address("127.0.0.1", int(lines[3]), _DATABASE, _USER, (folder / "password").read_text())
+
+
+def _made(chosen: Settings) -> Path:
+    """Make the server's folder with its data, unless they are there."""
+    folder = _folder(chosen)
+    folder.mkdir(parents=True, exist_ok=True)
+    with FileLock(folder / ".making.lock"):
+        _let_in(folder)
+        if not (folder / "data").exists():
+            _make(folder)
+    return folder
 
 
 def _make(folder: Path) -> None:

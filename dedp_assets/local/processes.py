@@ -1,90 +1,234 @@
-"""`make up`: Spark engine, Kafka broker, PostgreSQL, Dagster's webserver and daemon, started and ended together."""
+"""`make up`: Spark engine, Kafka broker, PostgreSQL, Dagster's webserver and daemon, kept running together."""
 
 from __future__ import annotations
 
-import shlex
+import os
 import sys
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
 from pathlib import Path
+from urllib.request import urlopen
 
 import dagster as dg
-from honcho.manager import Manager
-from honcho.printer import Message, Printer
+import psycopg
 
 from dedp_assets.instance import close_abandoned, prepare_home
 from dedp_assets.local import engine, ports, postgres
 from dedp_assets.local.kafka import Broker
+from dedp_assets.local.supervision import Server, Supervision, end_leftovers, supervise
+from dedp_assets.local.telling import Telling
 from dedp_assets.sources import operational, visits_topic
 from dedp_assets.sources.visits import visits_of
 from resources import kafka
 from resources import postgres as database
+from resources.announced import listens
 from resources.clock import Clock
 from resources.engine import EngineError, use_java
-from resources.environments import CHECKOUT, Settings, child_environment
+from resources.environments import CHECKOUT, Settings
+from resources.home import Running, hold
 
-__all__ = ["Together", "up", "work"]
+__all__ = ["Ports", "up", "work"]
 
 _LAST_PORT = 65_535
 _FIRST_STEPS = 5
 _VISITS_PER_STEP = 10
+_LOOK_SECONDS = 0.5
+_TELL_EVERY = timedelta(seconds=2)
 
 
-def up(settings: Settings, *, web_port: int, engine_port: int, kafka_port: int) -> int:
-    """Run until Ctrl-C, or until one of the processes ends; then end all of them.
+@dataclass(frozen=True, slots=True)
+class Ports:
+    """Where the servers listen, on the loopback interface.
+
+    Attributes:
+        web: the webserver.
+        engine: the Spark engine.
+        database: PostgreSQL; 0 takes a free one.
+        kafka: Kafka; its controller takes the next one.
+    """
+
+    web: int = 3000
+    engine: int = 15002
+    database: int = 0
+    kafka: int = 9092
+
+
+def up(settings: Settings, ports_: Ports) -> int:
+    """Keep the platform running until a signal asks for its end, or one of its servers cannot be kept running.
 
     Raises:
-        ValueError: if a port is in use, is not a port, or is asked for twice.
+        ValueError: if a platform runs in this home, or a port is in use, is not a port, or is asked for twice.
     """
-    _require_ports(_ports(settings, web_port=web_port, engine_port=engine_port, kafka_port=kafka_port))
-    engine.prepare(settings)
-    use_java(settings)
-    broker = _broker(settings, kafka_port)
-    home = prepare_home(settings)
-    with dg.DagsterInstance.from_config(str(settings.dagster_home)) as instance:
-        close_abandoned(instance, nobody_else_runs=True)
-    print(f"Dagster UI: http://127.0.0.1:{web_port}   Spark engine: sc://127.0.0.1:{engine_port}   Ctrl-C ends all")  # noqa: T201
-    kafka_address = {"DEDP_KAFKA": broker.address} if broker else {}
-    spark = {"SPARK_REMOTE": f"sc://127.0.0.1:{engine_port}", "PYTHONUNBUFFERED": "1"}
-    dagster = child_environment({**home, **kafka_address, **spark})
-    manager, alone = Together(), child_environment({"SPARK_CONNECT_MODE": "0"}, without=("SPARK_REMOTE",))
-    _add(manager, "engine", engine.connect_command(settings, engine_port), alone)
-    if broker:
-        _add(manager, "kafka", broker.command(), alone)
-    scripts, code = Path(sys.executable).parent, ["-w", str(CHECKOUT / "workspace.yaml"), "--log-level", "warning"]
-    web = [str(scripts / "dagster-webserver"), "-h", "127.0.0.1", "-p", str(web_port)]
-    _add(manager, "web", [*web, *code], dagster)
-    _add(manager, "daemon", [str(scripts / "dagster-daemon"), "run", *code], dagster)
-    with _operational_database(settings):
-        manager.loop()
-    return int(manager.returncode or 0)
+    web, spark = f"http://127.0.0.1:{ports_.web}", f"sc://127.0.0.1:{ports_.engine}"
+    started = Clock().now().astimezone()
+    with hold(settings, Running(os.getpid(), f"{started:%Y-%m-%d %H:%M:%S}", web, spark)):
+        if left := end_leftovers(str(settings.home)):
+            _say("notice", f"{left} processes that an earlier platform left in this home were ended")
+        _require_ports(_wanted(settings, ports_))
+        engine.prepare(settings)
+        use_java(settings)
+        home = prepare_home(settings)
+        reason = _run(settings, _Platform(settings, replace(ports_, database=ports_.database or ports.free()), home))
+    if reason:
+        print(f"dedp up: {reason}", file=sys.stderr)  # noqa: T201
+    return 1 if reason else 0
 
 
-class Together(Manager):  # type: ignore[misc]  # honcho has no types
-    """Processes that are started together and ended together."""
+def _run(settings: Settings, platform: _Platform) -> str:
+    logs = settings.home / "logs"
+    _say("starting", f"{', '.join(server.name for server in platform.servers)}; what they say goes to {logs}")
+    try:
+        with dg.DagsterInstance.from_config(str(settings.dagster_home)) as instance:
+            close_abandoned(instance, nobody_else_runs=True)
+            with supervise(platform.servers, logs, mark=str(settings.home), died=platform.died) as kept:
+                reason = platform.keep(kept, instance)
+                _say("ending", "all servers are told to end")
+    finally:
+        if settings.postgres is None:
+            postgres.stop(settings)
+    _say("ended", "nothing of it runs any more")
+    return reason
 
-    def __init__(self) -> None:
-        self._terminal = _Terminal(sys.stdout)
-        super().__init__(self._terminal)
 
-    def terminate(self) -> None:
-        """End the processes that still run, and show no more of what they say."""
-        self._terminal.ending = True
-        super().terminate()
+class _Platform:
+    """The servers of one home.
 
-
-class _Terminal(Printer):  # type: ignore[misc]  # honcho has no types
-    """The output of the processes, until they are told to end.
-
-    Dagster's daemon gets that signal together with its code server; a tick in flight then loses its server and would
-    say so in a hundred lines.
+    Attributes:
+        servers: what is to run.
+        waiting: names of the servers that do not answer yet, or again.
     """
 
-    ending = False
+    def __init__(self, settings: Settings, ports_: Ports, home: Mapping[str, str]) -> None:
+        self._settings, self._ports = settings, ports_
+        self._answers: dict[str, Callable[[], str]] = {"engine": self._engine, "web": self._web}
+        scripts, code = Path(sys.executable).parent, ["-w", str(CHECKOUT / "workspace.yaml")]
+        spark = {"SPARK_REMOTE": f"sc://127.0.0.1:{ports_.engine}", "PYTHONUNBUFFERED": "1"}
+        self.servers = [_engine_server(settings, ports_.engine)]
+        broker = self._broker()
+        dagster = {**home, **spark, **({"DEDP_KAFKA": broker.address} if broker else {})}
+        web = [str(scripts / "dagster-webserver"), "-h", "127.0.0.1", "-p", str(ports_.web), *code]
+        self.servers += self._database_server()
+        self.servers.append(Server("web", web, dagster))
+        self.servers.append(Server("daemon", [str(scripts / "dagster-daemon"), "run", *code], dagster))
+        self.waiting, self._trouble = set(self._answers), ""
 
-    def write(self, message: Message) -> None:
-        if not self.ending or message.name == "system":
-            super().write(message)
+    def died(self, name: str, log: Path) -> None:
+        """Say that a server died and is started again."""
+        _say("restart", f"{name} died and is started again; its log: {log}")
+        self.waiting |= {name} & set(self._answers)
+
+    def keep(self, kept: Supervision, instance: dg.DagsterInstance) -> str:
+        """Say what happens until the end; returns why it came, empty if somebody asked for it."""
+        clock = Clock()
+        told_at = clock.now()
+        telling = Telling(instance, _say, now=told_at)
+        while not kept.asked.wait(_LOOK_SECONDS):
+            if reason := kept.look():
+                return reason
+            for name in sorted(self.waiting):
+                if said := self._answers[name]():
+                    _say("ready", f"{name}: {said}")
+                    self.waiting.remove(name)
+            if (now := clock.now()) - told_at >= _TELL_EVERY:
+                told_at = now
+                self._tell(instance, telling, now)
+        return ""
+
+    def _tell(self, instance: dg.DagsterInstance, telling: Telling, now: datetime) -> None:
+        """Look at runs and ticks; that Dagster's storage is busy or damaged ends no server."""
+        try:
+            close_abandoned(instance)
+            telling.look(now)
+        except Exception as error:
+            said = f"what runs do cannot be told: {error}".splitlines()[0]
+            if said != self._trouble:
+                _say("notice", said)
+            self._trouble = said
+
+    def _engine(self) -> str:
+        return f"Spark answers at sc://127.0.0.1:{self._ports.engine}" if listens(self._ports.engine) else ""
+
+    def _kafka(self) -> str:
+        return f"the broker answers at 127.0.0.1:{self._ports.kafka}" if listens(self._ports.kafka) else ""
+
+    def _web(self) -> str:
+        with suppress(OSError), urlopen(f"http://127.0.0.1:{self._ports.web}/server_info", timeout=2):
+            return f"http://127.0.0.1:{self._ports.web} (Ctrl-C ends all)"
+        return ""
+
+    def _database(self) -> str:
+        """Make the database, and the first rows in it."""
+        with suppress(psycopg.OperationalError):
+            own = postgres.open_database(self._settings)
+            if own is None:
+                return ""
+            with own.connect() as connection:
+                operational.create(connection)
+                if connection.execute("SELECT 1 FROM workload_steps LIMIT 1").fetchone() is None:
+                    operational.work(connection, at=Clock().now(), steps=_FIRST_STEPS)
+            return f"PostgreSQL answers at 127.0.0.1:{own.port}"
+        return ""
+
+    def _database_server(self) -> list[Server]:
+        """Make the laptop's own PostgreSQL ready to run; without it, only its readers have to wait."""
+        if self._settings.postgres is not None:
+            return []
+        try:
+            command = postgres.command(self._settings, port=self._ports.database)
+        except postgres.PostgresError as error:
+            _say("notice", f"the operational database does not start, what reads from it will wait: {error}")
+            return []
+        self._answers["database"] = self._database
+        return [Server("database", command, user=postgres.system_user(), stop="INT")]
+
+    def _broker(self) -> Broker | None:
+        """Make the laptop's own Kafka broker ready to run; without it, visits come by files only."""
+        if self._settings.kafka is not None:
+            return None
+        port = self._ports.kafka
+        broker = Broker(self._settings, self._settings.home / kafka.FOLDER, port=port, controller_port=port + 1)
+        try:
+            self.servers.append(Server("kafka", broker.command()))
+        except EngineError as error:
+            _say("notice", f"Kafka does not start, visits come by files only: {error}")
+            return None
+        self._answers["kafka"] = self._kafka
+        return broker
+
+
+def _engine_server(settings: Settings, port: int) -> Server:
+    embedded = {"SPARK_CONNECT_MODE": "0"}
+    return Server("engine", engine.connect_command(settings, port), embedded, without=("SPARK_REMOTE",))
+
+
+def _wanted(settings: Settings, ports_: Ports) -> dict[str, int]:
+    wanted = {"the Spark engine (--engine-port)": ports_.engine, "the webserver (--port)": ports_.web}
+    if settings.kafka is None:
+        wanted |= {
+            "Kafka (--kafka-port)": ports_.kafka,
+            "Kafka's controller (one more than --kafka-port)": ports_.kafka + 1,
+        }
+    if settings.postgres is None and ports_.database:
+        wanted["PostgreSQL (--database-port)"] = ports_.database
+    return wanted
+
+
+def _require_ports(asked: Mapping[str, int]) -> None:
+    wanted: dict[int, str] = {}
+    for what, port in asked.items():
+        if not 0 < port <= _LAST_PORT:
+            raise ValueError(f"{port} is not a port for {what}; choose one from 1 to {_LAST_PORT}")
+        if port in wanted:
+            raise ValueError(f"port {port} is wanted for {wanted[port]} and for {what}; they need one each")
+        if ports.in_use(port):
+            raise ValueError(f"port {port} for {what} is in use; choose another one")
+        wanted[port] = what
+
+
+def _say(word: str, sentence: str) -> None:
+    print(f"{Clock().now().astimezone():%H:%M:%S}  {word:9} {sentence}", flush=True)  # noqa: T201
 
 
 def work(settings: Settings, *, steps: int) -> int:
@@ -104,56 +248,3 @@ def work(settings: Settings, *, steps: int) -> int:
         done += f"; {visits_topic.publish(topic, visits)} visits published to topic {topic.topic}"
     print(done)  # noqa: T201
     return 0
-
-
-def _broker(settings: Settings, port: int) -> Broker | None:
-    """Make the laptop's own Kafka broker ready to run; without it, visits come by files only."""
-    if settings.kafka is not None:
-        return None
-    broker = Broker(settings, settings.home / kafka.FOLDER, port=port, controller_port=port + 1)
-    try:
-        broker.command()
-    except EngineError as error:
-        print(f"Kafka does not start, visits come by files only: {error}", file=sys.stderr)  # noqa: T201
-        return None
-    return broker
-
-
-@contextmanager
-def _operational_database(settings: Settings) -> Iterator[None]:
-    """Run the laptop's own PostgreSQL, with rows in it, for a block; without it, only its readers have to wait."""
-    try:
-        if settings.postgres is None:
-            with postgres.start(settings).connect() as connection:
-                operational.create(connection)
-                if connection.execute("SELECT 1 FROM workload_steps LIMIT 1").fetchone() is None:
-                    operational.work(connection, at=Clock().now(), steps=_FIRST_STEPS)
-    except postgres.PostgresError as error:
-        print(f"The operational database does not start, what reads from it will wait: {error}", file=sys.stderr)  # noqa: T201
-    try:
-        yield
-    finally:
-        if settings.postgres is None:
-            postgres.stop(settings)
-
-
-def _ports(settings: Settings, *, web_port: int, engine_port: int, kafka_port: int) -> dict[str, int]:
-    own = {"Kafka (--kafka-port)": kafka_port, "Kafka's controller (one more than --kafka-port)": kafka_port + 1}
-    others = {"the Spark engine (--engine-port)": engine_port, "the webserver (--port)": web_port}
-    return others if settings.kafka else others | own
-
-
-def _add(manager: Manager, name: str, command: list[str], environment: Mapping[str, str]) -> None:
-    manager.add_process(name, shlex.join(command), env=dict(environment), cwd=str(CHECKOUT))
-
-
-def _require_ports(asked: Mapping[str, int]) -> None:
-    wanted: dict[int, str] = {}
-    for what, port in asked.items():
-        if not 0 < port <= _LAST_PORT:
-            raise ValueError(f"{port} is not a port for {what}; choose one from 1 to {_LAST_PORT}")
-        if port in wanted:
-            raise ValueError(f"port {port} is wanted for {wanted[port]} and for {what}; they need one each")
-        if ports.in_use(port):
-            raise ValueError(f"port {port} for {what} is in use; is another `make up` running? Choose another one")
-        wanted[port] = what

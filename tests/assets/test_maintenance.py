@@ -110,11 +110,16 @@ def test_many_small_files_start_maintenance_before_the_night(loaded, spark, monk
 def test_a_month_later_the_old_files_go_and_the_past_can_still_be_rebuilt(loaded, monkeypatch):
     """Only current files are left; new code rebuilds silver from bronze rows that were compacted since they landed."""
     rows = loaded.ids("silver/visits")
+    left = loaded.settings.lakehouse / "silver/visits/staged-left/part-0.parquet"
+    left.parent.mkdir()
+    left.write_bytes(b"refused")
     later = datetime.now(timezone.utc) + timedelta(hours=RETENTION_HOURS + 1)  # noqa: TID251
     with monkeypatch.context() as patch:
         patch.setattr(Clock, "now", lambda _: later)
         assert loaded.run("maintain_tables").failure == ""
     shown, tables = report(loaded)
+    assert (shown["stages removed"], tables["silver/visits"]["stages_removed"]) == (1, 1)
+    assert not left.parent.exists()
     assert shown["files removed"] == sum(row["files_removed"] for row in tables.values()) >= 26
     for table in TABLES:
         assert len(files_on_disk(loaded, table)) == tables[table]["files_after"]

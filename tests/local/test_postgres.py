@@ -6,7 +6,9 @@ import ctypes
 import os
 import signal
 import stat
+import tempfile
 from dataclasses import replace
+from pathlib import Path
 
 import psycopg
 import pytest
@@ -16,15 +18,17 @@ from dedp_assets.local.ports import free as free_port
 from dedp_assets.patterns.core.errors import NotReady
 from resources import postgres
 from resources.environments import settings
-from tests.faults.processes import living
+from tests.faults.processes import living, wait_until
 
 
 @pytest.fixture
-def home(tmp_path):
+def home():
     """Settings with a home of their own; a server that was started in it is stopped."""
-    chosen = replace(settings(), home=tmp_path / "home", postgres=None)
-    yield chosen
-    server.stop(chosen)
+    # Not in pytest's folder, which every other pytest that starts closes to the server's user.
+    with tempfile.TemporaryDirectory(prefix="dedp-") as folder:
+        chosen = replace(settings(), home=Path(folder) / "home", postgres=None)
+        yield chosen
+        server.stop(chosen)
 
 
 def process(chosen):
@@ -54,7 +58,7 @@ def test_our_own_server_starts_answers_stops_and_keeps_what_it_holds(home):
         assert connection.info.dbname == "operational"
     server.stop(home)
     server.stop(home)
-    assert not living({first})
+    assert wait_until(lambda: not living({first}), seconds=10)
     with pytest.raises(NotReady, match=r"not running.*make up.*DEDP_POSTGRES"):
         postgres.address(home)
     with server.start(home).connect() as connection:

@@ -1,37 +1,62 @@
-"""`dedp up` and runs as processes: started together, ended together, and noticed when they are gone."""
+"""`dedp up` and runs as processes: one platform per home, what dies comes back, and everything ends together."""
 
 from __future__ import annotations
 
 import json
 import os
-import shlex
 import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import urllib.request
-from contextlib import contextmanager, suppress
+from collections.abc import Callable
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import date
 from pathlib import Path
 
 import dagster as dg
 import pytest
+from dagster._core.events import EngineEventData  # noqa: TID251 - what the daemon's runs write of themselves
+from deltalake import DeltaTable
 
 from dedp_assets.cli import main
 from dedp_assets.instance import PROCESS, close_abandoned
 from dedp_assets.local import engine, processes
 from dedp_assets.local.ports import free as free_port
+from dedp_assets.patterns.delta.log import Ledger
+from dedp_assets.sources import visits
 from resources.announced import listens
-from resources.environments import CHECKOUT, child_environment, settings
+from resources.environments import child_environment, settings
 from tests.faults.processes import command, descendants, kill, living, wait_until
 from tests.helpers import free_pair
 
 DEDP = str(Path(sys.executable).parent / "dedp")
+DAY, VISITS = date(2026, 1, 5), 300
+SERVERS = {
+    "engine": "SparkConnectServer",
+    "kafka": "kafka.Kafka",
+    "database": "bin/postgres -D",
+    "web": "dagster-webserver",
+    "daemon": "dagster-daemon run",
+}
 
 
 def environment(home, **more):
     """A home of its own and the checkout's cache."""
     fixed = {**more, "DEDP_HOME": str(home), "DEDP_CACHE": str(settings().cache), "DEDP_JIT": "quick"}
     return child_environment(fixed, without=("SPARK_REMOTE",))
+
+
+@pytest.fixture
+def here(tmp_path, monkeypatch):
+    """A home for commands in this process, which may start nothing."""
+    for name in ("DEDP_HOME", "DAGSTER_HOME", "JAVA_HOME", "SPARK_LOCAL_IP"):
+        monkeypatch.setenv(name, str(tmp_path))
+    monkeypatch.setattr(engine, "prepare", lambda _: None)
+    monkeypatch.setattr(processes, "supervise", lambda *_, **__: pytest.fail("it was about to start processes"))
+    return tmp_path
 
 
 @pytest.fixture
@@ -43,18 +68,19 @@ def taken():
         yield listener.getsockname()[1]
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize(("option", "other"), [("--port", "--engine-port"), ("--engine-port", "--port")])
-def test_a_port_in_use_ends_up_with_one_line(tmp_path, taken, option, other):
-    """Exit code 1, the port and the option that changes it; nothing is started and nothing is written."""
-    free = ["--kafka-port", str(free_pair()), other, str(free_port())]
-    arguments = [DEDP, "up", option, str(taken), *free]
-    done = subprocess.run(arguments, env=environment(tmp_path), capture_output=True, text=True, check=False)
-    (line,) = done.stderr.splitlines()
-    assert (done.returncode, done.stdout) == (1, "")
+OPTIONS = ("--port", "--engine-port", "--database-port", "--kafka-port")
+
+
+@pytest.mark.parametrize("option", OPTIONS)
+def test_a_port_in_use_ends_up_with_one_line(here, taken, capsys, option):
+    """Exit code 1, the port and the option that changes it; nothing is started, and the home is free again."""
+    asked = {**{name: free_pair() for name in OPTIONS}, option: taken}
+    assert main(["up", *[str(word) for pair in asked.items() for word in pair]]) == 1
+    said = capsys.readouterr()
+    (line,) = said.err.splitlines()
+    assert (said.out, (here / "platform.lock").read_text()) == ("", "")
     assert line.startswith(f"dedp up: port {taken} for ")
     assert option in line
-    assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.parametrize(
@@ -62,12 +88,8 @@ def test_a_port_in_use_ends_up_with_one_line(tmp_path, taken, option, other):
     [("99999", "free"), ("-1", "free"), ("0", "free"), ("free", "0"), ("free", "free")],
     ids=["too large", "negative", "web port 0", "engine port 0", "twice the same"],
 )
-def test_ports_that_cannot_work_are_refused_before_anything_starts(tmp_path, monkeypatch, capsys, web, spark):
+def test_ports_that_cannot_work_are_refused_before_anything_starts(here, capsys, web, spark):
     """A number that is no port, that means any port, or that both processes would want, is one line on the screen."""
-    for name in ("DEDP_HOME", "DAGSTER_HOME", "JAVA_HOME", "SPARK_LOCAL_IP"):
-        monkeypatch.setenv(name, str(tmp_path))
-    monkeypatch.setattr(engine, "prepare", lambda _: None)
-    monkeypatch.setattr(processes, "Together", lambda: pytest.fail("it was about to start processes"))
     free = str(free_port())
     ports = ["--port", web.replace("free", free), "--engine-port", spark.replace("free", free)]
     assert main(["up", *ports, "--kafka-port", str(free_pair())]) == 1
@@ -75,90 +97,126 @@ def test_ports_that_cannot_work_are_refused_before_anything_starts(tmp_path, mon
 
 
 @contextmanager
-def platform_up(tmp_path, **variables):
-    """`dedp up` in a session of its own; yields it with all its processes once they work, and leaves none behind."""
-    web, spark, everything = free_port(), free_port(), set()
-    arguments = [DEDP, "up", "--port", str(web), "--engine-port", str(spark), "--kafka-port", str(free_pair())]
-    with (tmp_path / "output").open("wb") as output:
+def platform_up(folder):
+    """`dedp up` in a session of its own; yields it once its page is there, with what it said, and leaves nothing."""
+    ports = {"--port": free_port(), "--engine-port": free_port(), "--kafka-port": free_pair()}
+    said = folder / "said"
+    with said.open("wb") as output:
         up = subprocess.Popen(
-            arguments,
-            env=environment(tmp_path / "home", **variables),
+            [DEDP, "up", *[str(word) for pair in ports.items() for word in pair]],
+            env=environment(folder / "home", DEDP_TICK_SECONDS="2"),
             stdout=output,
             stderr=output,
             start_new_session=True,
         )
+    everything = set()
     try:
-        assert wait_until(lambda: up.poll() is not None or (answers(web) and listens(spark))), "not up in time"
-        assert wait_until(lambda: up.poll() is not None or _code_servers(up.pid) >= 2), "no code servers"
-        assert up.poll() is None, (tmp_path / "output").read_text()
-        everything = {up.pid, *descendants(up.pid)}
-        yield up, everything
+        yield Up(up, folder / "home", ports, said.read_text, everything)
     finally:
         kill({*everything, *descendants(up.pid), up.pid})
         up.wait(timeout=60)
 
 
-def _code_servers(process):
-    return sum("api grpc" in command(descendant) for descendant in descendants(process))
+@dataclass(frozen=True)
+class Up:
+    """A platform that runs: its process, where it works, what it says, and every process that was seen of it."""
+
+    process: subprocess.Popen
+    home: Path
+    ports: dict
+    said: Callable[[], str]
+    everything: set
+
+    def says(self, words, *, times=1, seconds=300):
+        """Whether it said something, so many times."""
+
+        def found():
+            self.everything.update({self.process.pid, *descendants(self.process.pid)})
+            return self.process.poll() is not None or self.said().count(words) >= times
+
+        return wait_until(found, seconds=seconds) and self.said().count(words) >= times
+
+    def find(self, words):
+        """The server whose command line has these words."""
+        return min(process for process in descendants(self.process.pid) if words in command(process))
 
 
-def answers(port):
-    """Whether the webserver serves requests."""
-    with suppress(OSError), urllib.request.urlopen(f"http://127.0.0.1:{port}/server_info", timeout=5) as reply:
-        return "dagster_version" in json.loads(reply.read())
-    return False
-
-
-@pytest.mark.slow
-def test_ctrl_c_ends_every_process_of_up(tmp_path):
-    """After the signal that a terminal sends, engine, webserver, daemon and their code servers are all gone."""
-    # Without rows in a database nothing is launched meanwhile: the daemon would show what became of it.
-    nobody = f"postgresql://nobody@127.0.0.1:{free_port()}/none"
-    with platform_up(tmp_path, DEDP_POSTGRES=nobody) as (up, everything):
-        commands = " ".join(command(process) for process in everything)
-        for part in ("SparkConnectServer", "kafka.Kafka", "dagster-webserver", "dagster-daemon run", "api grpc"):
-            assert part in commands
-        os.killpg(up.pid, signal.SIGINT)
-        assert up.wait(timeout=60) in (0, 130)
-        assert wait_until(lambda: not living(everything), seconds=60), [command(p) for p in living(everything)]
-        assert "Traceback" not in (tmp_path / "output").read_text()
-
-
-TOGETHER = """
-import sys
-from dedp_assets.local.processes import Together
-
-together = Together()
-for name, command in zip(("worker", "other"), sys.argv[1:]):
-    together.add_process(name, command)
-together.loop()
-"""
+@pytest.fixture(scope="module")
+def platform():
+    """A platform that has one day of visits to load; the tests tell one story, and the last one ends it."""
+    # Not in pytest's folder, which every other pytest that starts closes to PostgreSQL's user.
+    with tempfile.TemporaryDirectory(prefix="dedp-") as folder:
+        visits.deliver(Path(folder) / "home/landing/visits", DAY, visits.visits_of(DAY, count=VISITS))
+        with platform_up(Path(folder)) as up:
+            yield up
 
 
 @pytest.mark.slow
-def test_what_a_process_says_of_being_ended_is_not_shown(tmp_path):
-    """What it said before is, and so is how each of them ended."""
-    ready = shlex.quote(str(tmp_path / "ready"))
-    worker = f"trap 'echo disturbed; exit 1' TERM; echo at work; touch {ready}; while :; do sleep 0.05; done"
-    other = f"while ! [ -e {ready} ]; do sleep 0.05; done; echo bye"
-    arguments = [sys.executable, "-c", TOGETHER, worker, other]
-    done = subprocess.run(arguments, cwd=CHECKOUT, capture_output=True, text=True, check=True, timeout=60)
-    shown = [line.partition("| ")[2] for line in done.stdout.splitlines()]
-    assert {"at work", "bye", "other stopped (rc=0)", "worker stopped (rc=1)"} <= set(shown)
-    assert "disturbed" not in shown
+def test_up_says_where_everything_is_once_it_answers(platform):
+    """Its address comes when the page is there, in few lines; the rest is in files that it names."""
+    url = f"http://127.0.0.1:{platform.ports['--port']}"
+    assert platform.says(f"ready     web: {url}"), platform.said()
+    with urllib.request.urlopen(f"{url}/server_info", timeout=30) as reply:  # noqa: S310
+        assert "dagster_version" in json.loads(reply.read())
+    logs = platform.home / "logs"
+    assert str(logs) in platform.said().splitlines()[0]
+    assert {f"{name}.log" for name in SERVERS} <= {path.name for path in logs.iterdir()}
+    assert "DEBUG" not in platform.said()
 
 
 @pytest.mark.slow
-def test_if_one_process_of_up_ends_the_others_end_too(tmp_path):
-    """A platform without its engine does not linger: it ends, and its exit code says that something was wrong."""
-    with platform_up(tmp_path) as (up, everything):
-        (jvm,) = [
-            p for p in everything if "SparkConnectServer" in command(p) and command(p).split()[0].endswith("java")
-        ]
-        os.kill(jvm, signal.SIGKILL)
-        assert up.wait(timeout=60) != 0
-        assert wait_until(lambda: not living(everything), seconds=60), [command(p) for p in living(everything)]
-        assert not (tmp_path / "home" / "postgres" / "data" / "postmaster.pid").exists()
+def test_what_is_killed_comes_back_and_a_run_in_flight_is_asked_for_again(platform):
+    """Every server once, the engine in the midst of a run; the day is loaded in one commit, with all of its rows."""
+    assert platform.says(f"started   daily_visits {DAY}"), platform.said()
+    for name, words in SERVERS.items():
+        os.kill(platform.find(words), signal.SIGKILL)
+        assert platform.says(f"restart   {name} died and is started again; its log: {platform.home}/logs/{name}.log")
+    for name in set(SERVERS) - {"daemon"}:
+        assert platform.says(f"ready     {name}: ", times=2), platform.said()
+    table = platform.home / "lakehouse" / "silver/visits"
+    assert wait_until(lambda: loaded(table) == VISITS, seconds=400), platform.said()
+    bronze = platform.home / "lakehouse" / "bronze/visits"
+    assert loaded(bronze, "landed_on") == VISITS
+    for one in (table, bronze):
+        assert len([commit for commit in Ledger(one).history() if commit.changed and commit.record]) == 1
+
+
+def loaded(table, column="event_date"):
+    """How many rows of the day there are."""
+    if not (table / "_delta_log").exists():
+        return 0
+    return DeltaTable(str(table)).to_pyarrow_table(filters=[(column, "=", DAY)]).num_rows
+
+
+@pytest.mark.slow
+def test_a_second_platform_is_refused_and_other_commands_join_the_first(platform):
+    """On other ports, too; what runs is not touched, and `status` says that it runs."""
+    before = {platform.find(words) for words in SERVERS.values()}
+    others = ["--port", str(free_port()), "--engine-port", str(free_port()), "--kafka-port", str(free_pair())]
+    done = dedp(platform, "up", *others)
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr.startswith(f"dedp up: this home is used by pid {platform.process.pid} since ")
+    assert f"runs (pid {platform.process.pid} since " in dedp(platform, "status").stderr
+    assert "1 steps done in the operational database" in dedp(platform, "work").stdout
+    assert {platform.find(words) for words in SERVERS.values()} == before
+
+
+def dedp(platform, *words):
+    """A command beside the platform."""
+    return subprocess.run([DEDP, *words], env=environment(platform.home), capture_output=True, text=True, check=False)
+
+
+@pytest.mark.slow
+def test_ctrl_c_ends_every_process_of_up(platform):
+    """After the signal that a terminal sends nothing is left, and the last line says so."""
+    platform.everything.update({platform.process.pid, *descendants(platform.process.pid)})
+    os.killpg(platform.process.pid, signal.SIGINT)
+    assert platform.process.wait(timeout=90) == 0
+    assert not living(platform.everything), [command(process) for process in living(platform.everything)]
+    assert platform.said().splitlines()[-1].endswith("nothing of it runs any more")
+    assert "Traceback" not in platform.said()
+    assert not (platform.home / "postgres" / "data" / "postmaster.pid").exists()
+    assert not listens(platform.ports["--engine-port"])
 
 
 @dg.op
@@ -201,6 +259,15 @@ def test_a_run_whose_process_is_gone_is_closed(a_started_run, dead, status):
     said = [entry.dagster_event.message for entry in instance.all_logs(run)]
     assert "the process that ran it is gone" in said
     assert close_abandoned(instance) == []
+
+
+def test_a_run_of_the_daemon_whose_process_is_gone_is_closed(a_started_run, dead):
+    """The process that Dagster notes when a run starts is looked for, too; while it lives the run is left alone."""
+    (lost, instance), (fine, _) = a_started_run(), a_started_run()
+    for run, process in ((lost, dead), (fine, os.getpid())):
+        data = EngineEventData(metadata={"pid": dg.MetadataValue.text(str(process))})
+        instance.report_engine_event("Started process for run.", instance.get_run_by_id(run), data)
+    assert close_abandoned(instance, nobody_else_runs=True) == [lost]
 
 
 @pytest.mark.parametrize("alone", [False, True])

@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+import socket
+import time
+
 import pytest
 
 from dedp_assets.local.ports import free as free_port
 from dedp_assets.patterns.core.errors import NotReady
+from resources import spark
+from resources.environments import settings
+from resources.home import Running, hold
 from resources.spark import SparkEngine
 
 
@@ -42,6 +48,19 @@ def test_a_refusal_shows_no_token():
 def test_an_engine_starts_nothing_until_it_is_asked():
     """Making the resource, as loading the graph does, opens no connection and no JVM."""
     assert SparkEngine(remote=f"sc://127.0.0.1:{free_port()}")._spark_session is None
+
+
+def test_the_engine_of_a_platform_that_runs_here_is_waited_for(tmp_path, monkeypatch):
+    """It is being started again, so a run that comes meanwhile does not fail for it."""
+    monkeypatch.setenv("DEDP_HOME", str(tmp_path))
+    port = free_port()
+    mine, looked = f"sc://127.0.0.1:{port}", []
+    with hold(settings(), Running(1, "noon", "http://x", mine)), socket.socket() as later:
+        later.bind(("127.0.0.1", port))
+        monkeypatch.setattr(time, "sleep", lambda seconds: looked.append(seconds) or later.listen())
+        spark._require_answer(mine)
+    assert looked
+    assert "start it with `make up`" in refusal(mine)
 
 
 @pytest.mark.both

@@ -1,13 +1,14 @@
-"""Every table of the lake, replicas excepted, kept to few files: compaction where it pays, then vacuum."""
+"""Every table of the lake, replicas excepted, kept to few files: compaction where it pays, vacuum, abandoned stages."""
 
 from collections.abc import Iterator
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 
 import dagster as dg
 
 from dedp_assets.patterns.core.errors import PatternError
 from dedp_assets.patterns.core.records import Provenance
+from dedp_assets.patterns.delta.maintenance.abandoned import remove_stages
 from dedp_assets.patterns.delta.tables import Table
 from dedp_assets.patterns.ingestion.compactor import compact, plan_compaction, vacuum
 from resources.clock import Clock
@@ -16,6 +17,8 @@ from resources.lake import Lake
 KEY = ["platform", "maintenance"]
 RETENTION_HOURS = 30 * 24
 """How long replaced rows can be read and restored: longer than any reader lags behind."""
+STAGE_HOURS = 7 * 24
+"""How long the rows of a refused or crashed write can be looked at."""
 _SIZES = {
     "table": ("string", "layer/dataset"),
     "files_before": ("bigint", "data files of its newest version"),
@@ -26,6 +29,10 @@ _SIZES = {
     "average_after": ("bigint", "average size of a data file after compaction, in bytes"),
     "files_removed": ("bigint", "old data files that the vacuum deleted"),
     "bytes_removed": ("bigint", "what that freed on disk, in bytes"),
+    "stages_removed": ("bigint", "folders of refused or crashed writes that were removed"),
+    "stages_bytes": ("bigint", "what that freed on disk, in bytes"),
+    "stages_kept": ("bigint", "such folders that are not old enough"),
+    "stages_in_use": ("bigint", "folders that a running write may still publish"),
     "outcome": ("string", "what was done, or why nothing was"),
 }
 REPORT = dg.TableSchema([dg.TableColumn(name, kind, meaning) for name, (kind, meaning) in _SIZES.items()])
@@ -37,7 +44,8 @@ REPORT = dg.TableSchema([dg.TableColumn(name, kind, meaning) for name, (kind, me
             KEY,
             description="Data files of every table, merged where they are many and small, and removed from disk "
             f"{RETENTION_HOURS // 24} days after they were replaced. Rows never change, so nothing downstream is asked "
-            "for.\n\nPatterns at work: Compactor.",
+            f"for. What refused and crashed writes left beside the tables goes after {STAGE_HOURS // 24} days.\n\n"
+            "Patterns at work: Compactor.",
             metadata={"dagster/column_schema": REPORT, "patterns": "ingestion.compactor"},
             group_name="platform",
             code_version="1",
@@ -104,6 +112,7 @@ maintenance_every_night = dg.ScheduleDefinition(
 def _maintain(table: Table, run: Provenance, now: datetime) -> dict[str, Any]:
     before = _size(table)
     compacted = compact(table, provenance=run)
+    stages = remove_stages(table, cutoff=now - timedelta(hours=STAGE_HOURS))
     cleaned = vacuum(table, retention_hours=RETENTION_HOURS, now=now, provenance=run)
     after = _size(table)
     return {
@@ -116,6 +125,10 @@ def _maintain(table: Table, run: Provenance, now: datetime) -> dict[str, Any]:
         "average_after": after[1] // max(after[0], 1),
         "files_removed": cleaned.figures["files_removed"],
         "bytes_removed": cleaned.figures["bytes_removed"],
+        "stages_removed": stages.removed,
+        "stages_bytes": stages.freed,
+        "stages_kept": stages.younger,
+        "stages_in_use": stages.in_use,
         "outcome": f"{compacted.reason}; {cleaned.reason}",
     }
 

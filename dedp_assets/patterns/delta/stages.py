@@ -30,7 +30,10 @@ from dedp_assets.patterns.delta.locations import Located, literal_path
 from dedp_assets.patterns.delta.statistics import file_statistics
 from dedp_assets.patterns.delta.store import Claim, Store, require
 
-__all__ = ["Layout", "Stage", "claim_of", "empty_stage", "identity_hash", "new_stage", "stage_rows"]
+__all__ = ["STAGE", "Layout", "Stage", "claim_of", "empty_stage", "identity_hash", "new_stage", "stage_rows"]
+
+STAGE = "staged-"
+"""What begins the names of stages' folders."""
 
 _IDENTITY = f"{RESERVED}identity_"
 
@@ -149,7 +152,7 @@ def empty_stage(table: Store) -> Stage:
         ConfigError: if nothing could be published there.
     """
     require(table, "lock", "put_if_absent")
-    return Stage(table.within(f"staged-{uuid.uuid4().hex[:16]}"))
+    return Stage(table.within(f"{STAGE}{uuid.uuid4().hex[:16]}"))
 
 
 def identity_hash(split: Split) -> str:

@@ -1,0 +1,18 @@
+"""supervisord, which ends in an orderly way when the process that started it is gone, however that ended."""
+
+import ctypes
+import os
+import signal
+import sys
+
+from supervisor.supervisord import main
+
+_ON_PARENTS_DEATH = 1
+
+if __name__ == "__main__":
+    if sys.platform == "linux":
+        parent = os.getppid()
+        ctypes.CDLL(None).prctl(_ON_PARENTS_DEATH, signal.SIGTERM)
+        if os.getppid() != parent:
+            sys.exit(1)
+    main()

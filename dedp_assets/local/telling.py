@@ -1,0 +1,94 @@
+"""What happens on a Dagster instance, for a terminal: a line for each run, refusal and tick that asks for something."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from datetime import datetime, timedelta, timezone
+from typing import Any
+
+import dagster as dg
+
+from dedp_assets.graph.run_tags import cause_of, refusals
+from dedp_assets.instance import failure_of
+
+__all__ = ["Say", "Telling"]
+
+Say = Callable[[str, str], None]
+"""Takes a word and a sentence."""
+
+_OVERLAP = timedelta(seconds=60)
+_TICKS = 20
+_WORDS = {"STARTED": "started", "SUCCESS": "done", "CANCELED": "canceled"}
+
+
+class Telling:
+    """A look at an instance now and then, which says what is new since the last one."""
+
+    def __init__(self, instance: dg.DagsterInstance, say: Say, *, now: datetime) -> None:
+        self._instance, self._say, self._looked_at = instance, say, now
+        self._runs: dict[str, str] = {}
+        self._ticks: dict[str, float] = {}
+        self._began = now.timestamp()
+
+    def look(self, now: datetime) -> None:
+        """Say what became of runs and ticks since the last look."""
+        self._tell_ticks()
+        self._tell_runs()
+        self._looked_at = now
+
+    def _tell_runs(self) -> None:
+        since = self._looked_at - _OVERLAP
+        records = self._instance.get_run_records(dg.RunsFilter(updated_after=since.astimezone(timezone.utc)))
+        known, self._runs = self._runs, {}
+        for record in reversed(records):
+            run, status = record.dagster_run, record.dagster_run.status.value
+            self._runs[run.run_id] = status
+            over = record.end_time is not None and record.end_time < max(self._began, since.timestamp())
+            if status != known.get(run.run_id) and not over:
+                self._tell_run(run, status)
+
+    def _tell_run(self, run: dg.DagsterRun, status: str) -> None:
+        if status == "FAILURE":
+            reason = failure_of(self._instance, run) or self._ending(run)
+            again = "; it is tried again" if run.tags.get("dagster/will_retry") == "true" else ""
+            self._say("refused" if refusals(run.tags) else "failed", f"{_about(run)}: {reason}{again}")
+        elif status in _WORDS:
+            because = f", because of {cause_of(run)}" if status == "STARTED" else ""
+            self._say(_WORDS[status], f"{_about(run)}{because}")
+
+    def _ending(self, run: dg.DagsterRun) -> str:
+        logs = self._instance.all_logs(run.run_id, of_type=dg.DagsterEventType.RUN_FAILURE)
+        return _first_line(logs[-1].dagster_event.message) if logs and logs[-1].dagster_event else "no reason given"
+
+    def _tell_ticks(self) -> None:
+        for state in self._instance.all_instigator_state():
+            last = self._ticks.get(state.selector_id, self._began)
+            for tick in reversed(self._ticks_after(state, last)):
+                self._ticks[state.selector_id] = max(last, tick.timestamp)
+                if said := next(_said(tick), ""):
+                    self._say("asks" if not tick.error else "failed", f"{state.instigator_name} {said}")
+
+    def _ticks_after(self, state: Any, last: float) -> list[Any]:  # noqa: ANN401 - Dagster does not export the type
+        ticks = self._instance.get_ticks(state.instigator_origin_id, state.selector_id, after=last, limit=_TICKS)
+        return [tick for tick in ticks if tick.timestamp > last and tick.status.value != "STARTED"]
+
+
+def _about(run: dg.DagsterRun) -> str:
+    """Name what a run computes: its tables and partitions."""
+    named = run.job_name
+    if run.asset_selection:
+        named = ", ".join(sorted("/".join(key.path) for key in run.asset_selection))
+    ends = [run.tags.get(f"dagster/asset_partition_range_{end}", "") for end in ("start", "end")]
+    partition = run.tags.get("dagster/partition") or " to ".join(filter(None, ends))
+    return f"{named} {partition}".strip() + f" (run {run.run_id[:8]})"
+
+
+def _said(tick: Any) -> Iterator[str]:  # noqa: ANN401 - Dagster does not export the type
+    if tick.error:
+        yield f"cannot look: {_first_line(tick.error.message)}"
+    if count := len(tick.run_ids):
+        yield f"asks for {count} run{'s' if count > 1 else ''}"
+
+
+def _first_line(text: str | None) -> str:
+    return text.strip().splitlines()[0] if text and text.strip() else "no reason given"

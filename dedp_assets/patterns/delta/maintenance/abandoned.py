@@ -1,0 +1,72 @@
+"""Abandoned stages: what writes left beside a table that were refused, or whose process died, goes after a while."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import datetime
+from urllib.parse import unquote
+
+from dedp_assets.patterns.delta.locks import table_lock
+from dedp_assets.patterns.delta.log import Ledger
+from dedp_assets.patterns.delta.stages import STAGE, claim_of
+from dedp_assets.patterns.delta.store import Entry
+from dedp_assets.patterns.delta.tables import Table
+
+__all__ = ["Stages", "remove_stages"]
+
+
+@dataclass(frozen=True, slots=True)
+class Stages:
+    """The stages beside a table that no commit refers to.
+
+    Attributes:
+        removed: how many were removed.
+        freed: the size of their files, in bytes.
+        younger: how many stay, because they are not old enough.
+        in_use: how many stay, because a running write may still publish them.
+    """
+
+    removed: int = 0
+    freed: int = 0
+    younger: int = 0
+    in_use: int = 0
+
+
+def remove_stages(table: Table, *, cutoff: datetime) -> Stages:
+    """Remove the stages that nobody will publish and no commit in the log refers to.
+
+    A stage with a file that was written after ``cutoff`` stays, and so does one that is claimed, whatever its age. What
+    a commit refers to is the table's, and for a vacuum to judge.
+
+    Raises:
+        Conflict: if other writers hold the table for too long.
+    """
+    store = table.store
+    with table_lock(store):
+        stages = [name for name in store.list() if name.startswith(STAGE)]
+        # Before the log is read: a claim ends after the commit that refers to its stage.
+        free = [name for name in stages if not store.is_claimed(claim_of(name))]
+        referred = _referred(table.ledger) if free else set()
+        loose = {name: store.files(name) for name in free if name not in referred}
+        old = {name: files for name, files in loose.items() if not any(_since(file, cutoff) for file in files)}
+        for name in old:
+            store.delete_folder(name)
+            store.delete(claim_of(name))
+    freed = sum(file.size_bytes for files in old.values() for file in files)
+    return Stages(len(old), freed, younger=len(loose) - len(old), in_use=len(stages) - len(free))
+
+
+def _referred(ledger: Ledger) -> set[str]:
+    """List the folders of the table in which a file lies that some version in the log needs."""
+    return {unquote(path).partition("/")[0] for path in _paths(ledger)}
+
+
+def _paths(ledger: Ledger) -> Iterator[str]:
+    yield from (file["path"] for file in ledger.state().files())
+    for commit in ledger.history():
+        yield from commit.files_past
+
+
+def _since(file: Entry, cutoff: datetime) -> bool:
+    return file.modified_ns >= cutoff.timestamp() * 1_000_000_000
