@@ -1,0 +1,205 @@
+"""The platform in a browser: what a person sees and does in Dagster's UI while `dedp up` runs, in one story.
+
+A real Chromium does it, the one of the machine. ``DEDP_PICTURES=docs/pictures`` keeps the pictures that README shows.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+import urllib.request
+from collections.abc import Callable
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+from dedp_assets.local.ports import free as free_port
+from dedp_assets.patterns.delta.log import Ledger
+from dedp_assets.sources import visits
+from resources.clock import Clock
+from resources.environments import child_environment, settings
+from tests.helpers import free_pair
+
+CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(CHROMIUM is None, reason="no Chromium on this machine: apt-get install chromium"),
+]
+FIRST = Clock().now().date() - timedelta(days=6)
+DAYS = [(FIRST + timedelta(days=number)).isoformat() for number in range(6)]
+*GOOD, BAD = DAYS
+DEDP = str(Path(sys.executable).parent / "dedp")
+GOLD = "gold/daily_visitors"
+
+
+class Up:
+    """A running platform and a browser that looks at it."""
+
+    def __init__(self, home: Path, url: str, page, environment) -> None:
+        self.home, self.url, self.page, self.environment = home, url, page, environment
+
+    def look(self, path: str, *texts: str, picture: str = "") -> str:
+        """Open a page and wait until it shows the texts; returns all of its text."""
+        self.page.goto(self.url + path)
+        for text in texts:
+            self.page.get_by_text(text).first.wait_for()
+        if picture and (folder := os.environ.get("DEDP_PICTURES")):  # noqa: TID251
+            self.page.wait_for_timeout(2_000)
+            self.page.screenshot(path=f"{folder}/{picture}.png")
+        return self.page.inner_text("body")
+
+    def materialize(self, table: str, partitions: str, launch: str) -> None:
+        """Launch what the dialog of an asset's page launches for the partitions."""
+        self.look(f"/assets/{table}?view=overview", "Definition")
+        self.page.get_by_role("button", name="Materialize").first.click()
+        dialog = self.page.get_by_role("dialog")
+        typed = dialog.locator("input[type=text]").first
+        typed.fill(partitions)
+        typed.press("Tab")
+        dialog.get_by_role("button", name=launch).click()
+        dialog.wait_for(state="hidden")
+
+    def ask(self, query: str):
+        """Ask the webserver what Dagster recorded."""
+        body = json.dumps({"query": query}).encode()
+        request = urllib.request.Request(f"{self.url}/graphql", body, {"content-type": "application/json"})  # noqa: S310
+        with urllib.request.urlopen(request, timeout=60) as answer:  # noqa: S310
+            return json.load(answer)["data"]
+
+    def runs(self) -> dict[str, str]:
+        """Run -> status, newest first."""
+        found = self.ask("{ runsOrError(limit: 100) { ... on Runs { results { runId status } } } }")
+        return {run["runId"]: run["status"] for run in found["runsOrError"]["results"]}
+
+    def days(self, table: str) -> set[str]:
+        """The days that a table holds rows of."""
+        ledger = Ledger(self.home / "lakehouse" / table, name=table)
+        partitions = ledger.state().statistics() if ledger.exists() else {}
+        return {dict(partition)["event_date"] for partition in partitions}
+
+
+def wait_until(holds: Callable[[], object], what: str, *, seconds: int = 240) -> None:
+    """Wait for something that processes beside this one do; the time is only there to end a hanging test."""
+    end = time.monotonic() + seconds
+    while not holds():
+        assert time.monotonic() < end, f"{what} did not come"
+        time.sleep(1)
+
+
+@pytest.fixture(scope="module")
+def up(tmp_path_factory, test_settings):
+    """`dedp up` on five good days and a bad one, once its sensors have loaded what can be loaded."""
+    from playwright.sync_api import sync_playwright
+
+    home, port = tmp_path_factory.mktemp("ui"), free_port()
+    for number, day in enumerate(DAYS):
+        lines = visits.visits_of(FIRST + timedelta(days=number), count=40)
+        broken = [line[:20] for line in lines[:20]] if day == BAD else []
+        visits.deliver(home / "landing/visits", FIRST + timedelta(days=number), lines[len(broken) :], broken=broken)
+    fixed = {
+        "DEDP_HOME": str(home),
+        "DEDP_CACHE": str(settings().cache),
+        "DEDP_JIT": "quick",
+        "DEDP_FIRST_DAY": GOOD[0],
+    }
+    environment = child_environment(fixed, without=("SPARK_REMOTE", "DAGSTER_HOME"))
+    ports = ["--port", str(port), "--engine-port", str(free_port()), "--kafka-port", str(free_pair())]
+    with (home / "up.log").open("wb") as log:
+        running = subprocess.Popen([DEDP, "up", *ports], env=environment, stdout=log, stderr=log)
+    try:
+        with sync_playwright() as playwright:
+            browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+            page = browser.new_page(viewport={"width": 1500, "height": 950})
+            page.set_default_timeout(90_000)
+            made = Up(home, f"http://127.0.0.1:{port}", page, environment)
+            wait_until(lambda: made.days(GOLD) == set(GOOD), "gold of the good days")
+            wait_until(lambda: "FAILURE" in made.runs().values(), "the refusal of the bad day")
+            yield made
+            browser.close()
+    finally:
+        running.send_signal(signal.SIGINT)
+        running.wait(60)
+
+
+def test_lineage_begins_at_the_sources(up):
+    """From the landing zone and the topic to gold, in one picture."""
+    path = f"/assets/{GOLD}?view=lineage&lineageScope=upstream&lineageDepth=5"
+    up.look(path, "sources", "bronze", "silver", "daily_visitors", picture="lineage")
+
+
+def test_an_asset_tells_what_it_is_and_plots_its_figures(up):
+    """Description, columns, owners, freshness, source code; figures carry names that people read."""
+    text = up.look("/assets/silver/visits?view=overview", "Source code", "rows duplicates", picture="asset")
+    assert "visits.py" in text
+    assert "Passing" in text
+    assert "web-analytics" in text
+    assert "Plots" in text
+    events = up.look(f"/assets/silver/visits?view=events&partition={GOOD[0]}", "rows written")
+    assert "size [bytes]" in events
+    assert "written by" in events
+
+
+def test_a_failed_check_is_seen_and_holds_the_gate(up):
+    """Half of the bad day's records are torn: its check says so, silver and gold hold nothing of it."""
+    text = up.look(
+        "/assets/silver/visits?view=checks&checkDetail=dead_letters_are_few", "Latest execution", picture="check"
+    )
+    assert "Failed" in text
+    assert up.days("silver/visits") == up.days(GOLD) == set(GOOD)
+    (refused,) = [run for run, status in up.runs().items() if status == "FAILURE"]
+    up.look(f"/runs/{refused}", f"dedp approve silver/visits {BAD}")
+
+
+def test_a_partition_is_materialized_by_hand(up):
+    """The dialog launches one run, which finds the day unchanged and says so."""
+    before = set(up.runs())
+    up.materialize(GOLD, GOOD[0], "Launch 1 run")
+    wait_until(lambda: [s for run, s in up.runs().items() if run not in before] == ["SUCCESS"], "the run")
+    up.look(f"/assets/{GOLD}?view=events&partition={GOOD[0]}", "unchanged since version")
+
+
+def test_a_run_is_executed_again(up):
+    """From its page, all of its steps."""
+    before = up.runs()
+    done = next(run for run, status in before.items() if status == "SUCCESS")
+    up.look(f"/runs/{done}", "Re-execute all")
+    up.page.get_by_role("button", name="Re-execute all").click()
+    wait_until(lambda: [s for run, s in up.runs().items() if run not in before] == ["SUCCESS"], "the second execution")
+
+
+def test_one_check_is_run_alone(up):
+    """What is stored is judged and nothing is computed."""
+    versions = up.days("silver/visits")
+    up.look("/assets/silver/visits?view=checks&checkDetail=files_are_there", "Every data file that the newest version")
+    up.page.get_by_role("button", name="Execute").last.click()
+    up.page.get_by_text("Passed").first.wait_for()
+    assert up.days("silver/visits") == versions
+
+
+def test_five_days_are_backfilled(up):
+    """A range typed into the dialog becomes a backfill with a run for each day, all of which succeed."""
+    up.materialize(GOLD, f"[{GOOD[0]}...{GOOD[-1]}]", "Launch backfill")
+    query = "{ partitionBackfillsOrError { ... on PartitionBackfills { results { status numPartitions } } } }"
+
+    def ended():
+        return [each for each in up.ask(query)["partitionBackfillsOrError"]["results"] if "COMPLETED" in each["status"]]
+
+    wait_until(ended, "the backfill")
+    assert ended() == [{"status": "COMPLETED_SUCCESS", "numPartitions": 5}]
+
+
+def test_an_approved_day_reaches_gold_and_says_who_decided(up):
+    """The command that the refusal names, beside the running platform; gold follows by itself."""
+    done = subprocess.run(
+        [DEDP, "approve", "silver/visits", BAD, "--by", "Ada", "--because", "the collector is being mended"],
+        env=up.environment, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout + done.stderr
+    wait_until(lambda: up.days(GOLD) == set(DAYS), "gold of the approved day")
+    up.look(f"/assets/silver/visits?view=events&partition={BAD}", "Ada: the collector is being mended")
