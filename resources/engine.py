@@ -153,7 +153,9 @@ def class_archive(settings: Settings) -> Path | None:
     java = _java(settings)
     if java == _BUNDLED:
         return None
-    names = [str(java), _version(java), pyspark.__version__, *[jar.name for jar in class_path(settings)]]
+    # Java passes over an archive in silence whose class path lay elsewhere: Spark's own jars lie in the environment.
+    places = [pyspark.__file__, *[str(jar) for jar in class_path(settings)]]
+    names = [str(java), _version(java), pyspark.__version__, *places]
     key = hashlib.sha256("|".join(names).encode()).hexdigest()[:12]
     return settings.cache / f"classes-{key}.jsa"
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import sqlite3
 import tempfile
 import uuid
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from dataclasses import replace
 from itertools import count
 from pathlib import Path
@@ -12,6 +14,7 @@ from typing import Any
 
 import pytest
 from hypothesis import settings as hypothesis_settings
+from sqlalchemy import Engine, event
 
 from dedp_assets.local import engine
 from dedp_assets.local import postgres as server
@@ -33,10 +36,36 @@ hypothesis_settings.load_profile("default")
 hypothesis_settings.register_profile("fuzz", deadline=None, max_examples=2000)  # --hypothesis-profile=fuzz
 
 
+_SHARED_ENGINE = pytest.StashKey[str]()
+
+
+@event.listens_for(Engine, "connect")
+def _without_syncing(connection: Any, _: Any) -> None:
+    """What a test's Dagster instance records has to survive a killed process, not a loss of power."""
+    if isinstance(connection, sqlite3.Connection):
+        connection.execute("PRAGMA synchronous = OFF")
+
+
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--engine", choices=["embedded", "connect"], default="embedded", help="the Spark engine to test on"
     )
+
+
+def pytest_sessionstart(session: pytest.Session) -> None:
+    """Start the Spark Connect server that all test processes of a run share, in the process that starts them."""
+    config = session.config
+    if config.getoption("--engine") == "connect" and not hasattr(config, "workerinput"):
+        chosen, running = replace(settings(), jit="quick", master="local[2]"), ExitStack()
+        engine.prepare(chosen)
+        config.stash[_SHARED_ENGINE] = running.enter_context(connect_server(chosen))
+        config.add_cleanup(running.close)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_configure_node(node: Any) -> None:
+    """Tell a test process of pytest-xdist where the shared engine is."""
+    node.workerinput["engine"] = node.config.stash.get(_SHARED_ENGINE, "")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -59,17 +88,18 @@ def test_settings(tmp_path_factory: pytest.TempPathFactory) -> Settings:
 
 @pytest.fixture(scope="session")
 def spark(request: pytest.FixtureRequest, test_settings: Settings) -> Iterator[Any]:
-    """The test process's Spark session: embedded, or attached to a Spark Connect server of its own."""
+    """The test process's Spark session: embedded, or attached to the Spark Connect server of the run."""
     from resources.spark import SparkEngine
 
-    engine.prepare(test_settings)
-    if request.config.getoption("--engine") == "embedded":
+    config = request.config
+    if config.getoption("--engine") == "embedded":
+        engine.prepare(test_settings)
         yield SparkEngine().session
         return
-    with connect_server(test_settings) as remote:
-        session = SparkEngine(remote=remote).session
-        yield session
-        session.stop()
+    remote = config.workerinput["engine"] if hasattr(config, "workerinput") else config.stash[_SHARED_ENGINE]
+    session = SparkEngine(remote=remote).session
+    yield session
+    session.stop()
 
 
 @pytest.fixture(scope="session")
@@ -78,6 +108,9 @@ def own_postgres() -> Iterator[Settings]:
     with tempfile.TemporaryDirectory(prefix="dedp-") as home:
         chosen = replace(settings(), home=Path(home), postgres=None)
         server.start(chosen)
+        with postgres.address(chosen).connect(autocommit=True) as connection:
+            connection.execute("ALTER SYSTEM SET fsync = off")  # each test makes and drops a database
+            connection.execute("SELECT pg_reload_conf()")
         yield chosen
         server.stop(chosen)
 

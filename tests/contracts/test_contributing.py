@@ -38,18 +38,17 @@ def checked(root: Path, *command: str) -> None:
 
 
 @pytest.mark.slow
-def test_the_examples_pass_all_contracts(copy):
-    """Format, lint, import contracts, and what every pattern and every table has to look like."""
+def test_the_examples_pass_format_lint_and_import_contracts(copy):
+    """Whoever copies them has nothing to mend."""
     checked(copy, "ruff", "format", "--check", "--quiet", ".")
     checked(copy, "ruff", "check", "--quiet", ".")
     checked(copy, "lint-imports", "--no-cache")
-    checked(copy, "pytest", "-q", "tests/contracts", "-m", "not slow", "-p", "no:cacheprovider")
 
 
 @pytest.mark.slow
-def test_the_examples_work(copy, spark):
-    """Their own tests pass: the new table follows late visits through the one sensor."""
+def test_the_examples_work_and_pass_all_contracts(copy, spark):
+    """Their own tests pass, the new table follows late visits; and so does what any pattern and table looks like."""
     checked(
-        copy, "pytest", "-q", "-p", "no:cacheprovider",
+        copy, "pytest", "-q", "-p", "no:cacheprovider", "-m", "not slow", "tests/contracts",
         "tests/patterns/quality/test_null_reporter.py", "tests/assets/test_visits_completeness.py",
     )  # fmt: skip

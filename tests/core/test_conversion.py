@@ -104,7 +104,6 @@ def test_space_around_and_within_an_object_is_no_error(convert):
     assert [(row[SYNTAX], row["name"]) for row in rows] == [(None, "a")] * 3
 
 
-@pytest.mark.both
 def test_values_of_a_wrong_type_are_null_with_their_text_beside(convert):
     """Each column for itself: one misfit leaves its neighbours alone, and the rules name exactly the misfits."""
     wrong = {
@@ -261,7 +260,6 @@ def test_every_type_takes_exactly_the_texts_that_denote_a_value_of_it(spark):
 NESTED = {"s": "STRUCT<a: BIGINT, b: ARRAY<DECIMAL(6,2)>>", "m": "MAP<STRING, STRUCT<x: DATE NOT NULL>>"}
 
 
-@pytest.mark.both
 @pytest.mark.parametrize(
     ("text", "sentences"),
     [

@@ -549,12 +549,11 @@ def by_spark(table):
 
 BY_SPARK = [
     {"delta.columnMapping.mode": "name"},
-    {"delta.enableDeletionVectors": "true"},
+    pytest.param({"delta.enableDeletionVectors": "true"}, marks=pytest.mark.both),
     {"delta.enableChangeDataFeed": "true"},
 ]
 
 
-@pytest.mark.both
 @pytest.mark.parametrize("properties", BY_SPARK, ids=lambda properties: next(iter(properties)))
 def test_tables_that_only_spark_changes_take_deltas_statement(make_table, event_rows, properties):
     """The same function, rows, figures, retries and refusals; nothing is left beside the table."""

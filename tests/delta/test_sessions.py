@@ -30,6 +30,8 @@ NOTE = "spark.databricks.delta.commitInfo.userMetadata"
 def test_settings_are_the_statements_own(spark, created_events):
     """A private session sees the caller's settings and views, the caller sees none of its, and ends with the block."""
     location = created_events.location
+    for way in ("read", "write"):  # Delta sets both in a session that meets its first table
+        spark.conf.set(f"spark.sql.parquet.fieldId.{way}.enabled", "true")
     before = spark.conf.getAll
     spark.conf.set("spark.sql.session.timeZone", "Europe/Berlin")
     spark.range(3).createOrReplaceTempView("three_of_the_caller")

@@ -68,6 +68,7 @@ def undisturbed(spark, tmp_path_factory):
 def killed_at(world, point, table):
     """Let another process load what has landed, kill it at a point of a table's write, and return its id."""
     reached = world.settings.home / "reached"
+    reached.unlink(missing_ok=True)
     environment = child_environment({"DEDP_HOME": str(world.settings.home)}, without=("SPARK_REMOTE",))
     output, everything = (world.settings.home / "output").open("wb"), set()
     command = [sys.executable, "-m", "tests.faults.killed", point, table, str(reached)]
@@ -84,30 +85,40 @@ def killed_at(world, point, table):
     return run.pid
 
 
-@pytest.mark.parametrize(
-    ("point", "table", "seen"),
-    [
-        ("staged", "silver/visits", "old"),
-        ("before commit", "silver/visits", "old"),
-        ("after commit", "silver/visits", "new"),
-        ("before commit", "gold/daily_visitors", "old"),
-    ],
+KILLS = (
+    ("staged", "silver/visits", "old"),
+    ("before commit", "silver/visits", "old"),
+    ("after commit", "silver/visits", "new"),
+    ("before commit", "gold/daily_visitors", "old"),
 )
-def test_a_killed_run_leaves_nothing_half_done(undisturbed, spark, tmp_path, point, table, seen):
-    """The table shows its old rows or all of its new ones; the next start closes the run and ends where others end."""
+"""Point of a table's write at which a run is killed, and whose rows the table then shows, each run after the other."""
+
+
+def of_day(rows, number):
+    return [row for row in rows if row["event_date"] == day(number)]
+
+
+def test_a_killed_run_leaves_nothing_half_done(undisturbed, spark, tmp_path):
+    """Each day shows its old rows or all of its new ones; each start closes the run before, the last one ends well.
+
+    Runs are killed one after the other, at every point of a write and in silver as in gold: each of them goes on from
+    what the killed one left.
+    """
     waiting, before, after = undisturbed
     shutil.copytree(waiting, tmp_path, dirs_exist_ok=True)
+    killed = set()
     with world_in(tmp_path) as world:
-        process = killed_at(world, point, table)
-        left = rows_of(world, table)
-        whole = [row for row in (before if seen == "old" else after)[table] if row["event_date"] == day(1)]
-        assert [row for row in left if row["event_date"] == day(1)] == whole
-        assert [row for row in left if row["event_date"] == day(0)] == [
-            row for row in before[table] if row["event_date"] == day(0)
-        ]
+        for point, table, seen in KILLS:
+            killed.add(str(killed_at(world, point, table)))
+            left = rows_of(world, table)
+            changed = [number for number in (0, 1) if of_day(left, number) != of_day(before[table], number)]
+            assert len(changed) == (seen == "new"), (point, table, changed)
+            assert all(of_day(left, number) == of_day(after[table], number) for number in changed), (point, table)
+            assert len(left) == len(of_day(left, 0)) + len(of_day(left, 1))
         world.restart()
         world.react()
         assert contents(world) == after
         assert world.react() == []
-        (failed,) = world.platform.instance.get_runs(dg.RunsFilter(statuses=[dg.DagsterRunStatus.FAILURE]))
-        assert failed.tags[PROCESS] == str(process)
+        failed = world.platform.instance.get_runs(dg.RunsFilter(statuses=[dg.DagsterRunStatus.FAILURE]))
+        assert {run.tags[PROCESS] for run in failed} == killed
+        assert len(failed) == len(killed) == len(KILLS)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 from dataclasses import replace
@@ -120,7 +121,7 @@ def test_the_launchers_words_reach_java_as_they_are_but_for_the_unwanted_one(jav
 
 
 def test_the_archive_is_of_exactly_this_java_pyspark_and_class_path(java, chosen, jars, monkeypatch):
-    """Another runtime, another pyspark or another jar each make another archive, and the old one is not used."""
+    """Another runtime, pyspark, environment or jar each make another archive, and the old one is not used."""
     first, second = java("17.0.9"), java("21.0.1")
     archive = engine.class_archive(chosen(on_path=first))
     archive.parent.mkdir(parents=True)
@@ -134,6 +135,10 @@ def test_the_archive_is_of_exactly_this_java_pyspark_and_class_path(java, chosen
     jars.append("another-1.0.jar")
     assert not used(chosen(on_path=first))
     jars.pop()
+    with monkeypatch.context() as patched:
+        patched.setattr(pyspark, "__file__", "/another/environment/pyspark/__init__.py")
+        assert not used(chosen(on_path=first))
+    assert used(chosen(on_path=first))
     monkeypatch.setattr(pyspark, "__version__", "4.2.1")
     assert not used(chosen(on_path=first))
 
@@ -231,23 +236,53 @@ def test_an_embedded_engine_starts_and_says_nothing(tmp_path, runtime):
 
 
 @pytest.mark.slow
-def test_a_newer_java_of_the_machine_says_nothing_either(tmp_path, java):
+def test_a_newer_java_of_the_machine_says_nothing_either(java, chosen, monkeypatch):
     """What newer runtimes no longer have is left out for any of them, not only for the wheel's."""
-    home = java("25.0.1", otherwise=f'exec "{BUNDLED}" "$@"')
-    done = start(tmp_path, DEDP_JAVA="auto", JAVA_HOME=str(home))
-    assert (done.stdout, done.stderr) == ("[0, 2]\n", "")
+    monkeypatch.setenv("JAVA_HOME", str(engine.java_home(chosen(on_path=java("25.0.1", f'exec "{BUNDLED}" "$@"')))))
+    monkeypatch.setenv("PATH", "/usr/bin:/bin")
+    submit = Path(pyspark.__file__).parent / "bin" / "spark-submit"
+    done = subprocess.run([str(submit), "--version"], capture_output=True, text=True, check=True)
+    assert f"version {pyspark.__version__}" in done.stderr
+    assert "WARNING" not in done.stdout + done.stderr
+
+
+LOAD = """
+import json, os
+from pathlib import Path
+from dedp_assets.definitions import defs
+from pyspark import SparkContext
+defs().resolve_asset_graph()
+print(json.dumps({
+    "gateway": str(SparkContext._gateway),
+    "children": Path(f"/proc/{os.getpid()}/task/{os.getpid()}/children").read_text().split(),
+    "seconds": {s.name: s.minimum_interval_seconds for s in defs().get_repository_def().sensor_defs},
+}))
+"""
+
+
+@pytest.fixture(scope="module")
+def loaded(tmp_path_factory):
+    """A home, and what a process says that loaded the graph there and lets sensors look every minute."""
+    home = tmp_path_factory.mktemp("home")
+    variables = {"DEDP_HOME": str(home), "DEDP_TICK_SECONDS": "60"}
+    environment = child_environment(variables, without=("SPARK_REMOTE", "DEDP_CACHE"))
+    command = [sys.executable, "-c", LOAD]
+    done = subprocess.run(command, cwd=CHECKOUT, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return home, json.loads(done.stdout)
 
 
 @pytest.mark.slow
-def test_loading_the_graph_starts_no_jvm(tmp_path):
+def test_loading_the_graph_starts_no_jvm(loaded):
     """Definitions import and resolve without Spark, so the webserver and sensors are quick."""
-    script = (
-        "from pathlib import Path; import os; from dedp_assets.definitions import defs; "
-        "defs().resolve_asset_graph(); from pyspark import SparkContext; "
-        "print(SparkContext._gateway, Path(f'/proc/{os.getpid()}/task/{os.getpid()}/children').read_text().split())"
-    )
-    environment = child_environment({"DEDP_HOME": str(tmp_path)}, without=("SPARK_REMOTE",))
-    command = [sys.executable, "-c", script]
-    done = subprocess.run(command, cwd=CHECKOUT, env=environment, capture_output=True, text=True, check=False)
-    assert done.stdout == "None []\n", done.stderr
-    assert not (tmp_path / "cache").exists()
+    home, told = loaded
+    assert (told["gateway"], told["children"]) == ("None", [])
+    assert not (home / "cache").exists()
+
+
+@pytest.mark.slow
+def test_the_tick_interval_is_a_setting_of_every_sensor(loaded):
+    """Every sensor follows it, each in its own measure."""
+    seconds = loaded[1]["seconds"]
+    assert seconds["visits_delivered"] == seconds["late_data"] == 60
+    assert min(seconds.values()) == 60

@@ -159,7 +159,6 @@ def test_every_broken_rule_is_named_and_a_legitimate_null_breaks_none(spark, tex
     assert [tuple(row) for row in rows] == [("dead" if reason else "valid", reason)]
 
 
-@pytest.mark.both
 def test_both_entries_refuse_the_same_fields_by_their_path(spark):
     """A record and the same record as columns, nested ones typed or as text: one verdict, one reason."""
     schema = {"id": "BIGINT", "s": "STRUCT<a: BIGINT>", "tags": "ARRAY<DATE>"}
@@ -186,7 +185,6 @@ def test_raw_bytes_that_are_no_text_stay_with_the_letter(spark):
     assert [row["line"] for row in split["valid"].collect()] == [1]
 
 
-@pytest.mark.both
 def test_error_safe_columns_die_where_an_input_is_there_and_the_output_is_not(spark):
     """Without a payload: one NULL input of a concatenation or a failed cast is a reason, all NULL is not."""
     devices = [

@@ -102,7 +102,6 @@ def test_windows_close_by_the_watermark_and_a_late_event_is_in_none(spark):
     assert set(windows) - set(closed) == {"04:30"}
 
 
-@pytest.mark.both
 def test_an_event_at_the_watermark_is_on_time_and_a_microsecond_before_it_is_late(spark):
     """Late means strictly below, in whatever zone the watermark is written."""
     rows = batch(spark, "2023-06-30 09:36:00Z", "2023-06-30 09:35:59.999999Z", "2023-06-30 09:36:00.000001Z")

@@ -45,7 +45,6 @@ def once(rows, earlier=None, **options):
     return deduplicate(rows, earlier, **{"keys": ["key"], "order_by": ["line"], **options})
 
 
-@pytest.mark.both
 def test_the_survivor_is_the_same_however_the_input_is_ordered_and_partitioned(spark):
     """Order decides, content breaks ties: shuffling changes neither the survivors nor the duplicates."""
     arrangements = [

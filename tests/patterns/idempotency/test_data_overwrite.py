@@ -102,7 +102,6 @@ def test_the_same_rows_from_other_inputs_change_nothing(events, fill):
     assert ids(events) == {DAYS[0]: [0, 1, 2, 3]}
 
 
-@pytest.mark.both
 @pytest.mark.parametrize("stray", [f"DATE '{DAYS[1]}'", "CAST(NULL AS DATE)"], ids=["another day", "no day"])
 def test_one_row_outside_the_partition_refuses_the_write(events, event_rows, fill, stray):
     """The stray row is not filed under the wrong day, and the good rows beside it are not published either."""

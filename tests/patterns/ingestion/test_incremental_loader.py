@@ -126,7 +126,6 @@ def test_a_rerun_replaces_its_slice_and_touches_no_other(visits, source):
     assert files_of(visits, ingested_on=DAYS[1]) == neighbours
 
 
-@pytest.mark.both
 def test_a_row_that_becomes_visible_late_is_found_and_counted(visits, source):
     """A transaction that committed after its window was read is found by looking back, in its own partition."""
     before = [("a", "2026-01-05 10:00"), ("b", "2026-01-06 10:00")]

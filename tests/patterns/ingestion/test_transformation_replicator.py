@@ -254,7 +254,6 @@ def test_another_key_makes_the_whole_replica_again(users, staging):
     assert {row["email"] for row in read_back(replica)} == {mask(user(n)["email"], SECRET[::-1]) for n in range(9)}
 
 
-@pytest.mark.both
 def test_a_new_tag_removes_a_column_from_everything_replicated(users, staging):
     """The next run of one partition leaves no trace of it in any partition, file or version, without a code change."""
     for day in DAYS[:2]:

@@ -102,7 +102,6 @@ def commit(partition=DAY, **fields):
 # --- the gate before the computation
 
 
-@pytest.mark.both
 @pytest.mark.parametrize(
     "broken",
     [
