@@ -61,6 +61,7 @@ KeyedFile = tuple[Mapping[str, Any], Partition]
 _COMMIT_FILE = re.compile(r"\d{20}\.json")
 _LITERAL = re.compile(r"[A-Za-z0-9_. -]+")  # what every writer of logs spells alike
 _NO_FILE = re.compile(rb'[{] *"(?:commitInfo|txn|protocol|metaData|domainMetadata)" *:.*[}]')
+_FILES = {"add", "remove", "cdc"}
 _MAINTENANCE = {"OPTIMIZE", "VACUUM END"}
 _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 
@@ -133,9 +134,9 @@ class Cursors(ABC):
         """Tell whether the library wrote ``partition`` in this generation of ``table``, with or without a version."""
         return any(v is not None for v in self._versions_of(table, partition, "", "appends", "runs"))
 
-    def _versions_of(self, table: str, partition: Mapping[str, str], *kinds: Cursor) -> list[int | None]:
+    def _versions_of(self, table: str, partition: Mapping[str, str], *kinds: Cursor) -> Iterator[int | None]:
         generation = self.generation(table)
-        return [self.transaction(transaction_id(table, partition, generation, kind)) for kind in kinds]
+        return (self.transaction(transaction_id(table, partition, generation, kind)) for kind in kinds)
 
     def generation(self, table: str) -> int:
         """Count how often the table was restored."""
@@ -543,7 +544,7 @@ def _named(values: Mapping[str, str | None], naming: Naming) -> Partition:
     Spark leaves NULL out of what it took from the table's state, as a RESTORE does.
     """
     known = {**{column: (column, "string") for column in values}, **naming}
-    return tuple(sorted((name, logged(values.get(column), kind)) for column, (name, kind) in known.items()))
+    return tuple(sorted([(name, logged(values.get(column), kind)) for column, (name, kind) in known.items()]))
 
 
 def _declared_in(raw: bytes, before: Naming) -> Naming:
@@ -570,8 +571,8 @@ class _File(NamedTuple):
 
 
 def _files(action: Mapping[str, Any]) -> Iterator[_File]:
-    for kind in ("add", "remove", "cdc"):
-        if file := action.get(kind):
+    for kind, file in action.items():
+        if kind in _FILES and file:
             rows = json.loads(file.get("stats") or "{}").get("numRecords", 0) if kind == "add" else 0
             changes = kind != "cdc" and file.get("dataChange", True)
             values = tuple(sorted((file.get("partitionValues") or {}).items()))
@@ -581,7 +582,8 @@ def _files(action: Mapping[str, Any]) -> Iterator[_File]:
 def _changed(raw: bytes, naming: Callable[[], Naming]) -> frozenset[Partition]:
     """List the partitions whose rows a commit changed, without parsing what it says beside its files."""
     lines = _lines(raw)
-    files = [file for line in lines if not _NO_FILE.fullmatch(line) for file in _files(json.loads(line))]
+    named = [line for line in lines if not _NO_FILE.fullmatch(line)]
+    files = [file for action in _actions(named) for file in _files(action)]
     return _named_all({file.changed for file in files}, naming)
 
 
@@ -591,23 +593,31 @@ def _lines(raw: bytes) -> list[bytes]:
     return [line for line in raw.splitlines() if line]
 
 
+def _actions(lines: Sequence[bytes]) -> list[dict[str, Any]]:
+    """Parse the lines of a commit, all at once: there are logs of thousands of short commits."""
+    found: list[dict[str, Any]] = json.loads(f"[{b','.join(lines).decode()}]")
+    if len(found) != len(lines):
+        raise ValueError("a line of it is no action")
+    return found
+
+
 def _named_all(changed: AbstractSet[Partition | None], naming: Callable[[], Naming]) -> frozenset[Partition]:
     known = naming() if changed - {None} else {}
-    return frozenset(_named(dict(values), known) for values in changed if values is not None)
+    return frozenset([_named(dict(values), known) for values in changed if values is not None])
 
 
 def _parse(version: int, raw: bytes, naming: Callable[[], Naming]) -> Commit:
     info: dict[str, Any] = {}
     files: list[_File] = []
     transactions: dict[str, int] = {}
-    for line in _lines(raw):
-        action = json.loads(line)
+    for action in _actions(_lines(raw)):
         info = action.get("commitInfo") or info
         if txn := action.get("txn"):
             transactions[txn["appId"]] = txn["version"]
         files += _files(action)
     record = CommitRecord.from_json(info.get("userMetadata"))
     maintained = info.get("operation") in _MAINTENANCE
+    added = [file for file in files if file.kind == "add"]
     return Commit(
         version=version,
         timestamp=_EPOCH + timedelta(milliseconds=info.get("timestamp", 0)),
@@ -617,9 +627,9 @@ def _parse(version: int, raw: bytes, naming: Callable[[], Naming]) -> Commit:
         note="" if record else info.get("userMetadata") or "",
         transactions=transactions,
         changed=_named_all({file.changed for file in files}, naming),
-        files_added=tuple(file.path for file in files if file.kind == "add"),
-        files_past=tuple(file.path for file in files if file.kind != "add"),
-        rows_added=sum(file.rows for file in files),
+        files_added=tuple([file.path for file in added]),
+        files_past=tuple([file.path for file in files if file.kind != "add"]),
+        rows_added=sum(file.rows for file in added),
         metrics=info.get("operationMetrics") or {},
         parameters=info.get("operationParameters") or {},
     )
