@@ -170,7 +170,7 @@ def _rows(session: SparkSession, folder: Path, *, parsed: bool) -> Any:  # noqa:
 
 def _adds(location: Path) -> Sequence[Mapping[str, Any]]:
     table = DeltaTable(str(location))
-    return TableState(table.version(), table).files()
+    return TableState(table.version(), lambda: table).files()
 
 
 def _require_equal(session: SparkSession, ours: Path, theirs: Path, count: int) -> None:

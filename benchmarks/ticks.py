@@ -25,6 +25,7 @@ from resources.environments import settings
 __all__ = ["run"]
 
 _GOAL_SECONDS = 0.1
+_GOAL_OF_THE_FIRST = 1.0
 _LETTERS = 10
 _RECENT = -30
 
@@ -56,7 +57,7 @@ def run(*, quick: bool) -> list[Row]:
     for zone in zones.values():
         zone.checkpoint(SILVER)
     rows.append(ticker.measure("late_data", zones, "a commit, silver with a checkpoint", **commit))
-    first: dict[str, Any] = {"repeats": 1, "rounds": 1, "warm_up": 0, "goal": False, "first": True}
+    first: dict[str, Any] = {"repeats": 1, "rounds": 1, "warm_up": 0, "first": True}
     rows += [ticker.measure(sensor, zones, "the first tick of all", **first) for sensor in sensors]
     ticker.require_no_engine()
     return rows
@@ -110,7 +111,8 @@ class _Ticker:
         row = compare(f"{sensor}, {what}", *sides)
         row.reached = f"{row.ours['cpu']:.3f} s"
         if goal:
-            row.goal, row.met = f"<= {_GOAL_SECONDS} s CPU", row.ours["cpu"] <= _GOAL_SECONDS
+            most = _GOAL_OF_THE_FIRST if first else _GOAL_SECONDS
+            row.goal, row.met = f"<= {most:g} s CPU", row.ours["cpu"] <= most
         if row.ours["cpu"] > _GOAL_SECONDS:
             inside = ["touched", "transactions", "history", "_raw", "_parse", "_versions", "decide"]
             row.why = explain(lambda: self.tick(sensor, next(iter(zones.values()))), inside)

@@ -12,9 +12,11 @@ from deltalake import DeltaTable
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dedp_assets.patterns.core.errors import ContractError, NotReady
-from dedp_assets.patterns.delta.log import FileStats, Ledger, generation_id, transaction_id
-from tests.helpers import a_record, write_log
+from dedp_assets.patterns.core.errors import Conflict, ContractError, NotReady
+from dedp_assets.patterns.delta import log
+from dedp_assets.patterns.delta.log import FileStats, Ledger, TableState, generation_id, transaction_id
+from dedp_assets.patterns.delta.tables import Table
+from tests.helpers import EVENTS, a_record, a_run, write_log
 
 NAME = "silver/events"
 COLUMNS = {"id": "long", "event_date": "date"}
@@ -102,9 +104,13 @@ def test_a_version_is_read_once_and_the_same_number_in_another_log_is_another_ve
     ledger = events({"changed": [of("2026-01-05")]})
     first = ledger.state()
     assert ledger.state() is ledger.state(1) is first
+    unread = Ledger(ledger.store).state()
+    before = first.statistics()
     shutil.rmtree(tmp_path / "events")
     again = events({"changed": [of("2026-01-06")]})
-    assert ledger.state().statistics() == again.state().statistics() != first.statistics()
+    assert ledger.state().statistics() == again.state().statistics() != before
+    with pytest.raises(Conflict, match="begun again"):
+        unread.files()
 
 
 def test_statistics_are_by_partition(events):
@@ -315,3 +321,32 @@ def test_a_commit_names_the_files_that_only_the_past_needs(events):
     write_raw(ledger, 2, {"commitInfo": {"timestamp": 1}}, *files)
     assert ledger.commit(2).files_past == ("old.parquet", "_change_data/a.parquet")
     assert (ledger.commit(1).files_past, ledger.commit(2).files_added) == ((), ("new",))
+
+
+def test_what_a_table_is_can_be_told_without_its_files(tmp_path, monkeypatch):
+    """Schema, properties, protocol and cursors are those that deltalake finds, before and after a checkpoint."""
+    made = Table(EVENTS, tmp_path / "events", no_session)
+    made.ensure()
+    for sequence in range(1, 23):
+        made.mark(provenance=a_run(sequence=sequence))
+    write_log(made.location, {}, [], [{"changed": [{"event_date": "2026-01-05"}], "txn": {"theirs": 7}}])
+    known = [facts(TableState(state.version, state.opened), "theirs") for state in map(made.ledger.state, (3, 20, 23))]
+
+    def refuse(*_: object, **__: object) -> None:
+        raise AssertionError("the files were read")
+
+    monkeypatch.setattr(log, "delta_table", refuse)
+    assert facts(Ledger(made.location).state(), "theirs") == known[-1]
+    assert facts(Ledger(made.location).state(20), "theirs") == known[1]
+    with pytest.raises(AssertionError, match="the files were read"):
+        Ledger(made.location).state(3)  # the checkpoint is of a later version
+
+
+def facts(state: TableState, *app_ids: str) -> tuple[object, ...]:
+    """Everything that a state says beside its files."""
+    moved = [state.transaction(app_id) for app_id in (transaction_id(EVENTS.name, {}, 0, "appends"), *app_ids)]
+    return state.columns, state.kinds, state.properties, dict(state.protocol), state.features, moved
+
+
+def no_session() -> None:
+    raise AssertionError("Spark was asked for")

@@ -6,8 +6,11 @@ import os
 from contextlib import suppress
 from datetime import date, datetime, timedelta, timezone
 
+import pytest
+
 from dedp_assets.defs.bronze.devices import devices_delivered
 from dedp_assets.defs.bronze.visits import visits_delivered
+from dedp_assets.graph import arrivals
 from dedp_assets.graph.run_tags import refusal
 from dedp_assets.patterns.connectors.deliveries import look_at
 from dedp_assets.patterns.delta.log import transaction_id
@@ -68,8 +71,10 @@ def test_a_restarted_daemon_asks_for_nothing_twice(zone):
     assert after == {"2026-01-06": before["2026-01-06"]}
 
 
-def test_a_folder_that_is_no_day_of_the_lake_is_named_and_left_alone(zone, keys):
+@pytest.mark.parametrize("many", [0, 1_000], ids=["by the list of all days", "one by one"])
+def test_a_folder_that_is_no_day_of_the_lake_is_named_and_left_alone(zone, keys, many, monkeypatch):
     """Days before the first partition, in the future, or not in the calendar start nothing and are reported."""
+    monkeypatch.setattr(arrivals, "_MANY", many)
     for name in ("2026-02-31", "2019-01-01", "2026-01-21", "latest"):
         deliver(zone, name)
     deliver(zone, "2026-01-20")

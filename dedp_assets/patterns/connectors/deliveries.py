@@ -93,17 +93,19 @@ class Delivery:
         return self
 
 
-def look_at(folder: Path) -> Delivery:
+def look_at(folder: Path | str) -> Delivery:
     """Describe the delivery in a partition's folder without opening a data file; empty if there is no folder."""
+    partition = os.path.basename(folder)  # noqa: PTH119 - a sensor's first look is at thousands of folders
     try:
-        entries = sorted(os.scandir(folder), key=lambda entry: entry.name)
+        with os.scandir(folder) as listed:
+            entries = {entry.name: entry for entry in listed}
     except (FileNotFoundError, NotADirectoryError):
-        return Delivery(folder.name, absent=str(folder))
-    shown = [entry for entry in entries if not entry.name.startswith(_HIDDEN)]
+        return Delivery(partition, absent=str(folder))
+    marker = entries.get(MARKER)
+    shown = [entries[name] for name in sorted(entries) if not name.startswith(_HIDDEN)]
     files = [_file(entry) for entry in shown if not entry.is_dir()]
-    marker = next((entry for entry in entries if entry.name == MARKER), None)
     return Delivery(
-        partition=folder.name,
+        partition=partition,
         files=tuple(file for file in files if file is not None),
         marker=_file(marker) if marker else None,
         manifest=_manifest(marker.path) if marker else None,
@@ -129,7 +131,8 @@ def _file(entry: os.DirEntry[str]) -> DeliveredFile | None:
 
 def _manifest(marker: str) -> Mapping[str, int] | None:
     try:
-        stated = json.loads(Path(marker).read_text())
+        with open(marker, "rb", buffering=0) as file:  # noqa: PTH123 - as above
+            stated = json.loads(file.read())
     except (OSError, ValueError):
         return None
     files = stated.get("files") if isinstance(stated, dict) else None

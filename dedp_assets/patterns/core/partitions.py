@@ -19,6 +19,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from datetime import date, datetime, timedelta, timezone
+from functools import lru_cache
 from typing import Any
 
 from dedp_assets.patterns.core.names import identifier
@@ -100,6 +101,7 @@ def text(value: object, kind: str) -> str | None:
         raise ValueError(f"{value} lies outside of the years 1 to 9999 in UTC") from None
 
 
+@lru_cache(maxsize=1024)
 def logged(value: str | None, kind: str) -> str | None:
     """Spell a value from a log that anybody may have written; one that cannot be read stays as it is."""
     if value in (None, ""):

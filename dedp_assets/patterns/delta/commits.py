@@ -22,7 +22,7 @@ from dedp_assets.patterns.delta.checksums import EMPTY, following
 from dedp_assets.patterns.delta.log import TableState
 from dedp_assets.patterns.delta.store import Store, delta_table, require
 
-__all__ = ["PLAIN_PROTOCOL", "actions", "declaration", "info", "keep_readable", "now_ms", "protocol", "write"]
+__all__ = ["PLAIN_PROTOCOL", "actions", "declaration", "info", "keep_readable", "now_ms", "write"]
 
 _LOG = "_delta_log"
 _OF_A_VERSION = re.compile(r"(\d{20})\.(json|crc)")
@@ -155,14 +155,6 @@ def declaration(
             "configuration": dict(configuration or {}),
         }
     }
-
-
-def protocol(state: TableState) -> dict[str, Any]:
-    """Read the protocol of a table, as its log states it."""
-    stored = state.snapshot.protocol()
-    features = {"readerFeatures": stored.reader_features, "writerFeatures": stored.writer_features}
-    versions = {"minReaderVersion": stored.min_reader_version, "minWriterVersion": stored.min_writer_version}
-    return {**versions, **{name: value for name, value in features.items() if value is not None}}
 
 
 def now_ms() -> int:

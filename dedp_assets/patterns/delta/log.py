@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import re
 from abc import ABC, abstractmethod
+from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from contextlib import contextmanager
@@ -22,7 +23,7 @@ import pyarrow.parquet as pq
 from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
 
-from dedp_assets.patterns.core.errors import ContractError, NotReady
+from dedp_assets.patterns.core.errors import Conflict, ContractError, NotReady
 from dedp_assets.patterns.core.partitions import logged, text
 from dedp_assets.patterns.core.records import CommitRecord, slice_name
 from dedp_assets.patterns.delta.locations import Located, Location, store_at
@@ -61,6 +62,9 @@ KeyedFile = tuple[Mapping[str, Any], Partition]
 _COMMIT_FILE = re.compile(r"\d{20}\.json")
 _LITERAL = re.compile(r"[A-Za-z0-9_. -]+")  # what every writer of logs spells alike
 _NO_FILE = re.compile(rb'[{] *"(?:commitInfo|txn|protocol|metaData|domainMetadata)" *:.*[}]')
+_SOON = 100
+"""Commits after a checkpoint that are read as quickly as by deltalake."""
+_FILES = {"add", "remove", "cdc"}
 _MAINTENANCE = {"OPTIMIZE", "VACUUM END"}
 _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 
@@ -133,9 +137,9 @@ class Cursors(ABC):
         """Tell whether the library wrote ``partition`` in this generation of ``table``, with or without a version."""
         return any(v is not None for v in self._versions_of(table, partition, "", "appends", "runs"))
 
-    def _versions_of(self, table: str, partition: Mapping[str, str], *kinds: Cursor) -> list[int | None]:
+    def _versions_of(self, table: str, partition: Mapping[str, str], *kinds: Cursor) -> Iterator[int | None]:
         generation = self.generation(table)
-        return [self.transaction(transaction_id(table, partition, generation, kind)) for kind in kinds]
+        return (self.transaction(transaction_id(table, partition, generation, kind)) for kind in kinds)
 
     def generation(self, table: str) -> int:
         """Count how often the table was restored."""
@@ -153,28 +157,62 @@ class Transactions(Cursors):
         return self.by_id.get(app_id)
 
 
+@dataclass(frozen=True, slots=True)
+class Declared:
+    """What a log says of a table beside its files: two actions as the protocol defines them, transactions by id."""
+
+    protocol: Mapping[str, Any]
+    metadata: Mapping[str, Any]
+    transactions: Mapping[str, int]
+
+
 @dataclass(frozen=True)
 class TableState(Cursors):
-    """The table at one version: schema, properties, active files, transaction cursors."""
+    """The table at one version: schema, properties, active files, transaction cursors.
+
+    Attributes:
+        version: which.
+        opened: reads the whole of it by deltalake, once somebody asks for more than ``declared`` holds.
+        declared: what is known without that, if it is.
+    """
 
     version: int
-    snapshot: DeltaTable = field(repr=False)
+    opened: Callable[[], DeltaTable] = field(repr=False)
+    declared: Declared | None = field(default=None, repr=False)
+
+    @cached_property
+    def snapshot(self) -> DeltaTable:
+        """The table as deltalake reads it, with every active file."""
+        return self.opened()
+
+    @cached_property
+    def protocol(self) -> Mapping[str, Any]:
+        """The protocol versions and features of the table, as the log states them."""
+        if self.declared:
+            return self.declared.protocol
+        stored = self.snapshot.protocol()
+        features = {"readerFeatures": stored.reader_features, "writerFeatures": stored.writer_features}
+        versions = {"minReaderVersion": stored.min_reader_version, "minWriterVersion": stored.min_writer_version}
+        return {**versions, **{name: value for name, value in features.items() if value is not None}}
 
     @cached_property
     def properties(self) -> Mapping[str, str]:
         """Table properties, constraints among them (``delta.constraints.<name>``)."""
-        return {k: v for k, v in self.snapshot.metadata().configuration.items() if v is not None}
+        known = self.declared.metadata["configuration"] if self.declared else self.snapshot.metadata().configuration
+        return {k: v for k, v in known.items() if v is not None}
 
     @cached_property
     def partition_columns(self) -> tuple[str, ...]:
         """Partition columns in order."""
-        return tuple(self.snapshot.metadata().partition_columns)
+        return tuple(
+            self.declared.metadata["partitionColumns"] if self.declared else self.snapshot.metadata().partition_columns
+        )
 
     @cached_property
     def columns(self) -> Mapping[str, Mapping[str, Any]]:
         """Column name -> its field of the table's schema (``type``, ``nullable``, ``metadata``)."""
-        fields = json.loads(self.snapshot.schema().to_json())["fields"]
-        return {f["name"]: f for f in fields}
+        schema = self.declared.metadata["schemaString"] if self.declared else self.snapshot.schema().to_json()
+        return {f["name"]: f for f in json.loads(schema)["fields"]}
 
     @cached_property
     def kinds(self) -> Mapping[str, str]:
@@ -194,7 +232,7 @@ class TableState(Cursors):
     @cached_property
     def features(self) -> frozenset[str]:
         """Writer features the table names beyond the old protocol versions."""
-        return frozenset(self.snapshot.protocol().writer_features or ())
+        return frozenset(self.protocol.get("writerFeatures") or ())
 
     def files(self) -> Sequence[Mapping[str, Any]]:
         """List the active files, each a mapping (``path``, ``size_bytes``, ``num_records``, ``partition.<column>``)."""
@@ -228,6 +266,8 @@ class TableState(Cursors):
 
     def transaction(self, app_id: str) -> int | None:
         """Look up the last version applied under ``app_id``, which survives the cleanup of the log."""
+        if self.declared:
+            return self.declared.transactions.get(app_id)
         return self.snapshot.transaction_version(app_id)
 
 
@@ -267,6 +307,8 @@ class Ledger(Located):
     def state(self, version: int | None = None) -> TableState:
         """Read the state of the table at ``version`` (the newest if ``None``); the same one is not read twice.
 
+        The active files are read when somebody asks for them: an append does not, however many there are.
+
         Raises:
             ContractError: if the log is damaged; the text names the file and what repairs it.
         """
@@ -274,10 +316,19 @@ class Ledger(Located):
         commit, opened = self._identity(pinned), self._opened
         if commit is not None and opened is not None and opened[0] == commit:
             return opened[1]
-        with self._readable():
-            state = TableState(pinned, delta_table(self.store, pinned))
+        declared = self._declared_at(pinned) if commit is not None else None
+        state = TableState(pinned, partial(self._open, pinned, commit), declared)
+        if declared is None:
+            _ = state.snapshot
         self._opened = commit, state
         return state
+
+    def _open(self, version: int, commit: object) -> DeltaTable:
+        with self._readable():
+            table = delta_table(self.store, version)
+        if commit != (now := self._identity(version)) and None not in (commit, now):
+            raise Conflict(f"{self.name} was removed and begun again while version {version} of it was read: run again")
+        return table
 
     def commit(self, version: int) -> Commit:
         """Read one commit.
@@ -364,18 +415,47 @@ class Ledger(Located):
         files = self._checkpoint_files(stated)
         if not files and not self._holds(0):
             return self.state() if self.exists() else Transactions()
-        by_id: dict[str, int] = {}
+        by_id = {action["appId"]: action["version"] for file in files for _, action in self._checkpointed(file, "txn")}
         naming = cache(self._naming)
-        for file in files:
-            with self._readable(), self._log.open(file) as opened:
-                read = pq.ParquetFile(opened).read(columns=["txn"], use_threads=False)
-            column = read["txn"].combine_chunks().drop_null()
-            by_id.update(zip(column.field("appId").to_pylist(), column.field("version").to_pylist(), strict=True))
         for version in self._since(int(stated["version"]) if files else -1):
             raw = self._raw(version)
             if b'"txn"' in raw:
                 by_id.update(self._commit(version, raw, naming).transactions)
         return Transactions(by_id)
+
+    def _declared_at(self, version: int) -> Declared | None:
+        """Read what the table is at ``version`` from the last checkpoint, and from the commits after it.
+
+        ``None`` where deltalake has to say: of a version before the checkpoint or long after it, of a table that asks
+        more of readers than the first version of the protocol, where transactions expire, and of a damaged log.
+        """
+        stated = self._last_checkpoint()
+        files = self._checkpoint_files(stated)
+        first = int(stated["version"]) if files else -1
+        later = range(first + 1, version + 1)
+        if not first <= version <= first + _SOON or not all(map(self._holds, later)):
+            return None
+        try:
+            said = [pair for file in files for pair in self._checkpointed(file, "protocol", "metaData", "txn")]
+            said += [pair for each in later for pair in self._read(each, partial(_said, self._raw(each)))]
+        except ContractError:
+            return None
+        last = dict(said)
+        if not {"protocol", "metaData"} <= last.keys() or last["protocol"].get("minReaderVersion", 0) > 1:
+            return None
+        metadata = {**last["metaData"], "configuration": dict(last["metaData"].get("configuration") or ())}
+        if "delta.setTransactionRetentionDuration" in metadata["configuration"]:
+            return None
+        moved = {action["appId"]: action["version"] for kind, action in said if kind == "txn"}
+        protocol = {name: value for name, value in last["protocol"].items() if value is not None}
+        return Declared(protocol, metadata, moved)
+
+    def _checkpointed(self, file: str, *kinds: str) -> Iterator[tuple[str, dict[str, Any]]]:
+        """Read the actions of some kinds from a checkpoint, without its other columns."""
+        with self._readable(), self._log.open(file) as opened:
+            read = pq.ParquetFile(opened).read(columns=list(kinds), use_threads=False)
+        for kind in kinds:
+            yield from ((kind, action) for action in read[kind].combine_chunks().drop_null().to_pylist())
 
     def _naming(self) -> Naming:
         """Find how log entries name and type the partition columns, by the newest declaration of the table.
@@ -398,11 +478,7 @@ class Ledger(Located):
         """Read the last checkpoint's version and naming; without one, the log is read from its beginning."""
         stated = self._last_checkpoint()
         for file in self._checkpoint_files(stated):
-            with self._log.open(file) as opened:
-                column = (
-                    pq.ParquetFile(opened).read(columns=["metaData"], use_threads=False)["metaData"].combine_chunks()
-                )
-            for meta in column.drop_null().to_pylist():
+            for _, meta in self._checkpointed(file, "metaData"):
                 if meta.get("schemaString"):
                     return int(stated["version"]), _naming(meta["schemaString"], meta.get("partitionColumns") or [])
         if self._holds(0):
@@ -501,8 +577,10 @@ class Ledger(Located):
         version, parts = stated.get("version"), stated.get("parts") or 1
         if not isinstance(version, int):
             return []
-        named = (stated.get("v2Checkpoint") or {}).get("path")
-        found = [named] if named else [n for n in self._log.list() if n.startswith(f"{version:020d}.checkpoint")]
+        named = (stated.get("v2Checkpoint") or {}).get("path") or f"{version:020d}.checkpoint.parquet"
+        if parts == 1 and self._log.exists(named):
+            return [named] if named.endswith(".parquet") else []
+        found = [name for name in self._log.list() if name.startswith(f"{version:020d}.checkpoint")]
         found = [name for name in found if name.endswith(".parquet") and self._log.exists(name)]
         return found if len(found) == parts else []
 
@@ -543,7 +621,7 @@ def _named(values: Mapping[str, str | None], naming: Naming) -> Partition:
     Spark leaves NULL out of what it took from the table's state, as a RESTORE does.
     """
     known = {**{column: (column, "string") for column in values}, **naming}
-    return tuple(sorted((name, logged(values.get(column), kind)) for column, (name, kind) in known.items()))
+    return tuple(sorted([(name, logged(values.get(column), kind)) for column, (name, kind) in known.items()]))
 
 
 def _declared_in(raw: bytes, before: Naming) -> Naming:
@@ -570,8 +648,8 @@ class _File(NamedTuple):
 
 
 def _files(action: Mapping[str, Any]) -> Iterator[_File]:
-    for kind in ("add", "remove", "cdc"):
-        if file := action.get(kind):
+    for kind, file in action.items():
+        if kind in _FILES and file:
             rows = json.loads(file.get("stats") or "{}").get("numRecords", 0) if kind == "add" else 0
             changes = kind != "cdc" and file.get("dataChange", True)
             values = tuple(sorted((file.get("partitionValues") or {}).items()))
@@ -581,7 +659,8 @@ def _files(action: Mapping[str, Any]) -> Iterator[_File]:
 def _changed(raw: bytes, naming: Callable[[], Naming]) -> frozenset[Partition]:
     """List the partitions whose rows a commit changed, without parsing what it says beside its files."""
     lines = _lines(raw)
-    files = [file for line in lines if not _NO_FILE.fullmatch(line) for file in _files(json.loads(line))]
+    named = [line for line in lines if not _NO_FILE.fullmatch(line)]
+    files = [file for action in _actions(named) for file in _files(action)]
     return _named_all({file.changed for file in files}, naming)
 
 
@@ -591,23 +670,38 @@ def _lines(raw: bytes) -> list[bytes]:
     return [line for line in raw.splitlines() if line]
 
 
+def _actions(lines: Sequence[bytes]) -> list[dict[str, Any]]:
+    """Parse the lines of a commit, all at once: there are logs of thousands of short commits."""
+    found: list[dict[str, Any]] = json.loads(f"[{b','.join(lines).decode()}]")
+    if len(found) != len(lines):
+        raise ValueError("a line of it is no action")
+    return found
+
+
+def _said(raw: bytes) -> list[tuple[str, dict[str, Any]]]:
+    """List what a commit says, each action by its kind; its files are looked at, too, so that no damage is missed."""
+    said = _actions(_lines(raw))
+    deque((file for action in said for file in _files(action)), maxlen=0)
+    return [pair for action in said for pair in action.items()]
+
+
 def _named_all(changed: AbstractSet[Partition | None], naming: Callable[[], Naming]) -> frozenset[Partition]:
     known = naming() if changed - {None} else {}
-    return frozenset(_named(dict(values), known) for values in changed if values is not None)
+    return frozenset([_named(dict(values), known) for values in changed if values is not None])
 
 
 def _parse(version: int, raw: bytes, naming: Callable[[], Naming]) -> Commit:
     info: dict[str, Any] = {}
     files: list[_File] = []
     transactions: dict[str, int] = {}
-    for line in _lines(raw):
-        action = json.loads(line)
+    for action in _actions(_lines(raw)):
         info = action.get("commitInfo") or info
         if txn := action.get("txn"):
             transactions[txn["appId"]] = txn["version"]
         files += _files(action)
     record = CommitRecord.from_json(info.get("userMetadata"))
     maintained = info.get("operation") in _MAINTENANCE
+    added = [file for file in files if file.kind == "add"]
     return Commit(
         version=version,
         timestamp=_EPOCH + timedelta(milliseconds=info.get("timestamp", 0)),
@@ -617,9 +711,9 @@ def _parse(version: int, raw: bytes, naming: Callable[[], Naming]) -> Commit:
         note="" if record else info.get("userMetadata") or "",
         transactions=transactions,
         changed=_named_all({file.changed for file in files}, naming),
-        files_added=tuple(file.path for file in files if file.kind == "add"),
-        files_past=tuple(file.path for file in files if file.kind != "add"),
-        rows_added=sum(file.rows for file in files),
+        files_added=tuple([file.path for file in added]),
+        files_past=tuple([file.path for file in files if file.kind != "add"]),
+        rows_added=sum(file.rows for file in added),
         metrics=info.get("operationMetrics") or {},
         parameters=info.get("operationParameters") or {},
     )

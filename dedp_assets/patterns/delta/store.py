@@ -264,8 +264,8 @@ class LocalStore:
 
     def read(self, path: str) -> bytes:
         """Read a file whole."""
-        with open(self._at(path), "rb") as file:
-            return file.read()
+        with open(self._at(path), "rb", buffering=0) as file:
+            return file.readall()
 
     def open(self, path: str) -> Any:  # noqa: ANN401 - pyarrow is not typed
         """Open a file as pyarrow's ``NativeFile``."""

@@ -226,7 +226,7 @@ class StagedWrite:
 
 def layout_of(table: Table, state: TableState, owned: Mapping[str, str]) -> Layout:
     """Lay rows out as the table at ``state`` has them, in the partition ``owned``."""
-    protocol = commits.protocol(state) if publishing.serves(state) else commits.PLAIN_PROTOCOL
+    protocol = dict(state.protocol) if publishing.serves(state) else commits.PLAIN_PROTOCOL
     return Layout(table.store, tuple(state.columns), state.kinds, owned, table.spec.personal, protocol)
 
 

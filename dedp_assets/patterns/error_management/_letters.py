@@ -44,14 +44,17 @@ def mark_replayed(rows: DataFrame, earlier: DataFrame | None, identity: Sequence
 
 def filed(
     letters: DataFrame,
-    before: DataFrame,
+    before: DataFrame | None,
     processed: DataFrame,
     dead: Table,
     filed_under: Mapping[str, str],
     provenance: Provenance,
 ) -> DataFrame:
-    """List the partition's dead letters: today's, with the time of their first refusal, and those processed since."""
-    columns, keys = list(dead.spec.columns), processed.columns
+    """List the partition's dead letters: today's, with the time of their first refusal, and those processed since.
+
+    Without letters ``before``, nothing is looked up.
+    """
+    columns, keys = [identifier(c) for c in dead.spec.columns], processed.columns
     now = F.current_timestamp() if provenance.at is None else F.lit(provenance.at).cast("timestamp")
     first = F.min("dead_lettered_at").alias(_REFUSED)
     stamps = {
@@ -62,12 +65,13 @@ def filed(
         "run_id": F.lit(provenance.run_id),
         **{c: F.lit(v).cast(dead.spec.columns[c].type) for c, v in filed_under.items()},
     }
+    if before is None:
+        return letters.withColumns({**stamps, "dead_lettered_at": now}).select(*columns)
     open_now = _looked_up(letters, before.groupBy(*map(identifier, keys)).agg(first), keys).withColumns(stamps)
     saved = _processed_since(letters, before, processed).withColumn(
         "replayed_by", F.coalesce("replayed_by", F.lit(provenance.code_version))
     )
-    quoted_columns = [identifier(c) for c in columns]
-    return open_now.select(*quoted_columns).unionByName(saved.select(*quoted_columns))
+    return open_now.select(*columns).unionByName(saved.select(*columns))
 
 
 def _processed_since(letters: DataFrame, before: DataFrame, processed: DataFrame) -> DataFrame:

@@ -138,8 +138,9 @@ def route(
         split, partition=partition, provenance=provenance, audits=audits, rows_read=rows_read, also=("dead",)
     )
     present = dead.ensure()
-    if staged.record.rows["dead"] or present.holds(filed_under):
-        letters, before = staged.part("dead"), dead.read(filed_under, version=present.version)
+    known = present.holds(filed_under)
+    if staged.record.rows["dead"] or known:
+        letters, before = staged.part("dead"), dead.read(filed_under, version=present.version) if known else None
         processed = staged.stage.read().filter("was_dead_lettered").select(*map(identifier, split.identity))
         written = filed(letters, before, processed, dead, filed_under, provenance)
         noted = replace(provenance, notes={**provenance.notes, "open": staged.record.rows["dead"]})

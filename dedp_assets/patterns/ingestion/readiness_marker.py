@@ -63,9 +63,10 @@ def plan_ready(
     known = sorted(deliveries, key=lambda delivery: delivery.partition)
     causes: dict[str, str] = {}
     held: dict[str, str] = {}
+    identities = {delivery.partition: delivery.identity for delivery in known}
     for delivery in known:
         key = delivery.partition
-        if consumed.get(key) == delivery.identity:
+        if consumed.get(key) == identities[key]:
             continue
         open_end = convention == "next_partition" and delivery is known[-1]
         reason = "the next partition does not exist yet" if open_end else ""
@@ -75,9 +76,8 @@ def plan_ready(
             held[key] = reason
         else:
             causes[key] = "late-file" if delivery.late else "redelivery" if key in consumed else "landing"
-    identities = {d.partition: d.identity for d in known if d.partition in causes}
     reason = f"{len(causes)} ready, {len(held)} held back" if causes or held else "nothing new has landed"
-    return Plan(tuple(causes), reason, causes=causes, held=held, cursor=identities)
+    return Plan(tuple(causes), reason, causes=causes, held=held, cursor={key: identities[key] for key in causes})
 
 
 @contextmanager

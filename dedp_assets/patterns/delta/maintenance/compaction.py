@@ -223,7 +223,7 @@ def _declaration(state: TableState) -> Iterator[dict[str, Any]]:
         state.snapshot.schema().to_json(),
         state.partition_columns,
         configuration=statistics,
-        protocol=commits.protocol(state),
+        protocol=dict(state.protocol),
     )
 
 
