@@ -97,10 +97,17 @@ class _Found:
 
 @dataclass(frozen=True, slots=True)
 class _Group:
-    """Tables with the same upstream tables and the same partitions: one run computes a partition of all of them."""
+    """Tables with the same upstream tables and the same partitions: one run computes a partition of all of them.
+
+    Attributes:
+        upstream: names of the upstream tables.
+        tables: the tables.
+        chains: table -> every table that its run writes: its own, and those that follow it key by key.
+    """
 
     upstream: tuple[str, ...]
     tables: tuple[LakeTable[...], ...]
+    chains: Mapping[str, Sequence[str]]
 
     @property
     def names(self) -> list[str]:
@@ -130,13 +137,12 @@ class _Group:
             limit=_AT_ONCE,
         )
         lagging = {key: [e.table.spec.name for e in edges if key in e.lagging] for key in plan.partitions}
-        together = {table.spec.name: [spec.name for spec in table.tables] for table in self.tables}
         decision = decide(
             context.instance,
             plan,
             asset=self.names[0],
             behind=lagging,
-            together=together,
+            together=self.chains,
             repository=context.repository_def,
         )
         return _Found(decision.requests, self._reason(plan, decision.held, edges), {e.name: e.after() for e in edges})
@@ -227,4 +233,23 @@ def _groups(tables: Sequence[LakeTable[...]]) -> list[_Group]:
     for table in tables:
         upstream = tuple(spec.name for spec in table.reads)
         found.setdefault((upstream, table.partitions), []).append(table)
-    return [_Group(upstream, tuple(group)) for (upstream, _), group in found.items()]
+    groups = [(upstream, tuple(group)) for (upstream, _), group in found.items()]
+    return [_Group(upstream, group, {t.spec.name: _chain(t, tables) for t in group}) for upstream, group in groups]
+
+
+def _chain(table: LakeTable[...], tables: Sequence[LakeTable[...]]) -> list[str]:
+    """List what a table's run writes: its tables, and those that are computed from the same key of it alone.
+
+    A late date reaches gold in the run that corrects silver, without another tick and another start.
+    """
+    after = [other for other in tables if list(other.reads) == [table.spec] and _keeps_keys(table, other)]
+    return [*(spec.name for spec in table.tables), *(name for other in after for name in _chain(other, tables))]
+
+
+def _keeps_keys(table: LakeTable[...], other: LakeTable[...]) -> bool:
+    """Tell whether each partition of ``other`` is computed from the partition of ``table`` with the same key."""
+    if table.partitions != other.partitions:
+        return False
+    feed, key = other.reads[table.spec], table.partitions.get_first_partition_key() if table.partitions else ""
+    owned = owned_by(key or "", table.spec)
+    return [dict(read) for read in feed.reads(key or "")] == [owned] and list(feed.feeds(owned)) == [key or ""]

@@ -22,6 +22,8 @@ __all__ = ["on_delivery"]
 
 _SLACK_NS = 2_000_000_000
 _AT_ONCE = 25
+_SETTLE_SECONDS = 2
+"""How long a late file has to be left alone. One that grows later on is read again: its delivery is another then."""
 _MANY = 1_000
 """Names of which it is quicker to list every key than to look at each."""
 
@@ -85,7 +87,7 @@ class _Watch:
         days, strange = self._days({*touched, *cursor["waiting"]}, clock)
         consumed = _consumed(ledger, self.table.partition_by[0], days)
         deliveries = (landing.delivery(self.dataset, day) for day in days)
-        plan = plan_ready(deliveries, consumed=consumed, now=clock.now())
+        plan = plan_ready(deliveries, consumed=consumed, now=clock.now(), settle_seconds=_SETTLE_SECONDS)
         decision = decide(context.instance, plan, asset=self.table.name, job_name=self.job)
         chosen = decision.requests[:_AT_ONCE]
         waiting = sorted({*decision.held, *plan.partitions})

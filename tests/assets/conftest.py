@@ -21,6 +21,8 @@ from resources.environments import settings
 MONDAY = date(2026, 1, 5)
 BOTH_OF_GOLD = "gold/daily_page_views, gold/daily_visitors"
 """What a run of a date's gold is called by the tables it computes."""
+SILVER_AND_GOLD = f"{BOTH_OF_GOLD}, silver/visits"
+"""What the run of a late date is called: gold is corrected with silver."""
 
 
 def day(number: int) -> str:

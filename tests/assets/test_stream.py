@@ -19,7 +19,7 @@ from dedp_assets.sources.visits import BROKEN, visits_of
 from dedp_assets.sources.visits_topic import publish
 from resources.clock import Clock
 from resources.kafka import client
-from tests.assets.conftest import world_in
+from tests.assets.conftest import SILVER_AND_GOLD, world_in
 from tests.faults.test_kill import killed_at
 
 APPROVED = {APPROVED_BY: "Ada", APPROVED_BECAUSE: "the producer sends them again"}
@@ -75,7 +75,7 @@ def test_published_visits_reach_gold(world, kafka):
     day, before = today().isoformat(), (today() - timedelta(days=2)).isoformat()
     ran = world.react()
     assert ran[0] == ("stream_visits", "")
-    assert sorted(ran[1:3]) == [("silver/visits", before), ("silver/visits", day)]
+    assert sorted(ran[1:3]) == [(SILVER_AND_GOLD, before), (SILVER_AND_GOLD, day)]
     assert world.ids("silver/visits") == ids([*lines, *late])
     totals = {str(row["event_date"]): row["visits"] for row in world.rows("gold/daily_visitors")}
     assert totals == {day: 60, before: 45}

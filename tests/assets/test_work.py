@@ -7,7 +7,7 @@ from datetime import timedelta
 from dedp_assets.local.processes import work
 from dedp_assets.sources import operational
 from resources import postgres
-from tests.assets.conftest import BOTH_OF_GOLD
+from tests.assets.conftest import SILVER_AND_GOLD
 from tests.assets.test_stream import streaming_world, today, visits
 
 STEPS = 5
@@ -24,7 +24,7 @@ def test_the_workload_of_the_readme_ends_green(spark, tmp_path, kafka, database,
         world.react()
         for done in (1, 2):
             assert work(world.settings, steps=STEPS) == 0
-            assert {job for job, _ in world.react()} >= {"capture_users", "stream_visits", BOTH_OF_GOLD}
+            assert {job for job, _ in world.react()} >= {"capture_users", "stream_visits", SILVER_AND_GOLD}
             (total,) = world.rows("gold/daily_visitors", event_date=today().isoformat())
             assert total["visits"] == done * STEPS * 10
         record = world.last("gold/daily_visitors", event_date=today().isoformat()).record

@@ -169,6 +169,20 @@ def test_one_sensor_serves_every_mapping(lakes):
     }
 
 
+def test_a_late_key_is_corrected_in_one_run_down_to_the_last_table_that_keeps_keys(lakes):
+    """Without a second tick and start; a week, and gold that is late by itself, have runs of their own."""
+    daily = declare("silver/daily", {SOURCE: same("day")}, DAYS)
+    lake = lakes(
+        daily,
+        declare("gold/daily", {daily.spec: same("day")}, DAYS),
+        declare("gold/weekly", {daily.spec: day_to_week("day")}, WEEKS),
+    )
+    lake.commit("bronze/source", "2026-01-06")
+    assert lake.tick() == {"gold/daily, silver/daily": ["2026-01-06"]}
+    lake.commit("silver/daily", "2026-01-06", applied=1)
+    assert lake.tick() == {"gold/daily": ["2026-01-06"], "gold/weekly": ["2026-01-05"]}
+
+
 def test_a_table_with_two_upstream_tables_follows_either(lakes):
     """What it applied counts both, so a change of the second one is seen after the first was applied."""
     lake = lakes(declare("gold/joined", {SOURCE: same("day"), OTHER: same("day")}, DAYS))
