@@ -11,14 +11,14 @@ from typing import Any
 import dagster as dg
 
 from dedp_assets.definitions import defs
-from dedp_assets.graph.failures import BEYOND_APPROVAL
+from dedp_assets.graph.failures import BEYOND_APPROVAL, failure_told, step_failures
 from dedp_assets.graph.run_tags import CAUSE, refusals
 from dedp_assets.graph.selections import checks_of
 from dedp_assets.inprocess import execute
 from dedp_assets.patterns.delta.log import Commit, Ledger
 from resources.environments import CHECKOUT, Settings, apply, settings
 
-__all__ = ["Ended", "Platform", "close_abandoned", "failure_of", "prepare_home"]
+__all__ = ["Ended", "Platform", "close_abandoned", "prepare_home"]
 
 PARTITION = "dagster/partition"
 PROCESS = "dedp/process"
@@ -157,9 +157,9 @@ class Platform:
     def waiting(self) -> Iterator[tuple[str, str, Ended]]:
         """List table, partition and run of every refusal that no publish followed, newest first."""
         for table, key, run in self._refused():
-            failures, tags = _failures(self.instance, run), run.tags
+            failures, tags = step_failures(self.instance, run), run.tags
             mine = [event for event in failures if event.step_key == table.replace("/", "_")]
-            said = _failure(mine or failures)
+            said = failure_told(mine or failures)
             ended = Ended(run.job_name, tags.get(PARTITION, ""), tags.get(CAUSE, "manual"), said)
             yield table, key, ended
 
@@ -190,7 +190,7 @@ class Platform:
             checks=checks_of(self.definitions.resolve_asset_graph(), selection),
         )
         failures = [event for event in events if event.is_step_failure]
-        return Ended(named, partition, tags.get(CAUSE, "manual"), _failure(failures))
+        return Ended(named, partition, tags.get(CAUSE, "manual"), failure_told(failures))
 
     def _node(self, table: str) -> Any:  # noqa: ANN401 - Dagster does not export the type
         return self.definitions.resolve_asset_graph().get(dg.AssetKey(table.split("/")))
@@ -206,7 +206,7 @@ class Platform:
 
     def _beyond_approval(self, run: dg.DagsterRun, partition: str) -> str:
         """Name the audits that refused the partition in a run and that nobody can approve."""
-        stated = [event.step_failure_data.user_failure_data for event in _failures(self.instance, run)]
+        stated = [event.step_failure_data.user_failure_data for event in step_failures(self.instance, run)]
         name = f"{partition} {BEYOND_APPROVAL}".strip()
         return ", ".join(str(data.metadata[name].value) for data in stated if data and name in data.metadata)
 
@@ -244,24 +244,6 @@ def _published(ledger: Ledger, key: str) -> Commit | None:
     return next((c for c, record in records if record and "".join(record.partition.values()) == key), None)
 
 
-def failure_of(instance: dg.DagsterInstance, run: dg.DagsterRun) -> str:
-    """Find the sentence that a run failed with; empty if no step of it said one."""
-    return _failure(_failures(instance, run))
-
-
-def _failures(instance: dg.DagsterInstance, run: dg.DagsterRun) -> list[dg.DagsterEvent]:
-    logs = instance.all_logs(run.run_id, of_type=dg.DagsterEventType.STEP_FAILURE)
-    return [log.dagster_event for log in logs if log.dagster_event]
-
-
-def _failure(events: Sequence[dg.DagsterEvent]) -> str:
-    """Find the sentence that the first of the failed steps ended with."""
-    if not events:
-        return ""
-    stated = events[0].step_failure_data.user_failure_data
-    return (stated.description or "") if stated else _sentence(events[0])
-
-
 def _alive(process: int) -> bool:
     try:
         os.kill(process, 0)
@@ -270,11 +252,3 @@ def _alive(process: int) -> bool:
     except PermissionError:
         pass
     return True
-
-
-def _sentence(event: dg.DagsterEvent) -> str:
-    """Read the innermost error of a failed step, in its first line."""
-    error = event.step_failure_data.error
-    while error is not None and error.cause is not None:
-        error = error.cause
-    return error.message.strip().splitlines()[0] if error else str(event.message)

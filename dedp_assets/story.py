@@ -170,6 +170,14 @@ def _react(platform: Platform, console: Console) -> None:
             console.print(f"  {sensor:24} {reason}", soft_wrap=True)
 
 
+def _named(job: str) -> str:
+    """Name a run of tables of several layers by the first and the last of them."""
+    layers = sorted({table.partition("/")[0] for table in job.split(", ")}, key=by_layer)
+    return f"{layers[0]} to {layers[-1]}" if len(layers) > 1 else job
+
+
 def _tell(ended: Ended, console: Console) -> None:
     verdict = f"[red]refused[/red]  {escape(ended.failure)}" if ended.failure else "[green]done[/green]"
-    console.print(f"  {ended.job:43} {ended.partition:11} because of {ended.cause:12} {verdict}", soft_wrap=True)
+    console.print(
+        f"  {_named(ended.job):43} {ended.partition:11} because of {ended.cause:12} {verdict}", soft_wrap=True
+    )

@@ -10,7 +10,7 @@ from types import MappingProxyType
 
 import dagster as dg
 
-from dedp_assets.graph.failures import TRANSIENT, retry
+from dedp_assets.graph.failures import TRANSIENT, retry, unexpected
 from dedp_assets.graph.figures import Figure
 from dedp_assets.graph.rendering import metadata_of
 from dedp_assets.graph.run_tags import approval_of, cause_of, refusal
@@ -78,6 +78,8 @@ def appending(
         if not error.retryable:
             context.instance.add_run_tags(run.run_id, refusal(table.name, "", step.cursor))
         raise dg.Failure(str(error), allow_retries=False) from error
+    except Exception as error:
+        raise unexpected(table.name, "", error) from error
     finally:
         _report_appended(context, table, before, column, figures)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import traceback
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import dagster as dg
 from pyspark.errors.exceptions.connect import SparkConnectException
@@ -17,10 +17,13 @@ __all__ = [
     "RETRIES",
     "TRANSIENT",
     "failure",
+    "failure_of",
+    "failure_told",
     "is_lost_engine",
     "lost_engine",
     "retry",
     "sentence",
+    "step_failures",
     "unexpected",
 ]
 
@@ -120,3 +123,30 @@ def _beyond_approval(errors: Mapping[str, Exception]) -> dict[str, str]:
         else:
             found[key] = type(error).__name__
     return {key: said for key, said in found.items() if said}
+
+
+def failure_of(instance: dg.DagsterInstance, run: dg.DagsterRun) -> str:
+    """Find the sentence that a run failed with; empty if no step of it said one."""
+    return failure_told(step_failures(instance, run))
+
+
+def step_failures(instance: dg.DagsterInstance, run: dg.DagsterRun) -> list[dg.DagsterEvent]:
+    """List the failures of a run's steps, in order."""
+    logs = instance.all_logs(run.run_id, of_type=dg.DagsterEventType.STEP_FAILURE)
+    return [log.dagster_event for log in logs if log.dagster_event]
+
+
+def failure_told(events: Sequence[dg.DagsterEvent]) -> str:
+    """Find the sentence that the first of the failed steps ended with."""
+    if not events:
+        return ""
+    stated = events[0].step_failure_data.user_failure_data
+    return (stated.description or "") if stated else _sentence(events[0])
+
+
+def _sentence(event: dg.DagsterEvent) -> str:
+    """Read the innermost error of a failed step, in its first line."""
+    error = event.step_failure_data.error
+    while error is not None and error.cause is not None:
+        error = error.cause
+    return error.message.strip().splitlines()[0] if error else str(event.message)

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import dagster as dg
 
+from dedp_assets.graph.failures import failure_of
 from dedp_assets.graph.run_tags import CAUSE, refusal, refusals
 from dedp_assets.graph.selections import checks_of
 from dedp_assets.patterns.core.results import Plan
@@ -83,9 +84,12 @@ def decide(
         request = f"{asset}:{key}@{cursor}"
         failed = _failed(instance, {REQUEST: request})
         tables = behind.get(key, [asset]) if behind else [asset]
-        wanted = [table for table in tables if not _failed(instance, refusal(table, named, cursor))]
-        if not wanted or (not behind and any(refusals(run.tags) for run in failed)):
-            held[key] = f"refused at {cursor}: `dedp status` says why, and the command for an approval"
+        refused = {table: runs for table in tables if (runs := _failed(instance, refusal(table, named, cursor)))}
+        wanted = [table for table in tables if table not in refused]
+        other = [] if behind else [run for run in failed if refusals(run.tags)]
+        if other or not wanted:
+            said = failure_of(instance, [*other, *(runs[0] for runs in refused.values())][0])
+            held[key] = f"refused at {cursor}: {said or 'waits for new data, a fix or an approval (`dedp status`)'}"
         elif len(failed) >= ATTEMPTS:
             held[key] = f"gave up after {ATTEMPTS} failed runs: look at run {failed[0].run_id[:8]}"
         else:

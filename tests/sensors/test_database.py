@@ -63,7 +63,7 @@ def test_a_lost_slot_starts_the_run_that_says_so_once(zone, slot):
     (request,) = zone.tick(users_changed).run_requests
     assert keys(zone.tick(users_changed)) == [request.run_key]
     zone.ran({**request.tags, **refusal("bronze/users_history", "", None)}, fails=True)
-    assert "`dedp status` says why" in zone.tick(users_changed).skip_message
+    assert "on purpose" in zone.tick(users_changed).skip_message
     history(zone)
     (again,) = zone.tick(users_changed).run_requests
     assert again.run_key != request.run_key

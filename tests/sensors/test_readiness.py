@@ -184,6 +184,18 @@ def test_a_crashed_run_is_asked_for_again_but_not_for_ever(zone, keys):
     assert "gave up after 3 failed runs" in data.skip_message
 
 
+def test_a_link_to_nothing_holds_its_day_and_is_noticed_when_it_resolves(zone, keys):
+    """Nothing changes in the folder when the file that it leads to comes: a day that waits is looked at again."""
+    deliver(zone, "2026-01-05")
+    later = zone.landing / "later.jsonl"
+    (zone.landing / "visits/2026-01-05/more.jsonl").symlink_to(later)
+    data = zone.tick(visits_delivered)
+    assert (keys(data), "more.jsonl (a link to nothing)" in data.skip_message) == ([], True)
+    later.write_text("{}\n")
+    zone.now = datetime.fromtimestamp(later.stat().st_mtime + 60, timezone.utc).isoformat()
+    assert keys(zone.tick(visits_delivered)) == ["2026-01-05"]
+
+
 def test_a_refused_run_is_not_repeated(zone, keys):
     """What an audit or a contract refused waits for new data, a fix or an approval."""
     deliver(zone, "2026-01-05")
@@ -191,7 +203,7 @@ def test_a_refused_run_is_not_repeated(zone, keys):
     zone.ran({**request.tags, **refusal("bronze/visits", "2026-01-05", None)}, fails=True)
     data = zone.tick(visits_delivered)
     assert keys(data) == []
-    assert "`dedp status` says why, and the command for an approval" in data.skip_message
+    assert "on purpose" in data.skip_message
 
 
 def test_many_ready_days_are_asked_for_in_portions(zone, keys):

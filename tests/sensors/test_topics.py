@@ -86,7 +86,7 @@ def test_a_refused_position_waits_for_a_person(zone, topic):
     topic(3, 2)
     zone.ran(refusal("bronze/visits", "", "visits@0.0"), fails=True)
     topic(9, 9)
-    assert "`dedp status` says why" in zone.tick(visits_streamed).skip_message
+    assert "on purpose" in zone.tick(visits_streamed).skip_message
     zone.bronze(read(5, 5, sequence=10))
     assert len(zone.tick(visits_streamed).run_requests) == 1
 
