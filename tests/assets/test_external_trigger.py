@@ -93,7 +93,7 @@ def test_growth_of_the_reference_shows_in_its_materializations(world, release):
         table = DeltaTable(str(world.settings.lakehouse / "bronze/devices"))
         assert shown["size [bytes]"] == sum(Path(path).stat().st_size for path in files_of(table))
         assert shown["dagster/row_count"] == shown["rows written"] == len(world.rows("bronze/devices")) == count
-    assert shown["present"] == 60
+    assert shown["rows before"] == 60
     assert sizes[1] > sizes[0] > 0
 
 

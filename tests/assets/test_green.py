@@ -187,7 +187,7 @@ def test_what_no_person_can_overrule_is_not_computed_under_a_name(loaded, capsys
     loaded.land(day(9), ['{"visit_id": 1}'])
     landing = loaded.landing / "visits" / day(9)
     (landing / "sub").mkdir()
-    assert "holds folders" in loaded.run("daily_visits", day(9)).failure
+    assert "holds what is no file: sub (a folder)" in loaded.run("daily_visits", day(9)).failure
     runs = loaded.platform.instance.get_runs_count()
     assert main(["approve", "bronze/visits", day(9), "--by", "Ada", "--because", "it is fine"]) == 1
     assert f"bronze/visits {day(9)} cannot be approved: no person overrules ContractError" in capsys.readouterr().err

@@ -62,8 +62,8 @@ def test_changes_that_came_too_late_turn_their_check_red_and_are_there(world, ap
     verdict = world.evaluation("bronze/users_history", "changes_arrive_in_time")
     assert (verdict.passed, verdict.severity) == (False, dg.AssetCheckSeverity.ERROR)
     lags = {name: value.value for name, value in verdict.metadata.items()}
-    assert world.materialization("bronze/users_history")["latency_seconds"] == lags["latency_seconds"] > 0
-    assert world.materialization("bronze/users")["latency_seconds"] == lags["copy_latency_seconds"]
+    assert world.materialization("bronze/users_history")["latency [s]"] == lags["latency_seconds"] > 0
+    assert world.materialization("bronze/users")["latency [s]"] == lags["copy_latency_seconds"]
     assert lags["copy_latency_seconds"] > lags["latency_seconds"]
     held = {row["user_id"] for row in world.rows("bronze/users")}
     assert held == {user for (user,) in stored(database, "SELECT user_id FROM users")}

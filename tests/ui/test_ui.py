@@ -137,7 +137,7 @@ def test_an_asset_tells_what_it_is_and_plots_its_figures(up):
     """Description, columns, owners, freshness, source code; figures carry names that people read."""
     text = up.look("/assets/silver/visits?view=overview", "Source code", "rows duplicates", picture="asset")
     assert "visits.py" in text
-    assert "Passing" in text
+    assert "Freshness policy" in text
     assert "web-analytics" in text
     assert "Plots" in text
     events = up.look(f"/assets/silver/visits?view=events&partition={GOOD[0]}", "rows written")
