@@ -24,7 +24,7 @@ from resources.spark import SparkEngine
 if TYPE_CHECKING:
     from dedp_assets.instance import Platform
 
-__all__ = ["Need", "by_layer", "needs", "status"]
+__all__ = ["Need", "by_layer", "needs", "status", "tables_named"]
 
 _LAYERS = ("bronze", "silver", "gold")
 _COUNTS = ("version", "read", "= written", "+ dead", "+ duplicate")
@@ -104,6 +104,13 @@ def by_layer(name: str) -> tuple[int, str]:
     """Sort tables in the order in which rows pass them, then by name."""
     layer = name.partition("/")[0]
     return (_LAYERS.index(layer) if layer in _LAYERS else len(_LAYERS), name)
+
+
+def tables_named(names: Iterable[str]) -> str:
+    """Name tables: one by one, or those of several layers by the first and the last layer."""
+    tables = sorted(names, key=by_layer)
+    layers = list(dict.fromkeys(table.partition("/")[0] for table in tables))
+    return f"{layers[0]} to {layers[-1]}" if len(layers) > 1 else ", ".join(tables)
 
 
 def _undelivered(platform: Platform, landing: Landing) -> Iterator[Need]:

@@ -14,7 +14,7 @@ from dedp_assets.graph.run_tags import APPROVED_AUDITS, APPROVED_BECAUSE, APPROV
 from dedp_assets.local import engine
 from dedp_assets.patterns.core.records import Approval
 from dedp_assets.sources import access_log, devices, visits
-from dedp_assets.status import by_layer, status
+from dedp_assets.status import by_layer, status, tables_named
 from resources.clock import Clock
 from resources.environments import Settings, apply
 
@@ -170,14 +170,9 @@ def _react(platform: Platform, console: Console) -> None:
             console.print(f"  {sensor:24} {reason}", soft_wrap=True)
 
 
-def _named(job: str) -> str:
-    """Name a run of tables of several layers by the first and the last of them."""
-    layers = sorted({table.partition("/")[0] for table in job.split(", ")}, key=by_layer)
-    return f"{layers[0]} to {layers[-1]}" if len(layers) > 1 else job
-
-
 def _tell(ended: Ended, console: Console) -> None:
     verdict = f"[red]refused[/red]  {escape(ended.failure)}" if ended.failure else "[green]done[/green]"
     console.print(
-        f"  {_named(ended.job):43} {ended.partition:11} because of {ended.cause:12} {verdict}", soft_wrap=True
+        f"  {tables_named(ended.job.split(', ')):43} {ended.partition:11} because of {ended.cause:12} {verdict}",
+        soft_wrap=True,
     )

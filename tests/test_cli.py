@@ -8,6 +8,7 @@ import pytest
 
 from dedp_assets.cli import main
 from dedp_assets.local import engine
+from dedp_assets.status import tables_named
 from resources.engine import EngineError
 from resources.environments import settings
 from resources.home import Running, hold
@@ -133,6 +134,19 @@ def test_status_of_an_empty_home_is_no_error_and_makes_nothing(dedp, tmp_path):
     code, _, err = dedp("status")
     assert (code, err) == (0, "")
     assert not (tmp_path / "home").exists()
+
+
+@pytest.mark.parametrize(
+    ("tables", "said"),
+    [
+        (["gold/b", "gold/a", "silver/x_dead", "silver/x"], "silver to gold"),
+        (["gold/b", "gold/a"], "gold/a, gold/b"),
+        (["daily_visits"], "daily_visits"),
+    ],
+)
+def test_tables_of_several_layers_are_named_by_the_first_and_the_last(tables, said):
+    """In the order in which rows pass them; a job keeps its name."""
+    assert tables_named(tables) == said
 
 
 def test_status_says_first_what_needs_somebody(dedp, tmp_path):

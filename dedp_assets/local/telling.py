@@ -10,6 +10,7 @@ import dagster as dg
 
 from dedp_assets.graph.failures import failure_of
 from dedp_assets.graph.run_tags import cause_of, refusals
+from dedp_assets.status import tables_named
 
 __all__ = ["Say", "Telling"]
 
@@ -77,7 +78,7 @@ def _about(run: dg.DagsterRun) -> str:
     """Name what a run computes: its tables and partitions."""
     named = run.job_name
     if run.asset_selection:
-        named = ", ".join(sorted("/".join(key.path) for key in run.asset_selection))
+        named = tables_named("/".join(key.path) for key in run.asset_selection)
     ends = [run.tags.get(f"dagster/asset_partition_range_{end}", "") for end in ("start", "end")]
     partition = run.tags.get("dagster/partition") or " to ".join(filter(None, ends))
     return f"{named} {partition}".strip() + f" (run {run.run_id[:8]})"
