@@ -12,7 +12,7 @@ from dedp_assets.defs.silver.visits import RULES
 from dedp_assets.graph.run_tags import FORCE
 from dedp_assets.verifying import verify
 from resources.landing import Landing
-from tests.assets.conftest import BOTH_OF_GOLD, day, visits_of, world_in
+from tests.assets.conftest import BOTH_OF_GOLD, SILVER_AND_GOLD, day, visits_of, world_in
 
 BROKEN = '{"visit_id": "torn", "event_ti'
 GOLD = ("gold/daily_page_views", "gold/daily_visitors")
@@ -151,7 +151,7 @@ def test_what_upstream_gains_between_pin_and_read_waits_for_the_next_run(loaded,
     assert loaded.compute("silver/visits", day(0), **{FORCE: "true"}).failure == ""
     assert loaded.last("silver/visits", event_date=day(0)).record.inputs == pinned
     assert len(loaded.ids("silver/visits", event_date=day(0))) == 40
-    assert ("silver/visits", day(0)) in loaded.react()
+    assert (SILVER_AND_GOLD, day(0)) in loaded.react()
     assert len(loaded.ids("silver/visits", event_date=day(0))) == 43
 
 
