@@ -76,14 +76,12 @@ def needs(settings: Settings, lake: Lake, names: Iterable[str]) -> Iterator[Need
         lake: the tables.
         names: the tables that are there.
     """
-    readable = []
     for name in names:
         try:
             state = lake.ledger(name).state()
         except ContractError as error:
             yield Need("unreadable", name, "", str(error))
             continue
-        readable.append(name)
         if lost := lost_files(lake.ledger(name).store, state):
             keys = {slice_name(dict(file.partition)) for file in lost}
             said = f"{tell_lost(name, lost)}: `dedp verify {name}` names what repairs it"

@@ -24,7 +24,7 @@ _PATIENCE_SECONDS = 1.0
 
 @dataclass(frozen=True, slots=True)
 class Running:
-    """A platform that runs.
+    """A running platform, as the lock file of its home describes it.
 
     Attributes:
         process: id of its process.

@@ -36,7 +36,7 @@ STORED = {
     "newest_volume_is_usual": f"The newest partition that is over has between {_LOW:g} and {_HIGH:g} times the rows of "
     f"the {_DAYS} before it (median).",
 }
-"""Check -> what it says."""
+"""Name of a check -> its description in the UI."""
 
 
 @dataclass(frozen=True, slots=True)

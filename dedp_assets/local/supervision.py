@@ -74,7 +74,7 @@ stdout_logfile_backups=2
 
 @dataclass(frozen=True, slots=True)
 class Server:
-    """A program that is kept running.
+    """A program that supervisord starts again when it dies.
 
     Attributes:
         name: for people, and for its log.

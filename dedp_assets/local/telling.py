@@ -23,7 +23,7 @@ _WORDS = {"STARTED": "started", "SUCCESS": "done", "CANCELED": "canceled"}
 
 
 class Telling:
-    """A look at an instance now and then, which says what is new since the last one."""
+    """A report of what is new on a Dagster instance since the last look."""
 
     def __init__(self, instance: dg.DagsterInstance, say: Say, *, now: datetime) -> None:
         self._instance, self._say, self._looked_at = instance, say, now

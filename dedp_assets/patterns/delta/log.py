@@ -63,7 +63,7 @@ _COMMIT_FILE = re.compile(r"\d{20}\.json")
 _LITERAL = re.compile(r"[A-Za-z0-9_. -]+")  # what every writer of logs spells alike
 _NO_FILE = re.compile(rb'[{] *"(?:commitInfo|txn|protocol|metaData|domainMetadata)" *:.*[}]')
 _SOON = 100
-"""Commits after a checkpoint that are read as quickly as by deltalake."""
+"""Number of commits after a checkpoint up to which reading them here is as fast as by deltalake."""
 _FILES = {"add", "remove", "cdc"}
 _MAINTENANCE = {"OPTIMIZE", "VACUUM END"}
 _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)

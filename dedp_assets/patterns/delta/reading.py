@@ -84,7 +84,7 @@ def read_files(
 
 
 def plain_uri(uri: str) -> str:
-    """Decode the URI of a file and write one slash after its scheme: Spark has its own way with escapes and slashes."""
+    """Decode a file's URI and write one slash after its scheme, so that Spark's and the log's compare equal."""
     return re.sub(_SLASHES, r"\1:/", unquote(uri))
 
 

@@ -172,7 +172,7 @@ class StagedWrite:
         return not decision.same_rows
 
     def _look(self, after: int | None) -> _Differing | None:
-        """Compare what is staged with what it replaces, where a part of it may be the same: jobs, so unlocked."""
+        """Compare staged rows with those they replace, by partition; runs Spark jobs, so it takes no lock."""
         state = self.table.ledger.state()
         finer = set(state.partition_columns) - set(self.record.partition)
         if self.append or not finer or not publishing.serves(state):

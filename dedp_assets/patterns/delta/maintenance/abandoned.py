@@ -1,4 +1,4 @@
-"""Abandoned stages: what writes left beside a table that were refused, or whose process died, goes after a while."""
+"""Abandoned stages: staged rows that were refused, or whose writer died, are removed after a stated age."""
 
 from __future__ import annotations
 
