@@ -23,7 +23,7 @@ from resources.postgres import OperationalDatabase  # noqa: E402
 from resources.secrets import Secrets  # noqa: E402
 from resources.spark import SparkEngine  # noqa: E402
 from sensors.external_trigger import events_arrived  # noqa: E402
-from sensors.late_data import late_data  # noqa: E402
+from sensors.reconciler import reconciler  # noqa: E402
 from sensors.replay import dead_letters_fixed  # noqa: E402
 from sensors.small_files import files_scattered  # noqa: E402
 
@@ -54,7 +54,7 @@ def defs() -> dg.Definitions:
             assets=[*(table.definition() for table in tables), *(source.spec() for source in sources(tables))],
             asset_checks=[stored_checks(table) for table in tables],
             sensors=[
-                late_data(tables),
+                reconciler(tables, list(modules.jobs or ())),
                 dead_letters_fixed(tables),
                 events_arrived(tables, list(modules.jobs or ())),
                 files_scattered,

@@ -105,10 +105,6 @@ class Platform:
         together = sorted(self._node(table).execution_set_asset_keys, key=lambda key: key.path)
         return self._materialize(together, partition, tags or {})
 
-    def has_partitions(self, table: str) -> bool:
-        """Tell whether the table's asset has partitions."""
-        return self._node(table).partitions_def is not None
-
     def require_partition(self, table: str, partition: str) -> None:
         """Refuse a partition that the table's asset does not have.
 

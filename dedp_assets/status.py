@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterable, Iterator
-from contextlib import suppress
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING
 
@@ -16,18 +15,21 @@ from dedp_assets.patterns.core.errors import ContractError
 from dedp_assets.patterns.core.records import slice_name
 from dedp_assets.patterns.delta.log import Ledger
 from dedp_assets.patterns.delta.verification import lost_files, tell_lost
+from resources.clock import Clock
 from resources.environments import Settings
 from resources.lake import Lake
 from resources.landing import Landing
 from resources.spark import SparkEngine
 
 if TYPE_CHECKING:
+    from dedp_assets.graph.reconciling import Gap
     from dedp_assets.instance import Platform
 
 __all__ = ["Need", "by_layer", "needs", "status", "tables_named"]
 
 _LAYERS = ("bronze", "silver", "gold")
 _COUNTS = ("version", "read", "= written", "+ dead", "+ duplicate")
+_STATES = ("refused", "waiting", "missing", "behind")
 _SHOWN = 10
 
 
@@ -36,7 +38,7 @@ class Need:
     """Something that does not go on by itself, or not yet.
 
     Attributes:
-        state: ``unreadable``, ``refused``, ``waiting`` or ``behind``.
+        state: ``unreadable``, ``refused``, ``waiting``, ``missing`` or ``behind``.
         table: the table it is about.
         partition: the partition key; empty for the whole table.
         reason: what is wrong and what to do about it.
@@ -69,7 +71,7 @@ def status(settings: Settings, *, as_json: bool = False) -> int:
 
 
 def needs(settings: Settings, lake: Lake, names: Iterable[str]) -> Iterator[Need]:
-    """List what is unreadable, refused, waiting for a delivery, or behind its upstream; in this order.
+    """List what is unreadable, refused, waiting, missing or behind its upstream; in this order.
 
     Args:
         settings: where everything is.
@@ -91,11 +93,11 @@ def needs(settings: Settings, lake: Lake, names: Iterable[str]) -> Iterator[Need
     from dedp_assets.instance import Platform  # noqa: PLC0415 - seconds of imports, which an empty home does without
 
     platform = Platform(settings)
-    refused = {(table, key): ended.failure for table, key, ended in platform.waiting()}
-    yield from (Need("refused", table, key, said) for (table, key), said in refused.items())
-    yield from _undelivered(platform, Landing(root=str(settings.landing)))
-    with suppress(ContractError):  # it was told above which log cannot be read
-        yield from _behind(lake, refused)
+    gaps = list(_gaps(platform, lake, Landing(root=str(settings.landing))))
+    told = {(gap.table, gap.key) for gap in gaps if gap.state == "refused"}
+    gaps += [Gap(t, key, "refused", ended.failure) for t, key, ended in platform.waiting() if (t, key) not in told]
+    for needed in _STATES:
+        yield from _few([gap for gap in gaps if gap.state == needed])
 
 
 def by_layer(name: str) -> tuple[int, str]:
@@ -111,32 +113,28 @@ def tables_named(names: Iterable[str]) -> str:
     return f"{layers[0]} to {layers[-1]}" if len(layers) > 1 else ", ".join(tables)
 
 
-def _undelivered(platform: Platform, landing: Landing) -> Iterator[Need]:
-    """List the deliveries that have begun and must not be read yet."""
-    for sensor in platform.definitions.get_repository_def().sensor_defs:
-        if not (watched := sensor.metadata.get("watches")):
-            continue
-        dataset, table = str(watched.value), str(sensor.metadata["for table"].value)
-        partitioned = platform.has_partitions(table)
-        keys = [key for key, _ in landing.touched(dataset, since_ns=0)] if partitioned else [""]
-        for key in sorted(keys):
-            delivery = landing.delivery(dataset, key)
-            if not delivery.absent and (reason := delivery.refusal()):
-                yield Need("waiting", table, key, f"{landing.folder(dataset, key)}: {reason}")
-
-
-def _behind(lake: Lake, refused: Collection[tuple[str, str]]) -> Iterator[Need]:
-    """List the partitions that have not applied the newest change upstream, and were not refused."""
+def _gaps(platform: Platform, lake: Lake, landing: Landing) -> Iterable[Gap]:
+    """List the partitions that are not current, as the reconciler finds them."""
     from dedp_assets import defs  # noqa: PLC0415
     from dedp_assets.graph.tables import declared  # noqa: PLC0415
-    from sensors.late_data import lagging  # noqa: PLC0415
+    from sensors.reconciler import Reconciler  # noqa: PLC0415
 
-    for table, upstream, lacking in lagging(declared(defs), lake):
-        keys = [key for key in lacking if (table, key) not in refused]
-        for key in keys[:_SHOWN]:
-            yield Need("behind", table, key, f"{upstream} has changed since: the sensor late_data asks for it")
-        if len(keys) > _SHOWN:
-            yield Need("behind", table, "", f"and {len(keys) - _SHOWN} more partitions")
+    repository = platform.definitions.get_repository_def()
+    outcome, _ = Reconciler(declared(defs)).reconcile(
+        lake, landing, Clock().now(), instance=platform.instance, repository=repository
+    )
+    return outcome.gaps
+
+
+def _few(gaps: Sequence[Gap]) -> Iterator[Need]:
+    """List the first partitions of each table, and how many more there are."""
+    by_table: dict[str, list[Gap]] = {}
+    for gap in sorted(gaps, key=lambda gap: (by_layer(gap.table), gap.key)):
+        by_table.setdefault(gap.table, []).append(gap)
+    for table, found in by_table.items():
+        yield from (Need(gap.state, table, gap.key, gap.reason) for gap in found[:_SHOWN])
+        if len(found) > _SHOWN:
+            yield Need(found[0].state, table, "", f"and {len(found) - _SHOWN} more partitions")
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,6 +11,7 @@ from dedp_assets.patterns.core.schema import TableSpec
 from dedp_assets.patterns.delta.copies.editions import is_link
 from dedp_assets.patterns.delta.locations import store_at
 from dedp_assets.patterns.delta.log import Ledger
+from dedp_assets.patterns.delta.store import Store
 from dedp_assets.patterns.delta.tables import Table
 from resources.spark import SparkEngine
 
@@ -45,6 +46,10 @@ class Lake(dg.ConfigurableResource[Any]):
     def checkpoint(self, name: str) -> str:
         """Name the folder of the checkpoint of the query that appends to the table ``name``: beside all tables."""
         return self._uri_of(f"_checkpoints/{name}")
+
+    def refused(self, name: str) -> Store:
+        """Name the folder of the notes on refused partitions of the table ``name``: beside all tables."""
+        return store_at(self._uri_of(f"_refused/{name}"))
 
     def delta(self, name: str, *, version: int | None = None) -> DeltaTable:
         """Open the table ``name`` for a reader without Spark (pyarrow, pandas, DuckDB)."""

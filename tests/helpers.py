@@ -123,8 +123,8 @@ def a_record(asset: str, partition: dict[str, str], **fields: Any) -> CommitReco
 def write_log(location: Path, columns: dict[str, str], partition_by: list[str], commits: list[dict[str, Any]]) -> None:
     """A Delta log written by hand: no data files, no JVM.
 
-    Each commit may have ``changed`` (partition values of files it adds), ``record``, ``txn`` (app id -> version) and
-    ``data_change``.
+    Each commit may have ``changed`` (partition values of files it adds), ``record``, ``txn`` (app id -> version),
+    ``data_change`` and ``operation``.
     """
     fields = [{"name": name, "type": kind, "nullable": True, "metadata": {}} for name, kind in columns.items()]
     schema = json.dumps({"type": "struct", "fields": fields})
@@ -143,7 +143,7 @@ def write_log(location: Path, columns: dict[str, str], partition_by: list[str], 
         (log / f"{0:020d}.json").write_text("".join(json.dumps(a) + "\n" for a in actions))
         first = 1
     for version, commit in enumerate(commits, start=first):
-        info = {"timestamp": 1767600000000 + version, "operation": "WRITE"}
+        info = {"timestamp": 1767600000000 + version, "operation": commit.get("operation", "WRITE")}
         if commit.get("record"):
             info["userMetadata"] = commit["record"].to_json()
         actions = [{"commitInfo": info}]

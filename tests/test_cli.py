@@ -165,12 +165,12 @@ def test_status_says_first_what_needs_somebody(dedp, tmp_path):
     assert needs == [
         ("unreadable", "bronze/visits", "event_date=2026-01-04/landed_on=2026-01-05"),
         ("waiting", "bronze/visits", "2026-01-06"),
-        ("behind", "silver/visits", "2026-01-04"),
+        ("missing", "silver/visits", "2026-01-04"),
     ]
     reasons = [need["reason"] for need in told["needs"]]
     assert "`dedp verify bronze/visits` names what repairs it" in reasons[0]
     assert reasons[1] == f"{folder}: 1 files but no _SUCCESS: the producer has not finished"
-    assert "bronze/visits has changed since" in reasons[2]
+    assert reasons[2] == "bronze/visits changed at version 1; the reconciler asks for it"
     shown = dedp("status")[1]
     assert shown.index("Needs somebody") < shown.index("bronze/visits, version 1")
 

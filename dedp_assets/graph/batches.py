@@ -15,8 +15,9 @@ import dagster as dg
 from dedp_assets.graph.failures import TRANSIENT, sentence
 from dedp_assets.graph.feeds import Pinned
 from dedp_assets.graph.figures import Figure
+from dedp_assets.graph.refusals import Refusal, Refusals
 from dedp_assets.graph.rendering import Did
-from dedp_assets.graph.run_tags import CAUSE, approval_of, cause_of, is_forced, refusal, told, unchanged
+from dedp_assets.graph.run_tags import CAUSE, approval_of, cause_of, goal_of, is_forced, refusal, told, unchanged
 from dedp_assets.patterns.core.errors import AuditFailed, ContractError, PatternError
 from dedp_assets.patterns.core.records import Provenance
 from dedp_assets.patterns.core.results import Finding, WriteResult
@@ -87,6 +88,7 @@ class Work:
         beside: further tables that ``build`` writes.
         figures: how the tables' figures are shown.
         lineage: table name -> which columns upstream its columns are computed from.
+        refusals: where refused partitions are noted, for nobody to ask for them again in vain.
     """
 
     target: Table
@@ -95,6 +97,7 @@ class Work:
     beside: tuple[Table, ...] = ()
     figures: Mapping[str, Figure] = field(default_factory=dict)
     lineage: Mapping[str, dg.TableColumnLineage] = field(default_factory=dict)
+    refusals: Refusals | None = None
 
     @property
     def tables(self) -> tuple[Table, ...]:
@@ -142,25 +145,44 @@ def compute_all(context: dg.AssetExecutionContext, work: Work, at: datetime) -> 
     batch = Batch(held=_held(context, keys) if len(keys) > 1 else {})
     refused: dict[str, str] = {}
     for key in keys:
-        sequence: object = ""
+        inputs: Inputs | None = None
         if key in batch.held:
             continue
         try:
             inputs = work.reads(key)
-            sequence = inputs.sequence
-            if inputs.remark:
-                context.log.info(inputs.remark)
-            batch.done[key] = _compute(context, work, Step(key, inputs, _provenance(context, work.target, inputs, at)))
+            batch.done[key] = _compute_one(context, work, key, inputs, at)
         except (PatternError, *TRANSIENT) as error:
             batch.errors[key] = error
             if isinstance(error, PatternError) and not error.retryable:
-                refused |= refusal(work.target.name, key, sequence)
+                refused |= _refuse(context, work, key, inputs, error)
         except Exception as error:  # whatever it is, what was done before it is reported first
             batch.broken = (key, error)
             break
     if tags := {**refused, **_unchanged_tag(work.target.name, batch.done)}:
         context.instance.add_run_tags(context.run.run_id, tags)
     return batch
+
+
+def _compute_one(context: dg.AssetExecutionContext, work: Work, key: str, inputs: Inputs, at: datetime) -> Did:
+    if inputs.remark:
+        context.log.info(inputs.remark)
+    did = _compute(context, work, Step(key, inputs, _provenance(context, work.target, inputs, at)))
+    if work.refusals:
+        work.refusals.clear(key)
+    return did
+
+
+def _refuse(
+    context: dg.AssetExecutionContext, work: Work, key: str, inputs: Inputs | None, error: PatternError
+) -> dict[str, str]:
+    """Note what was refused, by every name that another request may give it; returns the run's tags that say so."""
+    if work.refusals:
+        read = [inputs.sequence, inputs.notes.get("delivery")] if inputs else []
+        named = [*read, goal_of(context.run.tags, work.target.name, key)]
+        goals = tuple(str(goal) for goal in named if goal is not None)
+        code, run_id = _code_version(context, work.target), context.run.run_id
+        work.refusals.note(key, Refusal(goals, code, run_id, sentence(work.target.name, key, error)))
+    return refusal(work.target.name, key, inputs.sequence if inputs else "")
 
 
 def _compute(context: dg.AssetExecutionContext, work: Work, step: Step) -> Did:
@@ -216,14 +238,13 @@ def _is_from(commit: Commit, step: Step) -> bool:
 
 
 def _provenance(context: dg.AssetExecutionContext, target: Table, inputs: Inputs, at: datetime) -> Provenance:
-    asset_key = dg.AssetKey(target.name.split("/"))
     trigger = told(context.run.tags)
     chosen = context.op_execution_context.op_config
     forced = is_forced(context.run.tags) or bool(chosen and chosen.get("force"))
     return Provenance(
         asset=target.name,
         run_id=context.run.run_id,
-        code_version=context.assets_def.code_versions_by_key.get(asset_key) or "1",
+        code_version=_code_version(context, target),
         inputs=inputs.identities,
         sequence=inputs.sequence,
         cause="forced" if forced and CAUSE not in context.run.tags else cause_of(context.run),
@@ -232,6 +253,10 @@ def _provenance(context: dg.AssetExecutionContext, target: Table, inputs: Inputs
         at=at,
         notes={**inputs.notes, "trigger": trigger} if trigger else inputs.notes,
     )
+
+
+def _code_version(context: dg.AssetExecutionContext, table: Table) -> str:
+    return context.assets_def.code_versions_by_key.get(dg.AssetKey(table.name.split("/"))) or "1"
 
 
 def _held(context: dg.AssetExecutionContext, keys: Sequence[str]) -> dict[str, str]:

@@ -8,13 +8,12 @@ from dataclasses import dataclass
 import dagster as dg
 
 from dedp_assets.graph.failures import failure_of
-from dedp_assets.graph.run_tags import CAUSE, refusal, refusals
+from dedp_assets.graph.run_tags import CAUSE, REQUEST, refusal, refusals
 from dedp_assets.graph.selections import checks_of
 from dedp_assets.patterns.core.results import Plan
 
-__all__ = ["ATTEMPTS", "ENDED_BADLY", "NOT_RETRIED", "REQUEST", "Decision", "decide", "in_flight", "is_running"]
+__all__ = ["ATTEMPTS", "ENDED_BADLY", "NOT_RETRIED", "Decision", "decide", "in_flight", "is_running", "runs_of"]
 
-REQUEST = "dedp/request"
 ATTEMPTS = 3
 NOT_RETRIED = {"dagster/max_retries": "0"}
 """Tags of runs that Dagster does not start again after a crash, because a sensor asks for them again."""
@@ -36,14 +35,34 @@ class Decision:
     held: Mapping[str, str]
 
 
-def in_flight(instance: dg.DagsterInstance, repository: dg.RepositoryDefinition | None, *tables: str) -> set[str]:
-    """Find the partition keys that queued or running runs compute for one of ``tables``; of a range, every one."""
-    wanted = {dg.AssetKey(table.split("/")) for table in tables}
-    found: set[str] = set()
+def in_flight(
+    instance: dg.DagsterInstance, repository: dg.RepositoryDefinition | None, *, launched_by: str = ""
+) -> dict[str, set[str]]:
+    """Find what queued or running runs compute: table -> partition keys; of a range, every one.
+
+    Args:
+        instance: where runs are recorded.
+        repository: the code location.
+        launched_by: a sensor whose runs count from when they were launched: one that its daemon only created before it
+            died is launched when the sensor asks for it again.
+    """
+    found: dict[str, set[str]] = {}
     for run in instance.get_runs(dg.RunsFilter(statuses=_OPEN)):
-        if mine := wanted & _assets(run, repository):
-            partitions = repository.asset_graph.get(min(mine)).partitions_def if repository else None
-            found.update(_partitions(run.tags, partitions))
+        created = run.status is dg.DagsterRunStatus.NOT_STARTED
+        if created and launched_by and run.tags.get("dagster/sensor_name") == launched_by:
+            continue
+        for asset in _assets(run, repository):
+            partitions = repository.asset_graph.get(asset).partitions_def if repository else None
+            found.setdefault("/".join(asset.path), set()).update(_partitions(run.tags, partitions))
+    return found
+
+
+def runs_of(instance: dg.DagsterInstance, requests: Sequence[str]) -> dict[str, list[dg.DagsterRun]]:
+    """Find the runs that were started for requests and have ended, newest first."""
+    found: dict[str, list[dg.DagsterRun]] = {}
+    for run in instance.get_runs(dg.RunsFilter(tags={REQUEST: list(requests)})) if requests else ():
+        if run.is_finished:
+            found.setdefault(run.tags[REQUEST], []).append(run)
     return found
 
 

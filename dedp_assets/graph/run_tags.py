@@ -15,9 +15,11 @@ __all__ = [
     "APPROVED_BY",
     "CAUSE",
     "FORCE",
+    "REQUEST",
     "TRIGGER",
     "approval_of",
     "cause_of",
+    "goal_of",
     "is_forced",
     "refusal",
     "refusals",
@@ -27,6 +29,7 @@ __all__ = [
 
 CAUSE = "dedp/cause"
 FORCE = "dedp/force"
+REQUEST = "dedp/request"
 TRIGGER = "dedp.trigger/"
 APPROVED_BY = "dedp/approved_by"
 APPROVED_BECAUSE = "dedp/approved_because"
@@ -50,6 +53,12 @@ def refusals(tags: Mapping[str, str]) -> list[tuple[str, str]]:
 def unchanged(table: str, said: str) -> dict[str, str]:
     """Make the run tag that says: this table was not computed, because what it is computed from is as it was."""
     return {f"{_UNCHANGED}{_tag_name(table, '')}": said}
+
+
+def goal_of(tags: Mapping[str, str], table: str, key: str) -> str | None:
+    """Read which upstream version or delivery a run was asked to bring into a partition, if it was asked for that."""
+    asked, _, goal = tags.get(REQUEST, "").rpartition("@")
+    return goal.partition("~")[0] if asked == f"{table}:{key or table}" else None
 
 
 def told(tags: Mapping[str, str]) -> dict[str, str]:

@@ -19,6 +19,7 @@ from dedp_assets.graph.batches import Inputs, Step, Work
 from dedp_assets.graph.feeds import Feed, Pinned, pin
 from dedp_assets.graph.figures import Figure
 from dedp_assets.graph.lineage import column_lineage
+from dedp_assets.graph.refusals import Refusals
 from dedp_assets.graph.run_tags import told
 from dedp_assets.graph.runner import run
 from dedp_assets.graph.sources import Source
@@ -71,6 +72,9 @@ class LakeTable(Generic[P]):
         owner: who answers for the table.
         code_version: to be raised when the function computes something else.
         follows: whether a change upstream asks for the partitions that it feeds.
+        lands: dataset of the landing zone -> job that loads a delivery of it. Each folder below the dataset is a
+            partition of the table; without partitions it holds one delivery, complete each time. The commit that loaded
+            a delivery names it (``notes["delivery"]``).
         started_by: job -> filters over the attributes of the events that start it.
         sources: where outside of the lake the rows come from.
         derived: column -> upstream columns that it is computed from, where it is not the one of the same name.
@@ -93,6 +97,7 @@ class LakeTable(Generic[P]):
     checks: Mapping[str, str] = field(default_factory=dict)
     reports: Mapping[str, str] = field(default_factory=dict)
     follows: bool = True
+    lands: Mapping[str, str] = field(default_factory=dict)
     started_by: Mapping[str, Sequence[Mapping[str, str]]] = field(default_factory=dict)
     sources: Sequence[Source] = ()
     derived: Mapping[str, Sequence[str]] = field(default_factory=dict)
@@ -173,7 +178,8 @@ class LakeTable(Generic[P]):
             compute: Callable[..., WriteResult] = self.function
             return compute(**_arguments(compute, given, more))
 
-        return Work(tables[0], look, build, tuple(tables[1:]), self.figures, self.lineage())
+        refusals = Refusals(lake.refused(self.spec.name))
+        return Work(tables[0], look, build, tuple(tables[1:]), self.figures, self.lineage(), refusals)
 
     def _look(
         self, request: Request, tables: Sequence[Table], upstream: Mapping[TableSpec, Table], more: Mapping[str, Any]

@@ -17,8 +17,9 @@ from dedp_assets.patterns.core.schema import Column, TableSpec
 from dedp_assets.patterns.delta.tables import Table
 from resources.clock import Clock
 from resources.lake import Lake
+from resources.landing import Landing
 from resources.spark import SparkEngine
-from sensors.late_data import late_data
+from sensors.reconciler import reconciler
 from tests.helpers import NOW, a_record, a_run, write_log
 
 DAYS = dg.DailyPartitionsDefinition("2026-01-05", end_date="2026-01-12")
@@ -101,15 +102,19 @@ def test_every_declared_table_of_the_graph_is_found():
 
 
 class Lakes:
-    """A lake of hand-written logs, and ticks of the late-data sensor over tables that are declared here."""
+    """A lake of hand-written logs, and ticks of the reconciler over tables that are declared here."""
 
     def __init__(self, root, instance, tables):
         self.root, self.instance, self.cursor = root, instance, None
-        self.sensor = late_data(tables)
+        self.sensor = reconciler(tables, [])
+        self.resources = {
+            "lake": Lake(root=str(root), engine=SparkEngine()),
+            "landing": Landing(root=str(root / "landing")),
+            "clock": Clock(fixed=NOW.isoformat()),
+        }
         self.repository = dg.Definitions(
-            [table.definition() for table in tables], sensors=[self.sensor],
-            resources={"lake": Lake(root=str(root), engine=SparkEngine()), "clock": Clock(fixed=NOW.isoformat())},
-        ).get_repository_def()  # fmt: skip
+            [table.definition() for table in tables], sensors=[self.sensor], resources=self.resources
+        ).get_repository_def()
 
     def commit(self, name, *days, applied=None):
         txn = {f"{name}/day={days[0]}/0": applied} if applied is not None else {}
@@ -123,9 +128,8 @@ class Lakes:
         )
 
     def tick(self):
-        resources = {"lake": Lake(root=str(self.root), engine=SparkEngine()), "clock": Clock(fixed=NOW.isoformat())}
         with dg.build_sensor_context(
-            instance=self.instance, cursor=self.cursor, repository_def=self.repository, resources=resources
+            instance=self.instance, cursor=self.cursor, repository_def=self.repository, resources=self.resources
         ) as context:
             data = self.sensor.evaluate_tick(context)
         self.cursor = data.cursor

@@ -284,5 +284,5 @@ def test_loading_the_graph_starts_no_jvm(loaded):
 def test_the_tick_interval_is_a_setting_of_every_sensor(loaded):
     """Every sensor follows it, each in its own measure."""
     seconds = loaded[1]["seconds"]
-    assert seconds["visits_delivered"] == seconds["late_data"] == 60
+    assert seconds["reconciler"] == 60
     assert min(seconds.values()) == 60

@@ -1,6 +1,8 @@
-"""The late-data sensors: exactly the stale dates, oldest first, each once."""
+"""Late data: exactly the stale dates, oldest first, each once."""
 
 from __future__ import annotations
+
+import shutil
 
 import dagster as dg
 import pytest
@@ -8,12 +10,13 @@ import pytest
 from dedp_assets.defs.gold.daily_page_views import daily_page_views
 from dedp_assets.defs.gold.daily_visitors import daily_visitors
 from dedp_assets.defs.silver.visits import visits
-from dedp_assets.graph.run_tags import refusal
+from dedp_assets.graph.refusals import Refusal, Refusals
+from dedp_assets.graph.run_tags import REQUEST
 from dedp_assets.patterns.delta.log import transaction_id
-from sensors.late_data import late_data
+from sensors.reconciler import reconciler
 from tests.helpers import a_record
 
-late_visits, late_gold = late_data([visits]), late_data([daily_page_views, daily_visitors])
+late_visits, late_gold = reconciler([visits], []), reconciler([daily_page_views, daily_visitors], [])
 WEEK = [f"2026-01-{day:02d}" for day in range(5, 12)]
 
 
@@ -43,7 +46,7 @@ def test_nothing_late_says_so(week, keys):
     """A processed week requests nothing and names the version it looked at."""
     data = week.tick(late_visits)
     assert keys(data) == []
-    assert data.skip_message == "nothing is late up to version 7 of bronze/visits"
+    assert data.skip_message == "nothing to ask for, bronze/visits at version 7"
 
 
 def test_exactly_the_touched_dates_oldest_first(week, keys):
@@ -65,13 +68,13 @@ def test_repeated_ticks_keep_the_run_key_until_the_date_is_done(week, keys):
     assert keys(week.tick(late_visits)) == []
 
 
-def test_a_restart_with_or_without_cursor_finds_the_same(week, keys):
-    """The cursor only saves work: without it, the logs say the same."""
+def test_a_restart_finds_the_same_whatever_the_cursor_says(week, keys):
+    """What is remembered only saves work, and a cursor of anybody is not read: the logs say the same."""
     week.tick(late_visits)
     week.bronze(landed("2026-01-12", "2026-01-06"))
-    with_cursor = keys(week.tick(late_visits))
-    week.cursors.clear()
-    assert keys(week.tick(late_visits)) == with_cursor == ["2026-01-06"]
+    remembered = keys(week.tick(late_visits))
+    week.cursors["reconciler"] = '{"silver/visits": {"versions": {"bronze/visits": 99}}}'
+    assert keys(week.tick(reconciler([visits], []))) == remembered == ["2026-01-06"]
 
 
 def test_data_that_arrives_while_a_date_is_processed_is_found_next_time(week):
@@ -125,7 +128,9 @@ def test_a_date_in_flight_is_left_alone_and_comes_back(week, keys, run, status):
     made = recorded(week, **run, status=status)
     data = week.tick(late_visits)
     assert keys(data) == []
-    assert "2026-01-06: is being processed" in data.skip_message
+    assert data.skip_message.endswith(
+        "silver/visits 2026-01-06: bronze/visits changed at version 8; is being processed"
+    )
     week.instance.report_run_canceled(made)
     assert keys(week.tick(late_visits)) == ["2026-01-06"]
 
@@ -159,15 +164,40 @@ def test_future_dates_wait_for_their_day(week, keys):
     assert keys(week.tick(late_visits)) == ["2026-01-21"]
 
 
+def refuse(zone, table, day, version, *, code_version):
+    """What a run leaves in the lake that refused a date."""
+    refusal = Refusal((str(version),), code_version, "run-1", "too many dead letters")
+    Refusals(zone.resources()["lake"].refused(table)).note(day, refusal)
+
+
 def test_a_refused_date_is_not_repeated_until_its_version_changes(week, keys):
-    """The run that refused it, whoever started it, says so by a tag; new data lifts the ban."""
+    """No run has to be recorded for that; new data lifts the ban."""
     week.bronze(landed("2026-01-12", "2026-01-06"))
-    week.ran(refusal("silver/visits", "2026-01-06", 8), fails=True)
+    refuse(week, "silver/visits", "2026-01-06", 8, code_version=visits.code_version)
     data = week.tick(late_visits)
     assert keys(data) == []
-    assert "2026-01-06: refused at 8" in data.skip_message
+    assert "silver/visits 2026-01-06: too many dead letters" in data.skip_message
     week.bronze(landed("2026-01-13", "2026-01-06"))
     assert keys(week.tick(late_visits)) == ["2026-01-06"]
+
+
+def test_what_older_code_refused_is_asked_for_again(week, keys):
+    """A fix of the code is a reason to try."""
+    week.bronze(landed("2026-01-12", "2026-01-06"))
+    refuse(week, "silver/visits", "2026-01-06", 8, code_version="0")
+    assert keys(week.tick(late_visits)) == ["2026-01-06"]
+
+
+def test_refused_dates_do_not_keep_newer_ones_from_their_turn(week, keys):
+    """However many of the oldest were refused, or failed three times, the limit of a tick counts what is asked for."""
+    days = [f"2025-12-{number:02}" for number in range(1, 32)]
+    week.bronze(landed("2026-01-12", *days, "2026-01-06"))
+    for day in days[1:]:
+        refuse(week, "silver/visits", day, 8, code_version=visits.code_version)
+    for _ in range(3):
+        week.ran({REQUEST: f"silver/visits:{days[0]}@8"}, fails=True)
+    data = week.tick(late_visits)
+    assert keys(data) == ["2026-01-06"]
 
 
 def test_silver_rewrite_cascades_to_gold(week, keys):
@@ -190,26 +220,94 @@ def test_a_refusal_of_one_table_does_not_keep_its_neighbour_from_being_tried_aga
         others = [gold(table, day, version) for version, day in enumerate(WEEK, start=1) if day != "2026-01-06"]
         week.dated(table, *others)
     (request,) = week.tick(late_gold).run_requests
-    refused = refusal("gold/daily_visitors", "2026-01-06", 8)
-    week.ran({**request.tags, **refused}, fails=True)
+    refuse(week, "gold/daily_visitors", "2026-01-06", 8, code_version=daily_visitors.code_version)
+    week.ran(request.tags, fails=True)
     (again,) = week.tick(late_gold).run_requests
     assert again.run_key == f"{request.run_key}#2"
+    assert again.asset_selection == [dg.AssetKey(["gold", "daily_page_views"])]
     week.dated("gold/daily_page_views", gold("gold/daily_page_views", "2026-01-06", 8))
     data = week.tick(late_gold)
     assert keys(data) == []
-    assert "2026-01-06: refused at 8" in data.skip_message
+    assert "gold/daily_visitors 2026-01-06: too many dead letters" in data.skip_message
 
 
-def test_a_restored_downstream_is_rebuilt(week, keys):
-    """A restore raises the generation: what was applied before it no longer counts, for dates that change."""
-    week.dated("silver/visits", {"txn": {"silver/visits/generation": 1}})
-    week.cursors.clear()
-    assert keys(week.tick(late_visits)) == WEEK
+@pytest.mark.parametrize("ours", [True, False], ids=["by the library", "by somebody else"])
+def test_what_a_restore_took_back_is_asked_for_and_nothing_else(week, keys, ours):
+    """Though no upstream table changed, and though a run for that very version succeeded long ago."""
+    assert keys(week.tick(late_visits)) == []
+    generation = [{"txn": {"silver/visits/generation": 1}}] if ours else []
+    week.dated("silver/visits", *generation, {"changed": [{"event_date": WEEK[1]}], "operation": "RESTORE"})
+    restored = 9 if ours else 8
+    for sensor in (late_visits, reconciler([visits], [])):
+        (request,) = week.tick(sensor).run_requests
+        assert (request.partition_key, request.tags["dedp/cause"]) == (WEEK[1], "restore")
+        assert request.run_key == f"silver/visits:{WEEK[1]}@2~{restored}"
+    again = silver(WEEK[1], 2)
+    if ours:
+        again["txn"] = {transaction_id("silver/visits", {"event_date": WEEK[1]}, 1): 2}
+    week.dated("silver/visits", again)
+    assert keys(week.tick(late_visits)) == []
+    assert keys(week.tick(reconciler([visits], []))) == []
+
+
+def test_a_restore_upstream_wakes_what_it_changed(week, keys):
+    """Its rows are others now: downstream computes them anew, from the version of the restore."""
+    week.tick(late_visits)
+    week.bronze({"changed": [{"landed_on": WEEK[2], "event_date": WEEK[2]}], "operation": "RESTORE"})
+    (request,) = week.tick(late_visits).run_requests
+    assert request.run_key == f"silver/visits:{WEEK[2]}@8"
+
+
+def test_a_deleted_table_is_computed_anew(week, keys):
+    """Its folder is gone, and the runs that filled it succeeded: each date is asked for under another key."""
+    assert keys(week.tick(late_visits)) == []
+    shutil.rmtree(week.root / "lake/silver/visits")
+    week.ran({REQUEST: f"silver/visits:{WEEK[0]}@1"})
+    data = week.tick(late_visits)
+    assert keys(data) == WEEK
+    assert [request.run_key for request in data.run_requests[:2]] == [
+        f"silver/visits:{WEEK[0]}@1#2",
+        f"silver/visits:{WEEK[1]}@2",
+    ]
+
+
+def test_runs_that_succeed_and_change_nothing_end_after_three(week, keys):
+    """A defect of a table's code does not start runs for ever; the reason names the run to look at."""
+    week.bronze(landed("2026-01-12", "2026-01-06"))
+    for _ in range(3):
+        (request,) = week.tick(late_visits).run_requests
+        week.ran(request.tags)
+    data = week.tick(late_visits)
+    assert keys(data) == []
+    assert "3 runs succeeded and left it as it was: look at run" in data.skip_message
+
+
+def test_a_run_that_its_daemon_created_and_never_launched_is_asked_for_under_its_key(week):
+    """The daemon launches the one that is there; anybody else's new run holds the date."""
+    week.bronze(landed("2026-01-12", "2026-01-06"))
+    (request,) = week.tick(late_visits).run_requests
+    tags = {**DAY, **request.tags, "dagster/sensor_name": "reconciler", "dagster/run_key": request.run_key}
+    recorded(week, tags, dg.DagsterRunStatus.NOT_STARTED, job="daily_visits", selection=request.asset_selection)
+    (again,) = week.tick(late_visits).run_requests
+    assert again.run_key == request.run_key
+
+
+def test_one_date_is_asked_for_once_though_its_gold_is_behind_too(week):
+    """The run that corrects silver computes gold of the same date."""
+    everything = reconciler([visits, daily_page_views, daily_visitors], [])
+    for table in ("gold/daily_page_views", "gold/daily_visitors"):
+        week.dated(table, *[gold(table, day, version) for version, day in enumerate(WEEK, start=1)])
+    week.dated("silver/visits", silver("2026-01-06", 2))
+    week.bronze(landed("2026-01-12", "2026-01-06"))
+    (request,) = week.tick(everything).run_requests
+    assert [key.to_user_string() for key in request.asset_selection] == [
+        "silver/visits", "silver/visits_dead_letter", "gold/daily_page_views", "gold/daily_visitors",
+    ]  # fmt: skip
 
 
 def test_no_tables_yet_is_no_error(zone):
     """Before anything was written a tick says so instead of failing."""
-    assert "nothing is late" in zone.tick(late_visits).skip_message
+    assert zone.tick(late_visits).skip_message == "nothing to ask for"
 
 
 @pytest.mark.parametrize("content", ['{"commitInfo": ', "", "HELLO"], ids=["torn", "emptied", "text"])

@@ -1,22 +1,34 @@
-"""The readiness sensors: a marker wakes its partition once, whatever happens around it."""
+"""What lands: a marker wakes its partition once, whatever happens around it."""
 
 from __future__ import annotations
 
 import os
 from contextlib import suppress
+from dataclasses import replace
 from datetime import date, datetime, timedelta, timezone
 
 import pytest
 
-from dedp_assets.defs.bronze.devices import devices_delivered
-from dedp_assets.defs.bronze.visits import visits_delivered
+from dedp_assets.defs.bronze import devices, visits
 from dedp_assets.graph import arrivals
-from dedp_assets.graph.run_tags import refusal
+from dedp_assets.graph.refusals import Refusal, Refusals
 from dedp_assets.patterns.connectors.deliveries import look_at
 from dedp_assets.patterns.delta.log import transaction_id
+from dedp_assets.patterns.delta.store import LocalStore
 from dedp_assets.patterns.ingestion.readiness_marker import delivering
 from dedp_assets.sources import devices as devices_source
+from resources.landing import Landing
+from sensors.reconciler import reconciler
 from tests.helpers import a_record
+
+
+def watching():
+    """The sensor over the visits that land, as after a restart."""
+    return reconciler([visits.visits], [visits.daily_visits])
+
+
+visits_delivered = watching()
+devices_delivered = reconciler([devices.devices], [devices.refresh_devices])
 
 
 def deliver(zone, day: str, *names: str) -> None:
@@ -61,13 +73,12 @@ def test_partitions_come_oldest_first(zone, keys):
 
 
 def test_a_restarted_daemon_asks_for_nothing_twice(zone):
-    """With the cursor lost, what was loaded is known from the ledger, and the rest keeps its run key."""
+    """What was loaded is known from the ledger, and the rest keeps its run key."""
     deliver(zone, "2026-01-05")
     deliver(zone, "2026-01-06")
     before = {r.partition_key: r.run_key for r in zone.tick(visits_delivered).run_requests}
     zone.bronze(loaded(zone, "2026-01-05"))
-    zone.cursors.clear()
-    after = {r.partition_key: r.run_key for r in zone.tick(visits_delivered).run_requests}
+    after = {r.partition_key: r.run_key for r in zone.tick(watching()).run_requests}
     assert after == {"2026-01-06": before["2026-01-06"]}
 
 
@@ -81,8 +92,7 @@ def test_a_folder_that_is_no_day_of_the_lake_is_named_and_left_alone(zone, keys,
     data = zone.tick(visits_delivered)
     assert keys(data) == ["2026-01-20"]
     zone.bronze(loaded(zone, "2026-01-20"))
-    zone.cursors.clear()
-    said = zone.tick(visits_delivered).skip_message
+    said = zone.tick(watching()).skip_message
     assert all(f"{name}: is no day between" in said for name in ("2026-02-31", "2019-01-01", "2026-01-21", "latest"))
 
 
@@ -116,17 +126,16 @@ def test_late_file_of_a_loaded_day_is_requested_when_it_has_settled(zone, keys):
     assert settled.run_requests[0].tags["dedp/cause"] == "late-file"
 
 
-def test_what_has_settled_is_not_looked_at_again_until_it_changes(zone, keys):
-    """A loaded day costs the next ticks nothing, not even a look into the log; a file more, and it is looked at."""
+def test_what_has_settled_is_not_looked_at_again_until_it_changes(zone, keys, monkeypatch):
+    """A loaded day costs the next ticks nothing: no folder is listed and no log is read; a file more, and it is."""
     zone.now = (datetime.now(timezone.utc) + timedelta(days=1)).isoformat()  # noqa: TID251
     deliver(zone, "2026-01-05")
     zone.bronze(loaded(zone, "2026-01-05"))
     assert keys(zone.tick(visits_delivered)) == []
-    log = zone.root / "lake/bronze/visits/_delta_log/00000000000000000001.json"
-    whole = log.read_text()
-    log.write_text("not read")
-    assert keys(zone.tick(visits_delivered)) == []
-    log.write_text(whole)
+    with monkeypatch.context() as patch:
+        patch.setattr(Landing, "delivery", lambda *_: pytest.fail("it looked into a folder"))
+        patch.setattr(LocalStore, "read", lambda *_: pytest.fail("it read a log"))
+        assert keys(zone.tick(visits_delivered)) == []
     (zone.landing / "visits/2026-01-05/late.jsonl").write_text("{}\n")
     assert keys(zone.tick(visits_delivered)) == ["2026-01-05"]
 
@@ -163,8 +172,7 @@ def test_folders_that_are_no_partition_are_named(zone, keys):
     data = zone.tick(visits_delivered)
     assert keys(data) == ["2026-01-05"]
     zone.bronze(loaded(zone, "2026-01-05"))
-    zone.cursors.clear()
-    message = zone.tick(visits_delivered).skip_message
+    message = zone.tick(watching()).skip_message
     assert "2026-13-45: is no day" in message
     assert "1999-01-01: is no day" in message
 
@@ -196,14 +204,53 @@ def test_a_link_to_nothing_holds_its_day_and_is_noticed_when_it_resolves(zone, k
     assert keys(zone.tick(visits_delivered)) == ["2026-01-05"]
 
 
-def test_a_refused_run_is_not_repeated(zone, keys):
-    """What an audit or a contract refused waits for new data, a fix or an approval."""
+def test_a_refused_delivery_is_not_repeated(zone, keys):
+    """What an audit or a contract refused waits for new data, a fix or an approval, whatever runs are recorded."""
     deliver(zone, "2026-01-05")
-    request = zone.tick(visits_delivered).run_requests[0]
-    zone.ran({**request.tags, **refusal("bronze/visits", "2026-01-05", None)}, fails=True)
+    delivery = look_at(zone.landing / "visits/2026-01-05").identity
+    refusals = Refusals(zone.resources()["lake"].refused("bronze/visits"))
+    refusals.note("2026-01-05", Refusal((delivery,), visits.visits.code_version, "run-1", "no line in it"))
     data = zone.tick(visits_delivered)
-    assert keys(data) == []
-    assert "on purpose" in data.skip_message
+    assert (keys(data), "bronze/visits 2026-01-05: no line in it" in data.skip_message) == ([], True)
+    deliver(zone, "2026-01-05", "part-000.jsonl", "part-001.jsonl")
+    assert keys(zone.tick(visits_delivered)) == ["2026-01-05"]
+
+
+def test_days_that_a_restore_took_back_are_loaded_again(zone, keys):
+    """Bronze was restored to before a day: nothing landed since, and its delivery is asked for; others are left."""
+    for day in ("2026-01-05", "2026-01-06"):
+        deliver(zone, day)
+        zone.bronze(loaded(zone, day))
+    assert keys(zone.tick(visits_delivered)) == []
+    zone.bronze({"changed": [{"landed_on": "2026-01-06", "event_date": "2026-01-05"}], "operation": "RESTORE"})
+    for sensor in (visits_delivered, watching()):
+        (request,) = zone.tick(sensor).run_requests
+        assert (request.partition_key, request.job_name) == ("2026-01-06", "daily_visits")
+        assert request.run_key.endswith("~3")
+    zone.bronze(loaded(zone, "2026-01-06"))
+    assert keys(zone.tick(visits_delivered)) == []
+
+
+def test_rows_that_somebody_deleted_in_bronze_are_not_loaded_again(zone, keys):
+    """Only a restore takes a delivery back: a deletion was meant."""
+    deliver(zone, "2026-01-05")
+    zone.bronze(loaded(zone, "2026-01-05"))
+    zone.tick(visits_delivered)
+    gone = {"changed": [{"landed_on": "2026-01-05", "event_date": "2026-01-05"}], "operation": "DELETE"}
+    zone.bronze({**gone, "record": a_record("bronze/visits", {"landed_on": "2026-01-05"})})
+    assert keys(zone.tick(visits_delivered)) == keys(zone.tick(watching())) == []
+
+
+def test_a_file_that_came_while_its_day_was_loaded_is_found_after_a_restart(zone, keys):
+    """A folder that changed after the run began is looked at; one that did not is not."""
+    deliver(zone, "2026-01-05")
+    changed = (zone.landing / "visits/2026-01-05").stat().st_mtime
+    for seconds, found in ((60, []), (-60, ["2026-01-05"])):
+        commit = loaded(zone, "2026-01-05")
+        began = datetime.fromtimestamp(changed + seconds, timezone.utc)
+        commit["record"] = replace(commit["record"], at=began.isoformat(), notes={"delivery": "another"})
+        zone.bronze(commit)
+        assert keys(zone.tick(watching())) == found
 
 
 def test_many_ready_days_are_asked_for_in_portions(zone, keys):
@@ -220,11 +267,11 @@ def test_many_ready_days_are_asked_for_in_portions(zone, keys):
 def test_devices_are_loaded_once_per_delivery(zone):
     """The unpartitioned reference follows the same marker."""
     folder = zone.landing / "devices"
-    assert "nothing has landed" in zone.tick(devices_delivered).skip_message
+    assert zone.tick(devices_delivered).skip_message == "nothing to ask for"
     devices_source.deliver(folder, devices_source.devices(count=3))
     (request,) = zone.tick(devices_delivered).run_requests
     assert request.partition_key is None
     assert request.job_name == "refresh_devices"
     record = a_record("bronze/devices", {}, notes={"delivery": look_at(folder).identity})
     zone.dated("bronze/devices", {"changed": [{"event_date": None}], "record": record})
-    assert zone.tick(devices_delivered).skip_message == "nothing new has landed"
+    assert zone.tick(devices_delivered).skip_message == "nothing to ask for"

@@ -5,7 +5,6 @@ from typing import Any
 
 import dagster as dg
 
-from dedp_assets.graph.arrivals import on_delivery
 from dedp_assets.graph.batches import Inputs, Step
 from dedp_assets.graph.figures import Figure
 from dedp_assets.graph.selections import writing
@@ -72,6 +71,7 @@ def delivered(request: Request, table: Table, landing: Landing) -> Inputs:
     DEVICES,
     inputs=delivered,
     sources=[DELIVERIES, RELEASED],
+    lands={"devices": "refresh_devices"},
     used_by="staging and analysts, who join it to the user agents of visits",
     figures={"present": Figure("rows before")},
     audits=(*AUDITS, *volume_guard()),
@@ -95,13 +95,6 @@ refresh_devices = dg.define_asset_job(
     "refresh_devices",
     selection=writing(dg.AssetSelection.assets(asset_key(DEVICES))),
     description="The devices reference, complete.",
-)
-devices_delivered = on_delivery(
-    "devices_delivered",
-    dataset="devices",
-    table=DEVICES,
-    job=refresh_devices,
-    description="A marked delivery of the devices reference starts its load.",
 )
 
 

@@ -5,7 +5,6 @@ from datetime import datetime, time, timedelta, timezone
 
 import dagster as dg
 
-from dedp_assets.graph.arrivals import on_delivery
 from dedp_assets.graph.batches import Inputs, Step
 from dedp_assets.graph.figures import Figure
 from dedp_assets.graph.selections import writing
@@ -26,7 +25,6 @@ from dedp_assets.patterns.error_management.late_data_detector import advance_wat
 from dedp_assets.patterns.idempotency.data_overwrite import overwrite_partition
 from dedp_assets.patterns.ingestion.readiness_marker import plan_ready
 from resources.environments import RETENTION_DAYS
-from resources.lake import Lake
 from resources.landing import Landing
 
 VISITS = TableSpec(
@@ -86,6 +84,7 @@ def delivered(request: Request, table: Table, landing: Landing) -> Inputs:
     VISITS,
     inputs=delivered,
     sources=[FILES, TOPIC],
+    lands={"visits": "daily_visits"},
     partitions=DAILY,
     fresh=timedelta(hours=26),
     figures=FIGURES,
@@ -138,38 +137,8 @@ daily_visits = dg.define_asset_job(
     description="A day's delivery, and what follows from it. One key means two things here: in bronze the day on which "
     "records LANDED, in silver and gold the day on which they HAPPENED. So the run of a day brings in what landed on "
     "it and computes that same event date; records that landed with it and happened on other days are late, and "
-    "late_data asks for those dates.",
+    "the reconciler asks for those dates.",
 )
-visits_delivered = on_delivery(
-    "visits_delivered",
-    dataset="visits",
-    table=VISITS,
-    partitions=DAILY,
-    job=daily_visits,
-    description="A marked landing day, or a file that came after the marker, starts that day's run.",
-)
-
-
-@dg.schedule(
-    job=daily_visits,
-    cron_schedule="30 1 * * *",
-    execution_timezone="UTC",
-    default_status=dg.DefaultScheduleStatus.RUNNING,
-    description="Yesterday's visits at 01:30 UTC, if they have landed and nobody has loaded them yet.",
-)
-def visits_every_day(
-    context: dg.ScheduleEvaluationContext, lake: Lake, landing: Landing
-) -> dg.RunRequest | dg.SkipReason:
-    """Ask for yesterday's run, unless its delivery is not ready or the readiness sensor was faster."""
-    day = (context.scheduled_execution_time - timedelta(days=1)).date().isoformat()
-    delivery = landing.delivery("visits", day)
-    if reason := delivery.refusal():
-        return dg.SkipReason(f"{day}: {reason}")
-    ledger = lake.ledger(VISITS.name)
-    last = ledger.latest({"landed_on": day}) if ledger.exists() else None
-    if last and last.record and last.record.notes.get("delivery") == delivery.identity:
-        return dg.SkipReason(f"{day} is loaded already, at version {last.version}")
-    return dg.RunRequest(run_key=f"{VISITS.name}:{day}@{delivery.identity}", partition_key=day)
 
 
 def watermark_before(ledger: Ledger, day: str) -> datetime | None:

@@ -35,6 +35,7 @@ __all__ = [
     "Cursor",
     "Cursors",
     "FileStats",
+    "Glimpse",
     "KeyedFile",
     "Ledger",
     "Partition",
@@ -62,6 +63,8 @@ KeyedFile = tuple[Mapping[str, Any], Partition]
 _COMMIT_FILE = re.compile(r"\d{20}\.json")
 _LITERAL = re.compile(r"[A-Za-z0-9_. -]+")  # what every writer of logs spells alike
 _NO_FILE = re.compile(rb'[{] *"(?:commitInfo|txn|protocol|metaData|domainMetadata)" *:.*[}]')
+_INFO = re.compile(rb'[{] *"commitInfo" *:')
+_TRANSACTION = re.compile(rb'[{] *"txn" *:')
 _SOON = 100
 """Number of commits after a checkpoint up to which reading them here is as fast as by deltalake."""
 _FILES = {"add", "remove", "cdc"}
@@ -110,6 +113,26 @@ class Commit:
 
 
 @dataclass(frozen=True, slots=True)
+class Glimpse:
+    """The part of a commit that says which partitions are no longer what they were.
+
+    Attributes:
+        changed: partitions whose rows the commit changed.
+        transactions: transaction ids that it moved.
+        restores: whether it made an earlier version current again; whoever wrote it.
+        record: the record of a write, if it was asked for.
+        forgotten: whether the log does not tell what was before: ``changed`` are the partitions that had rows.
+    """
+
+    version: int
+    changed: frozenset[Partition]
+    transactions: tuple[str, ...] = ()
+    restores: bool = False
+    record: CommitRecord | None = None
+    forgotten: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class FileStats:
     """The active files of one partition: how many, their rows and their bytes.
 
@@ -132,6 +155,17 @@ class Cursors(ABC):
     def applied(self, table: str, partition: Mapping[str, str]) -> int | None:
         """Look up the upstream version that ``partition`` of ``table`` was last computed from: its cursor."""
         return max((v for v in self._versions_of(table, partition, "", "appends") if v is not None), default=None)
+
+    def reached(self, table: str, partition: Mapping[str, str]) -> int | None:
+        """Look up the upstream version that ``partition`` applied last, in the newest generation that wrote it.
+
+        A restore begins a generation, and leaves what it does not roll back as an earlier one wrote it.
+        """
+        for generation in range(self.generation(table), -1, -1):
+            ids = [transaction_id(table, partition, generation, kind) for kind in ("", "appends")]
+            if found := [v for v in map(self.transaction, ids) if v is not None]:
+                return max(found)
+        return None
 
     def written(self, table: str, partition: Mapping[str, str]) -> bool:
         """Tell whether the library wrote ``partition`` in this generation of ``table``, with or without a version."""
@@ -313,7 +347,7 @@ class Ledger(Located):
             ContractError: if the log is damaged; the text names the file and what repairs it.
         """
         pinned = self.version() if version is None else version
-        commit, opened = self._identity(pinned), self._opened
+        commit, opened = self.identity(pinned), self._opened
         if commit is not None and opened is not None and opened[0] == commit:
             return opened[1]
         declared = self._declared_at(pinned) if commit is not None else None
@@ -326,7 +360,7 @@ class Ledger(Located):
     def _open(self, version: int, commit: object) -> DeltaTable:
         with self._readable():
             table = delta_table(self.store, version)
-        if commit != (now := self._identity(version)) and None not in (commit, now):
+        if commit != (now := self.identity(version)) and None not in (commit, now):
             raise Conflict(f"{self.name} was removed and begun again while version {version} of it was read: run again")
         return table
 
@@ -344,6 +378,24 @@ class Ledger(Located):
         naming = cache(self._naming)
         for version in self._since(since):
             yield self._commit(version, self._raw(version), naming)
+
+    def glimpses(self, *, since: int = -1, records: bool = False) -> Iterator[Glimpse]:
+        """Glance at the commits after version ``since``, oldest first; from the first on, if the log ends before it.
+
+        Args:
+            since: version that is known.
+            records: whether the records of writes are read, too, which costs a third more.
+        """
+        naming = cache(self._naming)
+        expected = since + 1
+        for version in self._since(since):
+            if version > expected:
+                state = self.state(version)
+                yield Glimpse(version, frozenset(state.statistics()), forgotten=True)
+            else:
+                raw = self._raw(version)
+                yield self._read(version, partial(_glimpse, version, raw, naming, records=records))
+            expected = version + 1
 
     def history(self) -> Iterator[Commit]:
         """Read the commits from the newest back, as far as the log still holds them."""
@@ -551,7 +603,7 @@ class Ledger(Located):
             yield version
             version -= 1
 
-    def _identity(self, version: int) -> object:
+    def identity(self, version: int) -> object:
         """Tell the commit of a version from one of the same number in another log; ``None`` if it is not there."""
         try:
             return version, self._log.entry(f"{version:020d}.json").tag
@@ -662,6 +714,20 @@ def _changed(raw: bytes, naming: Callable[[], Naming]) -> frozenset[Partition]:
     named = [line for line in lines if not _NO_FILE.fullmatch(line)]
     files = [file for action in _actions(named) for file in _files(action)]
     return _named_all({file.changed for file in files}, naming)
+
+
+def _glimpse(version: int, raw: bytes, naming: Callable[[], Naming], *, records: bool) -> Glimpse:
+    lines = _lines(raw)
+    transactions = tuple(json.loads(line)["txn"]["appId"] for line in lines if _TRANSACTION.match(line))
+    told = _info(lines) if records or b"RESTORE" in raw else {}
+    operation, stated = told.get("operation"), told.get("userMetadata") if records else None
+    record = None if operation in _MAINTENANCE else CommitRecord.from_json(stated)
+    return Glimpse(version, _changed(raw, naming), transactions, operation == "RESTORE", record)
+
+
+def _info(lines: Sequence[bytes]) -> dict[str, Any]:
+    found = (json.loads(line)["commitInfo"] for line in lines if _INFO.match(line))
+    return next(found, {}) or {}
 
 
 def _lines(raw: bytes) -> list[bytes]:

@@ -1,0 +1,195 @@
+"""Edges of the graph: which partitions of a table have not applied what changed in the tables that it reads."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+
+import dagster as dg
+
+from dedp_assets.graph.batches import owned_by
+from dedp_assets.graph.feeds import pin
+from dedp_assets.graph.reconciling import Want
+from dedp_assets.graph.tables import LakeTable
+from dedp_assets.graph.watching import News, TableWatch
+from dedp_assets.patterns.core.errors import NotReady
+from dedp_assets.patterns.error_management.dynamic_late_data_integrator import plan_late_partitions
+from resources.lake import Lake
+
+__all__ = ["Edge", "Group", "groups_of"]
+
+_AFTER_ALL = "\uffff"
+
+
+@dataclass(slots=True)
+class Edge:
+    """One table and those that it reads.
+
+    Attributes:
+        table: the table.
+        newest: upstream table -> partition key -> version of the newest change of what its run reads.
+        lagging: key -> upstream version that it has not applied.
+        applied: key -> the version that it has applied, of those that lag.
+        unsure: keys that one of several upstream tables has not dealt with.
+        whole: whether what is known is of all tables, so that their news is enough.
+    """
+
+    table: LakeTable[...]
+    newest: dict[str, dict[str, int]] = field(default_factory=dict)
+    lagging: dict[str, int] = field(default_factory=dict)
+    applied: dict[str, int] = field(default_factory=dict)
+    unsure: set[str] = field(default_factory=set)
+    whole: bool = False
+
+    @property
+    def name(self) -> str:
+        """The table's name."""
+        return self.table.spec.name
+
+    def look(self, lake: Lake, watches: Mapping[str, TableWatch], news: Mapping[str, News]) -> bool:
+        """Take in the news of the tables; ``False`` if one of them cannot be read."""
+        mine, upstream = [s.name for s in self.table.tables], [s.name for s in self.table.reads]
+        if not news.keys() >= {*mine, *upstream}:
+            self.whole = False
+            return False
+        if not self.whole or any(news[name].anew for name in (*mine, *upstream)):
+            self._forget()
+            changed = {name: watches[name].changed for name in upstream}
+        else:
+            changed = {name: dict(news[name].changed) for name in upstream}
+        self.whole = True
+        keys = self._take_in(changed)
+        keys |= {key for name in mine for key in news[name].keys if any(key in known for known in self.newest.values())}
+        if any(news[name] for name in upstream):
+            keys |= self.unsure
+        self._judge(lake, watches, keys)
+        return True
+
+    def restored(self, key: str, watches: Mapping[str, TableWatch]) -> int | None:
+        """Find the restore that took the key back in one of the table's own tables."""
+        found = [watches[spec.name].rolled_back.get(key) for spec in self.table.tables]
+        return max((version for version in found if version is not None), default=None)
+
+    def _take_in(self, changed: Mapping[str, Mapping[Any, int]]) -> set[str]:
+        touched: set[str] = set()
+        for spec, feed in self.table.reads.items():
+            newest = self.newest.setdefault(spec.name, {})
+            for partition, version in changed[spec.name].items():
+                for key in feed.feeds(dict(partition)):
+                    newest[key] = max(version, newest.get(key, -1))
+                    touched.add(key)
+        return touched
+
+    def _judge(self, lake: Lake, watches: Mapping[str, TableWatch], keys: set[str]) -> None:
+        needed = {key: version for key in keys if (version := self._needed(lake, key)) is not None}
+        self.unsure = (self.unsure - needed.keys()) | (keys - needed.keys())
+        applied = watches[self.name].applied(lake.ledger(self.name), needed) if needed else {}
+        for key, version in needed.items():
+            has = applied.get(key) if self.restored(key, watches) is None else None
+            self.lagging.pop(key, None)
+            self.applied.pop(key, None)
+            if has is None or has < version:
+                self.lagging[key] = version
+                self.applied.update({key: has} if has is not None else {})
+
+    def _forget(self) -> None:
+        self.newest.clear()
+        self.lagging.clear()
+        self.applied.clear()
+        self.unsure.clear()
+
+    def _needed(self, lake: Lake, key: str) -> int | None:
+        """Find the sequence that a run of the key would apply now; ``None`` if it would not be ready.
+
+        It counts all upstream tables, so that a change of any of them raises it.
+        """
+        found = [newest.get(key) for newest in self.newest.values()]
+        if all(version is not None for version in found):
+            return sum(version for version in found if version is not None)
+        try:
+            return sum(pin(lake.table(spec), feed, key).changed for spec, feed in self.table.reads.items())
+        except NotReady:
+            return None
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """Tables with the same upstream tables and the same partitions: one run computes a partition of all of them.
+
+    Attributes:
+        edges: the tables.
+        chains: table -> every table that its run writes: its own, and those that follow it key by key.
+    """
+
+    edges: tuple[Edge, ...]
+    chains: Mapping[str, Sequence[str]]
+
+    def wants(self, edges: Sequence[Edge], watches: Mapping[str, TableWatch], now: datetime) -> Iterator[Want]:
+        """List what the tables have to catch up with."""
+        behind: dict[str, int] = {}
+        for edge in edges:
+            for key, version in edge.lagging.items():
+                behind[key] = max(version, behind.get(key, -1))
+        if not behind:
+            return
+        lagging = {key: [edge for edge in edges if key in edge.lagging] for key in behind}
+        written = [key for key, late in lagging.items() if all(key in edge.applied for edge in late)]
+        applied = {key: min(edge.applied[key] for edge in lagging[key]) for key in written}
+        oldest, current = self._bounds(now)
+        plan = plan_late_partitions(behind, applied, current=current, oldest=oldest)
+        named, read = self.edges[0].name, " and ".join(spec.name for spec in self.edges[0].table.reads)
+        for key in plan.partitions:
+            tables = tuple(edge.name for edge in lagging[key])
+            taken = [v for edge in lagging[key] if (v := edge.restored(key, watches)) is not None]
+            state = "missing" if key not in applied and not taken else "behind"
+            why = f"restored at version {max(taken)}" if taken else f"{read} changed at version {behind[key]}"
+            cause = "restore" if taken else plan.causes[key]
+            goal, restored = str(behind[key]), max(taken, default=None)
+            yield Want(tables, key, goal, state, why, cause, computes=self.chains, named=named, restored=restored)
+        for key, reason in plan.held.items():
+            yield Want(tuple(edge.name for edge in lagging[key]), key, "", "waiting", reason)
+
+    def _bounds(self, now: datetime) -> tuple[str, str]:
+        """Give the oldest key that there is, and the first that there is not yet."""
+        known = self.edges[0].table.partitions
+        if not isinstance(known, dg.TimeWindowPartitionsDefinition):
+            return "", _AFTER_ALL
+        with dg.partition_loading_context(effective_dt=now):
+            last = known.get_last_partition_key()
+        end = known.time_window_for_partition_key(last).end if last else known.start
+        return known.start.strftime(known.fmt), end.strftime(known.fmt)
+
+
+def groups_of(tables: Sequence[LakeTable[...]]) -> list[Group]:
+    """Group tables that one run computes together; those that others read come first."""
+    found: dict[tuple[Any, ...], list[LakeTable[...]]] = {}
+    for table in sorted(tables, key=lambda each: _depth(each, tables)):
+        upstream = tuple(spec.name for spec in table.reads)
+        found.setdefault((upstream, table.partitions), []).append(table)
+    return [Group(tuple(map(Edge, group)), {t.spec.name: _chain(t, tables) for t in group}) for group in found.values()]
+
+
+def _depth(table: LakeTable[...], tables: Sequence[LakeTable[...]]) -> int:
+    """Count how many steps of the graph come before a table's."""
+    upstream = [other for other in tables if {*other.tables} & {*table.reads}]
+    return 1 + max((_depth(other, tables) for other in upstream), default=0)
+
+
+def _chain(table: LakeTable[...], tables: Sequence[LakeTable[...]]) -> list[str]:
+    """List what a table's run writes: its tables, and those that are computed from the same key of it alone.
+
+    A late date reaches gold in the run that corrects silver, without another tick and another start.
+    """
+    after = [other for other in tables if list(other.reads) == [table.spec] and _keeps_keys(table, other)]
+    return [*(spec.name for spec in table.tables), *(name for other in after for name in _chain(other, tables))]
+
+
+def _keeps_keys(table: LakeTable[...], other: LakeTable[...]) -> bool:
+    """Tell whether each partition of ``other`` is computed from the partition of ``table`` with the same key."""
+    if table.partitions != other.partitions:
+        return False
+    feed, key = other.reads[table.spec], table.partitions.get_first_partition_key() if table.partitions else ""
+    owned = owned_by(key or "", table.spec)
+    return [dict(read) for read in feed.reads(key or "")] == [owned] and list(feed.feeds(owned)) == [key or ""]

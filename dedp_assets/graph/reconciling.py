@@ -1,0 +1,152 @@
+"""Reconciling: of the partitions that are not current, which to ask for now.
+
+A pure function of what is not current, of the runs in flight, of the refusals that hold and of the runs that ended.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from dedp_assets.graph.refusals import Refusal
+from dedp_assets.graph.requests import ATTEMPTS
+
+__all__ = ["Ask", "Gap", "Outcome", "Tried", "Want", "settle"]
+
+_AT_ONCE = 100
+
+
+@dataclass(frozen=True, slots=True)
+class Gap:
+    """A partition that is not current.
+
+    Attributes:
+        table: the table.
+        key: the partition key; empty for a whole table.
+        state: ``missing``, ``behind``, ``refused``, ``unreadable`` or ``waiting``.
+        reason: why, and what is done about it.
+    """
+
+    table: str
+    key: str
+    state: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Want:
+    """A partition that has to be computed, of one table or of several that one run computes.
+
+    Attributes:
+        tables: the tables that are not current.
+        key: the partition key; empty for a whole table.
+        goal: upstream version or delivery to bring in.
+        state: ``missing`` or ``behind``; ``waiting`` if nobody can compute it yet.
+        reason: why.
+        cause: what the run will be said to be for.
+        job: the job to start; empty for runs of tables.
+        computes: table -> every table that its run writes.
+        named: the table that the request is named after.
+        restored: version of the restore that took the partition back, if one did.
+    """
+
+    tables: tuple[str, ...]
+    key: str
+    goal: str
+    state: str
+    reason: str
+    cause: str = ""
+    job: str = ""
+    computes: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    named: str = ""
+    restored: int | None = None
+
+    @property
+    def request(self) -> str:
+        """The name of what is asked for; what a restore took back is asked for anew."""
+        again = "" if self.restored is None else f"~{self.restored}"
+        return f"{self.named}:{self.key or self.named}@{self.goal}{again}"
+
+
+@dataclass(frozen=True, slots=True)
+class Tried:
+    """The runs of a request that have ended: how many failed, how many succeeded, and the newest one's id."""
+
+    failed: int = 0
+    succeeded: int = 0
+    last: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Ask:
+    """A run to start: what for, the tables it computes, and its key, another one for each attempt."""
+
+    want: Want
+    tables: tuple[str, ...]
+    run_key: str
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What is asked for now, and every partition that is not current."""
+
+    asks: tuple[Ask, ...]
+    gaps: tuple[Gap, ...]
+
+
+def settle(
+    wants: Sequence[Want],
+    *,
+    busy: Mapping[str, Collection[str]],
+    refused: Callable[[str, str, str], Refusal | None],
+    tried: Callable[[Sequence[str]], Mapping[str, Tried]],
+    limit: int,
+) -> Outcome:
+    """Choose what to ask for, oldest first; upstream tables before those that read them.
+
+    Args:
+        wants: what is not current, in the order of the graph.
+        busy: table -> partition keys that runs in flight compute.
+        refused: finds the refusal of a table, a key and a goal that still holds.
+        tried: finds the runs that have ended by the names of requests.
+        limit: most runs to ask for at once.
+    """
+    held = {table: set(keys) for table, keys in busy.items()}
+    asks: list[Ask] = []
+    gaps: list[Gap] = []
+    ended: Mapping[str, Tried] = {}
+    ordered = sorted(wants, key=lambda want: want.key)
+    for number, want in enumerate(ordered):
+        if number % _AT_ONCE == 0 and len(asks) < limit:
+            ended = tried([each.request for each in ordered[number : number + _AT_ONCE] if each.state != "waiting"])
+        refusals = {table: found for table in want.tables if (found := refused(table, want.key, want.goal))}
+        left = tuple(table for table in want.tables if table not in refusals)
+        runs = ended.get(want.request, Tried())
+        state, why = _held(want, any(want.key in held.get(table, ()) for table in left), runs, len(asks) >= limit)
+        if left and not why and state != "waiting":
+            computed = tuple(dict.fromkeys(name for table in left for name in want.computes[table]))
+            asks.append(Ask(want, computed, _run_key(want, runs)))
+            why = "the reconciler asks for it"
+            for name in computed:
+                held.setdefault(name, set()).add(want.key)
+        gaps += [Gap(table, want.key, "refused", found.reason) for table, found in refusals.items()]
+        gaps += [Gap(table, want.key, state, "; ".join(filter(None, [want.reason, why]))) for table in left]
+    return Outcome(tuple(asks), tuple(gaps))
+
+
+def _held(want: Want, under_way: bool, runs: Tried, full: bool) -> tuple[str, str]:  # noqa: FBT001
+    """Say in which state a partition is, and why it is not asked for now; no reason, if it is."""
+    if want.state == "waiting":
+        return "waiting", ""
+    if under_way:
+        return want.state, "is being processed"
+    if runs.failed >= ATTEMPTS:
+        return "waiting", f"gave up after {ATTEMPTS} failed runs: look at run {runs.last[:8]}"
+    if runs.succeeded >= ATTEMPTS:
+        return "waiting", f"{ATTEMPTS} runs succeeded and left it as it was: look at run {runs.last[:8]}"
+    return want.state, "the next of many, the oldest come first" if full else ""
+
+
+def _run_key(want: Want, runs: Tried) -> str:
+    before = runs.failed + runs.succeeded
+    return want.request + (f"#{before + 1}" if before else "")

@@ -1,0 +1,73 @@
+"""Refusals: why a partition was not published, noted in the lake, so that nobody asks for it again in vain.
+
+A note says what was refused by which code: a request with other data or other code is another one. Losing a note costs
+one more run, which is refused.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import asdict, dataclass
+from urllib.parse import quote, unquote
+
+from dedp_assets.patterns.delta.store import Store
+
+__all__ = ["Refusal", "Refusals"]
+
+_SUFFIX = ".json"
+_WHOLE = "%"
+"""Stands for the whole table: no escaped key consists of this sign."""
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """One refused partition.
+
+    Attributes:
+        goals: what was refused: the upstream version, or the identity of the delivery.
+        code_version: version of the code that refused it.
+        run_id: the run that refused it.
+        reason: a sentence, with what a person can do.
+    """
+
+    goals: tuple[str, ...]
+    code_version: str
+    run_id: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Refusals:
+    """The noted refusals of one table."""
+
+    store: Store
+
+    def note(self, key: str, refusal: Refusal) -> None:
+        """Note why the partition with this key (the whole table, if it is empty) was refused."""
+        self.store.put(_path(key), json.dumps(asdict(refusal)).encode())
+
+    def clear(self, key: str) -> None:
+        """Remove the note of a partition, if there is one."""
+        self.store.delete(_path(key))
+
+    def by_key(self) -> Mapping[str, Refusal]:
+        """Read the refused partitions by key; a note that cannot be read is none."""
+        found = {}
+        for name in self.store.list():
+            if name.endswith(_SUFFIX) and not name.startswith("."):
+                with suppress(OSError, ValueError, TypeError, KeyError):
+                    told = json.loads(self.store.read(name))
+                    found[_key(name)] = Refusal(**{**told, "goals": tuple(told["goals"])})
+        return found
+
+
+def _path(key: str) -> str:
+    # A name that begins with a dot is a draft of the store.
+    return (quote(key, safe="").replace(".", "%2E") or _WHOLE) + _SUFFIX
+
+
+def _key(name: str) -> str:
+    stem = name.removesuffix(_SUFFIX)
+    return "" if stem == _WHOLE else unquote(stem)

@@ -1,0 +1,145 @@
+"""What is remembered of a table's log between two looks, so that a look reads what is new and nothing else."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from urllib.parse import unquote
+
+from dedp_assets.graph.batches import owned_by
+from dedp_assets.graph.tables import LakeTable
+from dedp_assets.patterns.core.schema import TableSpec
+from dedp_assets.patterns.delta.log import Glimpse, Ledger, Partition
+
+__all__ = ["Loaded", "News", "TableWatch"]
+
+_LONG_AGO = 0
+"""The version of a change that the log no longer tells: whoever applied anything since has it."""
+
+
+@dataclass(frozen=True, slots=True)
+class News:
+    """What a look found that the look before it did not know.
+
+    Attributes:
+        changed: upstream partitions that changed.
+        keys: partition keys of the table that were written or rolled back.
+        anew: whether what was known before no longer holds: another table lies there, or the log was cleaned up.
+    """
+
+    changed: Mapping[Partition, int] = field(default_factory=dict)
+    keys: frozenset[str] = frozenset()
+    anew: bool = False
+
+    def __bool__(self) -> bool:
+        """Tell whether there is any."""
+        return bool(self.changed or self.keys or self.anew)
+
+
+@dataclass(frozen=True, slots=True)
+class Loaded:
+    """The delivery that a partition was loaded from, and when the run that looked at it began (ISO 8601 in UTC)."""
+
+    delivery: str
+    at: str
+
+
+@dataclass(slots=True)
+class TableWatch:
+    """One table's log, as far as it was read.
+
+    Attributes:
+        spec: the table.
+        column: partition column that holds the partition keys; empty for a table without them.
+        loads: whether its commits name deliveries.
+        version: the newest version that was read; -1 if there is no table.
+        changed: partition -> version that changed it last.
+        rolled_back: key -> version of the restore that took back what was applied to it; nobody has written it since.
+        loaded: key -> the delivery it was loaded from.
+    """
+
+    spec: TableSpec
+    column: str
+    loads: bool = False
+    version: int = -1
+    changed: dict[Partition, int] = field(default_factory=dict)
+    rolled_back: dict[str, int] = field(default_factory=dict)
+    loaded: dict[str, Loaded] = field(default_factory=dict)
+    _identity: object = None
+
+    @classmethod
+    def of(cls, spec: TableSpec, table: LakeTable[...] | None) -> TableWatch:
+        """Watch a table, as it is declared in the graph if it is."""
+        keyed = table is not None and table.partitions is not None and bool(spec.partition_by)
+        return cls(spec, spec.partition_by[0] if keyed else "", loads=bool(table and table.lands))
+
+    def look(self, ledger: Ledger) -> News:
+        """Read the commits since the last look.
+
+        Raises:
+            ContractError: if the log is damaged; the next look reads it from its beginning.
+        """
+        anew = self.version >= 0 and ledger.identity(self.version) != self._identity
+        if anew:
+            self._forget()
+        if self.version < 0 and not ledger.exists():
+            return News(anew=anew)
+        changed: dict[Partition, int] = {}
+        keys: set[str] = set()
+        try:
+            for glimpse in ledger.glimpses(since=self.version, records=self.loads):
+                changed.update(dict.fromkeys(glimpse.changed, _LONG_AGO if glimpse.forgotten else glimpse.version))
+                keys |= self._take_in(glimpse)
+                self.version = glimpse.version
+        except Exception:
+            self._forget()
+            raise
+        self.changed.update(changed)
+        self._identity = ledger.identity(self.version)
+        return News(changed, frozenset(keys), anew)
+
+    def applied(self, ledger: Ledger, keys: Iterable[str]) -> dict[str, int]:
+        """Find the upstream version that partitions applied, without those that were rolled back."""
+        wanted = [key for key in keys if key not in self.rolled_back]
+        if self.version < 0 or not wanted:
+            return {}
+        cursors = ledger.transactions()
+        found = {key: cursors.reached(self.spec.name, owned_by(key, self.spec)) for key in wanted}
+        return {key: version for key, version in found.items() if version is not None}
+
+    def _take_in(self, glimpse: Glimpse) -> set[str]:
+        """Keep what a commit says of partition keys; returns those keys."""
+        changed = {key for partition in glimpse.changed if (key := self._key(partition)) is not None}
+        if glimpse.restores:
+            self.rolled_back.update(dict.fromkeys(changed, glimpse.version))
+            for key in changed:
+                self.loaded.pop(key, None)
+            return changed
+        written = {key for app_id in glimpse.transactions if (key := self._written(app_id)) is not None}
+        for key in written:
+            self.rolled_back.pop(key, None)
+        record = glimpse.record
+        if record and "delivery" in record.notes:
+            key = record.partition.get(self.column, "") if self.column else ""
+            self.loaded[key] = Loaded(str(record.notes["delivery"]), record.at)
+            written.add(key)
+        return written
+
+    def _key(self, partition: Partition) -> str | None:
+        return dict(partition).get(self.column) if self.column else ""
+
+    def _written(self, app_id: str) -> str | None:
+        """Read the partition key that a write of the library was about from its transaction id."""
+        table, _, written = app_id.partition(f"{self.spec.name}/")
+        slice_, _, generation = written.partition("/")
+        if table or not generation:
+            return None
+        if not self.column:
+            return ""
+        column, _, value = slice_.partition("=")
+        return unquote(value) if unquote(column) == self.column else None
+
+    def _forget(self) -> None:
+        self.version, self._identity = -1, None
+        for known in (self.changed, self.rolled_back, self.loaded):
+            known.clear()

@@ -1,0 +1,181 @@
+"""The reconciler: one look over the whole graph finds what is missing or behind, and asks for it, oldest first.
+
+What a tick asks for follows from the logs, the landing zone and the runs in flight alone. It has no cursor: what the
+process remembers of a former look only saves work, so a lost tick, a restart or a restored table changes nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from functools import cache
+from threading import Lock
+from typing import Any
+
+import dagster as dg
+
+from dedp_assets.graph.overview import Overview
+from dedp_assets.graph.reconciling import Ask, Gap, Outcome, Tried, settle
+from dedp_assets.graph.refusals import Refusal, Refusals
+from dedp_assets.graph.requests import ENDED_BADLY, NOT_RETRIED, in_flight, runs_of
+from dedp_assets.graph.run_tags import CAUSE, REQUEST
+from dedp_assets.graph.selections import checks_of, writing
+from dedp_assets.graph.specs import asset_key
+from dedp_assets.graph.tables import LakeTable
+from dedp_assets.patterns.core.errors import ContractError
+from resources.environments import settings
+from resources.lake import Lake
+from resources.landing import Landing
+
+__all__ = ["Reconciler", "reconciler"]
+
+NAME = "reconciler"
+_MOST = 25
+_SHOWN = 5
+
+
+class Reconciler:
+    """Looks at the graph again and again, and remembers what it has read."""
+
+    def __init__(self, tables: Sequence[LakeTable[...]]) -> None:
+        self.tables = tables
+        self._overviews: dict[tuple[str, str], Overview] = {}
+        self._lock = Lock()
+
+    def reconcile(
+        self,
+        lake: Lake,
+        landing: Landing,
+        now: datetime,
+        *,
+        instance: dg.DagsterInstance | None = None,
+        repository: dg.RepositoryDefinition | None = None,
+        limit: int = _MOST,
+    ) -> tuple[Outcome, Overview]:
+        """Look once, and plan; with what was remembered to say so.
+
+        Args:
+            lake: the tables.
+            landing: what was delivered.
+            now: current time, with time zone.
+            instance: where runs are recorded; without one, none is in flight and none has failed.
+            repository: the code location that is deployed.
+            limit: most runs to ask for.
+        """
+        # Before the logs are read: what a run that has ended meanwhile wrote is seen there.
+        busy = in_flight(instance, repository, launched_by=NAME) if instance else {}
+        with self._lock:
+            overview = self._overviews.setdefault((lake.root, landing.root), Overview(self.tables))
+            wants = overview.look(lake, landing, now)
+        notes = cache(lambda table: Refusals(lake.refused(table)).by_key())
+        versions = _code_versions(self.tables, repository)
+
+        def refused(table: str, key: str, goal: str) -> Refusal | None:
+            note = notes(table).get(key)
+            return note if note and goal in note.goals and note.code_version == versions[table] else None
+
+        def tried(requests: Sequence[str]) -> Mapping[str, Tried]:
+            found = runs_of(instance, requests) if instance else {}
+            return {request: _tried(runs) for request, runs in found.items()}
+
+        return settle(wants, busy=busy, refused=refused, tried=tried, limit=limit), overview
+
+
+def reconciler(tables: Sequence[LakeTable[...]], jobs: Sequence[Any]) -> dg.SensorDefinition:
+    """Make the sensor over every declared edge and every landing dataset.
+
+    Args:
+        tables: the declared tables of the graph; those that do not follow their upstream are left out.
+        jobs: the jobs of the graph, among them those that load deliveries (``lands``).
+    """
+    loading = {job for table in tables for job in table.lands.values()}
+    catch_up = _catch_up(tables)
+    loop = Reconciler(tables)
+
+    @dg.sensor(
+        name=NAME,
+        jobs=[*(job for job in jobs if job.name in loading), *catch_up.values()],
+        minimum_interval_seconds=settings().tick_seconds,
+        default_status=dg.DefaultSensorStatus.RUNNING,
+        description="Deliveries that are complete and not loaded, and partitions that have not applied what changed "
+        "upstream: "
+        + "; ".join(f"{', '.join(s.name for s in t.reads)} to {t.spec.name}" for t in tables if t.reads and t.follows),
+        required_resource_keys={"lake", "landing", "clock"},
+    )
+    def look(context: dg.SensorEvaluationContext) -> dg.SensorResult | dg.SkipReason:
+        resources, repository = context.resources, context.repository_def
+        outcome, overview = loop.reconcile(
+            resources.lake,
+            resources.landing,
+            resources.clock.now(),
+            instance=context.instance,
+            repository=repository,
+        )
+        if outcome.asks:
+            return dg.SensorResult(run_requests=[_request(ask, catch_up, tables, repository) for ask in outcome.asks])
+        if overview.unreadable:
+            raise ContractError("; ".join(overview.unreadable.values()))
+        return dg.SkipReason(_told(outcome.gaps, overview))
+
+    return look
+
+
+def _catch_up(tables: Sequence[LakeTable[...]]) -> dict[Any, Any]:
+    """Make a job for the tables of each kind of partition: runs that are asked for compute a part of it."""
+    found: dict[Any, list[LakeTable[...]]] = {}
+    for table in tables:
+        if table.follows and table.reads:
+            found.setdefault(table.partitions, []).append(table)
+    jobs = {}
+    for number, (partitions, group) in enumerate(found.items(), start=1):
+        specs = [asset_key(spec) for table in group for spec in table.tables]
+        jobs[partitions] = dg.define_asset_job(
+            "catch_up" + (f"_{number}" if number > 1 else ""),
+            selection=writing(dg.AssetSelection.assets(*specs)),
+            description="Tables that follow others. The reconciler asks for those that are not current.",
+        )
+    return jobs
+
+
+def _request(
+    ask: Ask, catch_up: Mapping[Any, Any], tables: Sequence[LakeTable[...]], repository: dg.RepositoryDefinition | None
+) -> dg.RunRequest:
+    want = ask.want
+    tags = {CAUSE: want.cause, REQUEST: want.request, **NOT_RETRIED}
+    partition = want.key or None
+    if want.job:
+        return dg.RunRequest(run_key=ask.run_key, partition_key=partition, job_name=want.job, tags=tags)
+    selection = [dg.AssetKey(name.split("/")) for name in ask.tables]
+    of = next(table.partitions for table in tables if table.spec.name == want.named)
+    return dg.RunRequest(
+        run_key=ask.run_key,
+        partition_key=partition,
+        job_name=catch_up[of].name,
+        asset_selection=selection,
+        asset_check_keys=checks_of(repository.asset_graph, selection) if repository else None,
+        tags=tags,
+    )
+
+
+def _code_versions(
+    tables: Sequence[LakeTable[...]], repository: dg.RepositoryDefinition | None
+) -> dict[str, str | None]:
+    """Find the code version of each table in the graph that is deployed."""
+    if repository is None:
+        return {table.spec.name: table.code_version for table in tables}
+    return {table.spec.name: repository.asset_graph.get(asset_key(table.spec)).code_version for table in tables}
+
+
+def _tried(runs: Sequence[dg.DagsterRun]) -> Tried:
+    failed = [run for run in runs if run.status in ENDED_BADLY]
+    return Tried(len(failed), len(runs) - len(failed), runs[0].run_id)
+
+
+def _told(gaps: Sequence[Gap], overview: Overview) -> str:
+    """Say why nothing is asked for."""
+    seen = ", ".join(f"{name} at version {version}" for name, version in overview.versions().items())
+    held = [f"{gap.table} {gap.key}".strip() + f": {gap.reason}" for gap in gaps]
+    strange = {name: why for arrivals in overview.arrivals for name, why in arrivals.strange.items()}
+    held += [f"{name}: {why}" for name, why in sorted(strange.items())]
+    more = [f"and {len(held) - _SHOWN} more"] if len(held) > _SHOWN else []
+    return "; ".join([f"nothing to ask for{f', {seen}' if seen else ''}", *held[:_SHOWN], *more])
