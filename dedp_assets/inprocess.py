@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -16,6 +17,8 @@ from dagster._core.remote_origin import (  # noqa: TID251
     RemoteRepositoryOrigin,
 )
 from dagster._core.snap import snapshot_from_execution_plan  # noqa: TID251
+
+from dedp_assets.graph.run_tags import ran_by
 
 __all__ = ["execute"]
 
@@ -67,4 +70,5 @@ def execute(
         job_code_origin=None,
         asset_graph=subset.asset_layer.asset_graph,
     )
+    instance.add_run_tags(run.run_id, ran_by(os.getpid(), run.run_id))
     return list(execute_run_iterator(InMemoryJob(job), run, instance))

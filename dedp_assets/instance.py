@@ -12,7 +12,7 @@ import dagster as dg
 
 from dedp_assets.definitions import defs
 from dedp_assets.graph.failures import BEYOND_APPROVAL, failure_told, step_failures
-from dedp_assets.graph.run_tags import CAUSE, refusals
+from dedp_assets.graph.run_tags import CAUSE, process_of, refusals
 from dedp_assets.graph.selections import checks_of
 from dedp_assets.inprocess import execute
 from dedp_assets.patterns.delta.log import Commit, Ledger
@@ -21,7 +21,6 @@ from resources.environments import CHECKOUT, Settings, apply, settings
 __all__ = ["Ended", "Platform", "close_abandoned", "prepare_home"]
 
 PARTITION = "dagster/partition"
-PROCESS = "dedp/process"
 _OPEN = [
     dg.DagsterRunStatus.NOT_STARTED,
     dg.DagsterRunStatus.STARTING,
@@ -65,8 +64,8 @@ def close_abandoned(instance: dg.DagsterInstance, *, nobody_else_runs: bool = Fa
 
 def _process_of(instance: dg.DagsterInstance, run: dg.DagsterRun) -> int | None:
     """Find the process that runs a run: a command's names itself in a tag, the daemon's in its first event."""
-    if process := run.tags.get(PROCESS):
-        return int(process)
+    if process := process_of(run):
+        return process
     events = instance.all_logs(run.run_id, of_type=dg.DagsterEventType.ENGINE_EVENT)
     stated = [log.dagster_event.engine_event_data.metadata for log in events if log.dagster_event]
     return next((int(str(each["pid"].value)) for each in stated if "pid" in each), None)
@@ -180,7 +179,7 @@ class Platform:
         events = execute(
             self.instance,
             definition,
-            tags={**tags, **({PARTITION: partition} if partition else {}), PROCESS: str(os.getpid())},
+            tags={**tags, **({PARTITION: partition} if partition else {})},
             run_config={"loggers": {"console": {"config": {"log_level": "CRITICAL"}}}},
             assets=selection,
             checks=checks_of(self.definitions.resolve_asset_graph(), selection),

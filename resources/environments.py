@@ -15,6 +15,7 @@ variable               meaning                                                  
 ``DEDP_KAFKA``         ``host:port`` of a Kafka broker: visits come by its topic   empty: visits by files
 ``DEDP_KAFKA_TOPIC``   that topic                                                  ``visits``
 ``DEDP_TICK_SECONDS``  how often the most frequent sensors look; others less often ``5``
+``DEDP_LOOK_SECONDS``  how long such a tick goes on looking; ``dedp up`` takes 9   ``0``: it looks once
 ``DEDP_FIRST_DAY``     first daily partition, ``YYYY-MM-DD``                       30 days before the data
 =====================  ==========================================================  =========================
 """
@@ -52,6 +53,7 @@ class Settings:
     kafka: str | None = None
     kafka_topic: str = "visits"
     tick_seconds: int = 5
+    look_seconds: int = 0
     stated_first_day: date | None = None
 
     @property
@@ -100,6 +102,7 @@ def settings() -> Settings:
         kafka=env.get("DEDP_KAFKA") or None,
         kafka_topic=env.get("DEDP_KAFKA_TOPIC") or "visits",
         tick_seconds=_seconds(env, "DEDP_TICK_SECONDS", 5),
+        look_seconds=_seconds(env, "DEDP_LOOK_SECONDS", 0, least=0),
         stated_first_day=_date(env, "DEDP_FIRST_DAY"),
     )
 
@@ -121,10 +124,10 @@ def _choice(env: Mapping[str, str], name: str, offered: tuple[str, ...]) -> str:
     return value
 
 
-def _seconds(env: Mapping[str, str], name: str, default: int) -> int:
+def _seconds(env: Mapping[str, str], name: str, default: int, *, least: int = 1) -> int:
     value = env.get(name) or str(default)
-    if not value.isdecimal() or not int(value):
-        raise ValueError(f"{name}={value} is not offered; choose a whole number of seconds from 1 on")
+    if not value.isdecimal() or int(value) < least:
+        raise ValueError(f"{name}={value} is not offered; choose a whole number of seconds from {least} on")
     return int(value)
 
 

@@ -22,6 +22,7 @@ from dedp_assets.graph.run_tags import CAUSE, REQUEST
 from dedp_assets.graph.selections import checks_of, writing
 from dedp_assets.graph.specs import asset_key
 from dedp_assets.graph.tables import LakeTable
+from dedp_assets.graph.waiting import keep_looking
 from dedp_assets.patterns.core.errors import ContractError
 from resources.environments import settings
 from resources.lake import Lake
@@ -103,6 +104,9 @@ def reconciler(tables: Sequence[LakeTable[...]], jobs: Sequence[Any]) -> dg.Sens
         required_resource_keys={"lake", "landing", "clock"},
     )
     def look(context: dg.SensorEvaluationContext) -> dg.SensorResult | dg.SkipReason:
+        return keep_looking(lambda: look_once(context))
+
+    def look_once(context: dg.SensorEvaluationContext) -> dg.SensorResult | dg.SkipReason:
         resources, repository = context.resources, context.repository_def
         outcome, overview = loop.reconcile(
             resources.lake,

@@ -21,6 +21,8 @@ __all__ = [
     "cause_of",
     "goal_of",
     "is_forced",
+    "process_of",
+    "ran_by",
     "refusal",
     "refusals",
     "told",
@@ -34,9 +36,21 @@ TRIGGER = "dedp.trigger/"
 APPROVED_BY = "dedp/approved_by"
 APPROVED_BECAUSE = "dedp/approved_because"
 APPROVED_AUDITS = "dedp/approved_audits"
+_PROCESS = "dedp/process"
 _REFUSED = "dedp.refused/"
 _UNCHANGED = "dedp.unchanged/"
 _LONGEST = 63
+
+
+def ran_by(process: int, run_id: str) -> dict[str, str]:
+    """Make the run tag that says which process runs it; a run that is a copy of this one copies its tags, too."""
+    return {_PROCESS: f"{process} {run_id}"}
+
+
+def process_of(run: dg.DagsterRun) -> int | None:
+    """Read which process runs a run, if its tags say so."""
+    process, _, run_id = run.tags.get(_PROCESS, "").partition(" ")
+    return int(process) if run_id == run.run_id else None
 
 
 def refusal(table: str, key: str, sequence: object) -> dict[str, str]:

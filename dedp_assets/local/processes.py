@@ -35,6 +35,7 @@ _LAST_PORT = 65_535
 _FIRST_STEPS = 5
 _VISITS_PER_STEP = 10
 _LOOK_SECONDS = 0.5
+_TICK_LOOKS_SECONDS = 9
 _TELL_EVERY = timedelta(seconds=2)
 
 
@@ -105,9 +106,10 @@ class _Platform:
         self._answers: dict[str, Callable[[], str]] = {"engine": self._engine, "web": self._web}
         scripts, code = Path(sys.executable).parent, ["-w", str(CHECKOUT / "workspace.yaml")]
         spark = {"SPARK_REMOTE": f"sc://127.0.0.1:{ports_.engine}", "PYTHONUNBUFFERED": "1"}
+        look = {"DEDP_LOOK_SECONDS": str(settings.look_seconds or _TICK_LOOKS_SECONDS)}
         self.servers = [_engine_server(settings, ports_.engine)]
         broker = self._broker()
-        dagster = {**home, **spark, **({"DEDP_KAFKA": broker.address} if broker else {})}
+        dagster = {**home, **spark, **look, **({"DEDP_KAFKA": broker.address} if broker else {})}
         web = [str(scripts / "dagster-webserver"), "-h", "127.0.0.1", "-p", str(ports_.web), *code]
         self.servers += self._database_server()
         self.servers.append(Server("web", web, dagster))

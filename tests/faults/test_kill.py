@@ -11,7 +11,7 @@ import sys
 import dagster as dg
 import pytest
 
-from dedp_assets.instance import PROCESS
+from dedp_assets.graph.run_tags import process_of
 from dedp_assets.sources.visits import BROKEN
 from resources.environments import CHECKOUT, child_environment
 from tests.assets.conftest import day, visits_of, world_in
@@ -120,5 +120,5 @@ def test_a_killed_run_leaves_nothing_half_done(undisturbed, spark, tmp_path):
         assert contents(world) == after
         assert world.react() == []
         failed = world.platform.instance.get_runs(dg.RunsFilter(statuses=[dg.DagsterRunStatus.FAILURE]))
-        assert {run.tags[PROCESS] for run in failed} == killed
+        assert {str(process_of(run)) for run in failed} == killed
         assert len(failed) == len(killed) == len(KILLS)

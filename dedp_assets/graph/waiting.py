@@ -1,0 +1,39 @@
+"""Ticks that wait: a sensor that found nothing looks again and again until its tick is over.
+
+Dagster's daemon starts a tick every five seconds at most, and what arrives between two ticks waits for the second.
+A tick that goes on looking sees it at once, and there are fewer ticks to record.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+import dagster as dg
+
+from resources.environments import settings
+
+__all__ = ["keep_looking"]
+
+_PAUSE_SECONDS = 0.2
+_SHARE = 10
+"""How many times longer than a look took the sensor rests after it: looking costs a tenth of a core at most."""
+
+_Look = Callable[[], dg.SensorResult | dg.SkipReason]
+
+
+def keep_looking(look: _Look) -> dg.SensorResult | dg.SkipReason:
+    """Look until there is something to ask for, or the tick has lasted ``DEDP_LOOK_SECONDS``.
+
+    Args:
+        look: looks once. It has to be cheap where nothing changed since the look before.
+    """
+    end = time.monotonic() + settings().look_seconds
+    while True:
+        began = time.monotonic()
+        result = look()
+        now = time.monotonic()
+        pause = max(_PAUSE_SECONDS, _SHARE * (now - began))
+        if isinstance(result, dg.SensorResult) or now + pause >= end:
+            return result
+        time.sleep(pause)

@@ -1,0 +1,14 @@
+"""What the process that is forked for each run has loaded: Dagster's command, its storage, Spark, the definitions."""
+
+import dagster as dg
+import dagster._cli.api
+import dagster._daemon.cli
+import pyspark.sql.connect.session  # noqa: F401
+
+from dedp_assets.definitions import defs
+
+__all__: list[str] = []
+
+defs().get_repository_def()
+with dg.DagsterInstance.local_temp():
+    pass  # opening one is what loads the database's modules
