@@ -18,7 +18,7 @@ from resources.landing import Landing
 __all__ = ["Arrivals"]
 
 _SLACK_NS = 2_000_000_000
-_SETTLE_SECONDS = 2
+_SETTLE_SECONDS = 1
 """How long a late file has to be left alone. One that grows later on is read again: its delivery is another then."""
 _MANY = 1_000
 """Names of which it is quicker to list every key than to look at each."""
