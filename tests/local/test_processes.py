@@ -22,7 +22,8 @@ from dagster._core.events import EngineEventData  # noqa: TID251 - what the daem
 from deltalake import DeltaTable
 
 from dedp_assets.cli import main
-from dedp_assets.instance import PROCESS, close_abandoned
+from dedp_assets.graph.run_tags import ran_by
+from dedp_assets.instance import close_abandoned
 from dedp_assets.local import engine, processes
 from dedp_assets.local.ports import free as free_port
 from dedp_assets.patterns.delta.log import Ledger
@@ -236,8 +237,10 @@ def a_started_run():
     with dg.DagsterInstance.ephemeral() as instance:
 
         def make(process=None, status=dg.DagsterRunStatus.STARTED):
-            tags = {} if process is None else {PROCESS: str(process)}
-            return instance.create_run_for_job(some_job, tags=tags, status=status).run_id, instance
+            run_id = instance.create_run_for_job(some_job, status=status).run_id
+            if process is not None:
+                instance.add_run_tags(run_id, ran_by(process, run_id))
+            return run_id, instance
 
         yield make
 
