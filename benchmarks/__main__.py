@@ -35,6 +35,7 @@ NAMES = (
     "fingerprint",
     "merge",
     "filter_accounting",
+    "replay",
     "latency",
 )
 COMMAND: list[str] = [sys.executable, "-m", "benchmarks"]

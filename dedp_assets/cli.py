@@ -1,4 +1,4 @@
-"""The command line: ``dedp setup | demo | up | work | status | verify | run | approve``. The Makefile calls it."""
+"""The command line: ``dedp setup | demo | up | work | status | letters | verify | run | approve``."""
 
 from __future__ import annotations
 
@@ -66,6 +66,9 @@ def _parser() -> argparse.ArgumentParser:
     work.add_argument("--steps", type=int, default=1, help="how many steps of the seeded workload (default 1)")
     told = commands.add_parser("status", help="what needs somebody, then what each table's log says by partition")
     told.add_argument("--json", action="store_true", help="the same for programs")
+    commands.add_parser(
+        "letters", help="dead letters of every table, by status and error class, without starting Spark"
+    )
     verify = commands.add_parser("verify", help="hold the tables' logs against what is stored, and say what repairs it")
     verify.add_argument("table", nargs="?", default="", help="layer/dataset, e.g. silver/visits (default: all)")
     _add_runs(commands)
@@ -118,6 +121,12 @@ def _status(chosen: argparse.Namespace) -> int:
     return status(settings(), as_json=chosen.json)
 
 
+def _letters(_: argparse.Namespace) -> int:
+    from dedp_assets.letters import letters  # noqa: PLC0415
+
+    return letters(settings())
+
+
 def _verify(chosen: argparse.Namespace) -> int:
     from dedp_assets.verifying import verify  # noqa: PLC0415
 
@@ -139,13 +148,14 @@ def _approve(chosen: argparse.Namespace) -> int:
 
 
 _COMPUTING = ("demo", "run", "approve")
-_BESIDE = (*_COMPUTING, "work", "status", "verify")
+_BESIDE = (*_COMPUTING, "work", "status", "letters", "verify")
 _COMMANDS = {
     "setup": _setup,
     "demo": _demo,
     "up": _up,
     "work": _work,
     "status": _status,
+    "letters": _letters,
     "verify": _verify,
     "run": _run,
     "approve": _approve,

@@ -12,6 +12,7 @@ warnings.filterwarnings("ignore", category=dg.BetaWarning)
 warnings.filterwarnings("ignore", category=dg.PreviewWarning)
 
 import dedp_assets.defs  # noqa: E402
+from dedp_assets.graph.replays import replay_asset, replay_keys  # noqa: E402
 from dedp_assets.graph.stored import stored_checks  # noqa: E402
 from dedp_assets.graph.tables import declared, sources  # noqa: E402
 from resources.clock import Clock  # noqa: E402
@@ -51,7 +52,11 @@ def defs() -> dg.Definitions:
     return dg.Definitions.merge(
         modules,
         dg.Definitions(
-            assets=[*(table.definition() for table in tables), *(source.spec() for source in sources(tables))],
+            assets=[
+                *(table.definition(replay_keys(tables)) for table in tables),
+                *(replay_asset(table, table.replay) for table in tables if table.replay),
+                *(source.spec() for source in sources(tables)),
+            ],
             asset_checks=[stored_checks(table) for table in tables],
             sensors=[
                 reconciler(tables, list(modules.jobs or ())),

@@ -1,4 +1,4 @@
-"""Replay: after a fix, the dates whose dead letters older code refused are processed again.
+"""Replay: after a fix, the dead letters that older code refused run again, and what is computed from their dates.
 
 The cursor keeps the version looked at and the open letters of each date, so a tick pays for new commits only.
 """
@@ -11,13 +11,14 @@ from typing import Any
 
 import dagster as dg
 
+from dedp_assets.graph.replays import letters_of, replay_key
 from dedp_assets.graph.requests import decide
 from dedp_assets.graph.specs import asset_key
 from dedp_assets.graph.tables import LakeTable
 from dedp_assets.patterns.core.results import Plan
 from dedp_assets.patterns.core.schema import TableSpec
 from dedp_assets.patterns.delta.log import Ledger
-from dedp_assets.patterns.error_management.dead_letter import LETTER, plan_replay
+from dedp_assets.patterns.error_management.dead_letter_replay import plan_replay
 from resources.environments import settings
 
 __all__ = ["dead_letters_fixed"]
@@ -31,14 +32,15 @@ def dead_letters_fixed(tables: Sequence[LakeTable[...]]) -> dg.SensorDefinition:
     Args:
         tables: the declared tables of the graph.
     """
-    diverting = {table: letters for table in tables for letters in table.beside if set(LETTER) <= set(letters.columns)}
+    diverting = {table: letters_of(table) for table in tables if table.replay}
+    together = {table.spec.name: _together(table, tables) for table in diverting}
 
     @dg.sensor(
         name="dead_letters_fixed",
-        asset_selection=dg.AssetSelection.assets(*(asset_key(spec) for t in diverting for spec in t.tables)),
+        asset_selection=dg.AssetSelection.assets(*(name for names in together.values() for name in names)),
         minimum_interval_seconds=6 * settings().tick_seconds,
         default_status=dg.DefaultSensorStatus.RUNNING,
-        description="A new code version of a table starts the dates that still have dead letters of an older one: "
+        description="A new code version of a table replays the dead letters that an older one refused, date by date: "
         + ", ".join(table.spec.name for table in diverting),
         required_resource_keys={"lake"},
     )
@@ -50,7 +52,6 @@ def dead_letters_fixed(tables: Sequence[LakeTable[...]]) -> dg.SensorDefinition:
         for table, letters in diverting.items():
             ledger, known = context.resources.lake.ledger(letters.name), cursor.get(letters.name, {})
             plan, after[letters.name] = _plan(ledger, letters, known, code_version=_deployed(context, table))
-            together = {table.spec.name: [spec.name for spec in table.tables]}
             requests += decide(
                 context.instance,
                 plan,
@@ -64,6 +65,12 @@ def dead_letters_fixed(tables: Sequence[LakeTable[...]]) -> dg.SensorDefinition:
         return dg.SensorResult(skip_reason="; ".join(reasons), cursor=json.dumps(after))
 
     return look
+
+
+def _together(table: LakeTable[...], tables: Sequence[LakeTable[...]]) -> list[str]:
+    """List what one run computes: the replay, and the tables with the same partitions that follow the replayed one."""
+    after = [t for t in tables if t.follows and table.spec in t.reads and t.partitions == table.partitions]
+    return ["/".join(replay_key(table).path), *(spec.name for reader in after for spec in reader.tables)]
 
 
 def _deployed(context: dg.SensorEvaluationContext, table: LakeTable[...]) -> str:
@@ -102,6 +109,6 @@ def _letters(
             held = {dict(values)[column]: stats.rows for values, stats in active.items()}
             letters = {day: letters.get(day, (rows, _UNKNOWN)) for day, rows in held.items() if day is not None}
         if commit.record and (day := commit.record.partition.get(column)):
-            letters[day] = (int(commit.record.notes.get("open", commit.rows_added)), commit.record.code_version)
+            letters[day] = (int(commit.record.figures.get("open", commit.rows_added)), commit.record.code_version)
         version = commit.version
     return version, {day: told for day, told in letters.items() if told[0]}

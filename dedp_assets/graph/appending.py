@@ -10,11 +10,11 @@ from types import MappingProxyType
 
 import dagster as dg
 
-from dedp_assets.graph.failures import TRANSIENT, retry, unexpected
+from dedp_assets.graph.failures import retry, unexpected
 from dedp_assets.graph.figures import Figure
 from dedp_assets.graph.rendering import metadata_of
 from dedp_assets.graph.run_tags import approval_of, cause_of, refusal
-from dedp_assets.patterns.core.errors import PatternError
+from dedp_assets.patterns.core.errors import TRANSIENT, PatternError
 from dedp_assets.patterns.core.records import Provenance
 from dedp_assets.patterns.delta.log import Commit
 from dedp_assets.patterns.delta.tables import Table

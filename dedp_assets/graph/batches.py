@@ -12,13 +12,13 @@ from typing import Any
 
 import dagster as dg
 
-from dedp_assets.graph.failures import TRANSIENT, sentence
+from dedp_assets.graph.failures import sentence
 from dedp_assets.graph.feeds import Pinned
 from dedp_assets.graph.figures import Figure
 from dedp_assets.graph.refusals import Refusal, Refusals
 from dedp_assets.graph.rendering import Did
 from dedp_assets.graph.run_tags import CAUSE, approval_of, cause_of, goal_of, is_forced, refusal, told, unchanged
-from dedp_assets.patterns.core.errors import AuditFailed, ContractError, PatternError
+from dedp_assets.patterns.core.errors import TRANSIENT, AuditFailed, ContractError, PatternError
 from dedp_assets.patterns.core.records import Provenance
 from dedp_assets.patterns.core.results import Finding, WriteResult
 from dedp_assets.patterns.core.schema import TableSpec

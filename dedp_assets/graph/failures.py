@@ -8,14 +8,13 @@ from collections.abc import Mapping, Sequence
 import dagster as dg
 from pyspark.errors.exceptions.connect import SparkConnectException
 
-from dedp_assets.patterns.core.errors import AuditFailed, Conflict, TransactionReused
+from dedp_assets.patterns.core.errors import AuditFailed, TransactionReused
 from dedp_assets.patterns.core.results import BY_NAME
 
 __all__ = [
     "BEYOND_APPROVAL",
     "LOST_ENGINE",
     "RETRIES",
-    "TRANSIENT",
     "failure",
     "failure_of",
     "failure_told",
@@ -27,8 +26,6 @@ __all__ = [
     "unexpected",
 ]
 
-TRANSIENT = (Conflict, TimeoutError, ConnectionError)
-"""Errors that may pass by themselves."""
 RETRIES = 2
 """How often a step is tried again after one of them."""
 BEYOND_APPROVAL = "cannot be approved"

@@ -12,7 +12,6 @@ from dedp_assets.graph.batches import NOT_COMPUTED, Batch, Work, compute_all
 from dedp_assets.graph.failures import (
     LOST_ENGINE,
     RETRIES,
-    TRANSIENT,
     failure,
     is_lost_engine,
     lost_engine,
@@ -21,6 +20,7 @@ from dedp_assets.graph.failures import (
 )
 from dedp_assets.graph.rendering import Did, check_result, findings_of, metadata_of
 from dedp_assets.graph.run_tags import told
+from dedp_assets.patterns.core.errors import TRANSIENT
 from dedp_assets.patterns.core.results import Finding
 from dedp_assets.patterns.delta.tables import Table
 

@@ -10,7 +10,7 @@ import pkgutil
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from datetime import datetime, timedelta
-from types import ModuleType
+from types import MappingProxyType, ModuleType
 from typing import Any, Generic, ParamSpec, get_type_hints
 
 import dagster as dg
@@ -82,6 +82,7 @@ class LakeTable(Generic[P]):
             ended, otherwise since the last publish.
         figures: how figures are shown, where their name does not say enough.
         used_by: who reads a table that no table of the graph reads.
+        replay: processes the dead letters of one partition alone, from a :class:`Step`; an asset of its own runs it.
     """
 
     function: Callable[P, WriteResult]
@@ -104,6 +105,7 @@ class LakeTable(Generic[P]):
     fresh: timedelta | None = None
     figures: Mapping[str, Figure] = field(default_factory=dict)
     used_by: str = ""
+    replay: Callable[[Step, Table, Table], WriteResult] | None = None
 
     def __post_init__(self) -> None:
         if not self.reads and self.inputs is None:
@@ -131,8 +133,12 @@ class LakeTable(Generic[P]):
             raise ConfigError(f"{self.spec.name}: derived= names {', '.join(strange)}, which no table here has")
         return {table.name: column_lineage(table, self.reads, self.derived) for table in self.tables}
 
-    def definition(self) -> dg.AssetsDefinition:
-        """Make the assets that Dagster materializes."""
+    def definition(self, replays: Mapping[TableSpec, dg.AssetKey] = MappingProxyType({})) -> dg.AssetsDefinition:
+        """Make the assets that Dagster materializes.
+
+        Args:
+            replays: table -> the asset that replays its dead letters, which the tables that read it follow.
+        """
         patterns = {self.spec: self.patterns, **self.beside}
         used = {"used by": self.used_by} if self.used_by else {}
 
@@ -143,7 +149,11 @@ class LakeTable(Generic[P]):
                     patterns=patterns[table],
                     owners=[self.owner],
                     code_version=self.code_version,
-                    deps=[*map(asset_key, self.reads), *(source.key for source in self.sources)],
+                    deps=[
+                        *map(asset_key, self.reads),
+                        *(replays[upstream] for upstream in self.reads if upstream in replays),
+                        *(source.key for source in self.sources),
+                    ],
                     partitions=self.partitions,
                     fresh=self.fresh,
                     metadata={**used, "dagster/code_references": code_of(self.function)},

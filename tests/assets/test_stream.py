@@ -9,7 +9,7 @@ from datetime import timedelta
 
 import dagster as dg
 import pytest
-from confluent_kafka import TopicPartition
+from confluent_kafka import Consumer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
 from dedp_assets.graph.run_tags import APPROVED_BECAUSE, APPROVED_BY, refusal
@@ -114,9 +114,25 @@ def test_a_run_by_hand_with_nothing_new_makes_no_commit(world, kafka):
     assert world.versions() == before
 
 
+def held_at(kafka):
+    """Record -> where the broker holds it, as another reader of the topic sees it."""
+    end, found = kafka.look().end, {}
+    consumer = Consumer({**client(kafka.bootstrap), "group.id": "places", "enable.auto.commit": False})
+    consumer.assign([TopicPartition(kafka.topic, int(partition), 0) for partition in end])
+    while len(found) < sum(end.values()):
+        (message,) = consumer.consume(1)
+        assert not message.error()
+        found[message.value().decode()] = (f"{message.topic()}-{message.partition()}", message.offset() + 1)
+    consumer.close()
+    return found
+
+
 def test_a_killed_stream_leaves_nothing_half_done(world, kafka):
-    """Killed before its commit and then after it, with checkpoints that know no better: each visit is there once."""
-    lines, table = visits(10), world.settings.lakehouse / "bronze/visits"
+    """Killed before its commit and then after it, with checkpoints that know no better: each record is there once.
+
+    One that cannot be parsed is one dead letter, placed by the topic, partition and offset where the broker has it.
+    """
+    lines, table = [*visits(60), *BROKEN], world.settings.lakehouse / "bronze/visits"
     publish(kafka, lines[:5])
     assert world.run("stream_visits").failure == ""
     publish(kafka, lines[5:])
@@ -128,6 +144,11 @@ def test_a_killed_stream_leaves_nothing_half_done(world, kafka):
     world.restart()
     assert world.run("stream_visits").failure == ""
     assert raw(world) == Counter(lines)
+    world.react()
+    places = held_at(kafka)
+    letters = [(row["raw"], row["source_file"], row["line_number"]) for row in world.rows("silver/visits_dead_letter")]
+    assert sorted(letters) == sorted((record, *places[record]) for record in BROKEN)
+    assert world.react() == []
 
 
 def test_deleted_records_are_an_error_until_a_person_gives_them_up(world, kafka):

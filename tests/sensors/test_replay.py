@@ -2,19 +2,28 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
+import pytest
 from deltalake import DeltaTable
 
-from dedp_assets.defs.silver.visits import visits
+from dedp_assets import defs
+from dedp_assets.defs.silver.visits import VISITS, visits
+from dedp_assets.graph.replays import letters_of, replay_keys
+from dedp_assets.graph.tables import declared
+from dedp_assets.patterns.core.errors import ConfigError
 from sensors.replay import dead_letters_fixed as over
 from tests.helpers import a_record
 
 DEPLOYED = visits.code_version
 
-dead_letters_fixed = over([visits])
+GOLD = ["gold/daily_page_views", "gold/daily_visitors"]
+
+dead_letters_fixed = over(declared(defs))
 
 
 def letters(day: str, *, code_version: str, still_open: int) -> dict:
-    record = a_record("silver/visits", {"filed_under": day}, code_version=code_version, notes={"open": still_open})
+    record = a_record("silver/visits", {"filed_under": day}, code_version=code_version, figures={"open": still_open})
     return {"changed": [{"filed_under": day}], "record": record}
 
 
@@ -29,7 +38,16 @@ def test_dates_with_letters_of_older_code_are_requested(zone, keys):
     )
     data = zone.tick(dead_letters_fixed)
     assert keys(data) == ["2026-01-05"]
-    assert data.run_requests[0].run_key == f"silver/visits:2026-01-05@code-{DEPLOYED}"
+    (request,) = data.run_requests
+    assert request.run_key == f"silver/visits:2026-01-05@code-{DEPLOYED}"
+    assert [key.to_user_string() for key in request.asset_selection] == ["silver/visits_dead_letter_replay", *GOLD]
+
+
+def test_a_table_whose_letters_cannot_be_replayed_is_left_alone():
+    """Without a function that replays them there is no asset to ask for, and one without letters is a mistake."""
+    assert replay_keys([replace(visits, replay=None)]) == {}
+    with pytest.raises(ConfigError, match="silver/visits replays dead letters, and has no table of them"):
+        letters_of(replace(visits, beside=dict.fromkeys([VISITS], ())))
 
 
 def test_without_dead_letters_there_is_nothing_to_replay(zone):

@@ -1,10 +1,13 @@
 """Visits: typed, validated, each once; and the records that could not be processed, with the reason."""
 
+from collections.abc import Mapping
 from datetime import timedelta
+from typing import Any
 
 from dedp_assets.defs.bronze.visits import VISITS as LANDED
 from dedp_assets.graph.batches import Step
 from dedp_assets.graph.feeds import Feed, Pinned
+from dedp_assets.graph.figures import Figure
 from dedp_assets.graph.tables import lake_table
 from dedp_assets.partitions import DAILY
 from dedp_assets.patterns.core.audits import Audit
@@ -13,6 +16,7 @@ from dedp_assets.patterns.core.rows import RowsRead, tally
 from dedp_assets.patterns.core.schema import Column, TableSpec
 from dedp_assets.patterns.delta.tables import Table
 from dedp_assets.patterns.error_management.dead_letter import LETTER, divert_unprocessable, route
+from dedp_assets.patterns.error_management.dead_letter_replay import open_letters, replay_letters
 from dedp_assets.patterns.error_management.dynamic_late_data_integrator import plan_late_partitions
 from dedp_assets.patterns.error_management.windowed_deduplicator import deduplicate
 from resources.environments import RETENTION_DAYS
@@ -28,8 +32,8 @@ _EVENT = {
     "bytes": Column("BIGINT", "size of the response, in bytes; NULL if it had none"),
 }
 _ORIGIN = {
-    "source_file": Column("STRING", "landing file", required=True),
-    "line_number": Column("BIGINT", "line in that file, from 1", required=True),
+    "source_file": Column("STRING", "landing file, or <topic>-<partition>", required=True),
+    "line_number": Column("BIGINT", "line in that file, from 1; in a topic its offset + 1", required=True),
     "landed_on": Column("DATE", "day it was delivered", required=True),
 }
 VISITS = TableSpec(
@@ -78,8 +82,14 @@ AUDITS = (
     Audit(name="dead_letters_are_few", of="dead", per="read", warn_above=0, fail_above=0.1, approvable=True),
     Audit(name="duplicates_are_few", of="duplicates", per="read", warn_above=0.1, fail_above=0.5, approvable=True),
 )
-
-
+FIGURES = {
+    "open": Figure("open letters [records]"),
+    "replayed": Figure("replayed letters [records]"),
+    "given_up": Figure("letters given up [records]"),
+    "oldest": Figure("oldest open letter", "time"),
+    "classes": Figure(kind="hidden"),
+}
+KEYS = ("visit_id",)
 IDENTITY = ("landed_on", "source_file", "line_number")
 BY_EVENT_DATE = Feed(
     # A date's records wherever they landed, and what landed on that date without an event date.
@@ -87,6 +97,34 @@ BY_EVENT_DATE = Feed(
     feeds=lambda changed: [day] if (day := changed["event_date"] or changed["landed_on"]) else [],
     written=lambda day: {"landed_on": day},
 )
+
+
+RECORD: Mapping[str, Any] = {
+    "payload": "raw",
+    "raw": ["raw_bytes"],
+    "schema": {name: column.type for name, column in _EVENT.items()},
+    "identity": IDENTITY,
+    "carry": ["event_date"],
+    "rules": RULES,
+    "event_time": "event_time",
+}
+
+
+def replay(step: Step, table: Table, dead: Table) -> WriteResult:
+    """Judge the letters of one date again, and re-admit those that are visits by the present rules."""
+    filed_under, since = step.owned(dead), dead.ledger.version()
+    split = divert_unprocessable(open_letters(dead, filed_under=filed_under, version=since), **RECORD)
+    return replay_letters(
+        deduplicate(split, keys=KEYS, order_by=IDENTITY),
+        table,
+        dead,
+        keys=KEYS,
+        partition=step.owned(table),
+        filed_under=filed_under,
+        since=since,
+        provenance=step.provenance,
+        audits=AUDITS,
+    )
 
 
 @lake_table(
@@ -98,6 +136,8 @@ BY_EVENT_DATE = Feed(
     used_by="whoever mends a source: the letters that wait are in silver/visits_dead_letter",
     partitions=DAILY,
     audits=AUDITS,
+    figures=FIGURES,
+    replay=replay,
     patterns=[deduplicate, divert_unprocessable, plan_late_partitions],
     owner="team:web-analytics",
     code_version="2",
@@ -105,18 +145,10 @@ BY_EVENT_DATE = Feed(
 def visits(step: Step, landed: Pinned, table: Table, dead: Table) -> WriteResult:
     """Type, validate and deduplicate one event date over all its landing days, as bronze holds it now."""
     lines, seen = tally(landed.rows(), identity=IDENTITY)
-    split = divert_unprocessable(
-        lines,
-        landed.related(dead, "landed_on"),  # a letter moves between dates when a fix dates its record anew
-        payload="raw",
-        raw=["raw_bytes"],
-        schema={name: column.type for name, column in _EVENT.items()},
-        identity=IDENTITY,
-        carry=["event_date"],
-        rules=RULES,
-    )
+    earlier = landed.related(dead, "landed_on")  # a letter moves between dates when a fix dates its record anew
+    split = divert_unprocessable(lines, earlier, **RECORD)
     return route(
-        deduplicate(split, keys=["visit_id"], order_by=IDENTITY),
+        deduplicate(split, keys=KEYS, order_by=IDENTITY),
         table,
         dead,
         partition=step.owned(table),

@@ -12,7 +12,20 @@
     ├── NotReady         upstream is not there yet: retry later, or skip
     └── Conflict         another writer was first: run the whole step again
 
-``retryable`` says which of them a second attempt can mend without a human.
+``retryable`` says which of them a second attempt can mend without a human. Of the errors of others, :data:`TRANSIENT`
+may pass by themselves. What becomes of a failure:
+
+==============================  ================================  ====================================================
+What fails                      How it is known                   What is done
+==============================  ================================  ====================================================
+something outside, for a while  an error of :data:`TRANSIENT`     the write fails whole; its step is tried again
+something is not there yet      :class:`NotReady`                 the write fails whole; asked again when it is there
+a record, for ever              by its value, never by an error   the record is a dead letter, the others go on
+too many records                an audit (:class:`AuditFailed`)   nothing is published, and no retry helps
+the call, or code               :class:`ConfigError`, any other   the write fails whole: fix it
+==============================  ================================  ====================================================
+
+No error is ever caught to make a dead letter of the record at hand: it may pass, or is not the record's fault.
 """
 
 from __future__ import annotations
@@ -87,3 +100,7 @@ class Conflict(PatternError):
     """Another writer that changed the table first, or holds it."""
 
     retryable = True
+
+
+TRANSIENT = (Conflict, TimeoutError, ConnectionError)
+"""Errors that may pass by themselves: the step that raises one is tried again, with a pause that doubles."""

@@ -5,20 +5,29 @@ Identities may repeat and be NULL: NULLs are equal here, and what an identity do
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F
 
+from dedp_assets.patterns.core.conversion import MISFITS, SYNTAX
 from dedp_assets.patterns.core.names import RESERVED, identifier
 from dedp_assets.patterns.core.records import Provenance
+from dedp_assets.patterns.core.results import WriteResult
+from dedp_assets.patterns.core.rows import RowsRead, quoted, tally
 from dedp_assets.patterns.core.schema import Column
 from dedp_assets.patterns.delta.tables import Table
 
-__all__ = ["LETTER", "filed", "mark_replayed"]
+__all__ = ["LETTER", "filed", "judged", "mark_replayed", "open_by_class", "publish_letters"]
 
 LETTER: Mapping[str, Column] = {
     "reason": Column("STRING", "every rule the record broke", required=True),
+    "error_class": Column("STRING", "a fault of syntax, wrong type, or the first broken rule", required=True),
+    "error_stage": Column("STRING", "where it failed: parse, convert or validate", required=True),
+    "occurred_at": Column("TIMESTAMP", "when the record says that it happened, UTC, if that can be read"),
+    "status": Column("STRING", "open, replayed, or given_up by a named person", required=True),
     "job": Column("STRING", "what tried to process it"),
     "code_version": Column("STRING", "version of the code that refused it last"),
     "replayed_by": Column("STRING", "code version that could process it; NULL while it is a dead letter"),
@@ -27,9 +36,34 @@ LETTER: Mapping[str, Column] = {
 }
 """Columns a dead-letter table adds to the raw record; declare them in its spec, and leave them to the pattern."""
 
-_CONTENTS, _REFUSED, _OPEN, _DONE, _PLACE, _KNOWN = (
-    f"{RESERVED}{name}" for name in ("contents", "refused", "open", "done", "place", "known")
+_CONTENTS, _REFUSED, _OPEN, _DONE, _PLACE, _KNOWN, _GIVEN_UP = (
+    f"{RESERVED}{name}" for name in ("contents", "refused", "open", "done", "place", "known", "given_up")
 )
+_NAMED = 20
+"""Places of one record that a reason names; a list may have thousands that do not fit."""
+_NONE_COUNTED = "CAST(map() AS MAP<STRING, INT>)"
+_ONE_MORE = "map_concat(map_filter(m, (k, v) -> k <> c), map(c, coalesce(m[c], 0) + 1))"
+_MEASURES = {
+    **{status: f"count_if(status = '{status}')" for status in ("open", "replayed", "given_up")},
+    "classes": "to_json(aggregate(collect_list(if(status = 'open', error_class, NULL)), "
+    f"{_NONE_COUNTED}, (m, c) -> {_ONE_MORE}))",
+    "oldest": "unix_seconds(min(if(status = 'open', dead_lettered_at, NULL)))",
+}
+
+
+def judged(converted: DataFrame, rules: Mapping[str, str]) -> DataFrame:
+    """Add to converted records every rule that each broke (``reason``), the class of that, and where it failed."""
+    broken = [f"CASE WHEN NOT coalesce({rule}, false) THEN {quoted(why)} END" for why, rule in rules.items()]
+    places = f"slice({MISFITS}, 1, {_NAMED}), if(size({MISFITS}) > {_NAMED}, 'and more', NULL)"
+    reason = f"coalesce({SYNTAX}, nullif(concat_ws('; ', {', '.join([places, *broken])}), ''))"
+    kinds = [SYNTAX, f"if(size({MISFITS}) > 0, 'wrong type', NULL)", *broken]
+    stage = f"CASE WHEN {SYNTAX} IS NOT NULL THEN 'parse' WHEN size({MISFITS}) > 0 THEN 'convert' ELSE 'validate' END"
+    return converted.withColumn("reason", F.expr(reason)).withColumns(
+        {
+            "error_class": F.expr(f"if(reason IS NULL, NULL, coalesce({', '.join(kinds)}))"),
+            "error_stage": F.expr(f"if(reason IS NULL, NULL, {stage})"),
+        }
+    )
 
 
 def mark_replayed(rows: DataFrame, earlier: DataFrame | None, identity: Sequence[str], payload: str) -> DataFrame:
@@ -52,13 +86,14 @@ def filed(
 ) -> DataFrame:
     """List the partition's dead letters: today's, with the time of their first refusal, and those processed since.
 
-    Without letters ``before``, nothing is looked up.
+    What a person gave up stays given up. Without letters ``before``, nothing is looked up.
     """
     columns, keys = [identifier(c) for c in dead.spec.columns], processed.columns
     now = F.current_timestamp() if provenance.at is None else F.lit(provenance.at).cast("timestamp")
-    first = F.min("dead_lettered_at").alias(_REFUSED)
+    first = [F.min("dead_lettered_at").alias(_REFUSED), F.expr("bool_and(status = 'given_up')").alias(_GIVEN_UP)]
     stamps = {
         "dead_lettered_at": F.coalesce(_REFUSED, now),
+        "status": F.expr(f"if({_GIVEN_UP}, 'given_up', 'open')"),
         "job": F.lit(provenance.asset),
         "code_version": F.lit(provenance.code_version),
         "replayed_by": F.lit(None).cast("string"),
@@ -66,12 +101,39 @@ def filed(
         **{c: F.lit(v).cast(dead.spec.columns[c].type) for c, v in filed_under.items()},
     }
     if before is None:
-        return letters.withColumns({**stamps, "dead_lettered_at": now}).select(*columns)
-    open_now = _looked_up(letters, before.groupBy(*map(identifier, keys)).agg(first), keys).withColumns(stamps)
-    saved = _processed_since(letters, before, processed).withColumn(
-        "replayed_by", F.coalesce("replayed_by", F.lit(provenance.code_version))
+        return letters.withColumns({**stamps, "dead_lettered_at": now, "status": F.lit("open")}).select(*columns)
+    open_now = _looked_up(letters, before.groupBy(*map(identifier, keys)).agg(*first), keys).withColumns(stamps)
+    saved = _processed_since(letters, before, processed).withColumns(
+        {"replayed_by": F.coalesce("replayed_by", F.lit(provenance.code_version)), "status": F.lit("replayed")}
     )
     return open_now.select(*columns).unionByName(saved.select(*columns))
+
+
+def publish_letters(
+    written: DataFrame,
+    dead: Table,
+    *,
+    identity: Sequence[str],
+    filed_under: Mapping[str, str],
+    provenance: Provenance,
+    since: int,
+) -> WriteResult:
+    """Replace the letters of a partition, and count them by status and class in the same pass.
+
+    Raises:
+        Conflict: if the partition was written after version ``since``, which the letters were listed from.
+    """
+    rows, seen = tally(written, identity=identity, measures=_MEASURES)
+    staged = dead.stage(rows, partition=filed_under, provenance=provenance, rows_read=RowsRead(tally=seen))
+    result = staged.publish(since=since)
+    classes = {f"letters: {name} [records]": count for name, count in open_by_class(result.figures).items()}
+    return replace(result, figures={**result.figures, **classes})
+
+
+def open_by_class(figures: Mapping[str, object]) -> dict[str, int]:
+    """Read how many open letters each error class has from the figures of a commit of letters, the most first."""
+    found: dict[str, int] = json.loads(str(figures.get("classes") or "{}"))
+    return dict(sorted(found.items(), key=lambda item: (-item[1], item[0])))
 
 
 def _processed_since(letters: DataFrame, before: DataFrame, processed: DataFrame) -> DataFrame:

@@ -17,19 +17,25 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from dedp_assets.patterns.core.audits import Audit
-from dedp_assets.patterns.core.conversion import MISFITS, SYNTAX, convert_columns, convert_json
+from dedp_assets.patterns.core.conversion import convert_columns, convert_json
 from dedp_assets.patterns.core.errors import ConfigError
 from dedp_assets.patterns.core.names import OUTCOME, identifier
 from dedp_assets.patterns.core.records import Provenance
-from dedp_assets.patterns.core.results import Plan, Split, WriteResult
-from dedp_assets.patterns.core.rows import RowsRead, quoted, require_columns, require_free
+from dedp_assets.patterns.core.results import Split, WriteResult
+from dedp_assets.patterns.core.rows import RowsRead, require_columns, require_free
 from dedp_assets.patterns.delta.tables import Table
-from dedp_assets.patterns.error_management._letters import LETTER, filed, mark_replayed
+from dedp_assets.patterns.error_management._letters import (
+    LETTER,
+    filed,
+    judged,
+    mark_replayed,
+    open_by_class,
+    publish_letters,
+)
 
-__all__ = ["divert_unprocessable", "route", "plan_replay", "LETTER"]
+__all__ = ["divert_unprocessable", "route", "open_by_class", "LETTER"]
 
-_NAMED = 20
-"""Places of one record that a reason names; a list may have thousands that do not fit."""
+_ADDED = ("reason", "error_class", "error_stage", "occurred_at", "was_dead_lettered")
 
 
 def divert_unprocessable(  # noqa: PLR0913 - what a record is takes many words
@@ -43,6 +49,7 @@ def divert_unprocessable(  # noqa: PLR0913 - what a record is takes many words
     raw: Sequence[str] = (),
     rules: Mapping[str, str] | None = None,
     lenient: Collection[str] = (),
+    event_time: str = "",
 ) -> Split:
     """Convert records and split them into ``valid`` and ``dead``; lazy, computed once.
 
@@ -60,10 +67,12 @@ def divert_unprocessable(  # noqa: PLR0913 - what a record is takes many words
             ``<column> text`` is what a value was that did not fit.
         lenient: columns of the schema whose texts Spark's cast may convert where they are not exact: rounded, trimmed,
             completed.
+        event_time: TIMESTAMP column of the schema that a dead letter keeps as ``occurred_at``, where it can be read.
 
     Returns:
         ``valid``: the schema's columns, identity, ``carry`` and ``was_dead_lettered``. ``dead``: the payload (the whole
-        record as JSON in a column ``raw`` if there is none), the raw columns, identity, ``carry`` and ``reason``.
+        record as JSON in a column ``raw`` if there is none), the raw columns, identity, ``carry``, ``reason``,
+        ``error_class``, ``error_stage`` and ``occurred_at``.
 
     Raises:
         ConfigError: if an option names a column the rows do not have, one column twice, or one that is added here.
@@ -78,7 +87,7 @@ def divert_unprocessable(  # noqa: PLR0913 - what a record is takes many words
     """
     handed = list(dict.fromkeys([*identity, *carry]))
     require_columns(rows, [*handed, *raw, *([payload] if payload else schema)])
-    added = ("reason", "was_dead_lettered", *([] if payload else ["raw"]))
+    added = (*_ADDED, *([] if payload else ["raw"]))
     taken = {c.lower() for c in (*handed, *raw, payload, *added)}
     if (met := [c for c in schema if c.lower() in taken]) or not schema or not identity:
         raise ConfigError(f"schema and identity must each name a column, and schema no column that is handed on: {met}")
@@ -90,17 +99,17 @@ def divert_unprocessable(  # noqa: PLR0913 - what a record is takes many words
         converted = convert_columns(marked, schema, lenient=lenient)
     else:
         converted = convert_json(mark_replayed(rows, earlier, identity, payload), payload, schema, lenient=lenient)
-    broken = [f"CASE WHEN NOT coalesce({rule}, false) THEN {quoted(why)} END" for why, rule in (rules or {}).items()]
-    places = f"slice({MISFITS}, 1, {_NAMED}), if(size({MISFITS}) > {_NAMED}, 'and more', NULL)"
-    reason = f"coalesce({SYNTAX}, nullif(concat_ws('; ', {', '.join([places, *broken])}), ''))"
-    kept = [payload, *raw]
-    named = [F.col(identifier(column)) for column in (*handed, *schema)]
-    judged = converted.select(*named, *map(identifier, kept), "was_dead_lettered", F.expr(reason).alias("reason"))
+    kept, named = [payload, *raw], [F.col(identifier(column)) for column in (*handed, *schema)]
+    happened = F.col(identifier(event_time)) if event_time else F.lit(None)
+    found = ("was_dead_lettered", "reason", "error_class", "error_stage")
+    known = judged(converted, rules or {}).select(
+        *named, *map(identifier, kept), *found, happened.cast("timestamp").alias("occurred_at")
+    )
     # Only dead letters carry their raw input on: the others would pay for it in every later step.
     stored = [F.expr(f"if(reason IS NULL, NULL, {identifier(c)})").alias(c) for c in kept]
     outcome = F.expr("if(reason IS NULL, 'valid', 'dead')").alias(OUTCOME)
-    flagged = judged.select(*named, *stored, "was_dead_lettered", "reason", outcome)
-    parts = {"valid": (*schema, *handed, "was_dead_lettered"), "dead": (*kept, *handed, "reason")}
+    flagged = known.select(*named, *stored, *found, "occurred_at", outcome)
+    parts = {"valid": (*schema, *handed, "was_dead_lettered"), "dead": (*kept, *handed, *found[1:], "occurred_at")}
     return Split(flagged, parts, identity=tuple(identity))
 
 
@@ -143,27 +152,16 @@ def route(
         letters, before = staged.part("dead"), dead.read(filed_under, version=present.version) if known else None
         processed = staged.stage.read().filter("was_dead_lettered").select(*map(identifier, split.identity))
         written = filed(letters, before, processed, dead, filed_under, provenance)
-        noted = replace(provenance, notes={**provenance.notes, "open": staged.record.rows["dead"]})
-        letters_written = dead.overwrite(written, partition=filed_under, provenance=noted)
+        letters_written = publish_letters(
+            written,
+            dead,
+            identity=split.identity,
+            filed_under=filed_under,
+            provenance=provenance,
+            since=present.version,
+        )
     else:
         letters_written = dead.clear(partition=filed_under, provenance=provenance)
-    return replace(staged.publish(), beside=(letters_written,))
-
-
-def plan_replay(open_letters: Mapping[str, int], refused_by: Mapping[str, str], *, code_version: str) -> Plan:
-    """Choose the partitions whose dead letters were refused by other code than the present one, oldest first.
-
-    Args:
-        open_letters: partition -> dead letters that nothing could process yet, in records.
-        refused_by: partition -> code version that refused them last.
-        code_version: version of the code that would process them now.
-
-    Example:
-        >>> plan_replay({"2026-01-05": 3, "2026-01-06": 0}, {"2026-01-05": "1"}, code_version="2").partitions
-        ('2026-01-05',)
-    """
-    waiting = [key for key, count in sorted(open_letters.items()) if count]
-    causes = {key: f"replay of {open_letters[key]}" for key in waiting if refused_by.get(key) != code_version}
-    held = {key: f"{open_letters[key]} dead letters of this very code" for key in waiting if key not in causes}
-    reason = f"{len(causes)} partitions to replay, {len(held)} wait for a fix"
-    return Plan(tuple(causes), reason, causes, held, cursor=dict.fromkeys(causes, f"code-{code_version}"))
+    result, rows = staged.publish(), staged.record.rows
+    share = {"dead letters [%]": round(100 * rows["dead"] / rows["read"], 3)} if rows["read"] else {}
+    return replace(result, figures={**result.figures, **share}, beside=(letters_written,))

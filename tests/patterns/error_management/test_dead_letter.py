@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from datetime import datetime, timezone
 from types import SimpleNamespace
 
 import pytest
@@ -16,7 +17,7 @@ from dedp_assets.patterns.core.results import RowCounts
 from dedp_assets.patterns.core.rows import RowsRead, tally
 from dedp_assets.patterns.core.schema import Column, TableSpec
 from dedp_assets.patterns.delta.writes import StagedWrite
-from dedp_assets.patterns.error_management.dead_letter import LETTER, divert_unprocessable, plan_replay, route
+from dedp_assets.patterns.error_management.dead_letter import LETTER, divert_unprocessable, route
 from tests.helpers import NOW, a_run, read_back
 
 DAY, NEXT = "2026-01-05", "2026-01-06"
@@ -74,7 +75,7 @@ def lines(spark, texts, day=DAY):
 
 
 def diverted(rows, earlier=None, **options):
-    chosen = {"payload": "raw", "schema": SCHEMA, "identity": IDENTITY, "rules": RULES, **options}
+    chosen = {"payload": "raw", "schema": SCHEMA, "identity": IDENTITY, "rules": RULES, "event_time": "at", **options}
     return divert_unprocessable(rows, earlier, **chosen)
 
 
@@ -133,6 +134,34 @@ def test_a_letter_keeps_the_untouched_record_its_reason_and_where_it_came_from(s
     context = {(str(r["day"]), r["job"], r["code_version"], r["run_id"], r["replayed_by"]) for r in kept.values()}
     assert context == {(DAY, READINGS.name, "1", "run-1", None)}
     assert {row["dead_lettered_at"] for row in kept.values()} == {NOW}
+    assert {row["status"] for row in kept.values()} == {"open"}
+
+
+def test_a_letter_has_a_class_a_stage_and_its_event_time(step):
+    """The first thing that is wrong names class and stage; a time that can be read is kept, whatever else is broken."""
+    result = step.run(THOUSAND)
+    kept = {
+        line: (row["error_class"], row["error_stage"], row["occurred_at"]) for line, row in letters(step.dead).items()
+    }
+    assert kept == {
+        3: ("malformed JSON", "parse", None),
+        77: ("malformed JSON", "parse", None),
+        150: ("wrong type", "convert", None),
+        333: ("id is missing", "validate", datetime(2026, 1, 5, 10, tzinfo=timezone.utc)),
+        500: ("label is lost", "validate", None),
+        640: ("malformed JSON", "parse", None),
+        999: ("blank line", "parse", None),
+    }
+    (counted,) = result.beside
+    by_class = {name: count for name, count in counted.figures.items() if name.startswith("letters: ")}
+    assert by_class == {
+        "letters: malformed JSON [records]": 3,
+        "letters: blank line [records]": 1,
+        "letters: id is missing [records]": 1,
+        "letters: label is lost [records]": 1,
+        "letters: wrong type [records]": 1,
+    }
+    assert (counted.figures["open"], result.figures["dead letters [%]"]) == (7, 0.7)
 
 
 @pytest.mark.parametrize(
@@ -235,7 +264,7 @@ def test_a_column_called_raw_is_refused_where_the_record_itself_is_kept_under_th
         divert_unprocessable(rows, schema={"raw": "STRING"}, identity=["n"])
 
 
-@pytest.mark.parametrize("name", ["Reason", "was_dead_lettered", "raw", "__dedp_outcome"])
+@pytest.mark.parametrize("name", ["Reason", "error_class", "occurred_at", "was_dead_lettered", "raw", "__dedp_outcome"])
 def test_a_column_that_would_be_overwritten_is_refused(spark, name):
     """Whether the rows bring it or the schema names it: nothing is replaced without a word."""
     rows = spark.sql(f"SELECT 1 AS line, 2 AS id, 'x' AS `{name}`")
@@ -315,7 +344,12 @@ def test_a_replay_changes_its_own_partition_in_order_and_notes_what_is_still_ope
     assert times == {n: f"{DAY}T10:{n:02d}:00" for n in range(10) if n != 3}
     assert {line for line, row in of_day.items() if row["was_dead_lettered"]} == {7}
     noted = step.dead.ledger.latest({"filed_under": DAY}).record
-    assert (noted.notes["open"], noted.code_version, noted.pattern) == (1, "2", "error_management.dead_letter")
+    assert (noted.figures["open"], noted.figures["replayed"], noted.code_version, noted.pattern) == (
+        1,
+        1,
+        "2",
+        "error_management.dead_letter",
+    )
 
 
 def test_too_many_dead_letters_stop_the_step_before_either_table_changes(step):
@@ -347,13 +381,13 @@ def test_a_crash_around_a_publish_loses_nothing_and_a_rerun_completes_it(step, m
     """No valid row shows without its partition's letters, and the rerun ends like an undisturbed run."""
     publish = StagedWrite.publish
 
-    def crashing(self):
+    def crashing(self, **options):
         if self.table.name == name:
             monkeypatch.setattr(StagedWrite, "publish", publish)
             if committed:
-                publish(self)
+                publish(self, **options)
             raise RuntimeError("power cut")
-        return publish(self)
+        return publish(self, **options)
 
     monkeypatch.setattr(StagedWrite, "publish", crashing)
     with pytest.raises(RuntimeError, match="power cut"):
@@ -406,20 +440,3 @@ def test_a_transient_error_puts_nothing_into_the_dead_letters(step, spark):
     assert read_back(step.valid) == []
     step.run(TEN)
     assert (len(ids(step.valid)), ids(step.dead)) == (8, {3, 7})
-
-
-def test_a_replay_plan_names_partitions_refused_by_other_code_oldest_first():
-    """Letters of the present code wait for a fix, empty partitions are no matter, and no row is looked at."""
-    letters_open = {NEXT: 2, DAY: 3, "2026-01-07": 0, "2026-01-08": 1}
-    refused_by = {NEXT: "1", DAY: "1", "2026-01-07": "1", "2026-01-08": "2"}
-    plan = plan_replay(letters_open, refused_by, code_version="2")
-    assert plan.partitions == (DAY, NEXT)
-    assert plan.causes == {DAY: "replay of 3", NEXT: "replay of 2"}
-    assert plan.held == {"2026-01-08": "1 dead letters of this very code"}
-    assert plan.cursor == {DAY: "code-2", NEXT: "code-2"}
-
-
-def test_a_replay_plan_is_empty_once_the_code_has_seen_every_letter():
-    """After the replay the plan of the same code is empty, so a second replay is never asked for."""
-    plan = plan_replay({DAY: 1}, {DAY: "2"}, code_version="2")
-    assert (plan.partitions, plan.reason) == ((), "0 partitions to replay, 1 wait for a fix")

@@ -1,0 +1,78 @@
+"""Dead letters of all tables in one place: how many there are, by status and error class, from the tables' logs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from datetime import datetime, timezone
+from typing import Any
+
+from dedp_assets.patterns.delta.log import Ledger
+from dedp_assets.patterns.error_management.dead_letter import LETTER, open_by_class
+from resources.lake import Lake
+
+__all__ = ["LetterCount", "count_letters"]
+
+_STATUSES = ("open", "replayed", "given_up")
+_UNTOLD = "unknown"
+
+
+@dataclass(frozen=True, slots=True)
+class LetterCount:
+    """The dead letters of one table that have the same status and, while they are open, the same error class.
+
+    Attributes:
+        table: the table of letters.
+        status: ``open``, ``replayed``, ``given_up``, or ``unknown`` where the log was cleaned up.
+        error_class: what is wrong with open ones; empty for the others.
+        letters: how many.
+        partitions: over how many partitions.
+        oldest: when the oldest open letter of these partitions was refused first.
+    """
+
+    table: str
+    status: str
+    error_class: str
+    letters: int
+    partitions: int
+    oldest: datetime | None = None
+
+
+def count_letters(lake: Lake) -> Iterator[LetterCount]:
+    """Count the letters of every table of letters, by the newest commit of each partition; no row is read."""
+    for name in lake.names():
+        ledger = lake.ledger(name)
+        if set(LETTER) <= set(ledger.state().columns):
+            yield from _of_table(ledger)
+
+
+def _of_table(ledger: Ledger) -> Iterator[LetterCount]:
+    found: dict[tuple[str, str], list[tuple[int, float | None]]] = {}
+    for figures in _newest(ledger):
+        oldest = figures.get("oldest")
+        for error_class, count in open_by_class(figures).items():
+            found.setdefault(("open", error_class), []).append((count, oldest))
+        for status in (*_STATUSES[1:], _UNTOLD):
+            if count := int(figures.get(status) or 0):
+                found.setdefault((status, ""), []).append((count, None))
+    for (status, error_class), counts in sorted(found.items()):
+        times = [at for _, at in counts if at is not None]
+        oldest = datetime.fromtimestamp(min(times), timezone.utc) if times else None
+        yield LetterCount(ledger.name, status, error_class, sum(n for n, _ in counts), len(counts), oldest)
+
+
+def _newest(ledger: Ledger) -> Iterator[Mapping[str, Any]]:
+    """Read the figures of the newest commit about each partition that counts the letters which lie there now.
+
+    After a restore that is an older one.
+    """
+    held = {partition: stats.rows for partition, stats in ledger.state().statistics().items() if stats.rows}
+    for commit in ledger.history():
+        record = commit.record
+        key = tuple(sorted(record.partition.items())) if record else ()
+        if record and held.get(key) == sum(int(record.figures.get(status) or 0) for status in _STATUSES):
+            del held[key]
+            yield record.figures
+        if not held:
+            return
+    yield from ({_UNTOLD: rows} for rows in held.values())

@@ -1,0 +1,29 @@
+"""``dedp letters``: the dead letters of every table, by status and error class."""
+
+from __future__ import annotations
+
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table as Grid
+
+from dedp_assets.graph.letters import count_letters
+from resources.environments import Settings
+from resources.lake import Lake
+from resources.spark import SparkEngine
+
+__all__ = ["letters"]
+
+
+def letters(settings: Settings) -> int:
+    """Print the dead letters of every table, as the tables' logs count them."""
+    grid = Grid("table", "status", "error class", title="Dead letters", title_justify="left")
+    for heading in ("letters", "partitions"):
+        grid.add_column(heading, justify="right")
+    grid.add_column("oldest, UTC")
+    for found in count_letters(Lake(root=str(settings.lakehouse), engine=SparkEngine())):
+        oldest = f"{found.oldest:%Y-%m-%d %H:%M}" if found.oldest else ""
+        counts = (str(found.letters), str(found.partitions))
+        grid.add_row(found.table, found.status, escape(found.error_class), *counts, oldest)
+    console = Console(width=150)
+    console.print(grid if grid.row_count else "There are no dead letters.")
+    return 0

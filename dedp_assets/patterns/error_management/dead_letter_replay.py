@@ -1,0 +1,165 @@
+"""Dead-Letter Replay: letters that a fix can save reach their partition once, without a rebuild.
+
+Problem: a fix of the code saves one record in a hundred, and computing their partitions anew reads all of them.
+Solution: judge the letters alone by the new code, merge those that are valid now into the partition by their key, and
+    note in every letter what became of it. A letter that is refused again stays open, with the new reason.
+Consequences: the other rows stay as the old code computed them: the next run of the partition computes it whole.
+    Whoever reads the partition has to be computed again, as after any late record.
+Choose instead: a run of the partition, if the fix changes more than what is refused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from dedp_assets.patterns.core.audits import Audit
+from dedp_assets.patterns.core.names import OUTCOME, identifier
+from dedp_assets.patterns.core.records import Provenance
+from dedp_assets.patterns.core.results import Plan, Split, WriteResult
+from dedp_assets.patterns.core.rows import evaluated_once
+from dedp_assets.patterns.delta.clauses import Insert, Update
+from dedp_assets.patterns.delta.tables import Table
+from dedp_assets.patterns.error_management._letters import LETTER, filed, publish_letters
+
+__all__ = ["replay_letters", "open_letters", "plan_replay"]
+
+
+def replay_letters(  # noqa: PLR0913 - two tables and their partitions
+    split: Split,
+    valid: Table,
+    dead: Table,
+    *,
+    keys: Sequence[str],
+    partition: Mapping[str, str],
+    filed_under: Mapping[str, str],
+    since: int,
+    provenance: Provenance,
+    audits: Sequence[Audit] = (),
+) -> WriteResult:
+    """Re-admit the letters of a partition that are valid now, each once, and note what became of every one.
+
+    The rows come first and the letters after them: a crash in between leaves letters open whose rows are there, and the
+    next replay finds them there. What is refused again is given up if a named person approves that.
+
+    Args:
+        split: what ``divert_unprocessable``, and further steps, make of :func:`open_letters`.
+        valid: table that the records belong to.
+        dead: table of the letters.
+        keys: columns that make a row of the partition unique; of two with the same key the first by the split's
+            identity stays, as a rebuild chooses.
+        partition: partition of ``valid`` that the letters belong to.
+        filed_under: partition of ``dead`` that they lie in.
+        since: version of ``dead`` that the letters were read at.
+        provenance: who replays, and why; its approval gives up what is refused again.
+        audits: rules of the table; those over its dead letters are judged anew, and warn.
+
+    Raises:
+        Conflict: if another run wrote the partition meanwhile.
+
+    Example:
+        >>> from dedp_assets.patterns.core.schema import Column, TableSpec
+        >>> from dedp_assets.patterns.error_management.dead_letter import LETTER, divert_unprocessable, route
+        >>> days = table("days", "id BIGINT, n INT, was_dead_lettered BOOLEAN, day STRING", partition_by=["day"])
+        >>> columns = {"raw": Column("STRING"), "n": Column("INT"), **LETTER, "day": Column("STRING")}
+        >>> dead = Table(TableSpec("days_dead_letter", columns, partition_by=("day",)), days.store.uri + "_dead", spark)
+        >>> def judged(lines, **rules):
+        ...     options = {"payload": "raw", "schema": {"id": "BIGINT"}, "identity": ["n"], "carry": ["day"]}
+        ...     return divert_unprocessable(lines, rules=rules, **options)
+        >>> monday = {"day": "mon"}
+        >>> lines = frame("n INT, raw STRING, day STRING", (1, '{"id": 7}', "mon"), (2, '{"id": -1}', "mon"))
+        >>> wrong = judged(lines, too_small="id > 0")
+        >>> _ = route(wrong, days, dead, partition=monday, filed_under=monday, provenance=run)
+        >>> options = {"keys": ["n"], "partition": monday, "filed_under": monday, "since": 1}
+        >>> letters = open_letters(dead, filed_under=monday, version=1)
+        >>> replay_letters(judged(letters), days, dead, provenance=run, **options).reason
+        '1 letters saved, 0 refused again'
+        >>> rows(days)
+        [(-1, 2, True, 'mon'), (7, 1, False, 'mon')]
+    """
+    provenance = provenance.by("error_management.dead_letter_replay")
+    provenance = replace(provenance, inputs={dead.name: since}, sequence=None)
+    with evaluated_once(split.rows) as rows:
+        known = replace(split, rows=rows)
+        counted = rows.groupBy(identifier(OUTCOME)).agg(F.expr("count(1)")).collect()
+        saved, again = (sum(row[1] for row in counted if row[0] == part) for part in ("valid", "dead"))
+        written = WriteResult(valid.name, valid.ledger.version(), applied=False, changed=False, reason="")
+        if saved:
+            left = _left(audits, valid, partition, again, saved)
+            written = _admit(known, valid, keys=keys, partition=partition, provenance=provenance, audits=left)
+        there = valid.read(partition).filter("was_dead_lettered").select(*map(identifier, split.identity))
+        letters = filed(known["dead"], dead.read(filed_under, version=since), there, dead, filed_under, provenance)
+        if provenance.approval:
+            letters = letters.withColumn("status", F.expr("if(status = 'open', 'given_up', status)"))
+        noted = publish_letters(
+            letters, dead, identity=split.identity, filed_under=filed_under, provenance=provenance, since=since
+        )
+    reason = f"{saved} letters saved, {again} {'given up' if provenance.approval else 'refused again'}"
+    return replace(written, reason=reason, partition=partition, beside=(noted,))
+
+
+def open_letters(dead: Table, *, filed_under: Mapping[str, str], version: int) -> DataFrame:
+    """Read the letters of a partition that no code could process yet, as the records they were; lazy.
+
+    Args:
+        dead: table of the letters.
+        filed_under: the partition.
+        version: version to read.
+    """
+    waiting = dead.read(filed_under, version=version).filter("status <> 'replayed'")
+    return waiting.drop(*[column for column in LETTER if column in waiting.columns])
+
+
+def plan_replay(open_letters: Mapping[str, int], refused_by: Mapping[str, str], *, code_version: str) -> Plan:
+    """Choose the partitions whose dead letters were refused by other code than the present one, oldest first.
+
+    Args:
+        open_letters: partition -> dead letters that nothing could process yet, in records.
+        refused_by: partition -> code version that refused them last.
+        code_version: version of the code that would process them now.
+
+    Example:
+        >>> plan_replay({"2026-01-05": 3, "2026-01-06": 0}, {"2026-01-05": "1"}, code_version="2").partitions
+        ('2026-01-05',)
+    """
+    waiting = [key for key, count in sorted(open_letters.items()) if count]
+    causes = {key: f"replay of {open_letters[key]}" for key in waiting if refused_by.get(key) != code_version}
+    held = {key: f"{open_letters[key]} dead letters of this very code" for key in waiting if key not in causes}
+    reason = f"{len(causes)} partitions to replay, {len(held)} wait for a fix"
+    return Plan(tuple(causes), reason, causes, held, cursor=dict.fromkeys(causes, f"code-{code_version}"))
+
+
+def _admit(
+    split: Split,
+    valid: Table,
+    *,
+    keys: Sequence[str],
+    partition: Mapping[str, str],
+    provenance: Provenance,
+    audits: Sequence[Audit],
+) -> WriteResult:
+    """Merge the valid records into their partition; of two with the same key the first by identity stays."""
+    mine, theirs = (f"struct({', '.join(f'{side}.{identifier(c)}' for c in split.identity)})" for side in "st")
+    return valid.merge(
+        split["valid"].withColumn("was_dead_lettered", F.lit(True)),  # noqa: FBT003
+        keys=keys,
+        clauses=[Update(when=f"{mine} < {theirs}"), Insert()],
+        provenance=provenance,
+        partition=partition,
+        audits=audits,
+    )
+
+
+def _left(audits: Sequence[Audit], valid: Table, partition: Mapping[str, str], again: int, saved: int) -> list[Audit]:
+    """Restate the audits over dead letters for what is left of them: a share of the partition, that only warns."""
+    held = valid.ledger.state().statistics().items()
+    rows = sum(stats.rows for values, stats in held if partition.items() <= dict(values).items())
+    share = f"max(if({OUTCOME} IS NOT NULL, {again / (rows + saved + again)}D, 0D))"
+    return [
+        Audit(name=audit.name, sql=share, warn_above=audit.fail_above if audit.warn_above is None else audit.warn_above)
+        for audit in audits
+        if audit.of == "dead"
+    ]
