@@ -17,6 +17,7 @@ from dedp_assets.patterns.connectors.lines import read_lines
 from dedp_assets.patterns.core.audits import Audit
 from dedp_assets.patterns.core.conversion import exact
 from dedp_assets.patterns.core.names import OUTCOME
+from dedp_assets.patterns.core.records import CommitRecord
 from dedp_assets.patterns.core.results import WriteResult
 from dedp_assets.patterns.core.rows import RowsRead, tally
 from dedp_assets.patterns.core.schema import Column, TableSpec
@@ -173,26 +174,31 @@ def visits_every_day(
 
 
 def watermark_before(ledger: Ledger, day: str) -> datetime | None:
-    """Find the watermark that held before ``day`` landed: what the landing day before it advanced to.
+    """Find the watermark that held before ``day`` landed: what the landing days before it advanced to.
 
     A day that came by files counts as its last delivery left it, one that came by a topic with all that was read of it.
+    What the day before knew of still earlier days stands in its commit, so the log is read no further back; days that
+    landed or were loaded again since then count as well, so that an old day that is late never moves it back.
     """
     yesterday = (datetime.fromisoformat(day) - timedelta(days=1)).date().isoformat()
-    before = ""
-    found: datetime | None = None
+    seen: set[str] = set()
+    reached: list[datetime | None] = []
     for commit in ledger.history() if ledger.exists() else ():
         landed = _landing_day(commit)
-        if before == yesterday != landed:
+        if yesterday in seen and landed != yesterday:
             break
-        more = commit.record and commit.record.channel and landed and landed == before
-        if commit.record and (more or before < landed < day):
-            stated, newest = commit.record.notes.get("watermark"), commit.record.figures.get("newest")
-            times = {"visits": datetime.fromtimestamp(newest, timezone.utc) if newest else None}
-            known = datetime.fromisoformat(stated) if stated else None
-            reached = advance_watermark(known, times, allowed_lateness_seconds=ALLOWED_LATENESS_SECONDS)
-            found = max(filter(None, (reached, found if more else None)), default=None)
-            before = landed
-    return found
+        if commit.record and "" < landed < day and (commit.record.channel or landed not in seen):
+            seen.add(landed)
+            reached.append(_watermark_after(commit.record))
+    return max(filter(None, reached), default=None)
+
+
+def _watermark_after(record: CommitRecord) -> datetime | None:
+    """Advance the watermark that held before a landing by what the landing brought."""
+    stated, newest = record.notes.get("watermark"), record.figures.get("newest")
+    times = {"visits": datetime.fromtimestamp(newest, timezone.utc) if newest else None}
+    known = datetime.fromisoformat(stated) if stated else None
+    return advance_watermark(known, times, allowed_lateness_seconds=ALLOWED_LATENESS_SECONDS)
 
 
 def _landing_day(commit: Commit) -> str:
