@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dedp_assets.defs.bronze.visits import ALLOWED_LATENESS_SECONDS, VISITS, watermark_before
+from dedp_assets.defs.bronze.visits_stream import STALLED_AFTER, inputs_after
 from dedp_assets.patterns.delta.log import Ledger
 from tests.helpers import a_record, write_log
 
@@ -52,7 +53,7 @@ def follows(before, after):
     return all(old is None or (new is not None and new >= old) for old, new in zip(before, after, strict=True))
 
 
-newest_hours = st.integers(0, 24 * 9) | st.none()
+newest_hours = st.integers(1, 24 * 9) | st.none()
 landings = st.lists(st.tuples(st.integers(0, 6), newest_hours, st.sampled_from(["", "topic"])), max_size=8)
 
 
@@ -90,3 +91,36 @@ def test_a_day_that_lands_after_the_next_one_counts_for_all_that_follow(tmp_path
     land(tmp_path / "visits", 2, moment(50))
     land(tmp_path / "visits", 1, moment(60))
     assert state(tmp_path / "visits", 4)[2:] == [moment(60) - TOLERANCE] * 2
+
+
+def read_topic(location, run, at, **newest):
+    """What a run over a topic commits: one micro-batch for each value of the inputs' newest event times."""
+    noted = inputs_after(Ledger(location)).note
+    for batch in zip(*newest.values(), strict=True):
+        figures = {f"newest of {name}": text for name, text in zip(newest, batch, strict=True)}
+        record = a_record(
+            VISITS.name, {}, run_id=run, channel="topic", at=at.isoformat(), notes={"inputs": noted}, figures=figures
+        )
+        write_log(location, COLUMNS, ["landed_on", "event_date"], [{"record": record}])
+
+
+def test_an_input_that_went_silent_is_named_after_any_restart(tmp_path):
+    """What each partition of the topic delivered, and when, stands in the log; of a run all micro-batches count."""
+    location = tmp_path / "visits"
+    read_topic(
+        location, "run-1", moment(10), a=["2026-01-05 09:00:00", "2026-01-05 09:58:00"], b=["2026-01-05 09:30:00", None]
+    )
+    read_topic(location, "run-2", moment(17), a=["2026-01-05 16:59:00"], b=[None])
+    inputs = inputs_after(Ledger(location))
+    assert inputs.newest == {"a": moment(16) + timedelta(minutes=59), "b": moment(9.5)}
+    assert inputs.heard == {"a": moment(17), "b": moment(10)}
+    finding = inputs.judge(at=moment(17), stalled_after_seconds=STALLED_AFTER.total_seconds())
+    assert (finding.passed, finding.note) == (False, "stalled input b: nothing since 2026-01-05T10:00:00+00:00")
+    assert finding.figures == {"stalled": 1, "a behind [s]": 0, "b behind [s]": 7.5 * 3600 - 60}
+
+
+def test_without_a_topic_nothing_is_stalled(tmp_path):
+    """A table that takes files, or none yet, has no partitions of a topic."""
+    assert inputs_after(Ledger(tmp_path / "none")).newest == {}
+    land(tmp_path / "visits", 0, moment(20))
+    assert inputs_after(Ledger(tmp_path / "visits")).judge(at=moment(99), stalled_after_seconds=1).passed

@@ -68,10 +68,25 @@ AUDITS = (
 )
 FIGURES = {
     "newest": Figure("newest event time", "time"),
+    "late": Figure("late records"),
+    "late_dates": Figure("event dates with late records"),
+    "late_at_most": Figure("late by at most [days]"),
+    "late_on_average": Figure("late on average [days]"),
     "numbers": Figure(kind="hidden"),
     "lines": Figure(kind="hidden"),
     "offsets": Figure(kind="hidden"),
 }
+
+
+def measures_of(outcome: str) -> dict[str, str]:
+    """Write the figures of a landing's event times: name -> SQL aggregate, where ``outcome`` says which are late."""
+    days = f"if({outcome} = 'late', lateness_seconds / 86400, NULL)"
+    return {
+        "newest": "unix_seconds(max(event_time))",
+        "late_dates": f"size(collect_set(if({outcome} = 'late', to_date(event_time), NULL)))",
+        "late_at_most": f"max({days})",
+        "late_on_average": f"avg({days})",
+    }
 
 
 def delivered(request: Request, table: Table, landing: Landing) -> Inputs:
@@ -108,8 +123,7 @@ def visits(step: Step, table: Table, landing: Landing) -> WriteResult:
         earliest=midnight - timedelta(days=RETENTION_DAYS),
         latest=midnight + timedelta(days=2),
     )
-    newest = {"newest": "unix_seconds(max(event_time))"}
-    rows, seen = tally(events.rows, identity=["source_file", "line_number"], measures=newest)
+    rows, seen = tally(events.rows, identity=["source_file", "line_number"], measures=measures_of(OUTCOME))
     return overwrite_partition(
         rows.selectExpr(
             "raw",
