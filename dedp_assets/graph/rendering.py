@@ -118,11 +118,11 @@ def _of_commit(
         return uri
     record = commit.record
     owned = partition or record.partition
-    held = [stats for values, stats in active.items() if owned.items() <= dict(values).items()]
+    held = {values: stats for values, stats in active.items() if owned.items() <= dict(values).items()}
     told = {
         **uri,
-        "dagster/partition_row_count" if owned else "dagster/row_count": sum(stats.rows for stats in held),
-        "size [bytes]": sum(stats.bytes for stats in held),
+        "dagster/partition_row_count" if owned else "dagster/row_count": sum(stats.rows for stats in held.values()),
+        "size [bytes]": sum(stats.bytes for stats in held.values()),
         "version": commit.version,
         "verdict": record.verdict,
         "partition": slice_name(record.partition),
@@ -140,5 +140,17 @@ def _of_commit(
         **told,
         "cause": record.cause,
         **({f"rows {name}": count for name, count in record.rows.items()} if record.counted else {}),
+        **_rows_by_value(owned, held),
         **labelled({name: value for name, value in record.figures.items() if name not in record.rows}, known),
     }
+
+
+def _rows_by_value(owned: Mapping[str, str], held: Mapping[Partition, FileStats]) -> dict[str, dg.MetadataValue[Any]]:
+    """Count the rows of an owned partition by the further columns that it is partitioned by, such as event dates."""
+    found: dict[str, dict[str, int]] = {}
+    for values, stats in held.items():
+        for column, value in values if owned else ():
+            if column not in owned and stats.rows:
+                by_value = found.setdefault(f"rows by {column}", {})
+                by_value[value or "none"] = by_value.get(value or "none", 0) + stats.rows
+    return {name: dg.MetadataValue.json(dict(sorted(by_value.items()))) for name, by_value in found.items()}

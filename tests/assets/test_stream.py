@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from contextlib import contextmanager
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 import dagster as dg
 import pytest
@@ -102,7 +102,17 @@ def test_the_ledger_and_the_ui_say_what_was_read(world, kafka):
     publish(kafka, visits(5, seed=2))
     assert world.run("stream_visits").failure == ""
     assert world.materialization("bronze/visits", today().isoformat())["dagster/partition_row_count"] == 25
-    assert world.ledger("bronze/visits").commit(2).record.notes["watermark"] > (record.notes["watermark"] or "")
+    noted = world.ledger("bronze/visits").commit(2).record.notes
+    assert noted["watermark"] > (record.notes["watermark"] or "")
+    inputs = {f"{kafka.topic}-{partition}" for partition in held.end}
+    assert set(noted["inputs"]["newest"]) == set(noted["inputs"]["heard"]) == inputs
+    seen = datetime.fromisoformat(max(filter(None, noted["inputs"]["newest"].values())))
+    newest = max(datetime.fromisoformat(json.loads(line)["event_time"]) for line in visits(20))
+    assert seen == newest.replace(microsecond=0)
+    assert world.run("check_tables").failure == ""
+    stalled = world.evaluation("bronze/visits", "no_input_is_stalled")
+    assert stalled.passed
+    assert f"{kafka.topic}-0 behind [s]" in stalled.metadata
 
 
 def test_a_run_by_hand_with_nothing_new_makes_no_commit(world, kafka):

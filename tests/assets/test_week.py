@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 
 import dagster as dg
 
@@ -66,6 +67,20 @@ def test_late_visits_rebuild_exactly_the_dates_they_belong_to(week):
         kept = {f["path"] for f in before if str(f["partition.event_date"]) != day(0)}
         assert kept <= {f["path"] for f in week.ledger(table).state().files()}
         assert week.last(table, event_date=day(0)).record.cause == "late-data"
+
+
+def test_late_visits_say_how_late_they_are_and_of_which_dates(week):
+    """The rows are marked, their check warns by its name, and the landing day shows numbers that can be plotted."""
+    marked = Counter(
+        (row["timeliness"], str(row["event_date"])) for row in week.rows("bronze/visits", landed_on=day(3))
+    )
+    assert marked == {("on_time", day(3)): 40, ("late", day(0)): 3}
+    evaluation = week.evaluation("bronze/visits", "most_visits_are_on_time")
+    assert (evaluation.passed, evaluation.severity) == (False, dg.AssetCheckSeverity.WARN)
+    shown = week.materialization("bronze/visits", day(3))
+    assert (shown["late records"], shown["event dates with late records"]) == (3, 1)
+    assert 1.9 < shown["late on average [days]"] <= shown["late by at most [days]"] < 3
+    assert shown["rows by event_date"] == {day(0): 3, day(3): 40}
 
 
 def test_compaction_of_upstream_wakes_nobody(week, spark):

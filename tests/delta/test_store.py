@@ -25,7 +25,7 @@ from dedp_assets.patterns.delta.maintenance.vacuum import remove_unneeded
 from dedp_assets.patterns.delta.stages import empty_stage, new_stage
 from dedp_assets.patterns.delta.store import LocalStore, delta_table
 from dedp_assets.patterns.delta.tables import Table
-from dedp_assets.patterns.error_management import _leases
+from dedp_assets.patterns.error_management.dynamic_late_data_integrator import claim_late_partitions
 from resources.environments import CHECKOUT
 from tests.helpers import EVENTS, a_run, write_log
 
@@ -398,7 +398,9 @@ WRITES = {
     "a stage": lambda table: new_stage(table.store),
     "an empty stage": lambda table: empty_stage(table.store),
     "a vacuum": lambda table: remove_unneeded(table, cutoff=NOW, provenance=a_run()),
-    "a lease": lambda table: _leases.take(table.ledger, {}, owner="a", now=NOW, seconds=9),
+    "a lease": lambda table: claim_late_partitions(
+        {}, table, current="2026-01-05", owner="a", now=NOW, lease_seconds=9
+    ),
 }
 
 

@@ -16,6 +16,7 @@ from dedp_assets.patterns.connectors.lines import read_lines
 from dedp_assets.patterns.core.audits import Audit
 from dedp_assets.patterns.core.conversion import exact
 from dedp_assets.patterns.core.names import OUTCOME
+from dedp_assets.patterns.core.records import CommitRecord
 from dedp_assets.patterns.core.results import WriteResult
 from dedp_assets.patterns.core.rows import RowsRead, tally
 from dedp_assets.patterns.core.schema import Column, TableSpec
@@ -65,10 +66,25 @@ AUDITS = (
 )
 FIGURES = {
     "newest": Figure("newest event time", "time"),
+    "late": Figure("late records"),
+    "late_dates": Figure("event dates with late records"),
+    "late_at_most": Figure("late by at most [days]"),
+    "late_on_average": Figure("late on average [days]"),
     "numbers": Figure(kind="hidden"),
     "lines": Figure(kind="hidden"),
     "offsets": Figure(kind="hidden"),
 }
+
+
+def measures_of(outcome: str) -> dict[str, str]:
+    """Write the figures of a landing's event times: name -> SQL aggregate, where ``outcome`` says which are late."""
+    days = f"if({outcome} = 'late', lateness_seconds / 86400, NULL)"
+    return {
+        "newest": "unix_seconds(max(event_time))",
+        "late_dates": f"size(collect_set(if({outcome} = 'late', to_date(event_time), NULL)))",
+        "late_at_most": f"max({days})",
+        "late_on_average": f"avg({days})",
+    }
 
 
 def delivered(request: Request, table: Table, landing: Landing) -> Inputs:
@@ -106,8 +122,7 @@ def visits(step: Step, table: Table, landing: Landing) -> WriteResult:
         earliest=midnight - timedelta(days=RETENTION_DAYS),
         latest=midnight + timedelta(days=2),
     )
-    newest = {"newest": "unix_seconds(max(event_time))"}
-    rows, seen = tally(events.rows, identity=["source_file", "line_number"], measures=newest)
+    rows, seen = tally(events.rows, identity=["source_file", "line_number"], measures=measures_of(OUTCOME))
     return overwrite_partition(
         rows.selectExpr(
             "raw",
@@ -142,26 +157,31 @@ daily_visits = dg.define_asset_job(
 
 
 def watermark_before(ledger: Ledger, day: str) -> datetime | None:
-    """Find the watermark that held before ``day`` landed: what the landing day before it advanced to.
+    """Find the watermark that held before ``day`` landed: what the landing days before it advanced to.
 
     A day that came by files counts as its last delivery left it, one that came by a topic with all that was read of it.
+    What the day before knew of still earlier days stands in its commit, so the log is read no further back; days that
+    landed or were loaded again since then count as well, so that an old day that is late never moves it back.
     """
     yesterday = (datetime.fromisoformat(day) - timedelta(days=1)).date().isoformat()
-    before = ""
-    found: datetime | None = None
+    seen: set[str] = set()
+    reached: list[datetime | None] = []
     for commit in ledger.history() if ledger.exists() else ():
         landed = _landing_day(commit)
-        if before == yesterday != landed:
+        if yesterday in seen and landed != yesterday:
             break
-        more = commit.record and commit.record.channel and landed and landed == before
-        if commit.record and (more or before < landed < day):
-            stated, newest = commit.record.notes.get("watermark"), commit.record.figures.get("newest")
-            times = {"visits": datetime.fromtimestamp(newest, timezone.utc) if newest else None}
-            known = datetime.fromisoformat(stated) if stated else None
-            reached = advance_watermark(known, times, allowed_lateness_seconds=ALLOWED_LATENESS_SECONDS)
-            found = max(filter(None, (reached, found if more else None)), default=None)
-            before = landed
-    return found
+        if commit.record and "" < landed < day and (commit.record.channel or landed not in seen):
+            seen.add(landed)
+            reached.append(_watermark_after(commit.record))
+    return max(filter(None, reached), default=None)
+
+
+def _watermark_after(record: CommitRecord) -> datetime | None:
+    """Advance the watermark that held before a landing by what the landing brought."""
+    stated, newest = record.notes.get("watermark"), record.figures.get("newest")
+    times = {"visits": datetime.fromtimestamp(newest, timezone.utc) if newest else None}
+    known = datetime.fromisoformat(stated) if stated else None
+    return advance_watermark(known, times, allowed_lateness_seconds=ALLOWED_LATENESS_SECONDS)
 
 
 def _landing_day(commit: Commit) -> str:

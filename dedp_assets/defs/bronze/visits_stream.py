@@ -1,19 +1,33 @@
 """Visit events as they come by a topic: what is there now, record by record, into the table that files land in."""
 
 from dataclasses import replace
-from datetime import timedelta
+from datetime import datetime, timedelta, timezone
 
 import dagster as dg
 
-from dedp_assets.defs.bronze.visits import EVENT_TIME, FIGURES, ON_TIME, VISITS, watermark_before
+from dedp_assets.defs.bronze.visits import (
+    ALLOWED_LATENESS_SECONDS,
+    EVENT_TIME,
+    FIGURES,
+    ON_TIME,
+    VISITS,
+    measures_of,
+    watermark_before,
+)
 from dedp_assets.graph.appending import appending
+from dedp_assets.graph.rendering import check_result
 from dedp_assets.graph.requests import decide, is_running
-from dedp_assets.patterns.connectors.topics import append_available, position, read_topic, resume
+from dedp_assets.graph.selections import RUNS_ALONE
+from dedp_assets.graph.specs import asset_key
+from dedp_assets.patterns.connectors.topics import Position, append_available, position, read_topic, resume
 from dedp_assets.patterns.core.audits import Audit
 from dedp_assets.patterns.core.errors import PatternError
 from dedp_assets.patterns.core.names import OUTCOME
+from dedp_assets.patterns.core.records import CommitRecord
 from dedp_assets.patterns.core.results import Plan, Split
-from dedp_assets.patterns.error_management.late_data_detector import detect_late_data
+from dedp_assets.patterns.core.rows import quoted
+from dedp_assets.patterns.delta.log import Ledger
+from dedp_assets.patterns.error_management.late_data_detector import Progress, detect_late_data
 from resources.clock import Clock
 from resources.environments import RETENTION_DAYS, settings
 from resources.kafka import Kafka
@@ -28,6 +42,8 @@ _AUDITS = (
     ON_TIME,
     Audit(name="every_offset_is_read_once", of="read", per="offsets", warn_below=1, fail_above=1),
 )
+STALLED_AFTER = timedelta(hours=6)
+_NEWEST = "newest of "
 
 
 @dg.op(pool="bronze_visits")
@@ -42,6 +58,7 @@ def append_visits(context: dg.OpExecutionContext, lake: Lake, kafka: Kafka, cloc
         if start.offsets == topic.end and not start.given_up:
             context.log.info(f"everything of topic {topic.name} was read: {dict(topic.end)}")
             return
+        inputs = inputs_after(table.ledger)
         watermark = watermark_before(table.ledger, (now.date() + timedelta(days=1)).isoformat())
         records = read_topic(table.session, start, bootstrap=kafka.bootstrap, today=now.date(), at_once=_AT_ONCE)
         events = detect_late_data(records, event_time=_PLAUSIBLE, watermark=watermark)
@@ -54,15 +71,19 @@ def append_visits(context: dg.OpExecutionContext, lake: Lake, kafka: Kafka, cloc
             "landed_on",
             "to_date(event_time) AS event_date",
             "event_time",
+            "lateness_seconds",
             f"if(raw IS NULL, 'tombstone', 'valid') AS {OUTCOME}",
         )
         append_available(
             Split(rows, {"valid": tuple(VISITS.columns), "tombstone": ()}, identity=("source_file", "line_number")),
             table,
             start,
-            provenance=replace(step.provenance, notes={"watermark": watermark.isoformat() if watermark else None}),
+            provenance=replace(
+                step.provenance,
+                notes={"watermark": watermark.isoformat() if watermark else None, "inputs": inputs.note},
+            ),
             audits=_AUDITS,
-            measures={"newest": "unix_seconds(max(event_time))"},
+            measures={**measures_of("timeliness"), **_newest_by_input(start)},
         )
 
 
@@ -95,3 +116,42 @@ def visits_streamed(context: dg.SensorEvaluationContext, lake: Lake, kafka: Kafk
     if decision.requests:
         return dg.SensorResult(run_requests=list(decision.requests))
     return dg.SkipReason(decision.held[table])
+
+
+@dg.asset_check(
+    asset=asset_key(VISITS),
+    metadata={RUNS_ALONE: True},
+    description=f"Warns of a partition of the topic that delivered no dated visit for {STALLED_AFTER}, and says "
+    "how far each is behind the one that is farthest.",
+)
+def no_input_is_stalled(lake: Lake, kafka: Kafka, clock: Clock) -> dg.AssetCheckResult:
+    """Judge the topic's partitions by what bronze's log says of them."""
+    inputs = inputs_after(lake.ledger(VISITS.name)) if kafka.bootstrap else Progress()
+    finding = inputs.judge(at=clock.now(), stalled_after_seconds=STALLED_AFTER.total_seconds())
+    return check_result(VISITS.name, finding.name, {"": finding})
+
+
+def inputs_after(ledger: Ledger) -> Progress:
+    """Read how far each partition of the topic had come in event time, and when it delivered last."""
+    batches: list[CommitRecord] = []
+    for commit in ledger.history() if ledger.exists() else ():
+        if commit.record and commit.record.channel:
+            if batches and commit.record.run_id != batches[0].run_id:
+                break
+            batches.append(commit.record)
+    progress = Progress.of_note(batches[-1].notes.get("inputs")) if batches else Progress()
+    for record in reversed(batches):
+        found = {name.removeprefix(_NEWEST): text for name, text in record.figures.items() if name.startswith(_NEWEST)}
+        progress = progress.advance(
+            {name: datetime.fromisoformat(f"{text}+00:00") if text else None for name, text in found.items()},
+            at=datetime.fromisoformat(record.at).replace(tzinfo=timezone.utc),
+            allowed_lateness_seconds=ALLOWED_LATENESS_SECONDS,
+        )
+    return progress
+
+
+def _newest_by_input(start: Position) -> dict[str, str]:
+    """Write the newest event time of each partition of the topic, as SQL aggregates by the name of their figure."""
+    inputs = [f"{start.topic}-{partition}" for partition in start.offsets]
+    newest = "date_format(max(if(source_file = {}, event_time, NULL)), 'yyyy-MM-dd HH:mm:ss')"
+    return {f"{_NEWEST}{name}": newest.format(quoted(name)) for name in inputs}

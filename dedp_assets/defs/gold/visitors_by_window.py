@@ -6,6 +6,7 @@ from dedp_assets.defs.bronze.visits import EVENT_TIME
 from dedp_assets.defs.bronze.visits import VISITS as LANDED
 from dedp_assets.graph.batches import Step
 from dedp_assets.graph.feeds import Pinned, whole
+from dedp_assets.graph.figures import Figure
 from dedp_assets.graph.selections import writing
 from dedp_assets.graph.specs import asset_key
 from dedp_assets.graph.tables import lake_table
@@ -36,6 +37,7 @@ QUERY = """
     reads={LANDED: whole()},
     follows=False,
     derived={"window_start": ["raw"], "visitors": ["raw"]},
+    figures={"dropped_by_watermark": Figure("late visits left out")},
     used_by="whoever watches the website now",
     patterns=[append_checkpointed],
     owner="team:web-analytics",

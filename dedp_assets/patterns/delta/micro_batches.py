@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from typing import Any
 
 from pyspark.sql import DataFrame
 
@@ -15,10 +16,12 @@ from dedp_assets.patterns.delta.store import Store
 
 __all__ = ["run_available", "told"]
 
+_REMEMBERED = 100
+"""Micro-batches of which Spark keeps the progress, as it is configured by default."""
 _OURS = re.compile(r"core\.errors\.(\w+): (.+)")
 
 
-def run_available(stream: DataFrame, sink: Callable[[DataFrame, int], None], checkpoint: Store) -> None:
+def run_available(stream: DataFrame, sink: Callable[[DataFrame, int], None], checkpoint: Store) -> int | None:
     """Hand what a stream holds now to ``sink``, micro-batch by micro-batch, and wait for the last one.
 
     Over Spark Connect the sink runs in a Python process beside the engine, which needs this package and the table's
@@ -29,6 +32,11 @@ def run_available(stream: DataFrame, sink: Callable[[DataFrame, int], None], che
         sink: gets the rows of each micro-batch and its number.
         checkpoint: where Spark keeps positions and state.
 
+    Returns:
+        The number of rows that stateful operators dropped because they lay below the stream's watermark; of an
+        aggregation, what several late rows of a micro-batch add up to counts as one. ``None`` if there were more
+        micro-batches than Spark remembers.
+
     Raises:
         PatternError: what ``sink`` raised.
     """
@@ -37,6 +45,7 @@ def run_available(stream: DataFrame, sink: Callable[[DataFrame, int], None], che
         query = writer.trigger(availableNow=True).start()
         try:
             query.awaitTermination()
+            return _dropped(query.recentProgress)
         finally:
             with suppress(*SPARK_ERRORS):
                 query.stop()
@@ -50,6 +59,11 @@ def told(error: BaseException) -> str:
     """Join the texts of an error of the engine and of its causes: which of them has the reason, it does not promise."""
     cause = getattr(error, "_cause", None)
     return str(error) if cause is None else f"{error}\n{told(cause)}"
+
+
+def _dropped(progress: Sequence[Mapping[str, Any]]) -> int | None:
+    operators = [operator for batch in progress for operator in batch["stateOperators"]]
+    return sum(each["numRowsDroppedByWatermark"] for each in operators) if len(progress) < _REMEMBERED else None
 
 
 def _relayed(error: BaseException) -> PatternError | None:

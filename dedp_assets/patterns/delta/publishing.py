@@ -53,7 +53,7 @@ __all__ = [
     "decide",
     "commit_by_spark",
     "commit_files",
-    "commit_transaction",
+    "commit_transactions",
     "exchange_files",
     "is_conflict",
     "only_spark_changes",
@@ -353,18 +353,18 @@ def raise_generation(ledger: Ledger, session: Callable[[], SparkSession] | None 
     app_id, state = generation_id(ledger.name), ledger.state()
     version = (state.transaction(app_id) or 0) + 1
     if session is None or serves(state):
-        commit_transaction(ledger, app_id, version, "new generation")
+        commit_transactions(ledger, {app_id: version}, "new generation")
     else:
         nothing = session().read.format("delta").load(ledger.store.address).limit(0)
         writer = nothing.write.format("delta").mode("append").option("userMetadata", "new generation")
         writer.option("txnAppId", app_id).option("txnVersion", version).save(ledger.store.address)
 
 
-def commit_transaction(ledger: Ledger, app_id: str, version: int, note: str) -> None:
-    """Commit a move of the transaction ``app_id`` that changes no row."""
+def commit_transactions(ledger: Ledger, moved: Mapping[str, int], note: str) -> None:
+    """Commit a move of transactions, by the version that each reaches, which changes no row."""
     state, now = ledger.state(), commits.now_ms()
-    moved = {"txn": {"appId": app_id, "version": version, "lastUpdated": now}}
-    commits.write(ledger.store, state.version + 1, [commits.info(note, "WRITE", state, {}, appends=True), moved])
+    actions = [{"txn": {"appId": app_id, "version": to, "lastUpdated": now}} for app_id, to in moved.items()]
+    commits.write(ledger.store, state.version + 1, [commits.info(note, "WRITE", state, {}, appends=True), *actions])
     commits.keep_readable(ledger.store, state)
 
 

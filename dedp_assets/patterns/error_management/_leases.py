@@ -6,36 +6,76 @@ empty commit under the table's lock, so of several planners exactly one gets it;
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from datetime import datetime
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from datetime import datetime, timezone
 
 from dedp_assets.patterns.core.records import slice_name
 from dedp_assets.patterns.delta import publishing
 from dedp_assets.patterns.delta.locks import table_lock
 from dedp_assets.patterns.delta.log import Ledger
 
-__all__ = ["give_back", "take"]
+__all__ = ["Lease", "give_back", "note", "of_partitions"]
+
+_LEASED = "leased by "
 
 
-def take(ledger: Ledger, partition: Mapping[str, str], *, owner: str, now: datetime, seconds: float) -> bool:
-    """Take the lease of ``partition`` until ``now`` + ``seconds``; tell whether nobody else holds it."""
-    app_id = f"{ledger.name}/{slice_name(partition)}/lease"
-    with table_lock(ledger.store):
-        ends = ledger.transaction(app_id)
-        if ends is not None and ends > now.timestamp():
-            return False
-        publishing.commit_transaction(ledger, app_id, int(now.timestamp() + seconds), _note(owner))
-        return True
+@dataclass(frozen=True, slots=True)
+class Lease:
+    """The last lease of a partition.
+
+    Attributes:
+        owner: who took it; empty if it was given back, or the log no longer says.
+        ends: when it ends, in seconds since 1970.
+    """
+
+    owner: str
+    ends: int
+
+    @property
+    def until(self) -> str:
+        """When it ends, in ISO 8601."""
+        return datetime.fromtimestamp(self.ends, timezone.utc).isoformat()
+
+
+def of_partitions(
+    ledger: Ledger, partitions: Mapping[str, Mapping[str, str]], *, after: datetime | None = None
+) -> dict[str, Lease]:
+    """Look up the last lease of each partition.
+
+    Args:
+        ledger: the table's.
+        partitions: key -> partition values.
+        after: leave out leases that ended by then.
+    """
+    cursors, ids = ledger.transactions(), {_id(ledger, values): key for key, values in partitions.items()}
+    ends = {app_id: end for app_id in ids if (end := cursors.transaction(app_id)) is not None}
+    wanted = {app_id for app_id, end in ends.items() if after is None or end > after.timestamp()}
+    found = {ids[app_id]: Lease("", ends[app_id]) for app_id in wanted}
+    for commit in ledger.history() if wanted else ():
+        for app_id in wanted & commit.transactions.keys():
+            owner = commit.note.removeprefix(_LEASED) if commit.note.startswith(_LEASED) else ""
+            found[ids[app_id]] = Lease(owner, ends[app_id])
+        if not (wanted := wanted - commit.transactions.keys()):
+            break
+    return found
+
+
+def note(ledger: Ledger, partitions: Iterable[Mapping[str, str]], *, owner: str, now: datetime, seconds: float) -> None:
+    """Write down, in one commit, that ``owner`` has the lease of the partitions; the caller holds the table's lock."""
+    ends = int(now.timestamp() + seconds)
+    if moved := {_id(ledger, partition): ends for partition in partitions}:
+        publishing.commit_transactions(ledger, moved, f"{_LEASED}{owner}")
 
 
 def give_back(ledger: Ledger, partition: Mapping[str, str], *, owner: str, now: datetime) -> None:
     """End the lease of ``partition`` now, unless ``owner`` lost it to somebody else meanwhile."""
-    app_id = f"{ledger.name}/{slice_name(partition)}/lease"
     with table_lock(ledger.store):
-        last = next((commit for commit in ledger.history() if app_id in commit.transactions), None)
-        if last is not None and last.note == _note(owner):
-            publishing.commit_transaction(ledger, app_id, int(now.timestamp()), f"given back by {owner}")
+        lease = of_partitions(ledger, {"": partition}).get("")
+        if lease is not None and lease.owner == owner:
+            moved = {_id(ledger, partition): int(now.timestamp())}
+            publishing.commit_transactions(ledger, moved, f"given back by {owner}")
 
 
-def _note(owner: str) -> str:
-    return f"leased by {owner}"
+def _id(ledger: Ledger, partition: Mapping[str, str]) -> str:
+    return f"{ledger.name}/{slice_name(partition)}/lease"

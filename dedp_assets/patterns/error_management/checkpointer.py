@@ -70,7 +70,8 @@ def append_checkpointed(
         restart: empty the table and begin at the first record, with a new checkpoint.
 
     Returns:
-        What all micro-batches wrote; ``figures`` names the last one (``batch``) and up to where it read (``offsets``).
+        What all micro-batches wrote; ``figures`` names the last one (``batch``), up to where it read (``offsets``) and
+        how many rows the query dropped below its own watermark (``dropped_by_watermark``), as Spark counts them.
 
     Raises:
         ConfigError: for a batch, or a checkpoint within the table.
@@ -101,14 +102,15 @@ def append_checkpointed(
     base = checkpoints.appended(table.ledger) - applied.number - 1
     sink = checkpoints.Sink(table.spec, table.store, store, applied.number, base, provenance, audits)
     try:
-        run_available(stream, sink, store)
+        dropped = run_available(stream, sink, store)
     except SPARK_ERRORS as error:
         if checkpoints.STATE.search(str(error)):
             raise ContractError(
                 f"{table.name}: the state in checkpoint {checkpoint} cannot be read. {_MEND}"
             ) from error
         raise
-    return _summed(table, before, checkpoints.last_applied(table.ledger), provenance.run_id)
+    written = _summed(table, before, checkpoints.last_applied(table.ledger), provenance.run_id)
+    return replace(written, figures={**written.figures, "dropped_by_watermark": dropped})
 
 
 def judge_checkpoint(ledger: Ledger, *, checkpoint: str) -> Finding:

@@ -2,7 +2,8 @@
 
 Problem: a fixed lookback window reprocesses days that did not change and misses data older than the window.
 Solution: compare, by partition, the newest upstream version that changed it with the version downstream applied last,
-    and reprocess only where upstream is ahead. Both numbers stand in the tables' own logs.
+    and reprocess only where upstream is ahead. Both numbers stand in the tables' own logs, as do the leases of runs
+    that plan side by side.
 Consequences: versions decide, not clocks: compaction changes no row and wakes nobody, and what arrives during a run is
     found by the next plan. A stateful consumer has to replay everything after the late partition: cap how far back.
 Choose instead: Static Late Data Integrator, if every run may afford a fixed lookback.
@@ -11,14 +12,37 @@ Choose instead: Static Late Data Integrator, if every run may afford a fixed loo
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 
 from dedp_assets.patterns.core.errors import ConfigError
-from dedp_assets.patterns.core.results import Plan
+from dedp_assets.patterns.core.results import Finding, Plan
+from dedp_assets.patterns.delta.locks import table_lock
 from dedp_assets.patterns.delta.tables import Table
 from dedp_assets.patterns.error_management import _leases as leases
+from dedp_assets.patterns.error_management._late_partitions import applied_versions, by_key, followers, held_back
 
-__all__ = ["plan_late_partitions", "lease_partition", "release_partition"]
+__all__ = ["plan_late_partitions", "claim_late_partitions", "judge_late_partitions", "Claim"]
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """Partitions that one run has leased.
+
+    Attributes:
+        plan: what it may process, in this order, and what it has to leave to others.
+        table: the downstream table, whose log holds the leases.
+        owner: who claimed.
+    """
+
+    plan: Plan
+    table: Table = field(repr=False)
+    owner: str
+
+    def release(self, partition: str, *, now: datetime) -> None:
+        """Give a partition back, so that data which arrived meanwhile can be planned at once."""
+        values = by_key(self.table, [partition])[partition]
+        leases.give_back(self.table.ledger, values, owner=self.owner, now=now)
 
 
 def plan_late_partitions(
@@ -61,14 +85,14 @@ def plan_late_partitions(
     for key in sorted(changed):
         if changed[key] <= applied.get(key, -1):
             continue
-        reason = _held(key, current, in_flight, oldest)
+        reason = held_back(key, current, in_flight, oldest)
         if reason:
             held[key] = reason
         else:
             causes[key] = "late-data" if key in applied else "first-seen"
     cursor = {key: changed[key] for key in causes}
     if replay_history:
-        for key, (before, version) in _followers(applied, cursor, current).items():
+        for key, (before, version) in followers(applied, cursor, current).items():
             (held if key in in_flight else causes).setdefault(key, f"follows {before}")
             cursor[key] = version
     chosen = sorted(causes)[:limit]
@@ -82,42 +106,92 @@ def plan_late_partitions(
     )
 
 
-def lease_partition(
-    table: Table, partition: Mapping[str, str], *, owner: str, now: datetime, lease_seconds: float
-) -> bool:
-    """Lease a partition for processing, for orchestrators without run keys of their own: exactly one caller gets it.
+def claim_late_partitions(
+    changed: Mapping[str, int],
+    table: Table,
+    *,
+    current: str,
+    owner: str,
+    now: datetime,
+    lease_seconds: float,
+    oldest: str = "",
+    replay_history: bool = False,
+) -> Claim:
+    """Plan and lease in one step: the late partitions, and the current one after them, that nobody else processes.
 
-    The lease stands in the downstream table's log. It ends when it is released or after ``lease_seconds``, so a run
-    that holds one and dies does not block the partition for good.
+    What is processed and by whom is read from the downstream table's log, and the leases are written there, under the
+    table's lock: of runs that plan side by side each partition goes to one. A run may process all of its claim, late
+    ones first, or hand late ones over to runs of their own that claim them under the same owner. A lease ends when it
+    is released or after ``lease_seconds``, so a run that dies blocks nothing for good.
 
-    Returns:
-        Whether ``owner`` has it now.
+    Args:
+        changed: as for :func:`plan_late_partitions`.
+        table: the downstream table, partitioned by one column.
+        current: the partition that the run is for.
+        owner: who claims; what it holds already is chosen again, so that a retry goes on.
+        now: the time.
+        lease_seconds: how long the claim lasts, in seconds.
+        oldest: as there.
+        replay_history: as there.
+
+    Raises:
+        ConfigError: if the table is not partitioned by one column.
     """
-    return leases.take(table.ledger, partition, owner=owner, now=now, seconds=lease_seconds)
+    partitions = by_key(table, [*changed, current])
+    with table_lock(table.store):
+        held = leases.of_partitions(table.ledger, partitions, after=now)
+        others = {key: lease.owner for key, lease in held.items() if lease.owner != owner}
+        plan = plan_late_partitions(
+            changed,
+            applied_versions(table, partitions),
+            current=current,
+            in_flight=others,
+            oldest=oldest,
+            replay_history=replay_history,
+        )
+        named = {key: f"is being processed by {others[key]}" for key in others if key in (*plan.held, current)}
+        mine = plan if current in others else _with_current(plan, current, changed)
+        leased = [partitions[key] for key in mine.partitions]
+        leases.note(table.ledger, leased, owner=owner, now=now, seconds=lease_seconds)
+    return Claim(replace(mine, held={**mine.held, **named}), table, owner)
 
 
-def release_partition(table: Table, partition: Mapping[str, str], *, owner: str, now: datetime) -> None:
-    """Give a leased partition back, so that data which arrived meanwhile can be planned at once."""
-    leases.give_back(table.ledger, partition, owner=owner, now=now)
+def judge_late_partitions(
+    changed: Mapping[str, int], table: Table, *, current: str, now: datetime, oldest: str = ""
+) -> Finding:
+    """Judge whether late data is brought in: warns of what is too old, and of what a run claimed and did not finish.
+
+    The arguments are those of :func:`claim_late_partitions`.
+    """
+    partitions = by_key(table, sorted(changed))
+    applied = applied_versions(table, partitions)
+    behind = {k: p for k, p in partitions.items() if k < current and changed[k] > applied.get(k, -1)}
+    held = {key: lease for key, lease in leases.of_partitions(table.ledger, behind).items() if lease.owner}
+    late = {key: f"{key} is older than {oldest}, the oldest date accepted" for key in behind if key < oldest}
+    dead = {
+        key: f"{key} was leased by {lease.owner} until {lease.until}, and is not done"
+        for key, lease in held.items()
+        if lease.ends <= now.timestamp()
+    }
+    return Finding(
+        "late_data_is_brought_in",
+        passed=not late and not dead,
+        severity="warn",
+        figures={
+            "behind": len(behind),
+            "in flight": len(held) - len(dead),
+            "not done": len(dead),
+            "too old": len(late),
+        },
+        note="; ".join([*late.values(), *dead.values()]),
+    )
 
 
-def _followers(applied: Mapping[str, int], late: Mapping[str, int], current: str) -> dict[str, tuple[str, int]]:
-    """Find partitions that applied less than an earlier one did or will: key -> the earlier one and its version."""
-    found: dict[str, tuple[str, int]] = {}
-    before, reached = "", -1
-    for key in sorted({*applied, *late}):
-        if key < current:
-            has = max(applied.get(key, -1), late.get(key, -1))
-            if has < reached or (key in late and applied.get(key, -1) < reached):
-                found[key] = (before, max(reached, has))
-            elif has > reached:
-                before, reached = key, has
-    return found
-
-
-def _held(key: str, current: str, in_flight: Collection[str], oldest: str) -> str:
-    if key >= current:
-        return f"not before {current}: regular processing brings it in"
-    if oldest and key < oldest:
-        return f"older than {oldest}, the oldest date accepted"
-    return "is being processed" if key in in_flight else ""
+def _with_current(plan: Plan, current: str, changed: Mapping[str, int]) -> Plan:
+    return replace(
+        plan,
+        partitions=(*plan.partitions, current),
+        causes={**plan.causes, current: "current"},
+        held={key: reason for key, reason in plan.held.items() if key != current},
+        cursor={**plan.cursor, **({current: changed[current]} if current in changed else {})},
+    )

@@ -4,15 +4,15 @@ Problem: clients that were offline deliver events long after the period they bel
 Solution: track event time, not arrival: the newest event time seen minus an allowed lateness is the watermark, and an
     event below the watermark that held before its batch is late. Late rows are split off, not dropped.
 Consequences: with several partitions or sources, following the slowest keeps more rows on time and may stall; following
-    the fastest calls slow sources late: watch the late share. An implausible clock must not move the watermark.
+    the fastest calls slow sources late: watch the late share and the silent ones (`Progress`). An implausible clock
+    must not move the watermark.
 Choose instead: Dynamic Late Data Integrator, to bring the late rows into the partitions they belong to.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from datetime import datetime, timedelta
-from typing import Literal
+from datetime import datetime
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
@@ -21,12 +21,11 @@ from dedp_assets.patterns.core.errors import ConfigError
 from dedp_assets.patterns.core.names import OUTCOME, RESERVED
 from dedp_assets.patterns.core.results import Finding, Split
 from dedp_assets.patterns.core.rows import require_free
+from dedp_assets.patterns.error_management._progress import Across, Progress, advanced
 
-__all__ = ["detect_late_data", "advance_watermark", "judge_lateness"]
+__all__ = ["detect_late_data", "advance_watermark", "judge_lateness", "Progress"]
 
-Across = Literal["min", "max"]
 _STATED = f"{RESERVED}stated"
-_POLICY = {"min": min, "max": max}
 
 
 def detect_late_data(
@@ -36,21 +35,25 @@ def detect_late_data(
     watermark: datetime | None,
     earliest: datetime | None = None,
     latest: datetime | None = None,
+    arrived: str = "",
 ) -> Split:
     """Split events into ``on_time``, ``late`` and ``undated``; lazy, and every event is in exactly one part.
 
-    An event is late if its time lies strictly below ``watermark``, the one that held *before* this batch.
+    An event is late if its time lies strictly below ``watermark``: the one that held *before* this batch, which tells
+    late by watermark, or the start of the partition that the batch is of, which tells late by partition.
 
     Args:
         events: one batch.
         event_time: SQL expression of type TIMESTAMP that says when the event happened; NULL if it cannot be read.
-        watermark: what earlier batches advanced to, with time zone; ``None`` before the first batch: nothing is late.
+        watermark: what earlier batches advanced to, or the start of the batch's partition, with time zone; ``None``
+            before the first batch: nothing is late.
         earliest: oldest plausible event time; what lies before it is ``undated``.
         latest: newest plausible event time; what lies after it is ``undated`` and does not move the watermark.
+        arrived: SQL expression of type TIMESTAMP that says when the event came in, if that is known.
 
     Returns:
-        All columns of ``events`` plus ``event_time`` (NULL if undated); late rows also carry ``watermark`` and
-        ``lateness_seconds``.
+        All columns of ``events`` plus ``event_time`` (NULL if undated); late rows also carry ``watermark``,
+        ``lateness_seconds`` (how far below it) and, where it is known, ``arrived_at``.
 
     Raises:
         ConfigError: if no event could lie between ``earliest`` and ``latest``, or ``events`` has one of these columns.
@@ -65,21 +68,22 @@ def detect_late_data(
     """
     if earliest and latest and earliest > latest:
         raise ConfigError(f"no event lies between {earliest} and {latest}: earliest must not be after latest")
-    require_free(events, "event_time", "watermark", "lateness_seconds")
+    told = ("watermark", "lateness_seconds", *(["arrived_at"] if arrived else []))
+    require_free(events, "event_time", *told)
     bound = F.lit(watermark).cast("timestamp")
     plausible = [f"{_STATED} >= {_literal(earliest)}"] if earliest else []
     plausible += [f"{_STATED} <= {_literal(latest)}"] if latest else []
     when = f"if({' AND '.join(plausible)}, {_STATED}, NULL)" if plausible else f"{_STATED}"
     outcome = "CASE WHEN event_time IS NULL THEN 'undated' WHEN event_time < watermark THEN 'late' ELSE 'on_time' END"
     late_by = "greatest(unix_micros(watermark) - unix_micros(event_time), 0L) / 1e6"
+    dated = events.withColumns({_STATED: F.expr(event_time), **({"arrived_at": F.expr(arrived)} if arrived else {})})
     judged = (
-        events.withColumn(_STATED, F.expr(event_time))
-        .withColumns({"event_time": F.expr(when), "watermark": bound})
+        dated.withColumns({"event_time": F.expr(when), "watermark": bound})
         .drop(_STATED)
         .withColumns({OUTCOME: F.expr(outcome), "lateness_seconds": F.expr(late_by)})
     )
     plain = (*events.columns, "event_time")
-    return Split(judged, {"on_time": plain, "late": (*plain, "watermark", "lateness_seconds"), "undated": plain})
+    return Split(judged, {"on_time": plain, "late": (*plain, *told), "undated": plain})
 
 
 def advance_watermark(
@@ -111,23 +115,14 @@ def advance_watermark(
         >>> advance_watermark(None, seen, allowed_lateness_seconds=1800).strftime("%H:%M")
         '09:36'
     """
-    if allowed_lateness_seconds < 0 or across not in _POLICY or within not in _POLICY:
-        raise ConfigError(
-            f"allowed_lateness_seconds={allowed_lateness_seconds} must not be negative, across={across!r} and "
-            f"within={within!r} must be min or max"
-        )
-    sources = {
-        name: _follow([time for part, time in times.items() if part not in idle], within)
-        if isinstance(times, Mapping)
-        else times
-        for name, times in newest.items()
-        if name not in idle
-    }
-    progress = _follow(sources.values(), across)
-    if progress is None:
-        return watermark
-    candidate = progress - timedelta(seconds=allowed_lateness_seconds)
-    return candidate if watermark is None else max(watermark, candidate)
+    return advanced(
+        watermark,
+        newest,
+        allowed_lateness_seconds=allowed_lateness_seconds,
+        across=across,
+        within=within,
+        idle=idle,
+    )
 
 
 def judge_lateness(
@@ -152,13 +147,6 @@ def judge_lateness(
         note=f"behind the watermark: {slow}" if slow else "",
         approvable=True,
     )
-
-
-def _follow(times: Collection[datetime | None], policy: Across) -> datetime | None:
-    known = [time for time in times if time is not None]
-    if not known or (policy == "min" and len(known) < len(times)):
-        return None
-    return _POLICY[policy](known)
 
 
 def _literal(moment: datetime) -> str:

@@ -3,19 +3,25 @@
 from __future__ import annotations
 
 import json
+import tempfile
+from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from datetime import date, datetime, timedelta
+from pathlib import Path
 from threading import Barrier
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
-from dedp_assets.patterns.core.errors import ConfigError
+from dedp_assets.patterns.core.errors import ConfigError, NotReady
 from dedp_assets.patterns.delta.log import Ledger, transaction_id
 from dedp_assets.patterns.delta.tables import Table
 from dedp_assets.patterns.error_management.dynamic_late_data_integrator import (
-    lease_partition,
+    claim_late_partitions,
+    judge_late_partitions,
     plan_late_partitions,
-    release_partition,
 )
 from tests.helpers import EVENTS, NOW, a_run, read_back, write_log
 
@@ -228,46 +234,186 @@ def test_delta_itself_compacts_silently_and_deletes_audibly(spark, events, event
     assert 30 not in {row["id"] for row in read_back(events)}
 
 
-def lease(table, owner, *, now=NOW, partition=PARTITION, seconds=60):
-    return lease_partition(table, partition, owner=owner, now=now, lease_seconds=seconds)
+def claim(table, owner, *, current=TODAY, changed=None, now=NOW, **options):
+    return claim_late_partitions(
+        changed or {}, table, current=current, owner=owner, now=now, lease_seconds=60, **options
+    )
 
 
-def test_of_five_concurrent_callers_exactly_one_gets_each_partition(downstream):
-    """However close together they come, each late partition is processed by one run and not by five."""
-    start = Barrier(5)
+LATE = dict.fromkeys(DAYS, 9)
 
-    def planner(owner):
+
+def test_a_claim_is_the_late_partitions_in_order_and_then_the_current_one(downstream):
+    """A run that integrates late data itself works through its claim; nobody else gets any of it meanwhile."""
+    mine = claim(downstream, "a", changed={**LATE, TODAY: 10})
+    assert mine.plan.partitions == (*DAYS, TODAY)
+    assert mine.plan.causes == {**dict.fromkeys(DAYS, "late-data"), TODAY: "current"}
+    assert mine.plan.cursor == {**LATE, TODAY: 10}
+    for current in (TODAY, DAYS[1]):
+        other = claim(downstream, "b", changed={**LATE, TODAY: 10}, current=current)
+        assert other.plan.partitions == ()
+        assert other.plan.held[current] == "is being processed by a"
+    assert claim(downstream, "a", changed={**LATE, TODAY: 10}).plan == mine.plan, "a retry goes on"
+
+
+def test_a_late_partition_is_handed_over_to_a_run_of_its_own(downstream):
+    """The run that it is handed to claims it under the same owner, and other owners still do not get it."""
+    claim(downstream, "a", changed=LATE)
+    handed = claim(downstream, "a", current=DAYS[3], changed=LATE)
+    assert handed.plan.partitions[-1] == DAYS[3]
+    assert DAYS[3] not in claim(downstream, "b", current=DAYS[3], changed=LATE).plan.partitions
+
+
+def test_four_days_in_parallel_integrate_each_late_partition_once(downstream):
+    """However close together they come and plan, each partition is in the claim of one run and not of five."""
+    start, today = Barrier(4), days("2026-01-09", "2026-01-12")
+
+    def run(current):
         start.wait(timeout=30)
-        return [day for day in DAYS if lease(downstream, owner, partition={"event_date": day})]
+        return claim(downstream, f"run of {current}", current=current, changed={**LATE, **dict.fromkeys(today, 9)})
 
-    with ThreadPoolExecutor(5) as pool:
-        won = list(pool.map(planner, [f"run-{n}" for n in range(5)]))
-    assert sorted(day for days_won in won for day in days_won) == DAYS
+    with ThreadPoolExecutor(4) as pool:
+        claims = list(pool.map(run, today))
+    assert sorted(key for each in claims for key in each.plan.partitions) == [*DAYS, *today]
+    for current, each in zip(today, claims, strict=True):
+        assert all(key <= current for key in each.plan.partitions)
 
 
-def test_a_lease_ends_by_release_or_by_time(downstream):
+def test_a_stateful_consumer_claims_everything_after_the_late_partition(downstream):
+    """What follows is leased with it, so that no run of a later day builds on a past that is about to change."""
+    mine = claim(downstream, "a", changed={DAYS[1]: 9}, replay_history=True)
+    assert mine.plan.partitions == (DAYS[1], TODAY)
+    mine = claim(downstream, "a", changed={**dict(zip(DAYS, (1, 9, 3, 4), strict=True))}, replay_history=True)
+    assert mine.plan.partitions == (*DAYS[1:], TODAY)
+
+
+def test_a_claim_ends_by_release_or_by_time(downstream):
     """A run that gives back makes room at once, a run that died does when its lease is over."""
-    assert lease(downstream, "a")
-    assert not lease(downstream, "b", now=NOW + timedelta(seconds=59))
-    release_partition(downstream, PARTITION, owner="a", now=NOW + timedelta(seconds=59))
-    assert lease(downstream, "b", now=NOW + timedelta(seconds=59))
-    assert not lease(downstream, "c", now=NOW + timedelta(seconds=60))
-    assert lease(downstream, "c", now=NOW + timedelta(seconds=119))
+    second = timedelta(seconds=1)
+    mine = claim(downstream, "a")
+    assert claim(downstream, "b", now=NOW + 59 * second).plan.partitions == ()
+    mine.release(TODAY, now=NOW + 59 * second)
+    assert claim(downstream, "b", now=NOW + 59 * second).plan.partitions == (TODAY,)
+    assert claim(downstream, "c", now=NOW + 60 * second).plan.partitions == ()
+    assert claim(downstream, "c", now=NOW + 119 * second).plan.partitions == (TODAY,)
+    mine.release(TODAY, now=NOW + 120 * second)
+    assert claim(downstream, "d", now=NOW + 121 * second).plan.partitions == (), "who lost a lease cannot end it"
 
 
-def test_whoever_lost_a_lease_cannot_give_it_back(downstream):
-    """A run that slept through its lease does not end the lease of the run that took over."""
-    assert lease(downstream, "slow")
-    assert lease(downstream, "fresh", now=NOW + timedelta(seconds=61))
-    release_partition(downstream, PARTITION, owner="slow", now=NOW + timedelta(seconds=62))
-    assert not lease(downstream, "third", now=NOW + timedelta(seconds=63))
-
-
-def test_leases_change_no_rows(downstream):
-    """A leased and released partition is nobody's late data, and its cursor stays."""
+def test_claims_change_no_rows(downstream):
+    """A claimed and released partition is nobody's late data, and its cursor stays."""
     before = downstream.ledger.version()
-    lease(downstream, "a")
-    release_partition(downstream, PARTITION, owner="a", now=NOW)
+    claim(downstream, "a", current=DAYS[0]).release(DAYS[0], now=NOW)
     assert downstream.ledger.version() == before + 2
     assert downstream.ledger.changes(since=before) == (before + 2, {})
     assert downstream.ledger.state().applied(EVENTS.name, PARTITION) == 1
+
+
+def test_what_blocks_late_data_is_a_finding(downstream):
+    """A run in flight is none; one that died with its claim, and data older than accepted, are named."""
+
+    def judged(seconds, **options):
+        return judge_late_partitions(LATE, downstream, current=TODAY, now=NOW + timedelta(seconds=seconds), **options)
+
+    assert judged(0).figures == {"behind": 4, "in flight": 0, "not done": 0, "too old": 0}
+    mine = claim(downstream, "run-1", changed=LATE, oldest=DAYS[1])
+    flying = judged(59)
+    assert (flying.passed, flying.figures["in flight"]) == (True, 3)
+    apply(downstream, {DAYS[1]: 9})
+    mine.release(DAYS[2], now=NOW)
+    finding = judged(60, oldest=DAYS[1])
+    assert (finding.name, finding.passed, finding.refuses) == ("late_data_is_brought_in", False, False)
+    assert finding.figures == {"behind": 3, "in flight": 0, "not done": 1, "too old": 1}
+    assert finding.note == (
+        f"{DAYS[0]} is older than {DAYS[1]}, the oldest date accepted; "
+        f"{DAYS[3]} was leased by run-1 until 2026-01-20T12:01:00+00:00, and is not done"
+    )
+    claim(downstream, "run-2", changed=LATE, now=NOW + timedelta(seconds=61))
+    assert judged(62).passed
+
+
+def test_claims_need_one_partition_column(downstream):
+    """Late data is integrated by date, or by whatever one column the table is partitioned by."""
+    flat = Table(replace(EVENTS, partition_by=()), downstream.location, no_session)
+    with pytest.raises(ConfigError, match="not partitioned by one column"):
+        claim(flat, "a")
+
+
+def test_there_is_nothing_to_claim_where_there_is_no_table(tmp_path):
+    """A planner that is too early is told to come again."""
+    with pytest.raises(NotReady, match="silver/events does not exist yet"):
+        claim(Table(EVENTS, tmp_path / "none", no_session), "a")
+
+
+KEYS = days("2026-01-01", "2026-01-05")
+OWNERS = ["a", "b", "c"]
+steps = st.one_of(
+    st.tuples(st.just("change"), st.sampled_from(KEYS)),
+    st.tuples(st.just("claim"), st.sampled_from(OWNERS), st.sampled_from(KEYS)),
+    st.tuples(st.sampled_from(["finish", "crash"]), st.sampled_from(OWNERS)),
+    st.tuples(st.just("wait"), st.sampled_from([20, 61])),
+)
+
+
+class World:
+    """A downstream table in a folder, and a plain model of who holds what until when, and of what was applied."""
+
+    def __init__(self, home):
+        self.table = Table(EVENTS, Path(home, EVENTS.name), no_session)
+        write_log(self.table.location, COLUMNS, ["event_date"], [])
+        self.now, self.version = NOW, 1
+        self.changed, self.applied, self.held, self.claims = dict.fromkeys(KEYS, 1), {}, {}, {}
+        self.integrated = Counter()
+
+    def do(self, step):
+        getattr(self, step[0])(*step[1:])
+
+    def change(self, key):
+        self.version += 1
+        self.changed[key] = self.version
+
+    def wait(self, seconds):
+        self.now += timedelta(seconds=seconds)
+
+    def claim(self, owner, current):
+        others = {key for key, (who, ends) in self.held.items() if who != owner and ends > self.now}
+        late = [k for k in KEYS if k < current and k not in others and self.changed[k] > self.applied.get(k, 0)]
+        expected = (*late, current) if current not in others else tuple(late)
+        claimed = claim(self.table, owner, current=current, changed=self.changed, now=self.now)
+        assert claimed.plan.partitions == expected
+        assert claimed.plan.cursor == {key: self.changed[key] for key in expected}
+        assert others & {*KEYS[: KEYS.index(current)], current} >= {
+            key for key, reason in claimed.plan.held.items() if "processed by" in reason and key <= current
+        }
+        self.held |= {key: (owner, self.now + timedelta(seconds=60)) for key in expected}
+        self.claims.setdefault(owner, []).append(claimed)
+
+    def crash(self, owner):
+        self.claims.pop(owner, None)
+
+    def finish(self, owner):
+        for claimed in self.claims.pop(owner, []):
+            for key, version in claimed.plan.cursor.items():
+                holds = self.held.get(key, ("", self.now))
+                if holds[0] == owner and holds[1] > self.now and version > self.applied.get(key, 0):
+                    apply(self.table, {key: version})
+                    self.applied[key] = version
+                    self.integrated[key, version] += 1
+                claimed.release(key, now=self.now)
+                if holds[0] == owner:
+                    self.held.pop(key, None)
+
+
+@settings(deadline=None, max_examples=40)
+@given(st.lists(steps, max_size=14))
+def test_in_any_order_of_changes_claims_crashes_and_time_each_version_is_integrated_once(order):
+    """What is claimed is what a plain model says; in the end nothing is late, and nothing was integrated twice."""
+    with tempfile.TemporaryDirectory() as home:
+        world = World(home)
+        for step in order:
+            world.do(step)
+        world.wait(61)
+        world.claim("last", KEYS[-1])
+        world.finish("last")
+        assert world.applied == world.changed
+        assert set(world.integrated.values()) <= {1}

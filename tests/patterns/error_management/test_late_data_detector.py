@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import os
 from collections import Counter
 from datetime import datetime, timedelta, timezone
 from itertools import accumulate
@@ -14,7 +16,9 @@ from dedp_assets.patterns.core.errors import ConfigError
 from dedp_assets.patterns.core.names import OUTCOME
 from dedp_assets.patterns.core.results import RowCounts
 from dedp_assets.patterns.core.schema import Column, TableSpec
+from dedp_assets.patterns.error_management.checkpointer import append_checkpointed
 from dedp_assets.patterns.error_management.late_data_detector import (
+    Progress,
     advance_watermark,
     detect_late_data,
     judge_lateness,
@@ -31,6 +35,7 @@ LATE = TableSpec(
         "event_time": Column("TIMESTAMP", required=True),
         "watermark": Column("TIMESTAMP", required=True),
         "lateness_seconds": Column("DOUBLE", required=True),
+        "arrived_at": Column("TIMESTAMP", required=True),
     },
 )
 ON_TIME = TableSpec(
@@ -61,11 +66,12 @@ def iso(*texts):
 
 @pytest.mark.both
 def test_two_batches_move_the_watermark_and_lose_no_late_row(spark, make_table):
-    """With half an hour allowed, 09:20 and 09:31 are late after 10:06 was seen, and stay to be read."""
+    """With half an hour allowed, 09:20 and 09:31 are late after 10:06 was seen, and say how much and when they came."""
     late, on_time = make_table(LATE), make_table(ON_TIME)
     watermark = None
     for number, times in enumerate([("10:00", "10:05", "10:06"), ("09:20", "09:31", "10:07")], start=1):
-        split = detect(batch(spark, *iso(*times)), watermark)
+        arrived = clock(f"10:0{6 + number}")
+        split = detect(batch(spark, *iso(*times)), watermark, arrived=f"TIMESTAMP '{arrived.isoformat(sep=' ')}'")
         late.append(split["late"], provenance=a_run(sequence=number))
         on_time.append(split["on_time"], provenance=a_run(sequence=number))
         newest = max(row["event_time"] for row in read_back(on_time))
@@ -79,27 +85,42 @@ def test_two_batches_move_the_watermark_and_lose_no_late_row(spark, make_table):
             "event_time": clock(text),
             "watermark": clock("09:36"),
             "lateness_seconds": seconds,
+            "arrived_at": clock("10:08"),
         }
         for text, seconds in (("09:20", 960.0), ("09:31", 300.0))
     ]
 
 
-def test_windows_close_by_the_watermark_and_a_late_event_is_in_none(spark):
-    """Five events an hour of tolerance apart: the one below the watermark is late, two windows are complete."""
-    watermark, windows, late, after = EPOCH, Counter(), [], []
-    for text in ("03:15", "03:00", "01:50", "03:11", "04:31"):
+WINDOWS = TableSpec("gold/windows", {"start": Column("STRING", required=True), "events": Column("BIGINT")})
+CLOSED = """
+    SELECT date_format(window.start, 'HH:mm') AS start, count(*) AS events
+    FROM {events} GROUP BY window(event_time, '10 minutes')
+"""
+
+
+def test_what_a_stream_drops_silently_is_what_the_detector_keeps(spark, make_table, tmp_path):
+    """An hour of tolerance, event by event: two windows close, and each row the stream drops is a late row kept."""
+    late, watermark, after = [], EPOCH, []
+    for number, text in enumerate(("03:15", "03:00", "01:50", "03:11", "04:31")):
         split = detect(batch(spark, *iso(text)), watermark)
-        if outcomes(split) == {clock(text).isoformat(): "late"}:
-            late.append(text)
-        else:
-            windows[f"{text[:4]}0"] += 1
+        late += [row["event_time"].strftime("%H:%M") for row in split["late"].collect()]
         watermark = advance_watermark(watermark, {"p0": clock(text)}, allowed_lateness_seconds=HOUR)
         after.append(f"{watermark:%H:%M}")
+        landed = tmp_path / "landed" / f"{number}.json"
+        landed.parent.mkdir(exist_ok=True)
+        landed.write_text(json.dumps({"event_time": clock(text).isoformat()}))
+        os.utime(landed, (number, number))
     assert after == ["02:15", "02:15", "02:15", "02:15", "03:31"]
     assert late == ["01:50"]
-    closed = {start: n for start, n in windows.items() if clock(start) + timedelta(minutes=10) <= watermark}
-    assert closed == {"03:10": 2, "03:00": 1}
-    assert set(windows) - set(closed) == {"04:30"}
+    files = spark.readStream.schema("event_time TIMESTAMP").option("maxFilesPerTrigger", 1)
+    events = files.json(str(tmp_path / "landed")).withWatermark("event_time", "1 hour")
+    windows = make_table(WINDOWS)
+    checkpoint = str(tmp_path / "checkpoint")
+    written = append_checkpointed(
+        spark.sql(CLOSED, events=events), windows, checkpoint=checkpoint, provenance=a_run(WINDOWS.name)
+    )
+    assert read_back(windows) == [{"start": "03:00", "events": 1}, {"start": "03:10", "events": 2}]
+    assert written.figures["dropped_by_watermark"] == len(late)
 
 
 def test_an_event_at_the_watermark_is_on_time_and_a_microsecond_before_it_is_late(spark):
@@ -158,9 +179,18 @@ def test_every_name_of_a_column_works_and_none_is_overwritten(spark):
     rows = spark.sql("SELECT '2026-01-05' AS `a.b`, 'x' AS `stated event time`, 'y' AS outcome, 1 AS `b``tick`")
     split = detect_late_data(rows, event_time="try_to_timestamp(`a.b`)", watermark=clock("10:00"))
     assert [tuple(row)[:4] for row in split["on_time"].collect()] == [("2026-01-05", "x", "y", 1)]
-    for name in ("Event_Time", "watermark", "lateness_seconds"):
+    for name in ("Event_Time", "watermark", "lateness_seconds", "arrived_at"):
         with pytest.raises(ConfigError, match=f"column {name}, which this step adds"):
-            detect_late_data(spark.sql(f"SELECT 'x' AS {name}"), event_time="NULL", watermark=None)
+            detect_late_data(spark.sql(f"SELECT 'x' AS {name}"), event_time="NULL", watermark=None, arrived="now()")
+
+
+def test_by_partition_an_event_is_late_that_belongs_to_an_earlier_one(spark):
+    """With the start of the day that a batch is of as its watermark, what happened on days before it is late."""
+    texts = ["2023-06-29T23:59:59.999999Z", "2023-06-30T00:00:00Z", "2023-06-28T12:00:00Z", "2023-07-01T00:00:00Z", "x"]
+    split = detect(batch(spark, *texts), clock("00:00"))
+    assert outcomes(split) == dict(zip(texts, ["late", "on_time", "late", "on_time", "undated"], strict=True))
+    dates = split["late"].selectExpr("CAST(to_date(event_time) AS STRING) AS day").collect()
+    assert Counter(row["day"] for row in dates) == {"2023-06-29": 1, "2023-06-28": 1}
 
 
 def test_bounds_that_no_event_can_meet_are_refused(spark):
@@ -222,6 +252,39 @@ def test_a_silent_input_holds_the_slowest_back_until_it_times_out():
     assert advance_watermark(held, seen, allowed_lateness_seconds=0, across="min", idle=["silent"]) == T2
 
 
+def advance(progress, at, *, across="min", idle=600, **newest):
+    return progress.advance(newest, at=at, allowed_lateness_seconds=60, across=across, idle_after_seconds=idle)
+
+
+def test_an_idle_input_times_out_by_the_clock_and_counts_again_when_it_delivers():
+    """Ten minutes of silence hold the slowest back; then the others go on, and what it brings later is below them."""
+    minute = timedelta(minutes=1)
+    progress = advance(Progress(), T0, busy=T0, slow=T0 - 2 * minute)
+    assert progress.watermark == T0 - 3 * minute
+    waiting = advance(progress, T0 + 10 * minute, busy=T0 + 10 * minute, slow=None)
+    assert waiting.watermark == progress.watermark
+    assert not waiting.judge(at=T0 + 10 * minute, stalled_after_seconds=300).passed
+    onward = advance(waiting, T0 + 11 * minute, busy=T0 + 11 * minute)
+    assert onward.watermark == T0 + 10 * minute
+    back = advance(onward, T0 + 12 * minute, slow=T0 - minute)
+    assert back.watermark == onward.watermark
+    held = advance(back, T0 + 13 * minute, busy=T0 + 13 * minute)
+    assert held.watermark == onward.watermark, "the slow input delivers, so that it is waited for again"
+    assert advance(back, T0 + 13 * minute, idle=None, across="max", busy=T0 + 13 * minute).watermark == T0 + 12 * minute
+
+
+def test_a_stalled_input_is_named_and_a_skewed_one_is_measured():
+    """Silent is who delivered nothing for too long, or nothing ever; how far each is behind is a figure."""
+    hour = timedelta(hours=1)
+    progress = advance(Progress(), T0, web=T0, app=T0 - hour, tv=None)
+    progress = advance(progress, T0 + hour, web=T0 + hour, app=T0, tv=None)
+    finding = progress.judge(at=T0 + hour, stalled_after_seconds=1800)
+    assert (finding.name, finding.passed, finding.refuses) == ("no_input_is_stalled", False, False)
+    assert finding.note == f"stalled input tv: nothing since {T0.isoformat()}"
+    assert finding.figures == {"stalled": 1, "web behind [s]": 0, "app behind [s]": 3600}
+    assert progress.judge(at=T0 + hour, stalled_after_seconds=3600).passed
+
+
 @pytest.mark.parametrize(
     "wrong",
     [{"allowed_lateness_seconds": -1}, {"across": "mean"}, {"within": "median"}],
@@ -259,6 +322,30 @@ def test_the_watermark_never_moves_back(batches, lateness, across, within, idle)
 
     history = [datetime.fromisoformat(stored) for stored in accumulate(batches, advance, initial="") if stored]
     assert history == sorted(history)
+
+
+inputs = st.sampled_from(["web", "app", "tv"])
+steps = st.tuples(st.dictionaries(inputs, times), st.integers(0, 900))
+
+
+@settings(deadline=None)
+@given(st.lists(steps), policies, st.none() | st.integers(0, 1200))
+def test_progress_through_restarts_is_what_a_plain_model_says(batches, across, idle):
+    """Whatever was delivered when, and stored and read back after each batch: newest, last heard of, watermark."""
+    progress, newest, heard, watermark, now = Progress(), {}, {}, None, T0
+    for batch_times, seconds in batches:
+        now += timedelta(seconds=seconds)
+        noted = json.loads(json.dumps(progress.note))
+        progress = advance(Progress.of_note(noted), now, across=across, idle=idle, **batch_times)
+        for name, time in batch_times.items():
+            heard[name] = now if time else heard.get(name, now)
+            newest[name] = max((t for t in (newest.get(name), time) if t), default=None)
+        followed = [newest[n] for n in newest if idle is None or (now - heard[n]).total_seconds() <= idle]
+        known = [time for time in followed if time]
+        if known and (across == "max" or len(known) == len(followed)):
+            candidate = (max if across == "max" else min)(known) - timedelta(seconds=60)
+            watermark = candidate if watermark is None else max(watermark, candidate)
+        assert (progress.newest, progress.heard, progress.watermark) == (newest, heard, watermark)
 
 
 @settings(deadline=None)

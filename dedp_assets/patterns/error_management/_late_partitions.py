@@ -1,0 +1,51 @@
+"""Late partitions: what they applied, why one is left out of a plan, and which follow where each builds on the last."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+
+from dedp_assets.patterns.core.errors import ConfigError
+from dedp_assets.patterns.delta.tables import Table
+
+__all__ = ["applied_versions", "by_key", "followers", "held_back"]
+
+
+def by_key(table: Table, keys: Iterable[str]) -> dict[str, dict[str, str]]:
+    """Give the partition values of each key of a table that is partitioned by one column.
+
+    Raises:
+        ConfigError: if it is not.
+    """
+    if len(table.spec.partition_by) != 1:
+        raise ConfigError(f"{table.name} is not partitioned by one column, which late data is integrated by")
+    return {key: {table.spec.partition_by[0]: key} for key in keys}
+
+
+def applied_versions(table: Table, partitions: Mapping[str, Mapping[str, str]]) -> dict[str, int]:
+    """Look up the upstream version that each partition applied last; those that applied none are left out."""
+    cursors = table.ledger.transactions()
+    versions = {key: cursors.applied(table.name, values) for key, values in partitions.items()}
+    return {key: version for key, version in versions.items() if version is not None}
+
+
+def followers(applied: Mapping[str, int], late: Mapping[str, int], current: str) -> dict[str, tuple[str, int]]:
+    """Find partitions that applied less than an earlier one did or will: key -> the earlier one and its version."""
+    found: dict[str, tuple[str, int]] = {}
+    before, reached = "", -1
+    for key in sorted({*applied, *late}):
+        if key < current:
+            has = max(applied.get(key, -1), late.get(key, -1))
+            if has < reached or (key in late and applied.get(key, -1) < reached):
+                found[key] = (before, max(reached, has))
+            elif has > reached:
+                before, reached = key, has
+    return found
+
+
+def held_back(key: str, current: str, in_flight: Collection[str], oldest: str) -> str:
+    """Say why a late partition is left out of a plan; empty if it is not."""
+    if key >= current:
+        return f"not before {current}: regular processing brings it in"
+    if oldest and key < oldest:
+        return f"older than {oldest}, the oldest date accepted"
+    return "is being processed" if key in in_flight else ""
