@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 BOTH_CORES := --numprocesses=2 --dist=loadfile --no-loadscope-reorder
-GENERATED := tests/delta/test_table_model.py tests/delta/test_merging.py tests/core/test_rows.py \
+GENERATED := tests/graph/test_convergence.py tests/delta/test_table_model.py tests/delta/test_merging.py tests/core/test_rows.py \
 	tests/core/test_conversion_properties.py tests/core/test_partitions.py tests/delta/test_log.py
 export UV_NO_PROGRESS := 1
 # every command starts processes, and each would compile all packages anew

@@ -19,6 +19,7 @@ SILVER = "silver/visits"
 GOLD = ("gold/daily_page_views", "gold/daily_visitors")
 _BRONZE = {"raw": "string", "landed_on": "date", "event_date": "date"}
 _MINUTE_NS = 60 * 10**9
+_BEGAN = "2026-01-01T00:00:00.000000+00:00"
 _FIRST_NS = 1_600_000_000 * 10**9
 
 
@@ -93,7 +94,7 @@ class Zone:
 
     def _loaded(self, day: str) -> dict[str, Any]:
         delivery = look_at(self.landing / "visits" / day).identity
-        record = a_record("bronze/visits", {"landed_on": day}, notes={"delivery": delivery})
+        record = a_record("bronze/visits", {"landed_on": day}, notes={"delivery": delivery}, at=_BEGAN)
         applied = {f"bronze/visits/landed_on={day}/0": 1}
         return {"changed": [{"landed_on": day, "event_date": day}], "record": record, "txn": applied}
 

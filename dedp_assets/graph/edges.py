@@ -86,8 +86,9 @@ class Edge:
         needed = {key: version for key in keys if (version := self._needed(lake, key)) is not None}
         self.unsure = (self.unsure - needed.keys()) | (keys - needed.keys())
         applied = watches[self.name].applied(lake.ledger(self.name), needed) if needed else {}
+        taken = {key for spec in self.table.tables for key in watches[spec.name].rolled_back}
         for key, version in needed.items():
-            has = applied.get(key) if self.restored(key, watches) is None else None
+            has = None if key in taken else applied.get(key)
             self.lagging.pop(key, None)
             self.applied.pop(key, None)
             if has is None or has < version:

@@ -43,11 +43,11 @@ class Overview:
         declared = {spec: table for table in self.tables for spec in table.tables}
         following = [table for table in self.tables if table.follows and table.reads]
         loading = [table for table in self.tables if table.lands]
-        for spec in (s for table in following for s in (*table.tables, *table.reads)):
-            self.watches[spec.name] = TableWatch.of(spec, declared.get(spec))
-        for table in loading:
-            self.watches[table.spec.name] = TableWatch.of(table.spec, table)
-            self.arrivals += [Arrivals(dataset, job, table) for dataset, job in table.lands.items()]
+        read = {spec for table in following for spec in table.reads}
+        written = [spec for table in following for spec in table.tables] + [table.spec for table in loading]
+        for spec in dict.fromkeys([*written, *read]):
+            self.watches[spec.name] = TableWatch.of(spec, declared.get(spec), read=spec in read)
+        self.arrivals += [Arrivals(dataset, job, table) for table in loading for dataset, job in table.lands.items()]
         self.groups += groups_of(following)
 
     def look(self, lake: Lake, landing: Landing | None, now: datetime) -> list[Want]:
@@ -93,5 +93,4 @@ class Overview:
 
     def versions(self) -> dict[str, int]:
         """Name the version that every table was looked at, upstream tables only."""
-        read = {spec.name for group in self.groups for edge in group.edges for spec in edge.table.reads}
-        return {name: watch.version for name, watch in self.watches.items() if name in read and watch.version >= 0}
+        return {name: watch.version for name, watch in self.watches.items() if watch.read and watch.version >= 0}

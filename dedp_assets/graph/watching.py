@@ -51,6 +51,7 @@ class TableWatch:
     Attributes:
         spec: the table.
         column: partition column that holds the partition keys; empty for a table without them.
+        read: whether another table reads it, so that its changes count.
         loads: whether its commits name deliveries.
         version: the newest version that was read; -1 if there is no table.
         changed: partition -> version that changed it last.
@@ -60,6 +61,7 @@ class TableWatch:
 
     spec: TableSpec
     column: str
+    read: bool = False
     loads: bool = False
     version: int = -1
     changed: dict[Partition, int] = field(default_factory=dict)
@@ -68,10 +70,10 @@ class TableWatch:
     _identity: object = None
 
     @classmethod
-    def of(cls, spec: TableSpec, table: LakeTable[...] | None) -> TableWatch:
+    def of(cls, spec: TableSpec, table: LakeTable[...] | None, *, read: bool) -> TableWatch:
         """Watch a table, as it is declared in the graph if it is."""
         keyed = table is not None and table.partitions is not None and bool(spec.partition_by)
-        return cls(spec, spec.partition_by[0] if keyed else "", loads=bool(table and table.lands))
+        return cls(spec, spec.partition_by[0] if keyed else "", read, loads=bool(table and table.lands))
 
     def look(self, ledger: Ledger) -> News:
         """Read the commits since the last look.
@@ -87,6 +89,9 @@ class TableWatch:
         changed: dict[Partition, int] = {}
         keys: set[str] = set()
         try:
+            if self.version < 0 and not (self.read or self.loads):
+                # What was written before it is told by the table's transactions, all at once.
+                self.version, anew = ledger.first_restore() - 1, True
             for glimpse in ledger.glimpses(since=self.version, records=self.loads):
                 changed.update(dict.fromkeys(glimpse.changed, _LONG_AGO if glimpse.forgotten else glimpse.version))
                 keys |= self._take_in(glimpse)

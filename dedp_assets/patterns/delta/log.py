@@ -64,7 +64,7 @@ _COMMIT_FILE = re.compile(r"\d{20}\.json")
 _LITERAL = re.compile(r"[A-Za-z0-9_. -]+")  # what every writer of logs spells alike
 _NO_FILE = re.compile(rb'[{] *"(?:commitInfo|txn|protocol|metaData|domainMetadata)" *:.*[}]')
 _INFO = re.compile(rb'[{] *"commitInfo" *:')
-_TRANSACTION = re.compile(rb'[{] *"txn" *:')
+_TRANSACTION = re.compile(rb'[{] *"txn" *: *[{].*?"appId" *: *("(?:[^"\\]|\\.)*")')
 _SOON = 100
 """Number of commits after a checkpoint up to which reading them here is as fast as by deltalake."""
 _FILES = {"add", "remove", "cdc"}
@@ -161,10 +161,12 @@ class Cursors(ABC):
 
         A restore begins a generation, and leaves what it does not roll back as an earlier one wrote it.
         """
+        written = f"{table}/{slice_name(partition)}/"
         for generation in range(self.generation(table), -1, -1):
-            ids = [transaction_id(table, partition, generation, kind) for kind in ("", "appends")]
-            if found := [v for v in map(self.transaction, ids) if v is not None]:
-                return max(found)
+            replaced = self.transaction(f"{written}{generation}")
+            appended = self.transaction(f"{written}{generation}:appends")
+            if replaced is not None or appended is not None:
+                return max(-1 if replaced is None else replaced, -1 if appended is None else appended)
         return None
 
     def written(self, table: str, partition: Mapping[str, str]) -> bool:
@@ -380,7 +382,7 @@ class Ledger(Located):
             yield self._commit(version, self._raw(version), naming)
 
     def glimpses(self, *, since: int = -1, records: bool = False) -> Iterator[Glimpse]:
-        """Glance at the commits after version ``since``, oldest first; from the first on, if the log ends before it.
+        """Glance at the commits after version ``since``, oldest first, as far as the log still holds them.
 
         Args:
             since: version that is known.
@@ -390,12 +392,22 @@ class Ledger(Located):
         expected = since + 1
         for version in self._since(since):
             if version > expected:
-                state = self.state(version)
-                yield Glimpse(version, frozenset(state.statistics()), forgotten=True)
+                yield Glimpse(version, frozenset(self.state(version).statistics()), forgotten=True)
             else:
                 raw = self._raw(version)
                 yield self._read(version, partial(_glimpse, version, raw, naming, records=records))
             expected = version + 1
+
+    def first_restore(self) -> int:
+        """Find the first version that may be a restore; the one after the newest version, if none is."""
+        version = -1
+        for version in self._since(-1):
+            raw = self._raw(version)
+            if b"RESTORE" in raw:
+                return version
+            if not raw.rstrip().endswith(b"}"):
+                self._commit(version, raw, self._naming)
+        return version + 1
 
     def history(self) -> Iterator[Commit]:
         """Read the commits from the newest back, as far as the log still holds them."""
@@ -710,7 +722,10 @@ def _files(action: Mapping[str, Any]) -> Iterator[_File]:
 
 def _changed(raw: bytes, naming: Callable[[], Naming]) -> frozenset[Partition]:
     """List the partitions whose rows a commit changed, without parsing what it says beside its files."""
-    lines = _lines(raw)
+    return _changed_by(_lines(raw), naming)
+
+
+def _changed_by(lines: Sequence[bytes], naming: Callable[[], Naming]) -> frozenset[Partition]:
     named = [line for line in lines if not _NO_FILE.fullmatch(line)]
     files = [file for action in _actions(named) for file in _files(action)]
     return _named_all({file.changed for file in files}, naming)
@@ -718,11 +733,11 @@ def _changed(raw: bytes, naming: Callable[[], Naming]) -> frozenset[Partition]:
 
 def _glimpse(version: int, raw: bytes, naming: Callable[[], Naming], *, records: bool) -> Glimpse:
     lines = _lines(raw)
-    transactions = tuple(json.loads(line)["txn"]["appId"] for line in lines if _TRANSACTION.match(line))
     told = _info(lines) if records or b"RESTORE" in raw else {}
     operation, stated = told.get("operation"), told.get("userMetadata") if records else None
     record = None if operation in _MAINTENANCE else CommitRecord.from_json(stated)
-    return Glimpse(version, _changed(raw, naming), transactions, operation == "RESTORE", record)
+    moved = tuple([json.loads(found[1]) for line in lines if (found := _TRANSACTION.match(line))])
+    return Glimpse(version, _changed_by(lines, naming), moved, operation == "RESTORE", record)
 
 
 def _info(lines: Sequence[bytes]) -> dict[str, Any]:

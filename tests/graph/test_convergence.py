@@ -1,0 +1,278 @@
+"""Whatever happens to files, tables, ticks and runs: the reconciler's loop ends with every table as it should be."""
+
+from __future__ import annotations
+
+import shutil
+from contextlib import suppress
+from dataclasses import dataclass, field
+from datetime import datetime, timezone
+
+import dagster as dg
+from hypothesis import HealthCheck, example, given, settings
+from hypothesis import strategies as st
+
+from dedp_assets.graph.batches import Inputs, Step, owned_by
+from dedp_assets.graph.feeds import Feed, day_to_week, pin, same, whole
+from dedp_assets.graph.overview import Overview
+from dedp_assets.graph.reconciling import Tried, settle
+from dedp_assets.graph.tables import Request, lake_table
+from dedp_assets.patterns.core.errors import NotReady
+from dedp_assets.patterns.core.results import WriteResult
+from dedp_assets.patterns.core.schema import Column, TableSpec
+from dedp_assets.patterns.delta.log import transaction_id
+from dedp_assets.patterns.delta.tables import Table
+from dedp_assets.patterns.ingestion.readiness_marker import delivering
+from resources.lake import Lake
+from resources.landing import Landing
+from resources.spark import SparkEngine
+from tests.helpers import a_record, write_log
+
+NOW = datetime(2100, 1, 1, tzinfo=timezone.utc)
+DAYS = dg.DailyPartitionsDefinition("2026-01-05", end_date="2026-01-15")
+WEEKS = dg.WeeklyPartitionsDefinition("2026-01-05", day_offset=1, end_date="2026-01-19")
+KEYS = ["2026-01-06", "2026-01-07", "2026-01-13"]
+STATED = {"patterns": [Table.overwrite], "owner": "team:x", "code_version": "1"}
+TICKS = 12
+
+
+def spec(name, *partition_by):
+    columns = {"id": Column("BIGINT", "identity"), **{column: Column("DATE", "day") for column in partition_by}}
+    return TableSpec(name, columns, partition_by=partition_by, comment="x")
+
+
+BRONZE, SILVER = spec("bronze/in", "landed_on", "day"), spec("silver/daily", "day")
+ARRIVED = Feed(reads=lambda day: ({"day": day},), feeds=lambda changed: [changed["day"]])
+
+
+def declare(declared, reads, partitions):
+    def build(step: Step, table: Table) -> WriteResult: ...
+
+    return lake_table(declared, reads=reads, partitions=partitions, **STATED)(build)
+
+
+def look(request: Request) -> Inputs: ...
+
+
+@lake_table(BRONZE, inputs=look, lands={"in": "load"}, partitions=DAYS, **STATED)
+def bronze(step: Step, table: Table) -> WriteResult: ...
+
+
+TABLES = [
+    bronze,
+    declare(SILVER, {BRONZE: ARRIVED}, DAYS),
+    declare(spec("gold/daily", "day"), {SILVER: same("day")}, DAYS),
+    declare(spec("gold/weekly", "day"), {SILVER: day_to_week("day")}, WEEKS),
+    declare(spec("gold/all"), {SILVER: whole()}, None),
+    declare(spec("gold/both", "day"), {SILVER: same("day"), BRONZE: ARRIVED}, DAYS),
+]
+BY_NAME = {table.spec.name: table for table in TABLES}
+
+
+@dataclass
+class World:
+    """A graph whose tables are dictionaries; their logs are written by hand, as the library would write them.
+
+    Attributes:
+        versions: table -> its content at each version: partition -> rows.
+        runs: run key -> request, whether it succeeded; what Dagster has recorded.
+    """
+
+    root: object
+    versions: dict = field(default_factory=dict)
+    generations: dict = field(default_factory=dict)
+    landed: dict = field(default_factory=dict)
+    runs: dict = field(default_factory=dict)
+    crashes: int = 0
+
+    def __post_init__(self):
+        self.lake = Lake(root=str(self.root / "lake"), engine=SparkEngine())
+        self.landing = Landing(root=str(self.root / "landing"))
+        self.restart()
+
+    def restart(self):
+        self.overview = Overview(TABLES)
+
+    # --- what happens to the world ------------------------------------------------------------------------------------
+
+    def land(self, day, happened):
+        number = len(self.landed.setdefault(day, []))
+        self.landed[day].append((f"{day}/{number}", happened))
+        with delivering(self.root / "landing/in" / day) as folder:
+            (folder / f"{number}.jsonl").write_text(happened)
+
+    def restore(self, name, back, ours):
+        known = self.versions.get(name, [])
+        if len(known) < 3:
+            return
+        target = dict(known[max(1, len(known) - 1 - back)])
+        if ours:
+            self.generations[name] = self.generations.get(name, 0) + 1
+            self.commit(name, dict(known[-1]), {"txn": {f"{name}/generation": self.generations[name]}})
+        self.commit(name, target, {"operation": "RESTORE"})
+
+    def drop(self, name):
+        self.versions.pop(name, None)
+        self.generations.pop(name, None)
+        shutil.rmtree(self.root / "lake" / name, ignore_errors=True)
+
+    def commit(self, name, content, commit):
+        columns = BY_NAME[name].spec.partition_by
+        before = self.versions.setdefault(name, [{}])[-1]
+        changed = [p for p in {**before, **content} if before.get(p) != content.get(p)]
+        values = [dict(partition) for partition in changed]
+        types = {"id": "long", **dict.fromkeys(columns, "date")}
+        write_log(self.root / "lake" / name, types, list(columns), [{"changed": values, **commit}])
+        self.versions[name].append(content)
+
+    # --- what the platform does ---------------------------------------------------------------------------------------
+
+    def plan(self):
+        wants = self.overview.look(self.lake, self.landing, NOW)
+        fresh = Overview(TABLES).look(self.lake, self.landing, NOW)
+        assert wants == fresh, "what is remembered makes a difference"
+
+        def tried(requests):
+            found = {}
+            for key, (request, succeeded) in self.runs.items():
+                if request in requests:
+                    last = found.get(request, Tried())
+                    found[request] = Tried(last.failed + (not succeeded), last.succeeded + succeeded, key)
+            return found
+
+        return settle(wants, busy={}, refused=lambda *_: None, tried=tried, limit=25)
+
+    def launch(self, ask, end):
+        """Run what is asked for, to a certain end, unless Dagster knows the run's key."""
+        if ask.run_key in self.runs:
+            return
+        failing = end != "succeeds"
+        if failing:
+            self.crashes += 1
+        fails = failing and self.crashes <= 2
+        tables = ask.tables[: 1 if fails and end == "dies after a table" else None]
+        if not (fails and end == "dies before it writes"):
+            with suppress(NotReady):
+                for name in tables:
+                    self.compute(name, ask.want.key)
+        self.runs[ask.run_key] = (ask.want.request, not fails)
+
+    def compute(self, name, key):
+        table = BY_NAME[name]
+        owned = owned_by(key, table.spec)
+        if name == BRONZE.name:
+            delivery = self.landing.delivery("in", key)
+            inputs, sequence, notes = {"in": delivery.identity}, None, {"delivery": delivery.identity}
+            rows = {}
+            for number, (row, happened) in enumerate(self.landed[key]):
+                assert delivery.files[number].name == f"{number}.jsonl"
+                rows.setdefault((("day", happened), ("landed_on", key)), set()).add(row)
+        else:
+            pins = [pin(self.lake.table(up), feed, key) for up, feed in table.reads.items()]
+            inputs, notes = {p.table.name: p.changed for p in pins}, {}
+            sequence = sum(p.changed for p in pins)
+            read = set().union(*(self.rows(p.table.name, p.partitions, p.version) for p in pins))
+            rows = {tuple(sorted(owned.items())): read} if read else {}
+        self.publish(name, owned, {p: frozenset(found) for p, found in rows.items()}, inputs, sequence, notes)
+
+    def publish(self, name, owned, rows, inputs, sequence, notes):
+        ledger = self.lake.ledger(name)
+        last = ledger.latest(owned) if ledger.exists() else None
+        if last and last.record and last.record.inputs == inputs:
+            return
+        before = self.versions.get(name, [{}])[-1]
+        kept = {p: found for p, found in before.items() if not owned.items() <= dict(p).items()}
+        applied = len(self.versions.get(name, [])) if sequence is None else sequence
+        kind = "runs" if sequence is None else ""
+        txn = {transaction_id(name, owned, self.generations.get(name, 0), kind): applied}
+        record = a_record(name, owned, inputs=inputs, sequence=sequence, notes=notes)
+        self.commit(name, {**kept, **rows}, {"record": record, "txn": txn})
+
+    def rows(self, name, partitions, version):
+        content = self.versions[name][version]
+        return set().union(*(
+            rows for p, rows in content.items() if any(part.items() <= dict(p).items() for part in partitions)
+        ))  # fmt: skip
+
+    # --- what should be -----------------------------------------------------------------------------------------------
+
+    def expected(self):
+        """The graph computed from what has landed, without logs."""
+        by_day = {}
+        for rows in self.landed.values():
+            for row, happened in rows:
+                by_day.setdefault(happened, set()).add(row)
+        daily = {(("day", day),): frozenset(rows) for day, rows in by_day.items()}
+        weekly = {}
+        for day, rows in by_day.items():
+            (monday,) = day_to_week("day").feeds({"day": day})
+            weekly[(("day", monday),)] = weekly.get((("day", monday),), frozenset()) | rows
+        everything = frozenset().union(*by_day.values())
+        return {
+            "silver/daily": daily,
+            "gold/daily": daily,
+            "gold/both": daily,
+            "gold/weekly": weekly,
+            "gold/all": {(): everything} if everything else {},
+        }
+
+    def held(self):
+        found = {name: self.versions.get(name, [{}])[-1] for name in BY_NAME if name != BRONZE.name}
+        return {name: {p: rows for p, rows in content.items() if rows} for name, content in found.items()}
+
+
+ENDS = st.sampled_from(["succeeds", "dies before it writes", "dies after a table", "dies after it wrote"])
+EVENTS = st.one_of(
+    st.tuples(st.just("land"), st.sampled_from(KEYS), st.sampled_from(KEYS)),
+    st.tuples(st.just("tick"), st.lists(st.one_of(st.none(), ENDS), min_size=6, max_size=6)),
+    st.tuples(st.just("tick"), st.just(["succeeds"] * 25)),
+    st.tuples(st.just("restore"), st.sampled_from(list(BY_NAME)), st.integers(1, 6), st.booleans()),
+    st.tuples(st.just("drop"), st.sampled_from([name for name in BY_NAME if name.startswith("gold")])),
+    st.tuples(st.just("forget runs")),
+    st.tuples(st.just("restart")),
+)
+
+
+def happen(world, name, *told):
+    if name == "tick":
+        # A tick without an end for a run lost it: the daemon died before it was launched.
+        for ask, end in zip(world.plan().asks, told[0], strict=False):
+            if end is not None:
+                world.launch(ask, end)
+    elif name == "forget runs":
+        world.runs.clear()
+    else:
+        {"land": world.land, "restore": world.restore, "drop": world.drop, "restart": world.restart}[name](*told)
+
+
+@settings(deadline=None, suppress_health_check=list(HealthCheck), max_examples=settings.default.max_examples // 4)
+@example(events=[("restore", "silver/daily", 1, True)])
+@example(events=[("restore", "gold/both", 1, False), ("restore", "bronze/in", 2, True), ("restart",)])
+@example(events=[("drop", "gold/daily"), ("forget runs",), ("restore", "silver/daily", 2, False)])
+@given(events=st.lists(EVENTS, min_size=1, max_size=10))
+def test_the_graph_converges_whatever_happens(tmp_path_factory, events):
+    """After a bounded number of ticks every table equals one computed from what has landed, and nothing is asked for.
+
+    Late data, lost ticks, dead runs, deleted run records, restarts, tables restored and dropped, in any order.
+    """
+    root = tmp_path_factory.mktemp("world")
+    world = World(root)
+    for late in (False, True):  # a past to go back to
+        for day in KEYS:
+            world.land(day, KEYS[0] if late else day)
+        converge(world)
+    for event in events:
+        happen(world, *event)
+    converge(world)
+    assert world.plan().gaps == ()
+    assert world.held() == world.expected()
+    shutil.rmtree(root)
+
+
+def converge(world):
+    for _ in range(TICKS):
+        asks = world.plan().asks
+        if not asks:
+            return
+        for ask in asks:
+            world.launch(ask, "succeeds")
+    raise AssertionError(f"after {TICKS} ticks there is still something to ask for")
