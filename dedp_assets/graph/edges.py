@@ -70,7 +70,16 @@ class Edge:
     def restored(self, key: str, watches: Mapping[str, TableWatch]) -> int | None:
         """Find the restore that took the key back in one of the table's own tables."""
         found = [watches[spec.name].rolled_back.get(key) for spec in self.table.tables]
-        return max((version for version in found if version is not None), default=None)
+        return max((each.version for each in found if each is not None), default=None)
+
+    def rolled_back(self, watches: Mapping[str, TableWatch]) -> dict[str, set[tuple[str, str]]]:
+        """Find the keys that are computed from what a restore took back upstream: key -> upstream tables and keys."""
+        found: dict[str, set[tuple[str, str]]] = {}
+        for spec, feed in self.table.reads.items():
+            for taken, restore in watches[spec.name].rolled_back.items():
+                for key in {key for partition in restore.partitions for key in feed.feeds(dict(partition))}:
+                    found.setdefault(key, set()).add((spec.name, taken))
+        return found
 
     def _take_in(self, changed: Mapping[str, Mapping[Any, int]]) -> set[str]:
         touched: set[str] = set()
@@ -140,6 +149,7 @@ class Group:
         applied = {key: min(edge.applied[key] for edge in lagging[key]) for key in written}
         oldest, current = self._bounds(now)
         plan = plan_late_partitions(behind, applied, current=current, oldest=oldest)
+        after = self.edges[0].rolled_back(watches)
         named, read = self.edges[0].name, " and ".join(spec.name for spec in self.edges[0].table.reads)
         for key in plan.partitions:
             tables = tuple(edge.name for edge in lagging[key])
@@ -148,7 +158,18 @@ class Group:
             why = f"restored at version {max(taken)}" if taken else f"{read} changed at version {behind[key]}"
             cause = "restore" if taken else plan.causes[key]
             goal, restored = str(behind[key]), max(taken, default=None)
-            yield Want(tables, key, goal, state, why, cause, computes=self.chains, named=named, restored=restored)
+            yield Want(
+                tables,
+                key,
+                goal,
+                state,
+                why,
+                cause,
+                computes=self.chains,
+                named=named,
+                restored=restored,
+                after=frozenset(after.get(key, ())),
+            )
         for key, reason in plan.held.items():
             yield Want(tuple(edge.name for edge in lagging[key]), key, "", "waiting", reason)
 

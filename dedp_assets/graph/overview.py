@@ -86,7 +86,7 @@ class Overview:
                 job=arrivals.job,
                 computes={name: (name,)},
                 named=name,
-                restored=watch.rolled_back.get(key),
+                restored=watch.rolled_back[key].version if key in watch.rolled_back else None,
             )
         for key, reason in plan.held.items():
             yield Want((name,), key, "", "waiting", f"{landing.folder(arrivals.dataset, key)}: {reason}")

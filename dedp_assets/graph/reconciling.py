@@ -48,6 +48,7 @@ class Want:
         computes: table -> every table that its run writes.
         named: the table that the request is named after.
         restored: version of the restore that took the partition back, if one did.
+        after: upstream tables and keys that a restore took back; they come first, if they are asked for, too.
     """
 
     tables: tuple[str, ...]
@@ -60,6 +61,7 @@ class Want:
     computes: Mapping[str, Sequence[str]] = field(default_factory=dict)
     named: str = ""
     restored: int | None = None
+    after: frozenset[tuple[str, str]] = frozenset()
 
     @property
     def request(self) -> str:
@@ -116,25 +118,35 @@ def settle(
     gaps: list[Gap] = []
     ended: Mapping[str, Tried] = {}
     ordered = sorted(wants, key=lambda want: want.key)
+    refusals = [{t: found for t in want.tables if (found := refused(t, want.key, want.goal))} for want in ordered]
+    sought = {
+        (t, w.key) for w, notes in zip(ordered, refusals, strict=True) for t in w.tables if _is_sought(w, t, notes)
+    }
     for number, want in enumerate(ordered):
         if number % _AT_ONCE == 0 and len(asks) < limit:
             ended = tried([each.request for each in ordered[number : number + _AT_ONCE] if each.state != "waiting"])
-        refusals = {table: found for table in want.tables if (found := refused(table, want.key, want.goal))}
-        left = tuple(table for table in want.tables if table not in refusals)
+        left = tuple(table for table in want.tables if table not in refusals[number])
         runs = ended.get(want.request, Tried())
-        state, why = _held(want, any(want.key in held.get(table, ()) for table in left), runs, len(asks) >= limit)
+        under_way = any(want.key in held.get(table, ()) for table in left)
+        state, why = _held(want, runs, under_way=under_way, first=want.after & sought, full=len(asks) >= limit)
         if left and not why and state != "waiting":
             computed = tuple(dict.fromkeys(name for table in left for name in want.computes[table]))
             asks.append(Ask(want, computed, _run_key(want, runs)))
             why = "the reconciler asks for it"
             for name in computed:
                 held.setdefault(name, set()).add(want.key)
-        gaps += [Gap(table, want.key, "refused", found.reason) for table, found in refusals.items()]
+        gaps += [Gap(table, want.key, "refused", found.reason) for table, found in refusals[number].items()]
         gaps += [Gap(table, want.key, state, "; ".join(filter(None, [want.reason, why]))) for table in left]
     return Outcome(tuple(asks), tuple(gaps))
 
 
-def _held(want: Want, under_way: bool, runs: Tried, full: bool) -> tuple[str, str]:  # noqa: FBT001
+def _is_sought(want: Want, table: str, refused: Mapping[str, Refusal]) -> bool:
+    return want.state != "waiting" and table not in refused
+
+
+def _held(
+    want: Want, runs: Tried, *, under_way: bool, first: Collection[tuple[str, str]], full: bool
+) -> tuple[str, str]:
     """Say in which state a partition is, and why it is not asked for now; no reason, if it is."""
     if want.state == "waiting":
         return "waiting", ""
@@ -144,6 +156,8 @@ def _held(want: Want, under_way: bool, runs: Tried, full: bool) -> tuple[str, st
         return "waiting", f"gave up after {ATTEMPTS} failed runs: look at run {runs.last[:8]}"
     if runs.succeeded >= ATTEMPTS:
         return "waiting", f"{ATTEMPTS} runs succeeded and left it as it was: look at run {runs.last[:8]}"
+    if first:
+        return want.state, "comes after " + ", ".join(f"{table} {key}".strip() for table, key in sorted(first))
     return want.state, "the next of many, the oldest come first" if full else ""
 
 

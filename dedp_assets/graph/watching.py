@@ -11,7 +11,7 @@ from dedp_assets.graph.tables import LakeTable
 from dedp_assets.patterns.core.schema import TableSpec
 from dedp_assets.patterns.delta.log import Glimpse, Ledger, Partition
 
-__all__ = ["Loaded", "News", "TableWatch"]
+__all__ = ["Loaded", "News", "RolledBack", "TableWatch"]
 
 _LONG_AGO = 0
 """The version of a change that the log no longer tells: whoever applied anything since has it."""
@@ -37,6 +37,14 @@ class News:
 
 
 @dataclass(frozen=True, slots=True)
+class RolledBack:
+    """What a restore did to a key: its version, and the partitions of the key that it changed."""
+
+    version: int
+    partitions: frozenset[Partition]
+
+
+@dataclass(frozen=True, slots=True)
 class Loaded:
     """The delivery that a partition was loaded from, and when the run that looked at it began (ISO 8601 in UTC)."""
 
@@ -55,7 +63,7 @@ class TableWatch:
         loads: whether its commits name deliveries.
         version: the newest version that was read; -1 if there is no table.
         changed: partition -> version that changed it last.
-        rolled_back: key -> version of the restore that took back what was applied to it; nobody has written it since.
+        rolled_back: key -> the restore that took back what was applied to it; nobody has written it since.
         loaded: key -> the delivery it was loaded from.
     """
 
@@ -65,7 +73,7 @@ class TableWatch:
     loads: bool = False
     version: int = -1
     changed: dict[Partition, int] = field(default_factory=dict)
-    rolled_back: dict[str, int] = field(default_factory=dict)
+    rolled_back: dict[str, RolledBack] = field(default_factory=dict)
     loaded: dict[str, Loaded] = field(default_factory=dict)
     _identity: object = None
 
@@ -116,8 +124,9 @@ class TableWatch:
         """Keep what a commit says of partition keys; returns those keys."""
         changed = {key for partition in glimpse.changed if (key := self._key(partition)) is not None}
         if glimpse.restores:
-            self.rolled_back.update(dict.fromkeys(changed, glimpse.version))
             for key in changed:
+                taken = frozenset(each for each in glimpse.changed if self._key(each) == key)
+                self.rolled_back[key] = RolledBack(glimpse.version, taken)
                 self.loaded.pop(key, None)
             return changed
         written = {key for app_id in glimpse.transactions if (key := self._written(app_id)) is not None}

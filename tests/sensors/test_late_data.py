@@ -258,6 +258,18 @@ def test_a_restore_upstream_wakes_what_it_changed(week, keys):
     assert request.run_key == f"silver/visits:{WEEK[2]}@8"
 
 
+def test_what_is_computed_from_a_restored_date_comes_after_it(week):
+    """Gold is not computed from what the restore left of silver, while silver's date is being caught up."""
+    for table in ("gold/daily_page_views", "gold/daily_visitors"):
+        week.dated(table, *[gold(table, day, version) for version, day in enumerate(WEEK, start=1)])
+    week.dated("silver/visits", {"changed": [{"event_date": WEEK[1]}], "operation": "RESTORE"})
+    data = week.tick(reconciler([daily_page_views, daily_visitors, visits], []))
+    assert [request.run_key for request in data.run_requests] == [f"silver/visits:{WEEK[1]}@2~8"]
+    assert [request.run_key for request in week.tick(late_gold).run_requests] == [
+        f"gold/daily_page_views:{WEEK[1]}@8"
+    ]  # alone, gold follows the restore
+
+
 def test_a_deleted_table_is_computed_anew(week, keys):
     """Its folder is gone, and the runs that filled it succeeded: each date is asked for under another key."""
     assert keys(week.tick(late_visits)) == []
