@@ -1,6 +1,6 @@
 """How the partitions of one table feed those of another: what a run reads, and which runs a change upstream asks for.
 
-Both directions stand in one :class:`Feed`, so that a run and the late-data sensor cannot disagree.
+Both directions stand in one :class:`Feed`, so that a run and the reconciler cannot disagree.
 """
 
 from __future__ import annotations

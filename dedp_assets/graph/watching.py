@@ -146,7 +146,7 @@ class TableWatch:
         """Read the partition key that a write of the library was about from its transaction id."""
         table, _, written = app_id.partition(f"{self.spec.name}/")
         slice_, _, generation = written.partition("/")
-        if table or not generation:
+        if table or not generation[:1].isdigit():  # a lease, the generation itself: no write
             return None
         if not self.column:
             return ""

@@ -5,12 +5,14 @@ import pytest
 
 from dedp_assets.graph import failures
 from dedp_assets.graph.batches import Inputs, Work
-from dedp_assets.graph.run_tags import FORCE, refusals
+from dedp_assets.graph.refusals import Refusal, Refusals
+from dedp_assets.graph.run_tags import FORCE, REQUEST, refusals
 from dedp_assets.graph.runner import run
 from dedp_assets.graph.specs import LAUNCHPAD, asset_spec, check_specs
 from dedp_assets.patterns.core.errors import AuditFailed, Conflict, ContractError, NotReady
 from dedp_assets.patterns.core.results import Finding, WriteResult
 from dedp_assets.patterns.core.schema import Column, TableSpec
+from dedp_assets.patterns.delta.locations import store_at
 from dedp_assets.patterns.delta.tables import Table
 from tests.helpers import NOW, a_record, write_log
 
@@ -41,6 +43,9 @@ class Pipeline:
 
     def table(self, name):
         return Table(spec(name), self.root / name, lambda: pytest.fail("it asked for a Spark session"))
+
+    def refusals(self, name):
+        return Refusals(store_at(self.root / "_refused" / name))
 
     def write(self, name, day, inputs, **fields):
         """A commit of a table, its data file, and nothing left of what it had there before."""
@@ -100,7 +105,7 @@ class Pipeline:
             name=name.replace("/", "_"),
         )
         def made(context: dg.AssetExecutionContext):
-            yield from run(context, Work(table, reads, build, beside=beside), at=NOW)
+            yield from run(context, Work(table, reads, build, beside=beside, refusals=self.refusals(name)), at=NOW)
 
         return made
 
@@ -267,6 +272,18 @@ def test_what_an_earlier_step_did_not_compute_is_not_taken_from_before(pipeline)
     done = pipeline.run(tags=RANGE)
     assert failure(done) == {"silver_x": str(NOT_READY)}
     assert ("silver/x", SECOND) not in pipeline.computed[2:]
+
+
+def test_a_refused_day_is_noted_until_it_is_published(pipeline):
+    """What was refused, by which code, in which run and why, for whoever asks for it next; a crash is no refusal."""
+    pipeline.fails[("bronze/x", FIRST)] = ContractError("it holds no line")
+    done = pipeline.run(FIRST, tags={REQUEST: f"bronze/x:{FIRST}@8~3"}, only=["bronze/x"])
+    note = Refusal(("8",), "1", done.run_id, f"bronze/x {FIRST}: it holds no line")
+    assert pipeline.refusals("bronze/x").by_key() == {FIRST: note}
+    pipeline.fails = {("bronze/x", SECOND): NotReady("nothing has landed")}
+    pipeline.run(SECOND, only=["bronze/x"])
+    pipeline.run(FIRST, only=["bronze/x"])
+    assert pipeline.refusals("bronze/x").by_key() == {}
 
 
 @pytest.mark.parametrize(("name", "passed"), [("bronze/x", ["bronze/x", "silver/x"]), ("silver/x", ["bronze/x"])])
