@@ -21,6 +21,10 @@ from resources.lake import Lake
 __all__ = ["Edge", "Group", "groups_of"]
 
 _AFTER_ALL = "\uffff"
+_AHEAD = (
+    "has applied version {version} of {read}, whose log does not go that far: it was removed and begun again. "
+    "Remove this table, too, and it is computed anew"
+)
 
 
 @dataclass(slots=True)
@@ -32,6 +36,7 @@ class Edge:
         newest: upstream table -> partition key -> version of the newest change of what its run reads.
         lagging: key -> upstream version that it has not applied.
         applied: key -> the version that it has applied, of those that lag.
+        ahead: key -> the version that it has applied, where the upstream log has not come that far.
         unsure: keys that one of several upstream tables has not dealt with.
         whole: whether what is known is of all tables, so that their news is enough.
     """
@@ -40,6 +45,7 @@ class Edge:
     newest: dict[str, dict[str, int]] = field(default_factory=dict)
     lagging: dict[str, int] = field(default_factory=dict)
     applied: dict[str, int] = field(default_factory=dict)
+    ahead: dict[str, int] = field(default_factory=dict)
     unsure: set[str] = field(default_factory=set)
     whole: bool = False
 
@@ -47,6 +53,11 @@ class Edge:
     def name(self) -> str:
         """The table's name."""
         return self.table.spec.name
+
+    @property
+    def read(self) -> str:
+        """The names of the tables that it reads."""
+        return " and ".join(spec.name for spec in self.table.reads)
 
     def look(self, lake: Lake, watches: Mapping[str, TableWatch], news: Mapping[str, News]) -> bool:
         """Take in the news of the tables; ``False`` if one of them cannot be read."""
@@ -95,12 +106,16 @@ class Edge:
         needed = {key: version for key in keys if (version := self._needed(lake, key)) is not None}
         self.unsure = (self.unsure - needed.keys()) | (keys - needed.keys())
         applied = watches[self.name].applied(lake.ledger(self.name), needed) if needed else {}
+        head = sum(watches[spec.name].version for spec in self.table.reads)
         taken = {key for spec in self.table.tables for key in watches[spec.name].rolled_back}
         for key, version in needed.items():
             has = None if key in taken else applied.get(key)
             self.lagging.pop(key, None)
             self.applied.pop(key, None)
-            if has is None or has < version:
+            self.ahead.pop(key, None)
+            if has is not None and has > head:
+                self.ahead[key] = has
+            elif has is None or has < version:
                 self.lagging[key] = version
                 self.applied.update({key: has} if has is not None else {})
 
@@ -108,6 +123,7 @@ class Edge:
         self.newest.clear()
         self.lagging.clear()
         self.applied.clear()
+        self.ahead.clear()
         self.unsure.clear()
 
     def _needed(self, lake: Lake, key: str) -> int | None:
@@ -138,6 +154,9 @@ class Group:
 
     def wants(self, edges: Sequence[Edge], watches: Mapping[str, TableWatch], now: datetime) -> Iterator[Want]:
         """List what the tables have to catch up with."""
+        for edge in edges:
+            for key, version in edge.ahead.items():
+                yield Want((edge.name,), key, "", "waiting", _AHEAD.format(version=version, read=edge.read))
         behind: dict[str, int] = {}
         for edge in edges:
             for key, version in edge.lagging.items():
@@ -150,7 +169,7 @@ class Group:
         oldest, current = self._bounds(now)
         plan = plan_late_partitions(behind, applied, current=current, oldest=oldest)
         after = self.edges[0].rolled_back(watches)
-        named, read = self.edges[0].name, " and ".join(spec.name for spec in self.edges[0].table.reads)
+        named, read = self.edges[0].name, self.edges[0].read
         for key in plan.partitions:
             tables = tuple(edge.name for edge in lagging[key])
             taken = [v for edge in lagging[key] if (v := edge.restored(key, watches)) is not None]

@@ -121,21 +121,20 @@ class TableWatch:
         return {key: version for key, version in found.items() if version is not None}
 
     def _take_in(self, glimpse: Glimpse) -> set[str]:
-        """Keep what a commit says of partition keys; returns those keys."""
-        changed = {key for partition in glimpse.changed if (key := self._key(partition)) is not None}
+        """Keep what a commit says of partition keys; returns those that were written or rolled back."""
         if glimpse.restores:
+            changed = {key for partition in glimpse.changed if (key := self._key(partition)) is not None}
             for key in changed:
                 taken = frozenset(each for each in glimpse.changed if self._key(each) == key)
                 self.rolled_back[key] = RolledBack(glimpse.version, taken)
                 self.loaded.pop(key, None)
             return changed
         written = {key for app_id in glimpse.transactions if (key := self._written(app_id)) is not None}
-        for key in written:
-            self.rolled_back.pop(key, None)
-        record = glimpse.record
-        if record and "delivery" in record.notes:
-            key = record.partition.get(self.column, "") if self.column else ""
-            self.loaded[key] = Loaded(str(record.notes["delivery"]), record.at)
+        for key in written & self.rolled_back.keys():
+            del self.rolled_back[key]
+        if "delivery" in glimpse.stated.get("notes", ()):
+            key = glimpse.stated["partition"].get(self.column, "") if self.column else ""
+            self.loaded[key] = Loaded(str(glimpse.stated["notes"]["delivery"]), glimpse.stated.get("at", ""))
             written.add(key)
         return written
 

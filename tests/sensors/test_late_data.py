@@ -283,6 +283,19 @@ def test_a_deleted_table_is_computed_anew(week, keys):
     ]
 
 
+def test_an_upstream_table_that_was_begun_again_is_named_with_what_to_do(week, keys):
+    """Its versions count from the beginning, so that nothing says what was applied of it: a person decides."""
+    week.tick(late_visits)
+    shutil.rmtree(week.root / "lake/bronze/visits")
+    week.bronze(*[landed(day) for day in WEEK[4:]])
+    for sensor in (late_visits, reconciler([visits], [])):
+        data = week.tick(sensor)
+        assert keys(data) == []
+        assert f"silver/visits {WEEK[4]}: has applied version 5 of bronze/visits, whose log does" in data.skip_message
+    shutil.rmtree(week.root / "lake/silver/visits")
+    assert keys(week.tick(late_visits)) == WEEK[4:]
+
+
 def test_runs_that_succeed_and_change_nothing_end_after_three(week, keys):
     """A defect of a table's code does not start runs for ever; the reason names the run to look at."""
     week.bronze(landed("2026-01-12", "2026-01-06"))
@@ -332,3 +345,25 @@ def test_a_broken_log_fails_the_tick_with_its_reason(week, content):
     said = str(raised.value) + str(raised.value.__cause__)
     assert "_delta_log/00000000000000000003.json" in said
     assert "put it back from a backup" in said
+
+
+def test_a_broken_log_holds_back_its_own_edges_and_no_others(week, keys):
+    """Silver is asked for though gold's log is damaged; the tick fails once nothing else is left, until a repair."""
+    everything = reconciler([visits, daily_page_views, daily_visitors], [])
+    for table in ("gold/daily_page_views", "gold/daily_visitors"):
+        week.dated(table, *[gold(table, day, version) for version, day in enumerate(WEEK, start=1)])
+    assert keys(week.tick(everything)) == []
+    week.dated("gold/daily_visitors", gold("gold/daily_visitors", WEEK[0], 9))
+    log = week.root / "lake/gold/daily_visitors/_delta_log" / f"{8:020d}.json"
+    whole = log.read_text()
+    log.write_text("HELLO")
+    week.bronze(landed("2026-01-12", "2026-01-06"))
+    assert [r.run_key for r in week.tick(everything).run_requests] == ["silver/visits:2026-01-06@8"]
+    week.dated("silver/visits", silver("2026-01-06", 8))
+    assert [r.run_key for r in week.tick(everything).run_requests] == ["gold/daily_page_views:2026-01-06@8"]
+    week.dated("gold/daily_page_views", gold("gold/daily_page_views", "2026-01-06", 8))
+    with pytest.raises(Exception, match="gold/daily_visitors: version 8 of its log is damaged"):
+        week.tick(everything)
+    log.write_text(whole)
+    (request,) = week.tick(everything).run_requests
+    assert [key.to_user_string() for key in request.asset_selection] == ["gold/daily_visitors"]

@@ -12,7 +12,7 @@ from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta, timezone
 from functools import cache, cached_property, partial
@@ -63,6 +63,7 @@ KeyedFile = tuple[Mapping[str, Any], Partition]
 _COMMIT_FILE = re.compile(r"\d{20}\.json")
 _LITERAL = re.compile(r"[A-Za-z0-9_. -]+")  # what every writer of logs spells alike
 _NO_FILE = re.compile(rb'[{] *"(?:commitInfo|txn|protocol|metaData|domainMetadata)" *:.*[}]')
+_PLAIN = (b'{"commitInfo":', b'{"txn":')
 _INFO = re.compile(rb'[{] *"commitInfo" *:')
 _TRANSACTION = re.compile(rb'[{] *"txn" *: *[{].*?"appId" *: *("(?:[^"\\]|\\.)*")')
 _SOON = 100
@@ -120,7 +121,7 @@ class Glimpse:
         changed: partitions whose rows the commit changed.
         transactions: transaction ids that it moved.
         restores: whether it made an earlier version current again; whoever wrote it.
-        record: the record of a write, if it was asked for.
+        stated: what the record of a write states, by field, if it was asked for; empty without one.
         forgotten: whether the log does not tell what was before: ``changed`` are the partitions that had rows.
     """
 
@@ -128,7 +129,7 @@ class Glimpse:
     changed: frozenset[Partition]
     transactions: tuple[str, ...] = ()
     restores: bool = False
-    record: CommitRecord | None = None
+    stated: Mapping[str, Any] = field(default_factory=dict)
     forgotten: bool = False
 
 
@@ -389,25 +390,31 @@ class Ledger(Located):
             records: whether the records of writes are read, too, which costs a third more.
         """
         naming = cache(self._naming)
-        expected = since + 1
-        for version in self._since(since):
-            if version > expected:
-                yield Glimpse(version, frozenset(self.state(version).statistics()), forgotten=True)
-            else:
-                raw = self._raw(version)
+        for version, raw, follows in self._raws(since):
+            if follows:
                 yield self._read(version, partial(_glimpse, version, raw, naming, records=records))
-            expected = version + 1
+            else:
+                yield Glimpse(version, frozenset(self.state(version).statistics()), forgotten=True)
 
     def first_restore(self) -> int:
         """Find the first version that may be a restore; the one after the newest version, if none is."""
         version = -1
-        for version in self._since(-1):
-            raw = self._raw(version)
+        for version, raw, _ in self._raws(-1):
             if b"RESTORE" in raw:
                 return version
-            if not raw.rstrip().endswith(b"}"):
-                self._commit(version, raw, self._naming)
+            if not raw.endswith((b"}\n", b"}")):
+                self._commit(version, raw, self._naming)  # says what is wrong with it
         return version + 1
+
+    def _raws(self, since: int) -> Iterator[tuple[int, bytes, bool]]:
+        """Read the commits after a version unparsed, each with whether it follows the one before."""
+        version, before = since + 1, since
+        if not self._holds(version) and not self._holds(since):
+            version = min((v for v in self._versions() if v > since), default=version)
+        with suppress(FileNotFoundError):
+            while True:
+                yield version, self._log.read(f"{version:020d}.json"), version == before + 1
+                version, before = version + 1, version
 
     def history(self) -> Iterator[Commit]:
         """Read the commits from the newest back, as far as the log still holds them."""
@@ -716,8 +723,7 @@ def _files(action: Mapping[str, Any]) -> Iterator[_File]:
         if kind in _FILES and file:
             rows = json.loads(file.get("stats") or "{}").get("numRecords", 0) if kind == "add" else 0
             changes = kind != "cdc" and file.get("dataChange", True)
-            values = tuple(sorted((file.get("partitionValues") or {}).items()))
-            yield _File(kind, file["path"], rows, values if changes else None)
+            yield _File(kind, file["path"], rows, _values(file) if changes else None)
 
 
 def _changed(raw: bytes, naming: Callable[[], Naming]) -> frozenset[Partition]:
@@ -726,18 +732,28 @@ def _changed(raw: bytes, naming: Callable[[], Naming]) -> frozenset[Partition]:
 
 
 def _changed_by(lines: Sequence[bytes], naming: Callable[[], Naming]) -> frozenset[Partition]:
-    named = [line for line in lines if not _NO_FILE.fullmatch(line)]
-    files = [file for action in _actions(named) for file in _files(action)]
-    return _named_all({file.changed for file in files}, naming)
+    named = [
+        line for line in lines if not ((line.startswith(_PLAIN) and line.endswith(b"}")) or _NO_FILE.fullmatch(line))
+    ]
+    files = [file for action in _actions(named) for kind in ("add", "remove") if (file := action.get(kind))]
+    changed = {_values(file) for file in files if file["path"] and file.get("dataChange", True)}
+    return _named_all(changed, naming)
+
+
+def _values(file: Mapping[str, Any]) -> Partition:
+    return tuple(sorted((file.get("partitionValues") or {}).items()))
 
 
 def _glimpse(version: int, raw: bytes, naming: Callable[[], Naming], *, records: bool) -> Glimpse:
     lines = _lines(raw)
     told = _info(lines) if records or b"RESTORE" in raw else {}
-    operation, stated = told.get("operation"), told.get("userMetadata") if records else None
-    record = None if operation in _MAINTENANCE else CommitRecord.from_json(stated)
-    moved = tuple([json.loads(found[1]) for line in lines if (found := _TRANSACTION.match(line))])
-    return Glimpse(version, _changed_by(lines, naming), moved, operation == "RESTORE", record)
+    operation, stated = told.get("operation"), {}
+    if records and operation not in _MAINTENANCE and (told_ := told.get("userMetadata")):
+        with suppress(ValueError):
+            stated = json.loads(told_)
+    moved = [json.loads(found[1]) for line in lines if b'"txn"' in line[:9] and (found := _TRANSACTION.match(line))]
+    ours = stated if isinstance(stated, dict) and stated.get("dedp") == 1 else {}
+    return Glimpse(version, _changed_by(lines, naming), tuple(moved), operation == "RESTORE", ours)
 
 
 def _info(lines: Sequence[bytes]) -> dict[str, Any]:
