@@ -409,7 +409,9 @@ class Ledger(Located):
     def _raws(self, since: int) -> Iterator[tuple[int, bytes, bool]]:
         """Read the commits after a version unparsed, each with whether it follows the one before."""
         version, before = since + 1, since
-        if not self._holds(version) and not self._holds(since):
+        if not self._holds(version):
+            if self._holds(since):
+                return
             version = min((v for v in self._versions() if v > since), default=version)
         with suppress(FileNotFoundError):
             while True:
@@ -728,16 +730,14 @@ def _files(action: Mapping[str, Any]) -> Iterator[_File]:
 
 def _changed(raw: bytes, naming: Callable[[], Naming]) -> frozenset[Partition]:
     """List the partitions whose rows a commit changed, without parsing what it says beside its files."""
-    return _changed_by(_lines(raw), naming)
+    files = [file for action in _actions(_about_files(_lines(raw))) for file in _files(action)]
+    return _named_all({file.changed for file in files}, naming)
 
 
-def _changed_by(lines: Sequence[bytes], naming: Callable[[], Naming]) -> frozenset[Partition]:
-    named = [
-        line for line in lines if not ((line.startswith(_PLAIN) and line.endswith(b"}")) or _NO_FILE.fullmatch(line))
-    ]
-    files = [file for action in _actions(named) for kind in ("add", "remove") if (file := action.get(kind))]
-    changed = {_values(file) for file in files if file["path"] and file.get("dataChange", True)}
-    return _named_all(changed, naming)
+def _about_files(lines: Sequence[bytes]) -> list[bytes]:
+    """List the lines of a commit that say something of its files."""
+    plain = [line.startswith(_PLAIN) and line.endswith(b"}") for line in lines]
+    return [line for line, known in zip(lines, plain, strict=True) if not (known or _NO_FILE.fullmatch(line))]
 
 
 def _values(file: Mapping[str, Any]) -> Partition:
@@ -753,7 +753,10 @@ def _glimpse(version: int, raw: bytes, naming: Callable[[], Naming], *, records:
             stated = json.loads(told_)
     moved = [json.loads(found[1]) for line in lines if b'"txn"' in line[:9] and (found := _TRANSACTION.match(line))]
     ours = stated if isinstance(stated, dict) and stated.get("dedp") == 1 else {}
-    return Glimpse(version, _changed_by(lines, naming), tuple(moved), operation == "RESTORE", ours)
+    actions = _actions(_about_files(lines))
+    files = [file for action in actions for kind in ("add", "remove") if (file := action.get(kind))]
+    changed = _named_all({_values(file) for file in files if file["path"] and file.get("dataChange", True)}, naming)
+    return Glimpse(version, changed, tuple(moved), operation == "RESTORE", ours)
 
 
 def _info(lines: Sequence[bytes]) -> dict[str, Any]:
