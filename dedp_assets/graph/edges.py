@@ -131,9 +131,9 @@ class Edge:
 
         It counts all upstream tables, so that a change of any of them raises it.
         """
-        found = [newest.get(key) for newest in self.newest.values()]
-        if all(version is not None for version in found):
-            return sum(version for version in found if version is not None)
+        known = list(self.newest.values())
+        if all(key in newest for newest in known):
+            return sum(newest[key] for newest in known)
         try:
             return sum(pin(lake.table(spec), feed, key).changed for spec, feed in self.table.reads.items())
         except NotReady:

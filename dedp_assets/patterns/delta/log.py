@@ -63,9 +63,7 @@ KeyedFile = tuple[Mapping[str, Any], Partition]
 _COMMIT_FILE = re.compile(r"\d{20}\.json")
 _LITERAL = re.compile(r"[A-Za-z0-9_. -]+")  # what every writer of logs spells alike
 _NO_FILE = re.compile(rb'[{] *"(?:commitInfo|txn|protocol|metaData|domainMetadata)" *:.*[}]')
-_PLAIN = (b'{"commitInfo":', b'{"txn":')
-_INFO = re.compile(rb'[{] *"commitInfo" *:')
-_TRANSACTION = re.compile(rb'[{] *"txn" *: *[{].*?"appId" *: *("(?:[^"\\]|\\.)*")')
+_INFO = b'{"commitInfo":'
 _SOON = 100
 """Number of commits after a checkpoint up to which reading them here is as fast as by deltalake."""
 _FILES = {"add", "remove", "cdc"}
@@ -730,14 +728,9 @@ def _files(action: Mapping[str, Any]) -> Iterator[_File]:
 
 def _changed(raw: bytes, naming: Callable[[], Naming]) -> frozenset[Partition]:
     """List the partitions whose rows a commit changed, without parsing what it says beside its files."""
-    files = [file for action in _actions(_about_files(_lines(raw))) for file in _files(action)]
+    named = [line for line in _lines(raw) if not _NO_FILE.fullmatch(line)]
+    files = [file for action in _actions(named) for file in _files(action)]
     return _named_all({file.changed for file in files}, naming)
-
-
-def _about_files(lines: Sequence[bytes]) -> list[bytes]:
-    """List the lines of a commit that say something of its files."""
-    plain = [line.startswith(_PLAIN) and line.endswith(b"}") for line in lines]
-    return [line for line, known in zip(lines, plain, strict=True) if not (known or _NO_FILE.fullmatch(line))]
 
 
 def _values(file: Mapping[str, Any]) -> Partition:
@@ -746,22 +739,25 @@ def _values(file: Mapping[str, Any]) -> Partition:
 
 def _glimpse(version: int, raw: bytes, naming: Callable[[], Naming], *, records: bool) -> Glimpse:
     lines = _lines(raw)
-    told = _info(lines) if records or b"RESTORE" in raw else {}
-    operation, stated = told.get("operation"), {}
-    if records and operation not in _MAINTENANCE and (told_ := told.get("userMetadata")):
-        with suppress(ValueError):
-            stated = json.loads(told_)
-    moved = [json.loads(found[1]) for line in lines if b'"txn"' in line[:9] and (found := _TRANSACTION.match(line))]
-    ours = stated if isinstance(stated, dict) and stated.get("dedp") == 1 else {}
-    actions = _actions(_about_files(lines))
+    if not records and b"RESTORE" not in raw:
+        lines = [line for line in lines if not (line.startswith(_INFO) and line.endswith(b"}"))]
+    actions = _actions(lines)
+    told: Mapping[str, Any] = next((info for action in actions if (info := action.get("commitInfo"))), {})
+    moved = [txn["appId"] for action in actions if (txn := action.get("txn"))]
     files = [file for action in actions for kind in ("add", "remove") if (file := action.get(kind))]
     changed = _named_all({_values(file) for file in files if file["path"] and file.get("dataChange", True)}, naming)
-    return Glimpse(version, changed, tuple(moved), operation == "RESTORE", ours)
+    stated = _stated(told) if records else {}
+    return Glimpse(version, changed, tuple(moved), told.get("operation") == "RESTORE", stated)
 
 
-def _info(lines: Sequence[bytes]) -> dict[str, Any]:
-    found = (json.loads(line)["commitInfo"] for line in lines if _INFO.match(line))
-    return next(found, {}) or {}
+def _stated(told: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Read what the record of a write states, by field; empty for a commit without one."""
+    try:
+        stated = json.loads(told.get("userMetadata") or "")
+    except ValueError:
+        return {}
+    ours = isinstance(stated, dict) and stated.get("dedp") == 1
+    return stated if ours and told.get("operation") not in _MAINTENANCE else {}
 
 
 def _lines(raw: bytes) -> list[bytes]:
