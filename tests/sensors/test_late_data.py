@@ -6,6 +6,7 @@ import shutil
 
 import dagster as dg
 import pytest
+from deltalake import DeltaTable
 
 from dedp_assets.defs.gold.daily_page_views import daily_page_views
 from dedp_assets.defs.gold.daily_visitors import daily_visitors
@@ -281,6 +282,16 @@ def test_a_deleted_table_is_computed_anew(week, keys):
         f"silver/visits:{WEEK[0]}@1#2",
         f"silver/visits:{WEEK[1]}@2",
     ]
+
+
+def test_what_the_log_has_forgotten_counts_for_those_who_applied_nothing(week, keys):
+    """A cleaned log tells what changed since; of what was before, only dates that nobody computed are asked for."""
+    week.bronze(landed("2026-01-12"), landed("2026-01-13", WEEK[2]))
+    DeltaTable(str(week.root / "lake/bronze/visits")).create_checkpoint()
+    for version in range(9):
+        (week.root / f"lake/bronze/visits/_delta_log/{version:020d}.json").unlink()
+    for sensor in (late_visits, reconciler([visits], [])):
+        assert keys(week.tick(sensor)) == [WEEK[2], "2026-01-12"]
 
 
 def test_an_upstream_table_that_was_begun_again_is_named_with_what_to_do(week, keys):

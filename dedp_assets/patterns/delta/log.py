@@ -389,10 +389,9 @@ class Ledger(Located):
         """
         naming = cache(self._naming)
         for version, raw, follows in self._raws(since):
-            if follows:
-                yield self._read(version, partial(_glimpse, version, raw, naming, records=records))
-            else:
+            if not follows:
                 yield Glimpse(version, frozenset(self.state(version).statistics()), forgotten=True)
+            yield self._read(version, partial(_glimpse, version, raw, naming, records=records))
 
     def first_restore(self) -> int:
         """Find the first version that may be a restore; the one after the newest version, if none is."""
