@@ -239,6 +239,8 @@ def test_what_a_restore_took_back_is_asked_for_and_nothing_else(week, keys, ours
     generation = [{"txn": {"silver/visits/generation": 1}}] if ours else []
     week.dated("silver/visits", *generation, {"changed": [{"event_date": WEEK[1]}], "operation": "RESTORE"})
     restored = 9 if ours else 8
+    # Somebody's lease of the date is no write of it.
+    week.dated("silver/visits", {"txn": {f"silver/visits/event_date={WEEK[1]}/lease": 1767600000}})
     for sensor in (late_visits, reconciler([visits], [])):
         (request,) = week.tick(sensor).run_requests
         assert (request.partition_key, request.tags["dedp/cause"]) == (WEEK[1], "restore")
