@@ -26,9 +26,11 @@ from dedp_assets.patterns.delta.tables import Table
 from dedp_assets.patterns.error_management.dead_letter import LETTER
 from dedp_assets.patterns.error_management.dead_letter_replay import replay_letters
 
-__all__ = ["letters_of", "replay_asset", "replay_key", "replay_keys"]
+__all__ = ["REPLAYS", "letters_of", "replay_asset", "replay_key", "replay_keys"]
 
 Replay = Callable[[Step, Table, Table], WriteResult]
+REPLAYS = "replay"
+"""Group of the assets that replay dead letters."""
 _REPORT = {
     "error_class": ("string", "what is wrong with the letters"),
     "records": ("bigint", "letters that are still open"),
@@ -80,7 +82,7 @@ def replay_asset(table: LakeTable[...], replay: Replay) -> dg.AssetsDefinition:
             "patterns": pattern,
             "dagster/code_references": code_of(replay),
         },
-        group_name="replay",
+        group_name=REPLAYS,
         code_version=table.code_version,
         owners=[table.owner],
         tags={"dedp/pattern": pattern, "dedp/chapter": pattern.partition(".")[0]},
