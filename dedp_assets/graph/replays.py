@@ -38,14 +38,16 @@ _REPORT = {
 
 
 def letters_of(table: LakeTable[...]) -> TableSpec:
-    """Find the table of a declared table's dead letters.
+    """Find the one table of a declared table's dead letters.
 
     Raises:
-        ConfigError: if it has none.
+        ConfigError: if it has none, or several.
     """
     found = [spec for spec in table.beside if set(LETTER) <= set(spec.columns)]
-    if not found:
-        raise ConfigError(f"{table.spec.name} replays dead letters, and has no table of them: name it in beside=")
+    if len(found) != 1:
+        raise ConfigError(
+            f"{table.spec.name} replays dead letters and has {len(found)} tables of them in beside=, not one"
+        )
     return found[0]
 
 

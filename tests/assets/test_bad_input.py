@@ -120,7 +120,7 @@ def test_dead_letters_are_counted_by_class_where_they_can_be_plotted(damaged):
     shown = damaged.materialization("silver/visits_dead_letter", TODAY)
     classes = Counter(letter["error_class"] for letter in kept)
     assert {name: shown[name] for name in shown if name.startswith("letters: ")} == {
-        f"letters: {name} [records]": count for name, count in classes.items()
+        f"letters: {name.replace('_', ' ')} [records]": count for name, count in classes.items()
     }
     assert classes >= Counter({"malformed JSON": 5, "wrong type": 3, "user_id is missing": 2, "blank line": 1})
     assert shown["open letters [records]"] == len(kept)
