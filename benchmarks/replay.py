@@ -35,8 +35,8 @@ _WRONG = {**RULES, "one in a hundred": "substring_index(visit_id, '-', 1) % 100 
 _LINE = (
     """concat('{"visit_id": "', id, '-', id % 7, '", "event_time": "', """
     """date_format(timestamp_millis(1767571200000 + id * 86 % 86400000), "yyyy-MM-dd'T'HH:mm:ss'Z'"), """
-    """'", "user_id": "user-', id % 9000, '", "page": "/posts/', id % 40, '", "referrer": null, '"""
-    """'"user_agent": "Mozilla/5.0 (X11; Linux x86_64)", "status": 200, "bytes": ', id % 60000, '}') AS raw"""
+    """'", "user_id": "user-', id % 9000, '", "page": "/posts/', id % 40, '", "referrer": null, """
+    """"user_agent": "Mozilla/5.0 (X11; Linux x86_64)", "status": 200, "bytes": ', id % 60000, '}') AS raw"""
 )
 _SOURCE = (
     _LINE,
@@ -51,7 +51,7 @@ _SOURCE = (
 def run(*, quick: bool) -> list[Row]:
     """Measure partitions of growing size."""
     session, home = SparkEngine().session, settings().home
-    return [_measure(session, home, count) for count in ((2_000, 20_000) if quick else (100_000, 500_000))]
+    return [_measure(session, home, count) for count in ((2_000, 20_000) if quick else (200_000, 1_000_000))]
 
 
 def _measure(session: SparkSession, home: Path, count: int) -> Row:
@@ -67,6 +67,7 @@ def _measure(session: SparkSession, home: Path, count: int) -> Row:
 
     def replayed(_: int) -> dict[str, float]:
         result = _replay(session, places["replay"])
+        assert result.rows.written == count // 100, result.reason
         return {"rows parsed": result.rows.read}
 
     def rebuilt(_: int) -> dict[str, float]:

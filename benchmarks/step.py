@@ -181,6 +181,10 @@ class Script:
 
     def _write(self, dead: DataFrame, unique: DataFrame, on: str) -> None:
         stamps = {
+            "error_class": F.col("reason"),
+            "error_stage": F.lit("validate"),
+            "occurred_at": F.col("event_time"),
+            "status": F.lit("open"),
             "job": F.lit("script"),
             "code_version": F.lit("1"),
             "replayed_by": F.lit(None).cast("string"),

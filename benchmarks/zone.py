@@ -75,7 +75,7 @@ class Zone:
                     "silver/visits_dead_letter",
                     {"filed_under": day},
                     code_version=code_version,
-                    notes={"open": int(day in few)},
+                    figures={"open": int(day in few)},
                 ),
             }
             for day in self.days

@@ -96,12 +96,14 @@ def _compute(platform: Platform, asset: str, partition: str, tags: Mapping[str, 
 
 
 def _tables(*, audited: bool = False) -> list[str]:
-    """List the names of the graph's tables (of those that are audited), from bronze on."""
+    """List the names of the graph's tables (of those that are audited) and of the replays, from bronze on."""
     from dedp_assets.definitions import defs  # noqa: PLC0415
+    from dedp_assets.graph.replays import REPLAYS  # noqa: PLC0415
 
-    nodes = [node for node in defs().resolve_asset_graph().asset_nodes if "dagster/table_name" in node.metadata]
-    names = ["/".join(node.key.path) for node in nodes if node.check_keys or not audited]
-    return sorted(names, key=by_layer)
+    nodes = list(defs().resolve_asset_graph().asset_nodes)
+    tables = [node for node in nodes if "dagster/table_name" in node.metadata and (node.check_keys or not audited)]
+    replays = [node for node in nodes if node.group_name == REPLAYS]  # a person approves to give letters up
+    return sorted(("/".join(node.key.path) for node in (*tables, *replays)), key=by_layer)
 
 
 def _platform(settings: Settings) -> Platform:

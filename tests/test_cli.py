@@ -77,6 +77,7 @@ def test_approving_a_table_that_is_not_there_is_refused_with_the_choices(dedp, t
     line = approve(dedp, "unknown/table", "2026-01-05")
     assert line.startswith("dedp approve: unknown/table is not a table with audits; choose one of ")
     assert "gold/daily_visitors" in line
+    assert "silver/visits_dead_letter_replay" in line, "a person approves to give letters up"
     assert not (tmp_path / "home").exists()
 
 
@@ -265,7 +266,7 @@ def test_running_a_table_that_is_not_of_the_graph_is_refused_with_the_choices(de
     code, out, err = dedp("run", "unknown/table", "2026-01-05")
     assert (code, out) == (1, "")
     assert "unknown/table is no table of the graph; choose one of bronze/" in err
-    assert "silver/visits_dead_letter" in err
+    assert "silver/visits_dead_letter, silver/visits_dead_letter_replay" in err
     assert not (tmp_path / "home").exists()
 
 

@@ -23,27 +23,33 @@ from dedp_assets.patterns.core.records import Provenance
 from dedp_assets.patterns.core.results import WriteResult
 from dedp_assets.patterns.core.schema import TableSpec
 from dedp_assets.patterns.delta.tables import Table
-from dedp_assets.patterns.error_management.dead_letter import LETTER
+from dedp_assets.patterns.error_management.dead_letter import LETTER, open_by_class
 from dedp_assets.patterns.error_management.dead_letter_replay import replay_letters
 
-__all__ = ["letters_of", "replay_asset", "replay_key", "replay_keys"]
+__all__ = ["REPLAYS", "letters_of", "replay_asset", "replay_key", "replay_keys"]
 
 Replay = Callable[[Step, Table, Table], WriteResult]
-_REPORT = {
-    "error_class": ("string", "what is wrong with the letters"),
-    "records": ("bigint", "letters that are still open"),
-}
+REPLAYS = "replay"
+"""Group of the assets that replay dead letters."""
+REPORT = dg.TableSchema(
+    [
+        dg.TableColumn("error_class", "string", "what is wrong with letters that are still open"),
+        dg.TableColumn("records", "bigint", "how many there are"),
+    ]
+)
 
 
 def letters_of(table: LakeTable[...]) -> TableSpec:
-    """Find the table of a declared table's dead letters.
+    """Find the one table of a declared table's dead letters.
 
     Raises:
-        ConfigError: if it has none.
+        ConfigError: if it has none, or several.
     """
     found = [spec for spec in table.beside if set(LETTER) <= set(spec.columns)]
-    if not found:
-        raise ConfigError(f"{table.spec.name} replays dead letters, and has no table of them: name it in beside=")
+    if len(found) != 1:
+        raise ConfigError(
+            f"{table.spec.name} replays dead letters and has {len(found)} tables of them in beside=, not one"
+        )
     return found[0]
 
 
@@ -67,7 +73,6 @@ def replay_asset(table: LakeTable[...], replay: Replay) -> dg.AssetsDefinition:
     """
     key, letters = replay_key(table), letters_of(table)
     pattern = replay_letters.__module__.removeprefix("dedp_assets.patterns.")
-    columns = [dg.TableColumn(name, kind, meaning) for name, (kind, meaning) in _REPORT.items()]
     spec = dg.AssetSpec(
         key,
         deps=[asset_key(table.spec), asset_key(letters)],
@@ -76,11 +81,11 @@ def replay_asset(table: LakeTable[...], replay: Replay) -> dg.AssetsDefinition:
         "code version of the table, or by a person, at any time. A run that a named person approves gives up what is "
         "refused again.\n\nPatterns at work: Dead-Letter Replay.",
         metadata={
-            "dagster/column_schema": dg.TableSchema(columns),
+            "dagster/column_schema": REPORT,
             "patterns": pattern,
             "dagster/code_references": code_of(replay),
         },
-        group_name="replay",
+        group_name=REPLAYS,
         code_version=table.code_version,
         owners=[table.owner],
         tags={"dedp/pattern": pattern, "dedp/chapter": pattern.partition(".")[0]},
@@ -189,9 +194,10 @@ def _told(result: WriteResult) -> dict[str, Any]:
     figures = result.beside[0].figures if result.beside else {}
     saved = {"saved": result.figures["inserted"] + result.figures["updated"]} if result.figures else {}
     counts = {**saved, **{name: figures[name] for name in ("open", "replayed", "given_up") if name in figures}}
-    changed = [dict(each.partition) for each in (result,) if each.changed]
+    left = [dg.TableRecord({"error_class": name, "records": n}) for name, n in open_by_class(figures).items()]
     return {
         "outcome": result.reason,
-        "changed partitions": dg.MetadataValue.json(changed),
+        "changed partitions": dg.MetadataValue.json([dict(result.partition)] if result.changed else []),
+        "still open": dg.MetadataValue.table(left, REPORT),
         **{f"{name.replace('_', ' ')} [records]": count for name, count in counts.items()},
     }

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
+from datetime import datetime
 
 import pytest
 
@@ -110,6 +112,29 @@ def test_a_half_written_last_line_is_a_dead_letter(damaged):
     """The torn record leaves by the other exit; the whole one before it is kept."""
     assert damaged.ids("silver/visits", source_file="e-half.jsonl") == ["whole"]
     assert letters(damaged, "e-half.jsonl")[2]["reason"] == "malformed JSON"
+
+
+def test_dead_letters_are_counted_by_class_where_they_can_be_plotted(damaged):
+    """Numbers with a unit in the metadata of the date: the share of the records read, and how many of each class."""
+    kept = damaged.rows("silver/visits_dead_letter", filed_under=TODAY)
+    shown = damaged.materialization("silver/visits_dead_letter", TODAY)
+    classes = Counter(letter["error_class"] for letter in kept)
+    assert {name: shown[name] for name in shown if name.startswith("letters: ")} == {
+        f"letters: {name.replace('_', ' ')} [records]": count for name, count in classes.items()
+    }
+    assert classes >= Counter({"malformed JSON": 5, "wrong type": 3, "user_id is missing": 2, "blank line": 1})
+    assert shown["open letters [records]"] == len(kept)
+    read = damaged.last("silver/visits", event_date=TODAY).record.rows["read"]
+    share = damaged.materialization("silver/visits", TODAY)["dead letters [%]"]
+    assert share == round(100 * len(kept) / read, 3)
+
+
+def test_a_letter_keeps_the_time_of_its_event_where_it_can_be_read(damaged):
+    """Of a visit with a wrong size it is the visit's time, of a torn line nobody knows."""
+    sizes = letters(damaged, "c-refused.jsonl")[list(REFUSED).index("negative size") + 1]
+    torn = letters(damaged, "c-refused.jsonl")[list(REFUSED).index("malformed JSON") + 1]
+    assert sizes["occurred_at"] == datetime.fromisoformat(SOUND[0]["event_time"].replace("Z", "+00:00"))
+    assert (torn["occurred_at"], torn["error_stage"], sizes["error_stage"]) == (None, "parse", "validate")
 
 
 def test_a_repeated_file_adds_nothing(damaged):

@@ -97,6 +97,7 @@ def test_a_letter_that_no_fix_saves_stays_open_and_is_tried_once_by_each_release
     assert mistaken.react() == [(REPLAY_AND_GOLD, day(2))]
     assert mistaken.react() == []
     (after,) = letters(mistaken, filed_under=day(2))
+    assert mistaken.materialization(REPLAY, day(2))["open [records]"] == 1
     assert (after["raw"], after["replayed_by"], after["code_version"]) == (HOPELESS, None, "fix-3")
     assert after["dead_lettered_at"] == before["dead_lettered_at"]
     assert len(mistaken.ids("silver/visits", event_date=day(2))) == 40

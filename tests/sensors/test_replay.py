@@ -8,7 +8,7 @@ import pytest
 from deltalake import DeltaTable
 
 from dedp_assets import defs
-from dedp_assets.defs.silver.visits import VISITS, visits
+from dedp_assets.defs.silver.visits import DEAD_LETTER, VISITS, visits
 from dedp_assets.graph.replays import letters_of, replay_keys
 from dedp_assets.graph.tables import declared
 from dedp_assets.patterns.core.errors import ConfigError
@@ -44,10 +44,13 @@ def test_dates_with_letters_of_older_code_are_requested(zone, keys):
 
 
 def test_a_table_whose_letters_cannot_be_replayed_is_left_alone():
-    """Without a function that replays them there is no asset to ask for, and one without letters is a mistake."""
+    """Without a function that replays them there is no asset to ask for; a table has one table of letters."""
     assert replay_keys([replace(visits, replay=None)]) == {}
-    with pytest.raises(ConfigError, match="silver/visits replays dead letters, and has no table of them"):
+    with pytest.raises(ConfigError, match="silver/visits replays dead letters and has 0 tables of them"):
         letters_of(replace(visits, beside=dict.fromkeys([VISITS], ())))
+    second = replace(DEAD_LETTER, name="silver/more_letters")
+    with pytest.raises(ConfigError, match="has 2 tables of them"):
+        letters_of(replace(visits, beside={**visits.beside, second: ()}))
 
 
 def test_without_dead_letters_there_is_nothing_to_replay(zone):

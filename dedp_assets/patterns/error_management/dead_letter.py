@@ -106,9 +106,9 @@ def divert_unprocessable(  # noqa: PLR0913 - what a record is takes many words
         *named, *map(identifier, kept), *found, happened.cast("timestamp").alias("occurred_at")
     )
     # Only dead letters carry their raw input on: the others would pay for it in every later step.
-    stored = [F.expr(f"if(reason IS NULL, NULL, {identifier(c)})").alias(c) for c in kept]
+    stored = [F.expr(f"if(reason IS NULL, NULL, {identifier(c)})").alias(c) for c in (*kept, "occurred_at")]
     outcome = F.expr("if(reason IS NULL, 'valid', 'dead')").alias(OUTCOME)
-    flagged = known.select(*named, *stored, *found, "occurred_at", outcome)
+    flagged = known.select(*named, *stored, *found, outcome)
     parts = {"valid": (*schema, *handed, "was_dead_lettered"), "dead": (*kept, *handed, *found[1:], "occurred_at")}
     return Split(flagged, parts, identity=tuple(identity))
 

@@ -17,6 +17,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from dedp_assets.patterns.core.audits import Audit
+from dedp_assets.patterns.core.errors import ConfigError
 from dedp_assets.patterns.core.names import OUTCOME, identifier
 from dedp_assets.patterns.core.records import Provenance
 from dedp_assets.patterns.core.results import Plan, Split, WriteResult
@@ -49,8 +50,8 @@ def replay_letters(  # noqa: PLR0913 - two tables and their partitions
         split: what ``divert_unprocessable``, and further steps, make of :func:`open_letters`.
         valid: table that the records belong to.
         dead: table of the letters.
-        keys: columns that make a row of the partition unique; of two with the same key the first by the split's
-            identity stays, as a rebuild chooses.
+        keys: required columns that make a row of the partition unique; of two with the same key the first by the
+            split's identity stays, as a rebuild chooses.
         partition: partition of ``valid`` that the letters belong to.
         filed_under: partition of ``dead`` that they lie in.
         since: version of ``dead`` that the letters were read at.
@@ -58,12 +59,15 @@ def replay_letters(  # noqa: PLR0913 - two tables and their partitions
         audits: rules of the table; those over its dead letters are judged anew, and warn.
 
     Raises:
+        ConfigError: for a key that may be NULL: a record with such a key would be added by every replay.
         Conflict: if another run wrote the partition meanwhile.
 
     Example:
         >>> from dedp_assets.patterns.core.schema import Column, TableSpec
         >>> from dedp_assets.patterns.error_management.dead_letter import LETTER, divert_unprocessable, route
-        >>> days = table("days", "id BIGINT, n INT, was_dead_lettered BOOLEAN, day STRING", partition_by=["day"])
+        >>> columns = {"id": Column("BIGINT"), "n": Column("INT", required=True)}
+        >>> columns |= {"was_dead_lettered": Column("BOOLEAN"), "day": Column("STRING")}
+        >>> days = table(TableSpec("days", columns, partition_by=("day",)))
         >>> columns = {"raw": Column("STRING"), "n": Column("INT"), **LETTER, "day": Column("STRING")}
         >>> dead = Table(TableSpec("days_dead_letter", columns, partition_by=("day",)), days.store.uri + "_dead", spark)
         >>> def judged(lines, **rules):
@@ -80,6 +84,8 @@ def replay_letters(  # noqa: PLR0913 - two tables and their partitions
         >>> rows(days)
         [(-1, 2, True, 'mon'), (7, 1, False, 'mon')]
     """
+    if loose := [key for key in keys if not valid.spec.columns[key].required]:
+        raise ConfigError(f"{', '.join(loose)} may be NULL in {valid.name}: a replay needs keys that are required")
     provenance = provenance.by("error_management.dead_letter_replay")
     provenance = replace(provenance, inputs={dead.name: since}, sequence=None)
     with evaluated_once(split.rows) as rows:

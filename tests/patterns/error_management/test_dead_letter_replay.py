@@ -8,7 +8,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from dedp_assets.patterns.core.errors import Conflict
+from dedp_assets.patterns.core.errors import ConfigError, Conflict
 from dedp_assets.patterns.core.records import Approval
 from dedp_assets.patterns.core.rows import RowsRead, tally
 from dedp_assets.patterns.error_management import dead_letter_replay
@@ -61,14 +61,14 @@ def world(spark, make_table):
             rows_read=RowsRead(tally=seen),
         )
 
-    def replay(rules=FIXED, *, code_version="2", **fields):
+    def replay(rules=FIXED, *, code_version="2", keys=("id",), **fields):
         since, filed_under = dead.ledger.version(), {"filed_under": DAY}
         letters = open_letters(dead, filed_under=filed_under, version=since)
         return replay_letters(
             judged(letters, rules=rules),
             valid,
             dead,
-            keys=["id"],
+            keys=keys,
             partition={"day": DAY},
             filed_under=filed_under,
             since=since,
@@ -84,12 +84,26 @@ def held(table):
     return [{name: value for name, value in row.items() if name not in UNTOLD} for row in read_back(table)]
 
 
+def sessions(table):
+    """First and last minute of each session of the day: what a consumer makes of it that waits ten minutes for more."""
+    found = []
+    for minute in sorted(row["at"].minute for row in read_back(table) if str(row["day"]) == DAY and row["at"]):
+        if found and minute - found[-1][1] <= 10:
+            found[-1] = (found[-1][0], minute)
+        else:
+            found.append((minute, minute))
+    return found
+
+
 def statuses(world):
     return {row["line"]: row["status"] for row in read_back(world.dead)}
 
 
 def test_a_replay_gives_what_a_rebuild_gives_and_a_second_one_changes_nothing(world):
-    """Rows, marks and letters agree; repeats among the saved are no rows; other partitions are not touched."""
+    """Rows, marks and letters agree; repeats among the saved are no rows; other partitions are not touched.
+
+    A gate finds a verdict on what was replayed: the share of dead letters that is left, which warns.
+    """
     rebuilt = (
         world.make_table(replace(READINGS, name="silver/rebuilt")),
         world.make_table(replace(LETTERS, name="silver/rebuilt_letters")),
@@ -98,13 +112,20 @@ def test_a_replay_gives_what_a_rebuild_gives_and_a_second_one_changes_nothing(wo
         world.load(into=into)
         world.load({n: good(n) for n in range(1, 11)}, day=NEXT, into=into)
     world.load(rules=FIXED, into=rebuilt, code_version="2", cause="replay")
+    assert sessions(world.valid) == [(0, 9), (21, 39)]
     before = world.valid.ledger.version()
     result = world.replay(run_id="run-2")
     assert result.reason == "4 letters saved, 2 refused again"
     assert held(world.valid) == held(rebuilt[0])
     assert held(world.dead) == held(rebuilt[1])
+    assert sessions(world.valid) == [(0, 39), (50, 50)], "computed anew for the changed day, a session is whole"
     _, changed = world.valid.ledger.changes(since=before)
     assert [dict(key) for key in changed] == [{"day": DAY}]
+    asked = ["dead_letters_are_few", "rows_are_accounted_for"]
+    assert require_pass(world.valid.ledger, {"day": DAY}, version=world.valid.ledger.version(), audits=asked).passed
+    record = world.valid.ledger.latest({"day": DAY}).record
+    (finding,) = [each for each in record.findings if each["name"] == "dead_letters_are_few"]
+    assert (finding["passed"], finding["severity"], record.cause) == (False, "warn", "replay")
     rows, letters = held(world.valid), held(world.dead)
     again = world.replay(run_id="run-3")
     assert (again.applied, again.reason) == (False, "0 letters saved, 2 refused again")
@@ -121,6 +142,8 @@ def test_a_saved_record_comes_before_a_later_one_of_its_key(world):
     rows = {row["line"]: row["was_dead_lettered"] for row in read_back(world.valid)}
     assert rows == {1: True, 2: False, 4: False, 5: False}
     assert statuses(world) == {1: "replayed"}
+    with pytest.raises(ConfigError, match="name may be NULL in silver/readings"):
+        world.replay({}, keys=["name"])
 
 
 def test_a_replay_that_is_killed_is_completed_by_the_next(world, monkeypatch):
@@ -160,18 +183,6 @@ def test_a_rebuild_in_between_is_a_conflict_and_loses_nothing(world, monkeypatch
     rows, letters = held(world.valid), held(world.dead)
     world.replay()
     assert (held(world.valid), held(world.dead)) == (rows, letters)
-
-
-def test_a_gate_finds_a_verdict_on_what_was_replayed(world):
-    """The commit states the share of dead letters that is left; it warns, because a replay only makes it smaller."""
-    world.load()
-    world.replay()
-    version = world.valid.ledger.version()
-    asked = {"version": version, "audits": ["dead_letters_are_few", "rows_are_accounted_for"]}
-    assert require_pass(world.valid.ledger, {"day": DAY}, **asked).passed
-    record = world.valid.ledger.latest({"day": DAY}).record
-    (finding,) = [each for each in record.findings if each["name"] == "dead_letters_are_few"]
-    assert (finding["passed"], finding["severity"], record.cause) == (False, "warn", "replay")
 
 
 def test_what_a_person_gives_up_waits_for_nothing_and_may_still_be_saved(world):
