@@ -13,7 +13,6 @@ Choose instead: Dead-Letter, if a row that breaks a rule is an error that somebo
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
@@ -24,7 +23,7 @@ from dedp_assets.patterns.core.names import OUTCOME, RESERVED, identifier, reser
 from dedp_assets.patterns.core.results import Split
 from dedp_assets.patterns.core.rows import quoted, require_columns, require_free
 from dedp_assets.patterns.delta.log import Ledger
-from dedp_assets.patterns.error_management._filter_shares import usual_shares
+from dedp_assets.patterns.delta.shares import audits_of_usual
 
 __all__ = ["intercept_filters", "filter_measures", "filter_audits"]
 
@@ -128,19 +127,14 @@ def filter_audits(
         ConfigError: for a tolerance that is not between 0 and 1, and as :func:`intercept_filters`.
     """
     _require_conditions(conditions)
-    if not 0 < tolerance <= 1:
-        raise ConfigError(f"tolerance={tolerance} must be a share between 0 and 1")
-    shares = usual_shares(ledger, conditions, partition=partition or {}, window_seconds=window_seconds, last=last)
-    audits = []
-    for name in conditions:
-        audit = Audit(
-            name=f"{name}_drops_as_usual", of=f"rejected by {name}", per="read", fail_above=1, approvable=True
-        )
-        if name in shares:
-            low, high = shares[name] - tolerance, shares[name] + tolerance
-            audit = replace(audit, fail_below=max(low, 0), fail_above=min(high, 1))
-        audits.append(audit)
-    return tuple(audits)
+    return audits_of_usual(
+        ledger,
+        {f"{name}_drops_as_usual": f"rejected by {name}" for name in conditions},
+        partition=partition,
+        tolerance=tolerance,
+        window_seconds=window_seconds,
+        last=last,
+    )
 
 
 def _require_conditions(conditions: Mapping[str, str]) -> None:

@@ -17,8 +17,8 @@ from dedp_assets.patterns.core.errors import AuditFailed, ConfigError
 from dedp_assets.patterns.core.rows import RowsRead, tally
 from dedp_assets.patterns.core.schema import Column, TableSpec
 from dedp_assets.patterns.delta.log import Ledger
+from dedp_assets.patterns.delta.shares import shares_by_window
 from dedp_assets.patterns.delta.tables import Table
-from dedp_assets.patterns.error_management._filter_shares import shares_by_window
 from dedp_assets.patterns.error_management.filter_interceptor import (
     filter_audits,
     filter_measures,
@@ -243,10 +243,10 @@ def test_a_rebuild_of_old_partitions_is_no_measure_for_the_present(tmp_path):
 def test_shares_of_a_stream_are_told_by_window_and_not_since_its_beginning(tmp_path):
     """Commits of the same window add up; those of another one are another figure."""
     ledger = history(tmp_path, ("", 100, 10), ("", 100, 10), ("", 300, 150), ("", 100, 90), column="")
-    found = shares_by_window(ledger, ADULT, window_seconds=600)
-    assert [share["adult"] for _, share in sorted(found.items())] == [0.1, 0.4, 0.9]
-    newest = shares_by_window(ledger, ADULT, window_seconds=600, last=1)
-    assert [share["adult"] for share in newest.values()] == [0.9]
+    found = shares_by_window(ledger, ["rejected by adult"], window_seconds=600)
+    assert [share["rejected by adult"] for _, share in sorted(found.items())] == [0.1, 0.4, 0.9]
+    newest = shares_by_window(ledger, ["rejected by adult"], window_seconds=600, last=1)
+    assert [share["rejected by adult"] for share in newest.values()] == [0.9]
 
 
 def test_appends_are_judged_by_the_windows_before_them(tmp_path):
