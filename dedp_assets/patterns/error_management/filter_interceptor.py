@@ -2,11 +2,12 @@
 
 Problem: a wrong filter does not fail. The engine merges its conditions into one, so nobody sees which of them drops
     90 % of the rows where 15 % are usual.
-Solution: keep each row's verdict on every condition and count the verdicts in the pass that writes. A row stays if all
-    are true; NULL drops it like false. Counted are all rows that a condition drops (``rejected``), those that none
-    before it drops (``first rejected``: their sum is the filtered rows), and those it is NULL of (``unknown``).
+Solution: take each row's verdict on every condition, count the verdicts where the rows are read, and go on with those
+    that stay as after any filter. A row stays if all are true; NULL drops it like false. Counted are all rows that a
+    condition drops (``rejected``), those that none before it drops (``first rejected``: their sum is the filtered
+    rows), and those it is NULL of (``unknown``).
 Consequences: all conditions are evaluated for all rows, and no file is skipped by them. A cast in a condition has to be
-    error-safe (``try_cast``). Counts are one commit's: nothing adds up over reruns and retried tasks.
+    error-safe (``try_cast``). Counts are one commit's: nothing adds up over reruns, retried and speculative tasks.
 Choose instead: Dead-Letter, if a row that breaks a rule is an error that somebody has to look at.
 """
 
@@ -47,16 +48,15 @@ def intercept_filters(rows: DataFrame | Split, *, conditions: Mapping[str, str],
         ConfigError: without a condition, for more than 31, or for a column that the rows have and this step adds.
 
     Example:
-        >>> from dataclasses import replace
         >>> from dedp_assets.patterns.core.rows import RowsRead, tally
         >>> people = frame("id INT, age INT, country STRING", (1, 20, "US"), (2, 17, "FR"), (3, None, "US"))
         >>> adults = {"adult": "age > 17", "american": "country = 'US'"}
-        >>> split = intercept_filters(people, conditions=adults, identity=["id"])
+        >>> split = intercept_filters(people, conditions=adults)
         >>> rows(split["filtered"].select("id", "filtered_by"))
         [(2, 'adult'), (3, 'adult')]
-        >>> counted, seen = tally(split.rows, identity=["id"], measures=filter_measures(adults))
+        >>> kept, seen = tally(split, identity=["id"], measures=filter_measures(adults))
         >>> target = table("adults", "id INT, age INT, country STRING")
-        >>> _ = target.stage(replace(split, rows=counted), provenance=run, rows_read=RowsRead(tally=seen)).publish()
+        >>> _ = target.stage(kept, provenance=run, rows_read=RowsRead(tally=seen)).publish()
         >>> {name: n for name, n in target.ledger.commit(1).record.figures.items() if name.startswith("rejected")}
         {'rejected by adult': 2, 'rejected by american': 1}
     """

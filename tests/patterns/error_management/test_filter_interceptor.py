@@ -6,7 +6,6 @@ import json
 import re
 import subprocess
 import sys
-from dataclasses import replace
 from itertools import product
 from types import SimpleNamespace
 
@@ -74,9 +73,9 @@ def publish(rows, table, *, conditions=CONDITIONS, audits=(), partition=DAY, app
     """What an asset does: split, count, stage, publish."""
     dated = rows.selectExpr("*", f"DATE '{DAY['day']}' AS day")
     split = intercept_filters(dated, conditions=conditions, identity=["id"])
-    counted, seen = tally(split.rows, identity=["id"], measures=filter_measures(conditions))
+    kept, seen = tally(split, identity=["id"], measures=filter_measures(conditions))
     staged = table.stage(
-        replace(split, rows=counted),
+        kept,
         partition=None if append else partition,
         provenance=a_run(table.name, **fields),
         audits=audits,
@@ -179,6 +178,23 @@ def test_a_filter_that_drops_too_much_is_refused_by_name_and_both_versions_are_k
     assert len(read_back(table)) == 85
     record = table.ledger.latest(DAY).record
     assert (record.code_version, record.inputs) == ("1", {"bronze/people": 7})
+
+
+def test_a_row_that_is_lost_after_the_counting_refuses_the_write(spark, make_table):
+    """One that passed every condition and does not arrive is not taken for a filtered one; that none passes is fine."""
+    rows = spark.range(10).selectExpr("id", "CAST(id + 10 AS INT) AS a", "true AS b", "true AS c", "false AS e")
+    table = make_table(PEOPLE)
+    split = intercept_filters(rows.selectExpr("*", "DATE '2026-01-05' AS day"), conditions={"adult": "a > 17"})
+    kept, seen = tally(split, identity=["id"], measures=filter_measures({"adult": "a > 17"}))
+    with pytest.raises(AuditFailed, match=r"rows_are_accounted_for: .*\(read=10, written=1, .*filtered=8"):
+        table.stage(kept.filter("id <> 8"), partition=DAY, provenance=a_run(), rows_read=RowsRead(tally=seen))
+    kept, seen = tally(split, identity=["id"])
+    changed = kept.selectExpr("id - 1 AS id", "* EXCEPT (id)")
+    with pytest.raises(AuditFailed, match="other records came out than went in"):
+        table.stage(changed, partition=DAY, provenance=a_run(), rows_read=RowsRead(tally=seen))
+    for found in (rows.filter("id < 0"), rows.filter("id < 8")):
+        written = publish(found, table, conditions={"adult": "a > 17"})
+        assert (written.rows.written, written.rows.unaccounted, read_back(table)) == (0, 0, [])
 
 
 def history(tmp_path, *commits, column="day"):
