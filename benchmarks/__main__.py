@@ -36,6 +36,7 @@ NAMES = (
     "merge",
     "filter_accounting",
     "replay",
+    "late_integration",
     "latency",
 )
 COMMAND: list[str] = [sys.executable, "-m", "benchmarks"]

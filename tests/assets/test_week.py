@@ -109,6 +109,8 @@ def test_an_older_record_that_came_twice_is_kept_once(week):
     assert week.react() == [("daily_visits", day(4)), (SILVER_AND_GOLD, day(1))]
     record = week.last("silver/visits", event_date=day(1)).record
     assert (record.rows["read"], record.rows["written"], record.rows["duplicates"]) == (45, 40, 5)
+    unusual = week.evaluation("silver/visits", "duplicates_are_as_usual")
+    assert (unusual.passed, unusual.severity) == (False, dg.AssetCheckSeverity.WARN)
     assert {str(row["landed_on"]) for row in week.rows("silver/visits", event_date=day(1))} == {day(1)}
     assert {table: week.ledger(table).changed({"event_date": day(1)}).version for table in GOLD} == gold
 

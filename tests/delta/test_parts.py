@@ -8,7 +8,7 @@ import pytest
 
 from dedp_assets.patterns.core.names import OUTCOME
 from dedp_assets.patterns.core.results import RowCounts
-from dedp_assets.patterns.core.rows import READ_IDENTITY, RowsRead, digest
+from dedp_assets.patterns.core.rows import DROPPED, READ_IDENTITY, RowsRead, digest
 from dedp_assets.patterns.delta.accounting import Accounting, Measured
 from dedp_assets.patterns.delta.parts import Parts
 from tests.delta.measuring import observed
@@ -44,6 +44,17 @@ def test_outcomes_are_counted_by_their_name():
     counts = Parts(outcomes=tuple(names)).account(Measured(rows=15, kept=5, parts=names)).counts
     assert counts == RowCounts(read=15, written=5, dead=1, duplicates=2, filtered=7)
     assert counts.unaccounted == 0
+
+
+@pytest.mark.parametrize(("read", "unaccounted"), [(15, 0), (16, 1)])
+def test_parts_that_a_tally_dropped_are_counted_where_they_were_dropped(read, unaccounted):
+    """They reach no write, so the tally says how many rows had which outcome; the ledger keeps them as row counts."""
+    dropped = {f"{DROPPED}{part}": rows for part, rows in {"dead": 1, "duplicate": 2, "early": 3, "bot": 4}.items()}
+    tally = a_tally(read=read, **dropped, **{READ_IDENTITY: "7"})
+    account = Parts(identity="id", rows_read=RowsRead(tally)).account(Measured(rows=5, kept=5, identity="7"))
+    assert account.counts == RowCounts(read=read, written=5, dead=1, duplicates=2, filtered=7)
+    assert account.counts.unaccounted == unaccounted
+    assert account.figures == account.counts.as_dict()
 
 
 @pytest.mark.parametrize(("visits", "unaccounted"), [(10, 0), (9, 1), (None, 10)])

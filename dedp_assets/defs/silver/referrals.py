@@ -1,6 +1,5 @@
 """Referrals: the visits that another website sent, and what dropped the others."""
 
-from dataclasses import replace
 from datetime import timedelta
 
 import dagster as dg
@@ -66,9 +65,9 @@ def referrals(step: Step, visits: Pinned, table: Table) -> WriteResult:
     """Keep one date's referrals, and count by condition what is none."""
     day, identity = step.owned(table), ["visit_id"]
     split = intercept_filters(visits.rows(), conditions=CONDITIONS, identity=identity)
-    rows, seen = tally(split.rows, identity=identity, measures=filter_measures(CONDITIONS))
+    rows, seen = tally(split, identity=identity, measures=filter_measures(CONDITIONS))
     return overwrite_partition(
-        replace(split, rows=rows).narrowed("valid", REFERRALS.columns),
+        rows.select(*REFERRALS.columns),
         table,
         partition=day,
         provenance=step.provenance,

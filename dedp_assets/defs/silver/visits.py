@@ -14,6 +14,7 @@ from dedp_assets.patterns.core.audits import Audit
 from dedp_assets.patterns.core.results import WriteResult
 from dedp_assets.patterns.core.rows import RowsRead, tally
 from dedp_assets.patterns.core.schema import Column, TableSpec
+from dedp_assets.patterns.delta.shares import audits_of_usual
 from dedp_assets.patterns.delta.tables import Table
 from dedp_assets.patterns.error_management.dead_letter import LETTER, divert_unprocessable, route
 from dedp_assets.patterns.error_management.dead_letter_replay import open_letters, replay_letters
@@ -90,6 +91,8 @@ FIGURES = {
     "classes": Figure(kind="hidden"),
 }
 KEYS = ("visit_id",)
+TOLERANCE = 0.1
+
 IDENTITY = ("landed_on", "source_file", "line_number")
 BY_EVENT_DATE = Feed(
     # A date's records wherever they landed, and what landed on that date without an event date.
@@ -138,6 +141,10 @@ def replay(step: Step, table: Table, dead: Table) -> WriteResult:
     audits=AUDITS,
     figures=FIGURES,
     replay=replay,
+    reports={
+        "duplicates_are_as_usual": f"Warns if the share of duplicates is more than {TOLERANCE:.0%} of all lines "
+        "away from that of the days before.",
+    },
     patterns=[deduplicate, divert_unprocessable, plan_late_partitions],
     owner="team:web-analytics",
     code_version="2",
@@ -154,6 +161,15 @@ def visits(step: Step, landed: Pinned, table: Table, dead: Table) -> WriteResult
         partition=step.owned(table),
         filed_under=step.owned(dead),
         provenance=step.provenance,
-        audits=AUDITS,
+        audits=(
+            *AUDITS,
+            *audits_of_usual(
+                table.ledger,
+                {"duplicates_are_as_usual": "duplicates"},
+                partition=step.owned(table),
+                tolerance=TOLERANCE,
+                severity="warn",
+            ),
+        ),
         rows_read=RowsRead(tally=seen),
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from py4j.protocol import Py4JError
@@ -18,6 +18,7 @@ from dedp_assets.patterns.core.partitions import quoted
 from dedp_assets.patterns.core.results import Finding, Split
 
 __all__ = [
+    "DROPPED",
     "READ_IDENTITY",
     "RowsRead",
     "Tally",
@@ -36,7 +37,9 @@ __all__ = [
 ]
 
 READ_IDENTITY = f"{RESERVED}read_identity"
-"""Figure of a tally: an order-free digest of the identities read."""
+"""Figure of a tally: an order-free digest of the identities read, without those of dropped parts."""
+DROPPED = f"{RESERVED}dropped_"
+"""What begins the figures of a tally that count the rows of a split's parts that it dropped."""
 
 _EXACT = (
     T.BooleanType,
@@ -188,25 +191,42 @@ class Tally:
 
 
 def tally(
-    rows: DataFrame, *, identity: Sequence[str], measures: Mapping[str, str] | None = None
+    rows: DataFrame | Split,
+    *,
+    identity: Sequence[str],
+    measures: Mapping[str, str] | None = None,
+    keep: str = "valid",
 ) -> tuple[DataFrame, Tally]:
-    """Count and fingerprint the rows where they are read; the rows themselves stay the same.
+    """Count and fingerprint the rows where they are read; of a split, go on with one part and count the others here.
 
     The caller writes the returned rows and hands the tally to the write, which compares it with what it accounted for.
 
     Args:
-        rows: what a step reads.
+        rows: what a step reads, or a split of it. Parts that nobody writes are dropped as by a plain filter.
         identity: columns that identify one row.
         measures: further figures to observe here, name -> SQL aggregate.
+        keep: the part of a split to go on with.
+
+    Returns:
+        The rows, of a split those of the part ``keep`` with its own columns; and their tally.
 
     Raises:
         ConfigError: for a column the rows do not have, or a measure with a name that is taken.
     """
     if taken := [name for name in measures or () if name == "read"] + reserved(measures or ()):
         raise ConfigError(f"a tally cannot measure {', '.join(taken)}: give the figure another name")
-    found = {"read": "count(1)", READ_IDENTITY: digest(row_hash(fields_of(rows, identity))), **(measures or {})}
-    counter = Tally(tuple(identity), rows, found)
-    return rows.observe(counter.seen, *_aggregates(found)), counter
+    split = Split.of(rows, keep)
+    others = [part for part in split.parts if part != keep]
+    hashed, outcome = row_hash(fields_of(split.rows, identity)), identifier(split.outcome)
+    found = {
+        "read": "count(1)",
+        READ_IDENTITY: digest(f"if({outcome} = {quoted(keep)}, {hashed}, NULL)" if others else hashed),
+        **{DROPPED + part: f"count_if({outcome} = {quoted(part)})" for part in others},
+        **(measures or {}),
+    }
+    counter = Tally(tuple(identity), split.rows, found)
+    observed_rows = split.rows.observe(counter.seen, *_aggregates(found))
+    return replace(split, rows=observed_rows)[keep] if others else observed_rows, counter
 
 
 def _aggregates(measures: Mapping[str, str]) -> list[Column]:

@@ -13,7 +13,7 @@ from typing import Any
 from dedp_assets.patterns.core.errors import ConfigError
 from dedp_assets.patterns.core.names import OUTCOME, reserved
 from dedp_assets.patterns.core.results import Finding, RowCounts, Split
-from dedp_assets.patterns.core.rows import READ_IDENTITY, RowsRead, fields_of, quoted, row_hash
+from dedp_assets.patterns.core.rows import DROPPED, READ_IDENTITY, RowsRead, fields_of, quoted, row_hash
 from dedp_assets.patterns.delta.accounting import ACCOUNTED, COUNTED, Account, Measured
 from dedp_assets.patterns.delta.stages import identity_hash
 
@@ -79,9 +79,10 @@ class Parts:
     def account(self, measured: Measured) -> Account:
         """Add up the parts; those without a count of their own are filtered."""
         tallied = self.rows_read.tally.figures() if self.rows_read.tally else {}
-        known = {name: value for name, value in tallied.items() if name != READ_IDENTITY} | dict(self.rows_read.figures)
+        known = {name: tallied[name] for name in self._tallied if name in tallied} | dict(self.rows_read.figures)
+        dropped = {n.removeprefix(DROPPED): rows for n, rows in tallied.items() if n.startswith(DROPPED)}
         figures = {"read": measured.rows, "written": measured.kept, **measured.audited, **known}
-        counts = self._counts(measured, figures)
+        counts = self._counts(measured, figures, dropped)
         compared = READ_IDENTITY in tallied and measured.identity is not None
         same = not compared or (tallied[READ_IDENTITY] or "") == measured.identity
         note = "" if same else "other records came out than went in"
@@ -93,8 +94,8 @@ class Parts:
             inputs=self.rows_read.findings,
         )
 
-    def _counts(self, measured: Measured, figures: Mapping[str, Any]) -> RowCounts:
-        others = {part: rows for part, rows in measured.parts.items() if part != self.keep}
+    def _counts(self, measured: Measured, figures: Mapping[str, Any], dropped: Mapping[str, int]) -> RowCounts:
+        others = {**dropped, **{part: rows for part, rows in measured.parts.items() if part != self.keep}}
         dead, duplicates = others.pop("dead", 0), others.pop("duplicate", 0)
         represented = self.rows_read.represented
         return RowCounts(
@@ -109,4 +110,6 @@ class Parts:
     @property
     def _tallied(self) -> set[str]:
         """Figures that are counted where the rows are read."""
-        return set(self.rows_read.tally.measures if self.rows_read.tally else ()) - {READ_IDENTITY}
+        return {
+            name for name in (self.rows_read.tally.measures if self.rows_read.tally else ()) if not reserved([name])
+        }

@@ -2,18 +2,18 @@
 
 Problem: a wrong filter does not fail. The engine merges its conditions into one, so nobody sees which of them drops
     90 % of the rows where 15 % are usual.
-Solution: keep each row's verdict on every condition and count the verdicts in the pass that writes. A row stays if all
-    are true; NULL drops it like false. Counted are all rows that a condition drops (``rejected``), those that none
-    before it drops (``first rejected``: their sum is the filtered rows), and those it is NULL of (``unknown``).
+Solution: take each row's verdict on every condition, count the verdicts where the rows are read, and go on with those
+    that stay as after any filter. A row stays if all are true; NULL drops it like false. Counted are all rows that a
+    condition drops (``rejected``), those that none before it drops (``first rejected``: their sum is the filtered
+    rows), and those it is NULL of (``unknown``).
 Consequences: all conditions are evaluated for all rows, and no file is skipped by them. A cast in a condition has to be
-    error-safe (``try_cast``). Counts are one commit's: nothing adds up over reruns and retried tasks.
+    error-safe (``try_cast``). Counts are one commit's: nothing adds up over reruns, retried and speculative tasks.
 Choose instead: Dead-Letter, if a row that breaks a rule is an error that somebody has to look at.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
@@ -24,7 +24,7 @@ from dedp_assets.patterns.core.names import OUTCOME, RESERVED, identifier, reser
 from dedp_assets.patterns.core.results import Split
 from dedp_assets.patterns.core.rows import quoted, require_columns, require_free
 from dedp_assets.patterns.delta.log import Ledger
-from dedp_assets.patterns.error_management._filter_shares import usual_shares
+from dedp_assets.patterns.delta.shares import audits_of_usual
 
 __all__ = ["intercept_filters", "filter_measures", "filter_audits"]
 
@@ -48,16 +48,15 @@ def intercept_filters(rows: DataFrame | Split, *, conditions: Mapping[str, str],
         ConfigError: without a condition, for more than 31, or for a column that the rows have and this step adds.
 
     Example:
-        >>> from dataclasses import replace
         >>> from dedp_assets.patterns.core.rows import RowsRead, tally
         >>> people = frame("id INT, age INT, country STRING", (1, 20, "US"), (2, 17, "FR"), (3, None, "US"))
         >>> adults = {"adult": "age > 17", "american": "country = 'US'"}
-        >>> split = intercept_filters(people, conditions=adults, identity=["id"])
+        >>> split = intercept_filters(people, conditions=adults)
         >>> rows(split["filtered"].select("id", "filtered_by"))
         [(2, 'adult'), (3, 'adult')]
-        >>> counted, seen = tally(split.rows, identity=["id"], measures=filter_measures(adults))
+        >>> kept, seen = tally(split, identity=["id"], measures=filter_measures(adults))
         >>> target = table("adults", "id INT, age INT, country STRING")
-        >>> _ = target.stage(replace(split, rows=counted), provenance=run, rows_read=RowsRead(tally=seen)).publish()
+        >>> _ = target.stage(kept, provenance=run, rows_read=RowsRead(tally=seen)).publish()
         >>> {name: n for name, n in target.ledger.commit(1).record.figures.items() if name.startswith("rejected")}
         {'rejected by adult': 2, 'rejected by american': 1}
     """
@@ -128,19 +127,14 @@ def filter_audits(
         ConfigError: for a tolerance that is not between 0 and 1, and as :func:`intercept_filters`.
     """
     _require_conditions(conditions)
-    if not 0 < tolerance <= 1:
-        raise ConfigError(f"tolerance={tolerance} must be a share between 0 and 1")
-    shares = usual_shares(ledger, conditions, partition=partition or {}, window_seconds=window_seconds, last=last)
-    audits = []
-    for name in conditions:
-        audit = Audit(
-            name=f"{name}_drops_as_usual", of=f"rejected by {name}", per="read", fail_above=1, approvable=True
-        )
-        if name in shares:
-            low, high = shares[name] - tolerance, shares[name] + tolerance
-            audit = replace(audit, fail_below=max(low, 0), fail_above=min(high, 1))
-        audits.append(audit)
-    return tuple(audits)
+    return audits_of_usual(
+        ledger,
+        {f"{name}_drops_as_usual": f"rejected by {name}" for name in conditions},
+        partition=partition,
+        tolerance=tolerance,
+        window_seconds=window_seconds,
+        last=last,
+    )
 
 
 def _require_conditions(conditions: Mapping[str, str]) -> None:

@@ -6,7 +6,6 @@ import json
 import re
 import subprocess
 import sys
-from dataclasses import replace
 from itertools import product
 from types import SimpleNamespace
 
@@ -17,8 +16,8 @@ from dedp_assets.patterns.core.errors import AuditFailed, ConfigError
 from dedp_assets.patterns.core.rows import RowsRead, tally
 from dedp_assets.patterns.core.schema import Column, TableSpec
 from dedp_assets.patterns.delta.log import Ledger
+from dedp_assets.patterns.delta.shares import shares_by_window
 from dedp_assets.patterns.delta.tables import Table
-from dedp_assets.patterns.error_management._filter_shares import shares_by_window
 from dedp_assets.patterns.error_management.filter_interceptor import (
     filter_audits,
     filter_measures,
@@ -74,9 +73,9 @@ def publish(rows, table, *, conditions=CONDITIONS, audits=(), partition=DAY, app
     """What an asset does: split, count, stage, publish."""
     dated = rows.selectExpr("*", f"DATE '{DAY['day']}' AS day")
     split = intercept_filters(dated, conditions=conditions, identity=["id"])
-    counted, seen = tally(split.rows, identity=["id"], measures=filter_measures(conditions))
+    kept, seen = tally(split, identity=["id"], measures=filter_measures(conditions))
     staged = table.stage(
-        replace(split, rows=counted),
+        kept,
         partition=None if append else partition,
         provenance=a_run(table.name, **fields),
         audits=audits,
@@ -181,6 +180,23 @@ def test_a_filter_that_drops_too_much_is_refused_by_name_and_both_versions_are_k
     assert (record.code_version, record.inputs) == ("1", {"bronze/people": 7})
 
 
+def test_a_row_that_is_lost_after_the_counting_refuses_the_write(spark, make_table):
+    """One that passed every condition and does not arrive is not taken for a filtered one; that none passes is fine."""
+    rows = spark.range(10).selectExpr("id", "CAST(id + 10 AS INT) AS a", "true AS b", "true AS c", "false AS e")
+    table = make_table(PEOPLE)
+    split = intercept_filters(rows.selectExpr("*", "DATE '2026-01-05' AS day"), conditions={"adult": "a > 17"})
+    kept, seen = tally(split, identity=["id"], measures=filter_measures({"adult": "a > 17"}))
+    with pytest.raises(AuditFailed, match=r"rows_are_accounted_for: .*\(read=10, written=1, .*filtered=8"):
+        table.stage(kept.filter("id <> 8"), partition=DAY, provenance=a_run(), rows_read=RowsRead(tally=seen))
+    kept, seen = tally(split, identity=["id"])
+    changed = kept.selectExpr("id - 1 AS id", "* EXCEPT (id)")
+    with pytest.raises(AuditFailed, match="other records came out than went in"):
+        table.stage(changed, partition=DAY, provenance=a_run(), rows_read=RowsRead(tally=seen))
+    for found in (rows.filter("id < 0"), rows.filter("id < 8")):
+        written = publish(found, table, conditions={"adult": "a > 17"})
+        assert (written.rows.written, written.rows.unaccounted, read_back(table)) == (0, 0, [])
+
+
 def history(tmp_path, *commits, column="day"):
     """A table's log: ``(partition key, rows read, rejected by adult)`` for each commit."""
     records = [
@@ -243,10 +259,10 @@ def test_a_rebuild_of_old_partitions_is_no_measure_for_the_present(tmp_path):
 def test_shares_of_a_stream_are_told_by_window_and_not_since_its_beginning(tmp_path):
     """Commits of the same window add up; those of another one are another figure."""
     ledger = history(tmp_path, ("", 100, 10), ("", 100, 10), ("", 300, 150), ("", 100, 90), column="")
-    found = shares_by_window(ledger, ADULT, window_seconds=600)
-    assert [share["adult"] for _, share in sorted(found.items())] == [0.1, 0.4, 0.9]
-    newest = shares_by_window(ledger, ADULT, window_seconds=600, last=1)
-    assert [share["adult"] for share in newest.values()] == [0.9]
+    found = shares_by_window(ledger, ["rejected by adult"], window_seconds=600)
+    assert [share["rejected by adult"] for _, share in sorted(found.items())] == [0.1, 0.4, 0.9]
+    newest = shares_by_window(ledger, ["rejected by adult"], window_seconds=600, last=1)
+    assert [share["rejected by adult"] for share in newest.values()] == [0.9]
 
 
 def test_appends_are_judged_by_the_windows_before_them(tmp_path):

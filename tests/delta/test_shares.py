@@ -1,0 +1,70 @@
+"""Shares of the rows read: a sudden change is noticed, whichever way it goes."""
+
+from __future__ import annotations
+
+import pytest
+
+from dedp_assets.patterns.core.errors import ConfigError
+from dedp_assets.patterns.delta.log import Ledger
+from dedp_assets.patterns.delta.shares import audits_of_usual
+from tests.helpers import EVENTS, a_record, write_log
+
+DAY = {"event_date": "2026-01-12"}
+COUNTS = {"duplicates_are_as_usual": "duplicates"}
+
+
+def written(location, *commits, verdict="passed"):
+    """The ledger of a table with ``(day, rows read, duplicates)`` for each commit."""
+    records = [
+        a_record(
+            EVENTS.name,
+            {"event_date": day},
+            verdict=verdict,
+            rows={"read": read, "written": read - again, "dead": 0, "duplicates": again, "filtered": 0},
+        )
+        for day, read, again in commits
+    ]
+    columns = {"id": "long", "event_date": "date"}
+    write_log(location, columns, ["event_date"], [{"record": record} for record in records])
+    return Ledger(location, name=EVENTS.name)
+
+
+def judged(ledger, again, read=1000, **options):
+    (audit,) = audits_of_usual(ledger, COUNTS, **{"partition": DAY, "tolerance": 0.05, **options})
+    return audit.judge({"duplicates": again, "read": read})
+
+
+WEEK = [(f"2026-01-{day:02d}", 1000, 100 + day) for day in range(5, 12)]
+
+
+@pytest.mark.parametrize(
+    ("again", "passed"), [(108, True), (158, True), (159, False), (58, True), (57, False), (0, False)]
+)
+def test_a_sudden_change_of_the_duplicate_rate_is_noticed(tmp_path, again, passed):
+    """11 % are usual: five points more or less pass; beyond, something is not as it was."""
+    finding = judged(written(tmp_path / "events", *WEEK), again, severity="warn")
+    assert (finding.passed, finding.refuses) == (passed, False)
+    assert finding.name == "duplicates_are_as_usual"
+    assert judged(written(tmp_path / "more", *WEEK), again).refuses is not passed
+
+
+def test_usual_is_what_the_partition_had_or_those_before_it_and_never_later_ones(tmp_path):
+    """A replay of old days, and refused or foreign commits, are no measure for the present."""
+    old = [(f"2025-12-{day:02d}", 1000, 900) for day in range(1, 29)]
+    ledger = written(tmp_path / "events", *WEEK, *old, ("2026-01-13", 1000, 900))
+    assert judged(ledger, 108).passed
+    written(tmp_path / "events", *[(day, 1000, 900) for day, *_ in WEEK], verdict="none")
+    assert judged(ledger, 108).passed
+    assert judged(written(tmp_path / "events", (DAY["event_date"], 1000, 900)), 900).passed
+
+
+def test_without_history_any_share_passes(tmp_path):
+    """The first partition of a table is the measure for the next."""
+    assert judged(Ledger(tmp_path / "none"), 1000).passed
+
+
+@pytest.mark.parametrize("tolerance", [0, -0.1, 1.5, 5])
+def test_a_tolerance_that_is_no_share_is_refused(tmp_path, tolerance):
+    """5 would be meant as percent, and never notice anything."""
+    with pytest.raises(ConfigError, match="must be a share"):
+        judged(Ledger(tmp_path), 0, tolerance=tolerance)
