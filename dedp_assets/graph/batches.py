@@ -71,6 +71,18 @@ class Step:
         """Name the partition of ``table`` that this step replaces: the key in its first partition column."""
         return owned_by(self.key, table.spec)
 
+    def applied(self, table: Table) -> int | None:
+        """Find the upstream version up to which ``table`` holds what upstream changed.
+
+        ``None`` if it has to be computed from everything: it was not written yet, somebody asks for it, files of it are
+        lost, or other code computed it.
+        """
+        run = self.provenance
+        if run.replay or run.cause == "repair" or not table.ledger.exists():
+            return None
+        version = table.ledger.transactions().applied(table.name, self.owned(table))
+        return version if version is None or run.sequence is None or version < run.sequence else None
+
 
 def owned_by(key: str, table: TableSpec) -> dict[str, str]:
     """Name the partition of a table that the run of a partition key owns; the whole table without a key."""

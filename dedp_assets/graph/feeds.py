@@ -62,6 +62,11 @@ class Pinned:
         """Read the rows; lazy."""
         return self.table.read(*self.partitions, version=self.version)
 
+    def rows_since(self, version: int) -> DataFrame:
+        """Read the rows of the partitions that changed after ``version``, older ones of them as well; lazy."""
+        _, changed = self.table.ledger.changes(since=version)
+        return self.table.read(*map(dict, changed), version=self.version) if changed else self.rows().limit(0)
+
     def related(self, other: Table, column: str) -> DataFrame | None:
         """Read the partitions of another table that may share a value of ``column`` with what is pinned; lazy.
 

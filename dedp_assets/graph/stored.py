@@ -21,6 +21,7 @@ from dedp_assets.patterns.core.schema import TableSpec
 from dedp_assets.patterns.delta.inspection import broken_rules
 from dedp_assets.patterns.delta.tables import Table
 from dedp_assets.patterns.delta.verification import lost_files, tell_lost
+from dedp_assets.patterns.modeling.versioned_dimension import VERSION, judge_versions
 
 if TYPE_CHECKING:
     from dedp_assets.graph.tables import LakeTable
@@ -35,6 +36,7 @@ STORED = {
     "data_is_recent": "The newest data is no older than the table declares.",
     "newest_volume_is_usual": f"The newest partition that is over has between {_LOW:g} and {_HIGH:g} times the rows of "
     f"the {_DAYS} before it (median).",
+    "versions_are_sound": "The stored versions of each key follow each other: no overlap, no gap, at most one current.",
 }
 """Name of a check -> its description in the UI."""
 
@@ -94,7 +96,11 @@ def stored_checks(declared: "LakeTable[...]") -> dg.AssetChecksDefinition:
 
 def _names(declared: "LakeTable[...]", table: TableSpec) -> list[str]:
     main = table == declared.spec
-    offered = {"data_is_recent": main and declared.fresh, "newest_volume_is_usual": main and declared.partitions}
+    offered = {
+        "data_is_recent": main and declared.fresh,
+        "newest_volume_is_usual": main and declared.partitions,
+        "versions_are_sound": table.columns.keys() >= VERSION.keys(),
+    }
     return [name for name in STORED if offered.get(name, True)]
 
 
@@ -149,6 +155,12 @@ def _volume(look: _Look) -> Finding:
     return Finding("newest_volume_is_usual", passed=not odd, severity="warn", figures=figures, note=note)
 
 
+def _versions(look: _Look) -> Finding:
+    columns = look.table.spec.columns
+    keys = [name for name, column in columns.items() if column.required and name not in VERSION]
+    return judge_versions(look.table.read(), keys=keys)
+
+
 def _result(check: dg.AssetCheckKey, finding: Finding) -> dg.AssetCheckResult:
     return dg.AssetCheckResult(
         asset_key=check.asset_key,
@@ -182,4 +194,5 @@ _JUDGES: Mapping[str, Callable[[_Look], Finding]] = {
     "stored_rows_keep_constraints": _constraints,
     "data_is_recent": _recent,
     "newest_volume_is_usual": _volume,
+    "versions_are_sound": _versions,
 }

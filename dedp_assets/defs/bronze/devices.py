@@ -93,7 +93,9 @@ def devices(step: Step, table: Table, landing: Landing) -> WriteResult:
 
 refresh_devices = dg.define_asset_job(
     "refresh_devices",
-    selection=writing(dg.AssetSelection.assets(asset_key(DEVICES))),
+    selection=writing(
+        dg.AssetSelection.assets(asset_key(DEVICES)).downstream() & dg.AssetSelection.groups("bronze", "silver")
+    ),
     description="The devices reference, complete.",
 )
 

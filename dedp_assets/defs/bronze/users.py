@@ -93,7 +93,10 @@ def users(step: Step, history: Table, latest: Table, operational: OperationalDat
 
 capture_users = dg.define_asset_job(
     "capture_users",
-    selection=writing(dg.AssetSelection.assets(asset_key(USERS), asset_key(HISTORY))),
+    selection=writing(
+        (dg.AssetSelection.assets(asset_key(HISTORY)).downstream() | dg.AssetSelection.assets(asset_key(USERS)))
+        & dg.AssetSelection.groups("bronze", "silver")
+    ),
     description="What was committed to the users of the applications' database since the last capture.",
 )
 

@@ -254,6 +254,8 @@ def snapshot(source: PostgresTable, *, keys: Sequence[str]) -> Iterator[Snapshot
     """
     with connected(source) as connection:
         _publish(connection, source, keys)
+        # Asked before the slot begins, so that no change behind its position was committed at an earlier time.
+        ((taken_at,),) = connection.execute("SELECT clock_timestamp()").fetchall()
     slot, temporary = sql.Literal(source.slot), f"{source.slot}_snapshot"
     with _translating(source), source.connect(autocommit=True, replication="database") as creator:
         create = sql.SQL("CREATE_REPLICATION_SLOT {} TEMPORARY LOGICAL pgoutput (SNAPSHOT 'export')")
@@ -263,7 +265,7 @@ def snapshot(source: PostgresTable, *, keys: Sequence[str]) -> Iterator[Snapshot
             begin = sql.SQL("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY; SET TRANSACTION SNAPSHOT {}")
             reader.execute(begin.format(sql.Literal(name)))
             table = describe(reader, source, keys=keys)
-            ((taken_at, number),) = reader.execute("SELECT now(), (%s::pg_lsn - '0/0')::bigint", (position,)).fetchall()
+            ((number,),) = reader.execute("SELECT (%s::pg_lsn - '0/0')::bigint", (position,)).fetchall()
 
             def keep() -> None:
                 drop = "SELECT pg_drop_replication_slot(slot_name) FROM pg_replication_slots WHERE slot_name = {}"

@@ -30,7 +30,7 @@ from dedp_assets.patterns.delta.reading import FILE, plain_uri, read_files
 from dedp_assets.patterns.delta.rewriting import Rewrite
 from dedp_assets.patterns.delta.store import Store
 
-__all__ = ["Deletion", "Merging", "Seen", "look"]
+__all__ = ["Deletion", "Merging", "Seen", "is_small", "look", "touched"]
 
 _SMALL_BYTES = 4 << 20
 _SMALL_ROWS = 100_000
@@ -120,25 +120,19 @@ class Merging:
     @contextmanager
     def plan(self, state: TableState, files: Sequence[KeyedFile]) -> Iterator[Rewrite]:
         """Rewrite small files as they are; of many or large ones, those with a row that a clause takes."""
-        if self.merge.matched and self._small(files):
+        if self.merge.matched and is_small(files, self.seen.rows):
             yield Rewrite(files, self._together(state, files))
             return
         with evaluated_once(self._pairs(state, files)) as pairs:
             removed: Sequence[KeyedFile] = []
             if self.merge.matched and files:
-                removed = _touched(self.store, files, pairs.filter(TAKEN))
+                removed = touched(self.store, files, pairs.filter(TAKEN))
             new = self._unmatched(state, pairs)
             yield Rewrite(removed, self._matched(state, removed).unionByName(new) if removed else new)
 
     @cached_property
     def _session(self) -> SparkSession:
         return self.rows.sparkSession
-
-    def _small(self, files: Sequence[KeyedFile]) -> bool:
-        """Tell whether one task may rewrite all of the files, which are all marked as changed if one is."""
-        one = len({key for _, key in files}) == 1
-        size = sum(file["size_bytes"] for file, _ in files)
-        return one and size <= _SMALL_BYTES and self.seen.rows <= _SMALL_ROWS
 
     def _source(self) -> DataFrame:
         return self.rows.withColumn(IN_SOURCE, F.lit(True)).alias("s")  # noqa: FBT003
@@ -243,12 +237,18 @@ class Deletion:
         one = len({key for _, key in files}) == 1
         if not one or sum(file["size_bytes"] for file, _ in files) > _SMALL_BYTES:
             named = read_files(self.session, self.store, state, files, named=True)
-            files = _touched(self.store, files, named.filter(gone))
+            files = touched(self.store, files, named.filter(gone))
         rows = read_files(self.session, self.store, state, files)
         yield Rewrite(files, rows.withColumn(OUTCOME, F.when(gone, "deleted").otherwise("kept")))
 
 
-def _touched(store: Store, files: Sequence[KeyedFile], rows: DataFrame) -> list[KeyedFile]:
+def is_small(files: Sequence[KeyedFile], rows: int) -> bool:
+    """Tell whether one task may rewrite all of the files for a source of so many rows: all change if one does."""
+    one = len({key for _, key in files}) == 1
+    return one and sum(file["size_bytes"] for file, _ in files) <= _SMALL_BYTES and rows <= _SMALL_ROWS
+
+
+def touched(store: Store, files: Sequence[KeyedFile], rows: DataFrame) -> list[KeyedFile]:
     """Select those of ``files`` that ``rows`` come from."""
     named = {plain_uri(row[0]) for row in rows.select(FILE).distinct().collect()}
     found = [(file, key) for file, key in files if plain_uri(store.uri_of(unquote(file["path"]))) in named]

@@ -72,7 +72,8 @@ def read_files(
     for file, key in files:
         by_key.setdefault(key, []).append(unquote(file["path"]))
     if not by_key:
-        return session.createDataFrame([], schema).withColumns({FILE: F.lit("")} if named else {})
+        nothing = session.createDataFrame([], schema)
+        return nothing.withColumn(FILE, F.lit("")) if named else nothing
     stored = StructType([field for field in schema.fields if field.name not in state.partition_columns])
     if len(by_key) > _MOST_PARTITIONS:
         return _by_file(session, store, by_key, stored, schema, state.kinds, also)

@@ -42,6 +42,8 @@ from dedp_assets.patterns.delta.log import Ledger, TableState
 from dedp_assets.patterns.delta.merging import Deletion, Merging, look
 from dedp_assets.patterns.delta.parts import Parts
 from dedp_assets.patterns.delta.reading import missing, predicate, read_at
+from dedp_assets.patterns.delta.recomputing import Compute, Recomputing
+from dedp_assets.patterns.delta.recomputing import look as look_at
 from dedp_assets.patterns.delta.rewriting import ChangeRequest, rewrite
 from dedp_assets.patterns.delta.sessions import private
 from dedp_assets.patterns.delta.stages import empty_stage, stage_rows
@@ -257,6 +259,45 @@ class Table(Located):
                 source=rows,
                 why=why,
             )
+
+    def recompute(
+        self,
+        source: DataFrame,
+        *,
+        keys: Sequence[str],
+        identity: Sequence[str],
+        compute: Compute,
+        provenance: Provenance,
+        audits: Sequence[Audit] = (),
+    ) -> WriteResult:
+        """Replace all rows of the keys in ``source`` by those that ``compute`` makes, as one audited commit.
+
+        Only these keys' rows are read, at the version that the commit follows: where another writer changed them in
+        the meantime, they are computed again.
+
+        Args:
+            source: rows of the keys to change, any number for each.
+            keys: columns of both sides that say which rows belong together.
+            identity: columns by which a row is the same one before and after, ``keys`` among them.
+            compute: the present rows of these keys, and ``source`` -> all rows that they shall have.
+            provenance: who changes, from what, and why.
+            audits: rules over the rows inserted or updated; the table's constraints are judged in any case.
+
+        Raises:
+            AmbiguousKeys: if a key is NULL.
+            AuditFailed: if a rule or a constraint refuses the rows; nothing is published.
+            ConfigError: for a table whose rows only Delta's own statements may change.
+            Conflict: if other writers change the same rows and do not yield.
+            SchemaMismatch: if ``compute`` makes other columns than the table's.
+        """
+        require_rows(self.name, source)
+        state = self.ensure()
+        if why := publishing.only_spark_changes(state):
+            raise ConfigError(f"{self.name} has {why}: rows of it cannot be computed anew, merge into it instead")
+        with evaluated_once(source.select("*")) as rows:
+            looked = look_at(self.name, rows, keys)
+            change = Recomputing(tuple(keys), tuple(identity), rows, compute, looked, self.store)
+            return rewrite(self, change, ChangeRequest({}, provenance, audits))
 
     def delete(
         self,

@@ -1,0 +1,122 @@
+"""Devices as they were at any time, and as they are now: from what each delivery of the reference changed."""
+
+from collections.abc import Iterator
+from functools import reduce
+from typing import Any
+
+from dedp_assets.defs.bronze.devices import DEVICES as DELIVERED
+from dedp_assets.graph.batches import Step
+from dedp_assets.graph.feeds import Pinned, whole
+from dedp_assets.graph.tables import lake_table
+from dedp_assets.patterns.core.errors import ConfigError
+from dedp_assets.patterns.core.results import WriteResult
+from dedp_assets.patterns.core.schema import Column, TableSpec
+from dedp_assets.patterns.delta.log import Commit
+from dedp_assets.patterns.delta.tables import Table
+from dedp_assets.patterns.modeling.previous_value_dimension import show_previous_values
+from dedp_assets.patterns.modeling.versioned_dimension import (
+    AUDITS,
+    VERSION,
+    ChangeStream,
+    keep_versions,
+)
+
+_DEVICE = {
+    "type": Column("STRING", "kind of device; with version its key", required=True),
+    "version": Column("STRING", "version of the device", required=True),
+    "full_name": Column("STRING", "name people know it by"),
+}
+DEVICES = TableSpec(
+    "silver/devices",
+    {
+        **_DEVICE,
+        "current_full_name": Column("STRING", "name people know it by now; NULL if it is no longer delivered"),
+        "previous_full_name": Column("STRING", "name it had before; NULL if there was none"),
+        **VERSION,
+    },
+    comment="One row per state of a device, with the time it was true, and its names before and now.",
+)
+DEVICES_CURRENT = TableSpec(
+    "silver/devices_current",
+    {
+        **_DEVICE,
+        "valid_from": Column("TIMESTAMP", "since when it has its name", required=True),
+        "previous_full_name": Column("STRING", "name it had before; NULL if there was none"),
+    },
+    comment="One row per device that is delivered now, with its name before.",
+)
+KEYS = ("type", "version")
+STREAM = ChangeStream(keys=KEYS, event_time="delivered_at", sequence="delivery", deleted="is_gone")
+PRESENT = """
+    SELECT type, version, full_name, timestamp({at}) AS delivered_at, {number} AS delivery, false AS is_gone
+    FROM {delivered}
+"""
+GONE = """
+    SELECT type, version, CAST(NULL AS STRING) AS full_name, timestamp({at}) AS delivered_at, {number} AS delivery,
+        true AS is_gone
+    FROM {before} ANTI JOIN {delivered} USING (type, version)
+"""
+LIVING = "SELECT type, version FROM {versions} WHERE is_current"
+
+
+@lake_table(
+    DEVICES,
+    reads={DELIVERED: whole()},
+    derived={"current_full_name": ["full_name"], "previous_full_name": ["full_name"]},
+    audits=AUDITS,
+    patterns=[keep_versions],
+    owner="team:ingestion",
+    code_version="1",
+)
+def devices(step: Step, delivered: Pinned, table: Table) -> WriteResult:
+    """Bring the versions of the devices up to what was delivered since, delivery by delivery."""
+    names = ["full_name"]
+    return keep_versions(
+        reduce(lambda some, more: some.unionByName(more), _changes(delivered, table, since=step.applied(table))),
+        table,
+        stream=STREAM,
+        current=names,
+        previous=names,
+        provenance=step.provenance,
+        anew=step.provenance.cause == "repair",
+    )
+
+
+@lake_table(
+    DEVICES_CURRENT,
+    reads={DEVICES: whole()},
+    used_by="analysts, who ask what a device was called before",
+    patterns=[show_previous_values],
+    owner="team:ingestion",
+    code_version="1",
+)
+def devices_current(step: Step, versions: Pinned, table: Table) -> WriteResult:
+    """Show the devices that are delivered now, each with the name it had before."""
+    columns = [c for c in DEVICES.columns if c not in ("current_full_name", "previous_full_name")]
+    shown = show_previous_values(versions.rows().select(*columns), keys=KEYS, previous=["full_name"])
+    return table.overwrite(shown, provenance=step.provenance.by("modeling.previous_value_dimension"))
+
+
+def _changes(delivered: Pinned, table: Table, *, since: int | None) -> Iterator[Any]:
+    """Give, for each delivery after a version, the devices it held and those of the one before that it lacked.
+
+    One whose files a vacuum removed is passed over: where it was applied before, it still counts.
+    """
+    before = table.session.sql(LIVING, versions=table.read()) if since is not None else None
+    for commit in _deliveries(delivered, -1 if since is None else since):
+        try:
+            rows = delivered.table.read(version=commit.version)
+        except ConfigError:
+            continue
+        at = commit.record.at if commit.record else commit.timestamp.isoformat()
+        told: dict[str, Any] = {"at": at, "number": commit.version, "delivered": rows}
+        yield rows.sparkSession.sql(PRESENT, **told)
+        if before is not None:
+            yield rows.sparkSession.sql(GONE, before=before, **told)
+        before = rows
+
+
+def _deliveries(delivered: Pinned, since: int) -> list[Commit]:
+    """List the commits after a version that changed rows, in order."""
+    commits = (commit for commit in delivered.table.ledger.history() if commit.changed)
+    return sorted((c for c in commits if since < c.version <= delivered.version), key=lambda commit: commit.version)

@@ -1,0 +1,105 @@
+"""Users as they were at any time, and as they are now: both from every change of them that was captured."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from dedp_assets.defs.bronze.users import HISTORY
+from dedp_assets.graph.batches import Step
+from dedp_assets.graph.feeds import Pinned, whole
+from dedp_assets.graph.tables import lake_table
+from dedp_assets.patterns.core.results import WriteResult
+from dedp_assets.patterns.core.schema import Column, TableSpec
+from dedp_assets.patterns.delta.tables import Table
+from dedp_assets.patterns.modeling import current_dimension, versioned_dimension
+from dedp_assets.patterns.modeling.current_dimension import NEWEST, keep_newest
+from dedp_assets.patterns.modeling.versioned_dimension import VERSION, ChangeStream, keep_versions
+
+_USER = {
+    "user_id": Column("STRING", "key", required=True, personal=True),
+    "login": Column("STRING", "name to log in with", personal=True),
+    "email": Column("STRING", "address, if the user gave one", personal=True),
+    "credit": Column("DECIMAL(10,2)", "in euros"),
+    "active": Column("BOOLEAN", "whether the user may log in"),
+}
+USERS = TableSpec(
+    "silver/users", {**_USER, **VERSION}, comment="One row per state of a user, with the time it was true."
+)
+USERS_CURRENT = TableSpec(
+    "silver/users_current", {**_USER, **NEWEST}, comment="One row per user, as the newest change left it."
+)
+STREAM = ChangeStream(keys=["user_id"], event_time="committed_at", sequence="commit_lsn", deleted="is_deleted")
+# A snapshot, or an emptied table, deletes who was known before; of one commit a user's last change counts.
+QUERY = """
+    WITH images AS (
+        SELECT commit_lsn, position, committed_at, image['user_id'] AS user_id, image, step
+        FROM (
+            SELECT commit_lsn, position, committed_at, inline(array(
+                named_struct('step', 0, 'image', from_json(before, 'MAP<STRING, STRING>')),
+                named_struct('step', 1, 'image', from_json(after, 'MAP<STRING, STRING>'))
+            )) FROM {changes} WHERE key IS NOT NULL
+        ) WHERE image IS NOT NULL
+    ), known AS (
+        SELECT user_id, min(struct(commit_lsn, position)) AS since FROM images GROUP BY user_id
+    ), emptied AS (
+        SELECT commit_lsn, position, committed_at, user_id, CAST(NULL AS MAP<STRING, STRING>) AS image, 0 AS step
+        FROM {changes} JOIN known ON since < struct(commit_lsn, position)
+        WHERE operation IN ('snapshot', 'truncate')
+    ), states AS (
+        SELECT user_id, commit_lsn, committed_at, max_by(struct(step, image), struct(position, step)) AS state
+        FROM (SELECT * FROM images UNION ALL SELECT * FROM emptied) GROUP BY user_id, commit_lsn, committed_at
+    )
+    SELECT user_id, state.image['login'] AS login, state.image['email'] AS email,
+        CAST(state.image['credit'] AS DECIMAL(10,2)) AS credit, CAST(state.image['active'] AS BOOLEAN) AS active,
+        committed_at, commit_lsn, state.step = 0 AS is_deleted
+    FROM states
+"""
+_ORIGIN: Mapping[str, Sequence[str]] = {
+    "user_id": ["key"],
+    **dict.fromkeys(("login", "email", "credit", "active"), ("after",)),
+    "is_deleted": ["operation"],
+}
+
+
+@lake_table(
+    USERS,
+    reads={HISTORY: whole()},
+    derived={**_ORIGIN, **dict.fromkeys(("valid_from", "valid_to", "is_current", "changes"), ("committed_at",))},
+    used_by="analysts and support, who ask how a user was when something happened",
+    audits=versioned_dimension.AUDITS,
+    patterns=[keep_versions],
+    owner="team:applications",
+    code_version="1",
+)
+def users(step: Step, history: Pinned, table: Table) -> WriteResult:
+    """Bring the versions of the users up to what was captured since; of all of them after a new snapshot."""
+    return keep_versions(table=table, **_changes(step, history, table))
+
+
+@lake_table(
+    USERS_CURRENT,
+    reads={HISTORY: whole()},
+    derived={**_ORIGIN, "last_change": ["committed_at", "commit_lsn"]},
+    used_by="support, who ask how a user is now",
+    audits=current_dimension.AUDITS,
+    patterns=[keep_newest],
+    owner="team:applications",
+    code_version="1",
+)
+def users_current(step: Step, history: Pinned, table: Table) -> WriteResult:
+    """Bring the users up to what was captured since; all of them after a new snapshot."""
+    return keep_newest(table=table, **_changes(step, history, table))
+
+
+def _changes(step: Step, history: Pinned, table: Table) -> dict[str, Any]:
+    """Read the changes that the table lacks, or all if it has to be made anew."""
+    since = step.applied(table)
+    anew = since is None or _snapshot(history.table, since) != _snapshot(history.table, history.version)
+    rows = history.rows() if since is None or anew else history.rows_since(since)
+    changes = rows.sparkSession.sql(QUERY, changes=rows)
+    return {"changes": changes, "stream": STREAM, "provenance": step.provenance, "anew": anew}
+
+
+def _snapshot(history: Table, version: int) -> object:
+    """Find where the source's table began anew, as of a version of its history."""
+    commits = (commit.record for commit in history.ledger.history() if commit.version <= version)
+    return next((record.notes["source"]["reset"] for record in commits if record and "source" in record.notes), None)

@@ -1,0 +1,1 @@
+"""Chapter 5: dimensions, and what was known of them when."""

@@ -1,0 +1,161 @@
+"""A keyed stream of changes, and the states that they add up to, whatever the order in which they are delivered.
+
+Of the changes of one key at one instant the one with the greatest sequence counts. Two that differ and have the same
+sequence, or none, are refused: nothing says which of them is true.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from pyspark.sql import Column as Expression
+from pyspark.sql import DataFrame, Window
+from pyspark.sql import functions as F
+from pyspark.sql.types import TimestampType
+
+from dedp_assets.patterns.core.audits import Audit
+from dedp_assets.patterns.core.errors import ConfigError
+from dedp_assets.patterns.core.names import RESERVED, identifier
+from dedp_assets.patterns.core.records import Provenance
+from dedp_assets.patterns.core.results import WriteResult
+from dedp_assets.patterns.core.rows import fields_of, require_columns, row_hash
+from dedp_assets.patterns.core.schema import Column, TableSpec
+from dedp_assets.patterns.delta.recomputing import Compute
+from dedp_assets.patterns.delta.tables import Table
+
+__all__ = ["AT", "CHANGE", "GONE", "SEQUENCE", "STATE", "ChangeStream", "Dimension", "by", "settled"]
+
+CHANGE = "STRUCT<at: TIMESTAMP, sequence: BIGINT>"
+"""Type of what is kept of a change: when it happened, and its place among those of the same instant."""
+
+AT, SEQUENCE = f"{RESERVED}at", f"{RESERVED}sequence"
+GONE, STATE = f"{RESERVED}is_gone", f"{RESERVED}state"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChangeStream:
+    """The columns of a stream of changes that say what a change is about.
+
+    Attributes:
+        keys: columns that say what was changed; never NULL.
+        event_time: column that says when, a TIMESTAMP.
+        sequence: whole number that orders the changes of a key at one instant, the greatest counts; empty if none does.
+        deleted: BOOLEAN column, true where the key is gone since; empty if nothing is ever deleted.
+    """
+
+    keys: Sequence[str]
+    event_time: str
+    sequence: str = ""
+    deleted: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Dimension:
+    """A table that a stream of changes goes to.
+
+    Attributes:
+        spec: the table; its columns that are neither keys nor added are taken from the changes.
+        stream: the stream.
+        added: columns that the pattern fills.
+
+    Raises:
+        ConfigError: if the table does not fit the stream and the pattern.
+    """
+
+    spec: TableSpec
+    stream: ChangeStream
+    added: Mapping[str, Column]
+
+    def __post_init__(self) -> None:
+        name, held, keys = self.spec.name, self.spec.columns, self.stream.keys
+        if not keys or (loose := [key for key in keys if key not in held or not held[key].required]):
+            raise ConfigError(f"{name} needs keys that it declares as required, not {loose if keys else 'none'}")
+        if mine := [key for key in keys if key in self.added]:
+            raise ConfigError(f"{name}: the pattern fills {', '.join(mine)}, which can be no key: rename it")
+        if wrong := [c for c, column in self.added.items() if c not in held or held[c].type != column.type]:
+            types = ", ".join(f"{c} {self.added[c].type}" for c in wrong)
+            raise ConfigError(f"{name} has no columns {types}, which the pattern fills: declare them")
+        if strict := [c for c in self.tracked if held[c].required]:
+            raise ConfigError(f"{name} requires {', '.join(strict)}, which has no value where a key is deleted")
+
+    @property
+    def tracked(self) -> tuple[str, ...]:
+        """The columns whose values come with the changes."""
+        return tuple(c for c in self.spec.columns if c not in self.stream.keys and c not in self.added)
+
+    def select(self, changes: DataFrame) -> DataFrame:
+        """Select keys and values, and of each change when it was, in what order, and whether the key is gone; lazy.
+
+        Raises:
+            ConfigError: for a column that is not there, or an event time that is no instant.
+        """
+        stream = self.stream
+        require_columns(changes, [*stream.keys, *self.tracked, stream.event_time, stream.sequence, stream.deleted])
+        (time,) = fields_of(changes, [stream.event_time])
+        if not isinstance(time.dataType, TimestampType):
+            raise ConfigError(
+                f"{self.spec.name}: {time.name} is {time.dataType.simpleString().upper()}, which is no instant "
+                "without a time zone: cast it to TIMESTAMP in the zone that it is meant in"
+            )
+        gone = f"coalesce({identifier(stream.deleted)}, false)" if stream.deleted else "false"
+        order = identifier(stream.sequence) if stream.sequence else "NULL"
+        return changes.select(
+            *by(stream.keys),
+            *[F.expr(f"if({gone}, NULL, {identifier(c)})").alias(c) for c in self.tracked],
+            F.col(identifier(time.name)).alias(AT),
+            F.expr(f"CAST({order} AS BIGINT)").alias(SEQUENCE),
+            F.expr(gone).alias(GONE),
+        )
+
+    def write(
+        self,
+        changes: DataFrame,
+        table: Table,
+        compute: Compute,
+        *,
+        identity: Sequence[str],
+        provenance: Provenance,
+        audits: Sequence[Audit],
+        anew: bool,
+    ) -> WriteResult:
+        """Compute the rows of the keys in ``changes`` anew from what is known of them; of all keys, if ``anew``.
+
+        Args:
+            changes: the changes.
+            table: the table of this dimension.
+            compute: present rows and selected changes -> all rows of their keys.
+            identity: columns that tell the rows of one key apart.
+            provenance: who writes, from what, and why.
+            audits: rules over the rows written.
+            anew: whether ``changes`` are all there are, and the present rows do not count.
+        """
+        selected = self.select(changes)
+        if not anew:
+            keys = tuple(self.stream.keys)
+            return table.recompute(
+                selected, keys=keys, identity=(*keys, *identity), compute=compute, provenance=provenance, audits=audits
+            )
+        run = replace(provenance, replay=True)
+        columns = ", ".join(f"CAST(NULL AS {c.type}) AS {identifier(name)}" for name, c in self.spec.columns.items())
+        nothing = table.session.sql(f"SELECT {columns} WHERE false")
+        return table.overwrite(compute(nothing, selected), provenance=run, audits=audits)
+
+
+def settled(changes: DataFrame, keys: Sequence[str], tracked: Iterable[str]) -> DataFrame:
+    """Keep of each key and instant the change that counts, once, with a hash of its values in :data:`STATE`.
+
+    Those that contradict each other are all kept.
+    """
+    by_key = Window.partitionBy(*by(keys))
+    peers = by_key.orderBy(AT).rangeBetween(Window.currentRow, Window.currentRow)
+    newest, seen = f"{RESERVED}newest", f"{RESERVED}seen"
+    found = changes.withColumn(newest, F.max(SEQUENCE).over(peers)).filter(f"{SEQUENCE} <=> {newest}").drop(newest)
+    found = found.withColumn(STATE, F.expr(row_hash(fields_of(changes, tracked))))
+    same, ordered = F.struct(AT, STATE, GONE), by_key.orderBy(AT, STATE, GONE)
+    return found.withColumn(seen, F.lag(same).over(ordered).eqNullSafe(same)).filter(f"NOT {seen}").drop(seen)
+
+
+def by(columns: Iterable[str]) -> list[Expression]:
+    """Refer to columns by name, whatever characters it has."""
+    return [F.col(identifier(c)).alias(c) for c in columns]

@@ -1,0 +1,150 @@
+"""Versioned Dimension: each state of a key with the time it was true (SCD types 2, 6).
+
+Problem: an order of last year is joined to today's address, and a change that comes late overwrites a newer one.
+Solution: one row per state, valid in ``[valid_from, valid_to)`` by the time of the source. The rows of the keys that
+    changes touch are computed anew from all changes known of them, in one commit. Columns ``current_<name>`` and
+    ``previous_<name>`` make it type 6.
+Consequences: the table depends on the set of changes only, not on their order, batches or repetition. Each row keeps
+    the instants of the changes that confirm it. A deletion is a version without values. Who reads states of today
+    filters by ``is_current``; who joins by key alone multiplies rows: use :func:`join_as_of`.
+Choose instead: Current Dimension, if nobody asks how it was; Previous Value Dimension, if one step back is enough.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from pyspark.sql import DataFrame, Window
+from pyspark.sql import functions as F
+
+from dedp_assets.patterns.core.audits import Audit
+from dedp_assets.patterns.core.errors import ConfigError
+from dedp_assets.patterns.core.names import RESERVED, identifier
+from dedp_assets.patterns.core.records import Provenance
+from dedp_assets.patterns.core.results import Finding, WriteResult
+from dedp_assets.patterns.core.rows import require_columns, require_free
+from dedp_assets.patterns.delta.tables import Table
+from dedp_assets.patterns.modeling._changes import ChangeStream, Dimension, by
+from dedp_assets.patterns.modeling._versions import VERSION, versions, with_current, with_previous
+
+__all__ = ["keep_versions", "join_as_of", "judge_versions", "AUDITS", "VERSION", "ChangeStream"]
+
+AUDITS = (Audit.none_where("changes_of_one_instant_agree", "valid_to <= valid_from"),)
+"""The rule that changes of a key do not contradict each other at one instant."""
+
+_PATTERN = "modeling.versioned_dimension"
+_NEXT, _CURRENTS = f"{RESERVED}next", f"{RESERVED}currents"
+_FAULTS = {
+    "reversed": "valid_to <= valid_from",
+    "overlaps": f"valid_to > {_NEXT}",
+    "gaps": f"valid_to < {_NEXT} OR valid_to IS NOT NULL AND {_NEXT} IS NULL",
+    "unclosed": f"valid_to IS NULL AND {_NEXT} IS NOT NULL",
+    "several current": f"is_current AND {_CURRENTS} > 1",
+    "wrongly current": "is_current <> (valid_to IS NULL AND NOT is_deleted)",
+}
+
+
+def keep_versions(
+    changes: DataFrame,
+    table: Table,
+    *,
+    stream: ChangeStream,
+    current: Sequence[str] = (),
+    previous: Sequence[str] = (),
+    provenance: Provenance,
+    anew: bool = False,
+) -> WriteResult:
+    """Bring the versions in ``table`` up to ``changes``, in one commit.
+
+    Args:
+        changes: any changes, in any order, also such as were applied before.
+        table: its columns are the keys, those of :data:`VERSION`, and the ones whose values are kept.
+        stream: the columns of ``changes`` that say what a change is about.
+        current: columns ``x`` whose newest value stands in a column ``current_x`` of all versions of a key.
+        previous: columns ``x`` whose value before the present one stands in a column ``previous_x``.
+        provenance: who writes, from what, and why.
+        anew: whether ``changes`` are all there are, and what the table holds is forgotten.
+
+    Raises:
+        AmbiguousKeys: if a key is NULL.
+        AuditFailed: if two changes of a key at one instant contradict each other, or one has no event time.
+        ConfigError: if the table or the columns do not fit.
+
+    Example:
+        >>> from dedp_assets.patterns.core.schema import Column
+        >>> columns = {"id": Column("INT", required=True), "email": Column("STRING"), **VERSION}
+        >>> users, emails = table("users", columns), "id INT, email STRING, at TIMESTAMP"
+        >>> stream = ChangeStream(keys=["id"], event_time="at")
+        >>> later = frame("id INT, email STRING, day STRING", (1, "new", "2026-01-05"))
+        >>> _ = keep_versions(later.selectExpr("*", "timestamp(day) AS at"), users, stream=stream, provenance=run)
+        >>> earlier = frame("id INT, email STRING, day STRING", (1, "old", "2026-01-02"))
+        >>> _ = keep_versions(earlier.selectExpr("*", "timestamp(day) AS at"), users, stream=stream, provenance=run)
+        >>> rows(users.read().selectExpr("email", "date(valid_from) || ''", "date(valid_to) || ''"))
+        [('new', '2026-01-05', None), ('old', '2026-01-02', '2026-01-05')]
+    """
+    held = table.spec.columns
+    derived = {f"current_{c}": c for c in current} | {f"previous_{c}": c for c in previous}
+    if unknown := sorted({*derived.values()} - {*held}):
+        raise ConfigError(f"{table.name} has no column {', '.join(unknown)}, of which it could keep another value")
+    dimension = Dimension(table.spec, stream, {**VERSION, **{name: held[c] for name, c in derived.items()}})
+
+    def compute(present: DataFrame, new: DataFrame) -> DataFrame:
+        rows = versions(present, new, dimension=dimension)
+        for column in current:
+            rows = with_current(rows, stream.keys, column, f"current_{column}")
+        for column in previous:
+            rows = with_previous(rows, stream.keys, column, f"previous_{column}")
+        return rows.select(*by(held))
+
+    run = provenance.by(_PATTERN)
+    return dimension.write(changes, table, compute, identity=["valid_from"], provenance=run, audits=AUDITS, anew=anew)
+
+
+def join_as_of(
+    facts: DataFrame, dimension: DataFrame, *, keys: Mapping[str, str], at: str, columns: Sequence[str]
+) -> DataFrame:
+    """Join each fact to the version that was valid when it happened; lazy, every fact stays once.
+
+    Args:
+        facts: rows with a time.
+        dimension: versions, of :func:`keep_versions` or of a type 4 history.
+        keys: column of ``facts`` -> key column of ``dimension``.
+        at: column of ``facts`` that says when, a TIMESTAMP.
+        columns: columns of ``dimension`` to add; NULL where no version was valid, or the key was deleted.
+
+    Raises:
+        ConfigError: for a column that is not there, or one that ``facts`` have already.
+    """
+    require_columns(facts, [*keys, at])
+    require_columns(dimension, [*keys.values(), *columns, "valid_from", "valid_to", "is_deleted"])
+    require_free(facts, *columns)
+    moment = f"f.{identifier(at)}"
+    same = [f"f.{identifier(mine)} = v.{identifier(theirs)}" for mine, theirs in keys.items()]
+    valid = [*same, f"{moment} >= v.valid_from", f"(v.valid_to IS NULL OR {moment} < v.valid_to)"]
+    living = dimension.filter("NOT is_deleted").alias("v")
+    joined = facts.alias("f").join(living, F.expr(" AND ".join(valid)), "left")
+    return joined.select("f.*", *[F.col(f"v.{identifier(c)}").alias(c) for c in columns])
+
+
+def judge_versions(dimension: DataFrame, *, keys: Sequence[str]) -> Finding:
+    """Judge whether the versions of each key follow each other: no overlap, no gap, at most one current.
+
+    Args:
+        dimension: all versions of some keys.
+        keys: the key columns.
+
+    Raises:
+        ConfigError: for a column that is not there.
+    """
+    require_columns(dimension, [*keys, *VERSION])
+    by_key = Window.partitionBy(*by(keys))
+    seen = dimension.withColumns(
+        {
+            _NEXT: F.lead("valid_from").over(by_key.orderBy("valid_from", "valid_to")),
+            _CURRENTS: F.expr("count_if(is_current)").over(by_key),
+        }
+    )
+    found = seen.agg(*[F.expr(f"count_if({where})").alias(name) for name, where in _FAULTS.items()]).collect()[0]
+    faults = {name: count for name, count in found.asDict().items() if count}
+    note = ", ".join(f"{name}: {count}" for name, count in faults.items())
+    return Finding("versions_are_sound", passed=not faults, figures=found.asDict(), note=note)

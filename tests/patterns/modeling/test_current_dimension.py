@@ -1,0 +1,79 @@
+"""Current Dimension."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from dedp_assets.patterns.core.errors import AmbiguousKeys, AuditFailed
+from dedp_assets.patterns.core.schema import TableSpec
+from dedp_assets.patterns.modeling.current_dimension import NEWEST, keep_current_and_history, keep_newest
+from dedp_assets.patterns.modeling.versioned_dimension import VERSION
+from tests.helpers import a_run, read_back
+from tests.patterns.modeling.changes import OWN, SCHEMA, STREAM, Change, deliveries, held, model, moment
+
+pytestmark = pytest.mark.spark
+
+CURRENT = TableSpec("silver/current", {**OWN, **NEWEST})
+HISTORY = TableSpec("silver/history", {**OWN, **VERSION})
+
+
+def newest(changes):
+    """By the model: key -> values, whether it is gone, and its newest change."""
+    return {v.key: (v.values, v.gone, v.changes[-1]) for v in model(changes) if v.end is None}
+
+
+def states(table):
+    """The same of a table."""
+    rows = read_back(table)
+    found = {}
+    for row in rows:
+        values = (None, None) if row["is_deleted"] else (row["the.segment"], repr(row["score"]))
+        change = row["last_change"]
+        found[row["a.key"], row["number"]] = (values, row["is_deleted"], (change["at"], change["sequence"]))
+    assert len(found) == len(rows)
+    return found
+
+
+def test_each_key_is_as_its_newest_change_left_it(spark, make_table):
+    """200 keys in batches of no order, one of them replayed: as the model has it; rebuilt from all, the same rows.
+
+    With the history beside it, both agree: what is current there is the row here.
+    """
+    current, history, seen = make_table(CURRENT), make_table(HISTORY), []
+    batches = deliveries(11, keys=200, batches=2)
+    for number, batch in enumerate([*batches, batches[0]]):
+        seen += batch
+        run = a_run(run_id=str(number))
+        changes = spark.createDataFrame(batch, SCHEMA)
+        written = keep_current_and_history(changes, current, history, stream=STREAM, provenance=run)
+        assert states(current) == newest(seen)
+    assert held(read_back(history)) == model(seen)
+    assert (written.changed, written.beside[0].changed) == (False, False)
+    rebuilt = make_table(replace(CURRENT, name="silver/rebuilt"))
+    keep_newest(spark.createDataFrame(seen[::-1], SCHEMA), rebuilt, stream=STREAM, provenance=a_run(), anew=True)
+    assert repr(read_back(rebuilt)) == repr(read_back(current))
+
+
+def test_nothing_says_which_of_two_changes_is_true(spark, make_table):
+    """At the newest instant that is refused; where an order tells, it is not, and older ones do not count."""
+    table = make_table(CURRENT)
+
+    def apply(*changes):
+        frame = spark.createDataFrame(changes, SCHEMA)
+        return keep_newest(frame, table, stream=STREAM, provenance=a_run(run_id=str(changes)))
+
+    first = Change("k", 1, "x", 1.0, moment(5), None, False)
+    apply(first)
+    before = read_back(table)
+    for wrong in (first._replace(segment="y"), first._replace(at=None)):
+        with pytest.raises(AuditFailed, match="changes_of_one_instant_agree"):
+            apply(wrong)
+    with pytest.raises(AmbiguousKeys, match="NULL in"):
+        apply(first._replace(text=None))
+    assert read_back(table) == before
+    early = first._replace(at=moment(1))
+    assert not apply(early, early._replace(segment="y")).changed
+    assert apply(first._replace(segment="y", place=2), first._replace(segment="z", place=1)).changed
+    assert states(table)["k", 1] == (("y", "1.0"), False, (moment(5), 2))

@@ -1,0 +1,207 @@
+"""Versioned Dimension."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+
+import pytest
+
+from dedp_assets.patterns.core.errors import AmbiguousKeys, AuditFailed, ConfigError, Conflict
+from dedp_assets.patterns.core.schema import Column, TableSpec
+from dedp_assets.patterns.delta import merging
+from dedp_assets.patterns.modeling.versioned_dimension import (
+    VERSION,
+    ChangeStream,
+    join_as_of,
+    judge_versions,
+    keep_versions,
+)
+from tests.helpers import a_run, active_files, read_back
+from tests.patterns.modeling.changes import OWN, SCHEMA, STREAM, deliveries, former, held, model, moment
+
+pytestmark = pytest.mark.spark
+
+HYBRID = {"current_score": Column("DOUBLE"), "previous_score": Column("DOUBLE")}
+DIMENSION = TableSpec("silver/dimension", {**OWN, **HYBRID, **VERSION})
+HYBRIDS = {"stream": STREAM, "current": ["score"], "previous": ["score"]}
+USERS = TableSpec("silver/users", {"id": Column("INT", required=True), "email": Column("STRING"), **VERSION})
+BY_TIME = ChangeStream(keys=["id"], event_time="at", deleted="gone")
+COLUMNS = "id INT, email STRING, at TIMESTAMP, gone BOOLEAN"
+
+
+@pytest.fixture
+def users(make_table):
+    return make_table(USERS)
+
+
+@pytest.fixture
+def apply(spark, users):
+    """Apply changes ``(id, email, day)``, with an email ``None`` for a deletion."""
+
+    def applied(*changes, run="r", **options):
+        rows = [(key, email, None if day is None else moment(day), email is None) for key, email, day in changes]
+        frame = spark.createDataFrame(rows, COLUMNS)
+        return keep_versions(frame, users, stream=BY_TIME, provenance=a_run(run_id=run), **options)
+
+    return applied
+
+
+def intervals(table, key=1):
+    """The versions of a key: value, first day, day of the end."""
+    rows = [row for row in read_back(table) if row["id"] == key]
+    rows = sorted(rows, key=lambda row: row["valid_from"])
+    return [
+        (row["email"], *[at and (at - moment(0)).days for at in (row["valid_from"], row["valid_to"])]) for row in rows
+    ]
+
+
+def test_versions_depend_on_the_set_of_changes_only(spark, make_table, monkeypatch):
+    """200 keys, changes at once and repeated, deletions, re-appearances, batches of no order: as the model has it.
+
+    The first batch rewrites a small table as it is, the others look for the files to rewrite; then one is replayed.
+    """
+    table, seen = make_table(DIMENSION), []
+    batches = deliveries(7, keys=200, batches=3)
+    for number, batch in enumerate([*batches, batches[0]]):
+        seen += batch
+        changes = spark.createDataFrame(batch, SCHEMA)
+        written = keep_versions(changes, table, **HYBRIDS, provenance=a_run(run_id=str(number)))
+        assert held(read_back(table)) == model(seen)
+        monkeypatch.setattr(merging, "_SMALL_BYTES", -1)
+    assert not written.changed
+    assert judge_versions(table.read(), keys=STREAM.keys).passed
+    rebuilt = make_table(replace(DIMENSION, name="silver/rebuilt"))
+    seen.reverse()
+    keep_versions(spark.createDataFrame(seen, SCHEMA), rebuilt, **HYBRIDS, provenance=a_run(), anew=True)
+    assert repr(read_back(rebuilt)) == repr(read_back(table))
+    versions, now = model(seen), {}
+    for version in versions:
+        if version.end is None:
+            now[version.key] = version.values[1]
+    by_start = {(version.key, version.start): version for version in versions}
+    for row in read_back(table):
+        version = by_start[(row["a.key"], row["number"]), row["valid_from"]]
+        assert repr(row["current_score"]) == str(now[version.key])
+        assert repr(row["previous_score"]) == str(former(version, versions))
+
+
+def test_a_change_finds_its_place_by_its_time(users, apply):
+    """Late ones cut the right interval, equal ones begin none, deletions end one, and others' rows stay as they are."""
+    apply((1, "a", 1), (2, "z", 1))
+    apply((1, "a", 9))
+    assert intervals(users) == [("a", 1, None)]
+    apply((1, "b", 5))
+    assert intervals(users) == [("a", 1, 5), ("b", 5, 9), ("a", 9, None)]
+    apply((1, None, 7), (1, None, 8), (3, None, 2))
+    assert intervals(users) == [("a", 1, 5), ("b", 5, 7), (None, 7, 9), ("a", 9, None)]
+    apply((1, None, 12), (1, "first", 0), (3, "c", 1))
+    assert intervals(users)[0] == ("first", 0, 1)
+    assert intervals(users)[-2:] == [("a", 9, 12), (None, 12, None)]
+    assert intervals(users, 2) == [("z", 1, None)]
+    assert intervals(users, 3) == [("c", 1, 2), (None, 2, None)]
+    current = {row["id"] for row in read_back(users) if row["is_current"]}
+    assert current == {2}
+
+
+def test_what_cannot_be_told_apart_is_refused_and_changes_nothing(users, apply, spark):
+    """NULL keys, no time, and changes of one instant that contradict each other, among themselves or what is there."""
+    apply((1, "a", 1))
+    before = read_back(users)
+    with pytest.raises(AmbiguousKeys, match="1 of 1 rows have NULL in id"):
+        apply((None, "b", 2))
+    for wrong in ([(1, "b", None)], [(1, None, 1)], [(2, "b", 3), (2, "c", 3)]):
+        with pytest.raises(AuditFailed):
+            apply(*wrong)
+    with pytest.raises(AuditFailed):
+        apply((None, "b", 2), anew=True)
+    assert read_back(users) == before
+    dated = spark.sql("SELECT 1 AS id, 'a' AS email, DATE '2026-01-01' AS at, false AS gone")
+    with pytest.raises(ConfigError, match="at is DATE, which is no instant"):
+        keep_versions(dated, users, stream=BY_TIME, provenance=a_run())
+
+
+@pytest.mark.parametrize(
+    ("columns", "stream", "words"),
+    [
+        ({"id": Column("INT"), **VERSION}, {}, "keys that it declares as required"),
+        ({"id": Column("INT", required=True)}, {}, "no columns valid_from TIMESTAMP"),
+        ({**USERS.columns, "email": Column("STRING", required=True)}, {}, "requires email"),
+        (USERS.columns, {"keys": ["is_current"]}, "fills is_current, which can be no key"),
+        (USERS.columns, {"keys": []}, "not none"),
+        (USERS.columns, {"event_time": "when"}, "no column when"),
+    ],
+)
+def test_a_table_that_does_not_fit_is_refused(make_table, spark, columns, stream, words):
+    """Before anything is computed, and by name."""
+    given = {"keys": ["id"], "event_time": "at", **stream}
+    changes = spark.createDataFrame([], COLUMNS)
+    with pytest.raises(ConfigError, match=words):
+        keep_versions(changes, make_table(TableSpec("t", columns)), stream=ChangeStream(**given), provenance=a_run())
+
+
+def test_two_runs_at_once_lose_nothing(users, apply):
+    """Both cut the same key: whoever is second computes it again from what the first one left."""
+    apply((1, "a", 1))
+
+    def again(change, run):
+        while True:
+            try:
+                return apply(change, run=run)
+            except Conflict:
+                continue
+
+    with ThreadPoolExecutor(2) as pool:
+        done = [pool.submit(again, change, run) for run, change in (("x", (1, "b", 3)), ("y", (1, "c", 2)))]
+        assert all(each.result().changed for each in done)
+    assert intervals(users) == [("a", 1, 2), ("c", 2, 3), ("b", 3, None)]
+
+
+def test_files_without_a_key_of_the_changes_stay(users, apply):
+    """Only the history of touched keys is rewritten."""
+    apply((1, "a", 1), (2, "b", 1))
+    first = active_files(users)
+    apply((7, "c", 1), (9, "d", 1))
+    assert first < active_files(users)
+    apply((8, "e", 1))
+    assert first < active_files(users)
+
+
+@pytest.mark.both
+def test_facts_join_the_version_of_their_time(spark, users, apply):
+    """At, before and after a change, before the first one, while deleted: each fact stays once."""
+    apply((1, "a", 152), (1, "b", 172), (1, "c", 186), (2, "x", 1), (2, None, 5))
+    visits = [(1, 161.0), (1, 172.0), (1, 185.9), (1, 186.0), (1, 151.0), (2, 4.99), (2, 5.0), (None, 1.0), (1, None)]
+    facts = spark.createDataFrame(
+        [(n, user, day and moment(day)) for n, (user, day) in enumerate(visits)], "n INT, user INT, seen TIMESTAMP"
+    )
+    joined = join_as_of(facts, users.read(), keys={"user": "id"}, at="seen", columns=["email"])
+    found = [row["email"] for row in joined.orderBy("n").collect()]
+    assert found == ["a", "b", "b", "c", None, "x", None, None, None]
+    with pytest.raises(ConfigError, match="have a column email"):
+        join_as_of(joined, users.read(), keys={"user": "id"}, at="seen", columns=["email"])
+
+
+SOUND = [(1, 5, False, False), (5, 9, False, True), (9, None, True, False)]
+
+
+@pytest.mark.parametrize(
+    ("fault", "versions"),
+    [
+        ("", SOUND),
+        ("overlaps", [(1, 6, False, False), *SOUND[1:]]),
+        ("gaps", [SOUND[0], SOUND[2]]),
+        ("gaps", SOUND[:2]),
+        ("reversed", [*SOUND[:2], (9, 8, False, False)]),
+        ("unclosed", [(1, None, False, False), *SOUND[1:]]),
+        ("several current", [(1, 5, True, False), *SOUND[1:]]),
+        ("wrongly current", [*SOUND[:2], (9, None, False, False)]),
+    ],
+)
+def test_seeded_faults_are_found(spark, fault, versions):
+    """Overlap, gap, an end that nothing follows, a reversed range, one that is not closed, two current, none."""
+    rows = [(1, "a", moment(a), b and moment(b), *flags, []) for a, b, *flags in versions]
+    kinds = ", ".join(f"{name} {column.type}" for name, column in USERS.columns.items())
+    found = judge_versions(spark.createDataFrame(rows, kinds), keys=["id"])
+    assert found.passed == (not fault)
+    assert fault in found.note
