@@ -37,6 +37,7 @@ NAMES = (
     "filter_accounting",
     "replay",
     "late_integration",
+    "versions",
     "latency",
 )
 COMMAND: list[str] = [sys.executable, "-m", "benchmarks"]
