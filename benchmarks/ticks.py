@@ -96,8 +96,8 @@ class _Ticker:
         A cursor is put back to the one of the steady state each time, which the sensor's own first tick left; a first
         tick has none, and a sensor that remembers nothing.
         """
-        if first and sensor == "reconciler":
-            self.sensors[sensor] = _forgetful()
+        if first:
+            self.forget(sensor)
         for zone in zones.values():
             known = self.cursors.pop((sensor, zone), None)
             self.cursors[sensor, zone] = None if first else known or self.tick(sensor, zone)
@@ -123,9 +123,15 @@ class _Ticker:
             most = _GOAL_OF_THE_FIRST if first else _GOAL_SECONDS
             row.goal, row.met = f"<= {most:g} s CPU", row.ours["cpu"] <= most
         if row.ours["cpu"] > _GOAL_SECONDS:
+            self.forget(sensor if first else "")
             inside = ["touched", "transactions", "glimpses", "first_restore", "applied", "settle"]
             row.why = explain(lambda: self.tick(sensor, next(iter(zones.values()))), inside)
         return row
+
+    def forget(self, sensor: str) -> None:
+        """Let a sensor remember nothing, if it remembers anything but a cursor."""
+        if sensor == "reconciler":
+            self.sensors[sensor] = _forgetful()
 
     def tick(self, name: str, zone: Zone) -> str | None:
         """One tick, from the steady state's cursor; returns the cursor it leaves."""

@@ -96,7 +96,7 @@ def plan_late_partitions(
             (held if key in in_flight else causes).setdefault(key, f"follows {before}")
             cursor[key] = version
     chosen = sorted(causes)[:limit]
-    held.update({key: f"the next of {len(causes)}: {limit} at once" for key in sorted(causes) if key not in chosen})
+    held.update({key: f"the next of {len(causes)}: {limit} at once" for key in sorted(causes)[len(chosen) :]})
     return Plan(
         tuple(chosen),
         f"{len(chosen)} partitions changed after they were processed" if chosen else "nothing is late",
