@@ -58,6 +58,15 @@ def test_usual_is_what_the_partition_had_or_those_before_it_and_never_later_ones
     assert judged(written(tmp_path / "events", (DAY["event_date"], 1000, 900)), 900).passed
 
 
+def test_a_merge_of_a_few_rows_is_no_measure_for_the_partition(tmp_path):
+    """Dead letters that a fix re-admits are judged again, a few rows that say nothing of the day's lines."""
+    ledger = written(tmp_path / "events", *WEEK, (DAY["event_date"], 3, 3))
+    assert not judged(ledger, 108).passed
+    newest = max((tmp_path / "events" / "_delta_log").glob("*.json"))
+    newest.write_text(newest.read_text().replace('"operation": "WRITE"', '"operation": "MERGE"'))
+    assert judged(Ledger(tmp_path / "events", name=EVENTS.name), 108).passed
+
+
 def test_without_history_any_share_passes(tmp_path):
     """The first partition of a table is the measure for the next."""
     assert judged(Ledger(tmp_path / "none"), 1000).passed

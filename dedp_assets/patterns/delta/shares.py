@@ -105,10 +105,10 @@ def _shares_by_partition(ledger: Ledger, counts: Iterable[str], *, column: str) 
 
 
 def _counting(ledger: Ledger, counts: Iterable[str]) -> Iterable[Commit]:
-    """List the published commits that have all of the counts, newest first."""
+    """List the published commits that have all of the counts, newest first; a merge is of some rows of a partition."""
     wanted = list(counts)
     for commit in ledger.history():
-        record = commit.record
+        record = commit.record if commit.operation != "MERGE" else None
         if record and record.promotable and record.rows.get("read") and all(name in _known(commit) for name in wanted):
             yield commit
 
