@@ -24,7 +24,7 @@ from resources.postgres import OperationalDatabase  # noqa: E402
 from resources.secrets import Secrets  # noqa: E402
 from resources.spark import SparkEngine  # noqa: E402
 from sensors.external_trigger import events_arrived  # noqa: E402
-from sensors.reconciler import reconciler  # noqa: E402
+from sensors.reconciler import reconcilers  # noqa: E402
 from sensors.replay import dead_letters_fixed  # noqa: E402
 from sensors.small_files import files_scattered  # noqa: E402
 
@@ -59,7 +59,7 @@ def defs() -> dg.Definitions:
             ],
             asset_checks=[stored_checks(table) for table in tables],
             sensors=[
-                reconciler(tables, list(modules.jobs or ())),
+                *reconcilers(tables, list(modules.jobs or ())),
                 dead_letters_fixed(tables),
                 events_arrived(tables, list(modules.jobs or ())),
                 files_scattered,

@@ -1,21 +1,24 @@
 """The reconciler: one look over the whole graph finds what is missing or behind, and asks for it, oldest first.
 
+Two sensors share it: one asks for loads of deliveries, the other for tables that are behind those that they read. The
+daemon starts the ticks of a sensor five seconds apart, and what a load changes is seen by a tick that is still looking.
+
 What a tick asks for follows from the logs, the landing zone and the runs in flight alone. It has no cursor: what the
 process remembers of a former look only saves work, so a lost tick, a restart or a restored table changes nothing.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from functools import cache
 from threading import Lock
-from typing import Any
+from typing import Any, Literal
 
 import dagster as dg
 
 from dedp_assets.graph.overview import Overview
-from dedp_assets.graph.reconciling import Ask, Gap, Outcome, Tried, settle
+from dedp_assets.graph.reconciling import Ask, Gap, Outcome, Tried, Want, settle
 from dedp_assets.graph.refusals import Refusal, Refusals
 from dedp_assets.graph.requests import ENDED_BADLY, NOT_RETRIED, in_flight, runs_of
 from dedp_assets.graph.run_tags import CAUSE, REQUEST
@@ -28,9 +31,10 @@ from resources.environments import settings
 from resources.lake import Lake
 from resources.landing import Landing
 
-__all__ = ["Reconciler", "reconciler"]
+__all__ = ["Reconciler", "reconciler", "reconcilers"]
 
 NAME = "reconciler"
+DELIVERIES = "deliveries"
 _MOST = 25
 _SHOWN = 5
 
@@ -51,6 +55,8 @@ class Reconciler:
         *,
         instance: dg.DagsterInstance | None = None,
         repository: dg.RepositoryDefinition | None = None,
+        name: str = NAME,
+        mine: Callable[[Want], bool] = lambda _: True,
         limit: int = _MOST,
     ) -> tuple[Outcome, Overview]:
         """Look once, and plan; with what was remembered to say so.
@@ -61,10 +67,12 @@ class Reconciler:
             now: current time, with time zone.
             instance: where runs are recorded; without one, none is in flight and none has failed.
             repository: the code location that is deployed.
+            name: the sensor that asks.
+            mine: tells what it asks for; another one asks for the rest.
             limit: most runs to ask for.
         """
         # Before the logs are read: what a run that has ended meanwhile wrote is seen there.
-        busy = in_flight(instance, repository, launched_by=NAME) if instance else {}
+        busy = in_flight(instance, repository, launched_by=name) if instance else {}
         with self._lock:
             overview = self._overviews.setdefault((lake.root, landing.root), Overview(self.tables))
             wants = overview.look(lake, landing, now)
@@ -79,28 +87,49 @@ class Reconciler:
             found = runs_of(instance, requests) if instance else {}
             return {request: _tried(runs) for request, runs in found.items()}
 
-        return settle(wants, busy=busy, refused=refused, tried=tried, limit=limit), overview
+        return settle(wants, busy=busy, refused=refused, tried=tried, limit=limit, mine=mine), overview
 
 
-def reconciler(tables: Sequence[LakeTable[...]], jobs: Sequence[Any]) -> dg.SensorDefinition:
-    """Make the sensor over every declared edge and every landing dataset.
+def reconcilers(tables: Sequence[LakeTable[...]], jobs: Sequence[Any]) -> list[dg.SensorDefinition]:
+    """Make the two sensors over every landing dataset and every declared edge.
 
     Args:
         tables: the declared tables of the graph; those that do not follow their upstream are left out.
         jobs: the jobs of the graph, among them those that load deliveries (``lands``).
     """
-    loading = {job for table in tables for job in table.lands.values()}
-    catch_up = _catch_up(tables)
     loop = Reconciler(tables)
+    return [reconciler(tables, jobs, loop=loop, asks_for=kind) for kind in ("deliveries", "tables")]
+
+
+def reconciler(
+    tables: Sequence[LakeTable[...]],
+    jobs: Sequence[Any],
+    *,
+    loop: Reconciler | None = None,
+    asks_for: Literal["deliveries", "tables", "both"] = "both",
+) -> dg.SensorDefinition:
+    """Make a sensor that looks at the whole graph and asks for what is not current, or for one kind of it.
+
+    Args:
+        tables: the declared tables.
+        jobs: the jobs that load deliveries.
+        loop: what looks, if another sensor looks by it, too.
+        asks_for: loads of deliveries, tables that are behind those that they read, or both.
+    """
+    looking = loop or Reconciler(tables)
+    name = DELIVERIES if asks_for == "deliveries" else NAME
+    loading = {job for table in tables for job in table.lands.values()} if asks_for != "tables" else set()
+    catch_up = _catch_up(tables) if asks_for != "deliveries" else {}
+
+    def is_mine(want: Want) -> bool:
+        return asks_for == "both" or (asks_for == "deliveries") == bool(want.job)
 
     @dg.sensor(
-        name=NAME,
+        name=name,
         jobs=[*(job for job in jobs if job.name in loading), *catch_up.values()],
-        minimum_interval_seconds=settings().tick_seconds,
+        minimum_interval_seconds=1 if settings().look_seconds else settings().tick_seconds,
         default_status=dg.DefaultSensorStatus.RUNNING,
-        description="Deliveries that are complete and not loaded, and partitions that have not applied what changed "
-        "upstream: "
-        + "; ".join(f"{', '.join(s.name for s in t.reads)} to {t.spec.name}" for t in tables if t.reads and t.follows),
+        description=_description(tables, asks_for),
         required_resource_keys={"lake", "landing", "clock"},
     )
     def look(context: dg.SensorEvaluationContext) -> dg.SensorResult | dg.SkipReason:
@@ -108,12 +137,14 @@ def reconciler(tables: Sequence[LakeTable[...]], jobs: Sequence[Any]) -> dg.Sens
 
     def look_once(context: dg.SensorEvaluationContext) -> dg.SensorResult | dg.SkipReason:
         resources, repository = context.resources, context.repository_def
-        outcome, overview = loop.reconcile(
+        outcome, overview = looking.reconcile(
             resources.lake,
             resources.landing,
             resources.clock.now(),
             instance=context.instance,
             repository=repository,
+            name=name,
+            mine=is_mine,
         )
         if outcome.asks:
             return dg.SensorResult(run_requests=[_request(ask, catch_up, tables, repository) for ask in outcome.asks])
@@ -122,6 +153,13 @@ def reconciler(tables: Sequence[LakeTable[...]], jobs: Sequence[Any]) -> dg.Sens
         return dg.SkipReason(_told(outcome.gaps, overview))
 
     return look
+
+
+def _description(tables: Sequence[LakeTable[...]], asks_for: str) -> str:
+    landing = "Deliveries that are complete and not loaded: " + ", ".join(name for t in tables for name in t.lands)
+    edges = [f"{', '.join(s.name for s in t.reads)} to {t.spec.name}" for t in tables if t.reads and t.follows]
+    behind = f"Partitions that have not applied what changed upstream: {'; '.join(edges)}"
+    return {"deliveries": landing, "tables": behind, "both": f"{landing}. {behind}"}[asks_for]
 
 
 def _catch_up(tables: Sequence[LakeTable[...]]) -> dict[Any, Any]:

@@ -103,6 +103,7 @@ def settle(
     refused: Callable[[str, str, str], Refusal | None],
     tried: Callable[[Sequence[str]], Mapping[str, Tried]],
     limit: int,
+    mine: Callable[[Want], bool] = lambda _: True,
 ) -> Outcome:
     """Choose what to ask for, oldest first; upstream tables before those that read them.
 
@@ -112,6 +113,7 @@ def settle(
         refused: finds the refusal of a table, a key and a goal that still holds.
         tried: finds the runs that have ended by the names of requests.
         limit: most runs to ask for at once.
+        mine: tells which to ask for; somebody else asks for the others.
     """
     held = {table: set(keys) for table, keys in busy.items()}
     asks: list[Ask] = []
@@ -131,7 +133,8 @@ def settle(
         state, why = _held(want, runs, under_way=under_way, first=want.after & sought, full=len(asks) >= limit)
         if left and not why and state != "waiting":
             computed = tuple(dict.fromkeys(name for table in left for name in want.computes[table]))
-            asks.append(Ask(want, computed, _run_key(want, runs)))
+            if mine(want):
+                asks.append(Ask(want, computed, _run_key(want, runs)))
             why = "the reconciler asks for it"
             for name in computed:
                 held.setdefault(name, set()).add(want.key)

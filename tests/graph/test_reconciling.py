@@ -65,6 +65,20 @@ def test_each_attempt_has_a_key_of_its_own_and_the_third_is_the_last(tried, aske
     assert decide(want("1"), tried={"silver/x:1@8": tried})[0] == asked
 
 
+def test_two_who_ask_for_a_part_each_ask_for_all_of_it_together_and_for_nothing_twice():
+    """A delivery keeps the table of its own key waiting for both of them, whoever asks for it."""
+    wants = [want("1", "bronze/x", job="load"), want("1", "bronze/x", "silver/x"), want("2"), want("3", job="load")]
+
+    def asked(mine):
+        outcome = settle(wants, busy={}, refused=lambda *_: None, tried=lambda _: {}, limit=25, mine=mine)
+        return {(ask.want.named, ask.want.key, ask.want.job) for ask in outcome.asks}
+
+    loads, tables = asked(lambda each: bool(each.job)), asked(lambda each: not each.job)
+    assert loads == {("bronze/x", "1", "load"), ("silver/x", "3", "load")}
+    assert tables == {("silver/x", "2", "")}
+    assert loads | tables == asked(lambda _: True)
+
+
 def test_of_two_tables_of_a_run_the_one_that_was_not_refused_is_computed():
     """The run leaves the refused one out, and both are told."""
     asked, gaps = decide(want("1", "gold/a", "gold/b"), refused={("gold/a", "1")})
