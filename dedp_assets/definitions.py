@@ -12,6 +12,7 @@ warnings.filterwarnings("ignore", category=dg.BetaWarning)
 warnings.filterwarnings("ignore", category=dg.PreviewWarning)
 
 import dedp_assets.defs  # noqa: E402
+from dedp_assets.graph.completeness import completeness_checks  # noqa: E402
 from dedp_assets.graph.replays import replay_asset, replay_keys  # noqa: E402
 from dedp_assets.graph.stored import stored_checks  # noqa: E402
 from dedp_assets.graph.tables import declared, sources  # noqa: E402
@@ -57,7 +58,7 @@ def defs() -> dg.Definitions:
                 *(replay_asset(table, table.replay) for table in tables if table.replay),
                 *(source.spec() for source in sources(tables)),
             ],
-            asset_checks=[stored_checks(table) for table in tables],
+            asset_checks=[*(stored_checks(table) for table in tables), completeness_checks(tables)],
             sensors=[
                 *reconcilers(tables, list(modules.jobs or ())),
                 dead_letters_fixed(tables),

@@ -116,8 +116,8 @@ def tables_named(names: Iterable[str]) -> str:
 def _gaps(platform: Platform, lake: Lake, landing: Landing) -> Iterable[Gap]:
     """List the partitions that are not current, as the reconciler finds them."""
     from dedp_assets import defs  # noqa: PLC0415
+    from dedp_assets.graph.reconciler import Reconciler  # noqa: PLC0415
     from dedp_assets.graph.tables import declared  # noqa: PLC0415
-    from sensors.reconciler import Reconciler  # noqa: PLC0415
 
     repository = platform.definitions.get_repository_def()
     outcome, _ = Reconciler(declared(defs)).reconcile(
