@@ -13,7 +13,7 @@ warnings.filterwarnings("ignore", category=dg.PreviewWarning)
 
 import dedp_assets.defs  # noqa: E402
 from dedp_assets.graph.completeness import completeness_checks  # noqa: E402
-from dedp_assets.graph.replays import replay_asset, replay_keys  # noqa: E402
+from dedp_assets.graph.replays import replay_asset  # noqa: E402
 from dedp_assets.graph.stored import stored_checks  # noqa: E402
 from dedp_assets.graph.tables import declared, sources  # noqa: E402
 from resources.clock import Clock  # noqa: E402
@@ -54,7 +54,7 @@ def defs() -> dg.Definitions:
         modules,
         dg.Definitions(
             assets=[
-                *(table.definition(replay_keys(tables)) for table in tables),
+                *(table.definition() for table in tables),
                 *(replay_asset(table, table.replay) for table in tables if table.replay),
                 *(source.spec() for source in sources(tables)),
             ],

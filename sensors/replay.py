@@ -1,4 +1,4 @@
-"""Replay: after a fix, the dead letters that older code refused run again, and what is computed from their dates.
+"""Replay: after a fix, the dead letters that older code refused run again; the reconciler sees what that changed.
 
 The cursor keeps the version looked at and the open letters of each date, so a tick pays for new commits only.
 """
@@ -33,11 +33,11 @@ def dead_letters_fixed(tables: Sequence[LakeTable[...]]) -> dg.SensorDefinition:
         tables: the declared tables of the graph.
     """
     diverting = {table: letters_of(table) for table in tables if table.replay}
-    together = {table.spec.name: _together(table, tables) for table in diverting}
+    replays = {table.spec.name: ["/".join(replay_key(table).path)] for table in diverting}
 
     @dg.sensor(
         name="dead_letters_fixed",
-        asset_selection=dg.AssetSelection.assets(*(name for names in together.values() for name in names)),
+        asset_selection=dg.AssetSelection.assets(*map(replay_key, diverting)),
         minimum_interval_seconds=6 * settings().tick_seconds,
         default_status=dg.DefaultSensorStatus.RUNNING,
         description="A new code version of a table replays the dead letters that an older one refused, date by date: "
@@ -56,7 +56,7 @@ def dead_letters_fixed(tables: Sequence[LakeTable[...]]) -> dg.SensorDefinition:
                 context.instance,
                 plan,
                 asset=table.spec.name,
-                together=together,
+                together=replays,
                 repository=context.repository_def,
             ).requests
             reasons.append(f"{letters.name}: {plan.reason}")
@@ -65,12 +65,6 @@ def dead_letters_fixed(tables: Sequence[LakeTable[...]]) -> dg.SensorDefinition:
         return dg.SensorResult(skip_reason="; ".join(reasons), cursor=json.dumps(after))
 
     return look
-
-
-def _together(table: LakeTable[...], tables: Sequence[LakeTable[...]]) -> list[str]:
-    """List what one run computes: the replay, and the tables with the same partitions that follow the replayed one."""
-    after = [t for t in tables if t.follows and table.spec in t.reads and t.partitions == table.partitions]
-    return ["/".join(replay_key(table).path), *(spec.name for reader in after for spec in reader.tables)]
 
 
 def _deployed(context: dg.SensorEvaluationContext, table: LakeTable[...]) -> str:

@@ -1,10 +1,10 @@
 """Replays of dead letters: for each declared table that offers it, an asset that runs its open letters again.
 
 Nothing else is computed: the letters are judged by the present code, and those that it can process join their
-partition. What reads the table follows the replay, so that one run corrects both.
+partition. The reconciler sees which dates that changed, and what is computed from them follows.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -26,7 +26,7 @@ from dedp_assets.patterns.delta.tables import Table
 from dedp_assets.patterns.error_management.dead_letter import LETTER, open_by_class
 from dedp_assets.patterns.error_management.dead_letter_replay import replay_letters
 
-__all__ = ["REPLAYS", "letters_of", "replay_asset", "replay_key", "replay_keys"]
+__all__ = ["REPLAYS", "letters_of", "replay_asset", "replay_key"]
 
 Replay = Callable[[Step, Table, Table], WriteResult]
 REPLAYS = "replay"
@@ -57,11 +57,6 @@ def replay_key(table: LakeTable[...]) -> dg.AssetKey:
     """Name the asset that replays a table's letters: ``<layer>/<dataset>_dead_letter_replay``."""
     *layer, dataset = asset_key(table.spec).path
     return dg.AssetKey([*layer, f"{dataset}_dead_letter_replay"])
-
-
-def replay_keys(tables: Iterable[LakeTable[...]]) -> dict[TableSpec, dg.AssetKey]:
-    """Map the declared tables whose letters can be replayed to the asset that does it."""
-    return {table.spec: replay_key(table) for table in tables if table.replay}
 
 
 def replay_asset(table: LakeTable[...], replay: Replay) -> dg.AssetsDefinition:

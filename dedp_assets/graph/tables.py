@@ -10,7 +10,7 @@ import pkgutil
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from datetime import datetime, timedelta
-from types import MappingProxyType, ModuleType
+from types import ModuleType
 from typing import Any, Generic, ParamSpec, get_type_hints
 
 import dagster as dg
@@ -133,12 +133,8 @@ class LakeTable(Generic[P]):
             raise ConfigError(f"{self.spec.name}: derived= names {', '.join(strange)}, which no table here has")
         return {table.name: column_lineage(table, self.reads, self.derived) for table in self.tables}
 
-    def definition(self, replays: Mapping[TableSpec, dg.AssetKey] = MappingProxyType({})) -> dg.AssetsDefinition:
-        """Make the assets that Dagster materializes.
-
-        Args:
-            replays: table -> the asset that replays its dead letters, which the tables that read it follow.
-        """
+    def definition(self) -> dg.AssetsDefinition:
+        """Make the assets that Dagster materializes."""
         patterns = {self.spec: self.patterns, **self.beside}
         used = {"used by": self.used_by} if self.used_by else {}
 
@@ -149,11 +145,7 @@ class LakeTable(Generic[P]):
                     patterns=patterns[table],
                     owners=[self.owner],
                     code_version=self.code_version,
-                    deps=[
-                        *map(asset_key, self.reads),
-                        *(replays[upstream] for upstream in self.reads if upstream in replays),
-                        *(source.key for source in self.sources),
-                    ],
+                    deps=[*map(asset_key, self.reads), *(source.key for source in self.sources)],
                     partitions=self.partitions,
                     fresh=self.fresh,
                     metadata={**used, "dagster/code_references": code_of(self.function)},
