@@ -78,6 +78,7 @@ def replay_asset(table: LakeTable[...], replay: Replay) -> dg.AssetsDefinition:
         metadata={
             "dagster/column_schema": REPORT,
             "patterns": pattern,
+            "used by": f"{table.owner}, after a fix; what it saves is in {table.spec.name}",
             "dagster/code_references": code_of(replay),
         },
         group_name=REPLAYS,
