@@ -7,7 +7,7 @@ Solution: take each row's verdict on every condition, count the verdicts where t
     condition drops (``rejected``), those that none before it drops (``first rejected``: their sum is the filtered
     rows), and those it is NULL of (``unknown``).
 Consequences: all conditions are evaluated for all rows, and no file is skipped by them. A cast in a condition has to be
-    error-safe (``try_cast``). Counts are one commit's: nothing adds up over reruns, retried and speculative tasks.
+    error-safe (``try_cast``). Counts are one commit's: nothing adds up over reruns and retried tasks.
 Choose instead: Dead-Letter, if a row that breaks a rule is an error that somebody has to look at.
 """
 
