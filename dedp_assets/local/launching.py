@@ -1,8 +1,9 @@
 """Launch runs by forking a process that has already loaded the code, instead of starting Python for each.
 
 Half of what a person waits for after a late file is Python importing Dagster, PySpark and this project, once per run.
-The process that is forked is multiprocessing's fork server: it has one thread and opens nothing, so a fork of it is
-safe. A run that cannot be forked is launched as Dagster does it.
+The process that is forked is multiprocessing's fork server: no Python thread runs in it, and no connection is open.
+The threads it has are those of jemalloc and OpenBLAS, which prepare for a fork themselves. A run whose code has changed
+is launched as Dagster does it.
 """
 
 from __future__ import annotations

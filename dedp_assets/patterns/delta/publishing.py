@@ -361,7 +361,7 @@ def raise_generation(ledger: Ledger, session: Callable[[], SparkSession] | None 
 
 
 def commit_transactions(ledger: Ledger, moved: Mapping[str, int], note: str) -> None:
-    """Commit a move of transactions, by the version that each reaches, which changes no row."""
+    """Commit the versions that transactions have reached, without changing a row."""
     state, now = ledger.state(), commits.now_ms()
     actions = [{"txn": {"appId": app_id, "version": to, "lastUpdated": now}} for app_id, to in moved.items()]
     commits.write(ledger.store, state.version + 1, [commits.info(note, "WRITE", state, {}, appends=True), *actions])

@@ -85,7 +85,7 @@ def read_files(
 
 
 def plain_uri(uri: str) -> str:
-    """Decode a file's URI and write one slash after its scheme, so that Spark's and the log's compare equal."""
+    """Spell a file's URI in one way, so that Spark's and the log's compare equal."""
     return re.sub(_SLASHES, r"\1:/", unquote(uri))
 
 

@@ -52,7 +52,7 @@ _MEASURES = {
 
 
 def judged(converted: DataFrame, rules: Mapping[str, str]) -> DataFrame:
-    """Add to converted records every rule that each broke (``reason``), the class of that, and where it failed."""
+    """Add to converted records the rules that they broke (``reason``), the error class, and the stage that failed."""
     broken = [f"CASE WHEN NOT coalesce({rule}, false) THEN {quoted(why)} END" for why, rule in rules.items()]
     places = f"slice({MISFITS}, 1, {_NAMED}), if(size({MISFITS}) > {_NAMED}, 'and more', NULL)"
     reason = f"coalesce({SYNTAX}, nullif(concat_ws('; ', {', '.join([places, *broken])}), ''))"

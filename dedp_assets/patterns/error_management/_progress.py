@@ -114,7 +114,7 @@ def advanced(
     within: Across = "max",
     idle: Collection[str] = (),
 ) -> datetime | None:
-    """Advance a watermark; the arguments are those of ``advance_watermark``.
+    """Move a watermark forward; takes the arguments of ``advance_watermark``.
 
     Raises:
         ConfigError: for a negative tolerance or a policy that is not offered.
