@@ -102,6 +102,7 @@ def text(value: object, kind: str) -> str | None:
 
 
 @lru_cache(maxsize=1024)
+@lru_cache(maxsize=1 << 16, typed=True)
 def logged(value: str | None, kind: str) -> str | None:
     """Spell a value from a log that anybody may have written; one that cannot be read stays as it is."""
     if value in (None, ""):

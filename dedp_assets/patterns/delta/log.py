@@ -55,6 +55,8 @@ Cursor = Literal["", "appends", "runs"]
 Naming = Mapping[str, tuple[str, str]]
 """Partition column as the files' log entries call it -> its name in the schema and its type."""
 
+_JSON = json.JSONDecoder()
+
 T = TypeVar("T")
 
 KeyedFile = tuple[Mapping[str, Any], Partition]
@@ -690,7 +692,7 @@ def _named(values: Mapping[str, str | None], naming: Naming) -> Partition:
 
     Spark leaves NULL out of what it took from the table's state, as a RESTORE does.
     """
-    known = {**{column: (column, "string") for column in values}, **naming}
+    known = naming if naming.keys() == values.keys() else {**{c: (c, "string") for c in values}, **naming}
     return tuple(sorted([(name, logged(values.get(column), kind)) for column, (name, kind) in known.items()]))
 
 
@@ -740,11 +742,19 @@ def _glimpse(version: int, raw: bytes, naming: Callable[[], Naming], *, records:
     lines = _lines(raw)
     if not records and b"RESTORE" not in raw:
         lines = [line for line in lines if not (line.startswith(_INFO) and line.endswith(b"}"))]
-    actions = _actions(lines)
-    told: Mapping[str, Any] = next((info for action in actions if (info := action.get("commitInfo"))), {})
-    moved = [txn["appId"] for action in actions if (txn := action.get("txn"))]
-    files = [file for action in actions for kind in ("add", "remove") if (file := action.get(kind))]
-    changed = _named_all({_values(file) for file in files if file["path"] and file.get("dataChange", True)}, naming)
+    told: Mapping[str, Any] = {}
+    moved: list[str] = []
+    files: set[Partition | None] = set()
+    for action in _actions(lines):
+        for kind, of in action.items():
+            if kind in ("add", "remove"):
+                if of["path"] and of.get("dataChange", True):
+                    files.add(_values(of))
+            elif kind == "txn":
+                moved.append(of["appId"])
+            elif kind == "commitInfo":
+                told = told or of
+    changed = _named_all(files, naming)
     stated = _stated(told) if records else {}
     return Glimpse(version, changed, tuple(moved), told.get("operation") == "RESTORE", stated)
 
@@ -767,8 +777,10 @@ def _lines(raw: bytes) -> list[bytes]:
 
 def _actions(lines: Sequence[bytes]) -> list[dict[str, Any]]:
     """Parse the lines of a commit, all at once: there are logs of thousands of short commits."""
-    found: list[dict[str, Any]] = json.loads(f"[{b','.join(lines).decode()}]")
-    if len(found) != len(lines):
+    text = f"[{b','.join(lines).decode()}]"
+    found: list[dict[str, Any]]
+    found, end = _JSON.raw_decode(text)  # loads() looks for white space at both ends, which takes a third of it
+    if len(found) != len(lines) or end != len(text):
         raise ValueError("a line of it is no action")
     return found
 

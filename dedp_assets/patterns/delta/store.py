@@ -264,8 +264,14 @@ class LocalStore:
 
     def read(self, path: str) -> bytes:
         """Read a file whole."""
-        with open(self._at(path), "rb", buffering=0) as file:
-            return file.readall()
+        file = os.open(self._at(path), os.O_RDONLY)  # a third quicker than open(): a first look reads 50,000 of them
+        try:
+            content = os.read(file, os.fstat(file).st_size)
+            while part := os.read(file, 1 << 20):
+                content += part
+        finally:
+            os.close(file)
+        return content
 
     def open(self, path: str) -> Any:  # noqa: ANN401 - pyarrow is not typed
         """Open a file as pyarrow's ``NativeFile``."""
