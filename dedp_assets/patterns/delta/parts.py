@@ -110,6 +110,4 @@ class Parts:
     @property
     def _tallied(self) -> set[str]:
         """Figures that are counted where the rows are read."""
-        return {
-            name for name in (self.rows_read.tally.measures if self.rows_read.tally else ()) if not reserved([name])
-        }
+        return {name for name in (self.rows_read.tally.names if self.rows_read.tally else ()) if not reserved([name])}

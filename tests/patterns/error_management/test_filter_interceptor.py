@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import random
 import re
 import subprocess
 import sys
@@ -47,10 +48,15 @@ VERDICTS = list(product([True, False, None], repeat=4))
 ROWS = [(id_, *verdicts) for id_, verdicts in enumerate(v for n, v in enumerate(VERDICTS) for _ in range(1 + n % 3))]
 
 
+def names_of(conditions):
+    """The names of the figures."""
+    return [name for names in filter_measures(conditions) for name in names]
+
+
 def model(rows):
     """What plain Python says: the ids that stay, each other id with the condition to blame, and the figures."""
     kept = [id_ for id_, *verdicts in rows if all(verdict is True for verdict in verdicts)]
-    blamed, figures = {}, dict.fromkeys(filter_measures(CONDITIONS), 0)
+    blamed, figures = {}, dict.fromkeys(names_of(CONDITIONS), 0)
     for id_, *verdicts in rows:
         for name, verdict in zip(CONDITIONS, verdicts, strict=True):
             figures[f"rejected by {name}"] += verdict is not True
@@ -107,7 +113,7 @@ def world(spark, tmp_path_factory):
 
 
 def counted(figures):
-    return {name: figures[name] for name in filter_measures(CONDITIONS)}
+    return {name: figures[name] for name in names_of(CONDITIONS)}
 
 
 def test_every_verdict_on_every_condition_is_counted_as_a_plain_model_counts(world):
@@ -302,20 +308,41 @@ def test_thirty_one_conditions_have_room(spark):
     """The last one is counted like the first."""
     conditions = {f"above {n}": f"id > {n}" for n in range(31)}
     split = intercept_filters(spark.range(40), conditions=conditions)
-    measures = [f"{sql} AS `{name}`" for name, sql in filter_measures(conditions).items()]
-    (row,) = split.rows.selectExpr(*measures).collect()
-    assert [row[f"rejected by above {n}"] for n in range(31)] == list(range(1, 32))
-    assert [row[f"first rejected by above {n}"] for n in range(31)] == [1] * 31
+    kept, seen = tally(split, identity=["id"], measures=filter_measures(conditions))
+    assert [row["id"] for row in kept.sort("id").collect()] == list(range(31, 40))
+    figures = seen.figures()
+    assert [figures[f"rejected by above {n}"] for n in range(31)] == list(range(1, 32))
+    assert [figures[f"first rejected by above {n}"] for n in range(31)] == [1] * 31
+
+
+@pytest.mark.both
+def test_many_conditions_on_rows_of_many_tasks_are_counted_as_a_plain_model_counts(spark):
+    """Twelve conditions, more than one histogram: verdicts are false or NULL at random."""
+    names, chance = [f"c{n}" for n in range(12)], random.Random(12)  # noqa: S311 - no secret
+    verdicts = [chance.choices([True, False, None], [29, 7, 6], k=12) for _ in range(900)]
+    typed = ", ".join(f"{name} BOOLEAN" for name in names)
+    rows = spark.createDataFrame([(n, *each) for n, each in enumerate(verdicts)], f"id INT, {typed}").repartition(7)
+    conditions = {name: name for name in names}
+    split = intercept_filters(rows, conditions=conditions)
+    kept, seen = tally(split, identity=["id"], measures=filter_measures(conditions))
+    assert kept.count() == sum(all(each) for each in verdicts)
+    figures = seen.figures()
+    firsts = [next((n for n, verdict in enumerate(each) if not verdict), None) for each in verdicts]
+    for place, name in enumerate(names):
+        assert figures[f"rejected by {name}"] == sum(not each[place] for each in verdicts)
+        assert figures[f"first rejected by {name}"] == firsts.count(place)
+        assert figures[f"unknown to {name}"] == sum(each[place] is None for each in verdicts)
 
 
 RETRIED = """
 import json, sys
 from pyspark import TaskContext
-from pyspark.sql import Observation, SparkSession, functions as F
+from pyspark.sql import SparkSession, functions as F
+from dedp_assets.patterns.core.rows import tally
 from dedp_assets.patterns.error_management.filter_interceptor import filter_measures, intercept_filters
 
 def fail_once(number):
-    if number == 900 and TaskContext.get().attemptNumber() == 0:
+    if number == 499 and TaskContext.get().attemptNumber() == 0:
         raise RuntimeError("the first attempt ends here")
     return number
 
@@ -325,17 +352,15 @@ for name, value in options.items():
     builder = builder.config(name, value)
 conditions = {"odd": "id % 2 = 1", "small": "id < 500"}
 split = intercept_filters(builder.getOrCreate().range(0, 1000, 1, 2), conditions=conditions)
-seen = Observation()
-measures = [F.expr(sql).alias(name) for name, sql in filter_measures(conditions).items()]
-counted = split.rows.observe(seen, *measures).select(F.udf(fail_once, "long")("id").alias("id"), "filtered_by")
-counted.write.parquet(sys.argv[1])
-print(json.dumps(seen.get))
+kept, seen = tally(split, identity=["id"], measures=filter_measures(conditions))
+kept.select(F.udf(fail_once, "long")("id").alias("id")).write.parquet(sys.argv[1])
+print(json.dumps(seen.figures()))
 """
 
 
 @pytest.mark.slow
 def test_a_task_that_is_tried_again_counts_its_rows_once(tmp_path, test_settings):
-    """The second half of the rows is counted twice, by an attempt that fails and one that does not."""
+    """The first half of the rows is counted twice, by an attempt that fails and one that does not."""
     use_java(test_settings)
     command = [sys.executable, "-c", RETRIED, str(tmp_path / "rows")]
     done = subprocess.run(command, cwd=CHECKOUT, capture_output=True, text=True, check=False)
