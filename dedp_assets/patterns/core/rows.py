@@ -200,7 +200,7 @@ class Tally:
 
     @property
     def aggregates(self) -> dict[str, str]:
-        """What is observed: name -> SQL aggregate."""
+        """The SQL aggregate for each observed name."""
         return {_names(names)[0]: sql for names, sql in self.measures.items()}
 
     def figures(self) -> dict[str, Any]:
