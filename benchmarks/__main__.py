@@ -35,6 +35,7 @@ NAMES = (
     "fingerprint",
     "merge",
     "filter_accounting",
+    "cleaner",
     "replay",
     "late_integration",
     "versions",

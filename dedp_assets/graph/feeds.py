@@ -6,7 +6,7 @@ Both directions stand in one :class:`Feed`, so that a run and the reconciler can
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import date, timedelta
 
 from pyspark.sql import DataFrame
@@ -61,6 +61,20 @@ class Pinned:
     def rows(self) -> DataFrame:
         """Read the rows; lazy."""
         return self.table.read(*self.partitions, version=self.version)
+
+    def of(self, column: str, values: Iterable[str]) -> Pinned:
+        """Narrow what is pinned to some values of its partition column."""
+        wanted = set(values)
+        return replace(self, partitions=tuple(each for each in self.partitions if each.get(column) in wanted))
+
+    def changed_by(self, column: str) -> dict[str, int]:
+        """Find which version changed each value of its partition column last; without those that never had rows."""
+        found = {}
+        for partition in self.partitions:
+            commit = self.table.ledger.changed(partition, until=self.version)
+            if commit is not None:
+                found[str(partition[column])] = commit.version
+        return found
 
     def rows_since(self, version: int) -> DataFrame:
         """Read the rows of the partitions that changed after ``version``, older ones of them as well; lazy."""

@@ -62,7 +62,8 @@ class _Look:
         days, column = self.declared.partitions, self.table.spec.partition_by[0]
         found: dict[str, int] = {}
         for partition, stats in self.table.ledger.state().statistics().items():
-            if (key := dict(partition)[column]) is not None and stats.rows and _end(days, key) <= self.now:
+            key = dict(partition)[column]
+            if key is not None and stats.rows and _is_key(days, key) and _end(days, key) <= self.now:
                 found[key] = found.get(key, 0) + stats.rows
         return dict(sorted(found.items()))
 
@@ -187,6 +188,16 @@ def _end(partitions: dg.PartitionsDefinition[str] | None, key: str) -> datetime:
     if isinstance(partitions, dg.TimeWindowPartitionsDefinition):
         return partitions.time_window_for_partition_key(key).end
     return datetime.min.replace(tzinfo=timezone.utc)
+
+
+def _is_key(partitions: dg.PartitionsDefinition[str] | None, key: str | None) -> bool:
+    """Tell whether a partition value is a key of the graph's; what units were frozen into is none."""
+    if key is None or not isinstance(partitions, dg.TimeWindowPartitionsDefinition):
+        return key is not None
+    try:
+        return partitions.time_window_for_partition_key(key).end is not None
+    except ValueError:
+        return False
 
 
 _JUDGES: Mapping[str, Callable[[_Look], Finding]] = {

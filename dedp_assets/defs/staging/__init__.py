@@ -1,4 +1,5 @@
 """Staging: replicas of production's tables, for tests of the next version on real data.
 
-They are pushed when somebody asks for it: data that a test stands on does not change under it.
+They are pushed when somebody asks for it: data that a test stands on does not change under it. What is computed from
+them within staging follows what was pushed.
 """

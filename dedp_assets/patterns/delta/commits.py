@@ -31,8 +31,21 @@ PLAIN_PROTOCOL = {"minReaderVersion": 1, "minWriterVersion": 2}
 """What every reader and writer of Delta knows."""
 
 
-def write(store: Store, version: int, content: Iterable[Mapping[str, Any]]) -> None:
+def write(
+    store: Store,
+    version: int,
+    content: Iterable[Mapping[str, Any]],
+    *,
+    described_again: Sequence[Mapping[str, Any]] = (),
+) -> None:
     """Write one commit of the log in ``store``, whole or not at all, with its checksum if that is certain.
+
+    Args:
+        store: the table's.
+        version: the version that the commit makes.
+        content: its actions.
+        described_again: further ones, which add files that the table has already: only what the log says of them
+            changes, and a checksum counts them once.
 
     Raises:
         Conflict: if somebody else committed that version.
@@ -41,7 +54,7 @@ def write(store: Store, version: int, content: Iterable[Mapping[str, Any]]) -> N
     require(store, "put_if_absent")
     log, content = store.within(_LOG), list(content)
     try:
-        _put_if_absent(log, f"{version:020d}.json", content)
+        _put_if_absent(log, f"{version:020d}.json", [*content, *described_again])
     except FileExistsError:
         raise Conflict(
             f"{store.name}: another writer changed the table first, version {version} is theirs: run it again"

@@ -39,6 +39,7 @@ __all__ = [
     "KeyedFile",
     "Ledger",
     "Partition",
+    "RELABELLED",
     "TableState",
     "Transactions",
     "generation_id",
@@ -70,6 +71,8 @@ _SOON = 100
 """Number of commits after a checkpoint up to which reading them here is as fast as by deltalake."""
 _FILES = {"add", "remove", "cdc"}
 _MAINTENANCE = {"OPTIMIZE", "VACUUM END"}
+RELABELLED = "relabelled"
+"""Under this name a commit that only maintained files notes the partition values that it gave another name."""
 _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 
 
@@ -107,6 +110,11 @@ class Commit:
     def changes(self, partition: Mapping[str, str | None]) -> bool:
         """Tell whether the commit changed rows of ``partition``."""
         return any(partition.items() <= dict(values).items() for values in self.changed)
+
+    def relabels(self, partition: Mapping[str, str | None]) -> bool:
+        """Tell whether the commit made the files of ``partition`` those of another one."""
+        moved = self.maintenance.notes.get(RELABELLED, {}) if self.maintenance else {}
+        return not moved.keys().isdisjoint(partition.values())
 
     def touches(self, partition: Mapping[str, str | None]) -> bool:
         """Tell whether the commit changed rows of ``partition``, or was written for it."""
@@ -422,6 +430,20 @@ class Ledger(Located):
         naming = cache(self._naming)
         for version in self._back():
             yield self._commit(version, self._raw(version), naming)
+
+    def file_statistics(self, version: int) -> dict[str, str]:
+        """Read the statistics of data files up to ``version`` as the log states them: path -> JSON.
+
+        They come from the last checkpoint and the commits after it; of a version before it, from the commits alone.
+        """
+        stated = self._last_checkpoint()
+        files = self._checkpoint_files(stated)
+        first = int(stated["version"]) if files and int(stated["version"]) <= version else -1
+        said = [pair for file in files if first >= 0 for pair in self._checkpointed(file, "add")]
+        for each in range(first + 1, version + 1):
+            if self._holds(each):
+                said += self._read(each, partial(_said, self._raw(each)))
+        return {action["path"]: action["stats"] for kind, action in said if kind == "add" and action.get("stats")}
 
     def moved(self, app_id: str) -> Iterator[Commit]:
         """Find the commits that moved the transaction ``app_id``, newest first, as far as the log still holds them."""

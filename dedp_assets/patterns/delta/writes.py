@@ -190,7 +190,7 @@ class StagedWrite:
     def _require_untouched(self, since: int | None) -> None:
         table, owned = self.table, self.record.partition
         others = () if since is None else table.ledger.commits(since=since)
-        if met := next((commit for commit in others if commit.touches(owned)), None):
+        if met := next((commit for commit in others if commit.touches(owned) or commit.relabels(owned)), None):
             raise Conflict(
                 f"{table.name} {slice_name(owned)} was written at version {met.version}, these rows were computed from "
                 f"version {since}: run it again"

@@ -1,0 +1,228 @@
+"""Units of days: what a table is emptied and frozen by, called by the first day or by the days that it holds."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import date, timedelta
+from typing import Literal
+
+from dedp_assets.patterns.core.errors import ConfigError, ContractError
+from dedp_assets.patterns.core.records import Provenance
+from dedp_assets.patterns.core.results import Plan
+from dedp_assets.patterns.delta.log import Commit, Ledger, TableState, is_append
+from dedp_assets.patterns.delta.tables import Table
+
+__all__ = [
+    "DAYS",
+    "Known",
+    "Unit",
+    "column_of",
+    "days_of",
+    "frozen_names",
+    "known_of",
+    "plan_of",
+    "unit_of",
+]
+
+Unit = Literal["week", "month", "year"] | Callable[[date], date]
+"""A unit by its name, or a function: day -> the first day of its unit."""
+
+DAYS = "days"
+"""Under this name a commit notes the days that it loaded, each with what identifies its rows upstream."""
+
+_NAMED: Mapping[str, Callable[[date], date]] = {
+    "week": lambda day: day - timedelta(days=day.weekday()),  # ISO's, from Monday: its first day tells the year, too
+    "month": lambda day: day.replace(day=1),
+    "year": lambda day: day.replace(month=1, day=1),
+}
+_LONGEST = 3660
+_TO = ".."
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Span:
+    """The days that one partition of a table of units stands for.
+
+    Attributes:
+        first: the first of them; a unit that can still be loaded is called by it.
+        last: the last of them, if the unit is frozen; its name says both.
+    """
+
+    first: date
+    last: date | None = None
+
+    @property
+    def name(self) -> str:
+        """The partition's value."""
+        return self.first.isoformat() + (f"{_TO}{self.last.isoformat()}" if self.last else "")
+
+    @classmethod
+    def parse(cls, value: str) -> Span:
+        """Read a partition's value.
+
+        Raises:
+            ValueError: if it is none of a unit.
+        """
+        first, _, last = value.partition(_TO)
+        return cls(date.fromisoformat(first), date.fromisoformat(last) if last else None)
+
+
+def first_day(day: date, unit: Unit) -> date:
+    """Find the first day of the unit that ``day`` lies in.
+
+    Raises:
+        ConfigError: if there is no such unit, or its first day comes later or lies in another unit.
+    """
+    if not callable(unit) and unit not in _NAMED:
+        raise ConfigError(f"unit={unit!r} is none of {', '.join(_NAMED)}, and no function")
+    find = unit if callable(unit) else _NAMED[unit]
+    first = find(day)
+    if first > day or find(first) != first:
+        raise ConfigError(f"the unit of {day} cannot begin on {first}: that day comes later, or is of another unit")
+    return first
+
+
+def days_of(day: date, unit: Unit) -> list[date]:
+    """List the days of the unit that ``day`` lies in, in order.
+
+    Raises:
+        ConfigError: if the unit does not end.
+    """
+    first = first_day(day, unit)
+    found = [first]
+    while first_day(following := found[-1] + timedelta(days=1), unit) == first:
+        found.append(following)
+        if len(found) > _LONGEST:
+            raise ConfigError(f"the unit of {day} has more than {_LONGEST} days: choose a smaller one")
+    return found
+
+
+def unit_of(days: Mapping[str, object], unit: Unit) -> str:
+    """Name the one unit that the days are of.
+
+    Raises:
+        ConfigError: if they are of several or none, or no days.
+    """
+    try:
+        found = {first_day(date.fromisoformat(day), unit).isoformat() for day in days}
+    except ValueError as error:
+        raise ConfigError(f"days= takes days like 2026-01-05: {error}") from None
+    if len(found) != 1:
+        raise ConfigError(f"load the days of one unit at a time, not of {sorted(found) or 'none'}")
+    return found.pop()
+
+
+def begin(day: date, unit: Unit) -> date:
+    """Find the first day, from ``day`` on, that a unit begins with."""
+    first = first_day(day, unit)
+    return first if first == day else days_of(day, unit)[-1] + timedelta(days=1)
+
+
+def column_of(table: Table) -> str:
+    """Name the column that holds the unit: the only partition column, a STRING.
+
+    Raises:
+        ConfigError: if the table is partitioned in another way.
+    """
+    columns = table.spec.partition_by
+    if len(columns) != 1 or table.spec.columns[columns[0]].type.upper() != "STRING":
+        raise ConfigError(f"{table.name} has to be partitioned by its unit alone, a STRING, not by {list(columns)}")
+    return columns[0]
+
+
+def spans(state: TableState, column: str) -> Iterator[Span]:
+    """List the units that hold rows."""
+    for key in state.statistics():
+        try:
+            yield Span.parse(dict(key)[column] or "")
+        except ValueError:
+            raise ContractError(
+                f"{column}={dict(key)[column]} is no unit of days: write this table by fast_metadata_cleaner alone"
+            ) from None
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """What the table says of one unit.
+
+    Attributes:
+        units: how many units there are, this one included.
+        days: the days that it was loaded with since it was emptied, each with what identified its rows; ``None`` if
+            nobody can say: somebody else changed the unit, a restore did, or the log does not go back that far.
+        commits: the commits that loaded them, newest first.
+        frozen: name of the frozen unit that holds its days; empty if there is none.
+    """
+
+    units: int
+    days: Mapping[str, object] | None
+    commits: Sequence[Commit] = ()
+    frozen: str = ""
+
+    def same(self, run: Provenance, days: Mapping[str, object]) -> Commit | None:
+        """Find the commit by which this very load was applied: a retry of it has nothing to do."""
+        if run.replay or not (run.inputs or run.sequence is not None):
+            return None
+        mine = (run.inputs, run.code_version, run.sequence, dict(days))
+        told = [(commit, commit.record) for commit in self.commits if commit.record]
+        of = ((c, (r.inputs, r.code_version, r.sequence, r.notes[DAYS])) for c, r in told)
+        return next((commit for commit, theirs in of if theirs == mine), None)
+
+
+def known_of(ledger: Ledger, state: TableState, column: str, name: str) -> Known:
+    """Look up what the table says of the unit ``name``."""
+    found, first = list(spans(state, column)), date.fromisoformat(name)
+    cover = next((span.name for span in found if span.last and span.first <= first <= span.last), "")
+    units = len({*found, Span(first)})
+    days: dict[str, object] = {}
+    commits: list[Commit] = []
+    version = state.version
+    while (commit := ledger.latest({column: name}, until=version)) is not None:
+        stated = commit.record.notes.get(DAYS) if commit.record else None
+        if stated is None:
+            return Known(units, None, frozen=cover)
+        days = {**stated, **days}
+        commits.append(commit)
+        if not is_append(commit):
+            return Known(units, days, commits, cover)
+        version = commit.version - 1
+    unknown = state.holds({column: name}) or commits
+    return Known(units, None if unknown else days, commits, cover)
+
+
+def plan_of(present: Mapping[str, int | str], ledger: Ledger, unit: Unit, asked: Collection[str]) -> Plan:
+    """Choose the days to load, unit after unit."""
+    days = sorted({*present, *asked})
+    units: dict[date, list[str]] = {}
+    for day in days:
+        units.setdefault(first_day(date.fromisoformat(day), unit), []).append(day)
+    state = ledger.state() if ledger.exists() else None
+    causes: dict[str, str] = {}
+    held: dict[str, str] = {}
+    for first, mine in units.items():
+        known = known_of(ledger, state, state.partition_columns[0], first.isoformat()) if state else Known(1, {})
+        has = known.days or {}
+        again = [day for day in mine if day in asked or (day in has and has[day] != present.get(day))]
+        again += [] if known.frozen else sorted(has.keys() - {*mine})
+        if known.frozen:
+            held |= dict.fromkeys(again, f"its unit is frozen into {known.frozen}: no day of it can be loaded")
+        elif again or known.days is None:
+            of = days_of(first, unit) if known.days is None else ()
+            why = f"unit {first} is loaded whole: " + (f"{', '.join(again)} again" if again else "others wrote it")
+            causes |= dict.fromkeys(sorted({*mine, *has, *(day.isoformat() for day in of)}), why)
+        else:
+            causes |= dict.fromkeys([day for day in mine if day not in has], f"new in unit {first}")
+    reason = "; ".join(dict.fromkeys(causes.values())) or "nothing to load: no day is new or changed"
+    return Plan(tuple(causes), reason, causes, held, {day: present.get(day, "") for day in causes})
+
+
+def frozen_names(state: TableState, column: str, before: date, unit: Unit, into: Unit) -> dict[str, str]:
+    """Find the units whose larger unit ends before a day: present name -> name of the larger one."""
+    names = {}
+    for span in spans(state, column):
+        larger = first_day(span.first, into)
+        first, following = begin(larger, unit), begin(days_of(larger, into)[-1] + timedelta(days=1), unit)
+        last = following - timedelta(days=1)
+        if following <= before and not (span.last and span.last > last):
+            names[span.name] = Span(first, last).name
+    return names
