@@ -73,7 +73,7 @@ def test_a_batch_is_judged_as_row_by_row(rows):
 @given(*[st.integers(0, 3)] * 2)
 def test_rows_are_accounted_for_exactly_if_the_outcomes_add_up(lost, invented):
     """One row too few is a loss, one too many an invention, and both refuse the write."""
-    tally = SimpleNamespace(measures={"read": ""}, identity=(), figures=lambda: {"read": 5 + lost - invented})
+    tally = SimpleNamespace(names=["read"], identity=(), figures=lambda: {"read": 5 + lost - invented})
     accounting = Accounting(Parts(outcomes=NAMES, rows_read=RowsRead(tally)))
     rows = [{OUTCOME: name} for name in NAMES]
     judged = accounting.judge(observed(accounting, rows))
