@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Need", "by_layer", "needs", "status", "tables_named"]
 
-_LAYERS = ("bronze", "silver", "gold")
+_LAYERS = ("bronze", "silver", "gold", "serving")
 _COUNTS = ("version", "read", "= written", "+ dead", "+ duplicate")
 _STATES = ("refused", "waiting", "missing", "behind")
 _SHOWN = 10

@@ -70,6 +70,16 @@ class OperationalDatabase(dg.ConfigurableResource[Any]):
         """
         return address(settings()).connect(**more)
 
+    def prepare(self, statements: str) -> None:
+        """Run statements that make what is not there yet, in one transaction.
+
+        Raises:
+            NotReady: if the database does not answer; the text names no secret.
+        """
+        self.require_answer()
+        with self.connect() as connection:
+            connection.execute(statements)
+
     def require_answer(self) -> None:
         """Refuse a database that does not answer.
 

@@ -7,10 +7,12 @@ from typing import Any
 import dagster as dg
 
 from dedp_assets.graph.batches import owned_by
+from dedp_assets.graph.feeds import Feed
 from dedp_assets.graph.run_tags import CAUSE
 from dedp_assets.graph.tables import LakeTable
 from dedp_assets.patterns.core.errors import ConfigError
 from dedp_assets.patterns.core.results import Plan
+from dedp_assets.patterns.core.schema import TableSpec
 from dedp_assets.patterns.error_management.static_late_data_integrator import judge_beyond_lookback, plan_lookback
 from resources.lake import Lake
 
@@ -31,7 +33,7 @@ def look_back(
     look-back is an observation of the table, with the number of partitions as a figure that plots.
 
     Args:
-        table: a table with time partitions that reads one table and does not follow it.
+        table: a table with time partitions that does not follow the tables that it reads.
         job: the job that computes it.
         lookback: how many partitions before the newest complete one are looked at.
         cron_schedule: when, in UTC.
@@ -40,10 +42,10 @@ def look_back(
     Raises:
         ConfigError: for a table that a look-back does not fit.
     """
-    if not isinstance(table.partitions, dg.TimeWindowPartitionsDefinition) or len(table.reads) != 1 or table.follows:
+    if not isinstance(table.partitions, dg.TimeWindowPartitionsDefinition) or not table.reads or table.follows:
         raise ConfigError(
-            f"{table.spec.name}: a look-back is for a table with time partitions that reads one table and does not "
-            "follow it (follows=False)"
+            f"{table.spec.name}: a look-back is for a table with time partitions that reads tables and does not follow "
+            "them (follows=False)"
         )
     partitions = table.partitions
 
@@ -81,16 +83,26 @@ def _complete(partitions: dg.TimeWindowPartitionsDefinition, at: datetime) -> li
 
 
 def _versions(lake: Lake, table: LakeTable[...]) -> tuple[dict[str, int], dict[str, int]]:
-    """Read, by partition key, the version that changed upstream last and the one that was applied last."""
-    ((upstream, feed),) = table.reads.items()
-    source, target = lake.ledger(upstream.name), lake.ledger(table.spec.name)
-    changed: dict[str, int] = {}
-    for partition, version in (source.changes()[1] if source.exists() else {}).items():
-        for key in feed.feeds(dict(partition)):
-            changed[key] = max(version, changed.get(key, -1))
+    """Read, by partition key, the version that changed upstream last and the one that was applied last.
+
+    Of several upstream tables it is the sum, as in the table's cursor; a key that one of them lacks is left out.
+    """
+    target = lake.ledger(table.spec.name)
+    by_table = [_changed(lake, upstream, feed) for upstream, feed in table.reads.items()]
+    keys = set.intersection(*map(set, by_table))
+    changed = {key: sum(known[key] for known in by_table) for key in sorted(keys)}
     cursors = target.transactions()
     applied = {key: cursors.applied(target.name, owned_by(key, table.spec)) for key in changed}
     return changed, {key: version for key, version in applied.items() if version is not None}
+
+
+def _changed(lake: Lake, upstream: TableSpec, feed: Feed) -> dict[str, int]:
+    """Read, by the keys that it feeds, the version that changed an upstream table last."""
+    source, found = lake.ledger(upstream.name), dict[str, int]()
+    for partition, version in (source.changes()[1] if source.exists() else {}).items():
+        for key in feed.feeds(dict(partition)):
+            found[key] = max(version, found.get(key, -1))
+    return found
 
 
 def _stretches(plan: Plan, keys: list[str], changed: Mapping[str, int]) -> Iterator[list[str]]:

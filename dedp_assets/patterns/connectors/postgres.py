@@ -1,14 +1,16 @@
-"""Reading a PostgreSQL table's log through a replication slot, with plain SQL.
+"""Reading a PostgreSQL table's log through a replication slot, and writing rows by their key, with plain SQL.
 
 A slot remembers on the server how far its reader has come, and keeps the log from there on. Looking does not move it
 (*peek*), so the reader first stores what it saw and then moves the slot (*advance*): what a crash interrupts comes
 again.
+
+What is to be written is received in temporary tables first, then exchanged for the rows of its tables.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import datetime
@@ -18,20 +20,33 @@ import psycopg
 from psycopg import Connection, sql
 
 from dedp_assets.patterns.connectors.pgoutput import Change, Relation, Row, Transaction, decode, position_text
-from dedp_assets.patterns.core.errors import ConfigError, Conflict, ContractError, NotReady, PatternError
+from dedp_assets.patterns.core.errors import (
+    AmbiguousKeys,
+    ConfigError,
+    Conflict,
+    ContractError,
+    NotReady,
+    PatternError,
+    SchemaMismatch,
+)
 
 __all__ = [
     "RESNAPSHOT",
+    "Changed",
     "Described",
+    "Incoming",
     "PostgresTable",
     "SlotState",
     "Snapshot",
     "advance",
     "connected",
     "describe",
+    "exchange",
     "peek",
+    "receive",
     "slot_state",
     "snapshot",
+    "writing",
 ]
 
 RESNAPSHOT = "take a new snapshot (resnapshot=True)"
@@ -56,6 +71,17 @@ _REMEDIES: Mapping[str, tuple[type[PatternError], str]] = {
     "55000": (ContractError, f"the slot cannot be read any more: {RESNAPSHOT}"),
     "55006": (Conflict, "another run reads from the slot right now: run again later"),
 }
+_UNWRITTEN: Mapping[str, tuple[type[PatternError], str]] = {
+    "23505": (AmbiguousKeys, "keep one row for each key"),
+    "25006": (ConfigError, "name a server that takes writes"),
+    "40001": (Conflict, "run again"),
+    "40P01": (Conflict, "run again"),
+    "42501": (ConfigError, "let an administrator grant this user to write there"),
+    "42703": (SchemaMismatch, "add the column to the table, or leave it out"),
+    "42P01": (ConfigError, "create the table, or correct its name"),
+    "42P10": (ConfigError, "make these columns the primary key of the table, or the columns of a unique index"),
+}
+_OF_COLUMN = re.compile(r"column \"?(.+?)\"?(: |$)", re.MULTILINE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,6 +169,107 @@ class Snapshot:
     table: Described
     rows: Iterator[Row] = field(repr=False)
     keep: Callable[[], None] = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Incoming:
+    """Rows for a table.
+
+    Attributes:
+        table: ``schema.table``.
+        columns: the columns that the rows have; the table's other columns take their defaults.
+        keys: columns that tell rows apart: the primary key, or those of a unique index.
+        rows: values as PostgreSQL reads them, in the order of ``columns``.
+        owned: column -> value of the part of the table that the rows are all there is of.
+    """
+
+    table: str
+    columns: Sequence[str]
+    keys: Sequence[str]
+    rows: Iterable[Sequence[str | None]] = field(repr=False)
+    owned: Mapping[str, str] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if self.table.count(".") != 1:
+            raise ConfigError(f"{self.table!r} is no table: write schema.table")
+        lacking = {*self.keys, *self.owned} - {*self.columns}
+        if not self.keys or lacking:
+            raise ConfigError(f"{self.table}: its rows need columns that are their key; missing: {sorted(lacking)}")
+
+
+@dataclass(frozen=True, slots=True)
+class Changed:
+    """The rows of a table that a write inserted, updated and deleted; equal ones were left alone."""
+
+    inserted: int
+    updated: int
+    deleted: int
+
+
+@contextmanager
+def writing(connect: Callable[..., Connection[Any]]) -> Iterator[Connection[Any]]:
+    """Open a connection to write by; what it received and did not exchange is gone after the block.
+
+    Raises:
+        NotReady: if the server does not answer, or stops to; asked at the end of a transaction, it may have done it.
+        PatternError: what else PostgreSQL refuses, with the column and without the value.
+    """
+    with _told_of("the database"), connect(autocommit=True) as connection:
+        connection.execute(_TEXT)
+        yield connection
+
+
+def receive(connection: Connection[Any], incoming: Incoming, number: int) -> None:
+    """Take rows into a temporary table, which has the types and the rules of the table that they are for.
+
+    Raises:
+        AmbiguousKeys: if a key is NULL.
+        ContractError: if a row lies outside of the part that is owned.
+    """
+    with _told_of(incoming.table):
+        _receive(connection, incoming, _received(number))
+
+
+def _receive(connection: Connection[Any], incoming: Incoming, received: sql.Identifier) -> None:
+    create = "CREATE TEMPORARY TABLE {} (LIKE {} INCLUDING ALL)"
+    connection.execute(sql.SQL(create).format(received, _named(incoming.table)))
+    copy = sql.SQL("COPY {} ({}) FROM STDIN").format(received, _columns(incoming.columns))
+    with connection.cursor().copy(copy) as into:
+        for row in incoming.rows:
+            into.write_row(row)
+    connection.execute(sql.SQL("ANALYZE {}").format(received))
+    without = sql.SQL(" OR ").join(sql.SQL("{} IS NULL").format(sql.Identifier(c)) for c in incoming.keys)
+    strange = sql.SQL("({}) IS NOT TRUE").format(_owned(incoming)) if incoming.owned else sql.SQL("false")
+    count = sql.SQL("SELECT count(*) FILTER (WHERE {}), count(*) FILTER (WHERE {}) FROM {}")
+    ((keyless, outside),) = connection.execute(count.format(without, strange, received)).fetchall()
+    if keyless:
+        raise AmbiguousKeys(f"{incoming.table}: {keyless} rows have no {', '.join(incoming.keys)}; nothing was written")
+    if outside:
+        raise ContractError(
+            f"{incoming.table}: {outside} rows lie outside of {dict(incoming.owned)}; nothing was written"
+        )
+
+
+def exchange(connection: Connection[Any], incoming: Incoming, number: int) -> Changed:
+    """Bring a table up to the rows that were received for it: update and insert them by their key.
+
+    Of the part that is owned, rows that were not received are deleted.
+    """
+    with _told_of(incoming.table):
+        return _exchange(connection, incoming, _named(incoming.table), _received(number))
+
+
+def _exchange(
+    connection: Connection[Any], incoming: Incoming, table: sql.Identifier, received: sql.Identifier
+) -> Changed:
+    deleted = 0
+    if incoming.owned:
+        same = [sql.SQL("new.{0} = old.{0}").format(sql.Identifier(key)) for key in incoming.keys]
+        delete = sql.SQL("DELETE FROM {} AS old WHERE {} AND NOT EXISTS (SELECT FROM {} AS new WHERE {})")
+        gone = delete.format(table, _owned(incoming), received, sql.SQL(" AND ").join(same))
+        deleted = connection.execute(gone).rowcount
+    ((inserted, updated),) = connection.execute(_upsert(incoming, table, received)).fetchall()
+    return Changed(inserted, updated, deleted)
 
 
 @contextmanager
@@ -336,6 +463,72 @@ def _translated(source: PostgresTable, error: psycopg.Error) -> PatternError:
     if isinstance(error, (psycopg.OperationalError, psycopg.InterfaceError)):
         return NotReady(f"{source.name}: the database does not answer ({said}); nothing is lost, the next run goes on")
     return ContractError(f"{source.name}: PostgreSQL refuses ({said}); nothing was captured by this step")
+
+
+def _upsert(incoming: Incoming, table: sql.Identifier, received: sql.Identifier) -> sql.Composed:
+    """Write the statement that inserts or updates by the key, and counts what it did; equal rows are left alone."""
+    rest = [column for column in incoming.columns if column not in incoming.keys]
+    update = sql.Composed([sql.SQL("DO NOTHING")])
+    if rest:
+        values = [
+            [sql.SQL("{}.{}").format(sql.SQL(side), sql.Identifier(c)) for c in rest] for side in ("old", "EXCLUDED")
+        ]
+        old, new = (sql.SQL(", ").join(side) for side in values)
+        update = sql.SQL("DO UPDATE SET ({}) = ROW ({}) WHERE ({}) IS DISTINCT FROM ({})").format(
+            _columns(rest), new, old, new
+        )
+    # In the order of the key, so that two writers meet at the first row they share and not across two.
+    return sql.SQL(
+        "WITH done AS (INSERT INTO {} AS old ({}) SELECT {} FROM {} ORDER BY {} ON CONFLICT ({}) {} RETURNING "
+        "xmax = 0 AS is_new) SELECT count(*) FILTER (WHERE is_new), count(*) FILTER (WHERE NOT is_new) FROM done"
+    ).format(
+        table,
+        _columns(incoming.columns),
+        _columns(incoming.columns),
+        received,
+        _columns(incoming.keys),
+        _columns(incoming.keys),
+        update,
+    )
+
+
+def _named(table: str) -> sql.Identifier:
+    return sql.Identifier(*table.split("."))
+
+
+def _received(number: int) -> sql.Identifier:
+    return sql.Identifier("pg_temp", f"received_{number}")
+
+
+def _columns(names: Sequence[str]) -> sql.Composed:
+    return sql.SQL(", ").join(map(sql.Identifier, names))
+
+
+def _owned(incoming: Incoming) -> sql.Composed:
+    values = incoming.owned.items()
+    return sql.SQL(" AND ").join(sql.SQL("{} = {}").format(sql.Identifier(c), sql.Literal(v)) for c, v in values)
+
+
+@contextmanager
+def _told_of(table: str) -> Iterator[None]:
+    try:
+        yield
+    except psycopg.Error as error:
+        raise _unwritten(table, error) from None
+
+
+def _unwritten(table: str, error: psycopg.Error) -> PatternError:
+    """Say what PostgreSQL refused to write, and in which column; its details hold values, and are left out."""
+    where = _OF_COLUMN.search(error.diag.context or "")
+    column = error.diag.column_name or (where[1] if where else "")
+    said = re.sub(r': ".*"$', "", error.diag.message_primary or " ".join(str(error).split()), flags=re.DOTALL)
+    told = f"{table}: {f'column {column}: ' if column and 'column' not in said else ''}{said}"
+    state = error.sqlstate or next((s for text, s in _CONNECTING.items() if re.search(text, said)), "")
+    if remedy := _UNWRITTEN.get(state) or (_REMEDIES.get(state) if state in _CONNECTING.values() else None):
+        return remedy[0](f"{told}; nothing was written: {remedy[1]}")
+    if isinstance(error, (psycopg.OperationalError, psycopg.InterfaceError)):
+        return NotReady(f"{told}: run again once the database answers; what was written already is found then")
+    return ContractError(f"{told}; nothing was written")
 
 
 def _at(connection: Connection[Any]) -> str:

@@ -59,6 +59,7 @@ class TableSpec:
         one_channel_per: partition column of which each value takes rows by one channel only (``Provenance.channel``):
             what came by one is neither replaced nor mixed with what comes by another.
         properties: further Delta table properties.
+        keyed_by: column that is the key of a row: rows are written by it, never appended.
 
     Raises:
         ConfigError: if a partition column is not declared, or is of a type that cannot tell partitions apart.
@@ -71,6 +72,7 @@ class TableSpec:
     comment: str = ""
     one_channel_per: str = ""
     properties: Mapping[str, str] = field(default_factory=dict)
+    keyed_by: str = ""
 
     def __hash__(self) -> int:
         return hash(self.name)
@@ -92,6 +94,8 @@ class TableSpec:
             raise ConfigError(
                 f"{self.name}: {self.one_channel_per} is no partition column, so no channel can own its values"
             )
+        if self.keyed_by and self.keyed_by not in self.columns:
+            raise ConfigError(f"{self.name} is keyed by {self.keyed_by}, which is not among its columns")
         _refuse_unusable(self)
 
     @property

@@ -176,9 +176,12 @@ class Table(Located):
 
         Raises:
             AuditFailed: if a rule refuses the rows; the stage stays for inspection.
+            ConfigError: for an append to a table with a key.
             SchemaMismatch: if the rows' columns are not the table's.
         """
         require_rows(self.name, rows)
+        if append and self.spec.keyed_by:
+            raise ConfigError(f"{self.name} is keyed by {self.spec.keyed_by}, which an append could bring twice: merge")
         split, state = Split.of(rows, keep), self.ensure()
         owned = require_partition(self.name, state, partition or {})
         conform(self.name, split, keep, state)

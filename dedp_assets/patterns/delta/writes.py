@@ -7,9 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from dataclasses import asdict, dataclass, replace
+from typing import TYPE_CHECKING, Any
+from urllib.parse import unquote
 
+from deltalake.transaction import AddAction
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
@@ -72,6 +74,46 @@ class StagedWrite:
         """Make the write of rows that nothing refused; its record names the stage."""
         noted = replace(provenance, notes={**provenance.notes, "stage": stage.store.name})
         return cls(table, stage, judged.record(noted, owned), judged.findings, append)
+
+    @classmethod
+    def of_note(cls, table: Table, note: Mapping[str, Any]) -> StagedWrite:
+        """Take up a write from its note; the process that staged it may be gone.
+
+        Raises:
+            ConfigError: if the note is none of :meth:`note`.
+        """
+        record = CommitRecord.from_json(note["record"])
+        if record is None:
+            raise ConfigError(f"{table.name}: the note of {note['stage']} was written by somebody else")
+        adds = tuple(AddAction(**file) for file in note["files"])
+        return cls(table, Stage(table.store.within(note["stage"]), adds), record, ())
+
+    def note(self) -> dict[str, Any]:
+        """Note the write as plain JSON values, from which another process can publish it, without Spark.
+
+        Raises:
+            ConfigError: for a table that only Spark can write, or with finer partitions than the write owns.
+        """
+        state = self.table.ledger.state()
+        if not publishing.serves(state) or {*state.partition_columns} - {*self.record.partition}:
+            raise ConfigError(
+                f"{self.table.name} cannot be published without Spark: own whole partitions of a plain table"
+            )
+        files = [asdict(add) for add in self.stage.adds]
+        return {"stage": self.stage.store.name, "files": files, "record": self.record.to_json()}
+
+    def is_applied(self) -> bool:
+        """Tell whether the table holds this very write.
+
+        Raises:
+            TransactionReused: if the same inputs were applied before with other rows.
+            Conflict: if a newer upstream version was applied meanwhile.
+        """
+        return self._decide(self.table.ledger.state(), None).applied is not None
+
+    def is_whole(self) -> bool:
+        """Tell whether all staged files are there."""
+        return all(self.table.store.exists(unquote(add.path)) for add in self.stage.adds)
 
     def part(self, name: str) -> DataFrame:
         """Read the staged rows of another part of the split."""

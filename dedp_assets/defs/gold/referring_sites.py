@@ -1,0 +1,75 @@
+"""Which websites send visitors, and to which pages: two tables of the same referrals."""
+
+from dedp_assets.defs.silver.referrals import REFERRALS
+from dedp_assets.graph.batches import Step
+from dedp_assets.graph.feeds import Pinned, same
+from dedp_assets.graph.tables import lake_table
+from dedp_assets.partitions import DAILY
+from dedp_assets.patterns.core.audits import Audit
+from dedp_assets.patterns.core.results import WriteResult
+from dedp_assets.patterns.core.rows import RowsRead
+from dedp_assets.patterns.core.schema import Column, TableSpec
+from dedp_assets.patterns.delta.tables import Table
+from dedp_assets.patterns.idempotency.transactional_writer import TableRows, publish_group, write_transaction
+
+_COUNT = Column("BIGINT", "referrals of the day", required=True)
+REFERRING_SITES = TableSpec(
+    "gold/referring_sites",
+    {
+        "event_date": Column("DATE", "UTC day", required=True),
+        "site": Column("STRING", "host that sent the visitors", required=True),
+        "referrals": _COUNT,
+    },
+    partition_by=("event_date",),
+    comment="One row per day and website that sent a visitor; of the same referrals as gold/referred_pages.",
+)
+REFERRED_PAGES = TableSpec(
+    "gold/referred_pages",
+    {
+        "event_date": Column("DATE", "UTC day", required=True),
+        "page": Column("STRING", "path that visitors were sent to", required=True),
+        "referrals": _COUNT,
+    },
+    partition_by=("event_date",),
+    comment="One row per day and page that a visitor was sent to; of the same referrals as gold/referring_sites.",
+)
+BY_SITE = """
+    SELECT event_date, coalesce(parse_url(referrer, 'HOST'), '') AS site, count(*) AS referrals
+    FROM {referrals} GROUP BY ALL
+"""
+BY_PAGE = "SELECT event_date, page, count(*) AS referrals FROM {referrals} GROUP BY ALL"
+AUDITS = (
+    Audit(
+        name="every_referral_is_counted",
+        of="referrals",
+        sql="coalesce(sum(referrals), 0)",
+        per="read",
+        fail_below=1,
+        fail_above=1,
+    ),
+)
+
+
+@lake_table(
+    REFERRING_SITES,
+    beside={REFERRED_PAGES: [write_transaction]},
+    reads={REFERRALS: same("event_date")},
+    derived={"site": ["referrer"], "referrals": ["visit_id"]},
+    partitions=DAILY,
+    used_by="marketing, who compare the websites that send visitors",
+    audits=AUDITS,
+    patterns=[write_transaction],
+    owner="team:web-analytics",
+    code_version="1",
+)
+def referring_sites(step: Step, referrals: Pinned, sites: Table, pages: Table) -> WriteResult:
+    """Count one day's referrals by site and by page, and publish both or none."""
+    rows = referrals.rows()
+    counted = RowsRead(figures={"read": referrals.count()}, represented="referrals")
+    return publish_group(
+        [
+            TableRows(table, rows.sparkSession.sql(query, referrals=rows), step.owned(table), AUDITS, counted)
+            for table, query in ((sites, BY_SITE), (pages, BY_PAGE))
+        ],
+        provenance=step.provenance,
+    )

@@ -1,0 +1,1 @@
+"""Serving: gold in the places that applications read."""

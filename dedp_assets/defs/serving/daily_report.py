@@ -1,0 +1,94 @@
+"""A day's figures in the applications' database, two tables that always belong together."""
+
+from datetime import timedelta
+
+import dagster as dg
+
+from dedp_assets.defs.gold.daily_page_views import DAILY_PAGE_VIEWS
+from dedp_assets.defs.gold.daily_visitors import DAILY_VISITORS
+from dedp_assets.graph.batches import Step
+from dedp_assets.graph.feeds import Pinned, same
+from dedp_assets.graph.lookbacks import look_back
+from dedp_assets.graph.selections import writing
+from dedp_assets.graph.specs import asset_key
+from dedp_assets.graph.tables import lake_table
+from dedp_assets.partitions import DAILY
+from dedp_assets.patterns.core.results import WriteResult
+from dedp_assets.patterns.core.schema import Column, TableSpec
+from dedp_assets.patterns.delta.tables import Table
+from dedp_assets.patterns.error_management.static_late_data_integrator import plan_lookback
+from dedp_assets.patterns.idempotency.data_overwrite import overwrite_partition
+from dedp_assets.patterns.idempotency.transactional_writer import RowSet, write_transaction
+from resources.postgres import OperationalDatabase
+
+DAILY_REPORT = TableSpec(
+    "serving/daily_report",
+    {
+        "event_date": Column("DATE", "UTC day", required=True),
+        "served": Column("STRING", "table of the applications' database", required=True),
+        "rows": Column("BIGINT", "rows of the day in it", required=True),
+    },
+    partition_by=("event_date",),
+    comment="One row per day and table that was written to the applications' database.",
+)
+SERVED = """
+    SELECT pg_advisory_xact_lock(hashtext('serving'));
+    CREATE SCHEMA IF NOT EXISTS serving;
+    CREATE TABLE IF NOT EXISTS serving.daily_page_views (
+        event_date date, page text, views bigint NOT NULL, visitors bigint NOT NULL, PRIMARY KEY (event_date, page));
+    CREATE TABLE IF NOT EXISTS serving.daily_visitors (
+        event_date date PRIMARY KEY, visits bigint NOT NULL, visitors bigint NOT NULL, pages bigint NOT NULL,
+        bytes bigint, first_visit_at timestamptz NOT NULL, last_visit_at timestamptz NOT NULL);
+"""
+
+
+@lake_table(
+    DAILY_REPORT,
+    reads={DAILY_PAGE_VIEWS: same("event_date"), DAILY_VISITORS: same("event_date")},
+    follows=False,
+    derived={"rows": ["event_date"]},
+    partitions=DAILY,
+    fresh=timedelta(hours=28),
+    used_by="the applications, which read schema serving of their database",
+    checks={"input_is_not_empty": "A receipt names both tables."},
+    patterns=[write_transaction, overwrite_partition, plan_lookback],
+    owner="team:applications",
+    code_version="1",
+)
+def daily_report(
+    step: Step, views: Pinned, visitors: Pinned, table: Table, operational: OperationalDatabase
+) -> WriteResult:
+    """Bring both tables of the applications' database up to one day of gold, in one transaction."""
+    day, generation = step.owned(table), table.ensure().generation(table.name)
+    sets = [
+        RowSet("serving.daily_page_views", views.rows(), keys=["event_date", "page"], partition=day),
+        RowSet("serving.daily_visitors", visitors.rows(), keys=["event_date"], partition=day),
+    ]
+    operational.prepare(SERVED)
+    write_transaction(
+        sets,
+        connect=operational.connect,
+        target=table.name,
+        partition=day,
+        provenance=step.provenance,
+        generation=generation,
+    )
+    counts = {each.table: read.count() for each, read in zip(sets, (views, visitors), strict=True)}
+    listed = [(step.key, name, rows) for name, rows in counts.items()]
+    receipt = table.session.createDataFrame(listed, "day STRING, served STRING, rows BIGINT")
+    receipt = receipt.selectExpr("CAST(day AS DATE) AS event_date", "served", "rows")
+    return overwrite_partition(receipt, table, partition=day, provenance=step.provenance)
+
+
+serve_daily_report = dg.define_asset_job(
+    "serve_daily_report",
+    selection=writing(dg.AssetSelection.assets(asset_key(DAILY_REPORT))),
+    description="Figures of a day for the applications, and of the days before it that changed since.",
+)
+daily_report_every_day = look_back(
+    daily_report,
+    serve_daily_report,
+    lookback=14,
+    cron_schedule="0 3 * * *",
+    description="At 03:00 UTC, yesterday's figures and those of the days before it that gold corrected since.",
+)

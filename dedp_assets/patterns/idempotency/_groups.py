@@ -1,0 +1,151 @@
+"""Groups of tables that are published together: what is to be published is written down first, in one file.
+
+``<number>.json`` says what shall be published to every table, ``<number>.done.json`` what came of it. The newest number
+without an outcome is still to be done: whoever comes next does it. An outcome names the version of every table, and the
+parts of the group that are still owed, because a table refused what the other ones took: readers take the versions of
+the newest outcome that owes nothing.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from dedp_assets.patterns.core.errors import ConfigError, ContractError, NotReady, PatternError
+from dedp_assets.patterns.core.results import WriteResult
+from dedp_assets.patterns.delta.locks import table_lock
+from dedp_assets.patterns.delta.store import Store
+from dedp_assets.patterns.delta.tables import Table
+from dedp_assets.patterns.delta.writes import StagedWrite
+
+__all__ = ["Group", "group_of"]
+
+_INTENT, _OUTCOME = ".intent", ".outcome"
+_REMEMBERED = 20
+
+Note = Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """Tables that are published together, and by nobody else.
+
+    Attributes:
+        store: the folder of its files.
+        publish: publishes what a note says to the table of a name; doing it twice changes nothing.
+        versions: looks up the version of every table.
+    """
+
+    store: Store
+    publish: Callable[[str, Note], None]
+    versions: Callable[[], Mapping[str, int]]
+
+    def publish_all(self, part: str, notes: Mapping[str, Note], *, is_new: Callable[[], bool]) -> bool:
+        """Publish one part of the group to its tables, in order; what a killed process began comes first.
+
+        Args:
+            part: name of the part.
+            notes: table -> what to publish to it.
+            is_new: asked before anything is published; raises if that would be refused.
+
+        Returns:
+            Whether it was new.
+
+        Raises:
+            PatternError: if a table refuses; readers do not see what the others took until the part is published again.
+        """
+        with table_lock(self.store):
+            self._go_on()
+            if not is_new():
+                return False
+            number = max(self._numbers(_INTENT), default=-1) + 1
+            self._write(number, _INTENT, {"part": part, "notes": notes})
+            if (error := self._finish(number, part, notes)) is not None:
+                raise error
+            return True
+
+    def go_on(self) -> None:
+        """Finish what a killed process began."""
+        if self._open() is not None:
+            with table_lock(self.store):
+                self._go_on()
+
+    def visible(self) -> Mapping[str, int]:
+        """Look up the version of each table that readers take.
+
+        Raises:
+            NotReady: if the group was never published whole.
+        """
+        for number in sorted(self._numbers(_OUTCOME), reverse=True):
+            outcome = self._read(number, _OUTCOME)
+            if not outcome["owed"]:
+                versions: Mapping[str, int] = outcome["versions"]
+                return versions
+        raise NotReady(f"{self.store.name}: these tables were not published together yet")
+
+    def _go_on(self) -> None:
+        if (number := self._open()) is not None:
+            intent = self._read(number, _INTENT)
+            self._finish(number, intent["part"], intent["notes"])
+
+    def _open(self) -> int | None:
+        """Find the number that is still to be done."""
+        return max(self._numbers(_INTENT) - self._numbers(_OUTCOME), default=None)
+
+    def _finish(self, number: int, part: str, notes: Mapping[str, Note]) -> PatternError | None:
+        refused, taken = None, False
+        try:
+            for table, note in notes.items():
+                self.publish(table, note)
+                taken = True
+        except PatternError as error:
+            refused = error
+        before = max(self._numbers(_OUTCOME), default=None)
+        owed = set() if before is None else {*self._read(before, _OUTCOME)["owed"]}
+        if refused is None:
+            owed.discard(part)
+        elif taken:
+            owed.add(part)
+        self._write(number, _OUTCOME, {"versions": dict(self.versions()), "owed": sorted(owed)})
+        if not owed:
+            for old in self._numbers(_INTENT) - {*range(number - _REMEMBERED, number + 1)}:
+                self.store.delete(_name(old, _INTENT))
+                self.store.delete(_name(old, _OUTCOME))
+        return refused
+
+    def _numbers(self, kind: str) -> set[int]:
+        return {int(name.removesuffix(kind)) for name in self.store.list() if name.endswith(kind)}
+
+    def _read(self, number: int, kind: str) -> dict[str, Any]:
+        found: dict[str, Any] = json.loads(self.store.read(_name(number, kind)))
+        return found
+
+    def _write(self, number: int, kind: str, content: Mapping[str, Any]) -> None:
+        self.store.put_if_absent(_name(number, kind), json.dumps(content, default=str).encode())
+
+
+def group_of(tables: Sequence[Table], results: dict[str, WriteResult]) -> Group:
+    """Make the group of tables, whose files lie beside the first one; what is published comes into ``results``."""
+    if not tables:
+        raise ConfigError("a group needs a table")
+    by_name = {table.name: table for table in tables}
+
+    def publish(name: str, note: Mapping[str, Any]) -> None:
+        if name not in by_name:
+            raise ContractError(f"{name} was published with {', '.join(by_name)}, and is not among them any more")
+        write = StagedWrite.of_note(by_name[name], note)
+        if not write.is_applied() and not write.is_whole():
+            raise ContractError(f"{name}: files of {write.stage.store.name} are gone: run it again")
+        results[name] = write.publish()
+
+    def versions() -> dict[str, int]:
+        return {name: table.ledger.version() for name, table in by_name.items()}
+
+    main = tables[0].store
+    return Group(main.above().within(f".{main.name}.group"), publish, versions)
+
+
+def _name(number: int, kind: str) -> str:
+    return f"{number:020d}{kind}"

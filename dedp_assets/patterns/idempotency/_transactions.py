@@ -1,0 +1,138 @@
+"""Transactions of PostgreSQL: rows for several tables, all of them visible at once or none, and each write done once.
+
+Rows arrive in temporary tables, which nobody else sees and which end with the connection, however it ends. Then one
+short transaction moves them into their tables, and writes into a row beside them up to which upstream version they are:
+a retry that finds it there does nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from psycopg import Connection, sql
+from pyspark.sql import DataFrame
+from pyspark.sql import types as T
+
+from dedp_assets.patterns.connectors.postgres import Changed, Incoming, exchange, receive, writing
+from dedp_assets.patterns.core.errors import Conflict
+from dedp_assets.patterns.core.names import identifier
+from dedp_assets.patterns.core.rows import require_rows
+
+__all__ = ["Written", "texts_of", "write_sets"]
+
+_TABLE = "dedp_transactions"
+_CREATED = """
+    SELECT pg_advisory_xact_lock(hashtext({name}));
+    CREATE TABLE IF NOT EXISTS {table} (
+        target text, partition text, generation integer, sequence bigint, content text, run_id text,
+        PRIMARY KEY (target, partition, generation))
+"""
+_NESTED = (T.StructType, T.ArrayType, T.MapType)
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """A write as the database remembers it.
+
+    Attributes:
+        target: name of what is written, for all of its tables.
+        partition: name of the part of it that is written.
+        generation: how often the target was begun anew; what an earlier generation wrote does not count.
+        sequence: upstream version that the rows are of.
+        content: a text that is equal for equal rows: the code and its inputs.
+        run_id: the run that writes.
+    """
+
+    target: str
+    partition: str
+    generation: int
+    sequence: int
+    content: str
+    run_id: str
+
+    @property
+    def key(self) -> tuple[str, str, int]:
+        """Name the place of the newest write: target, partition and generation."""
+        return (self.target, self.partition, self.generation)
+
+    def is_applied(self, last: Written | None) -> bool:
+        """Tell whether the last write was this one.
+
+        Raises:
+            Conflict: if it was one of a newer upstream version.
+        """
+        if last is not None and last.sequence > self.sequence:
+            raise Conflict(
+                f"{self.target} {self.partition} already holds upstream version {last.sequence}, this run read version "
+                f"{self.sequence} and is stale: run it again"
+            )
+        return last is not None and (last.sequence, last.content) == (self.sequence, self.content)
+
+
+def write_sets(
+    incoming: Sequence[Incoming], write: Written, *, connect: Callable[..., Connection[Any]], again: bool = False
+) -> list[Changed] | None:
+    """Write rows into their tables in one transaction.
+
+    Args:
+        incoming: the rows of each table, all in the database that ``connect`` opens.
+        write: what the database shall remember.
+        connect: opens a connection; takes psycopg's settings.
+        again: whether to write even what was written before.
+
+    Returns:
+        ``None`` if this write was applied before; else what became of the rows of each table.
+    """
+    schema = incoming[0].table.split(".")[0]
+    marks = sql.Identifier(schema, _TABLE)
+    with writing(connect) as connection:
+        _prepare(connection, marks)
+        if write.is_applied(_last(connection, marks, write)) and not again:
+            return None
+        for number, each in enumerate(incoming):
+            receive(connection, each, number)
+        with connection.transaction():
+            # Whoever writes the same thing at the same time waits here, and then finds it done.
+            connection.execute("SELECT pg_advisory_xact_lock(hashtextextended(%s, 0))", (str(write.key),))
+            if write.is_applied(_last(connection, marks, write)) and not again:
+                return None
+            changed = [exchange(connection, each, number) for number, each in enumerate(incoming)]
+            _mark(connection, marks, write)
+    return changed
+
+
+def _prepare(connection: Connection[Any], marks: sql.Identifier) -> None:
+    """Create the table of what was written, unless it is there: then nobody needs the right to create one."""
+    if connection.execute("SELECT to_regclass(%s)", (marks.as_string(connection),)).fetchone() == (None,):
+        with connection.transaction():
+            connection.execute(sql.SQL(_CREATED).format(name=sql.Literal(_TABLE), table=marks))
+
+
+def _last(connection: Connection[Any], marks: sql.Identifier, write: Written) -> Written | None:
+    query = "SELECT sequence, content, run_id FROM {} WHERE (target, partition, generation) = (%s, %s, %s)"
+    found = connection.execute(sql.SQL(query).format(marks), write.key).fetchone()
+    return Written(*write.key, *found) if found else None
+
+
+def _mark(connection: Connection[Any], marks: sql.Identifier, write: Written) -> None:
+    statement = (
+        "INSERT INTO {} VALUES (%s, %s, %s, %s, %s, %s) ON CONFLICT (target, partition, generation) "
+        "DO UPDATE SET (sequence, content, run_id) = (EXCLUDED.sequence, EXCLUDED.content, EXCLUDED.run_id)"
+    )
+    connection.execute(sql.SQL(statement).format(marks), (*write.key, write.sequence, write.content, write.run_id))
+
+
+def texts_of(table: str, rows: DataFrame) -> Iterator[Sequence[str | None]]:
+    """Read rows, one partition of them after the other, as PostgreSQL reads their values."""
+    columns = [f"{_text(identifier(f.name), f.dataType)} AS {identifier(f.name)}" for f in rows.schema.fields]
+    yield from require_rows(table, rows).selectExpr(*columns).toLocalIterator()
+
+
+def _text(value: str, kind: T.DataType) -> str:
+    if isinstance(kind, T.TimestampType):
+        return f"date_format({value}, 'yyyy-MM-dd HH:mm:ss.SSSSSSXXX')"
+    if isinstance(kind, T.BinaryType):
+        return rf"concat('\\x', hex({value}))"
+    return f"to_json({value})" if isinstance(kind, _NESTED) else f"CAST({value} AS STRING)"

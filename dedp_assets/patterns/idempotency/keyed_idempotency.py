@@ -1,0 +1,140 @@
+"""Keyed Idempotency: a group of records has one key, in whatever run and order it is computed.
+
+Problem: an id is made from the first event of a group; a late event comes before it, and the group has two ids.
+Solution: make the key of the entity and of the record that was appended first, by the time it was stored and its place
+    there, which no later record changes. Write by the key: what has it already is updated.
+Consequences: if the first record is removed at the source, only the keys given before tell: they are asked, and the
+    group keeps its key, or is refused. Delta enforces no key, so tables with one take no appends. In a topic as the
+    target, readers see a key twice until it is compacted.
+Choose instead: Data Overwrite, if each row has an immutable identity of its own, or nobody refers to its key.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Literal
+
+from pyspark.sql import DataFrame
+
+from dedp_assets.patterns.core.audits import Audit
+from dedp_assets.patterns.core.errors import ConfigError, ContractError
+from dedp_assets.patterns.core.names import RESERVED, identifier
+from dedp_assets.patterns.core.records import Provenance
+from dedp_assets.patterns.core.results import WriteResult
+from dedp_assets.patterns.core.rows import require_columns, require_free, require_rows
+from dedp_assets.patterns.delta.clauses import Clause, Delete, Insert, Update
+from dedp_assets.patterns.delta.publishing import SPARK_ERRORS
+from dedp_assets.patterns.delta.tables import Table
+from dedp_assets.patterns.idempotency._stable_keys import FIRST, LAST, REFUSED, Grouping, key_of
+
+__all__ = ["add_stable_key", "upsert_keyed", "FIRST", "LAST", "key_of"]
+
+_GONE = f"{RESERVED}gone"
+
+
+def add_stable_key(
+    rows: DataFrame,
+    known: DataFrame | None = None,
+    *,
+    entity: Sequence[str],
+    appended: Sequence[str] = (),
+    event_time: Sequence[str] = (),
+    group: Sequence[str] = (),
+    key: str = "key",
+    if_purged: Literal["fail", "keep"] = "fail",
+) -> DataFrame:
+    """Add to each record the key of its group, and which of the group's records were appended first and last; lazy.
+
+    Args:
+        rows: every record of the groups that is there.
+        known: the keys given before, as a table that holds ``entity``, the key and the two columns beside it: a group
+            whose first record is gone is found by them.
+        entity: columns that say whose records they are, part of the key; NULL is a value of its own.
+        appended: columns that storage wrote once: when a record was appended, then its place there. They order the
+            records, and those of a group's first one are part of the key; never a time that a run reads from a clock.
+        event_time: the same by when a record happened, for whoever wants that in spite of late data, which give a group
+            another key.
+        group: columns that tell apart several groups of an entity, such as the number of a session. They may change
+            between runs, and are no part of the key.
+        key: the column to add.
+        if_purged: what becomes of a group that no longer begins with the record that its key was made of: it is
+            refused (``fail``), or has its key all the same (``keep``). Where its last record is gone as well, nothing
+            tells which group it is, and both refuse.
+
+    Returns:
+        The rows with the key, :data:`FIRST` and :data:`LAST`. A refused group raises an error once its rows are asked
+        for; :func:`upsert_keyed` makes a ``ContractError`` of it.
+
+    Raises:
+        ConfigError: without one order of the records, or for columns that make no stable key.
+
+    Example:
+        >>> columns = "user STRING, happened INT, appended INT"
+        >>> early = add_stable_key(frame(columns, ("Ada", 1000, 1009)), entity=["user"], appended=["appended"])
+        >>> visits = frame(columns, ("Ada", 1000, 1009), ("Ada", 955, 1012))
+        >>> late = add_stable_key(visits, entity=["user"], appended=["appended"])
+        >>> rows(late.select("key").distinct()) == rows(early.select("key"))
+        True
+    """
+    record = [*appended, *event_time]
+    if not entity or not record or (appended and event_time):
+        raise ConfigError("name the entity, and either when its records were appended or, on purpose, their event time")
+    require_columns(require_rows("a stable key", rows), [*entity, *record, *group])
+    require_free(rows, key, FIRST, LAST)
+    groups = Grouping(entity, record, group, key)
+    keyed = groups.keyed(rows)
+    found = keyed if known is None else groups.kept(keyed, known, refuse=if_purged == "fail")
+    return found.select(*map(identifier, [*rows.columns, key, FIRST, LAST]))
+
+
+def upsert_keyed(
+    rows: DataFrame,
+    table: Table,
+    *,
+    provenance: Provenance,
+    partition: Mapping[str, object] | None = None,
+    audits: Sequence[Audit] = (),
+) -> WriteResult:
+    """Write rows by their key, in one commit: known keys are updated in place, new ones inserted.
+
+    Args:
+        rows: one row for each key.
+        table: declares its key (``keyed_by``).
+        provenance: who writes, from what, and why.
+        partition: partition that ``rows`` are all there is of: what it holds under other keys is removed. Without, what
+            is not among ``rows`` stays.
+        audits: rules over the rows that are inserted or updated.
+
+    Raises:
+        AmbiguousKeys: if a key comes twice.
+        AuditFailed: if a rule refuses the rows.
+        ConfigError: if the table declares no key.
+        ContractError: if a group was refused a key.
+
+    Example:
+        >>> from dedp_assets.patterns.core.schema import Column, TableSpec
+        >>> spec = TableSpec("sessions", {"key": Column("STRING"), "visits": Column("INT")}, keyed_by="key")
+        >>> sessions = table(spec, "", ("a", 1), ("b", 1))
+        >>> _ = upsert_keyed(frame("key STRING, visits INT", ("a", 2), ("c", 1)), sessions, provenance=run)
+        >>> rows(sessions)
+        [('a', 2), ('b', 1), ('c', 1)]
+    """
+    key = table.spec.keyed_by
+    if not key:
+        raise ConfigError(f"{table.name} declares no key (TableSpec.keyed_by): nothing says which rows are the same")
+    source = require_rows(table.name, rows).selectExpr("*", f"false AS {_GONE}")
+    if partition and table.ledger.exists():
+        stale = table.read(partition).join(rows.select(identifier(key)), key, "left_anti")
+        source = source.unionByName(stale.selectExpr("*", f"true AS {_GONE}"), allowMissingColumns=True)
+    differs = [f"NOT (t.{identifier(c)} <=> s.{identifier(c)})" for c in table.spec.columns]
+    clauses: list[Clause] = [Delete(when=f"s.{_GONE}"), Update(when=" OR ".join(differs))]
+    clauses.append(Insert(when=f"NOT s.{_GONE}"))
+    run = provenance.by("idempotency.keyed_idempotency")
+    try:
+        return table.merge(source, keys=[key], clauses=clauses, provenance=run, partition=partition, audits=audits)
+    except SPARK_ERRORS as error:
+        if (said := REFUSED.search(str(error))) is None:
+            raise
+        raise ContractError(
+            f"{table.name}: {said[1]}; nothing was changed. Bring its records back, or ask for keys of the present ones"
+        ) from None

@@ -1,0 +1,257 @@
+"""Keyed Idempotency."""
+
+from __future__ import annotations
+
+import hashlib
+import subprocess
+import sys
+from dataclasses import replace
+from datetime import datetime, timezone
+from random import Random
+
+import pytest
+from pyspark.sql import functions as F
+
+from dedp_assets.patterns.core.errors import AmbiguousKeys, ConfigError, ContractError
+from dedp_assets.patterns.core.schema import Column, TableSpec
+from dedp_assets.patterns.idempotency.keyed_idempotency import FIRST, LAST, add_stable_key, key_of, upsert_keyed
+from tests.helpers import a_run, read_back
+
+pytestmark = pytest.mark.spark
+
+VISIT = "user STRING, session INT, happened INT, appended INT, page STRING"
+BY_APPEND = {"entity": ["user"], "appended": ["appended"], "group": ["session"]}
+SESSIONS = TableSpec(
+    "gold/sessions",
+    {
+        "day": Column("STRING", required=True),
+        "user": Column("STRING"),
+        "key": Column("STRING", required=True),
+        FIRST: Column("STRUCT<appended: INT>"),
+        LAST: Column("STRUCT<appended: INT>"),
+        "pages": Column("ARRAY<STRING>"),
+    },
+    partition_by=("day",),
+    keyed_by="key",
+)
+
+
+def reference(*values):
+    """The key by its definition, in another language's words."""
+    letters = {str: "s", int: "i", bool: "b", bytes: "x"}
+    texts = [
+        None if v is None else (letters[type(v)], v.hex().upper() if isinstance(v, bytes) else str(v)) for v in values
+    ]
+    written = ("-" if t is None else f"{t[0]}{len(t[1].encode())}:{t[1]}" for t in texts)
+    return hashlib.sha256("".join(written).encode()).hexdigest()
+
+
+def sessions_of(keyed):
+    """One row for each key, as a session table holds it."""
+    pages = F.expr("transform(array_sort(collect_list(struct(happened, page))), x -> x.page)").alias("pages")
+    ends = [F.max(FIRST).alias(FIRST), F.max(LAST).alias(LAST)]
+    return keyed.groupBy("user", "key").agg(*ends, pages).withColumn("day", F.lit("mon"))
+
+
+def keys(keyed):
+    """(user, session) -> its one key."""
+    found = {(row["user"], row["session"], row["key"]) for row in keyed.collect()}
+    assert len({each[:2] for each in found}) == len(found)
+    return {(user, session): key for user, session, key in found}
+
+
+def test_a_group_has_one_key_however_its_records_come(spark):
+    """Three times, in any order, in 1 or 7 partitions, in another time zone: as the definition has it in Python.
+
+    A record that came late with the earliest event time changes nothing; by event time it would, which has to be asked
+    for by name. Users with the same append time differ, and so do the sessions of one user.
+    """
+    random = Random(5)  # noqa: S311 - test data
+    visits = [
+        (user, session, random.randrange(100), appended, "/")
+        for user in (None, "", "Ada", "Bob")
+        for session in (1, 2)
+        for appended in random.sample(range(session * 100, session * 100 + 50), 6)
+    ]
+    first = {}
+    for user, session, _, appended, _ in visits:
+        first[user, session] = min(appended, first.get((user, session), appended))
+    expected = {group: reference(group[0], appended) for group, appended in first.items()}
+    assert len(set(expected.values())) == len(expected) == 8
+    late = [(user, session, -1, 999, "/late") for user, session in expected]
+    zone = spark.conf.get("spark.sql.session.timeZone")
+    for partitions, zone_of_run in ((1, zone), (7, "Asia/Tokyo")):
+        random.shuffle(visits)
+        spark.conf.set("spark.sql.session.timeZone", zone_of_run)
+        for delivered in (visits, [*late, *visits])[-partitions:]:
+            rows = spark.createDataFrame(delivered, VISIT).repartition(partitions)
+            assert keys(add_stable_key(rows, **BY_APPEND)) == expected
+    spark.conf.set("spark.sql.session.timeZone", zone)
+    by_event = {"entity": ["user"], "event_time": ["happened"], "group": ["session"]}
+    before, after = (keys(add_stable_key(spark.createDataFrame(v, VISIT), **by_event)) for v in (visits, late + visits))
+    assert all(before[group] != after[group] for group in expected)
+
+
+def test_values_of_a_key_do_not_run_into_each_other(spark):
+    """("ab", "c") differs from ("a", "bc"), NULL from an empty text, a number from its text, a time is its instant."""
+    columns = "a STRING, b STRING, n INT, f BOOLEAN, x BINARY, appended TIMESTAMP"
+    at = datetime(2026, 1, 5, 23, 30, tzinfo=timezone.utc)
+    rows = [
+        ("ab", "c", 1, True, b"\x00", at),
+        ("a", "bc", 1, True, b"\x00", at),
+        (None, "", 1, True, b"\x00", at),
+        ("", None, 1, True, b"\x00", at),
+        ("a\n:ä", "-", 1, False, None, at),
+        ("a\n:ä", "-", None, False, None, at),
+    ]
+    frame = spark.createDataFrame(rows, columns)
+    names = ["a", "b", "n"]
+    found = [row["key"] for row in frame.selectExpr("*", f"{key_of(frame, names)} AS key").collect()]
+    assert found == [reference(*row[:3]) for row in rows]
+    keyed = add_stable_key(frame, entity=["a", "b", "n", "f", "x"], appended=["appended"])
+    assert len({row["key"] for row in keyed.collect()}) == len(rows)
+    as_text = frame.selectExpr("a", "b", "CAST(n AS STRING) AS n", "f", "x", "appended")
+    other = add_stable_key(as_text, entity=["a", "b", "n", "f", "x"], appended=["appended"])
+    numbers, texts = ({row["key"] for row in found.filter("n = 1").collect()} for found in (keyed, other))
+    assert not numbers & texts
+    with pytest.raises(ConfigError, match="`price` is DOUBLE"):
+        add_stable_key(spark.sql("SELECT 1.5D AS price, 1 AS at"), entity=["price"], appended=["at"])
+
+
+def test_the_hash_of_a_python_process_is_no_key():
+    """Why it is not used: two processes give two values for one text."""
+    code = [sys.executable, "-c", "print(hash('Ada'))"]
+    seeds = [{"PYTHONHASHSEED": seed} for seed in ("1", "2")]
+    first, second = (subprocess.run(code, env=seed, capture_output=True, check=True).stdout for seed in seeds)
+    assert first != second
+
+
+def test_known_groups_keep_their_keys_whatever_the_source_lost(spark):
+    """One registry, each entity another story; what cannot be told is refused by name of its key, by both options."""
+    before = [
+        *[("same", 1, 0, 10, "/"), ("same", 1, 0, 19, "/")],
+        *[("late", 1, 0, 10, "/"), ("late", 1, 0, 19, "/")],
+        *[("purged", 1, 0, 10, "/"), ("purged", 1, 0, 19, "/"), ("purged", 2, 0, 30, "/")],
+        *[("bridged", 1, 0, 10, "/"), ("bridged", 2, 0, 19, "/")],
+        *[("cut", 1, 0, 10, "/"), ("cut", 1, 0, 15, "/"), ("cut", 1, 0, 19, "/")],
+    ]
+    now = [
+        *[("same", 4, 0, 10, "/"), ("same", 4, 0, 19, "/")],
+        *[("late", 1, -9, 25, "/"), ("late", 1, 0, 10, "/"), ("late", 1, 0, 19, "/"), ("late", 2, 0, 26, "/")],
+        *[("purged", 1, 0, 19, "/"), ("purged", 1, 0, 40, "/"), ("purged", 2, 0, 30, "/")],
+        *[("bridged", 1, 0, 10, "/"), ("bridged", 1, 0, 15, "/"), ("bridged", 1, 0, 19, "/")],
+        *[("cut", 1, 0, 10, "/"), ("cut", 2, 0, 19, "/")],
+        ("new", 1, 0, 50, "/"),
+    ]
+    known = sessions_of(add_stable_key(spark.createDataFrame(before, VISIT), **BY_APPEND))
+    rows = spark.createDataFrame(now, VISIT)
+    kept = add_stable_key(rows, known, **BY_APPEND, if_purged="keep")
+    assert keys(kept) == {
+        ("same", 4): reference("same", 10),
+        ("late", 1): reference("late", 10),
+        ("late", 2): reference("late", 26),
+        ("purged", 1): reference("purged", 10),
+        ("purged", 2): reference("purged", 30),
+        ("bridged", 1): reference("bridged", 10),
+        ("cut", 1): reference("cut", 10),
+        ("cut", 2): reference("cut", 19),
+        ("new", 1): reference("new", 50),
+    }
+    told = {row["user"]: row[FIRST]["appended"] for row in kept.filter("session = 1").collect()}
+    assert told["purged"] == 10  # what the key was made of, for the next run
+    silent = keys(add_stable_key(rows, **BY_APPEND))
+    assert silent["purged", 1] == reference("purged", 19)  # what happens to whoever does not ask
+    with pytest.raises(Exception, match=f"{reference('purged', 10)} begins with another record"):
+        add_stable_key(rows, known, **BY_APPEND).collect()
+    lost = spark.createDataFrame([("purged", 1, 0, 41, "/")], VISIT)
+    for option in ("keep", "fail"):
+        with pytest.raises(Exception, match="neither end is left of the group with the key"):
+            add_stable_key(lost, known, **BY_APPEND, if_purged=option).collect()
+    alone = {"entity": ["user"], "appended": ["appended"]}
+    one = sessions_of(add_stable_key(spark.createDataFrame(before[:2], VISIT), **alone))
+    later = spark.createDataFrame([("same", 1, 0, 99, "/")], VISIT)
+    assert set(keys(add_stable_key(later, one, **alone, if_purged="keep")).values()) == {reference("same", 10)}
+
+
+def test_a_rerun_updates_in_place_and_an_append_is_refused(spark, make_table):
+    """After a failure, with a late visit of 09:55: the same session, once, with all pages; what vanished is removed."""
+    table = make_table(SESSIONS)
+    visits = [("Ada", 1, 1000, 1009, "/a"), ("Ada", 1, 1005, 1010, "/b"), ("Bob", 1, 1000, 1009, "/a")]
+
+    def write(delivered, number, **more):
+        rows = spark.createDataFrame(delivered, VISIT)
+        known = table.read({"day": "mon"}) if table.ledger.exists() else None
+        keyed = add_stable_key(rows, known, **BY_APPEND)
+        run = a_run("gold/sessions", run_id=str(number), sequence=number, inputs={"visits": number})
+        return upsert_keyed(sessions_of(keyed), table, partition={"day": "mon"}, provenance=run, **more)
+
+    def held():
+        return {(row["user"], row["key"]): row["pages"] for row in read_back(table)}
+
+    write(visits, 1)
+    ada, bob = ("Ada", reference("Ada", 1009)), ("Bob", reference("Bob", 1009))
+    assert held() == {ada: ["/a", "/b"], bob: ["/a"]}
+    assert not write(visits, 1).changed
+    written = write([*visits, ("Ada", 1, 955, 1011, "/late")], 2)
+    assert held() == {ada: ["/late", "/a", "/b"], bob: ["/a"]}
+    assert {name: written.figures[name] for name in ("inserted", "updated", "deleted")} == {
+        "inserted": 0,
+        "updated": 1,
+        "deleted": 0,
+    }
+    write([*visits[:2], ("Ada", 1, 955, 1011, "/late")], 3)
+    assert held() == {ada: ["/late", "/a", "/b"]}
+    with pytest.raises(ContractError, match=r"gold/sessions: the group with the key .* begins with another record"):
+        write([("Ada", 1, 955, 1011, "/late")], 4)
+    assert held() == {ada: ["/late", "/a", "/b"]}
+
+
+def test_rows_of_a_keyed_table_come_by_their_key_only(spark, make_table):
+    """An append and a key that comes twice are refused; what the refusal is for: without a key, a retry doubles."""
+    table, unkeyed = make_table(SESSIONS), make_table(replace(SESSIONS, name="gold/unkeyed", keyed_by=""))
+    rows = sessions_of(add_stable_key(spark.createDataFrame([("Ada", 1, 0, 1, "/")], VISIT), **BY_APPEND))
+    with pytest.raises(ConfigError, match="keyed by key, which an append could bring twice"):
+        table.append(rows, provenance=a_run(sequence=9))
+    with pytest.raises(AmbiguousKeys):
+        upsert_keyed(rows.unionByName(rows), table, provenance=a_run(sequence=9))
+    with pytest.raises(ConfigError, match="declares no key"):
+        upsert_keyed(rows, unkeyed, provenance=a_run())
+    for number in (1, 2):  # what the refusal is for
+        unkeyed.append(rows, provenance=a_run("gold/unkeyed", sequence=number))
+    assert len(read_back(unkeyed)) == 2
+
+
+def test_options_that_make_no_stable_key_are_refused(spark):
+    """No order, two orders, names that are taken, and records that do not say when they were appended."""
+    rows = spark.createDataFrame([("Ada", 1, 0, None, "/")], VISIT)
+    for options in ({}, {"appended": ["appended"], "event_time": ["happened"]}):
+        with pytest.raises(ConfigError, match="on purpose"):
+            add_stable_key(rows, entity=["user"], **options)
+    with pytest.raises(ConfigError, match="page, which this step adds"):
+        add_stable_key(rows, entity=["user"], appended=["appended"], key="page")
+    with pytest.raises(Exception, match="no stable key: a record does not say when"):
+        add_stable_key(rows, entity=["user"], appended=["appended"]).collect()
+
+
+def test_a_stream_gives_the_same_keys(spark, tmp_path):
+    """With the first append time as state, and late events in a later micro-batch: as the batch has it."""
+    batches = [
+        [("Ada", 1, 1000, 1009, "/"), ("Bob", 1, 1000, 1009, "/")],
+        [("Ada", 1, 955, 1011, "/late"), ("Bob", 1, 900, 1010, "/late")],
+    ]
+    for number, batch in enumerate(batches):
+        spark.createDataFrame(batch, VISIT).coalesce(1).write.parquet(str(tmp_path / "in" / str(number)))
+    visits = spark.readStream.schema(VISIT).option("maxFilesPerTrigger", 1).parquet(str(tmp_path / "in" / "*"))
+    first = visits.groupBy("user").agg(F.expr(f"min(struct(appended)) AS {FIRST}"))
+    keyed = first.selectExpr("user", f"{key_of(first, ['user', f'{FIRST}.appended'])} AS key")
+    writer = keyed.writeStream.outputMode("update").option("checkpointLocation", str(tmp_path / "checkpoint"))
+    seen = tmp_path / "seen"
+
+    def keep(rows, number):
+        rows.write.parquet(str(seen / str(number)))
+
+    query = writer.foreachBatch(keep).trigger(availableNow=True).start()
+    query.awaitTermination()
+    found = {tuple(row) for row in spark.read.parquet(str(seen / "*")).collect()}
+    assert len(list(seen.iterdir())) >= 2
+    assert found == {("Ada", reference("Ada", 1009)), ("Bob", reference("Bob", 1009))}
