@@ -124,7 +124,7 @@ def write_log(location: Path, columns: dict[str, str], partition_by: list[str], 
     """A Delta log written by hand: no data files, no JVM.
 
     Each commit may have ``changed`` (partition values of files it adds), ``record``, ``txn`` (app id -> version),
-    ``data_change`` and ``operation``.
+    ``data_change``, ``operation`` and its ``parameters``.
     """
     fields = [{"name": name, "type": kind, "nullable": True, "metadata": {}} for name, kind in columns.items()]
     schema = json.dumps({"type": "struct", "fields": fields})
@@ -144,6 +144,8 @@ def write_log(location: Path, columns: dict[str, str], partition_by: list[str], 
         first = 1
     for version, commit in enumerate(commits, start=first):
         info = {"timestamp": 1767600000000 + version, "operation": commit.get("operation", "WRITE")}
+        if commit.get("parameters"):
+            info["operationParameters"] = commit["parameters"]
         if commit.get("record"):
             info["userMetadata"] = commit["record"].to_json()
         actions = [{"commitInfo": info}]

@@ -85,8 +85,8 @@ class Step:
 
 
 def owned_by(key: str, table: TableSpec) -> dict[str, str]:
-    """Name the partition of a table that the run of a partition key owns; the whole table without a key."""
-    return {table.partition_by[0]: key} if key else {}
+    """Name the partition, or the execution, of a table that the run of a key is; the whole table without a key."""
+    return {table.executed_by or table.partition_by[0]: key} if key else {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,7 +199,7 @@ def _refuse(
 
 def _compute(context: dg.AssetExecutionContext, work: Work, step: Step) -> Did:
     last = {table: latest(table, step.key) for table in work.tables}
-    settled = all(commit and _is_from(commit, step) for commit in last.values())
+    settled = all(commit and _is_from(commit, table, step) for table, commit in last.items())
     lost = {table: files for table in work.tables if last[table] and (files := _lost(table, step))}
     because = "; ".join(tell_lost(table.name, files) for table, files in lost.items())
     asked = "" if not step.provenance.replay else "somebody asked for it (force)"
@@ -243,10 +243,12 @@ def _clear_lost(work: Work, step: Step, lost: Mapping[Table, object]) -> None:
             table.clear(partition=partition, provenance=emptied)
 
 
-def _is_from(commit: Commit, step: Step) -> bool:
+def _is_from(commit: Commit, table: Table, step: Step) -> bool:
     """Tell whether a commit's rows were computed from the step's inputs by the step's code."""
     record, wanted = commit.record, step.provenance
-    return record is not None and (record.inputs, record.code_version) == (step.inputs.identities, wanted.code_version)
+    if record is None or (table.spec.executed_by and record.partition != step.owned(table)):
+        return False
+    return bool((record.inputs, record.code_version) == (step.inputs.identities, wanted.code_version))
 
 
 def _provenance(context: dg.AssetExecutionContext, target: Table, inputs: Inputs, at: datetime) -> Provenance:

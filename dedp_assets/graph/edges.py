@@ -188,6 +188,7 @@ class Group:
                 named=named,
                 restored=restored,
                 after=frozenset(after.get(key, ())),
+                in_order=self.edges[0].table.in_order,
             )
         for key, reason in plan.held.items():
             yield Want(tuple(edge.name for edge in lagging[key]), key, "", "waiting", reason)
@@ -205,10 +206,10 @@ class Group:
 
 def groups_of(tables: Sequence[LakeTable[...]]) -> list[Group]:
     """Group tables that one run computes together; those that others read come first."""
-    found: dict[tuple[Any, ...], list[LakeTable[...]]] = {}
+    found: dict[tuple[Any, ...], list[LakeTable[...]]] = {}  # what has an order is asked for alone
     for table in sorted(tables, key=lambda each: _depth(each, tables)):
         upstream = tuple(spec.name for spec in table.reads)
-        found.setdefault((upstream, table.partitions), []).append(table)
+        found.setdefault((upstream, table.partitions, table.in_order and table), []).append(table)
     return [Group(tuple(map(Edge, group)), {t.spec.name: _chain(t, tables) for t in group}) for group in found.values()]
 
 
@@ -229,7 +230,7 @@ def _chain(table: LakeTable[...], tables: Sequence[LakeTable[...]]) -> list[str]
 
 def _keeps_keys(table: LakeTable[...], other: LakeTable[...]) -> bool:
     """Tell whether each partition of ``other`` is computed from the partition of ``table`` with the same key."""
-    if table.partitions != other.partitions:
+    if table.partitions != other.partitions or other.in_order:
         return False
     feed, key = other.reads[table.spec], table.partitions.get_first_partition_key() if table.partitions else ""
     owned = owned_by(key or "", table.spec)

@@ -101,6 +101,12 @@ class Pinned:
         partitions = dict.fromkeys(key for _, key in near)
         return other.read(*map(dict, partitions), version=state.version) if near else None
 
+    def values(self, column: str, *, since: str) -> list[str]:
+        """List the values of a partition column that the upstream table has rows for, from the value ``since`` on."""
+        held = self.table.ledger.state(self.version).statistics().items()
+        found = {dict(values)[column] for values, stats in held if stats.rows}
+        return sorted(value for value in found if value is not None and value >= since)
+
     def count(self) -> int:
         """Count the rows by the table's log, without reading them."""
         held = self.table.ledger.state(self.version).statistics().items()

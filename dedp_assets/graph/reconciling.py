@@ -49,6 +49,7 @@ class Want:
         named: the table that the request is named after.
         restored: version of the restore that took the partition back, if one did.
         after: upstream tables and keys that a restore took back; they come first, if they are asked for, too.
+        in_order: whether each key of the table comes after all earlier ones.
     """
 
     tables: tuple[str, ...]
@@ -62,6 +63,7 @@ class Want:
     named: str = ""
     restored: int | None = None
     after: frozenset[tuple[str, str]] = frozenset()
+    in_order: bool = False
 
     @property
     def request(self) -> str:
@@ -118,6 +120,7 @@ def settle(
     held = {table: set(keys) for table, keys in busy.items()}
     asks: list[Ask] = []
     gaps: list[Gap] = []
+    before: dict[str, str] = {}
     ended: Mapping[str, Tried] = {}
     ordered = sorted(wants, key=lambda want: want.key)
     refusals = [{t: found for t in want.tables if (found := refused(t, want.key, want.goal))} for want in ordered]
@@ -130,7 +133,8 @@ def settle(
         left = tuple(table for table in want.tables if table not in refusals[number])
         runs = ended.get(want.request, Tried())
         under_way = any(want.key in held.get(table, ()) for table in left)
-        state, why = _held(want, runs, under_way=under_way, first=want.after & sought, full=len(asks) >= limit)
+        first = (want.after & sought) | _before(want, before, refused=not left)
+        state, why = _held(want, runs, under_way=under_way, first=first, full=len(asks) >= limit)
         if left and not why and state != "waiting":
             computed = tuple(dict.fromkeys(name for table in left for name in want.computes[table]))
             if mine(want):
@@ -141,6 +145,20 @@ def settle(
         gaps += [Gap(table, want.key, "refused", found.reason) for table, found in refusals[number].items()]
         gaps += [Gap(table, want.key, state, "; ".join(filter(None, [want.reason, why]))) for table in left]
     return Outcome(tuple(asks), tuple(gaps))
+
+
+def _before(want: Want, earlier: dict[str, str], *, refused: bool) -> set[tuple[str, str]]:
+    """Name the earlier key that a key of a table in order waits for; keep this one, if it is the first.
+
+    A refused correction of what the table holds stops nothing; what the table lacks does.
+    """
+    if not want.in_order:
+        return set()
+    table = want.tables[0]
+    found = {(table, earlier[table])} if table in earlier else set()
+    if not refused or want.state == "missing" or want.restored is not None:
+        earlier.setdefault(table, want.key)
+    return found
 
 
 def _is_sought(want: Want, table: str, refused: Mapping[str, Refusal]) -> bool:

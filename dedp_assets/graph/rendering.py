@@ -117,7 +117,7 @@ def _of_commit(
     if commit is None or commit.record is None:
         return uri
     record = commit.record
-    owned = partition or record.partition
+    owned = {} if table.spec.executed_by else partition or record.partition
     held = {values: stats for values, stats in active.items() if owned.items() <= dict(values).items()}
     told = {
         **uri,

@@ -18,7 +18,7 @@ from dedp_assets.graph.specs import asset_key
 from dedp_assets.patterns.core.errors import PatternError
 from dedp_assets.patterns.core.results import Finding
 from dedp_assets.patterns.core.schema import TableSpec
-from dedp_assets.patterns.delta.inspection import broken_rules
+from dedp_assets.patterns.delta.inspection import broken_rules, repeated_keys
 from dedp_assets.patterns.delta.tables import Table
 from dedp_assets.patterns.delta.verification import lost_files, tell_lost
 from dedp_assets.patterns.modeling.versioned_dimension import VERSION, judge_versions
@@ -36,6 +36,7 @@ STORED = {
     "data_is_recent": "The newest data is no older than the table declares.",
     "newest_volume_is_usual": f"The newest partition that is over has between {_LOW:g} and {_HIGH:g} times the rows of "
     f"the {_DAYS} before it (median).",
+    "keys_are_unique": "No two stored rows share a key, whoever wrote them.",
     "versions_are_sound": "The stored versions of each key follow each other: no overlap, no gap, at most one current.",
 }
 """Name of a check -> its description in the UI."""
@@ -89,7 +90,8 @@ def stored_checks(declared: "LakeTable[...]") -> dg.AssetChecksDefinition:
         keys = _keys(declared, context.run.tags)
         for check in sorted(context.selected_asset_check_keys):
             table = lake.table(by_key[check.asset_key])
-            finding = _judged(check.name, _Look(declared, table, now, [owned_by(key, table.spec) for key in keys]))
+            partitions = [] if table.spec.executed_by else [owned_by(key, table.spec) for key in keys]
+            finding = _judged(check.name, _Look(declared, table, now, partitions))
             yield _result(check, finding)
 
     return judge
@@ -99,7 +101,8 @@ def _names(declared: "LakeTable[...]", table: TableSpec) -> list[str]:
     main = table == declared.spec
     offered = {
         "data_is_recent": main and declared.fresh,
-        "newest_volume_is_usual": main and declared.partitions,
+        "newest_volume_is_usual": main and declared.partitions and not table.executed_by,
+        "keys_are_unique": table.key,
         "versions_are_sound": table.columns.keys() >= VERSION.keys(),
     }
     return [name for name in STORED if offered.get(name, True)]
@@ -131,7 +134,8 @@ def _constraints(look: _Look) -> Finding:
 
 def _recent(look: _Look) -> Finding:
     limit = look.declared.fresh
-    if isinstance(look.declared.partitions, dg.TimeWindowPartitionsDefinition):
+    days = isinstance(look.declared.partitions, dg.TimeWindowPartitionsDefinition)
+    if days and not look.table.spec.executed_by:
         keys = list(look.rows_by_key())
         last = _end(look.declared.partitions, keys[-1]) if keys else None
         what = f"the newest complete partition is {keys[-1]}" if keys else "no partition that is over has rows"
@@ -154,6 +158,12 @@ def _volume(look: _Look) -> Finding:
     note = f"{newest} has {rows.get(newest, 0)} rows, usual are {usual:g}" if odd else ""
     note = note if usual else "there is no earlier partition to compare with"
     return Finding("newest_volume_is_usual", passed=not odd, severity="warn", figures=figures, note=note)
+
+
+def _keys_once(look: _Look) -> Finding:
+    repeated = repeated_keys(look.table)
+    note = f"{repeated} keys of {', '.join(look.table.spec.key)} have several rows" if repeated else ""
+    return Finding("keys_are_unique", passed=not repeated, figures={"repeated": repeated}, note=note)
 
 
 def _versions(look: _Look) -> Finding:
@@ -205,5 +215,6 @@ _JUDGES: Mapping[str, Callable[[_Look], Finding]] = {
     "stored_rows_keep_constraints": _constraints,
     "data_is_recent": _recent,
     "newest_volume_is_usual": _volume,
+    "keys_are_unique": _keys_once,
     "versions_are_sound": _versions,
 }

@@ -72,6 +72,8 @@ class LakeTable(Generic[P]):
         owner: who answers for the table.
         code_version: to be raised when the function computes something else.
         follows: whether a change upstream asks for the partitions that it feeds.
+        in_order: whether each partition is an execution that changes what the ones before it left: it is run after
+            them, and they are asked for again where one before them changes.
         lands: dataset of the landing zone -> job that loads a delivery of it. Each folder below the dataset is a
             partition of the table; without partitions it holds one delivery, complete each time. The commit that loaded
             a delivery names it (``notes["delivery"]``).
@@ -98,6 +100,7 @@ class LakeTable(Generic[P]):
     checks: Mapping[str, str] = field(default_factory=dict)
     reports: Mapping[str, str] = field(default_factory=dict)
     follows: bool = True
+    in_order: bool = False
     lands: Mapping[str, str] = field(default_factory=dict)
     started_by: Mapping[str, Sequence[Mapping[str, str]]] = field(default_factory=dict)
     sources: Sequence[Source] = ()
@@ -145,7 +148,7 @@ class LakeTable(Generic[P]):
                     patterns=patterns[table],
                     owners=[self.owner],
                     code_version=self.code_version,
-                    deps=[*map(asset_key, self.reads), *(source.key for source in self.sources)],
+                    deps=[*map(asset_key, self.reads), *(source.key for source in self.sources), *self._before()],
                     partitions=self.partitions,
                     fresh=self.fresh,
                     metadata={**used, "dagster/code_references": code_of(self.function)},
@@ -164,6 +167,11 @@ class LakeTable(Generic[P]):
             yield from run(context, self._work(context, at), at=at)
 
         return compute
+
+    def _before(self) -> list[dg.AssetDep]:
+        """Let each partition of a table in order come after the one before it."""
+        mapping = dg.TimeWindowPartitionMapping(start_offset=-1, end_offset=-1)
+        return [dg.AssetDep(asset_key(self.spec), partition_mapping=mapping)] if self.in_order else []
 
     def _work(self, context: dg.AssetExecutionContext, at: datetime) -> Work:
         lake = context.resources.lake

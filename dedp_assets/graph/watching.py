@@ -9,6 +9,7 @@ from urllib.parse import unquote
 from dedp_assets.graph.batches import owned_by
 from dedp_assets.graph.tables import LakeTable
 from dedp_assets.patterns.core.schema import TableSpec
+from dedp_assets.patterns.delta.executions import ExecutionLog
 from dedp_assets.patterns.delta.log import Glimpse, Ledger, Partition
 
 __all__ = ["Loaded", "News", "RolledBack", "TableWatch"]
@@ -75,13 +76,16 @@ class TableWatch:
     changed: dict[Partition, int] = field(default_factory=dict)
     rolled_back: dict[str, RolledBack] = field(default_factory=dict)
     loaded: dict[str, Loaded] = field(default_factory=dict)
+    _log: ExecutionLog = field(default_factory=ExecutionLog)
+    _written_at: dict[str, int] = field(default_factory=dict)
     _identity: object = None
 
     @classmethod
     def of(cls, spec: TableSpec, table: LakeTable[...] | None, *, read: bool) -> TableWatch:
         """Watch a table, as it is declared in the graph if it is."""
-        keyed = table is not None and table.partitions is not None and bool(spec.partition_by)
-        return cls(spec, spec.partition_by[0] if keyed else "", read, loads=bool(table and table.lands))
+        columns = [spec.executed_by] if spec.executed_by else [*spec.partition_by[:1], ""]
+        keyed = table is not None and table.partitions is not None
+        return cls(spec, columns[0] if keyed else "", read, loads=bool(table and table.lands))
 
     def look(self, ledger: Ledger) -> News:
         """Read the commits since the last look.
@@ -97,10 +101,10 @@ class TableWatch:
         changed: dict[Partition, int] = {}
         keys: set[str] = set()
         try:
-            if self.version < 0 and not (self.read or self.loads):
+            if self.version < 0 and not (self.read or self.loads or self.spec.executed_by):
                 # What was written before it is told by the table's transactions, all at once.
                 self.version, anew = ledger.first_restore() - 1, True
-            for glimpse in ledger.glimpses(since=self.version, records=self.loads):
+            for glimpse in ledger.glimpses(since=self.version, records=self.loads or bool(self.spec.executed_by)):
                 changed.update(dict.fromkeys(glimpse.changed, _LONG_AGO if glimpse.forgotten else glimpse.version))
                 keys |= self._take_in(glimpse)
                 self.version = glimpse.version
@@ -122,6 +126,8 @@ class TableWatch:
 
     def _take_in(self, glimpse: Glimpse) -> set[str]:
         """Keep what a commit says of partition keys; returns those that were written or rolled back."""
+        if self.spec.executed_by:
+            return self._executed(glimpse)
         if glimpse.restores:
             changed = {key for partition in glimpse.changed if (key := self._key(partition)) is not None}
             for key in changed:
@@ -138,6 +144,25 @@ class TableWatch:
             written.add(key)
         return written
 
+    def _executed(self, glimpse: Glimpse) -> set[str]:
+        """Keep which executions the rows do not contain as they were run last."""
+        written = next((key for app_id in glimpse.transactions if (key := self._written(app_id)) is not None), None)
+        before = self._log.now.last
+        self._log.take_in(glimpse, written)
+        if written is not None:
+            self._written_at[written] = glimpse.version
+        now, known = self._log.now.last, dict(self.rolled_back)
+        if now is before or (now is not None and now.before is before):
+            self.rolled_back.pop(written or "", None)
+        else:
+            there: dict[str, int] = {}
+            for each in reversed(self._log.now.standing):
+                there.setdefault(each.key, each.version)
+            gone = {key for key, version in self._written_at.items() if there.get(key) != version}
+            nothing = RolledBack(glimpse.version, frozenset())
+            self.rolled_back = {key: known.get(key, nothing) for key in gone | self._log.now.pending}
+        return {*known, *self.rolled_back} | ({written} if written is not None else set())
+
     def _key(self, partition: Partition) -> str | None:
         return dict(partition).get(self.column) if self.column else ""
 
@@ -153,6 +178,6 @@ class TableWatch:
         return unquote(value) if unquote(column) == self.column else None
 
     def _forget(self) -> None:
-        self.version, self._identity = -1, None
-        for known in (self.changed, self.rolled_back, self.loaded):
+        self.version, self._identity, self._log = -1, None, ExecutionLog()
+        for known in (self.changed, self.rolled_back, self.loaded, self._written_at):
             known.clear()

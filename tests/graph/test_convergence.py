@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timezone
 
 import dagster as dg
@@ -19,6 +19,7 @@ from dedp_assets.graph.tables import Request, lake_table
 from dedp_assets.patterns.core.errors import NotReady
 from dedp_assets.patterns.core.results import WriteResult
 from dedp_assets.patterns.core.schema import Column, TableSpec
+from dedp_assets.patterns.delta.executions import Executions, executions_of
 from dedp_assets.patterns.delta.log import transaction_id
 from dedp_assets.patterns.delta.tables import Table
 from dedp_assets.patterns.ingestion.readiness_marker import delivering
@@ -44,10 +45,10 @@ BRONZE, SILVER = spec("bronze/in", "landed_on", "day"), spec("silver/daily", "da
 ARRIVED = Feed(reads=lambda day: ({"day": day},), feeds=lambda changed: [changed["day"]])
 
 
-def declare(declared, reads, partitions):
+def declare(declared, reads, partitions, **more):
     def build(step: Step, table: Table) -> WriteResult: ...
 
-    return lake_table(declared, reads=reads, partitions=partitions, **STATED)(build)
+    return lake_table(declared, reads=reads, partitions=partitions, **more, **STATED)(build)
 
 
 def look(request: Request) -> Inputs: ...
@@ -64,6 +65,8 @@ TABLES = [
     declare(spec("gold/weekly", "day"), {SILVER: day_to_week("day")}, WEEKS),
     declare(spec("gold/all"), {SILVER: whole()}, None),
     declare(spec("gold/both", "day"), {SILVER: same("day"), BRONZE: ARRIVED}, DAYS),
+    declare(replace(spec("gold/sum"), executed_by="day"), {SILVER: same("day")}, DAYS, in_order=True),
+    declare(replace(spec("gold/merged"), executed_by="day"), {SILVER: same("day")}, DAYS),
 ]
 BY_NAME = {table.spec.name: table for table in TABLES}
 
@@ -104,11 +107,12 @@ class World:
         known = self.versions.get(name, [])
         if len(known) < 3:
             return
-        target = dict(known[max(1, len(known) - 1 - back)])
+        version = max(1, len(known) - 1 - back)
+        target = dict(known[version])
         if ours:
             self.generations[name] = self.generations.get(name, 0) + 1
             self.commit(name, dict(known[-1]), {"txn": {f"{name}/generation": self.generations[name]}})
-        self.commit(name, target, {"operation": "RESTORE"})
+        self.commit(name, target, {"operation": "RESTORE", "parameters": {"version": version}})
 
     def drop(self, name):
         self.versions.pop(name, None)
@@ -172,6 +176,9 @@ class World:
             sequence = sum(p.changed for p in pins)
             read = set().union(*(self.rows(p.table.name, p.partitions, p.version) for p in pins))
             rows = {tuple(sorted(owned.items())): read} if read else {}
+        if table.spec.executed_by:
+            self.execute(table, key, frozenset(read), inputs, sequence)
+            return
         self.publish(name, owned, {p: frozenset(found) for p, found in rows.items()}, inputs, sequence, notes)
 
     def publish(self, name, owned, rows, inputs, sequence, notes):
@@ -186,6 +193,31 @@ class World:
         txn = {transaction_id(name, owned, self.generations.get(name, 0), kind): applied}
         record = a_record(name, owned, inputs=inputs, sequence=sequence, notes=notes)
         self.commit(name, {**kept, **rows}, {"record": record, "txn": txn})
+
+    def execute(self, table, key, rows, inputs, sequence):
+        """Add a day's rows to the rows there are: to all of them, or in order to those of the days before it."""
+        name, ledger, owned = table.spec.name, self.lake.ledger(table.spec.name), owned_by(key, table.spec)
+        last = ledger.latest(owned) if ledger.exists() else None
+        if last and last.record and (last.record.inputs, last.record.partition) == (inputs, owned):
+            return
+        known = self.versions.get(name, [{}])
+        base, notes = len(known) - 1, {}
+        if table.in_order:
+            executions = executions_of(ledger, until=base).now if ledger.exists() else Executions()
+            standing = executions.find(key)
+            if standing and ledger.commit(standing.version).record.inputs == inputs:
+                return
+            due = {day for partition in self.versions[SILVER.name][-1] for _, day in partition}
+            start = executions.start(name, key, due)
+            base = base if start.base is None else start.base
+            pending = list(start.pending)
+            notes = {"execution": {"key": key, "base": base, "after": start.after, "pending": pending}}
+        held = known[base].get((), ())
+        others = held if table.in_order else tuple(pair for pair in held if pair[0] != key)
+        txn = {transaction_id(name, owned, self.generations.get(name, 0)): sequence}
+        record = a_record(name, owned, inputs=inputs, sequence=sequence, notes=notes)
+        content = (*others, (key, rows)) if rows else others
+        self.commit(name, {(): content}, {"record": record, "txn": txn})
 
     def rows(self, name, partitions, version):
         content = self.versions[name][version]
@@ -213,10 +245,13 @@ class World:
             "gold/both": daily,
             "gold/weekly": weekly,
             "gold/all": {(): everything} if everything else {},
+            "gold/sum": {(): tuple((day, frozenset(rows)) for day, rows in sorted(by_day.items()))},
+            "gold/merged": {(): tuple((day, frozenset(rows)) for day, rows in sorted(by_day.items()))},
         }
 
     def held(self):
         found = {name: self.versions.get(name, [{}])[-1] for name in BY_NAME if name != BRONZE.name}
+        found["gold/merged"] = {p: tuple(sorted(rows)) for p, rows in found["gold/merged"].items()}
         return {name: {p: rows for p, rows in content.items() if rows} for name, content in found.items()}
 
 
@@ -248,6 +283,9 @@ def happen(world, name, *told):
 @example(events=[("restore", "silver/daily", 1, True)])
 @example(events=[("restore", "gold/both", 1, False), ("restore", "bronze/in", 2, True), ("restart",)])
 @example(events=[("drop", "gold/daily"), ("forget runs",), ("restore", "silver/daily", 2, False)])
+@example(events=[("restore", "gold/merged", 2, False), ("restore", "gold/sum", 2, True), ("restart",)])
+@example(events=[("restore", "gold/merged", 3, True), ("restore", "gold/merged", 2, False), ("restart",)])
+@example(events=[("restore", "gold/sum", 5, False), ("land", KEYS[2], KEYS[1]), ("restore", "gold/sum", 3, False)])
 @given(events=st.lists(EVENTS, min_size=1, max_size=10))
 def test_the_graph_converges_whatever_happens(tmp_path_factory, events):
     """After a bounded number of ticks every table equals one computed from what has landed, and nothing is asked for.

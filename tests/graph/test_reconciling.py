@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from dedp_assets.graph.reconciling import Tried, Want, settle
@@ -100,3 +102,25 @@ def test_what_a_restore_took_back_comes_first_if_it_is_asked_for_at_all():
     assert decide(gold, want("1", restored=7))[0] == ["silver/x:1@8~7"]
     assert decide(gold, want("1"), refused={("silver/x", "1")})[0] == ["gold/x:0@8"]
     assert decide(gold)[0] == ["gold/x:0@8"]
+
+
+def test_what_has_an_order_is_asked_for_one_after_the_other():
+    """The first key alone, whether it is asked for, under way or given up; other tables do not wait.
+
+    A refused correction of what the table holds stops nothing; what it lacks, or has taken back, does.
+    """
+    keys = [want(key, "gold/x", in_order=True) for key in "123"]
+    asked, gaps = decide(*keys, want("2"))
+    assert asked == ["gold/x:1@8", "silver/x:2@8"]
+    assert [said for _, said in gaps] == [
+        "the reconciler asks for it",
+        "comes after gold/x 1",
+        "the reconciler asks for it",
+        "comes after gold/x 1",
+    ]
+    assert decide(*keys, busy={"gold/x": ["1"]})[0] == []
+    assert decide(*keys, tried={"gold/x:1@8": Tried(3, 0, "0123456789")})[0] == []
+    first = {("gold/x", "1")}
+    assert decide(*keys, refused=first)[0] == ["gold/x:2@8"]
+    assert decide(replace(keys[0], state="missing"), *keys[1:], refused=first)[0] == []
+    assert decide(replace(keys[0], restored=7), *keys[1:], refused=first)[0] == []

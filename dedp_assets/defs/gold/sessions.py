@@ -35,7 +35,7 @@ SESSIONS = TableSpec(
     partition_by=("event_date",),
     checks={"it_ends_after_it_started": "ended_at >= started_at AND visits > 0"},
     comment="One row per session: visits of one visitor, half an hour apart at most.",
-    keyed_by="session_id",
+    key=("session_id",),
 )
 NUMBERED = """
     SELECT *, count_if(begins) OVER (PARTITION BY user_id ORDER BY event_time, visit_id) AS session FROM (

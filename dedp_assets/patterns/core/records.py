@@ -185,6 +185,11 @@ class CommitRecord:
         """Tell whether a downstream gate may take these rows: by an explicit verdict, not a missing one."""
         return self.verdict in PROMOTABLE
 
+    def awaits(self, partition: Mapping[str, str | None]) -> bool:
+        """Tell whether the execution ``partition`` was taken back, and has to follow this one."""
+        pending = self.notes.get("execution", {}).get("pending", ())
+        return partition.keys() == self.partition.keys() and any(key in partition.values() for key in pending)
+
     def to_json(self) -> str:
         """Write the record as it is stored in the commit."""
         return json.dumps({"dedp": 1, **asdict(self)}, default=str, separators=(",", ":"))

@@ -59,7 +59,9 @@ class TableSpec:
         one_channel_per: partition column of which each value takes rows by one channel only (``Provenance.channel``):
             what came by one is neither replaced nor mixed with what comes by another.
         properties: further Delta table properties.
-        keyed_by: column that is the key of a row: rows are written by it, never appended.
+        key: columns that tell the rows apart, if the table promises that: no row is ever appended to it.
+        executed_by: name of what tells the executions apart that all change the whole table, e.g. ``event_date``; no
+            column that it is partitioned by. Empty if a run owns a partition, or all there is.
 
     Raises:
         ConfigError: if a partition column is not declared, or is of a type that cannot tell partitions apart.
@@ -72,7 +74,8 @@ class TableSpec:
     comment: str = ""
     one_channel_per: str = ""
     properties: Mapping[str, str] = field(default_factory=dict)
-    keyed_by: str = ""
+    key: tuple[str, ...] = ()
+    executed_by: str = ""
 
     def __hash__(self) -> int:
         return hash(self.name)
@@ -80,9 +83,9 @@ class TableSpec:
     def __post_init__(self) -> None:
         if ours := reserved(self.columns):
             raise ConfigError(f"{self.name}: names like {', '.join(ours)} are the library's own: rename the column")
-        unknown = [c for c in self.partition_by if c not in self.columns]
-        if unknown:
-            raise ConfigError(f"{self.name}: partition columns {unknown} are not among its columns")
+        for what, names in (("partition", self.partition_by), ("key", self.key)):
+            if unknown := [c for c in names if c not in self.columns]:
+                raise ConfigError(f"{self.name}: {what} columns {unknown} are not among its columns")
         for column in self.partition_by:
             declared = self.columns[column].type
             if declared.upper().lstrip().startswith("CHAR") or not is_possible(stored_type(declared)):
@@ -90,12 +93,12 @@ class TableSpec:
                     f"{self.name} cannot be partitioned by {column}: not every {declared} has one spelling that "
                     "its log can hold. Partition by a text, a whole number, a BOOLEAN, a date or a time"
                 )
+        if self.executed_by in self.partition_by:
+            raise ConfigError(f"{self.name}: a run by {self.executed_by} owns a partition, and changes no other")
         if self.one_channel_per and self.one_channel_per not in self.partition_by:
             raise ConfigError(
                 f"{self.name}: {self.one_channel_per} is no partition column, so no channel can own its values"
             )
-        if self.keyed_by and self.keyed_by not in self.columns:
-            raise ConfigError(f"{self.name} is keyed by {self.keyed_by}, which is not among its columns")
         _refuse_unusable(self)
 
     @property

@@ -8,7 +8,7 @@ and values are SQL over ``t`` (the table's row) and ``s`` (the source's row); an
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from pyspark.errors import AnalysisException
@@ -87,6 +87,7 @@ class Merge:
         on: further SQL condition over ``t`` and ``s`` for rows to match.
         null_keys: whether NULL in a key is a value like any other; otherwise such a row matches nothing, as in SQL.
         owned: partition values that every row lies in, before and after.
+        unusable: what is wrong with a row of the source -> SQL that is true of such a row; none of them is merged.
     """
 
     keys: Sequence[str]
@@ -94,6 +95,7 @@ class Merge:
     on: str
     null_keys: bool
     owned: Mapping[str, str]
+    unusable: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def matched(self) -> dict[int, Update | Delete]:
@@ -152,6 +154,8 @@ class Merge:
         for clauses, rows in ((self.matched, both), (self.inserts, source.alias("s"))):
             _check_types(table, self, clauses, rows, state)
         check_condition(table, both, self.condition)
+        for fault in self.unusable.values():
+            check_condition(table, source, fault)
 
 
 def no_rows(session: SparkSession, state: TableState) -> DataFrame:

@@ -6,11 +6,11 @@ from collections.abc import Mapping, Sequence
 
 from pyspark.sql import functions as F
 
-from dedp_assets.patterns.core.names import RESERVED
+from dedp_assets.patterns.core.names import RESERVED, identifier
 from dedp_assets.patterns.delta.definition import constraints
 from dedp_assets.patterns.delta.tables import Table
 
-__all__ = ["broken_rules"]
+__all__ = ["broken_rules", "repeated_keys"]
 
 
 def broken_rules(table: Table, partitions: Sequence[Mapping[str, str]] = ()) -> tuple[dict[str, int], int]:
@@ -29,3 +29,10 @@ def broken_rules(table: Table, partitions: Sequence[Mapping[str, str]] = ()) -> 
     broken = [f"count_if(NOT coalesce({rule}, false))" for rule in rules.values()]
     (seen,) = rows.agg(*(F.expr(sql).alias(f"{RESERVED}{n}") for n, sql in enumerate(["count(1)", *broken]))).collect()
     return {name: count for name, count in zip(rules, seen[1:], strict=True) if count}, seen[0]
+
+
+def repeated_keys(table: Table) -> int:
+    """Count the keys that several stored rows of the table share, in one Spark job."""
+    number = f"{RESERVED}number"
+    found = table.read().groupBy(*[F.col(identifier(c)) for c in table.spec.key]).agg(F.count("*").alias(number))
+    return found.filter(f"{number} > 1").count()

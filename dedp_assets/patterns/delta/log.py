@@ -121,8 +121,13 @@ class Commit:
         return not moved.keys().isdisjoint(partition.values())
 
     def touches(self, partition: Mapping[str, str | None]) -> bool:
-        """Tell whether the commit changed rows of ``partition``, or was written for it."""
-        return self.changes(partition) or (self.record is not None and self.record.partition == partition)
+        """Tell whether the commit changed rows of ``partition``, was written for it, or took it back."""
+        written = self.record is not None and (self.record.partition == partition or self.record.awaits(partition))
+        return written or self.changes(partition) or self._restores(partition)
+
+    def _restores(self, execution: Mapping[str, str | None]) -> bool:
+        """Tell whether the commit may have taken back what is no partition of rows."""
+        return self.operation == "RESTORE" and any(execution.keys() - dict(values).keys() for values in self.changed)
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,6 +138,7 @@ class Glimpse:
         changed: partitions whose rows the commit changed.
         transactions: transaction ids that it moved.
         restores: whether it made an earlier version current again; whoever wrote it.
+        restored_to: that version, if the commit names it.
         stated: what the record of a write states, by field, if it was asked for; empty without one.
         forgotten: whether the log does not tell what was before: ``changed`` are the partitions that had rows.
     """
@@ -141,6 +147,7 @@ class Glimpse:
     changed: frozenset[Partition]
     transactions: tuple[str, ...] = ()
     restores: bool = False
+    restored_to: int | None = None
     stated: Mapping[str, Any] = field(default_factory=dict)
     forgotten: bool = False
 
@@ -434,6 +441,17 @@ class Ledger(Located):
                 yield version, self._log.read(f"{version:020d}.json"), version == before + 1
                 version, before = version + 1, version
 
+    def added(self, paths: AbstractSet[str], *, until: int) -> dict[str, Mapping[str, Any]]:
+        """Find how the log up to a version describes files that it added, as far as it still does."""
+        found: dict[str, Mapping[str, Any]] = {}
+        for version in self._back(until):
+            if len(found) == len(paths):
+                break
+            for line in self._raw(version).splitlines():
+                if b'"add"' in line and (add := json.loads(line).get("add")) and add["path"] in paths:
+                    found.setdefault(add["path"], add)
+        return found
+
     def history(self) -> Iterator[Commit]:
         """Read the commits from the newest back, as far as the log still holds them."""
         naming = cache(self._naming)
@@ -600,7 +618,7 @@ class Ledger(Located):
         for version in self._back(until):
             raw = self._raw(version)
             # Most commits are about other partitions: the values' bytes tell before anything is parsed.
-            if any(all(mark in raw for mark in values) for values in marks):
+            if b"RESTORE" in raw or any(all(mark in raw for mark in values) for values in marks):
                 commit = self._commit(version, raw, naming)
                 if any(matches(commit, partition) for partition in partitions):
                     return commit
@@ -787,7 +805,11 @@ def _glimpse(version: int, raw: bytes, naming: Callable[[], Naming], *, records:
                 told = told or of
     changed = _named_all(files, naming)
     stated = _stated(told) if records else {}
-    return Glimpse(version, changed, tuple(moved), told.get("operation") == "RESTORE", stated)
+    if told.get("operation") != "RESTORE":
+        return Glimpse(version, changed, tuple(moved), stated=stated)
+    to = str((told.get("operationParameters") or {}).get("version"))
+    back = int(to) if to.isdigit() else None
+    return Glimpse(version, changed, tuple(moved), restores=True, restored_to=back, stated=stated)
 
 
 def _stated(told: Mapping[str, Any]) -> Mapping[str, Any]:

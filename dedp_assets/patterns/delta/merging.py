@@ -59,6 +59,7 @@ def look(spec: TableSpec, merge: Merge, source: DataFrame, state: TableState) ->
 
     Raises:
         AmbiguousKeys: if two of its rows have the same key.
+        ContractError: if a row is unusable.
     """
     keys = [identifier(key) for key in merge.keys]
     known = " AND ".join(f"{key} IS NOT NULL" for key in keys)
@@ -75,7 +76,10 @@ def look(spec: TableSpec, merge: Merge, source: DataFrame, state: TableState) ->
             F.expr(f"struct(min({key}), max({key}), count_if({key} IS NULL))").alias(f"b{n}")
             for n, key in enumerate(keys)
         ],
+        *[F.expr(f"count_if({fault})").alias(f"u{n}") for n, fault in enumerate(merge.unusable.values())],
     ).collect()[0]
+    if faulty := {what: found[f"u{n}"] for n, what in enumerate(merge.unusable) if found[f"u{n}"]}:
+        raise _unusable(spec, merge, source, faulty)
     if found["keyed"] != found["keys"]:
         raise _ambiguous(spec, merge, source)
     bounds = [found[f"b{n}"] for n in range(len(keys))]
@@ -259,6 +263,14 @@ def touched(store: Store, files: Sequence[KeyedFile], rows: DataFrame) -> list[K
 
 def _key(number: int) -> str:
     return f"{RESERVED}key_{number}"
+
+
+def _unusable(spec: TableSpec, merge: Merge, source: DataFrame, faulty: Mapping[str, int]) -> ContractError:
+    told = ", ".join(f"{count} rows of the source with {what}" for what, count in faulty.items())
+    at_fault = source.filter(" OR ".join(f"({merge.unusable[what]})" for what in faulty))
+    shown = [identifier(c) for c in source.columns if c not in spec.personal]
+    samples = [row.asDict() for row in at_fault.select(*shown).limit(_SAMPLES).collect()]
+    return ContractError(f"{spec.name}: {told}: nothing was changed. For example {samples}: mend or divert them before")
 
 
 def _ambiguous(spec: TableSpec, merge: Merge, source: DataFrame) -> AmbiguousKeys:

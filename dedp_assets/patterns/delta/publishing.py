@@ -57,8 +57,10 @@ __all__ = [
     "exchange_files",
     "is_conflict",
     "only_spark_changes",
+    "other_rows",
     "raise_generation",
     "require_channel",
+    "same_write",
     "serves",
     "sql_settings",
     "violation",
@@ -147,12 +149,12 @@ def decide(
     before = _counterpart(latest, record, append=append)
     sequence = (last or 0) + 1 if record.sequence is None else record.sequence
     known = last is not None or state.written(ledger.name, record.partition)
-    if known and before is not None and _same_write(before, record):
+    if known and before is not None and same_write(before, record):
         same = before.fingerprint == record.fingerprint
         if same and not (lost and not append):
             return Decision(app_id, sequence, applied=latest)
         if not same and (append or not record.replay):
-            raise TransactionReused(_other_rows(ledger.name, before, record))
+            raise TransactionReused(other_rows(ledger.name, before, record))
     _require_current(ledger, record, last, sequence, after)
     if latest and not append and record.sequence is None and _began_before(record, latest):
         raise Conflict(
@@ -436,13 +438,15 @@ def _append_of(ledger: Ledger, app_id: str, record: CommitRecord, last: int | No
     return found if found and found.transactions[app_id] == record.sequence else None
 
 
-def _same_write(before: CommitRecord, record: CommitRecord) -> bool:
+def same_write(before: CommitRecord, record: CommitRecord) -> bool:
+    """Tell whether two records are of one write: the same inputs by the same code."""
     identified = bool(record.inputs) or record.sequence is not None
     same_code = before.code_version == record.code_version
     return identified and same_code and before.inputs == record.inputs and record.sequence in (None, before.sequence)
 
 
-def _other_rows(table: str, before: CommitRecord, record: CommitRecord) -> str:
+def other_rows(table: str, before: CommitRecord, record: CommitRecord) -> str:
+    """Say that the same write came back with other rows."""
     return (
         f"{table} {slice_name(record.partition)}: code version {record.code_version} read the same inputs before and "
         f"came back with other rows ({before.fingerprint} then, {record.fingerprint} now). Something the inputs do not "

@@ -7,9 +7,9 @@ change is computed again; readers never see half of it, nor rows that nobody aud
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Protocol
 
 from pyspark.sql import DataFrame
@@ -22,6 +22,7 @@ from dedp_assets.patterns.core.results import RowCounts, Split, WriteResult
 from dedp_assets.patterns.delta import publishing
 from dedp_assets.patterns.delta.accounting import Accounting, Judged
 from dedp_assets.patterns.delta.definition import require_replaceable
+from dedp_assets.patterns.delta.grounds import Ground, ground_of
 from dedp_assets.patterns.delta.locks import table_lock
 from dedp_assets.patterns.delta.log import KeyedFile, TableState
 from dedp_assets.patterns.delta.outcomes import WRITTEN, Outcomes, rows_in
@@ -80,15 +81,28 @@ class ChangeRequest:
         owned: partition values that every row lies in, before and after.
         provenance: who, from what, and why.
         audits: rules over the rows that are inserted or updated.
+        execution: the execution that it is, of those that all change the whole table.
+        due: executions that have to be in the rows before it; ``None`` if their order is no matter.
     """
 
     owned: Mapping[str, str]
     provenance: Provenance
     audits: Sequence[Audit] = ()
+    execution: Mapping[str, str] = field(default_factory=dict)
+    due: Collection[str] | None = None
+
+    @property
+    def about(self) -> Mapping[str, str]:
+        """The partition or the execution that the commit is of."""
+        return self.execution or self.owned
 
     def record(self, content: str) -> CommitRecord:
         """Make the record of the commit, as far as it is known before."""
-        return CommitRecord.of(self.provenance, content=content, owned=self.owned)
+        return CommitRecord.of(self.provenance, content=content, owned=self.about)
+
+    def ground(self, table: Table, content: str) -> Ground:
+        """Find what the change is made on: the table as it is, or what it was before an execution."""
+        return ground_of(table, self.record(content), self.due)
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,20 +128,19 @@ def rewrite(table: Table, change: RowChange, request: ChangeRequest) -> WriteRes
         AuditFailed: if a rule or a constraint of the table refuses the rows; the stage stays for inspection.
         TransactionReused: if the same inputs were applied before with other rows.
         Conflict: if a newer upstream version was applied, or other writers do not yield.
+        ContractError: if what the table was before an execution is gone.
+        NotReady: if an execution before it is not in the rows.
     """
     prepared: _Prepared | None = None
     for _ in publishing.attempts():
         if prepared is None:
-            state = table.ledger.state()
-            balance = Outcomes(change.source, rows_in(state.files()))
-            accounting = Accounting.of(balance, state, request.owned, request.audits)
-            decision = publishing.decide(table.ledger, state, request.record(change.content))
-            if decision.applied:
-                return publishing.already_applied(table.name, request.record(change.content), decision.applied)
-            prepared = _prepare(table, change, request, state, accounting)
+            ground = request.ground(table, change.content)
+            if ground.decision.applied:
+                return publishing.already_applied(table.name, request.record(change.content), ground.decision.applied)
+            prepared = _prepare(table, change, request, ground)
         try:
             with table_lock(table.store):
-                if done := _publish(table, change, prepared):
+                if done := _publish(table, change, request, prepared):
                     return done
         except _Outdated:
             prepared.stage.discard()
@@ -138,54 +151,59 @@ def rewrite(table: Table, change: RowChange, request: ChangeRequest) -> WriteRes
     if prepared is not None:
         prepared.stage.discard()
     raise Conflict(
-        f"{table.name} {slice_name(request.owned)}: other writers changed the rows that this run changes, each time it "
+        f"{table.name} {slice_name(request.about)}: other writers changed the rows that this run changes, each time it "
         "tried: run it again"
     )
 
 
-def _publish(table: Table, change: RowChange, prepared: _Prepared) -> WriteResult | None:
+def _publish(table: Table, change: RowChange, request: ChangeRequest, prepared: _Prepared) -> WriteResult | None:
     """Commit what is staged; do nothing if another writer, who knows no lock, committed at the same moment.
 
     Raises:
         _Outdated: if others changed what the change depends on.
     """
-    state = table.ledger.state()
-    decision = publishing.decide(table.ledger, state, prepared.record)
-    if decision.applied:
+    ground = request.ground(table, change.content)
+    if ground.decision.applied:
         prepared.stage.discard()
-        return publishing.already_applied(table.name, prepared.record, decision.applied)
-    if _relevant(change, state) != prepared.relevant:
+        return publishing.already_applied(table.name, prepared.record, ground.decision.applied)
+    if _relevant(change, ground) != prepared.relevant:
         raise _Outdated
-    removed, added = (prepared.removed, prepared.stage.adds) if prepared.changed else ((), ())
-    record = prepared.record
+    state, record = ground.state, ground.noted(prepared.record)
+    staged = prepared.stage.adds if prepared.changed else ()
+    removed, back = ground.exchanged(table.ledger, prepared.removed if prepared.changed else ())
+    added = [*staged, *back]
     if "stage" in record.notes:
-        publishing.require_channel(table.ledger, state, record, table.spec.one_channel_per, added)
+        publishing.require_channel(table.ledger, state, record, table.spec.one_channel_per, staged)
     files = {"numRemovedFiles": len(removed), "numAddedFiles": len(added)}
     told = publishing.Told(change.operation, {}, {**prepared.judged.account.metrics, **files})
     try:
-        publishing.exchange_files(table.store, state, added, removed, record=record, decision=decision, told=told)
+        publishing.exchange_files(
+            table.store, state, added, removed, record=record, decision=ground.decision, told=told
+        )
     except Conflict:
         return None
     if prepared.changed:
         prepared.stage.settle()
     else:
         prepared.stage.discard()
-    return _result(table, state, prepared)
+    return _result(table, ground, prepared, changed=bool(removed or added))
 
 
 class _Outdated(Exception):
     """A difference between what was read and what is there."""
 
 
-def _relevant(change: RowChange, state: TableState) -> object:
+def _relevant(change: RowChange, ground: Ground) -> object:
     """Select what of a table a change depends on: who changes anything else is in nobody's way."""
+    state = ground.rows
     files = frozenset(file["path"] for file, _ in change.candidates(state))
-    return files, state.properties, state.features, state.snapshot.schema().to_json(), state.partition_columns
+    declared = (state.properties, state.features, state.snapshot.schema().to_json(), state.partition_columns)
+    return files, ground.base, declared
 
 
-def _prepare(
-    table: Table, change: RowChange, request: ChangeRequest, state: TableState, accounting: Accounting
-) -> _Prepared:
+def _prepare(table: Table, change: RowChange, request: ChangeRequest, ground: Ground) -> _Prepared:
+    state = ground.rows
+    accounting = Accounting.of(Outcomes(change.source, rows_in(state.files())), state, request.owned, request.audits)
     if why := publishing.only_spark_changes(state):
         raise Conflict(f"{table.name} has {why} since this run looked at it: run it again")
     files = change.candidates(state)
@@ -211,19 +229,19 @@ def _prepare(
     # A commit that brings rows says by its stage that it does.
     brings = {"stage": stage.store.name} if judged.figures["inserted"] else {}
     noted = replace(request.provenance, notes={**request.provenance.notes, **brings})
-    record = judged.record(noted, request.owned, change.content)
-    return _Prepared(_relevant(change, state), planned.removed, stage, judged, record)
+    record = judged.record(noted, request.about, change.content)
+    return _Prepared(_relevant(change, ground), planned.removed, stage, judged, record)
 
 
-def _result(table: Table, state: TableState, prepared: _Prepared) -> WriteResult:
+def _result(table: Table, ground: Ground, prepared: _Prepared, *, changed: bool) -> WriteResult:
     figures = prepared.record.figures
     done = [f"{figures[name]} rows {name}" for name in _CHANGES if figures[name]]
     return WriteResult(
         table=table.name,
-        version=state.version + 1,
+        version=ground.state.version + 1,
         applied=True,
-        changed=prepared.changed,
-        reason=", ".join(done) or "no row is to be changed",
+        changed=changed,
+        reason=(", ".join(done) or "no row is to be changed") + ground.remark,
         rows=RowCounts(**prepared.record.rows),
         partition=prepared.record.partition,
         findings=prepared.judged.findings,

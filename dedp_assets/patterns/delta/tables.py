@@ -11,7 +11,7 @@ exchanged. Everything works the same in an embedded session and over Spark Conne
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 
 from pyspark.errors import PySparkException
@@ -180,8 +180,9 @@ class Table(Located):
             SchemaMismatch: if the rows' columns are not the table's.
         """
         require_rows(self.name, rows)
-        if append and self.spec.keyed_by:
-            raise ConfigError(f"{self.name} is keyed by {self.spec.keyed_by}, which an append could bring twice: merge")
+        if append and self.spec.key:
+            key = ", ".join(self.spec.key)
+            raise ConfigError(f"{self.name} is keyed by {key}, which an append could bring twice: merge")
         split, state = Split.of(rows, keep), self.ensure()
         owned = require_partition(self.name, state, partition or {})
         conform(self.name, split, keep, state)
@@ -195,7 +196,7 @@ class Table(Located):
             raise refusal(self, owned, judged, stage, stage.read())
         return StagedWrite.of(self, stage, judged, owned, provenance, append=append)
 
-    def merge(
+    def merge(  # noqa: PLR0913 - what meets, what becomes of it, and of what it is a part
         self,
         source: DataFrame,
         *,
@@ -204,7 +205,10 @@ class Table(Located):
         provenance: Provenance,
         on: str = "",
         null_keys: bool = False,
+        unusable: Mapping[str, str] | None = None,
         partition: Mapping[str, object] | None = None,
+        execution: str = "",
+        due: Collection[str] | None = None,
         audits: Sequence[Audit] = (),
     ) -> WriteResult:
         """Merge a source (``s``) into the table (``t``), as one audited commit.
@@ -221,8 +225,13 @@ class Table(Located):
             provenance: who merges, from what, and why.
             on: further SQL condition over ``t`` and ``s`` for rows to meet.
             null_keys: whether NULL is a key like any other, and equals NULL.
+            unusable: what may be wrong with a row of the source -> SQL that is true of such a row; one of them, and
+                nothing is merged.
             partition: partition values that this merge owns: only their rows are met, and a row that would leave them
                 is refused; without, a row whose partition value changes moves.
+            execution: key of the execution that this merge is, for a table that declares what they are told apart by.
+            due: executions that have to be in the rows before it. If it is given, an execution of the past begins with
+                the rows that were there before it, and those after it have to follow.
             audits: rules over the rows inserted or updated; the table's constraints are judged in any case.
 
         Raises:
@@ -230,6 +239,8 @@ class Table(Located):
             AuditFailed: if a rule or a constraint refuses the rows; nothing is published.
             ConfigError: if the clauses can never work.
             Conflict: if other writers change the same rows and do not yield.
+            ContractError: if a row of the source is unusable, or the rows before an execution are gone.
+            NotReady: if an execution before it is not in the rows.
 
         Example:
             >>> from dedp_assets.patterns.delta.clauses import Delete, Insert, Update
@@ -243,14 +254,16 @@ class Table(Located):
         require_rows(self.name, source)
         state = self.ensure()
         owned = require_partition(self.name, state, partition or {})
-        merge = Merge(tuple(keys), tuple(clauses), on, null_keys, owned)
+        merge = Merge(tuple(keys), tuple(clauses), on, null_keys, owned, unusable or {})
         merge.check(self.name, state, source)
         with evaluated_once(source.select("*")) as rows:
             seen = look(self.spec, merge, rows, state)
             change = Merging(merge, rows, seen, merge.statement(self.name, state), self.store)
-            request = ChangeRequest(owned, provenance, audits)
+            request = ChangeRequest(owned, provenance, audits, self._execution(execution), due)
             if not (why := publishing.only_spark_changes(state)):
                 return rewrite(self, change, request)
+            if execution:
+                raise ConfigError(f"{self.name} has {why}: only a merge without executions can be made of it")
             if seen.outside and merge.takes_columns:
                 raise ContractError(
                     f"{self.name}: {seen.outside} rows of the source lie outside of {slice_name(owned)}"
@@ -350,6 +363,16 @@ class Table(Located):
             with private(self.session, settings) as own:
                 own.sql(statement)
             return statements.committed(self, before, record)
+
+    def _execution(self, key: str) -> dict[str, str]:
+        """Name an execution as commits do.
+
+        Raises:
+            ConfigError: if the table does not declare what its executions are told apart by.
+        """
+        if key and not self.spec.executed_by:
+            raise ConfigError(f"{self.name} does not declare what its executions are told apart by (executed_by)")
+        return {self.spec.executed_by: key} if key else {}
 
     def _spelled(self, state: TableState, partition: Mapping[str, object]) -> dict[str, str | None]:
         """Spell a partition as the log does; its values may be missing (NULL)."""

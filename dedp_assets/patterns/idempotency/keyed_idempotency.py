@@ -99,7 +99,7 @@ def upsert_keyed(
 
     Args:
         rows: one row for each key.
-        table: declares its key (``keyed_by``).
+        table: declares its key.
         provenance: who writes, from what, and why.
         partition: partition that ``rows`` are all there is of: what it holds under other keys is removed. Without, what
             is not among ``rows`` stays.
@@ -113,25 +113,25 @@ def upsert_keyed(
 
     Example:
         >>> from dedp_assets.patterns.core.schema import Column, TableSpec
-        >>> spec = TableSpec("sessions", {"key": Column("STRING"), "visits": Column("INT")}, keyed_by="key")
+        >>> spec = TableSpec("sessions", {"key": Column("STRING"), "visits": Column("INT")}, key=("key",))
         >>> sessions = table(spec, "", ("a", 1), ("b", 1))
         >>> _ = upsert_keyed(frame("key STRING, visits INT", ("a", 2), ("c", 1)), sessions, provenance=run)
         >>> rows(sessions)
         [('a', 2), ('b', 1), ('c', 1)]
     """
-    key = table.spec.keyed_by
-    if not key:
-        raise ConfigError(f"{table.name} declares no key (TableSpec.keyed_by): nothing says which rows are the same")
+    keys = list(table.spec.key)
+    if not keys:
+        raise ConfigError(f"{table.name} declares no key (TableSpec.key): nothing says which rows are the same")
     source = require_rows(table.name, rows).selectExpr("*", f"false AS {_GONE}")
     if partition and table.ledger.exists():
-        stale = table.read(partition).join(rows.select(identifier(key)), key, "left_anti")
+        stale = table.read(partition).join(rows.select(*map(identifier, keys)), keys, "left_anti")
         source = source.unionByName(stale.selectExpr("*", f"true AS {_GONE}"), allowMissingColumns=True)
     differs = [f"NOT (t.{identifier(c)} <=> s.{identifier(c)})" for c in table.spec.columns]
     clauses: list[Clause] = [Delete(when=f"s.{_GONE}"), Update(when=" OR ".join(differs))]
     clauses.append(Insert(when=f"NOT s.{_GONE}"))
     run = provenance.by("idempotency.keyed_idempotency")
     try:
-        return table.merge(source, keys=[key], clauses=clauses, provenance=run, partition=partition, audits=audits)
+        return table.merge(source, keys=keys, clauses=clauses, provenance=run, partition=partition, audits=audits)
     except SPARK_ERRORS as error:
         if (said := REFUSED.search(str(error))) is None:
             raise

@@ -32,7 +32,7 @@ SESSIONS = TableSpec(
         "pages": Column("ARRAY<STRING>"),
     },
     partition_by=("day",),
-    keyed_by="key",
+    key=("key",),
 )
 
 
@@ -208,7 +208,7 @@ def test_a_rerun_updates_in_place_and_an_append_is_refused(spark, make_table):
 
 def test_rows_of_a_keyed_table_come_by_their_key_only(spark, make_table):
     """An append and a key that comes twice are refused; what the refusal is for: without a key, a retry doubles."""
-    table, unkeyed = make_table(SESSIONS), make_table(replace(SESSIONS, name="gold/unkeyed", keyed_by=""))
+    table, unkeyed = make_table(SESSIONS), make_table(replace(SESSIONS, name="gold/unkeyed", key=()))
     rows = sessions_of(add_stable_key(spark.createDataFrame([("Ada", 1, 0, 1, "/")], VISIT), **BY_APPEND))
     with pytest.raises(ConfigError, match="keyed by key, which an append could bring twice"):
         table.append(rows, provenance=a_run(sequence=9))
