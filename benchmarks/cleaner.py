@@ -44,7 +44,7 @@ _ROWS = (
     "concat('/posts/', id % 40) AS page",
     "id % 60000 AS bytes",
     f"date_add(DATE '{_MONDAY}', CAST(id % {7 * _WEEKS} AS INT)) AS day",
-    f"CAST(date_add(DATE '{_MONDAY}', CAST(id % {7 * _WEEKS} AS INT) DIV 7 * 7) AS STRING) AS week",
+    f"CAST(date_add(DATE '{_MONDAY}', CAST(id % {7 * _WEEKS} DIV 7 * 7 AS INT)) AS STRING) AS week",
 )
 _DIGEST = ("count(1)", "bit_xor(xxhash64(visit_id, page, bytes, day))")
 

@@ -125,7 +125,7 @@ def _checks(
     for key, did in done.items():
         for finding in findings_of(did.commits.get(target)):
             seen.setdefault(finding.name, {})[key] = finding
-        returned = did.results[target].findings if target in did.results and did.unchanged is None else ()
+        returned = did.results[target].findings if target in did.results else ()
         for finding in returned:
             if finding.name in declared:
                 seen.setdefault(finding.name, {})[key] = finding

@@ -1,4 +1,4 @@
-"""A declared table in a run: what becomes of a run that loses its engine."""
+"""A declared table in a run: what becomes of a run that loses its engine, or has nothing to write."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from dedp_assets.graph.batches import Step
 from dedp_assets.graph.feeds import Pinned, same
 from dedp_assets.graph.requests import NOT_RETRIED
 from dedp_assets.graph.tables import lake_table
-from dedp_assets.patterns.core.results import WriteResult
+from dedp_assets.patterns.core.results import Finding, WriteResult
 from dedp_assets.patterns.core.schema import Column, TableSpec
 from dedp_assets.patterns.delta.tables import Table
 from resources.clock import Clock
@@ -28,22 +28,32 @@ LEFT = SparkConnectException("[NO_ACTIVE_SESSION] No active Spark session found.
 ASKED = {"dagster/max_retries": "2", "dagster/retry_on_asset_or_op_failure": "true"}
 
 
+DAYS = dg.DailyPartitionsDefinition("2026-01-05", end_date="2026-01-12")
+
+
 @pytest.fixture
-def computed(tmp_path):
-    """``computed(error, tags)``: the run of a table whose computation ends with an error, and its instance."""
+def resources(tmp_path):
+    """What a run of a table with one upstream day is given."""
     write_log(
         tmp_path / "bronze/source",
         {"id": "long", "day": "date"},
         ["day"],
         [{"record": a_record("bronze/source", {"day": DAY}), "changed": [{"day": DAY}]}],
     )
-    days = dg.DailyPartitionsDefinition("2026-01-05", end_date="2026-01-12")
+    engine = SparkEngine()
+    lake, clock = Lake(root=str(tmp_path), engine=engine), Clock(fixed=NOW.isoformat())
+    return {"lake": lake, "clock": clock, "engine": engine}
+
+
+@pytest.fixture
+def computed(resources):
+    """``computed(error, tags)``: the run of a table whose computation ends with an error, and its instance."""
 
     def run(error, **tags):
         @lake_table(
             TOTALS,
             reads={SOURCE: same("day")},
-            partitions=days,
+            partitions=DAYS,
             patterns=[Table.overwrite],
             owner="team:x",
             code_version="1",
@@ -55,13 +65,11 @@ def computed(tmp_path):
             except SparkConnectException as lost:
                 raise RuntimeError("in the midst of it") from lost
 
-        engine = SparkEngine()
-        resources = {"lake": Lake(root=str(tmp_path), engine=engine), "clock": Clock(fixed=NOW.isoformat())}
         with dg.DagsterInstance.ephemeral() as instance:
             done = dg.materialize(
                 [totals.definition()],
                 partition_key=DAY,
-                resources={**resources, "engine": engine},
+                resources=resources,
                 instance=instance,
                 tags=tags,
                 raise_on_error=False,
@@ -91,3 +99,27 @@ def test_a_run_that_fails_for_another_reason_is_not_asked_for_again(computed):
     """A fault of the code is one the next time, too."""
     tags, _ = computed(SparkConnectGrpcException("[DIVIDE_BY_ZERO] Division by zero."))
     assert not ASKED.keys() & tags.keys()
+
+
+def test_checks_of_a_run_that_wrote_nothing_are_reported(resources):
+    """A pattern that looks and finds nothing to write says what it judged; Dagster waits for each verdict."""
+
+    @lake_table(
+        TOTALS,
+        reads={SOURCE: same("day")},
+        partitions=DAYS,
+        checks={"nothing_is_late": "Says so."},
+        patterns=[Table.overwrite],
+        owner="team:x",
+        code_version="1",
+    )
+    def totals(step: Step, source: Pinned, table: Table) -> WriteResult:
+        """Find nothing new."""
+        found = (Finding("nothing_is_late", passed=True), Finding("rows_lie_in_their_partition", passed=True))
+        found += (Finding("rows_are_accounted_for", passed=True), Finding("constraints_hold", passed=True))
+        return WriteResult(table.name, 0, applied=False, changed=False, reason="nothing new", findings=found)
+
+    with dg.DagsterInstance.ephemeral() as instance:
+        done = dg.materialize([totals.definition()], partition_key=DAY, resources=resources, instance=instance)
+        evaluated = {each.check_name: each.passed for each in done.get_asset_check_evaluations()}
+    assert evaluated["nothing_is_late"]

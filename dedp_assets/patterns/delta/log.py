@@ -791,19 +791,11 @@ def _glimpse(version: int, raw: bytes, naming: Callable[[], Naming], *, records:
     lines = _lines(raw)
     if not records and b"RESTORE" not in raw:
         lines = [line for line in lines if not (line.startswith(_INFO) and line.endswith(b"}"))]
-    told: Mapping[str, Any] = {}
-    moved: list[str] = []
-    files: set[Partition | None] = set()
-    for action in _actions(lines):
-        for kind, of in action.items():
-            if kind in ("add", "remove"):
-                if of["path"] and of.get("dataChange", True):
-                    files.add(_values(of))
-            elif kind == "txn":
-                moved.append(of["appId"])
-            elif kind == "commitInfo":
-                told = told or of
-    changed = _named_all(files, naming)
+    said = [pair for action in _actions(lines) for pair in action.items()]
+    told: Mapping[str, Any] = next((of for kind, of in said if kind == "commitInfo"), {})
+    moved = [of["appId"] for kind, of in said if kind == "txn"]
+    files = [of for kind, of in said if kind in ("add", "remove") and of["path"] and of.get("dataChange", True)]
+    changed = _named_all({_values(file) for file in files}, naming)
     stated = _stated(told) if records else {}
     if told.get("operation") != "RESTORE":
         return Glimpse(version, changed, tuple(moved), stated=stated)

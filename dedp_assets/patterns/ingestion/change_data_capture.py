@@ -78,8 +78,9 @@ def capture_changes(
         ...     _ = applications.execute(f"{created}; INSERT INTO users VALUES (1, 'Ada'), (2, 'Bob')")
         >>> users = PostgresTable("public.users", "example", connect=database.connect)
         >>> history, latest = table("log", CHANGES, partition_by=["committed_on"]), table("now", "id INT, name STRING")
-        >>> capture_changes(users, history, latest, keys=["id"], provenance=run).applied, rows(latest)
-        (True, [(1, 'Ada'), (2, 'Bob')])
+        >>> _ = capture_changes(users, history, latest, keys=["id"], provenance=run)
+        >>> rows(latest)
+        [(1, 'Ada'), (2, 'Bob')]
     """
     run = provenance.by(_PATTERN)
     history.ensure()

@@ -62,12 +62,14 @@ def audit_write_audit_publish(
     Example:
         >>> daily = table("daily", "visits INT, day STRING", (40, "mon"), (50, "tue"), partition_by=["day"])
         >>> enough = Audit(name="some_visits", of="visits", sql="sum(visits)", fail_below=10)
-        >>> tuesday = frame("visits INT, day STRING", (2, "tue"))
+        >>> monday, tuesday = frame("visits INT, day STRING", (45, "mon")), frame("visits INT, day STRING", (2, "tue"))
+        >>> audit_write_audit_publish(monday, daily, partition={"day": "mon"}, provenance=run, audits=[enough]).reason
+        '1 rows published'
         >>> audit_write_audit_publish(tuesday, daily, partition={"day": "tue"}, provenance=run, audits=[enough])
         Traceback (most recent call last):
         dedp_assets.patterns.core.errors.AuditFailed: daily day=tue: nothing published. some_visits: below 10 (visits=2)
         >>> rows(daily)
-        [(40, 'mon'), (50, 'tue')]
+        [(45, 'mon'), (50, 'tue')]
     """
     if on_failure not in ("fail", "quarantine", "annotate") or (on_failure == "quarantine") != (quarantine is not None):
         raise ConfigError(

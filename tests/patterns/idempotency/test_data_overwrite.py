@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from datetime import datetime, timedelta, timezone
 from threading import Barrier
 
 import pytest
@@ -16,6 +17,7 @@ from dedp_assets.patterns.core.records import Approval
 from dedp_assets.patterns.delta import publishing
 from dedp_assets.patterns.delta.stages import Stage
 from dedp_assets.patterns.idempotency.data_overwrite import overwrite_partition
+from dedp_assets.patterns.ingestion.compactor import vacuum
 from tests.helpers import EVENTS, a_run, active_files, files_of, read_back
 
 DAYS = ("2026-01-05", "2026-01-06", "2026-01-07")
@@ -242,18 +244,24 @@ def test_a_write_that_lost_to_another_writer_is_made_again(events, fill, monkeyp
 
 
 def test_replaced_rows_stay_readable_until_they_are_vacuumed(events, fill):
-    """Space is freed and history lost only by a vacuum past the retention; the current rows survive it."""
+    """Each overwrite takes space of its own; a vacuum frees it past the retention, and the current rows survive it."""
     first = fill(FIRST, 300)
     pinned = events.read(FIRST, version=first.version)
     fill(SECOND, 2)
+    once = stored_bytes(events)
+    fill(FIRST, 200, start=1)
+    twice = stored_bytes(events)
     fill(FIRST, 3, start=1)
     full = stored_bytes(events)
-    DeltaTable(str(events.location)).vacuum(dry_run=False)
+    assert once < twice < full
+    replaced = max(path.stat().st_mtime for path in events.location.rglob("*.json"))
+    week = {"retention_hours": 168, "provenance": a_run()}
+    vacuum(events, now=datetime.fromtimestamp(replaced, timezone.utc) + timedelta(days=6), **week)
     assert stored_bytes(events) == full
     assert ids(events, first.version) == {DAYS[0]: list(range(300))}
     assert pinned.selectExpr("count(1)").collect()[0][0] == 300
-    DeltaTable(str(events.location)).vacuum(0, dry_run=False, enforce_retention_duration=False)
-    assert stored_bytes(events) < full
+    vacuum(events, now=datetime.fromtimestamp(replaced, timezone.utc) + timedelta(days=8), **week)
+    assert stored_bytes(events) < once
     with pytest.raises(OSError, match="staged-"):
         ids(events, first.version)
     assert ids(events) == {DAYS[0]: [1, 2, 3], DAYS[1]: [0, 1]}

@@ -1,0 +1,110 @@
+"""The rerun law of the graph: run, run again, run an old partition again, die in the middle and run again: same rows.
+
+What is run is found by walking the graph, so that a new table is under the law by being there.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from datetime import datetime, timedelta, timezone
+
+import pytest
+
+from dedp_assets import defs
+from dedp_assets.graph.run_tags import FORCE
+from dedp_assets.graph.tables import LakeTable, declared
+from dedp_assets.sources import devices, operational
+from dedp_assets.sources.visits import BROKEN
+from resources import postgres
+from tests.assets.conftest import MONDAY, day, visits_of
+from tests.faults.failpoints import dying
+
+pytestmark = pytest.mark.slow
+BY_RUN = {"run_id", "dead_lettered_at"}
+"""Columns that say which run refused a record, and when."""
+START = datetime(MONDAY.year, MONDAY.month, MONDAY.day, tzinfo=timezone.utc)
+END = START + timedelta(days=2)
+TABLES = {table.spec.name: table for table in declared(defs)}
+
+
+@pytest.fixture
+def landed(world, database, monkeypatch):
+    """A world in which two days have landed, with late records and one that is broken, and nothing was loaded."""
+    monkeypatch.setattr(postgres, "address", lambda _: database)
+    world.land(day(0), visits_of(0), broken=BROKEN[:1])
+    world.land(day(1), visits_of(1), late=visits_of(0, count=3, seed=9))
+    devices.deliver(world.landing / "devices", devices.devices(count=5))
+    with database.connect() as connection:
+        operational.create(connection)
+        operational.work(connection, at=START + timedelta(hours=23, minutes=59, seconds=57), steps=6)
+    return world
+
+
+def steps(world) -> Iterator[tuple[str, list[str], LakeTable[...] | None]]:
+    """Every asset that can be computed, after those that it reads: its name, its keys, its declaration."""
+    graph, seen = world.platform.definitions.resolve_asset_graph(), set()
+    for key in graph.toposorted_asset_keys:
+        node, name = graph.get(key), "/".join(key.path)
+        if node.is_materializable and key not in seen:
+            seen |= set(node.execution_set_asset_keys)
+            main = next((t for t in TABLES.values() if name in {spec.name for spec in t.tables}), None)
+            yield name, keys_of(node.partitions_def), main if name in names_of(main) else None
+
+
+def names_of(table) -> list[str]:
+    return [spec.name for spec in table.tables] if table else []
+
+
+def keys_of(partitions) -> list[str]:
+    """The keys of the days that landed; an empty one without partitions."""
+    if partitions is None:
+        return [""]
+    windows = {key: partitions.time_window_for_partition_key(key) for key in partitions.get_partition_keys()}
+    return [key for key, window in windows.items() if window.start < END and window.end > START]
+
+
+def contents(world) -> dict[str, Counter[str]]:
+    """The business columns of every row of every table, in no order."""
+    found = {}
+    for table in TABLES.values():
+        for spec in table.tables:
+            kept = [column for column in spec.content if column not in BY_RUN]
+            found[spec.name] = Counter(str([row[column] for column in kept]) for row in world.rows(spec.name))
+    return found
+
+
+def load_dying(world, name, keys, table) -> None:
+    """Compute an asset for the first time: the run of the first key dies before its commit, that of the last after it.
+
+    Whatever is refused after that is asked for again by a person.
+    """
+    for number, key in enumerate(keys):
+        for below in names_of(table):
+            for point, at in (("before", 0), ("after", len(keys) - 1)):
+                if number == at:
+                    with dying(point, below=f"/{below}/") as failpoint:
+                        ended = world.compute(name, key)
+                    assert ended.failure or not failpoint.reached, (below, point)
+        if world.compute(name, key).failure:
+            assert world.compute(name, key, **{FORCE: "true"}).failure == "", (name, key)
+
+
+def test_no_rerun_backfill_or_death_changes_a_row(landed):
+    """Each table of the graph: its first runs die, then all runs again, then its oldest partition: the same rows."""
+    everything = list(steps(landed))
+    assert {name for _, _, table in everything for name in names_of(table)} == {
+        spec.name for table in TABLES.values() for spec in table.tables
+    }
+    for name, keys, table in everything:
+        load_dying(landed, name, keys, table)
+    before = contents(landed)
+    assert all(before.values()), [name for name, rows in before.items() if not rows]
+    for name, keys, _ in everything:
+        for key in keys:
+            assert landed.compute(name, key).failure == ""
+    assert contents(landed) == before
+    for name, keys, table in everything:
+        if table and (table.reads or table.partitions):  # what is captured anew is another snapshot, and no rerun
+            assert landed.compute(name, keys[0], **{FORCE: "true"}).failure == ""
+            assert contents(landed) == before, name

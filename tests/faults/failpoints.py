@@ -1,0 +1,63 @@
+"""Points at which a write dies: right before what it wrote is shown to readers, or right after."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+from dedp_assets.patterns.delta.store import LocalStore
+
+POINTS = ("before", "after")
+_COMMIT = re.compile(r"(?!0{20})\d{20}\.json")  # version 0 only creates a table
+
+
+@dataclass
+class Failpoint:
+    """Where a write dies, once.
+
+    Attributes:
+        point: ``before`` or ``after`` a commit, or the exchange of a folder, is there to be seen.
+        below: a part of the path that the table lies under.
+        reached: whether it was come by.
+    """
+
+    point: str
+    below: str
+    reached: bool = False
+
+    def pass_by(self, here: str, store: LocalStore, path: str) -> None:
+        """Die, if this is the point."""
+        shown = f"{store.address}/{path}"
+        if here == self.point and not self.reached and self.below in shown and "/staged-" not in shown:
+            self.reached = True
+            raise RuntimeError(f"killed {here} {path}")
+
+
+@contextmanager
+def dying(point: str, *, below: str = "/") -> Iterator[Failpoint]:
+    """Let the next write of a table below a folder die at ``point``."""
+    failpoint = Failpoint(point, below)
+    shows, puts = LocalStore.show, LocalStore.put_if_absent
+
+    def show(store: LocalStore, name: str, folder: str) -> None:
+        failpoint.pass_by("before", store, name)
+        shows(store, name, folder)
+        failpoint.pass_by("after", store, name)
+
+    def put_if_absent(store: LocalStore, path: str, content: bytes) -> Any:
+        commits = store.address.endswith("/_delta_log") and _COMMIT.fullmatch(path)
+        if commits:
+            failpoint.pass_by("before", store, path)
+        puts(store, path, content)
+        if commits:
+            failpoint.pass_by("after", store, path)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(LocalStore, "show", show)
+        patch.setattr(LocalStore, "put_if_absent", put_if_absent)
+        yield failpoint
