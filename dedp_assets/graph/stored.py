@@ -21,6 +21,7 @@ from dedp_assets.patterns.core.schema import TableSpec
 from dedp_assets.patterns.delta.inspection import broken_rules, repeated_keys
 from dedp_assets.patterns.delta.tables import Table
 from dedp_assets.patterns.delta.verification import lost_files, tell_lost
+from dedp_assets.patterns.idempotency.proxy import judge_exposure, load_version
 from dedp_assets.patterns.modeling.versioned_dimension import VERSION, judge_versions
 
 if TYPE_CHECKING:
@@ -38,6 +39,7 @@ STORED = {
     f"the {_DAYS} before it (median).",
     "keys_are_unique": "No two stored rows share a key, whoever wrote them.",
     "versions_are_sound": "The stored versions of each key follow each other: no overlap, no gap, at most one current.",
+    "every_version_is_readable": "Every version that was shown has its files, and the table shows one as it is.",
 }
 """Name of a check -> its description in the UI."""
 
@@ -104,6 +106,7 @@ def _names(declared: "LakeTable[...]", table: TableSpec) -> list[str]:
         "newest_volume_is_usual": main and declared.partitions and not table.executed_by,
         "keys_are_unique": table.key,
         "versions_are_sound": table.columns.keys() >= VERSION.keys(),
+        "every_version_is_readable": main and load_version in declared.patterns,
     }
     return [name for name in STORED if offered.get(name, True)]
 
@@ -217,4 +220,5 @@ _JUDGES: Mapping[str, Callable[[_Look], Finding]] = {
     "newest_volume_is_usual": _volume,
     "keys_are_unique": _keys_once,
     "versions_are_sound": _versions,
+    "every_version_is_readable": lambda look: judge_exposure(look.table),
 }
