@@ -147,7 +147,8 @@ daily_visits = dg.define_asset_job(
     selection=writing(
         dg.AssetSelection.assets(asset_key(VISITS)).downstream()
         & dg.AssetSelection.groups("bronze", "silver", "gold")
-        - dg.AssetSelection.assets("silver/referrals", "gold/visitors_by_window")  # they have jobs of their own
+        # They have jobs of their own.
+        - dg.AssetSelection.assets("silver/referrals", "gold/visitors_by_window").downstream()
     ),
     description="A day's delivery, and what follows from it. One key means two things here: in bronze the day on which "
     "records LANDED, in silver and gold the day on which they HAPPENED. So the run of a day brings in what landed on "
