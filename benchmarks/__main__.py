@@ -34,6 +34,7 @@ NAMES = (
     "jdbc",
     "fingerprint",
     "merge",
+    "merge_size",
     "filter_accounting",
     "cleaner",
     "replay",

@@ -1,4 +1,4 @@
-"""Points at which a write dies: right before what it wrote is shown to readers, or right after."""
+"""Points at which a write dies: right before what it wrote is there for readers, or right after."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from dedp_assets.patterns.delta.store import LocalStore
+from dedp_assets.patterns.idempotency import _transactions, transactional_writer
 
 POINTS = ("before", "after")
 _COMMIT = re.compile(r"(?!0{20})\d{20}\.json")  # version 0 only creates a table
@@ -21,7 +22,7 @@ class Failpoint:
     """Where a write dies, once.
 
     Attributes:
-        point: ``before`` or ``after`` a commit, or the exchange of a folder, is there to be seen.
+        point: ``before`` or ``after`` a commit of Delta or PostgreSQL, or the exchange of a folder, is there to be seen.
         below: a part of the path that the table lies under.
         reached: whether it was come by.
     """
@@ -30,12 +31,11 @@ class Failpoint:
     below: str
     reached: bool = False
 
-    def pass_by(self, here: str, store: LocalStore, path: str) -> None:
+    def pass_by(self, here: str, shown: str) -> None:
         """Die, if this is the point."""
-        shown = f"{store.address}/{path}"
         if here == self.point and not self.reached and self.below in shown and "/staged-" not in shown:
             self.reached = True
-            raise RuntimeError(f"killed {here} {path}")
+            raise RuntimeError(f"killed {here} {shown}")
 
 
 @contextmanager
@@ -43,21 +43,34 @@ def dying(point: str, *, below: str = "/") -> Iterator[Failpoint]:
     """Let the next write of a table below a folder die at ``point``."""
     failpoint = Failpoint(point, below)
     shows, puts = LocalStore.show, LocalStore.put_if_absent
+    marks, writes = _transactions._mark, _transactions.write_sets
 
     def show(store: LocalStore, name: str, folder: str) -> None:
-        failpoint.pass_by("before", store, name)
+        failpoint.pass_by("before", f"{store.address}/{name}")
         shows(store, name, folder)
-        failpoint.pass_by("after", store, name)
+        failpoint.pass_by("after", f"{store.address}/{name}")
 
     def put_if_absent(store: LocalStore, path: str, content: bytes) -> Any:
         commits = store.address.endswith("/_delta_log") and _COMMIT.fullmatch(path)
         if commits:
-            failpoint.pass_by("before", store, path)
+            failpoint.pass_by("before", f"{store.address}/{path}")
         puts(store, path, content)
         if commits:
-            failpoint.pass_by("after", store, path)
+            failpoint.pass_by("after", f"{store.address}/{path}")
+
+    def mark(connection: Any, table: Any, write: _transactions.Written) -> None:
+        marks(connection, table, write)
+        failpoint.pass_by("before", f"/{write.target}/")
+
+    def write_sets(incoming: Any, write: _transactions.Written, **options: Any) -> Any:
+        done = writes(incoming, write, **options)
+        if done is not None:
+            failpoint.pass_by("after", f"/{write.target}/")
+        return done
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(LocalStore, "show", show)
         patch.setattr(LocalStore, "put_if_absent", put_if_absent)
+        patch.setattr(_transactions, "_mark", mark)
+        patch.setattr(transactional_writer, "write_sets", write_sets)
         yield failpoint

@@ -112,6 +112,8 @@ def write_transaction(
         {'public.users inserted': 1, 'public.users updated': 0, 'public.users deleted': 0}
         >>> write_transaction([ada], connect=database.connect, target="users", provenance=first).changed
         False
+        >>> [row for connection in [database.connect()] for row in connection.execute("SELECT * FROM users")]
+        [(1, 'Ada')]
     """
     incoming = [Incoming(s.table, s.rows.columns, s.keys, texts_of(s.table, s.rows), s.partition) for s in sets]
     if not incoming or provenance.sequence is None:

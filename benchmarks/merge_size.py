@@ -1,0 +1,115 @@
+"""A merge by the size of the table, and against an overwrite of all of it.
+
+Ours: ``merge_changes`` of the Merger pattern, without an order: keys are looked at, refused if repeated, counted, and a
+row that is as it was is no change.
+Theirs: the same merge into a table of a tenth or a hundredth of the size; or, for the change of 1 % of the rows,
+``Table.overwrite`` by the complete rows, which somebody else has computed already.
+
+Fair, because all tables lie in files of as many rows each, which hold neighbouring keys, as a table has that grows by
+its keys. Each round changes other values of the same number of rows: of one file, or of one row in a hundred all over
+the table. What merge and overwrite leave is compared in the end.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from pathlib import Path
+
+from pyspark.sql import DataFrame, SparkSession
+
+from benchmarks.measure import Counters, Row, compare, interleave
+from dedp_assets.patterns.core.records import Provenance
+from dedp_assets.patterns.core.rows import digest, row_hash
+from dedp_assets.patterns.core.schema import Column, TableSpec
+from dedp_assets.patterns.delta.tables import Table
+from dedp_assets.patterns.idempotency.merger import merge_changes
+from resources.environments import settings
+from resources.spark import SparkEngine
+
+__all__ = ["run"]
+
+_SPEC = TableSpec(
+    "silver/users",
+    {
+        "user_id": Column("BIGINT", required=True),
+        "login": Column("STRING"),
+        "biography": Column("STRING"),
+        "age": Column("INT"),
+    },
+)
+_SCATTERED, _NEIGHBOURS = "all over it", "in one file"
+
+
+def run(*, quick: bool) -> list[Row]:
+    """Measure tables of 1, 10 and 100 files, then a change of 1 % against an overwrite."""
+    session, home = SparkEngine().session, settings().home
+    rows = 1_000 if quick else 20_000
+    against = [_against_overwrite(session, home, rows, where) for where in (_NEIGHBOURS, _SCATTERED)]
+    return [*_sizes(session, home, rows), *against]
+
+
+def _sizes(session: SparkSession, home: Path, rows: int) -> list[Row]:
+    changes, counters = rows // 20, Counters(session)
+    tables = {files: _table(session, home / f"{files}", files, rows) for files in (1, 10, 100)}
+
+    def side(files: int, number: int) -> dict[str, float]:
+        found = session.range(0, rows, rows // changes, 1)
+        return _merge(tables[files], _rows(found, number + 1), number)
+
+    sides = interleave(
+        {f"{files} files": partial(side, files) for files in tables}, rounds=9, warm_up=6, counters=counters
+    )
+    one, ten, hundred = sides
+    case = f"{changes:,} changes, table of {rows:,} rows a file"
+    return [
+        compare(f"{case}: 10 files against 1", ten, one, at_most=1.05),
+        compare(f"{case}: 100 files against 1", hundred, one, at_most=1.05),
+    ]
+
+
+def _against_overwrite(session: SparkSession, home: Path, rows: int, where: str) -> Row:
+    files = 50
+    count = files * rows
+    merged, replaced = (_table(session, home / f"{where}-{name}", files, rows) for name in ("merged", "replaced"))
+    changed = "id % 100 = 0" if where == _SCATTERED else f"id < {count // 100}"
+
+    def merge(number: int) -> dict[str, float]:
+        return _merge(merged, _rows(session.range(0, count, 1, 2).filter(changed), number + 1), number)
+
+    def overwrite(number: int) -> dict[str, float]:
+        ids = session.range(0, count, 1, files)
+        others, ours = _rows(ids.filter(f"NOT ({changed})"), 0), _rows(ids.filter(changed), number + 1)
+        result = replaced.overwrite(others.unionAll(ours), provenance=_run(number))
+        return {"written": len(replaced.ledger.commit(result.version).files_added)}
+
+    sides = interleave({"merge": merge, "overwrite": overwrite}, rounds=5, warm_up=2, counters=Counters(session))
+    content = ["count(1)", digest(row_hash(merged.read().schema.fields))]
+    found = [table.read().selectExpr(*content).collect() for table in (merged, replaced)]
+    assert found[0] == found[1], found
+    return compare(f"1 % of {count:,} rows, {where}", *sides)
+
+
+def _table(session: SparkSession, folder: Path, files: int, rows: int) -> Table:
+    table = Table(_SPEC, folder, session)
+    table.overwrite(_rows(session.range(0, files * rows, 1, files), 0), provenance=_run(-1))
+    assert len(table.ledger.state().files()) == files
+    return table
+
+
+def _merge(table: Table, changes: DataFrame, number: int) -> dict[str, float]:
+    result = merge_changes(changes, table, keys=["user_id"], provenance=_run(number))
+    assert result.changed
+    return {"written": len(table.ledger.commit(result.version).files_added)}
+
+
+def _rows(ids: DataFrame, round_: int) -> DataFrame:
+    return ids.selectExpr(
+        "id AS user_id",
+        "concat('login ', hex(xxhash64(id))) AS login",
+        f"repeat(hex(xxhash64(id, {round_})), 4) AS biography",
+        "CAST(abs(xxhash64(id)) % 80 AS INT) AS age",
+    )
+
+
+def _run(number: int) -> Provenance:
+    return Provenance(asset=_SPEC.name, run_id="benchmark", sequence=number + 1, inputs={"changes": number})

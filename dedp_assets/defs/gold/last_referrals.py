@@ -1,0 +1,51 @@
+"""The last visit that each website has sent."""
+
+from dedp_assets.defs.silver.referrals import REFERRALS
+from dedp_assets.graph.batches import Step
+from dedp_assets.graph.feeds import Pinned, same
+from dedp_assets.graph.tables import lake_table
+from dedp_assets.partitions import DAILY
+from dedp_assets.patterns.core.results import WriteResult
+from dedp_assets.patterns.core.schema import Column, TableSpec
+from dedp_assets.patterns.delta.tables import Table
+from dedp_assets.patterns.idempotency.merger import merge_changes
+
+LAST_REFERRALS = TableSpec(
+    "gold/last_referrals",
+    {
+        "website": Column("STRING", "website that a visit came from", required=True),
+        "event_time": Column("TIMESTAMP", "when its last visit came, UTC", required=True),
+        "visit_id": Column("STRING", "that visit", required=True),
+        "page": Column("STRING", "path that was visited", required=True),
+    },
+    comment="One row per website. A visit that silver takes back later stays the last one until a newer one comes.",
+    key=("website",),
+    executed_by="event_date",
+)
+QUERY = """
+    SELECT regexp_extract(referrer, '^https?://([^/?#]*)', 1) AS website, event_time, visit_id, page FROM {referrals}
+"""
+
+
+@lake_table(
+    LAST_REFERRALS,
+    reads={REFERRALS: same("event_date")},
+    derived={"website": ["referrer"]},
+    checks={"changes_of_one_place_agree": "No two visits of one time and identity differ."},
+    used_by="marketing, who ask which websites no longer send anybody",
+    partitions=DAILY,
+    patterns=[merge_changes],
+    owner="team:web-analytics",
+    code_version="1",
+)
+def last_referrals(step: Step, referrals: Pinned, table: Table) -> WriteResult:
+    """Merge one day's visits; whichever day is merged last, each website keeps its newest one."""
+    rows = referrals.rows()
+    return merge_changes(
+        rows.sparkSession.sql(QUERY, referrals=rows),
+        table,
+        keys=["website"],
+        order_by=["event_time", "visit_id"],
+        execution=step.key,
+        provenance=step.provenance,
+    )

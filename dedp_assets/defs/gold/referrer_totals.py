@@ -1,0 +1,57 @@
+"""How many visitors each website has sent, up to and with each day."""
+
+from dedp_assets.defs.silver.referrals import REFERRALS
+from dedp_assets.graph.batches import Step
+from dedp_assets.graph.feeds import Pinned, same
+from dedp_assets.graph.tables import lake_table
+from dedp_assets.partitions import DAILY
+from dedp_assets.patterns.core.results import WriteResult
+from dedp_assets.patterns.core.schema import Column, TableSpec
+from dedp_assets.patterns.delta.tables import Table
+from dedp_assets.patterns.idempotency.stateful_merger import merge_execution
+
+REFERRER_TOTALS = TableSpec(
+    "gold/referrer_totals",
+    {
+        "website": Column("STRING", "website that visits came from", required=True),
+        "visits": Column("BIGINT", "visits that it sent so far", required=True),
+        "days": Column("BIGINT", "days on which it sent any", required=True),
+        "last_day": Column("DATE", "the last of them", required=True),
+    },
+    checks={"visits_cover_days": "visits >= days AND days > 0"},
+    comment="One row per website, as of the last day that was added.",
+    key=("website",),
+    executed_by="event_date",
+)
+QUERY = """
+    SELECT regexp_extract(referrer, '^https?://([^/?#]*)', 1) AS website, count(*) AS visits, 1L AS days,
+           event_date AS last_day
+    FROM {referrals} GROUP BY website, event_date
+"""
+
+
+@lake_table(
+    REFERRER_TOTALS,
+    reads={REFERRALS: same("event_date")},
+    in_order=True,
+    derived={
+        "website": ["referrer"], "visits": ["visit_id"], "days": ["event_date"], "last_day": ["event_date"],
+    },
+    used_by="marketing, who pay websites for the visitors they sent",
+    partitions=DAILY,
+    patterns=[merge_execution],
+    owner="team:web-analytics",
+    code_version="1",
+)  # fmt: skip
+def referrer_totals(step: Step, referrals: Pinned, table: Table) -> WriteResult:
+    """Add one day's visits to the totals of the day before it."""
+    rows = referrals.rows()
+    return merge_execution(
+        rows.sparkSession.sql(QUERY, referrals=rows),
+        table,
+        execution=step.key,
+        keys=["website"],
+        update={"visits": "t.visits + s.visits", "days": "t.days + s.days", "last_day": "s.last_day"},
+        due=referrals.values("event_date", since=DAILY.start.strftime(DAILY.fmt)),
+        provenance=step.provenance,
+    )

@@ -1,0 +1,168 @@
+"""Merger: changed rows are inserted, updated or deleted by key; merging them again changes nothing.
+
+Problem: a source delivers changes only. Appending them duplicates rows, overwriting by them loses all others.
+Solution: rows meet by an immutable key. With columns that order the changes of a key, a newer row is never overwritten
+    by an older change, whatever the order of delivery; a deleted key then stays as a row without values, or an older
+    change would bring it back. Without such columns batches are merged in order, and one of the past is refused.
+Consequences: only files that may hold a key of the changes are rewritten. A row that the source no longer delivers
+    stays: deletions have to be said. A key that changes at the source makes two rows of one thing.
+Choose instead: Data Overwrite, if a run sees all rows; Stateful Merger, to merge a batch of the past again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from pyspark.sql import DataFrame, Window
+from pyspark.sql import functions as F
+
+from dedp_assets.patterns.core.audits import Audit
+from dedp_assets.patterns.core.errors import ConfigError, ContractError
+from dedp_assets.patterns.core.names import RESERVED, identifier
+from dedp_assets.patterns.core.records import Provenance
+from dedp_assets.patterns.core.results import WriteResult
+from dedp_assets.patterns.core.rows import fields_of, require_columns, row_hash
+from dedp_assets.patterns.delta.clauses import Clause, Delete, Insert, Update
+from dedp_assets.patterns.delta.tables import Table
+
+__all__ = ["merge_changes"]
+
+_NEWEST, _STATE = f"{RESERVED}newest", f"{RESERVED}state"
+
+
+def merge_changes(
+    changes: DataFrame,
+    target: Table,
+    *,
+    keys: Sequence[str],
+    order_by: Sequence[str] = (),
+    deleted: str = "",
+    execution: str = "",
+    provenance: Provenance,
+    audits: Sequence[Audit] = (),
+) -> WriteResult:
+    """Merge changes into ``target`` by key, in one audited commit.
+
+    Args:
+        changes: the columns of ``target``, and ``deleted`` if it is none of them.
+        target: the table. If it has the column ``deleted``, a deletion keeps the row, without its values; otherwise it
+            removes it.
+        keys: columns that identify a row for ever; never NULL.
+        order_by: columns of ``target`` that order the changes of a key; the greatest counts, in a batch and against
+            the row that is there.
+        deleted: BOOLEAN column of ``changes``, true where the key is gone since; empty if nothing is deleted.
+        execution: which of several executions in any order this is, e.g. a day, for a table that declares what they are
+            told apart by; only with ``order_by``.
+        provenance: who merges, from what, and why; without ``order_by`` its ``sequence`` orders the batches.
+        audits: rules over the rows inserted or updated.
+
+    Raises:
+        AmbiguousKeys: if nothing says which of two changes of a key in ``changes`` counts.
+        AuditFailed: if a change has the place of the row that is there, and other values; or a rule refuses a row.
+        ConfigError: if the options do not fit the table or each other.
+        ContractError: if a key, a place in the order or a deletion flag is NULL, or a batch of the past is merged
+            without an order.
+
+    Example:
+        >>> users = table("users", "id INT, name STRING, at INT, gone BOOLEAN", (1, "Ada", 7, False))
+        >>> changes = frame("id INT, name STRING, at INT, gone BOOLEAN", (1, "A", 3, False), (2, "Bob", 4, False))
+        >>> merge_changes(changes, users, keys=["id"], order_by=["at"], deleted="gone", provenance=run).reason
+        '1 rows inserted'
+        >>> rows(users)
+        [(1, 'Ada', 7, False), (2, 'Bob', 4, False)]
+    """
+    require_columns(changes, [*target.spec.columns, *keys, *order_by, deleted])
+    _require_fit(target, keys, order_by, deleted)
+    if not order_by:
+        _require_newer(target, provenance, execution)
+    faults = {f"no {column}": f"{identifier(column)} IS NULL" for column in (*keys, *order_by, deleted) if column}
+    agree = [Audit.none_where("changes_of_one_place_agree", _null(order_by[0]))] if order_by else []
+    return target.merge(
+        _newest(_selected(changes, target, keys, order_by, deleted), keys, order_by, faults.values()),
+        keys=keys,
+        clauses=_clauses(target, keys, order_by, deleted),
+        unusable=faults,
+        execution=execution,
+        provenance=provenance.by("idempotency.merger"),
+        audits=[*agree, *audits],
+    )
+
+
+def _selected(
+    changes: DataFrame, target: Table, keys: Sequence[str], order_by: Sequence[str], deleted: str
+) -> DataFrame:
+    """Select what is merged; of a deletion that keeps its row, no values."""
+    kept = {*keys, *order_by, deleted}
+    empties = f"coalesce({identifier(deleted)}, false)" if deleted in target.spec.columns else "false"
+    columns = [
+        F.col(identifier(c)).alias(c) if c in kept else F.expr(f"if({empties}, NULL, {identifier(c)})").alias(c)
+        for c in target.spec.columns
+    ]
+    flag = [deleted] if deleted and deleted not in target.spec.columns else []
+    return changes.select(*columns, *map(identifier, flag))
+
+
+def _newest(changes: DataFrame, keys: Sequence[str], order_by: Sequence[str], faults: Iterable[str]) -> DataFrame:
+    """Keep of each key the change that counts, once; and whatever is at fault, to be refused."""
+    if not order_by:
+        return changes
+    place = F.struct(*[F.col(identifier(c)) for c in order_by])
+    greatest = F.max(place).over(Window.partitionBy(*[F.col(identifier(key)) for key in keys]))
+    found = changes.withColumn(_NEWEST, greatest)
+    found = found.filter((place == F.col(_NEWEST)) | F.expr(" OR ".join(faults))).drop(_NEWEST)
+    found = found.withColumn(_STATE, F.expr(row_hash(fields_of(changes, changes.columns))))
+    return found.dropDuplicates([*keys, _STATE]).drop(_STATE)
+
+
+def _clauses(target: Table, keys: Sequence[str], order_by: Sequence[str], deleted: str) -> Sequence[Clause]:
+    """Say what becomes of a change whose key is there, and of one whose key is not."""
+    same = " AND ".join(f"t.{identifier(c)} <=> s.{identifier(c)}" for c in target.spec.columns if c not in keys)
+    other = f"NOT ({same or 'true'})"
+    if order_by:
+        mine, theirs = (f"struct({', '.join(f'{side}.{identifier(c)}' for c in order_by)})" for side in "st")
+        # Two truths for one place: without a place, the row is refused.
+        contradiction = Update({order_by[0]: "NULL"}, when=f"{mine} = {theirs} AND {other}")
+        return [contradiction, Update(when=f"{mine} > {theirs}"), Insert()]
+    if not deleted:
+        return [Update(when=other), Insert()]
+    gone = f"s.{identifier(deleted)}"
+    removal = [] if deleted in target.spec.columns else [Delete(when=gone)]
+    return [*removal, Update(when=other), Insert(when=f"NOT {gone}")]
+
+
+def _require_fit(target: Table, keys: Sequence[str], order_by: Sequence[str], deleted: str) -> None:
+    name, held = target.name, target.spec.columns
+    if not keys or (unknown := [c for c in (*keys, *order_by) if c not in held]):
+        raise ConfigError(f"{name} needs keys and an order among its columns, not {unknown if keys else 'no key'}")
+    if deleted in keys or deleted in order_by or set(keys) & set(order_by):
+        raise ConfigError(f"{name}: keys, order and deletion flag are different columns")
+    if order_by and deleted and deleted not in held:
+        raise ConfigError(
+            f"{name} does not declare {deleted}: a row that is removed forgets when that was, and an older change "
+            "would bring it back. Declare it, and a deletion keeps the row without its values; or merge batches in "
+            "their order (no order_by)"
+        )
+    strict = [c for c in held if held[c].required and c not in {*keys, *order_by, deleted}]
+    if deleted in held and strict:
+        raise ConfigError(f"{name} requires {', '.join(strict)}, which has no value where a key is deleted")
+
+
+def _require_newer(target: Table, provenance: Provenance, execution: str) -> None:
+    """Refuse a batch of the past, which would overwrite what came after it."""
+    if execution:
+        raise ConfigError(f"{target.name}: executions in any order need order_by; in their order, Stateful Merger")
+    if provenance.sequence is None:
+        raise ConfigError(
+            f"{target.name}: without order_by, provenance.sequence has to say which batch comes after which"
+        )
+    last = target.ledger.transactions().applied(target.name, {})
+    if last is not None and provenance.sequence < last:
+        raise ContractError(
+            f"{target.name}: batch {provenance.sequence} was merged before batch {last}, and merging it again would "
+            "overwrite what came after it: nothing was changed. Name columns that order the changes (order_by), or "
+            "rewind the table to what it was before the batch (Stateful Merger)"
+        )
+
+
+def _null(column: str) -> str:
+    return f"{identifier(column)} IS NULL"
