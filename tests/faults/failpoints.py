@@ -22,7 +22,7 @@ class Failpoint:
     """Where a write dies, once.
 
     Attributes:
-        point: ``before`` or ``after`` a commit of Delta or PostgreSQL, or the exchange of a folder, is there to be seen.
+        point: ``before`` or ``after`` a commit of Delta or PostgreSQL, or the exchange of a folder, is there.
         below: a part of the path that the table lies under.
         reached: whether it was come by.
     """
@@ -40,10 +40,16 @@ class Failpoint:
 
 @contextmanager
 def dying(point: str, *, below: str = "/") -> Iterator[Failpoint]:
-    """Let the next write of a table below a folder die at ``point``."""
+    """Let the next write of a table below a folder, or of a target of that name, die at ``point``."""
     failpoint = Failpoint(point, below)
+    with pytest.MonkeyPatch.context() as patch:
+        _watch_files(failpoint, patch)
+        _watch_transactions(failpoint, patch)
+        yield failpoint
+
+
+def _watch_files(failpoint: Failpoint, patch: pytest.MonkeyPatch) -> None:
     shows, puts = LocalStore.show, LocalStore.put_if_absent
-    marks, writes = _transactions._mark, _transactions.write_sets
 
     def show(store: LocalStore, name: str, folder: str) -> None:
         failpoint.pass_by("before", f"{store.address}/{name}")
@@ -58,6 +64,13 @@ def dying(point: str, *, below: str = "/") -> Iterator[Failpoint]:
         if commits:
             failpoint.pass_by("after", f"{store.address}/{path}")
 
+    patch.setattr(LocalStore, "show", show)
+    patch.setattr(LocalStore, "put_if_absent", put_if_absent)
+
+
+def _watch_transactions(failpoint: Failpoint, patch: pytest.MonkeyPatch) -> None:
+    marks, writes = _transactions._mark, _transactions.write_sets
+
     def mark(connection: Any, table: Any, write: _transactions.Written) -> None:
         marks(connection, table, write)
         failpoint.pass_by("before", f"/{write.target}/")
@@ -68,9 +81,5 @@ def dying(point: str, *, below: str = "/") -> Iterator[Failpoint]:
             failpoint.pass_by("after", f"/{write.target}/")
         return done
 
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(LocalStore, "show", show)
-        patch.setattr(LocalStore, "put_if_absent", put_if_absent)
-        patch.setattr(_transactions, "_mark", mark)
-        patch.setattr(transactional_writer, "write_sets", write_sets)
-        yield failpoint
+    patch.setattr(_transactions, "_mark", mark)
+    patch.setattr(transactional_writer, "write_sets", write_sets)

@@ -117,9 +117,7 @@ def write_transaction(
     """
     incoming = [Incoming(s.table, s.rows.columns, s.keys, texts_of(s.table, s.rows), s.partition) for s in sets]
     if not incoming or provenance.sequence is None:
-        raise ConfigError(
-            f"{target}: name rows to write, and their upstream version, or a retry looks like a new write"
-        )
+        raise ConfigError(f"{target}: name rows to write and their upstream version, by which a retry is known")
     content = json.dumps([provenance.code_version, provenance.inputs], sort_keys=True, default=str)
     part = dict(partition or {})
     write = Written(target, slice_name(part), generation, provenance.sequence, content, provenance.run_id)
