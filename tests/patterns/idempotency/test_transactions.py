@@ -13,6 +13,8 @@ from multiprocessing import get_context
 
 import psycopg
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from dedp_assets.patterns.connectors import postgres
 from dedp_assets.patterns.connectors.postgres import Changed, Incoming
@@ -100,6 +102,31 @@ def test_a_write_replaces_its_part_by_key_once(made):
     assert write_sets([devices(("5", "code"))], write(3, "other code"), connect=made.connect) == [Changed(0, 1, 0)]
     assert write_sets([devices(("5", "anew"))], write(1, generation=1), connect=made.connect) == [Changed(0, 1, 0)]
     assert write_sets([devices()], write(4, generation=1), connect=made.connect) == [Changed(0, 0, 1)]
+
+
+WRITES = st.tuples(
+    st.sampled_from([DAY, "2026-01-06"]),
+    st.integers(1, 4),  # upstream version
+    st.dictionaries(st.integers(1, 4), st.sampled_from(["", "a", "\\N", "ä\t\n"]), max_size=4),
+)
+
+
+@given(writes=st.lists(WRITES, max_size=8))
+@settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_any_order_of_writes_leaves_what_a_dictionary_holds(made, writes):
+    """Each day holds the rows of the newest version that came for it; what is older or comes again changes nothing."""
+    with made.connect() as connection:
+        connection.execute("TRUNCATE dedp.devices; DROP TABLE IF EXISTS dedp.dedp_transactions")
+    model, newest = {}, {}
+    for day, version, rows in writes:
+        incoming = [devices(*[(str(key), text) for key, text in rows.items()], day=day)]
+        with suppress(Conflict):
+            write_sets(incoming, write(version, partition=day), connect=made.connect)
+        if version > newest.get(day, 0):
+            newest[day] = version
+            model[day] = rows
+    expected = sorted((day, key, text) for day, rows in model.items() for key, text in rows.items())
+    assert held(made, "SELECT day::text, id, type FROM dedp.devices ORDER BY 1, 2") == expected
 
 
 BAD = {
