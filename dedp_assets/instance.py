@@ -115,7 +115,8 @@ class Platform:
             raise ValueError(f"{table} has no partitions: leave {partition} out")
         if days is not None and not (partition and days.has_partition_key(partition)):
             stated = f"{partition} is no partition" if partition else "name the partition"
-            raise ValueError(f"{stated} of {table}: they are days from {days.get_first_partition_key()} to today")
+            called = "weeks by their Monday," if isinstance(days, dg.WeeklyPartitionsDefinition) else "days"
+            raise ValueError(f"{stated} of {table}: they are {called} from {days.get_first_partition_key()} to today")
 
     def require_approvable(self, table: str, partition: str) -> None:
         """Refuse to approve what needs no approval, and what no person can overrule.

@@ -48,6 +48,8 @@ def test_a_week_follows_its_days_and_a_frozen_one_no_more(world):
     world.react()
     assert push(world, 0, 2) == [(WEEKLY, WEEK)]
     emptied = world.last(WEEKLY, week=WEEK)
+    said = world.materialization(WEEKLY, WEEK)["outcome"]
+    assert said == f"unit {WEEK} emptied and loaded with 3 days: 123 rows published"
     assert set(emptied.files_past) > set(appended.files_added)
     assert list(emptied.record.notes["days"]) == [day(0), day(1), day(2)]
     assert days_of(world) == pushed(world)
@@ -58,6 +60,12 @@ def test_a_week_follows_its_days_and_a_frozen_one_no_more(world):
         assert days_of(world) == pushed(world)
     assert world.checks(WEEKLY)["units_leave_room"]
     a_frozen_week_is_refused(world)
+
+
+def test_a_day_is_no_week(world):
+    """Who asks for a Tuesday is told what weeks are called by."""
+    with pytest.raises(ValueError, match="they are weeks by their Monday, from 2025-12-01 to today"):
+        world.platform.require_partition(WEEKLY, day(1))
 
 
 def a_frozen_week_is_refused(world):

@@ -25,7 +25,8 @@ from dedp_assets.patterns.idempotency.fast_metadata_cleaner import (
     load_unit,
     plan_units,
 )
-from tests.helpers import a_record, a_run, active_files, files_of, read_back, write_log
+from dedp_assets.patterns.ingestion.compactor import compact, vacuum
+from tests.helpers import NOW, a_record, a_run, active_files, files_of, read_back, write_log
 
 VISITS = TableSpec(
     "staging/weekly",
@@ -367,6 +368,20 @@ def no_day_of_it_can_be_loaded(weekly, load, name):
     asked = plan_units({"2025-12-01": 1}, weekly.ledger, asked=["2025-12-01"])
     assert (asked.partitions, list(asked.held)) == ((), ["2025-12-01"])
     assert not freeze_units(weekly, before=date(2026, 1, 12), provenance=a_run()).applied
+
+
+def test_what_was_frozen_is_compacted_and_vacuumed_like_any_table(weekly, load):
+    """Files of several weeks become one of their month, with the same rows for Spark and for an independent reader."""
+    for day in ("2025-12-01", "2025-12-08", "2025-12-22"):
+        load(day)
+    freeze_units(weekly, before=date(2026, 1, 5), provenance=a_run())
+    frozen = read_back(weekly)
+    assert compact(weekly, provenance=a_run(), min_small_files=2).changed is False
+    assert len(active_files(weekly)) == 1
+    vacuum(weekly, retention_hours=0, now=NOW + timedelta(days=3650), provenance=a_run(), allow_unsafe=True)
+    assert read_back(weekly) == frozen
+    by_spark = weekly.session.read.format("delta").load(str(weekly.location)).groupBy("week").count().collect()
+    assert {tuple(row) for row in by_spark} == {("2025-12-01..2026-01-04", 6)}
 
 
 def test_a_load_that_was_decided_on_before_its_week_was_frozen_is_refused(weekly, load, monkeypatch):
