@@ -21,6 +21,7 @@ from dedp_assets.patterns.core.schema import TableSpec
 from dedp_assets.patterns.delta.inspection import broken_rules
 from dedp_assets.patterns.delta.tables import Table
 from dedp_assets.patterns.delta.verification import lost_files, tell_lost
+from dedp_assets.patterns.idempotency.proxy import judge_exposure, load_version
 from dedp_assets.patterns.modeling.versioned_dimension import VERSION, judge_versions
 
 if TYPE_CHECKING:
@@ -37,6 +38,7 @@ STORED = {
     "newest_volume_is_usual": f"The newest partition that is over has between {_LOW:g} and {_HIGH:g} times the rows of "
     f"the {_DAYS} before it (median).",
     "versions_are_sound": "The stored versions of each key follow each other: no overlap, no gap, at most one current.",
+    "every_version_is_readable": "Every version that was shown has its files, and the table shows one as it is.",
 }
 """Name of a check -> its description in the UI."""
 
@@ -100,6 +102,7 @@ def _names(declared: "LakeTable[...]", table: TableSpec) -> list[str]:
         "data_is_recent": main and declared.fresh,
         "newest_volume_is_usual": main and declared.partitions,
         "versions_are_sound": table.columns.keys() >= VERSION.keys(),
+        "every_version_is_readable": main and load_version in declared.patterns,
     }
     return [name for name in STORED if offered.get(name, True)]
 
@@ -195,4 +198,5 @@ _JUDGES: Mapping[str, Callable[[_Look], Finding]] = {
     "data_is_recent": _recent,
     "newest_volume_is_usual": _volume,
     "versions_are_sound": _versions,
+    "every_version_is_readable": lambda look: judge_exposure(look.table),
 }

@@ -94,7 +94,7 @@ def devices(step: Step, table: Table, landing: Landing) -> WriteResult:
 refresh_devices = dg.define_asset_job(
     "refresh_devices",
     selection=writing(
-        dg.AssetSelection.assets(asset_key(DEVICES)).downstream() & dg.AssetSelection.groups("bronze", "silver")
+        dg.AssetSelection.assets(asset_key(DEVICES)).downstream() & dg.AssetSelection.groups("bronze", "silver", "gold")
     ),
     description="The devices reference, complete.",
 )

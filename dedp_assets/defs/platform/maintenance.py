@@ -1,4 +1,7 @@
-"""Every table of the lake, replicas excepted, kept to few files: compaction where it pays, vacuum, abandoned stages."""
+"""Every table of the lake kept to few files: compaction where it pays, vacuum, abandoned stages.
+
+Replicas and tables that show versions are left out.
+"""
 
 from collections.abc import Iterator
 from datetime import datetime, timedelta
@@ -66,11 +69,15 @@ REPORT = dg.TableSchema([dg.TableColumn(name, kind, meaning) for name, (kind, me
     pool="platform_maintenance",
 )
 def maintenance(context: dg.AssetExecutionContext, lake: Lake, clock: Clock) -> Iterator[Any]:
-    """Maintain one table after the other; one that fails does not keep the others from it."""
+    """Maintain one table after the other; one that fails does not keep the others from it.
+
+    What shows versions is left out: which of them go is for nobody to decide by night.
+    """
     now, failures = clock.now(), {}
     run = Provenance(asset="/".join(KEY), run_id=context.run.run_id, at=now)
     rows: list[dict[str, Any]] = []
-    for name in lake.names():
+    names = [name for name in lake.names() if not lake.ledger(name).state().closed]
+    for name in names:
         try:
             rows.append(_maintain(lake.stored(name), run, now))
         except PatternError as error:
@@ -79,7 +86,7 @@ def maintenance(context: dg.AssetExecutionContext, lake: Lake, clock: Clock) -> 
         "tables": dg.MetadataValue.table([dg.TableRecord(row) for row in rows], REPORT),
         **_totals(rows),
     }
-    plans = {name: plan_compaction(lake.ledger(name)) for name in lake.names()}
+    plans = {name: plan_compaction(lake.ledger(name)) for name in names}
     left = {name: dg.MetadataValue.json(dict(plan.causes)) for name, plan in plans.items() if plan.partitions}
     yield dg.AssetCheckResult(
         asset_key=KEY,

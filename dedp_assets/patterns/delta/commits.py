@@ -77,7 +77,7 @@ def actions(store: Store, version: int) -> Iterator[dict[str, Any]]:
 def info(
     record: CommitRecord | str,
     operation: str,
-    read: TableState,
+    read: TableState | None,
     metrics: Mapping[str, int],
     parameters: Mapping[str, str] | None = None,
     *,
@@ -88,7 +88,7 @@ def info(
     Args:
         record: the library's record, or a note.
         operation: Delta's name of what was done.
-        read: the table as the writer saw it.
+        read: the table as the writer saw it; ``None`` if there was none.
         metrics: Delta's figures of the operation.
         parameters: Delta's parameters of the operation.
         appends: whether nothing was read that another writer could have changed.
@@ -98,7 +98,7 @@ def info(
             "timestamp": now_ms(),
             "operation": operation,
             "operationParameters": dict(parameters or {}),
-            "readVersion": read.version,
+            **({"readVersion": read.version} if read else {}),
             "isolationLevel": "Serializable" if operation == "WRITE" else "SnapshotIsolation",
             "isBlindAppend": appends,
             "operationMetrics": {name: str(value) for name, value in metrics.items()},

@@ -28,6 +28,7 @@ __all__ = [
     "constraints",
     "content_columns",
     "creation",
+    "require_open",
     "require_partition",
     "require_replaceable",
     "require_usable",
@@ -180,12 +181,26 @@ def require_partition(table: str, state: TableState, owned: Mapping[str, object]
     return spelled
 
 
+def require_open(table: str, state: TableState) -> None:
+    """Refuse to write a table that is closed.
+
+    Raises:
+        ConfigError: if it is a version, or shows versions.
+    """
+    if state.closed:
+        raise ConfigError(
+            f"{table} is closed: its rows are those of a version, which is written once. Load a new version "
+            "(proxy.load_version), or show another one (proxy.switch_version)"
+        )
+
+
 def require_replaceable(table: str, state: TableState) -> None:
     """Refuse to take rows away from a table that only grows.
 
     Raises:
-        ConfigError: if the table is append-only.
+        ConfigError: if the table is append-only, or closed.
     """
+    require_open(table, state)
     if state.properties.get("delta.appendOnly", "").lower() == "true":
         raise ConfigError(
             f"{table} is append-only (delta.appendOnly), so no row of it can be replaced or deleted: append to it, or "

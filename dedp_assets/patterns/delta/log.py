@@ -31,6 +31,7 @@ from dedp_assets.patterns.delta.logfiles import log_faults
 from dedp_assets.patterns.delta.store import delta_table
 
 __all__ = [
+    "CLOSED",
     "Commit",
     "Cursor",
     "Cursors",
@@ -57,6 +58,9 @@ Naming = Mapping[str, tuple[str, str]]
 
 T = TypeVar("T")
 
+CLOSED = "dedp.closed"
+"""A writer feature that no engine has: by the Delta protocol, each of them reads such a table and refuses to write."""
+
 KeyedFile = tuple[Mapping[str, Any], Partition]
 """An active file as :meth:`TableState.files` shows it, with its partition."""
 
@@ -67,7 +71,7 @@ _INFO = b'{"commitInfo":'
 _SOON = 100
 """Number of commits after a checkpoint up to which reading them here is as fast as by deltalake."""
 _FILES = {"add", "remove", "cdc"}
-_MAINTENANCE = {"OPTIMIZE", "VACUUM END"}
+_MAINTENANCE = {"OPTIMIZE", "VACUUM END", "KEEP VERSIONS"}
 _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 
 
@@ -268,6 +272,11 @@ class TableState(Cursors):
     def features(self) -> frozenset[str]:
         """Writer features the table names beyond the old protocol versions."""
         return frozenset(self.protocol.get("writerFeatures") or ())
+
+    @property
+    def closed(self) -> bool:
+        """Tell whether nobody may write the table any more: a version, or the table that shows one of them."""
+        return CLOSED in self.features
 
     def files(self) -> Sequence[Mapping[str, Any]]:
         """List the active files, each a mapping (``path``, ``size_bytes``, ``num_records``, ``partition.<column>``)."""

@@ -20,7 +20,7 @@ from pyspark.sql.types import StringType, StructField, StructType
 from dedp_assets.patterns.core.names import RESERVED, identifier
 from dedp_assets.patterns.core.partitions import equals, literal, sql_type
 from dedp_assets.patterns.delta.locations import literal_path
-from dedp_assets.patterns.delta.log import KeyedFile, Partition, TableState
+from dedp_assets.patterns.delta.log import CLOSED, KeyedFile, Partition, TableState
 from dedp_assets.patterns.delta.store import Store
 
 __all__ = ["FILE", "lies_outside", "missing", "plain_uri", "predicate", "read_at", "read_files"]
@@ -28,7 +28,7 @@ __all__ = ["FILE", "lies_outside", "missing", "plain_uri", "predicate", "read_at
 FILE = f"{RESERVED}file"
 """Column of :func:`read_files` that says which file a row comes from: the URI to compare by :func:`plain_uri`."""
 
-_PLAIN = {"appendOnly", "changeDataFeed", "checkConstraints", "generatedColumns", "invariants", "v2Checkpoint"}
+_PLAIN = {CLOSED, "appendOnly", "changeDataFeed", "checkConstraints", "generatedColumns", "invariants", "v2Checkpoint"}
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:/")
 _MOST_PARTITIONS = 64
 _PLACE = f"{RESERVED}place"

@@ -32,6 +32,7 @@ from dedp_assets.patterns.delta.definition import (
     conform,
     content_columns,
     creation,
+    require_open,
     require_partition,
     require_replaceable,
     require_usable,
@@ -97,11 +98,12 @@ class Table(Located):
 
         Raises:
             SchemaMismatch: if only a migration could make them agree.
-            ConfigError: if no table can be made as declared, or where it is declared to lie.
+            ConfigError: if no table can be made as declared, or where it is declared to lie, or the table is closed.
         """
         require(self.store, "lock", "put_if_absent")
         if self.ledger.exists():
             state = self.ledger.state()
+            require_open(self.name, state)
             if not list(alterations(self.spec, self.store.address, state)):
                 return state
         else:
@@ -331,7 +333,7 @@ class Table(Located):
         the table's generation is raised first, and a crash between the two steps only allows a rerun too many.
 
         Raises:
-            ConfigError: if a vacuum removed files of that version, or the table is append-only.
+            ConfigError: if a vacuum removed files of that version, or the table is append-only or closed.
         """
         statement = f"RESTORE TABLE delta.`{self.store.address}` TO VERSION AS OF {version}"
         record = CommitRecord.of(provenance, content=statement)

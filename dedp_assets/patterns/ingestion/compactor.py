@@ -167,6 +167,8 @@ class _Sizes:
 
 
 def _plan(state: TableState, small: Files, only: Mapping[str, str], sizes: _Sizes) -> Plan:
+    if state.closed:
+        return Plan((), "its files belong to a version, which is written once")
     causes, held = {}, {}
     for key, stats in sorted(state.statistics().items(), key=lambda item: partition_name(item[0])):
         if not only.items() <= dict(key).items():

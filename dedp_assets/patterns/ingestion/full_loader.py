@@ -3,15 +3,14 @@
 Problem: a small, slowly changing dataset carries no attribute by which changed rows could be found.
 Solution: load all of it each time and swap it in atomically: readers see the old rows or the new ones, never none.
 Consequences: cost grows with the dataset, and a truncated delivery would replace a full table: a volume guard refuses
-    it before the swap. The replaced version stays readable by time travel and can be restored. Without transactions,
-    each load fills a table of its own and a view moves to it; the former table is the way back.
+    it before the swap. The replaced version stays readable by time travel, and can be restored, until a vacuum. With
+    `keep_versions` each load fills a table of its own that is kept, and the name readers know moves to it.
 Choose instead: Incremental Loader, once the dataset grows and has a delta column.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from pyspark.sql import DataFrame
 
@@ -20,22 +19,10 @@ from dedp_assets.patterns.core.errors import ConfigError
 from dedp_assets.patterns.core.records import Provenance
 from dedp_assets.patterns.core.results import Split, WriteResult
 from dedp_assets.patterns.core.rows import RowsRead, counted
+from dedp_assets.patterns.delta.copies import exposure
 from dedp_assets.patterns.delta.tables import Table
 
-__all__ = ["load_full", "expose", "volume_guard", "View"]
-
-
-@dataclass(frozen=True, slots=True)
-class View:
-    """The name that readers know instead of a table, for stores without transactional overwrite.
-
-    Attributes:
-        name: the view's name, a plain identifier.
-        shows: the table that it shows now; ``None`` before the first load.
-    """
-
-    name: str
-    shows: Table | None = None
+__all__ = ["load_full", "volume_guard"]
 
 
 def load_full(
@@ -43,7 +30,7 @@ def load_full(
     target: Table,
     *,
     provenance: Provenance,
-    view: View | None = None,
+    keep_versions: bool = False,
     min_rows: int = 1,
     max_shrink: float = 0.5,
     max_growth: float = 2.0,
@@ -51,12 +38,14 @@ def load_full(
 ) -> WriteResult:
     """Replace every row of ``target`` by ``snapshot``, in one commit.
 
+    A load that fails leaves the present rows where they are.
+
     Args:
         snapshot: the complete dataset; of a split, its ``valid`` part.
         target: the table to replace.
         provenance: who loads, from what, and why.
-        view: load into a ``target`` of its own (``devices_v2``), and let the view show it once the load has passed; the
-            volume is compared with what the view shows now. A load that fails leaves the view where it is.
+        keep_versions: load into a table of its own that is never written again, and let ``target`` show it once the
+            load has passed; Proxy's ``switch_version`` is the way back.
         min_rows: fewest rows a delivery may have, in rows.
         max_shrink: largest share of the present rows that may be missing (0.5: half of them).
         max_growth: largest factor by which the rows may grow (2.0: double).
@@ -64,7 +53,8 @@ def load_full(
 
     Raises:
         AuditFailed: if the volume guard or an audit refuses the delivery; the present rows stay.
-        ConfigError: for bounds that would refuse every delivery, or a view's name that is not a plain identifier.
+        ConfigError: for bounds that would refuse every delivery, or if ``target`` keeps versions and is loaded
+            without, or the other way round.
 
     Example:
         >>> devices = table("devices", "id INT, name STRING", (1, "phone"), (2, "tablet"))
@@ -76,19 +66,12 @@ def load_full(
     """
     if not 0 <= max_shrink <= 1 or max_growth < 1:
         raise ConfigError(f"max_shrink={max_shrink} must lie in 0..1 and max_growth={max_growth} must be at least 1")
-    if view:
-        _require_name(view.name)
-    present = _present(view.shows if view and view.shows else target)
-    staged = target.stage(
-        snapshot,
-        provenance=provenance.by("ingestion.full_loader"),
-        audits=(*volume_guard(min_rows=min_rows, max_shrink=max_shrink, max_growth=max_growth), *audits),
-        rows_read=RowsRead(figures={"present": present}),
-    )
-    result = staged.publish()
-    if view:
-        expose(target, view=view.name)
-    return result
+    named = provenance.by("ingestion.full_loader")
+    rules = (*volume_guard(min_rows=min_rows, max_shrink=max_shrink, max_growth=max_growth), *audits)
+    present = RowsRead(figures={"present": _present(target)})
+    if keep_versions:
+        return exposure.load(snapshot, target, provenance=named, audits=rules, rows_read=present)
+    return target.stage(snapshot, provenance=named, audits=rules, rows_read=present).publish()
 
 
 def volume_guard(*, min_rows: int = 1, max_shrink: float = 0.5, max_growth: float = 2.0) -> tuple[Audit, ...]:
@@ -106,18 +89,6 @@ def volume_guard(*, min_rows: int = 1, max_shrink: float = 0.5, max_growth: floa
     )
 
 
-def expose(table: Table, *, view: str) -> None:
-    """Let a view show ``table`` as it is now: the swap of :func:`load_full`, and by hand the way back to a former one.
-
-    Raises:
-        ConfigError: if ``view`` is not a plain identifier.
-        NotReady: if the table was never loaded; the view stays where it is.
-    """
-    _require_name(view)
-    rows = table.read()
-    rows.createOrReplaceTempView(view)
-
-
 def _present(target: Table) -> int:
     """Count the rows of the table: by the log, or by a job where the log does not say exactly."""
     state = target.ledger.state() if target.ledger.exists() else None
@@ -125,8 +96,3 @@ def _present(target: Table) -> int:
         return 0
     found = state.statistics().values()
     return sum(each.rows for each in found) if all(each.exact for each in found) else counted(target.read())
-
-
-def _require_name(view: str) -> None:
-    if not view.isidentifier():
-        raise ConfigError(f"{view!r} is not a plain identifier")

@@ -13,14 +13,15 @@ from deltalake import DeltaTable
 from pyspark.errors import PySparkException
 
 from dedp_assets.patterns.core.audits import Audit
-from dedp_assets.patterns.core.errors import AuditFailed, ConfigError, NotReady
+from dedp_assets.patterns.core.errors import AuditFailed, ConfigError
 from dedp_assets.patterns.core.records import Approval
 from dedp_assets.patterns.core.results import Split
 from dedp_assets.patterns.core.schema import Column, TableSpec
 from dedp_assets.patterns.delta import publishing
+from dedp_assets.patterns.delta.copies.versions import version_of
 from dedp_assets.patterns.delta.stages import Stage
-from dedp_assets.patterns.ingestion import full_loader
-from dedp_assets.patterns.ingestion.full_loader import View, expose, load_full
+from dedp_assets.patterns.idempotency.proxy import switch_version
+from dedp_assets.patterns.ingestion.full_loader import load_full
 from tests.helpers import a_run, active_files, read_back
 
 DEVICES = TableSpec(
@@ -51,13 +52,6 @@ def snapshot(spark):
 def many(spark):
     """``many(10, "v1")``: as many devices, all with the same label."""
     return lambda count, label="v1": spark.range(count).selectExpr("concat('d', id) AS name", f"'{label}' AS label")
-
-
-@pytest.fixture
-def view(spark):
-    """The name of a view that is gone after the test."""
-    yield "current_devices"
-    spark.catalog.dropTempView("current_devices")
 
 
 def labels(table, version=None):
@@ -309,69 +303,29 @@ def test_the_former_dataset_is_readable_until_it_is_vacuumed(devices, many):
     assert labels(devices) == {f"d{n}": "v2" for n in range(5)}
 
 
-@pytest.fixture
-def versions(make_table):
-    """Tables of their own for three deliveries."""
-    return [make_table(TableSpec(f"bronze/devices_v{n}", DEVICES.columns)) for n in (1, 2, 3)]
-
-
-def test_the_view_moves_with_a_load_that_passed_and_with_no_other(spark, versions, many, view):
-    """A delivery that is refused, broken or far smaller than what the view shows leaves readers on the former table."""
-    first, second, third = versions
-
-    def shown():
-        return {row["label"] for row in spark.table(view).collect()}
-
-    load_full(many(10, "v1"), first, provenance=a_run(), view=View(view))
-    assert shown() == {"v1"}
-    to_second = View(view, shows=first)
+def test_with_versions_the_name_moves_with_a_load_that_passed_and_with_no_other(devices, many):
+    """A delivery that is refused, broken or far smaller than what is shown leaves readers on the former version."""
+    load_full(many(10, "v1"), devices, provenance=a_run(run_id="1"), keep_versions=True)
     with pytest.raises(AuditFailed, match=r"volume_is_plausible: below 0.5 \(written=4, present=10"):
-        load_full(many(4, "v2"), second, provenance=a_run(), view=to_second)
+        load_full(many(4, "v2"), devices, provenance=a_run(run_id="2"), keep_versions=True)
     broken = many(10).selectExpr("name", "string(raise_error('broken')) AS label")
     with pytest.raises(PySparkException, match="broken"):
-        load_full(broken, second, provenance=a_run(), view=to_second)
-    assert (shown(), read_back(second)) == ({"v1"}, [])
-    result = load_full(many(12, "v2"), second, provenance=a_run(), view=to_second)
-    assert (shown(), result.figures["present"]) == ({"v2"}, 10)
-    load_full(many(12, "v3"), third, provenance=a_run())
-    assert shown() == {"v2"}
-    expose(first, view=view)
-    assert shown() == {"v1"}
-    assert {row["label"] for row in read_back(second)} == {"v2"}
+        load_full(broken, devices, provenance=a_run(run_id="3"), keep_versions=True)
+    assert set(labels(devices).values()) == {"v1"}
+    result = load_full(many(12, "v2"), devices, provenance=a_run(run_id="4"), keep_versions=True)
+    assert (result.figures["present"], result.reason) == (10, "12 rows shown as 4-1 instead of 1-1")
+    assert set(labels(devices).values()) == {"v2"}
+    assert devices.ledger.commit(result.version).record.pattern == "ingestion.full_loader"
+    with pytest.raises(ConfigError, match="is closed: its rows are those of a version"):
+        load_full(many(12, "v3"), devices, provenance=a_run(run_id="5"))
+    switch_version(devices, version="1-1", because="wrong labels", provenance=a_run(run_id="6"))
+    assert labels(devices) == {f"d{n}": "v1" for n in range(10)}
+    assert set(labels(version_of(devices, "4-1")).values()) == {"v2"}
 
 
-def test_a_load_that_dies_before_the_view_moved_is_exposed_by_its_rerun(spark, versions, many, view, monkeypatch):
-    """The rows are in the new table once, and the rerun, which finds them there, moves the view to them."""
-    first, second, _ = versions
-    load_full(many(3, "v1"), first, provenance=a_run(), view=View(view))
-    run, to_second = a_run(inputs={"landing": "2"}), View(view, shows=first)
-
-    def die(*_, **__):
-        raise SystemExit("killed")
-
-    with monkeypatch.context() as patched:
-        patched.setattr(full_loader, "expose", die)
-        with pytest.raises(SystemExit):
-            load_full(many(4, "v2"), second, provenance=run, view=to_second)
-    assert {row["label"] for row in spark.table(view).collect()} == {"v1"}
-    assert not load_full(many(4, "v2"), second, provenance=run, view=to_second).applied
-    assert sorted(map(tuple, spark.table(view).collect())) == [(f"d{n}", "v2") for n in range(4)]
-
-
-def test_a_table_that_was_never_loaded_is_not_exposed(spark, devices, make_table, many, view):
-    """Pointing the view at nothing is refused, and the view stays where it was."""
-    load_full(many(2), devices, provenance=a_run())
-    expose(devices, view=view)
-    with pytest.raises(NotReady, match="nothing was ever written"):
-        expose(make_table(TableSpec("bronze/devices_v2", DEVICES.columns)), view=view)
-    assert spark.table(view).count() == 2
-
-
-@pytest.mark.parametrize("name", ["", "bronze.devices", "devices; DROP TABLE devices", "1st"])
-def test_a_view_needs_a_plain_name(devices, many, name):
-    """Nothing but an identifier gets into the statement, and what cannot be exposed is not loaded."""
-    with pytest.raises(ConfigError, match="is not a plain identifier"):
-        expose(devices, view=name)
-    with pytest.raises(ConfigError, match="is not a plain identifier"):
-        load_full(many(3), devices, provenance=a_run(), view=View(name))
-    assert not devices.ledger.exists()
+def test_a_table_that_is_replaced_is_not_made_to_show_versions(devices, many):
+    """Its rows would be hidden."""
+    load_full(many(3), devices, provenance=a_run())
+    with pytest.raises(ConfigError, match="is a table with rows of its own"):
+        load_full(many(3, "v2"), devices, provenance=a_run(), keep_versions=True)
+    assert set(labels(devices).values()) == {"v1"}

@@ -1,1 +1,1 @@
-"""Copies of tables: editions behind one link, replicas byte for byte or remade."""
+"""Copies of tables: versions behind one name, editions behind one link, replicas byte for byte or remade."""

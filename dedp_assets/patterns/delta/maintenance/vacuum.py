@@ -37,10 +37,15 @@ def remove_unneeded(table: Table, *, cutoff: datetime, provenance: Provenance) -
     """Delete the files that no version current at ``cutoff`` or later needs, and note that in the log.
 
     Only Parquet files (and whatever a stage left behind) that were last written before ``cutoff`` go; deletion vectors
-    stay. Claimed stages stay whatever their age. Runs under the table's lock: no statement is in the middle of a write.
+    stay. Claimed stages stay whatever their age, and so does every file of a table that shows versions. Runs under the
+    table's lock: no statement is in the middle of a write.
     """
     with table_lock(table.store):
         state = table.ledger.state()
+        if state.closed:
+            kept = dict.fromkeys(("files_removed", "bytes_removed", "stages_in_use"), 0)
+            reason = "its versions are removed by an expiry only"
+            return WriteResult(table.name, state.version, applied=False, changed=False, reason=reason, figures=kept)
         found = list(_unneeded(table.store, state, _needed(table.ledger, state, cutoff), cutoff))
         freed = sum(file.size_bytes for file in found)
         for file in found:

@@ -1,0 +1,49 @@
+"""The devices as they were published: every version is kept, readers know one name."""
+
+from dedp_assets.defs.silver.devices import DEVICES_CURRENT
+from dedp_assets.graph.batches import Step
+from dedp_assets.graph.feeds import Pinned, whole
+from dedp_assets.graph.tables import lake_table
+from dedp_assets.patterns.core.audits import Audit
+from dedp_assets.patterns.core.results import WriteResult
+from dedp_assets.patterns.core.schema import Column, TableSpec
+from dedp_assets.patterns.delta.tables import Table
+from dedp_assets.patterns.idempotency.proxy import load_version
+
+DEVICES = TableSpec(
+    "gold/devices",
+    {
+        "type": Column("STRING", "kind of device", required=True),
+        "version": Column("STRING", "version of the device", required=True),
+        "full_name": Column("STRING", "name people know it by"),
+        "named_since": Column("TIMESTAMP", "since when it has its name", required=True),
+    },
+    comment="One row per device that is delivered now. Each load is a table of its own below `.versions`, which nobody "
+    "can write again; this one shows the last, and its history says which version was shown when, and why.",
+)
+AUDITS = (
+    Audit(
+        name="each_device_is_listed_once",
+        of="devices",
+        sql="size(collect_set(struct(type, version)))",
+        per="written",
+        fail_below=1,
+    ),
+)
+
+
+@lake_table(
+    DEVICES,
+    reads={DEVICES_CURRENT: whole()},
+    derived={"named_since": ["valid_from"]},
+    used_by="partners, who must be able to show later what they were told",
+    audits=AUDITS,
+    checks={"input_is_not_empty": "A version without devices is not shown."},
+    patterns=[load_version],
+    owner="team:ingestion",
+    code_version="1",
+)
+def devices(step: Step, current: Pinned, table: Table) -> WriteResult:
+    """Load the devices into a version of its own, and show it."""
+    rows = current.rows().selectExpr("type", "version", "full_name", "valid_from AS named_since")
+    return load_version(rows, table, provenance=step.provenance, audits=AUDITS)

@@ -1,0 +1,182 @@
+"""Versions: complete tables that are written once, beside the table that shows one of them.
+
+A version of the table ``gold/top_pages`` lies at ``gold/top_pages/.versions/<name>``, a Delta table of its own that is
+written and audited as any other. Then it is closed: its protocol names a writer feature that no engine has
+(:data:`CLOSED`), so each of them reads it and refuses to change it, its properties included.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from datetime import datetime, timezone
+from itertools import count
+from pathlib import PurePosixPath
+from typing import Any
+
+from dedp_assets.patterns.core.errors import ConfigError, ContractError, NotReady
+from dedp_assets.patterns.core.records import CommitRecord, Provenance
+from dedp_assets.patterns.delta import commits
+from dedp_assets.patterns.delta.locations import require_vacant
+from dedp_assets.patterns.delta.locks import table_lock
+from dedp_assets.patterns.delta.log import CLOSED, TableState
+from dedp_assets.patterns.delta.publishing import serves
+from dedp_assets.patterns.delta.store import require
+from dedp_assets.patterns.delta.tables import Table
+from dedp_assets.patterns.delta.verification import lost_files, tell_lost
+
+__all__ = [
+    "FOLDER",
+    "Content",
+    "close",
+    "content_of",
+    "load_of",
+    "names",
+    "new_version",
+    "protocol_of",
+    "require_closable",
+    "version_of",
+]
+
+FOLDER = ".versions"
+"""Folder of the versions; as its name begins with a dot, no vacuum looks for unneeded files there."""
+
+_IMPLIED = {2: ("appendOnly", "invariants"), 3: ("checkConstraints",), 4: ("changeDataFeed", "generatedColumns")}
+"""Writer version of the old protocols -> features that it brought."""
+
+
+@dataclass(frozen=True, slots=True)
+class Content:
+    """What a version consists of, as its log states it.
+
+    Attributes:
+        load: the record of the write that filled it.
+        metadata: its columns, partition columns and properties.
+        files: the actions that add its data files, with paths below the version.
+    """
+
+    load: CommitRecord
+    metadata: Mapping[str, Any]
+    files: Sequence[Mapping[str, Any]]
+
+
+def new_version(target: Table, provenance: Provenance) -> Table:
+    """Name a version of ``target`` after the run and its attempt, and open its table; no name is ever given twice.
+
+    Raises:
+        ConfigError: if ``target`` holds rows of its own, or its store cannot tell two writers apart.
+    """
+    require(target.store, "lock", "put_if_absent")
+    _require_showing(target)
+    told = {"asset": provenance.asset, "run_id": provenance.run_id, "inputs": provenance.inputs}
+    stem = re.sub(r"[^A-Za-z0-9_-]", "-", provenance.run_id)[:100] or "run"
+    for attempt in count(1):
+        with suppress(FileExistsError):
+            target.store.put_if_absent(_name_file(f"{stem}-{attempt}"), json.dumps(told, default=str).encode())
+            break
+    return version_of(target, f"{stem}-{attempt}")
+
+
+def version_of(target: Table, name: str) -> Table:
+    """Open the table of a version, to read it as any other."""
+    spec = replace(target.spec, name=f"{target.name}/{FOLDER}/{name}")
+    return Table(spec, target.store.within(f"{FOLDER}/{name}"), lambda: target.session)
+
+
+def names(target: Table) -> dict[str, datetime]:
+    """List the versions of which there is anything, loaded or not: name -> when its load began."""
+    given = [file for file in target.store.files(FOLDER, deep=False) if file.path.endswith(".json")]
+    since = {
+        PurePosixPath(file.path).stem: datetime.fromtimestamp(file.modified_ns / 1e9, timezone.utc) for file in given
+    }
+    return {name: at for name, at in since.items() if target.store.list(f"{FOLDER}/{name}")}
+
+
+def load_of(version: Table) -> CommitRecord | None:
+    """Find the record of the write that filled a version; ``None`` if none did."""
+    records = (commit.record for commit in version.ledger.history()) if version.ledger.exists() else ()
+    return next((record for record in records if record and "stage" in record.notes), None)
+
+
+def require_closable(name: str, state: TableState) -> None:
+    """Refuse a version whose files no other table could show.
+
+    Raises:
+        ConfigError: if only Spark can write it.
+    """
+    if not serves(state) or state.protocol["minWriterVersion"] in (5, 6):
+        raise ConfigError(
+            f"{name} has features that only Spark writes ({', '.join(sorted(state.features)) or 'mapped columns'}): "
+            "declare it without them to keep it in versions"
+        )
+
+
+def close(version: Table) -> None:
+    """Let nobody write the version any more; one that is closed stays as it is.
+
+    Raises:
+        ConfigError: for a table that only Spark can write: its files cannot be shown by another one.
+    """
+    with table_lock(version.store):
+        state = version.ledger.state()
+        if state.closed:
+            return
+        require_closable(version.name, state)
+        info = commits.info("closed: this version is written once", "UPGRADE PROTOCOL", state, {})
+        commits.write(version.store, state.version + 1, [info, {"protocol": protocol_of(state)}])
+
+
+def content_of(version: Table) -> Content:
+    """Read what a version consists of, and look for its files.
+
+    Raises:
+        NotReady: if there is no such version, or it was not loaded to the end.
+        ContractError: if files of it are lost.
+    """
+    load = load_of(version)
+    if load is None:
+        raise NotReady(f"{version.name} was never loaded to the end: load a version, or name one that stands")
+    state = version.ledger.state()
+    if lost := lost_files(version.store, state):
+        raise ContractError(f"{tell_lost(version.name, lost)}: name another version, or put them back from a backup")
+    stated = [action for number in range(state.version + 1) for action in commits.actions(version.store, number)]
+    active = {file["path"] for file in state.files()}
+    return Content(
+        load=load,
+        metadata=[action["metaData"] for action in stated if "metaData" in action][-1],
+        files=[action["add"] for action in stated if "add" in action and action["add"]["path"] in active],
+    )
+
+
+def protocol_of(*states: TableState) -> dict[str, Any]:
+    """State the protocol of a closed table that has the features of all ``states``."""
+    stated = [state.protocol for state in states]
+    writers = {CLOSED}.union(*(_features(protocol) for protocol in stated))
+    readers = sorted({feature for protocol in stated for feature in protocol.get("readerFeatures") or ()})
+    version = max(protocol["minReaderVersion"] for protocol in stated)
+    found = {"minReaderVersion": version, "minWriterVersion": 7, "writerFeatures": sorted(writers)}
+    return {**found, "readerFeatures": readers} if version >= 3 else found
+
+
+def _features(protocol: Mapping[str, Any]) -> set[str]:
+    if protocol["minWriterVersion"] >= 7:
+        return set(protocol["writerFeatures"])
+    return {name for since, some in _IMPLIED.items() if since <= protocol["minWriterVersion"] for name in some}
+
+
+def _require_showing(target: Table) -> None:
+    """Refuse to put versions into a folder that holds something else."""
+    if not target.ledger.exists():
+        require_vacant(target.name, target.store)
+    elif not target.ledger.state().closed:
+        raise ConfigError(
+            f"{target.name} is a table with rows of its own, which a switch would hide: keep versions under another "
+            "name, or move it away"
+        )
+
+
+def _name_file(name: str) -> str:
+    return f"{FOLDER}/{name}.json"

@@ -1,0 +1,123 @@
+"""Proxy: readers know one name, which shows one of many versions that never change.
+
+Problem: a dataset is computed whole each time, and every former state of it must be kept, while readers want the
+    latest one under one name.
+Solution: each load writes a table of its own, named after its run, which is closed and never written again. The name
+    that readers know is a table that refers to the files of one version; a switch is one commit that moves no row.
+Consequences: versions cost their size until `delta/copies/expiry.py` removes those that nobody needs. Every engine
+    refuses to write them; against whoever deletes files, the storage has to be locked (Object Lock, permissions).
+Choose instead: Full Loader, if time travel within the retention is enough; Data Overwrite, for one partition.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from pyspark.sql import DataFrame
+
+from dedp_assets.patterns.core.audits import Audit
+from dedp_assets.patterns.core.errors import ConfigError, PatternError
+from dedp_assets.patterns.core.records import Provenance
+from dedp_assets.patterns.core.results import Finding, Split, WriteResult
+from dedp_assets.patterns.core.rows import RowsRead
+from dedp_assets.patterns.delta.copies import exposure
+from dedp_assets.patterns.delta.copies.versions import FOLDER, content_of, version_of
+from dedp_assets.patterns.delta.tables import Table
+
+__all__ = ["load_version", "switch_version", "judge_exposure"]
+
+
+def load_version(
+    rows: DataFrame | Split,
+    target: Table,
+    *,
+    provenance: Provenance,
+    audits: Sequence[Audit] = (),
+    rows_read: RowsRead = RowsRead(),  # noqa: B008 - frozen
+    min_rows: int = 1,
+) -> WriteResult:
+    """Load ``rows`` into a new version, and let ``target`` show it once it is complete.
+
+    A load that fails leaves the name where it is. So does one that is killed between load and switch: its retry finds
+    the version it loaded and switches only.
+
+    Args:
+        rows: the complete dataset; of a split, its ``valid`` part.
+        target: the name that readers know; it must not be a table with rows of its own.
+        provenance: who loads, from what, and why; the version is named after its run.
+        audits: rules over the rows.
+        rows_read: what is known about the rows read, to account for them.
+        min_rows: fewest rows that a version may have, in rows.
+
+    Raises:
+        AuditFailed: if an audit refuses the rows, or there are too few; the former version is shown.
+        ConfigError: if the target holds rows of its own, or can only be written by Spark.
+        Conflict: if a newer upstream version is shown already.
+        TransactionReused: if the same inputs gave other rows before; their version is not shown.
+
+    Example:
+        >>> ranking = table("ranking", "page STRING, views INT")
+        >>> load_version(frame("page STRING, views INT", ("/a", 1)), ranking, provenance=run).reason
+        '1 rows shown as run-1-1'
+        >>> load_version(frame("page STRING, views INT", ("/a", 5)), ranking, provenance=run).reason
+        '1 rows shown as run-1-2 instead of run-1-1'
+        >>> rows(ranking)
+        [('/a', 5)]
+    """
+    return exposure.load(
+        rows,
+        target,
+        provenance=provenance.by("idempotency.proxy"),
+        audits=(Audit(name="input_is_not_empty", of="written", fail_below=min_rows, approvable=True), *audits),
+        rows_read=rows_read,
+    )
+
+
+def switch_version(target: Table, *, version: str, because: str, provenance: Provenance) -> WriteResult:
+    """Show another version that stands, as a rollback does; what it takes the place of may be loaded again.
+
+    Args:
+        target: the name that readers know.
+        version: the version to show, as :func:`dedp_assets.patterns.delta.copies.exposure.exposures` names them.
+        because: why, for the history.
+        provenance: who switches.
+
+    Raises:
+        ConfigError: without a reason.
+        NotReady: if there is no such version, or it was not loaded to the end.
+        ContractError: if files of it are lost.
+    """
+    if not because.strip():
+        raise ConfigError(f"{target.name}: say why it shall show {version}")
+    return exposure.expose(target, version, provenance=provenance.by("idempotency.proxy"), because=because)
+
+
+def judge_exposure(target: Table) -> Finding:
+    """Judge, without Spark, whether every version can be read and the name shows one of them as it is."""
+    history = list(exposure.exposures(target))
+    versions = {each.version for each in history} - exposure.expired(target)
+    faults = []
+    for name in sorted(versions):
+        try:
+            content_of(version_of(target, name))
+        except PatternError as error:
+            faults.append(str(error))
+    if not history:
+        faults.append(f"{target.name} shows no version")
+    elif history[0].version in versions and not _is_shown(target, history[0].version):
+        faults.append(f"{target.name} does not show {history[0].version} as it is: show it again")
+    figures = {"versions": len(versions), "shown_rows": _rows(target)}
+    return Finding("every_version_is_readable", passed=not faults, figures=figures, note="; ".join(faults))
+
+
+def _is_shown(target: Table, name: str) -> bool:
+    """Tell whether the target has columns and files of the version, and no others: nothing is transformed."""
+    shown, version = target.ledger.state(), version_of(target, name).ledger.state()
+    files = {f"{FOLDER}/{name}/{file['path']}" for file in version.files()}
+    same = {file["path"] for file in shown.files()} == files
+    return same and list(shown.columns.items()) == list(version.columns.items())
+
+
+def _rows(target: Table) -> int:
+    state = target.ledger.state() if target.ledger.exists() else None
+    return sum(each.rows for each in state.statistics().values()) if state else 0
