@@ -21,7 +21,6 @@ from dedp_assets.patterns.core.records import Provenance
 from dedp_assets.patterns.core.results import Finding, Split, WriteResult
 from dedp_assets.patterns.core.rows import RowsRead
 from dedp_assets.patterns.delta.copies import exposure
-from dedp_assets.patterns.delta.copies.expiry import expired
 from dedp_assets.patterns.delta.copies.versions import FOLDER, content_of, version_of
 from dedp_assets.patterns.delta.tables import Table
 
@@ -96,7 +95,7 @@ def switch_version(target: Table, *, version: str, because: str, provenance: Pro
 def judge_exposure(target: Table) -> Finding:
     """Judge, without Spark, whether every version can be read and the name shows one of them as it is."""
     history = list(exposure.exposures(target))
-    versions = {each.version for each in history} - expired(target)
+    versions = {each.version for each in history} - exposure.expired(target)
     faults = []
     for name in sorted(versions):
         try:

@@ -25,12 +25,13 @@ from dedp_assets.patterns.core.results import RowCounts
 from dedp_assets.patterns.core.schema import Column, TableSpec
 from dedp_assets.patterns.delta import commits
 from dedp_assets.patterns.delta.copies import exposure
-from dedp_assets.patterns.delta.copies.expiry import expire, expired, hold, release
-from dedp_assets.patterns.delta.copies.exposure import exposures, load
+from dedp_assets.patterns.delta.copies.expiry import expire, hold, release
+from dedp_assets.patterns.delta.copies.exposure import expired, exposures, load
 from dedp_assets.patterns.delta.copies.versions import FOLDER, names, new_version, version_of
 from dedp_assets.patterns.delta.log import Ledger
 from dedp_assets.patterns.delta.store import LocalStore
 from dedp_assets.patterns.delta.tables import Table
+from dedp_assets.patterns.delta.verification import verify_table
 from dedp_assets.patterns.idempotency.proxy import judge_exposure, switch_version
 from dedp_assets.patterns.ingestion.compactor import compact, plan_compaction, vacuum
 from tests.helpers import a_run, read_back
@@ -259,6 +260,7 @@ class World:
         if model.history:
             assert shown(table) == model.whole[model.shown]
             assert judge_exposure(table).passed, judge_exposure(table).note
+            assert verify_table(table.ledger).sound
         for name, rows in model.whole.items():
             version = version_of(table, name)
             assert shown(version) == rows
@@ -385,7 +387,7 @@ def test_age_counts_from_when_a_version_was_last_shown(ranking, monkeypatch):
     assert (removed.reason, removed.figures) == ("removed run-1-1", {"versions_removed": 1, "versions_kept": 2})
     assert expired(ranking) == {"run-1-1"}
     assert not expire(ranking, cutoff=monday + timedelta(days=20), provenance=a_run()).applied
-    with pytest.raises(NotReady, match="run-1-1 was never loaded, or is expired"):
+    with pytest.raises(NotReady, match="run-1-1 is expired"):
         switch_version(ranking, version="run-1-1", because="it was right", provenance=a_run())
     assert switch_version(ranking, version="run-2-1", because="it was right", provenance=a_run()).applied
 
@@ -404,8 +406,30 @@ def test_an_expiry_that_is_killed_is_completed_by_the_next(ranking, monkeypatch)
         with pytest.raises(KilledError):
             expire(ranking, cutoff=LATER, provenance=a_run())
     assert judge_exposure(ranking).passed
-    assert expire(ranking, cutoff=LATER, provenance=a_run()).reason == "removed run-1-1"
+    with pytest.raises(NotReady, match="is expired"):
+        switch_version(ranking, version="run-1-1", because="it was right", provenance=a_run())
+    again = load(pages(1), ranking, provenance=a_run(run_id="run-1", inputs={"load": "1"}))
+    assert again.reason == "3 rows shown as run-1-2 instead of run-2-1"
+    a_load(ranking, 2)
+    expire(ranking, cutoff=LATER, provenance=a_run())
     assert not (ranking.location / FOLDER / "run-1-1").exists()
+    assert shown(ranking) == pages(2)
+
+
+def test_a_version_that_goes_while_it_is_chosen_is_not_shown(ranking, monkeypatch):
+    """An expiry that was faster than the switch leaves the name where it is."""
+    a_load(ranking, 1)
+    a_load(ranking, 2)
+    lock = exposure.table_lock
+
+    def late(store):
+        monkeypatch.setattr(exposure, "table_lock", lock)
+        expire(ranking, cutoff=LATER, provenance=a_run())
+        return lock(store)
+
+    monkeypatch.setattr(exposure, "table_lock", late)
+    with pytest.raises(NotReady, match="is expired"):
+        switch_version(ranking, version="run-1-1", because="it was right", provenance=a_run())
     assert shown(ranking) == pages(2)
 
 

@@ -14,7 +14,7 @@ from dedp_assets.patterns.delta.copies.versions import FOLDER, names
 from dedp_assets.patterns.delta.locks import table_lock
 from dedp_assets.patterns.delta.tables import Table
 
-__all__ = ["expire", "expired", "held", "hold", "release"]
+__all__ = ["expire", "held", "hold", "release"]
 
 
 def expire(target: Table, *, cutoff: datetime, provenance: Provenance) -> WriteResult:
@@ -70,12 +70,6 @@ def held(target: Table) -> set[str]:
                 n: how == "held" for how in ("held", "released") if (n := record.notes.get(how)) and n not in found
             }
     return {name for name, is_held in found.items() if is_held}
-
-
-def expired(target: Table) -> set[str]:
-    """List the versions that were removed."""
-    records = (commit.maintenance for commit in target.ledger.history())
-    return {name for record in records if record for name in record.notes.get("expired", ())}
 
 
 def _old(target: Table, cutoff: datetime) -> set[str]:

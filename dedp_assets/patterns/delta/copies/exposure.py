@@ -16,6 +16,7 @@ from typing import Any
 from pyspark.sql import DataFrame
 
 from dedp_assets.patterns.core.audits import Audit
+from dedp_assets.patterns.core.errors import NotReady
 from dedp_assets.patterns.core.records import CommitRecord, Provenance
 from dedp_assets.patterns.core.results import Finding, RowCounts, Split, WriteResult
 from dedp_assets.patterns.core.rows import RowsRead
@@ -29,14 +30,15 @@ from dedp_assets.patterns.delta.copies.versions import (
     names,
     new_version,
     protocol_of,
+    require_closable,
     version_of,
 )
 from dedp_assets.patterns.delta.locks import table_lock
-from dedp_assets.patterns.delta.log import Cursor, TableState, generation_id, transaction_id
+from dedp_assets.patterns.delta.log import Commit, Cursor, TableState, generation_id, transaction_id
 from dedp_assets.patterns.delta.tables import Table
 from dedp_assets.patterns.delta.verification import lost_files
 
-__all__ = ["Exposure", "expose", "exposures", "load"]
+__all__ = ["Exposure", "expired", "expose", "exposures", "load"]
 
 _KEPT = {"delta.deletedFileRetentionDuration": "interval 36500 days", "delta.enableExpiredLogCleanup": "false"}
 """Properties of the shown table: it is no vacuum's to remove former versions, and no clean-up's to forget them."""
@@ -63,10 +65,16 @@ class Exposure:
 
 def exposures(target: Table) -> Iterator[Exposure]:
     """List the switches of a table, newest first."""
-    for commit in target.ledger.history() if target.ledger.exists() else ():
+    for commit in _history(target):
         if commit.record and (shown := commit.record.notes.get("exposes")):
             former = commit.record.notes["instead_of"]
             yield Exposure(shown, former, commit.timestamp, commit.version, commit.record)
+
+
+def expired(target: Table) -> set[str]:
+    """List the versions that were removed."""
+    records = (commit.maintenance for commit in _history(target))
+    return {name for record in records if record for name in record.notes.get("expired", ())}
 
 
 def load(
@@ -83,11 +91,13 @@ def load(
 
     Raises:
         AuditFailed: if a rule refuses the rows; the table shows the former version.
+        ConfigError: if the table holds rows of its own, or only Spark can write it as it is declared.
         Conflict: if a newer upstream version is shown already, so that this run's rows are stale.
     """
     name = _loaded(target, provenance)
     if not name:
         version = new_version(target, provenance)
+        require_closable(version.name, version.ensure())
         version.stage(rows, provenance=provenance, audits=audits, rows_read=rows_read).publish()
         name = version.store.name
     return expose(target, name, provenance=provenance)
@@ -108,11 +118,8 @@ def expose(target: Table, name: str, *, provenance: Provenance, because: str = "
         ContractError: if files of it are lost.
         Conflict: if a newer upstream version is shown already.
     """
-    version = version_of(target, name)
-    if load_of(version):
-        close(version)
-    content = content_of(version)
     with table_lock(target.store):
+        version, content = _standing(target, name)
         state = target.ledger.state() if target.ledger.exists() else None
         former = next(exposures(target), None)
         if state and former and former.version == name:
@@ -140,12 +147,27 @@ def expose(target: Table, name: str, *, provenance: Provenance, because: str = "
     return replace(_result(target, record, number, reason), applied=True, changed=changed)
 
 
+def _history(target: Table) -> Iterator[Commit]:
+    if target.ledger.exists():
+        yield from target.ledger.history()
+
+
+def _standing(target: Table, name: str) -> tuple[Table, Content]:
+    """Open a version that was loaded to the end and is not expired, and let nobody write it any more."""
+    version = version_of(target, name)
+    if name in expired(target):
+        raise NotReady(f"{version.name} is expired: name a version that stands")
+    content = content_of(version)
+    close(version)
+    return version, content
+
+
 def _loaded(target: Table, provenance: Provenance) -> str:
     """Find the version that this very write has loaded before; empty if there is none."""
     if provenance.replay or not (provenance.inputs or provenance.sequence is not None):
         return ""
-    shown = {exposure.version for exposure in exposures(target)}
-    for version in (version_of(target, name) for name in names(target)):
+    shown, gone = {exposure.version for exposure in exposures(target)}, expired(target)
+    for version in (version_of(target, name) for name in names(target) if name not in gone):
         made, name = load_of(version), version.store.name
         own = made and _is_same(made, provenance) and (name not in shown or made.run_id == provenance.run_id)
         if own and not lost_files(version.store, version.ledger.state()):

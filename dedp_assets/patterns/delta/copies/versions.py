@@ -28,7 +28,18 @@ from dedp_assets.patterns.delta.store import require
 from dedp_assets.patterns.delta.tables import Table
 from dedp_assets.patterns.delta.verification import lost_files, tell_lost
 
-__all__ = ["FOLDER", "Content", "close", "content_of", "load_of", "names", "new_version", "protocol_of", "version_of"]
+__all__ = [
+    "FOLDER",
+    "Content",
+    "close",
+    "content_of",
+    "load_of",
+    "names",
+    "new_version",
+    "protocol_of",
+    "require_closable",
+    "version_of",
+]
 
 FOLDER = ".versions"
 """Folder of the versions; as its name begins with a dot, no vacuum looks for unneeded files there."""
@@ -39,7 +50,7 @@ _IMPLIED = {2: ("appendOnly", "invariants"), 3: ("checkConstraints",), 4: ("chan
 
 @dataclass(frozen=True, slots=True)
 class Content:
-    """What a closed version consists of, as its log states it.
+    """What a version consists of, as its log states it.
 
     Attributes:
         load: the record of the write that filled it.
@@ -90,6 +101,19 @@ def load_of(version: Table) -> CommitRecord | None:
     return next((record for record in records if record and "stage" in record.notes), None)
 
 
+def require_closable(name: str, state: TableState) -> None:
+    """Refuse a version whose files no other table could show.
+
+    Raises:
+        ConfigError: if only Spark can write it.
+    """
+    if not serves(state) or state.protocol["minWriterVersion"] in (5, 6):
+        raise ConfigError(
+            f"{name} has features that only Spark writes ({', '.join(sorted(state.features)) or 'mapped columns'}): "
+            "declare it without them to keep it in versions"
+        )
+
+
 def close(version: Table) -> None:
     """Let nobody write the version any more; one that is closed stays as it is.
 
@@ -100,17 +124,13 @@ def close(version: Table) -> None:
         state = version.ledger.state()
         if state.closed:
             return
-        if not serves(state) or state.protocol["minWriterVersion"] in (5, 6):
-            raise ConfigError(
-                f"{version.name} has features that only Spark writes ({', '.join(sorted(state.features)) or 'mapped'}):"
-                " declare it without them to keep it in versions"
-            )
+        require_closable(version.name, state)
         info = commits.info("closed: this version is written once", "UPGRADE PROTOCOL", state, {})
         commits.write(version.store, state.version + 1, [info, {"protocol": protocol_of(state)}])
 
 
 def content_of(version: Table) -> Content:
-    """Read what a closed version consists of, and look for its files.
+    """Read what a version consists of, and look for its files.
 
     Raises:
         NotReady: if there is no such version, or it was not loaded to the end.
@@ -118,7 +138,7 @@ def content_of(version: Table) -> Content:
     """
     load = load_of(version)
     if load is None:
-        raise NotReady(f"{version.name} was never loaded, or is expired: load a version, or name one that stands")
+        raise NotReady(f"{version.name} was never loaded to the end: load a version, or name one that stands")
     state = version.ledger.state()
     if lost := lost_files(version.store, state):
         raise ContractError(f"{tell_lost(version.name, lost)}: name another version, or put them back from a backup")
