@@ -152,9 +152,9 @@ class TableWatch:
         if written is not None:
             self._written_at[written] = glimpse.version
         now, known = self._log.now.last, dict(self.rolled_back)
-        if now is before or (now is not None and now.before is before):
-            self.rolled_back.pop(written or "", None)
-        else:
+        if written is not None and not glimpse.restores:
+            self.rolled_back.pop(written, None)
+        if glimpse.restores or (now is not before and now is not None and now.before is not before):
             there: dict[str, int] = {}
             for each in reversed(self._log.now.standing):
                 there.setdefault(each.key, each.version)
