@@ -112,7 +112,9 @@ def write_transaction(
         {'public.users inserted': 1, 'public.users updated': 0, 'public.users deleted': 0}
         >>> write_transaction([ada], connect=database.connect, target="users", provenance=first).changed
         False
-        >>> [row for connection in [database.connect()] for row in connection.execute("SELECT * FROM users")]
+        >>> with database.connect() as connection:
+        ...     found = connection.execute("SELECT * FROM users").fetchall()
+        >>> found
         [(1, 'Ada')]
     """
     incoming = [Incoming(s.table, s.rows.columns, s.keys, texts_of(s.table, s.rows), s.partition) for s in sets]
@@ -164,11 +166,7 @@ def publish_group(sets: Iterable[TableRows], *, provenance: Provenance) -> Write
         for each in wanted:
             staged.append(
                 each.table.stage(
-                    each.rows,
-                    partition=each.partition,
-                    provenance=run,
-                    audits=each.audits,
-                    rows_read=each.rows_read,
+                    each.rows, partition=each.partition, provenance=run, audits=each.audits, rows_read=each.rows_read
                 )
             )
         notes = {write.table.name: write.note() for write in reversed(staged)}
