@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
 from dataclasses import replace
+from datetime import timedelta
 from multiprocessing import get_context
 
 import pytest
@@ -13,6 +15,7 @@ from dedp_assets.patterns.core.audits import Audit
 from dedp_assets.patterns.core.errors import AuditFailed, ConfigError, Conflict, ContractError, NotReady
 from dedp_assets.patterns.core.schema import Column, TableSpec
 from dedp_assets.patterns.delta import publishing
+from dedp_assets.patterns.delta.publishing import SPARK_ERRORS
 from dedp_assets.patterns.delta.tables import Table
 from dedp_assets.patterns.idempotency import _groups
 from dedp_assets.patterns.idempotency.transactional_writer import (
@@ -22,6 +25,7 @@ from dedp_assets.patterns.idempotency.transactional_writer import (
     read_group,
     write_transaction,
 )
+from dedp_assets.patterns.ingestion.compactor import vacuum
 from tests.helpers import a_run, read_back
 
 SPECS = [
@@ -83,6 +87,29 @@ def test_values_arrive_as_they_are(spark, database):
     assert (again.applied, again.reason) == (False, "version 1 was written before: nothing to do")
     with pytest.raises(ConfigError, match="their upstream version"):
         write_transaction([releases], **write, provenance=a_run())
+
+
+def test_a_task_that_dies_shows_half_of_plain_files_and_nothing_of_a_table(spark, make_table, tmp_path):
+    """Files of JSON are read as they come; a table's wait for its log, and what died lies beside it till a vacuum."""
+    table, fixed = make_table(SPECS[0]), spark.range(0, 6, 1, 3).selectExpr("'mon' AS day", "id AS n")
+    table.overwrite(fixed.filter("n = 0"), partition={"day": "mon"}, provenance=a_run(table.name))
+    dying = fixed.selectExpr("day", "if(n = 5, CAST(raise_error('the node is gone') AS BIGINT), n) AS n")
+    plain = dying.write.option("mapreduce.fileoutputcommitter.algorithm.version", "2")
+    with pytest.raises(SPARK_ERRORS, match="the node is gone"):
+        plain.json(str(tmp_path / "plain"))
+    assert 0 < spark.read.json(str(tmp_path / "plain")).count() < 6
+    again, before = a_run(table.name, run_id="run-2", replay=True), set(table.location.glob("staged-*"))
+    with pytest.raises(SPARK_ERRORS, match="the node is gone"):
+        table.overwrite(dying, partition={"day": "mon"}, provenance=again)
+    gc.collect()
+    (left,) = set(table.location.glob("staged-*")) - before
+    assert [row["n"] for row in read_back(table)] == [0]
+    table.overwrite(fixed, partition={"day": "mon"}, provenance=again)
+    assert sorted(row["n"] for row in read_back(table)) == [0, 1, 2, 3, 4, 5]
+    newest = table.ledger.commit(table.ledger.version()).timestamp
+    vacuum(table, retention_hours=7 * 24, now=newest + timedelta(days=8), provenance=a_run(table.name))
+    assert not left.exists()
+    assert sorted(row["n"] for row in read_back(table)) == [0, 1, 2, 3, 4, 5]
 
 
 @pytest.fixture
