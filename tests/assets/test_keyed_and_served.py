@@ -143,6 +143,6 @@ def test_sites_and_pages_count_the_same_referrals(world):
     world.land(day(1), visits_of(1), late=visits_of(0, count=40, seed=9))
     world.react()
     assert world.compute("silver/referrals", day(0)).failure == ""
-    assert [job for job, _ in world.react()] == ["gold/referring_sites"]
+    assert [key for job, key in world.react() if "gold/referring_sites" in job] == [day(0)]
     assert totals() == [len(world.rows("silver/referrals"))] * 2
     assert world.react() == []

@@ -30,6 +30,8 @@ __all__ = ["intercept_filters", "filter_measures", "filter_audits"]
 
 _VERDICTS = f"{RESERVED}verdicts"
 """Column with two bits for each condition: whether it drops the row, and whether that is because it is NULL."""
+_GROUP = f"{RESERVED}group_"
+"""What begins the columns with the verdicts on a group of conditions; the place of its first condition follows."""
 _MOST = 31
 _AT_ONCE = 5
 """How many conditions one histogram counts the verdicts on."""
@@ -81,6 +83,7 @@ def intercept_filters(rows: DataFrame | Split, *, conditions: Mapping[str, str],
         {
             OUTCOME: F.expr(f"if({_VERDICTS} = 0, {before}, 'filtered')"),
             "filtered_by": F.expr(f"CASE {' '.join(named)} END"),
+            **{f"{_GROUP}{start}": F.expr(_group(start)) for start in range(0, len(conditions), _AT_ONCE)},
         }
     )
     filtered = (*split.parts["valid"], "filtered_by")
@@ -172,15 +175,19 @@ def _first(place: int, verdicts: str = _VERDICTS, earlier: int = 0) -> str:
     return f"{verdicts} & {up_to}L = {_rejected(place)}L"
 
 
+def _group(start: int) -> str:
+    """Write SQL for a row's verdicts on a group of conditions, for a histogram; NULL if none of them drops the row."""
+    own = f"shiftright({_VERDICTS}, {2 * start}) & {_EARLIER - 1}L"
+    earlier = f"if({_VERDICTS} & {sum(map(_rejected, range(start)))}L = 0, 0L, {_EARLIER}L)"
+    return f"if({own} = 0, NULL, CAST({own} | {earlier} AS DOUBLE))"
+
+
 def _counts(start: int, predicates: Sequence[str]) -> str:
     """Write an SQL aggregate: the number of rows for each predicate of the verdicts of a group of conditions.
 
     The bins are rounded, as Spark merges equal ones of several tasks by a weighted mean.
     """
-    earlier = sum(map(_rejected, range(start)))
-    own = f"shiftright({_VERDICTS}, {2 * start}) & {_EARLIER - 1}L"
-    verdicts = f"if({own} = 0, NULL, CAST({own} | if({_VERDICTS} & {earlier}L = 0, 0L, {_EARLIER}L) AS DOUBLE))"
     bin_ = "struct(CAST(round(bin.x) AS BIGINT) AS v, CAST(bin.y AS BIGINT) AS n)"
-    bins = f"transform(histogram_numeric({verdicts}, {_BINS}), bin -> {bin_})"
+    bins = f"transform(histogram_numeric({_GROUP}{start}, {_BINS}), bin -> {bin_})"
     totals = [f"coalesce(aggregate(bins, 0L, (n, bin) -> n + if({sql}, bin.n, 0L)), 0L)" for sql in predicates]
     return f"transform(array({bins}), bins -> array({', '.join(totals)}))[0]"

@@ -75,6 +75,7 @@ def actions_of(table, version):
 # --- loading ----------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.both
 def test_two_weeks_are_loaded_day_by_day_and_a_rerun_doubles_nothing(weekly, load):
     """The first run creates, the second one adds; each week holds its own days; a rerun of all of it changes no row.
 

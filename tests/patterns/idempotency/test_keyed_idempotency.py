@@ -126,6 +126,7 @@ def test_the_hash_of_a_python_process_is_no_key():
     assert first != second
 
 
+@pytest.mark.both
 def test_known_groups_keep_their_keys_whatever_the_source_lost(spark):
     """One registry, each entity another story; what cannot be told is refused by name of its key, by both options."""
     before = [
@@ -173,6 +174,7 @@ def test_known_groups_keep_their_keys_whatever_the_source_lost(spark):
     assert set(keys(add_stable_key(later, one, **alone, if_purged="keep")).values()) == {reference("same", 10)}
 
 
+@pytest.mark.both
 def test_a_rerun_updates_in_place_and_an_append_is_refused(spark, make_table):
     """After a failure, with a late visit of 09:55: the same session, once, with all pages; what vanished is removed."""
     table = make_table(SESSIONS)

@@ -59,6 +59,7 @@ def forms(table):
     return [row["form"] for row in read_back(table)]
 
 
+@pytest.mark.both
 def test_batches_in_order_mirror_the_source(letters):
     """Insert, update, delete, a key that comes again; the newest batch once more changes nothing, an older is refused.
 
@@ -87,6 +88,7 @@ def test_what_is_deleted_already_is_not_inserted_by_the_first_batch(letters):
     assert forms(letters.table) == ["B"]
 
 
+@pytest.mark.both
 def test_a_row_that_nobody_can_place_is_refused(letters, spark, make_table):
     """No key, no deletion flag, no place in the order, two rows for one key: named by column and by key."""
     letters(1, HOURS[7])

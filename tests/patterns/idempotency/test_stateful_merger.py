@@ -101,6 +101,7 @@ def world(four_days, make_table):
     return made
 
 
+@pytest.mark.both
 def test_a_backfill_begins_with_its_time_and_the_later_days_follow(world):
     """Corrected, the third day begins with the compacted rows before it; the fourth has to follow, the fifth waits.
 

@@ -39,6 +39,7 @@ DEVICES = """
 """
 
 
+@pytest.mark.both
 def test_values_arrive_as_they_are(spark, database):
     """Of every type, NULL and odd ones among them; of two files the second is too long for a column: none is there."""
     with database.connect() as connection:
@@ -142,6 +143,7 @@ def visible(tables):
     return [len(rows.collect()) for rows in read_group(tables).values()]
 
 
+@pytest.mark.both
 def test_a_group_is_published_whole_or_not_at_all(spark, group):
     """A retry changes nothing; a table that is refused, and a stale run, keep the other table from it."""
     tables = group.tables
