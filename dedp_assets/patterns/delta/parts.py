@@ -108,6 +108,7 @@ class Parts:
         )
 
     @property
-    def _tallied(self) -> set[str]:
+    def _tallied(self) -> list[str]:
         """Figures that are counted where the rows are read."""
-        return {name for name in (self.rows_read.tally.names if self.rows_read.tally else ()) if not reserved([name])}
+        tally = self.rows_read.tally
+        return [name for name in tally.names if not reserved([name])] if tally else []
