@@ -9,7 +9,7 @@ from urllib.parse import unquote
 from dedp_assets.graph.batches import owned_by
 from dedp_assets.graph.tables import LakeTable
 from dedp_assets.patterns.core.schema import TableSpec
-from dedp_assets.patterns.delta.executions import ExecutionLog
+from dedp_assets.patterns.delta.executions import Execution, ExecutionLog
 from dedp_assets.patterns.delta.log import Glimpse, Ledger, Partition
 
 __all__ = ["Loaded", "News", "RolledBack", "TableWatch"]
@@ -77,7 +77,7 @@ class TableWatch:
     rolled_back: dict[str, RolledBack] = field(default_factory=dict)
     loaded: dict[str, Loaded] = field(default_factory=dict)
     _log: ExecutionLog = field(default_factory=ExecutionLog)
-    _written_at: dict[str, int] = field(default_factory=dict)
+    _newest: dict[str, Execution] = field(default_factory=dict)
     _identity: object = None
 
     @classmethod
@@ -149,16 +149,13 @@ class TableWatch:
         written = next((key for app_id in glimpse.transactions if (key := self._written(app_id)) is not None), None)
         before = self._log.now.last
         self._log.take_in(glimpse, written)
-        if written is not None:
-            self._written_at[written] = glimpse.version
         now, known = self._log.now.last, dict(self.rolled_back)
-        if written is not None and not glimpse.restores:
+        if written is not None and now is not None and not glimpse.restores:
+            self._newest[written] = now
             self.rolled_back.pop(written, None)
         if glimpse.restores or (now is not before and now is not None and now.before is not before):
-            there: dict[str, int] = {}
-            for each in reversed(self._log.now.standing):
-                there.setdefault(each.key, each.version)
-            gone = {key for key, version in self._written_at.items() if there.get(key) != version}
+            standing = {each.key: each for each in self._log.now.standing}
+            gone = {key for key, newest in self._newest.items() if not newest.is_like(standing.get(key))}
             nothing = RolledBack(glimpse.version, frozenset())
             self.rolled_back = {key: known.get(key, nothing) for key in gone | self._log.now.pending}
         return {*known, *self.rolled_back} | ({written} if written is not None else set())
@@ -179,5 +176,5 @@ class TableWatch:
 
     def _forget(self) -> None:
         self.version, self._identity, self._log = -1, None, ExecutionLog()
-        for known in (self.changed, self.rolled_back, self.loaded, self._written_at):
+        for known in (self.changed, self.rolled_back, self.loaded, self._newest):
             known.clear()

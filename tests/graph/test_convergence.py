@@ -287,6 +287,13 @@ def happen(world, name, *told):
 @example(events=[("restore", "gold/merged", 3, True), ("restore", "gold/merged", 2, False), ("restart",)])
 @example(events=[("restore", "gold/sum", 5, False), ("land", KEYS[2], KEYS[1]), ("restore", "gold/sum", 3, False)])
 @example(events=[("restore", "gold/sum", 1, False), ("restore", "gold/sum", 1, False)])
+@example(
+    events=[
+        ("restore", "gold/sum", 1, False),
+        ("tick", ["succeeds", None, None, None, None, None]),
+        ("restore", "gold/sum", 2, False),
+    ]
+)
 @given(events=st.lists(EVENTS, min_size=1, max_size=10))
 def test_the_graph_converges_whatever_happens(tmp_path_factory, events):
     """After a bounded number of ticks every table equals one computed from what has landed, and nothing is asked for.

@@ -40,6 +40,12 @@ class Execution:
     applied: int | None = None
     before: Execution | None = field(default=None, repr=False, compare=False)
 
+    def is_like(self, other: Execution | None) -> bool:
+        """Tell whether another one has the same rows of the same upstream version."""
+        if other is None or self.key != other.key:
+            return False
+        return self.version == other.version or (self.applied is not None and self.applied == other.applied)
+
 
 @dataclass(frozen=True, slots=True)
 class Start:
