@@ -16,6 +16,8 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from dedp_assets.patterns.core.errors import ConfigError
+from dedp_assets.patterns.core.names import OUTCOME
+from dedp_assets.patterns.core.results import Split
 from dedp_assets.patterns.core.rows import digest, fields_of, require_columns, require_free, row_hash, tally
 
 LEAVES: dict[T.DataType, list[Any]] = {
@@ -204,3 +206,12 @@ def test_a_tally_measures_nothing_under_a_name_that_is_taken(spark, name):
     """What it counts by itself stays what it counted."""
     with pytest.raises(ConfigError, match=f"cannot measure {name}"):
         tally(spark.range(1), identity=["id"], measures={name: "count(1) + 1"})
+
+
+def test_a_tally_measures_a_column_that_only_dropped_rows_show(spark):
+    """Whatever it is called: what a measure names, in any case and quoted, is still there to be observed."""
+    rows = spark.range(3).selectExpr("id", "id * 10 AS `a``b.C`", f"if(id = 0, 'valid', 'dead') AS {OUTCOME}")
+    split = Split(rows, {"valid": ("id",), "dead": ("id", "a`b.C")})
+    kept, seen = tally(split, identity=["id"], measures={"most": "max(`A``B.c`)"})
+    assert [tuple(row) for row in kept.collect()] == [(0,)]
+    assert seen.figures()["most"] == 20

@@ -267,7 +267,7 @@ def _numbered(split: Split, parts: Sequence[str], measures: Iterable[str]) -> Da
     """
     kept = {c.lower() for c in split.parts[parts[0]]}
     text = " ".join(measures).lower()
-    shown = [c for c in split.rows.columns if c.lower() in kept or c.lower() in text]
+    shown = [c for c in split.rows.columns if c.lower() in kept or identifier(c)[1:-1].lower() in text]
     numbers = " ".join(f"WHEN {quoted(part)} THEN {number}" for number, part in enumerate(parts))
     number = F.expr(f"CASE {identifier(split.outcome)} {numbers} END").alias(_PART)
     return split.rows.select(*map(identifier, shown), number)

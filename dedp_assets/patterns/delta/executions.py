@@ -1,4 +1,4 @@
-"""Executions: which runs a table's rows are the sum of, where each run changes what the one before it left.
+"""Executions: the runs that a table's rows contain, where each run changes what the one before it left.
 
 The commits say so themselves: the commit of an execution names the version whose rows it changed, the execution before
 it, and those that it took back and that have to follow. Whatever a restore makes current again is followed, too. So
@@ -86,7 +86,7 @@ class Executions:
         return tuple(reversed(found))
 
     def find(self, key: str) -> Execution | None:
-        """Find a standing execution."""
+        """Find the execution of a key that the rows contain."""
         return next((each for each in self.standing if each.key == key), None)
 
     def start(self, table: str, key: str, due: Collection[str]) -> Start:
@@ -148,7 +148,7 @@ class ExecutionLog:
         return self.states[found - 1] if found else Executions()
 
     def take_in(self, glimpse: Glimpse, key: str | None = None) -> None:
-        """Follow a commit; ``key`` is what it executed, if it is told from elsewhere and the order is no matter."""
+        """Take in a commit; ``key`` names its execution where the commit's own record does not."""
         before, note = self.now, glimpse.stated.get("notes", {}).get(EXECUTION)
         if glimpse.restores:
             back = self.at(-1 if glimpse.restored_to is None else glimpse.restored_to)
@@ -163,11 +163,6 @@ class ExecutionLog:
         elif key is not None:
             made = Execution(key, glimpse.version, glimpse.version - 1, before=before.last)
             self._add(glimpse.version, Executions(made))
-
-    def clear(self) -> None:
-        """Forget everything."""
-        self.versions.clear()
-        self.states.clear()
 
     def _add(self, version: int, state: Executions) -> None:
         self.versions.append(version)

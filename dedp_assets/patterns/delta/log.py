@@ -442,7 +442,7 @@ class Ledger(Located):
                 version, before = version + 1, version
 
     def added(self, paths: AbstractSet[str], *, until: int) -> dict[str, Mapping[str, Any]]:
-        """Find how the log up to a version describes files that it added, as far as it still does."""
+        """Find the entries that added files, in the log up to a version, as far as it still holds them."""
         found: dict[str, Mapping[str, Any]] = {}
         for version in self._back(until):
             if len(found) == len(paths):

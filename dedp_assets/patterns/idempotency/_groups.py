@@ -91,7 +91,7 @@ class Group:
             self._finish(number, intent["part"], intent["notes"])
 
     def _open(self) -> int | None:
-        """Find the number that is still to be done."""
+        """Find the number of the intent that has no outcome yet."""
         return max(self._numbers(_INTENT) - self._numbers(_OUTCOME), default=None)
 
     def _finish(self, number: int, part: str, notes: Mapping[str, Note]) -> PatternError | None:

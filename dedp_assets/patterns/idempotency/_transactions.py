@@ -104,7 +104,7 @@ def write_sets(
 
 
 def _prepare(connection: Connection[Any], marks: sql.Identifier) -> None:
-    """Create the table of what was written, unless it is there: then nobody needs the right to create one."""
+    """Create the table that notes what was written, unless it is there."""
     if connection.execute("SELECT to_regclass(%s)", (marks.as_string(connection),)).fetchone() == (None,):
         with connection.transaction():
             connection.execute(sql.SQL(_CREATED).format(name=sql.Literal(_TABLE), table=marks))
