@@ -20,7 +20,7 @@ from dedp_assets.patterns.core.errors import ConfigError, NotReady
 from resources.announced import announced
 from resources.environments import Settings, settings
 
-__all__ = ["FOLDER", "Address", "OperationalDatabase", "address"]
+__all__ = ["FOLDER", "Address", "OperationalDatabase", "address", "lacking"]
 
 FOLDER = "postgres"
 """Folder of the home in which the laptop's own server keeps everything."""
@@ -86,10 +86,8 @@ class OperationalDatabase(dg.ConfigurableResource[Any]):
         Raises:
             NotReady: if it does not answer, or refuses the login; the text names no secret.
         """
-        try:
-            self.connect().close()
-        except psycopg.OperationalError:
-            raise NotReady("the operational database does not answer: start it, or correct DEDP_POSTGRES") from None
+        if said := lacking():
+            raise NotReady(said)
 
     def jdbc(self) -> dict[str, str]:
         """List the options of Spark's JDBC reader, the password among them: pass them on, show them to nobody."""
@@ -170,6 +168,17 @@ def address(chosen: Settings) -> Address:
             "the operational database is not running: start it with `make up`, or name another by DEDP_POSTGRES"
         )
     return _parsed(url)
+
+
+def lacking() -> str:
+    """Say why the operational database cannot be used now; empty, if it can. The text names no secret."""
+    try:
+        address(settings()).connect().close()
+    except NotReady as error:
+        return str(error)
+    except psycopg.OperationalError:
+        return "the operational database does not answer: start it, or correct DEDP_POSTGRES"
+    return ""
 
 
 def _parsed(url: str) -> Address:

@@ -163,6 +163,12 @@ class Group:
                 behind[key] = max(version, behind.get(key, -1))
         if not behind:
             return
+        needs = self.edges[0].table.needs
+        if needs and (lacking := needs()):
+            for edge in edges:
+                count = len(edge.lagging)
+                yield Want((edge.name,), "", "", "waiting", f"{count} partitions are not current: {lacking}")
+            return
         lagging = {key: [edge for edge in edges if key in edge.lagging] for key in behind}
         written = [key for key, late in lagging.items() if all(key in edge.applied for edge in late)]
         applied = {key: min(edge.applied[key] for edge in lagging[key]) for key in written}
@@ -209,7 +215,8 @@ def groups_of(tables: Sequence[LakeTable[...]]) -> list[Group]:
     found: dict[tuple[Any, ...], list[LakeTable[...]]] = {}  # what has an order is asked for alone
     for table in sorted(tables, key=lambda each: _depth(each, tables)):
         upstream = tuple(spec.name for spec in table.reads)
-        found.setdefault((upstream, table.partitions, table.in_order and table), []).append(table)
+        alone = table.in_order and table
+        found.setdefault((upstream, table.partitions, table.needs, alone), []).append(table)
     return [Group(tuple(map(Edge, group)), {t.spec.name: _chain(t, tables) for t in group}) for group in found.values()]
 
 
@@ -230,7 +237,7 @@ def _chain(table: LakeTable[...], tables: Sequence[LakeTable[...]]) -> list[str]
 
 def _keeps_keys(table: LakeTable[...], other: LakeTable[...]) -> bool:
     """Tell whether each partition of ``other`` is computed from the partition of ``table`` with the same key."""
-    if table.partitions != other.partitions or other.in_order:
+    if table.partitions != other.partitions or other.in_order or other.needs:
         return False
     feed, key = other.reads[table.spec], table.partitions.get_first_partition_key() if table.partitions else ""
     owned = owned_by(key or "", table.spec)

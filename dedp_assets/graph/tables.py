@@ -72,6 +72,8 @@ class LakeTable(Generic[P]):
         owner: who answers for the table.
         code_version: to be raised when the function computes something else.
         follows: whether a change upstream asks for the partitions that it feeds.
+        needs: says why a service that the function needs beside tables does not answer; empty, if it does. Until then
+            the table waits and nothing else does: it is computed in runs of its own.
         in_order: whether each partition is an execution that changes what the ones before it left: it is run after
             them, and they are asked for again where one before them changes.
         lands: dataset of the landing zone -> job that loads a delivery of it. Each folder below the dataset is a
@@ -100,6 +102,7 @@ class LakeTable(Generic[P]):
     checks: Mapping[str, str] = field(default_factory=dict)
     reports: Mapping[str, str] = field(default_factory=dict)
     follows: bool = True
+    needs: Callable[[], str] | None = None
     in_order: bool = False
     lands: Mapping[str, str] = field(default_factory=dict)
     started_by: Mapping[str, Sequence[Mapping[str, str]]] = field(default_factory=dict)

@@ -187,6 +187,19 @@ def test_a_late_key_is_corrected_in_one_run_down_to_the_last_table_that_keeps_ke
     assert lake.tick() == {"gold/daily": ["2026-01-06"], "gold/weekly": ["2026-01-05"]}
 
 
+def test_a_table_that_needs_a_service_waits_alone_until_it_answers(lakes):
+    """Nothing is asked for that would fail, what else is late is corrected without it, and what waited follows."""
+    said = ["the mail server does not answer"]
+    daily = declare("silver/daily", {SOURCE: same("day")}, DAYS)
+    lake = lakes(daily, declare("serving/mails", {daily.spec: same("day")}, DAYS, needs=lambda: said[0]))
+    lake.commit("bronze/source", "2026-01-06")
+    assert lake.tick() == {"silver/daily": ["2026-01-06"]}
+    lake.commit("silver/daily", "2026-01-06", applied=1)
+    assert lake.tick() == {}
+    said[0] = ""
+    assert lake.tick() == {"serving/mails": ["2026-01-06"]}
+
+
 def test_a_table_with_two_upstream_tables_follows_either(lakes):
     """What it applied counts both, so a change of the second one is seen after the first was applied."""
     lake = lakes(declare("gold/joined", {SOURCE: same("day"), OTHER: same("day")}, DAYS))

@@ -2,24 +2,18 @@
 
 from datetime import timedelta
 
-import dagster as dg
-
 from dedp_assets.defs.gold.daily_page_views import DAILY_PAGE_VIEWS
 from dedp_assets.defs.gold.daily_visitors import DAILY_VISITORS
 from dedp_assets.graph.batches import Step
 from dedp_assets.graph.feeds import Pinned, same
-from dedp_assets.graph.lookbacks import look_back
-from dedp_assets.graph.selections import writing
-from dedp_assets.graph.specs import asset_key
 from dedp_assets.graph.tables import lake_table
 from dedp_assets.partitions import DAILY
 from dedp_assets.patterns.core.results import WriteResult
 from dedp_assets.patterns.core.schema import Column, TableSpec
 from dedp_assets.patterns.delta.tables import Table
-from dedp_assets.patterns.error_management.static_late_data_integrator import plan_lookback
 from dedp_assets.patterns.idempotency.data_overwrite import overwrite_partition
 from dedp_assets.patterns.idempotency.transactional_writer import RowSet, write_transaction
-from resources.postgres import OperationalDatabase
+from resources.postgres import OperationalDatabase, lacking
 
 DAILY_REPORT = TableSpec(
     "serving/daily_report",
@@ -45,13 +39,13 @@ SERVED = """
 @lake_table(
     DAILY_REPORT,
     reads={DAILY_PAGE_VIEWS: same("event_date"), DAILY_VISITORS: same("event_date")},
-    follows=False,
+    needs=lacking,
     derived={"rows": ["event_date"]},
     partitions=DAILY,
     fresh=timedelta(hours=28),
     used_by="the applications, which read schema serving of their database",
     checks={"input_is_not_empty": "A receipt names both tables."},
-    patterns=[write_transaction, overwrite_partition, plan_lookback],
+    patterns=[write_transaction, overwrite_partition],
     owner="team:applications",
     code_version="1",
 )
@@ -79,16 +73,3 @@ def daily_report(
     receipt = receipt.selectExpr("CAST(day AS DATE) AS event_date", "served", "rows")
     return overwrite_partition(receipt, table, partition=day, provenance=step.provenance)
 
-
-serve_daily_report = dg.define_asset_job(
-    "serve_daily_report",
-    selection=writing(dg.AssetSelection.assets(asset_key(DAILY_REPORT))),
-    description="Figures of a day for the applications, and of the days before it that changed since.",
-)
-daily_report_every_day = look_back(
-    daily_report,
-    serve_daily_report,
-    lookback=14,
-    cron_schedule="0 3 * * *",
-    description="At 03:00 UTC, yesterday's figures and those of the days before it that gold corrected since.",
-)
