@@ -86,8 +86,18 @@ class OperationalDatabase(dg.ConfigurableResource[Any]):
         Raises:
             NotReady: if it does not answer, or refuses the login; the text names no secret.
         """
-        if said := lacking():
+        if said := self.lacks():
             raise NotReady(said)
+
+    def lacks(self) -> str:
+        """Say why the database cannot be used now; empty, if it can. The text names no secret."""
+        try:
+            self.connect().close()
+        except NotReady as error:
+            return str(error)
+        except psycopg.OperationalError:
+            return "the operational database does not answer: start it, or correct DEDP_POSTGRES"
+        return ""
 
     def jdbc(self) -> dict[str, str]:
         """List the options of Spark's JDBC reader, the password among them: pass them on, show them to nobody."""
@@ -171,14 +181,8 @@ def address(chosen: Settings) -> Address:
 
 
 def lacking() -> str:
-    """Say why the operational database cannot be used now; empty, if it can. The text names no secret."""
-    try:
-        address(settings()).connect().close()
-    except NotReady as error:
-        return str(error)
-    except psycopg.OperationalError:
-        return "the operational database does not answer: start it, or correct DEDP_POSTGRES"
-    return ""
+    """Say why the operational database of this process's settings cannot be used now; empty, if it can."""
+    return OperationalDatabase().lacks()
 
 
 def _parsed(url: str) -> Address:

@@ -157,18 +157,20 @@ class Group:
         for edge in edges:
             for key, version in edge.ahead.items():
                 yield Want((edge.name,), key, "", "waiting", _AHEAD.format(version=version, read=edge.read))
+        late = [edge for edge in edges if edge.lagging]
+        needs = self.edges[0].table.needs
+        if late and needs and (lacking := needs()):
+            for edge in late:
+                said = f"{len(edge.lagging)} partitions are not current: {lacking}"
+                yield Want((edge.name,), "", "", "waiting", said)
+        elif late:
+            yield from self._behind(late, watches, now)
+
+    def _behind(self, edges: Sequence[Edge], watches: Mapping[str, TableWatch], now: datetime) -> Iterator[Want]:
         behind: dict[str, int] = {}
         for edge in edges:
             for key, version in edge.lagging.items():
                 behind[key] = max(version, behind.get(key, -1))
-        if not behind:
-            return
-        needs = self.edges[0].table.needs
-        if needs and (lacking := needs()):
-            for edge in edges:
-                count = len(edge.lagging)
-                yield Want((edge.name,), "", "", "waiting", f"{count} partitions are not current: {lacking}")
-            return
         lagging = {key: [edge for edge in edges if key in edge.lagging] for key in behind}
         written = [key for key, late in lagging.items() if all(key in edge.applied for edge in late)]
         applied = {key: min(edge.applied[key] for edge in lagging[key]) for key in written}

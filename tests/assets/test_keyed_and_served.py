@@ -108,7 +108,7 @@ def test_late_visits_reach_sessions_under_their_ids(world):
 
 
 def test_applications_see_gold_however_often_it_is_written(world, database, monkeypatch):
-    """Late visits included, those that came while the database was away, too; put back after somebody emptied a table."""
+    """Late visits included, those that came while it was away as well; put back after somebody emptied a table."""
     for number in range(2):
         world.land(day(number), visits_of(number))
     assert reports(world) == []

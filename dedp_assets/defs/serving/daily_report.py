@@ -72,4 +72,3 @@ def daily_report(
     receipt = table.session.createDataFrame(listed, "day STRING, served STRING, rows BIGINT")
     receipt = receipt.selectExpr("CAST(day AS DATE) AS event_date", "served", "rows")
     return overwrite_partition(receipt, table, partition=day, provenance=step.provenance)
-
