@@ -56,12 +56,13 @@ def _parser() -> argparse.ArgumentParser:
         "--from", dest="first", type=date.fromisoformat, help="first day of the week (default: it ends yesterday)"
     )
     up = commands.add_parser(
-        "up", help="Spark engine, PostgreSQL, Kafka, Dagster webserver and daemon; Ctrl-C ends them"
+        "up", help="Spark engine, PostgreSQL, Kafka, HTTP services, Dagster webserver and daemon; Ctrl-C ends them"
     )
     up.add_argument("--port", type=int, default=3000, help="port of the webserver (default 3000)")
     up.add_argument("--engine-port", type=int, default=15002, help="port of the Spark engine (default 15002)")
     up.add_argument("--database-port", type=int, default=0, help="port of PostgreSQL (default: a free one)")
     up.add_argument("--kafka-port", type=int, default=9092, help="port of Kafka; its controller takes the next one")
+    up.add_argument("--services-port", type=int, default=8800, help="port of the HTTP services (default 8800)")
     work = commands.add_parser("work", help="let the applications change their database and publish visits")
     work.add_argument("--steps", type=int, default=1, help="how many steps of the seeded workload (default 1)")
     told = commands.add_parser("status", help="what needs somebody, then what each table's log says by partition")
@@ -106,7 +107,8 @@ def _up(chosen: argparse.Namespace) -> int:
     from dedp_assets.local.processes import Ports, up  # noqa: PLC0415
 
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # also while the engine is being made ready
-    return up(settings(), Ports(chosen.port, chosen.engine_port, chosen.database_port, chosen.kafka_port))
+    ports = Ports(chosen.port, chosen.engine_port, chosen.database_port, chosen.kafka_port, chosen.services_port)
+    return up(settings(), ports)
 
 
 def _work(chosen: argparse.Namespace) -> int:

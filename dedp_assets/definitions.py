@@ -23,6 +23,7 @@ from resources.lake import Lake  # noqa: E402
 from resources.landing import Landing  # noqa: E402
 from resources.postgres import OperationalDatabase  # noqa: E402
 from resources.secrets import Secrets  # noqa: E402
+from resources.services import Services  # noqa: E402
 from resources.spark import SparkEngine  # noqa: E402
 from sensors.external_trigger import events_arrived  # noqa: E402
 from sensors.reconciler import reconcilers  # noqa: E402
@@ -73,6 +74,7 @@ def defs() -> dg.Definitions:
                 "landing": Landing(root=str(chosen.landing)),
                 "operational": OperationalDatabase(),
                 "secrets": Secrets(),
+                "services": Services(url=chosen.services or ""),
             },
             loggers={"console": CONSOLE},
             # One process per run: Spark is the parallel part, and a process per step costs more than most steps.

@@ -10,9 +10,11 @@ from contextlib import ExitStack
 from dataclasses import replace
 from itertools import count
 from pathlib import Path
+from threading import Thread
 from typing import Any
 
 import pytest
+import uvicorn
 from hypothesis import settings as hypothesis_settings
 from sqlalchemy import Engine, event
 
@@ -22,10 +24,12 @@ from dedp_assets.local.kafka import Broker
 from dedp_assets.local.ports import free as free_port
 from dedp_assets.patterns.core.schema import TableSpec
 from dedp_assets.patterns.delta.tables import Table
+from dedp_assets.sources.services import application
 from resources import postgres
 from resources.environments import Settings, apply, settings
 from resources.kafka import Kafka
-from tests.helpers import EVENTS, connect_server
+from tests.faults.processes import wait_until
+from tests.helpers import EVENTS, ServicesUnderTest, connect_server
 
 pytest_plugins = ["tests.timing"]
 
@@ -145,6 +149,26 @@ def broker(test_settings: Settings, tmp_path_factory: pytest.TempPathFactory) ->
 def kafka(broker: Broker) -> Kafka:
     """A topic of this test's own, not made yet."""
     return Kafka(bootstrap=broker.address, topic=f"visits-{uuid.uuid4().hex[:8]}")
+
+
+@pytest.fixture(scope="session")
+def served() -> Iterator[str]:
+    """The URL of the HTTP services, which a thread of the test process serves."""
+    server = uvicorn.Server(uvicorn.Config(application(), port=0, ws="none", log_config=None))
+    thread = Thread(target=server.run, daemon=True)
+    thread.start()
+    assert wait_until(lambda: server.started, seconds=60)
+    yield f"http://127.0.0.1:{server.servers[0].sockets[0].getsockname()[1]}"
+    server.should_exit = True
+    thread.join()
+
+
+@pytest.fixture
+def services(served: str) -> Iterator[ServicesUnderTest]:
+    """The HTTP services, which behave well until the test says otherwise."""
+    under_test = ServicesUnderTest(served)
+    yield under_test
+    under_test.forget()
 
 
 @pytest.fixture

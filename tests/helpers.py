@@ -11,6 +11,7 @@ from contextlib import contextmanager, suppress
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
+from urllib.request import Request, urlopen
 
 import pyarrow as pa
 from deltalake import DeltaTable
@@ -47,6 +48,37 @@ def free_pair() -> int:
             first.bind(("127.0.0.1", 0))
             second.bind(("127.0.0.1", first.getsockname()[1] + 1))
             return int(first.getsockname()[1])
+
+
+class ServicesUnderTest:
+    """The HTTP services as a test sees them: where they are, how they are to behave, how often they were asked."""
+
+    def __init__(self, url: str) -> None:
+        self.url = url
+        self._before: dict[str, int] = {}
+        self._told: set[str] = set()
+
+    def behave(self, service: str, name: str, *, times: int = 1, seconds: float = 0) -> None:
+        """Say how the next requests to a service are answered."""
+        self._told.add(service)
+        self._control(service, {"name": name, "times": times, "seconds": seconds})
+
+    def forget(self) -> None:
+        """Let every service behave well again."""
+        for service in self._told:
+            self._control(service, {"name": "", "times": 0})
+
+    def requests(self, service: str) -> int:
+        """How many requests a service got since this was asked the last time."""
+        now = int(self._control(service)["requests"])
+        before, self._before[service] = self._before.get(service, 0), now
+        return now - before
+
+    def _control(self, service: str, told: object = None) -> Any:
+        data = None if told is None else json.dumps(told).encode()
+        url = f"{self.url}/behaviour/{service}"
+        with urlopen(Request(url, data=data, method="PUT" if data else "GET"), timeout=30) as reply:  # noqa: S310
+            return json.loads(reply.read())
 
 
 @contextmanager

@@ -1,4 +1,4 @@
-"""`make up`: Spark engine, Kafka broker, PostgreSQL, Dagster's webserver and daemon, kept running together."""
+"""`make up`: Spark engine, Kafka broker, PostgreSQL, HTTP services, Dagster's webserver and daemon, kept running."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ import dagster as dg
 import psycopg
 
 from dedp_assets.instance import close_abandoned, prepare_home
-from dedp_assets.local import engine, ports, postgres
+from dedp_assets.local import engine, ports, postgres, services
 from dedp_assets.local.kafka import Broker
 from dedp_assets.local.supervision import Server, Supervision, end_leftovers, supervise
 from dedp_assets.local.telling import Telling
@@ -23,6 +23,7 @@ from dedp_assets.sources import operational, visits_topic
 from dedp_assets.sources.visits import visits_of
 from resources import kafka
 from resources import postgres as database
+from resources import services as http
 from resources.announced import listens
 from resources.clock import Clock
 from resources.engine import EngineError, use_java
@@ -48,12 +49,14 @@ class Ports:
         engine: the Spark engine.
         database: PostgreSQL; 0 takes a free one.
         kafka: Kafka; its controller takes the next one.
+        services: the HTTP services.
     """
 
     web: int = 3000
     engine: int = 15002
     database: int = 0
     kafka: int = 9092
+    services: int = 8800
 
 
 def up(settings: Settings, ports_: Ports) -> int:
@@ -111,7 +114,7 @@ class _Platform:
         broker = self._broker()
         dagster = {**home, **spark, **look, **({"DEDP_KAFKA": broker.address} if broker else {})}
         web = [str(scripts / "dagster-webserver"), "-h", "127.0.0.1", "-p", str(ports_.web), *code]
-        self.servers += self._database_server()
+        self.servers += [*self._database_server(), *self._services()]
         self.servers.append(Server("web", web, dagster))
         self.servers.append(Server("daemon", [str(scripts / "dagster-daemon"), "run", *code], dagster))
         self.waiting, self._trouble = set(self._answers), ""
@@ -159,6 +162,17 @@ class _Platform:
         with suppress(OSError), urlopen(f"http://127.0.0.1:{self._ports.web}/server_info", timeout=2):
             return f"http://127.0.0.1:{self._ports.web} (Ctrl-C ends all)"
         return ""
+
+    def _http(self) -> str:
+        address = f"http://127.0.0.1:{self._ports.services}"
+        return f"HTTP services answer at {address}" if listens(self._ports.services) else ""
+
+    def _services(self) -> list[Server]:
+        """Make the laptop's own HTTP services ready to run."""
+        if self._settings.services is not None:
+            return []
+        self._answers["services"] = self._http
+        return [Server("services", services.command(self._settings.home / http.FOLDER, port=self._ports.services))]
 
     def _database(self) -> str:
         """Make the database, and the first rows in it."""
@@ -212,6 +226,8 @@ def _wanted(settings: Settings, ports_: Ports) -> dict[str, int]:
             "Kafka (--kafka-port)": ports_.kafka,
             "Kafka's controller (one more than --kafka-port)": ports_.kafka + 1,
         }
+    if settings.services is None:
+        wanted["the HTTP services (--services-port)"] = ports_.services
     if settings.postgres is None and ports_.database:
         wanted["PostgreSQL (--database-port)"] = ports_.database
     return wanted

@@ -39,6 +39,7 @@ SERVERS = {
     "engine": "SparkConnectServer",
     "kafka": "kafka.Kafka",
     "database": "bin/postgres -D",
+    "services": "sources.services:application",
     "web": "dagster-webserver",
     "daemon": "dagster-daemon run",
 }
@@ -69,7 +70,7 @@ def taken():
         yield listener.getsockname()[1]
 
 
-OPTIONS = ("--port", "--engine-port", "--database-port", "--kafka-port")
+OPTIONS = ("--port", "--engine-port", "--database-port", "--kafka-port", "--services-port")
 
 
 @pytest.mark.parametrize("option", OPTIONS)
@@ -93,14 +94,15 @@ def test_ports_that_cannot_work_are_refused_before_anything_starts(here, capsys,
     """A number that is no port, that means any port, or that both processes would want, is one line on the screen."""
     free = str(free_port())
     ports = ["--port", web.replace("free", free), "--engine-port", spark.replace("free", free)]
-    assert main(["up", *ports, "--kafka-port", str(free_pair())]) == 1
+    assert main(["up", *ports, "--kafka-port", str(free_pair()), "--services-port", str(free_port())]) == 1
     assert len(capsys.readouterr().err.splitlines()) == 1
 
 
 @contextmanager
 def platform_up(folder):
     """`dedp up` in a session of its own; yields it once its page is there, with what it said, and leaves nothing."""
-    ports = {"--port": free_port(), "--engine-port": free_port(), "--kafka-port": free_pair()}
+    single = {name: free_port() for name in ("--port", "--engine-port", "--services-port")}
+    ports = {**single, "--kafka-port": free_pair()}
     said = folder / "said"
     with said.open("wb") as output:
         up = subprocess.Popen(
@@ -193,8 +195,8 @@ def loaded(table, column="event_date"):
 def test_a_second_platform_is_refused_and_other_commands_join_the_first(platform):
     """On other ports, too; what runs is not touched, and `status` says that it runs."""
     before = {platform.find(words) for words in SERVERS.values()}
-    others = ["--port", str(free_port()), "--engine-port", str(free_port()), "--kafka-port", str(free_pair())]
-    done = dedp(platform, "up", *others)
+    others = [str(word) for name in set(OPTIONS) - {"--kafka-port"} for word in (name, free_port())]
+    done = dedp(platform, "up", *others, "--kafka-port", str(free_pair()))
     assert (done.returncode, done.stdout) == (1, "")
     assert done.stderr.startswith(f"dedp up: this home is used by pid {platform.process.pid} since ")
     assert f"runs (pid {platform.process.pid} since " in dedp(platform, "status").stderr

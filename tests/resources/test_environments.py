@@ -21,6 +21,7 @@ VARIABLES = (
     "DEDP_JAVA",
     "DEDP_KAFKA",
     "DEDP_KAFKA_TOPIC",
+    "DEDP_SERVICES",
     "DEDP_TICK_SECONDS",
     "DEDP_FIRST_DAY",
 )
@@ -44,7 +45,7 @@ def test_nothing_set_means_the_documented_defaults(bare):
     chosen = settings()
     assert (chosen.home, chosen.cache) == (CHECKOUT / ".dedp", CHECKOUT / ".dedp" / "cache")
     assert (chosen.remote, chosen.java_home, chosen.postgres) == (None, None, None)
-    assert (chosen.kafka, chosen.kafka_topic) == (None, "visits")
+    assert (chosen.kafka, chosen.kafka_topic, chosen.services) == (None, "visits", None)
     assert (chosen.master, chosen.driver_memory, chosen.java, chosen.jit) == ("local[*]", "2g", "auto", "full")
 
 
@@ -67,6 +68,7 @@ def test_an_empty_variable_counts_as_not_set(bare):
         ("DEDP_POSTGRES", "postgresql://reader@db.example/shop", "postgres"),
         ("DEDP_KAFKA", "kafka.example:9092", "kafka"),
         ("DEDP_KAFKA_TOPIC", "clicks", "kafka_topic"),
+        ("DEDP_SERVICES", "http://services.example", "services"),
     ],
 )
 def test_each_variable_decides_its_setting_only(bare, name, value, field):

@@ -109,7 +109,16 @@ def up(tmp_path_factory, test_settings):
         "DEDP_FIRST_DAY": GOOD[0],
     }
     environment = child_environment(fixed, without=("SPARK_REMOTE", "DAGSTER_HOME"))
-    ports = ["--port", str(port), "--engine-port", str(free_port()), "--kafka-port", str(free_pair())]
+    ports = [
+        "--port",
+        str(port),
+        "--engine-port",
+        str(free_port()),
+        "--kafka-port",
+        str(free_pair()),
+        "--services-port",
+        str(free_port()),
+    ]
     with (home / "up.log").open("wb") as log:
         running = subprocess.Popen([DEDP, "up", *ports], env=environment, stdout=log, stderr=log)
     try:

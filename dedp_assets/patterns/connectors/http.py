@@ -1,0 +1,176 @@
+"""HTTP services that are asked with JSON: time-outs, bounded attempts, answers held against the question."""
+
+from __future__ import annotations
+
+import json
+import math
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from email.utils import parsedate_to_datetime
+from http.client import HTTPException
+from typing import Any
+from urllib.error import HTTPError
+from urllib.request import Request, urlopen
+
+from dedp_assets.patterns.core.errors import ConfigError, ContractError, NotReady
+
+__all__ = ["Patience", "Service", "ask_in_bulk"]
+
+_SHOWN = 5
+_PASSING = (408, 425, 429, 500, 502, 503, 504)
+
+
+@dataclass(frozen=True, slots=True)
+class Patience:
+    """How long a request that fails for a while is tried again.
+
+    Attributes:
+        clock: tells what time it is: some services say until when to wait.
+        attempts: how often a request is sent at most.
+        pause_seconds: before the second attempt; each further one is twice as long.
+        longest_pause_seconds: no pause is longer, whatever the service asks for by ``Retry-After``.
+        sleep: waits so many seconds.
+    """
+
+    clock: Callable[[], datetime]
+    attempts: int = 4
+    pause_seconds: float = 0.5
+    longest_pause_seconds: float = 30
+    sleep: Callable[[float], None] = time.sleep
+
+    def __post_init__(self) -> None:
+        if self.attempts < 1:
+            raise ConfigError(f"a request needs at least one attempt, not {self.attempts}")
+
+    def wait(self, attempt: int, asked: str | None) -> None:
+        """Wait after a failed attempt: as long as the service asked for, or twice as long as before."""
+        seconds = self._stated(asked) if asked else self.pause_seconds * 2 ** (attempt - 1)
+        self.sleep(min(max(seconds, 0), self.longest_pause_seconds))
+
+    def _stated(self, asked: str) -> float:
+        """Read ``Retry-After``: seconds, or an instant; what is neither asks for nothing."""
+        try:
+            return float(asked) if math.isfinite(float(asked)) else 0
+        except ValueError:
+            pass
+        try:
+            moment = parsedate_to_datetime(asked)
+        except ValueError:
+            return self.pause_seconds
+        return (moment - self.clock()).total_seconds() if moment.tzinfo else self.pause_seconds
+
+
+@dataclass(frozen=True, slots=True)
+class Service:
+    """A service that takes JSON by POST and answers with JSON.
+
+    Attributes:
+        url: where it is; ``http`` or ``https``.
+        patience: how long failures that may pass are borne.
+        timeout_seconds: how long it may be silent.
+    """
+
+    url: str
+    patience: Patience
+    timeout_seconds: float = 10
+
+    def __post_init__(self) -> None:
+        if not self.url.startswith(("http://", "https://")):
+            raise ConfigError(f"{self.url!r} is no address of an HTTP service: it begins with http:// or https://")
+
+    def post(self, content: object) -> Any:  # noqa: ANN401 - JSON
+        """Send JSON and return the answer's, after as many attempts as patience has.
+
+        Raises:
+            ConfigError: if the service refuses the request itself (404, 401 and their like).
+            ContractError: if it answers without JSON.
+            NotReady: if the last attempt failed, too, for a reason that may pass.
+        """
+        request = Request(  # noqa: S310 - the scheme was looked at
+            self.url, data=json.dumps(content).encode(), headers={"Content-Type": "application/json"}, method="POST"
+        )
+        attempt = 0
+        while True:
+            attempt += 1
+            answer, reason, asked = self._sent(request)
+            if not reason:
+                return self._read(answer)
+            if attempt == self.patience.attempts:
+                raise NotReady(
+                    f"{self.url} does not answer after {attempt} attempts: {reason}; it is asked again later"
+                )
+            self.patience.wait(attempt, asked)
+
+    def _sent(self, request: Request) -> tuple[bytes, str, str | None]:
+        """Send a request once; returns the answer, or why there is none and how long the service asks to wait."""
+        try:
+            with urlopen(request, timeout=self.timeout_seconds) as reply:  # noqa: S310 - as above
+                return reply.read(), "", None
+        except HTTPError as error:
+            with error:
+                said = error.read(200).decode(errors="replace")
+                if error.code not in _PASSING:
+                    raise ConfigError(f"{self.url} refuses the request with status {error.code}: {said}") from None
+                return b"", f"status {error.code}: {said}", error.headers.get("Retry-After")
+        except (OSError, HTTPException) as error:
+            return b"", str(error) or type(error).__name__, None
+
+    def _read(self, answer: bytes) -> Any:  # noqa: ANN401 - JSON
+        try:
+            return json.loads(answer)
+        except ValueError:
+            shown = answer[:60].decode(errors="replace")
+            raise ContractError(f"{self.url} answers with what is no JSON: {shown!r}") from None
+
+
+def ask_in_bulk(
+    service: Service, keys: Sequence[str], *, asks: str, answers: str, key: str, size: int
+) -> Iterator[Mapping[str, Any]]:
+    """Ask a service for items by their keys, ``size`` at a time; each key is asked for once.
+
+    Args:
+        service: whom to ask.
+        keys: the keys, of which repeated ones count once.
+        asks: name of the list of keys in a request.
+        answers: name of the list of items in an answer.
+        key: name of the key in an item.
+        size: how many keys a request names at most.
+
+    Yields:
+        The items, one for each key.
+
+    Raises:
+        ConfigError: if a request is refused, or ``size`` is none.
+        ContractError: if an answer lacks keys, has others, or one twice; its text names them.
+        NotReady: if the service does not answer.
+    """
+    if size < 1:
+        raise ConfigError(f"a request names at least one key, not {size}")
+    distinct = sorted(set(keys))
+    for start in range(0, len(distinct), size):
+        asked = distinct[start : start + size]
+        yield from _checked(service.post({asks: asked}), asked, answers=answers, key=key, url=service.url)
+
+
+def _checked(answer: object, asked: Sequence[str], *, answers: str, key: str, url: str) -> list[Mapping[str, Any]]:
+    items = answer.get(answers) if isinstance(answer, dict) else None
+    if not isinstance(items, list) or not all(isinstance(item, dict) and key in item for item in items):
+        raise ContractError(f"{url} answers without a list {answers!r} of items that have {key!r}")
+    got = Counter(str(item[key]) for item in items)
+    faults = {
+        "lacks": [one for one in asked if one not in got],
+        "has, though nobody asked,": [one for one in got if one not in {*asked}],
+        "has more than once": [one for one, count in got.items() if count > 1],
+    }
+    found = [f"{fault} {_named(ones)}" for fault, ones in faults.items() if ones]
+    if found:
+        raise ContractError(f"the answer of {url} to {len(asked)} keys {'; '.join(found)}; nothing of it is used")
+    return items
+
+
+def _named(keys: Sequence[str]) -> str:
+    more = len(keys) - _SHOWN
+    return ", ".join(map(repr, keys[:_SHOWN])) + (f" and {more} more" if more > 0 else "")

@@ -1,0 +1,94 @@
+"""The HTTP services of the case study in one application: each module of this package with ``routes`` adds its own.
+
+A service is the first part of a path, ``locations`` in ``/locations``. ``PUT /behaviour/locations`` with
+``{"name": "down", "times": 2}`` says how its next two requests are answered; a name that is not one of
+:data:`FAILURES` is for the service itself to follow. ``GET /behaviour/locations`` tells how many requests it got.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import importlib
+import pkgutil
+from collections import Counter
+from dataclasses import dataclass
+
+from starlette.applications import Starlette
+from starlette.middleware import Middleware
+from starlette.middleware.base import BaseHTTPMiddleware, RequestResponseEndpoint
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import BaseRoute, Route
+
+import dedp_assets.sources
+
+__all__ = ["FAILURES", "application", "behaviour"]
+
+FAILURES = ("down", "busy", "slow", "garbled")
+"""What every service can be told: 503, 429 with ``Retry-After``, an answer after so many seconds, one without JSON."""
+
+_WELL = "well"
+_CONTROL = "behaviour"
+
+
+@dataclass
+class _Told:
+    """What a service was told.
+
+    Attributes:
+        name: how to answer.
+        times: how many requests are answered so.
+        seconds: how slow ``slow`` is, and what ``busy`` asks callers to wait.
+    """
+
+    name: str
+    times: int = 1
+    seconds: float = 0
+
+
+def application() -> Starlette:
+    """Put the routes of all services together."""
+    control = Route(f"/{_CONTROL}/{{service}}", _control, methods=["GET", "PUT"])
+    made = Starlette(routes=[control, *_routes()], middleware=[Middleware(BaseHTTPMiddleware, dispatch=_answer)])
+    made.state.told, made.state.requests = {}, Counter()
+    return made
+
+
+def behaviour(request: Request) -> str:
+    """Return how this request is to be answered; ``well`` if nobody said anything."""
+    return str(request.state.behaviour)
+
+
+def _routes() -> list[BaseRoute]:
+    package = dedp_assets.sources
+    names = sorted(found.name for found in pkgutil.iter_modules(package.__path__))
+    modules = [importlib.import_module(f"{package.__name__}.{name}") for name in names if name != "services"]
+    return [route for module in modules for route in getattr(module, "routes", ())]
+
+
+async def _control(request: Request) -> Response:
+    state, service = request.app.state, request.path_params["service"]
+    if request.method == "PUT":
+        state.told[service] = _Told(**await request.json())
+    return JSONResponse({"requests": state.requests[service]})
+
+
+async def _answer(request: Request, answered: RequestResponseEndpoint) -> Response:
+    """Answer a request as its service was told to, or let the service do so."""
+    service, state = request.url.path.split("/")[1], request.app.state
+    if service == _CONTROL:
+        return await answered(request)
+    state.requests[service] += 1
+    told = state.told.get(service)
+    if told is None or told.times < 1:
+        told = _Told(_WELL)
+    told.times -= 1
+    request.state.behaviour = told.name
+    if told.name == "down":
+        return JSONResponse({"error": "down for maintenance"}, status_code=503)
+    if told.name == "busy":
+        return JSONResponse({"error": "busy"}, status_code=429, headers={"Retry-After": f"{told.seconds:g}"})
+    if told.name == "garbled":
+        return Response("<html>", media_type="text/html")
+    await asyncio.sleep(told.seconds if told.name == "slow" else 0)
+    return await answered(request)

@@ -1,0 +1,41 @@
+"""The HTTP services that tables are enriched from and delivered to, by one address."""
+
+from typing import Any
+
+import dagster as dg
+from pydantic import Field
+
+from dedp_assets.patterns.connectors.http import Patience, Service
+from dedp_assets.patterns.core.errors import NotReady
+from resources.announced import announced
+from resources.clock import Clock
+from resources.environments import Settings, settings
+
+__all__ = ["FOLDER", "Services", "address"]
+
+FOLDER = "services"
+"""Folder of the home in which the laptop's own services announce where they are."""
+
+
+def address(chosen: Settings) -> str:
+    """Return the URL of ``DEDP_SERVICES``, or else of the laptop's own; empty if neither is there."""
+    return announced(chosen.home / FOLDER) if chosen.services is None else chosen.services
+
+
+class Services(dg.ConfigurableResource[Any]):
+    """HTTP services below one URL; without one, the services that the laptop runs are looked for at each use."""
+
+    url: str = Field(default="", description="http://host:port of the services; empty: the laptop's own.")
+    timeout_seconds: float = Field(default=10, description="How long an answer may take.")
+    pause_seconds: float = Field(default=0.5, description="How long the first pause between two attempts is.")
+
+    def at(self, path: str) -> Service:
+        """Name one service by its path.
+
+        Raises:
+            NotReady: if nobody said where services are, and none run here.
+        """
+        if not (url := self.url or address(settings())):
+            raise NotReady(f"no HTTP services run to ask for {path}: start `make up`, or name some by DEDP_SERVICES")
+        patience = Patience(Clock().now, pause_seconds=self.pause_seconds)
+        return Service(f"{url.rstrip('/')}/{path}", patience, timeout_seconds=self.timeout_seconds)
