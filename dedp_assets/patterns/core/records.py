@@ -25,7 +25,8 @@ def slice_name(partition: Mapping[str, str] | Mapping[str, str | None]) -> str:
 
     Different sets have different names, whatever their values are: ``%``, ``/`` and a text ``NULL`` are escaped.
     """
-    return "/".join(f"{_plain(c)}={'NULL' if v is None else _plain(v)}" for c, v in sorted(partition.items())) or "all"
+    values = partition.items() if len(partition) == 1 else sorted(partition.items())
+    return "/".join([f"{_plain(c)}={'NULL' if v is None else _plain(v)}" for c, v in values]) or "all"
 
 
 def _plain(name: str) -> str:

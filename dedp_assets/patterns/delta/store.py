@@ -266,8 +266,9 @@ class LocalStore:
         """Read a file whole."""
         file = os.open(self._at(path), os.O_RDONLY)  # a third quicker than open(): a first look reads 50,000 of them
         try:
-            content = os.read(file, os.fstat(file).st_size)
-            while part := os.read(file, 1 << 20):
+            size = os.fstat(file).st_size
+            content = os.read(file, size)
+            while len(content) < size and (part := os.read(file, size - len(content))):
                 content += part
         finally:
             os.close(file)
