@@ -2,6 +2,7 @@
 
 import logging
 import time
+from collections.abc import Collection
 from typing import Any
 
 import dagster as dg
@@ -53,12 +54,16 @@ class Kafka(dg.ConfigurableResource[Any]):
         """
         if not self.bootstrap:
             raise ConfigError("no Kafka is set: name a broker by DEDP_KAFKA=host:port, or land visits as files")
-        admin, deadline = AdminClient(client(self.bootstrap)), time.monotonic() + _ANSWER_SECONDS
+        return self._look(AdminClient(client(self.bootstrap)), _ELECTING)
+
+    def _look(self, admin: AdminClient, passing: Collection[str]) -> Topic:
+        """Look up the topic, again while an error lasts that passes by itself."""
+        deadline = time.monotonic() + _ANSWER_SECONDS
         while True:
             try:
                 return _held(admin, self.topic)
             except KafkaException as error:
-                if error.args[0].name() not in _ELECTING or time.monotonic() > deadline:
+                if error.args[0].name() not in passing or time.monotonic() > deadline:
                     raise NotReady(_reason(self.bootstrap, self.topic, error)) from None
                 time.sleep(0.2)
 
@@ -75,6 +80,8 @@ class Kafka(dg.ConfigurableResource[Any]):
         except KafkaException as error:
             if error.args[0].name() != _TOPIC_EXISTS:
                 raise NotReady(_reason(self.bootstrap, self.topic, error)) from None
+        # The controller has made it; the broker that is asked next may hear of it a moment later.
+        self._look(admin, (*_ELECTING, _UNKNOWN_TOPIC))
 
 
 def _held(admin: AdminClient, topic: str) -> Topic:

@@ -40,6 +40,7 @@ def test_a_topic_that_was_made_anew_has_another_identity(kafka):
     assert kafka.look().id == first
     admin = AdminClient(client(kafka.bootstrap))
     admin.delete_topics([kafka.topic])[kafka.topic].result()
+    assert wait_until(lambda: kafka.topic not in admin.list_topics(timeout=10).topics)
     kafka.create()
     assert kafka.look().id != first
 
