@@ -49,7 +49,7 @@ def loads_of(ledger: Ledger, partition: Mapping[str, str], *, until: int | None 
             continue
         counts = reach is None or commit.version <= reach
         if commit.operation == "RESTORE" and commit.parameters.get("version") is not None:
-            reach = int(commit.parameters["version"]) if counts and current < 0 else reach
+            reach = int(commit.parameters["version"]) if counts else reach
             continue
         found.append(commit)
         current = commit.version if counts and current < 0 else current

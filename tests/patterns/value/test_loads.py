@@ -5,7 +5,7 @@ from __future__ import annotations
 import tempfile
 from pathlib import Path
 
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from dedp_assets.patterns.delta.log import Ledger
@@ -13,7 +13,7 @@ from dedp_assets.patterns.value._loads import loads_of
 from tests.helpers import NOW, a_record, write_log
 
 MONDAY, TUESDAY = {"day": "mon"}, {"day": "tue"}
-ONE = ["load", "foreign load", "same rows", "other partition", "compaction", "restore"]
+ONE = ["load", "load", "restore", "foreign load", "same rows", "other partition", "compaction", "restore"]
 HISTORIES = st.lists(st.tuples(st.sampled_from(ONE), st.integers(0, 20)), max_size=8)
 
 
@@ -48,6 +48,7 @@ def model(history):
 
 
 @given(HISTORIES)
+@example([("load", 0)] * 4 + [("restore", 3), ("restore", 1)])
 def test_loads_of_any_history_are_those_of_a_plain_model(history):
     """At each version of the table, restores of restored versions among them."""
     commits, loads, there = model(history)
