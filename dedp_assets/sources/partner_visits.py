@@ -31,14 +31,14 @@ def magazine_visits(day: date, *, count: int, seed: int = 1) -> list[str]:
     return [
         json.dumps(
             {
-                "id": f"m-{day:%Y%m%d}-{number}",
+                "id": f"m-{random.getrandbits(48):012x}",
                 "at": moment.isoformat(timespec="milliseconds").replace("+00:00", "Z"),
                 "user": str(random.randrange(1, 500)),
                 "page": f"/posts/{random.randrange(1, 38)}",
                 "agent": random.choice(_AGENTS),
             }
         )
-        for number, moment, random in _moments("magazine", day, count, seed)
+        for moment, random in _moments("magazine", day, count, seed)
     ]
 
 
@@ -53,7 +53,7 @@ def radio_visits(day: date, *, count: int, seed: int = 1) -> list[str]:
                 "browser": random.choice(_AGENTS),
             }
         )
-        for _, moment, random in _moments("radio", day, count, seed)
+        for moment, random in _moments("radio", day, count, seed)
     ]
 
 
@@ -78,9 +78,9 @@ def _line(record: str | bytes) -> bytes:
     return (record if isinstance(record, bytes) else record.encode()) + b"\n"
 
 
-def _moments(partner: str, day: date, count: int, seed: int) -> Iterator[tuple[int, datetime, Random]]:
-    """List the moments of a day's visits, each with its number and where its further choices come from."""
+def _moments(partner: str, day: date, count: int, seed: int) -> Iterator[tuple[datetime, Random]]:
+    """List the moments of a day's visits, each with where its further choices come from."""
     random = Random(f"{partner}/{seed}/{day}")  # noqa: S311 - test data
     midnight = datetime.combine(day, time(), timezone.utc)
-    for number, second in enumerate(sorted(random.uniform(0, 86_399) for _ in range(count))):
-        yield number, midnight + timedelta(seconds=second), random
+    for second in sorted(random.uniform(0, 86_399) for _ in range(count)):
+        yield midnight + timedelta(seconds=second), random
