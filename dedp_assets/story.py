@@ -13,7 +13,7 @@ from rich.markup import escape
 from dedp_assets.graph.run_tags import APPROVED_AUDITS, APPROVED_BECAUSE, APPROVED_BY, CAUSE, FORCE
 from dedp_assets.local import engine
 from dedp_assets.patterns.core.records import Approval
-from dedp_assets.sources import access_log, devices, visits
+from dedp_assets.sources import access_log, devices, partner_visits, visits
 from dedp_assets.status import by_layer, status, tables_named
 from resources.clock import Clock
 from resources.environments import Settings, apply
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 __all__ = ["approve", "demo", "run"]
 
 _VISITS_A_DAY = 1_000
+_PARTNERS_A_DAY = 100
 _DAYS = 9
 """Landing days of the story: a week, and two after it."""
 
@@ -128,9 +129,22 @@ def _land_week(settings: Settings, first: date, console: Console) -> None:
         day = first + timedelta(days=number)
         lines = visits.visits_of(day, count=_VISITS_A_DAY)
         visits.deliver(settings.landing / "visits", day, lines, broken=visits.BROKEN[: number % 3], repeat=number * 5)
+        if number >= 5:
+            _land_partners(settings, day)
     if not (settings.landing / "devices").exists():
         devices.deliver(settings.landing / "devices", devices.devices())
-    console.print(f"[bold]Landed[/bold] a week of visits ({first} to {day}) and the devices reference")
+    console.print(
+        f"[bold]Landed[/bold] a week of visits ({first} to {day}), what partners reported on its last two days, and "
+        "the devices reference"
+    )
+
+
+def _land_partners(settings: Settings, day: date, **late: Sequence[str]) -> None:
+    files = {
+        "magazine": partner_visits.magazine_visits(day, count=_PARTNERS_A_DAY),
+        "radio": [*partner_visits.radio_visits(day, count=_PARTNERS_A_DAY), *visits.BROKEN[:1]],
+    }
+    partner_visits.deliver(settings.landing / "partner_visits", day, {**files, **late})
 
 
 def _land_trouble(settings: Settings, first: date, console: Console) -> None:
@@ -145,6 +159,9 @@ def _land_trouble(settings: Settings, first: date, console: Console) -> None:
     console.print(
         f"  {monday}: {len(lines)} visits, and 8 late ones of {monday - timedelta(5)} and {monday - timedelta(3)}"
     )
+    late_radio = partner_visits.radio_visits(monday - timedelta(days=1), count=3, seed=2)
+    _land_partners(settings, monday, **{"radio-late": late_radio})
+    console.print(f"  {monday}: what partners reported, and 3 late visits of {monday - timedelta(1)}")
     saturday = first + timedelta(days=5)
     visits.drop_late_file(folder, saturday, visits.visits_of(saturday - timedelta(days=4), count=2, seed=4))
     console.print(f"  {saturday}: a file that came after the marker, with 2 visits of {saturday - timedelta(4)}")

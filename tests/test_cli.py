@@ -336,7 +336,7 @@ def test_a_command_beside_a_platform_uses_its_engine_unless_another_is_named(ded
         assert err.startswith("The platform of this home runs (pid 7 since noon) at http://127.0.0.1:3000")
         assert settings().remote == used
         assert ("its engine is used" in err) == (used == "sc://127.0.0.1:15002")
-    assert "platform" not in dedp(*command)[2]
+    assert "The platform of this home" not in dedp(*command)[2]
 
 
 def test_ctrl_c_is_no_error_with_a_stack_trace(dedp, monkeypatch):

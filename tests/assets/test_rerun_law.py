@@ -14,7 +14,7 @@ import pytest
 from dedp_assets import defs
 from dedp_assets.graph.run_tags import FORCE
 from dedp_assets.graph.tables import LakeTable, declared
-from dedp_assets.sources import devices, operational
+from dedp_assets.sources import devices, operational, partner_visits
 from dedp_assets.sources.visits import BROKEN
 from resources import postgres
 from tests.assets.conftest import MONDAY, day, visits_of
@@ -35,6 +35,11 @@ def landed(world, database, monkeypatch):
     world.land(day(0), visits_of(0), broken=BROKEN[:1])
     world.land(day(1), visits_of(1), late=visits_of(0, count=3, seed=9))
     devices.deliver(world.landing / "devices", devices.devices(count=5))
+    for number in range(2):
+        date = MONDAY + timedelta(days=number)
+        shapes = {"magazine": partner_visits.magazine_visits, "radio": partner_visits.radio_visits}
+        files = {name: [*visits(date, count=3), *visits(MONDAY, count=1, seed=9)] for name, visits in shapes.items()}
+        partner_visits.deliver(world.landing / "partner_visits", date, files)
     with database.connect() as connection:
         operational.create(connection)
         operational.work(connection, at=START + timedelta(hours=23, minutes=59, seconds=57), steps=6)

@@ -1,0 +1,120 @@
+"""Visits that partners report, line by line as they landed, a file of each partner a day."""
+
+from dataclasses import replace
+
+import dagster as dg
+
+from dedp_assets.graph.batches import Inputs, Step
+from dedp_assets.graph.figures import Figure
+from dedp_assets.graph.selections import writing
+from dedp_assets.graph.sources import Source
+from dedp_assets.graph.specs import asset_key
+from dedp_assets.graph.tables import Request, lake_table
+from dedp_assets.partitions import DAILY
+from dedp_assets.patterns.connectors.lines import read_lines
+from dedp_assets.patterns.core.audits import Audit
+from dedp_assets.patterns.core.conversion import exact
+from dedp_assets.patterns.core.results import WriteResult
+from dedp_assets.patterns.core.rows import RowsRead
+from dedp_assets.patterns.core.schema import Column, TableSpec
+from dedp_assets.patterns.delta.tables import Table
+from dedp_assets.patterns.idempotency.data_overwrite import overwrite_partition
+from dedp_assets.patterns.ingestion.readiness_marker import plan_ready
+from resources.environments import RETENTION_DAYS
+from resources.landing import Landing
+
+DATASET = "partner_visits"
+PARTNER_VISITS = TableSpec(
+    "bronze/partner_visits",
+    {
+        "line": Column("STRING", "the record as it landed", required=True, personal=True),
+        "line_bytes": Column("BINARY", "its bytes, where they are not valid UTF-8", personal=True),
+        "partner": Column("STRING", "partner that the file is called after", required=True),
+        "source_file": Column("STRING", "file it came in", required=True),
+        "line_number": Column("BIGINT", "line in that file, from 1", required=True),
+        "landed_on": Column("DATE", "day it was delivered", required=True),
+        "event_date": Column("DATE", "UTC day it happened; NULL if that is unreadable or not plausible"),
+    },
+    partition_by=("landed_on", "event_date"),
+    comment="One row per landed line, whatever it holds.",
+)
+FILES = Source(
+    f"landing/{DATASET}",
+    "What partners report of pages embedded in their websites, a folder a day and a file each; `_SUCCESS` ends a day.",
+    kinds=("file", "json"),
+    owner="team:partners",
+)
+AUDITS = (
+    Audit(
+        name="lines_keep_their_numbers", of="numbers", sql="sum(line_number)", per="lines", fail_below=1, fail_above=1
+    ),
+)
+FIGURES = {"numbers": Figure(kind="hidden"), "lines": Figure(kind="hidden")}
+
+
+def field(path: str, kind: str = "STRING") -> str:
+    """Write SQL for a field of the record as a type; NULL if it is not there, or the record is no JSON."""
+    return exact(f"try_variant_get(try_parse_json(line), '$.{path}', 'string')", kind)
+
+
+_MILLIS = field("visit.time_ms", "BIGINT")
+EVENT_TIME = {
+    "magazine": field("at", "TIMESTAMP"),
+    "radio": f"timestamp_millis(if({_MILLIS} BETWEEN 0 AND 253402300799999, {_MILLIS}, NULL))",
+}
+"""Partner -> SQL of when a visit happened."""
+_EVENT_TIME = f"CASE partner WHEN 'magazine' THEN {EVENT_TIME['magazine']} WHEN 'radio' THEN {EVENT_TIME['radio']} END"
+_PLAUSIBLE = f"{_EVENT_TIME} BETWEEN landed_on - INTERVAL {RETENTION_DAYS} DAYS AND landed_on + INTERVAL 2 DAYS"
+
+
+def delivered(request: Request, landing: Landing) -> Inputs:
+    """Look at a day's delivery."""
+    delivery = landing.delivery(DATASET, request.key).require_ready()
+    content = landing.content(DATASET, delivery)
+    return Inputs({f"landing/{DATASET}/{request.key}": content}, notes={"delivery": delivery.identity}, found=delivery)
+
+
+@lake_table(
+    PARTNER_VISITS,
+    inputs=delivered,
+    sources=[FILES],
+    lands={DATASET: "daily_partner_visits"},
+    partitions=DAILY,
+    figures=FIGURES,
+    audits=AUDITS,
+    checks={"input_is_not_empty": "A delivery without a line is refused, unless its marker says that it has no files."},
+    patterns=[overwrite_partition, plan_ready],
+    owner="team:partners",
+    code_version="1",
+)
+def partner_visits(step: Step, table: Table, landing: Landing) -> WriteResult:
+    """Load one day's delivery once its marker is there, replacing what that day delivered before."""
+    delivery = step.inputs.found
+    lines = read_lines(table.session, landing.paths(DATASET, delivery))
+    named = lines.rows.selectExpr(
+        "raw AS line",
+        "raw_bytes AS line_bytes",
+        "regexp_extract(source_file, '^[^-.]*', 0) AS partner",
+        "source_file",
+        "line_number",
+        f"DATE '{step.key}' AS landed_on",
+    )
+    return overwrite_partition(
+        named.selectExpr("*", f"if({_PLAUSIBLE}, to_date({_EVENT_TIME}), NULL) AS event_date"),
+        table,
+        partition=step.owned(table),
+        provenance=replace(step.provenance, notes={**step.provenance.notes, "files": dict(lines.count)}),
+        audits=AUDITS,
+        rows_read=RowsRead(figures={"lines": lines.checksum}),
+        allow_empty=not delivery.files,
+    )
+
+
+daily_partner_visits = dg.define_asset_job(
+    "daily_partner_visits",
+    selection=writing(
+        dg.AssetSelection.assets(asset_key(PARTNER_VISITS)).downstream() & dg.AssetSelection.groups("bronze", "silver")
+    ),
+    description="What partners delivered on a day, and the visits of that date; records that came late are brought to "
+    "their own dates by the reconciler.",
+)

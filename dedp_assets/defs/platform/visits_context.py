@@ -1,0 +1,84 @@
+"""Which run and which release loaded the visits of each date, beside the visits and not among their columns."""
+
+from dataclasses import replace
+
+import dagster as dg
+
+from dedp_assets.defs.silver.visits import VISITS
+from dedp_assets.graph.batches import Step
+from dedp_assets.graph.feeds import Pinned, same
+from dedp_assets.graph.lookbacks import look_back
+from dedp_assets.graph.selections import writing
+from dedp_assets.graph.specs import asset_key
+from dedp_assets.graph.tables import lake_table
+from dedp_assets.partitions import DAILY
+from dedp_assets.patterns.core.audits import Audit
+from dedp_assets.patterns.core.results import WriteResult
+from dedp_assets.patterns.core.schema import Column, TableSpec
+from dedp_assets.patterns.delta.tables import Table
+from dedp_assets.patterns.error_management.static_late_data_integrator import plan_lookback
+from dedp_assets.patterns.idempotency.data_overwrite import overwrite_partition
+from dedp_assets.patterns.value.metadata_decorator import contexts_of, decorate, view_for_users
+from resources.environments import RETENTION_DAYS
+
+VISITS_CONTEXT = TableSpec(
+    "platform/visits_context",
+    {
+        "event_date": Column("DATE", "UTC day that was loaded; joins to that of silver/visits", required=True),
+        "loading_attempt": Column("INT", "number of the load among those of its day, from 1", required=True),
+        "version": Column("BIGINT", "version of silver/visits that the load made", required=True),
+        "run_id": Column("STRING", "run that loaded; NULL for another writer's"),
+        "code_version": Column("STRING", "release of the code that computed the rows"),
+        "pattern": Column("STRING", "pattern that wrote them"),
+        "cause": Column("STRING", "why the run happened"),
+        "loading_time": Column("TIMESTAMP", "when the run started, UTC", required=True),
+        "is_current": Column("BOOLEAN", "whether the present rows are those of this load", required=True),
+    },
+    partition_by=("event_date",),
+    comment="One row per load of a date of silver/visits that changed rows, from its commit. Users have a view without "
+    "such columns: the SQL that registers it in a session stands with each materialization.",
+)
+HIDDEN = ("source_file", "line_number", "landed_on", "was_dead_lettered")
+"""Columns of silver/visits that say how a visit came, and are not for users."""
+AUDITS = (Audit(name="one_load_is_current", sql="count_if(is_current)", fail_above=1),)
+
+
+@lake_table(
+    VISITS_CONTEXT,
+    reads={VISITS: same("event_date")},
+    follows=False,
+    derived={name: [] for name in VISITS_CONTEXT.columns if name != "event_date"},
+    partitions=DAILY,
+    audits=AUDITS,
+    checks={"input_is_not_empty": "Warns of a date that was never loaded with a visit."},
+    used_by="operators, who look for the rows of a release or a run",
+    patterns=[decorate, overwrite_partition, plan_lookback],
+    owner="team:platform",
+    code_version="1",
+)
+def visits_context(step: Step, visits: Pinned, table: Table) -> WriteResult:
+    """List the loads of one date by the log of the visits; no visit is read."""
+    loads = contexts_of(visits.table, partition={"event_date": step.key}, until=visits.changed)
+    written = overwrite_partition(
+        loads.selectExpr(f"DATE '{step.key}' AS event_date", "*"),
+        table,
+        partition=step.owned(table),
+        provenance=step.provenance,
+        audits=AUDITS,
+        allow_empty=True,
+    )
+    return replace(written, figures={"view for users": view_for_users(visits.table, view="visits", hidden=HIDDEN)})
+
+
+daily_visits_context = dg.define_asset_job(
+    "daily_visits_context",
+    selection=writing(dg.AssetSelection.assets(asset_key(VISITS_CONTEXT))),
+    description=f"Loads of a day's visits, and of those {RETENTION_DAYS} days before it that were loaded again.",
+)
+visits_context_every_day = look_back(
+    visits_context,
+    daily_visits_context,
+    lookback=RETENTION_DAYS,
+    cron_schedule="30 2 * * *",
+    description="At 02:30 UTC, who loaded yesterday's visits, and those of days before it that changed since.",
+)
