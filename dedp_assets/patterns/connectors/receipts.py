@@ -39,6 +39,7 @@ RECEIPT = {
 }
 """The columns of a table of receipts, beside those that it is partitioned by."""
 _KEYS = ("destination", "record_id")
+_JSON = "map('ignoreNullFields', 'false', 'timestampFormat', \"yyyy-MM-dd'T'HH:mm:ss.SSSSSSXXX\")"
 _NOTED = 10_000
 _SHOWN = 3
 
@@ -81,7 +82,7 @@ def outgoing(
         f"{identifier(unit) if unit else 0} AS unit",
         f"{record_id} AS record_id",
         f"CAST({entity} AS STRING) AS entity",
-        f"to_json(struct({', '.join(map(identifier, payload or rows.columns))})) AS value",
+        f"to_json(struct({', '.join(map(identifier, payload or rows.columns))}), {_JSON}) AS value",
         f"if({missing}, NULL, named_struct({fields}, 'id', {record_id})) AS place",
     )
 
