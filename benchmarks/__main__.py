@@ -36,6 +36,7 @@ NAMES = (
     "merge",
     "merge_size",
     "filter_accounting",
+    "bin_packing",
     "cleaner",
     "replay",
     "late_integration",

@@ -15,7 +15,7 @@ from dedp_assets.patterns.core.errors import ConfigError, NotReady
 from resources.announced import announced
 from resources.environments import Settings
 
-__all__ = ["FOLDER", "Kafka", "address", "client"]
+__all__ = ["FOLDER", "Kafka", "address", "client", "lacking"]
 
 FOLDER = "kafka"
 """Folder of the home in which the laptop's own broker keeps everything."""
@@ -37,6 +37,15 @@ def client(bootstrap: str) -> dict[str, Any]:
 def address(settings: Settings) -> str:
     """Return ``host:port`` of the broker of ``DEDP_KAFKA``, or else of the laptop's own; empty if neither is there."""
     return announced(settings.home / FOLDER) if settings.kafka is None else settings.kafka
+
+
+def lacking(bootstrap: str) -> str:
+    """Say why the brokers cannot be used now; empty, if they can."""
+    try:
+        AdminClient(client(bootstrap)).list_topics(timeout=_ANSWER_SECONDS)
+    except KafkaException as error:
+        return _silent(bootstrap, error)
+    return ""
 
 
 class Kafka(dg.ConfigurableResource[Any]):
@@ -101,4 +110,8 @@ def _offsets(admin: AdminClient, topic: str, partitions: list[int], which: Offse
 def _reason(bootstrap: str, topic: str, error: KafkaException) -> str:
     if error.args[0].name() == _UNKNOWN_TOPIC:
         return f"Kafka at {bootstrap} has no topic {topic}: its first producer makes it"
+    return _silent(bootstrap, error)
+
+
+def _silent(bootstrap: str, error: KafkaException) -> str:
     return f"Kafka at {bootstrap} does not answer ({error.args[0].str()}): start it, or correct DEDP_KAFKA"

@@ -1,6 +1,8 @@
 """The HTTP services that tables are enriched from and delivered to, by one address."""
 
+import socket
 from typing import Any
+from urllib.parse import urlsplit
 
 import dagster as dg
 from pydantic import Field
@@ -11,15 +13,30 @@ from resources.announced import announced
 from resources.clock import Clock
 from resources.environments import Settings, settings
 
-__all__ = ["FOLDER", "Services", "address"]
+__all__ = ["FOLDER", "Services", "address", "lacking"]
 
 FOLDER = "services"
 """Folder of the home in which the laptop's own services announce where they are."""
 
 
+_NONE = "no HTTP services run: start `make up`, or name some by DEDP_SERVICES"
+
+
 def address(chosen: Settings) -> str:
     """Return the URL of ``DEDP_SERVICES``, or else of the laptop's own; empty if neither is there."""
     return announced(chosen.home / FOLDER) if chosen.services is None else chosen.services
+
+
+def lacking() -> str:
+    """Say why no services of this process's settings can be asked now; empty, if they can."""
+    if not (url := address(settings())):
+        return _NONE
+    place = urlsplit(url)
+    try:
+        socket.create_connection((place.hostname or "", place.port or 80), timeout=1).close()
+    except OSError:
+        return f"the HTTP services at {url} do not answer: start them, or correct DEDP_SERVICES"
+    return ""
 
 
 class Services(dg.ConfigurableResource[Any]):
@@ -36,6 +53,6 @@ class Services(dg.ConfigurableResource[Any]):
             NotReady: if nobody said where services are, and none run here.
         """
         if not (url := self.url or address(settings())):
-            raise NotReady(f"no HTTP services run to ask for {path}: start `make up`, or name some by DEDP_SERVICES")
+            raise NotReady(f"{path}: {_NONE}")
         patience = Patience(Clock().now, pause_seconds=self.pause_seconds)
         return Service(f"{url.rstrip('/')}/{path}", patience, timeout_seconds=self.timeout_seconds)

@@ -14,8 +14,9 @@ from dedp_assets.patterns.core.records import Provenance
 from dedp_assets.patterns.core.schema import Column, TableSpec
 from dedp_assets.patterns.delta.tables import Table
 from tests.helpers import NOW
+from tests.sinks import Inbox
 
-NAMES = {"spark": "spark", "frame": "frame", "table": "table", "rows": "rows", "run": "run", "database": "database"}
+NAMES = {name: name for name in ("spark", "frame", "table", "rows", "run", "database", "inbox")}
 """Name in an example -> fixture."""
 
 
@@ -72,6 +73,12 @@ def _declared(columns: str | Mapping[str, Column]) -> Mapping[str, Column]:
 def rows() -> Callable[[DataFrame | Table], list[tuple[Any, ...]]]:
     """``rows(frame_or_table)``: its rows as sorted tuples."""
     return lambda held: sorted(map(tuple, (held.read() if isinstance(held, Table) else held).collect()))
+
+
+@pytest.fixture
+def inbox() -> Inbox:
+    """``inbox.ids("x")``: a sink that takes two records a request, and what destination ``x`` took, in order."""
+    return Inbox(limit=2)
 
 
 @pytest.fixture

@@ -5,6 +5,7 @@ What is run is found by walking the graph, so that a new table is under the law 
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from collections.abc import Iterator
 from datetime import datetime, timedelta, timezone
@@ -29,10 +30,12 @@ TABLES = {table.spec.name: table for table in declared(defs)}
 
 
 @pytest.fixture
-def landed(world, database, monkeypatch):
+def landed(world, database, services, monkeypatch):
     """A world in which two days have landed, with late records and one that is broken, and nothing was loaded."""
     monkeypatch.setattr(postgres, "address", lambda _: database)
-    world.land(day(0), visits_of(0), broken=BROKEN[:1])
+    monkeypatch.setenv("DEDP_SERVICES", services.url)
+    failed = json.dumps({**json.loads(visits_of(0)[0]), "visit_id": "failed", "status": 500})
+    world.land(day(0), [*visits_of(0), failed], broken=BROKEN[:1])
     world.land(day(1), visits_of(1), late=visits_of(0, count=3, seed=9))
     devices.deliver(world.landing / "devices", devices.devices(count=5))
     for number in range(2):

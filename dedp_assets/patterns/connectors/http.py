@@ -17,7 +17,7 @@ from urllib.request import Request, urlopen
 
 from dedp_assets.patterns.core.errors import ConfigError, ContractError, NotReady
 
-__all__ = ["Patience", "Service", "ask_in_bulk"]
+__all__ = ["Patience", "Service", "ask_in_bulk", "checked"]
 
 _SHOWN = 5
 _PASSING = (408, 425, 429, 500, 502, 503, 504)
@@ -152,10 +152,15 @@ def ask_in_bulk(
     distinct = sorted(set(keys))
     for start in range(0, len(distinct), size):
         asked = distinct[start : start + size]
-        yield from _checked(service.post({asks: asked}), asked, answers=answers, key=key, url=service.url)
+        yield from checked(service.post({asks: asked}), asked, answers=answers, key=key, url=service.url)
 
 
-def _checked(answer: object, asked: Sequence[str], *, answers: str, key: str, url: str) -> list[Mapping[str, Any]]:
+def checked(answer: object, asked: Sequence[str], *, answers: str, key: str, url: str) -> list[Mapping[str, Any]]:
+    """Hold an answer against what was asked: an item for each key, and no others.
+
+    Raises:
+        ContractError: if an answer lacks keys, has others, or one twice; its text names them.
+    """
     items = answer.get(answers) if isinstance(answer, dict) else None
     if not isinstance(items, list) or not all(isinstance(item, dict) and key in item for item in items):
         raise ContractError(f"{url} answers without a list {answers!r} of items that have {key!r}")

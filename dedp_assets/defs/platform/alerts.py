@@ -1,0 +1,76 @@
+"""Visits that a page failed for, forwarded in the order in which they were processed, and the receipts of it."""
+
+from dedp_assets.defs.silver.visits import VISITS
+from dedp_assets.graph.batches import Step
+from dedp_assets.graph.feeds import Pinned, same
+from dedp_assets.graph.tables import lake_table
+from dedp_assets.partitions import DAILY
+from dedp_assets.patterns.connectors.http_sink import HttpSink
+from dedp_assets.patterns.connectors.receipts import RECEIPT
+from dedp_assets.patterns.connectors.sinks import Sink
+from dedp_assets.patterns.connectors.topic_sink import TopicSink
+from dedp_assets.patterns.core.results import WriteResult
+from dedp_assets.patterns.core.schema import Column, TableSpec
+from dedp_assets.patterns.delta.tables import Table
+from dedp_assets.patterns.value.fifo_orderer import deliver_in_order
+from resources import kafka as broker
+from resources import services as inboxes
+from resources.environments import settings
+from resources.kafka import Kafka
+from resources.services import Services
+
+ALERTS = TableSpec(
+    "platform/alerts",
+    {"event_date": Column("DATE", "UTC day of the visits", required=True), **RECEIPT},
+    partition_by=("event_date",),
+    comment="One row per visit whose failure was forwarded.",
+)
+DESTINATION = "alerts"
+RULE = "status >= 500"
+SENT = ("visit_id", "event_time", "page", "status")
+
+
+def lacking() -> str:
+    """Say why nobody can take alerts now; empty, if somebody can."""
+    chosen = settings()
+    return broker.lacking(chosen.kafka) if chosen.kafka else inboxes.lacking()
+
+
+@lake_table(
+    ALERTS,
+    reads={VISITS: same("event_date")},
+    needs=lacking,
+    derived={
+        "destination": ["status"],
+        "record_id": ["visit_id"],
+        "entity": ["status"],
+        "position": ["landed_on", "source_file", "line_number"],
+        "was_present": ["visit_id"],
+    },
+    partitions=DAILY,
+    used_by="whoever is on duty, by the topic alerts or the inbox of that name",
+    patterns=[deliver_in_order],
+    owner="team:web-analytics",
+    code_version="1",
+)
+def alerts(step: Step, visits: Pinned, table: Table, kafka: Kafka, services: Services) -> WriteResult:
+    """Forward one day's failed visits that have no receipt yet, one after the other, as they landed."""
+    return deliver_in_order(
+        visits.rows().filter(RULE),
+        table,
+        sink=sink(kafka, services),
+        destination=DESTINATION,
+        order_by=["landed_on", "source_file", "line_number"],
+        identity="visit_id",
+        payload=SENT,
+        partition=step.owned(table),
+        provenance=step.provenance,
+    )
+
+
+def sink(kafka: Kafka, services: Services) -> Sink:
+    """Choose who takes alerts: a topic, made if need be, or without a broker the service."""
+    if not kafka.bootstrap:
+        return HttpSink(services.at("partners"))
+    kafka.model_copy(update={"topic": DESTINATION}).create(partitions=1)
+    return TopicSink(broker.client(kafka.bootstrap))

@@ -1,0 +1,62 @@
+"""Visits of pages that partners embed, delivered to each of them by the minute, and the receipts of it."""
+
+from dedp_assets.defs.silver.visits import VISITS
+from dedp_assets.graph.batches import Step
+from dedp_assets.graph.feeds import Pinned, same
+from dedp_assets.graph.tables import lake_table
+from dedp_assets.partitions import DAILY
+from dedp_assets.patterns.connectors.http_sink import HttpSink
+from dedp_assets.patterns.connectors.receipts import RECEIPT
+from dedp_assets.patterns.core.results import WriteResult
+from dedp_assets.patterns.core.schema import Column, TableSpec
+from dedp_assets.patterns.delta.tables import Table
+from dedp_assets.patterns.value.bin_pack_orderer import deliver_in_bins
+from resources.services import Services, lacking
+
+PARTNER_DELIVERY = TableSpec(
+    "platform/partner_delivery",
+    {"event_date": Column("DATE", "UTC day of the visits", required=True), **RECEIPT},
+    partition_by=("event_date",),
+    comment="One row per visit that a partner has acknowledged.",
+)
+EMBEDDED = """
+    SELECT visit_id, event_time, page, status, date_trunc('MINUTE', event_time) AS minute,
+        regexp_extract(referrer, '^https?://([^/?#]+)', 1) AS partner
+    FROM {visits} WHERE referrer RLIKE '^https?://[^/?#]'
+"""
+SENT = ("visit_id", "event_time", "page", "status")
+
+
+@lake_table(
+    PARTNER_DELIVERY,
+    reads={VISITS: same("event_date")},
+    needs=lacking,
+    derived={
+        "destination": ["referrer"],
+        "record_id": ["visit_id"],
+        "entity": ["page"],
+        "position": ["event_time"],
+        "was_present": ["visit_id"],
+    },
+    partitions=DAILY,
+    used_by="partners, who read what they were sent in their inbox",
+    patterns=[deliver_in_bins],
+    owner="team:partners",
+    code_version="1",
+)
+def partner_delivery(step: Step, visits: Pinned, table: Table, services: Services) -> WriteResult:
+    """Deliver one day's visits of embedded pages that have no receipt yet: minute by minute, each page's in order."""
+    rows = visits.rows()
+    return deliver_in_bins(
+        rows.sparkSession.sql(EMBEDDED, visits=rows),
+        table,
+        sink=HttpSink(services.at("partners")),
+        destination="partner",
+        unit="minute",
+        entity="page",
+        order_by=["event_time"],
+        identity="visit_id",
+        payload=SENT,
+        partition=step.owned(table),
+        provenance=step.provenance,
+    )

@@ -1,0 +1,57 @@
+"""An HTTP service as a sink: bulk requests that it may take in part, and an answer for each record."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from urllib.parse import quote
+
+from dedp_assets.patterns.connectors.http import Service, checked
+from dedp_assets.patterns.connectors.sinks import Answer, Outgoing
+from dedp_assets.patterns.core.errors import ContractError
+
+__all__ = ["HttpSink"]
+
+_OUTCOMES = ("accepted", "present", "failed", "refused")
+
+
+@dataclass(frozen=True, slots=True)
+class HttpSink:
+    """A service that takes ``{"records": [{"id", "key", "value"}]}`` below its URL, by destination.
+
+    A request without an answer is sent again as often as the service's patience allows: it knows records by their id.
+
+    Attributes:
+        service: the service; a destination is a path below its URL.
+        limit: the most records that one request may hold.
+    """
+
+    service: Service
+    limit: int = 500
+
+    @property
+    def name(self) -> str:
+        """The URL."""
+        return self.service.url
+
+    @property
+    def partial(self) -> bool:
+        """Each record is taken by itself."""
+        return True
+
+    def send(self, destination: str, records: Sequence[Outgoing]) -> Sequence[Answer]:
+        """Send one request, and hold the answers against the records.
+
+        Raises:
+            ContractError: if an answer lacks records, has others, or an outcome that nobody knows.
+            NotReady: if the service does not answer.
+        """
+        inbox = replace(self.service, url=f"{self.service.url}/{quote(destination, safe='')}")
+        asked = [{"id": record.id, "key": record.key, "value": record.value} for record in records]
+        answer = inbox.post({"records": asked})
+        items = checked(answer, [record.id for record in records], answers="records", key="id", url=inbox.url)
+        by_id = {str(item["id"]): item for item in items}
+        if strange := {item.get("outcome") for item in items} - {*_OUTCOMES}:
+            raise ContractError(f"{inbox.url} answers with outcomes that nobody knows: {strange}")
+        found = [by_id[record.id] for record in records]
+        return [Answer(one["outcome"], str(one.get("position", "")), str(one.get("reason", ""))) for one in found]

@@ -1,0 +1,258 @@
+"""Receipts: which records a sink has acknowledged, kept in a Delta table, so that a delivery goes on where it stopped.
+
+Receipts are noted while a delivery runs and when it stops. Only the last commit of one that is complete carries the
+transaction of its step, so a delivery that was interrupted does not count as done. What was acknowledged and not noted
+when a process died is sent again: a sink that knows records by their id answers that it has them.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from threading import Lock
+from typing import Any
+
+from pyspark.sql import DataFrame, Row
+from pyspark.sql import functions as F
+
+from dedp_assets.patterns.connectors import sinks
+from dedp_assets.patterns.connectors.sinks import Outgoing, Sink
+from dedp_assets.patterns.core.errors import AmbiguousKeys, ConfigError, ContractError, NotReady
+from dedp_assets.patterns.core.names import identifier
+from dedp_assets.patterns.core.records import Provenance, slice_name
+from dedp_assets.patterns.core.results import WriteResult
+from dedp_assets.patterns.core.rows import require_columns, require_rows
+from dedp_assets.patterns.core.schema import Column
+from dedp_assets.patterns.delta.clauses import Insert
+from dedp_assets.patterns.delta.tables import Table
+
+__all__ = ["RECEIPT", "Delivery", "outgoing"]
+
+RECEIPT = {
+    "destination": Column("STRING", "who it was delivered to", required=True),
+    "record_id": Column("STRING", "identity of the record", required=True),
+    "entity": Column("STRING", "whose records keep their order", required=True),
+    "position": Column("STRING", "where the sink put it", required=True),
+    "was_present": Column("BOOLEAN", "whether the sink had it already when it was sent", required=True),
+}
+"""The columns of a table of receipts, beside those that it is partitioned by."""
+_KEYS = ("destination", "record_id")
+_JSON = "map('ignoreNullFields', 'false', 'timestampFormat', \"yyyy-MM-dd'T'HH:mm:ss.SSSSSSXXX\")"
+_NOTED = 10_000
+_SHOWN = 3
+
+
+def outgoing(
+    rows: DataFrame,
+    *,
+    identity: str,
+    destination: str,
+    entity: str,
+    order_by: Sequence[str],
+    unit: str = "",
+    payload: Sequence[str] = (),
+) -> DataFrame:
+    """Turn rows into records to send; lazy.
+
+    Args:
+        rows: one for each record.
+        identity: column by which a destination tells records apart.
+        destination: SQL for where a record goes.
+        entity: SQL for whose record it is.
+        order_by: columns that order the records of an entity; equal ones are ordered by ``identity``.
+        unit: column of what is delivered as a whole before the next; empty for all at once.
+        payload: columns that are sent; all, if none is named.
+
+    Returns:
+        ``destination``, ``unit``, ``record_id``, ``entity``, ``value`` (JSON) and ``place``, which orders the records.
+
+    Raises:
+        ConfigError: without an order, or for columns that are not there.
+    """
+    require_columns(require_rows("a delivery", rows), [identity, unit, *order_by, *payload])
+    if not order_by:
+        raise ConfigError("name the columns that order the records of an entity (order_by)")
+    record_id, order = f"CAST({identifier(identity)} AS STRING)", [identifier(column) for column in order_by]
+    fields = ", ".join(f"'{n}', {column}" for n, column in enumerate(order))
+    missing = " OR ".join(f"{column} IS NULL" for column in order)
+    return rows.selectExpr(
+        f"CAST({destination} AS STRING) AS destination",
+        f"{identifier(unit) if unit else 0} AS unit",
+        f"{record_id} AS record_id",
+        f"CAST({entity} AS STRING) AS entity",
+        f"to_json(struct({', '.join(map(identifier, payload or rows.columns))}), {_JSON}) AS value",
+        f"if({missing}, NULL, named_struct({fields}, 'id', {record_id})) AS place",
+    )
+
+
+@dataclass(slots=True)
+class Delivery:
+    """A delivery of the records of one partition, with what became of them.
+
+    Attributes:
+        sink: who takes the records.
+        receipts: where it is noted what was acknowledged; a table of :data:`RECEIPT`.
+        partition: the part of that table that the delivery is about.
+        provenance: who delivers, from what, and why.
+        attempts: how often a record is sent at most.
+        pause_seconds: before the second attempt; each further one is twice as long.
+    """
+
+    sink: Sink
+    receipts: Table
+    partition: Mapping[str, str]
+    provenance: Provenance
+    attempts: int
+    pause_seconds: float
+    _counts: dict[str, int] = field(default_factory=lambda: dict.fromkeys(("accepted", "present", "requests"), 0))
+    _pending: int = 0
+    _sent_again: int = 0
+    _began: float = field(default_factory=time.monotonic)
+    _waiting: list[tuple[Any, ...]] = field(default_factory=list)
+    _stopped: dict[str, str] = field(default_factory=dict)
+    _held: dict[tuple[str, str], str] = field(default_factory=dict)
+    _lock: Lock = field(default_factory=Lock)
+
+    def __post_init__(self) -> None:
+        if self.attempts < 1 or self.sink.limit < 1:
+            raise ConfigError(f"attempts={self.attempts} and the limit of {self.sink.name} must be at least 1")
+
+    def undelivered(self, records: DataFrame) -> DataFrame:
+        """Leave out the records that have a receipt; lazy."""
+        self.receipts.ensure()
+        return records.join(self.receipts.read(self.partition).select(*_KEYS), [*_KEYS], "left_anti")
+
+    def look(self, records: DataFrame) -> None:
+        """Count what is to be delivered, before anything is sent.
+
+        Raises:
+            AmbiguousKeys: if a record cannot be told from others, or has no place in an order.
+        """
+        missing = " OR ".join(f"{name} IS NULL" for name in (*_KEYS, "unit", "entity", "place"))
+        found = records.agg(
+            F.expr("count(1)").alias("rows"),
+            F.expr(f"count_if({missing})").alias("missing"),
+            F.expr(f"count(DISTINCT {', '.join(_KEYS)})").alias("ids"),
+        ).collect()[0]
+        if found["missing"] or found["ids"] != found["rows"]:
+            raise AmbiguousKeys(
+                f"{self._named}: {found['missing']} records without destination, id, entity or order, and "
+                f"{found['rows'] - found['missing'] - found['ids']} ids too few for the others: nothing was sent"
+            )
+        self._pending = found["rows"]
+
+    @contextmanager
+    def noting(self) -> Iterator[None]:
+        """Note what was acknowledged, however the block ends."""
+        try:
+            yield
+        except Exception:
+            self._note()
+            raise
+
+    def send(self, destination: str, rows: Sequence[Row]) -> None:
+        """Send records in one request, and those that fail again until they are acknowledged.
+
+        Where attempts are exhausted, the destination gets nothing more; where a record is refused, its entity does not.
+        """
+        due = [row for row in rows if not self.holds(destination, row.entity)]
+        if not due:
+            return
+        answers, requests = sinks.send(
+            self.sink,
+            destination,
+            [Outgoing(row.record_id, row.entity, row.value) for row in due],
+            attempts=self.attempts,
+            pause_seconds=self.pause_seconds,
+        )
+        with self._lock:
+            self._counts["requests"] += requests
+            for row, answer in zip(due, answers, strict=True):
+                if answer.acknowledged:
+                    self._counts[answer.outcome] += 1
+                    present = answer.outcome == "present"
+                    self._waiting.append((destination, row.record_id, row.entity, answer.position, present))
+                elif answer.outcome == "refused":
+                    self._held[destination, row.entity] = f"{row.record_id} ({answer.reason})"
+                else:
+                    self._stopped[destination] = f"{row.record_id} ({answer.reason})"
+
+    def holds(self, destination: str, entity: str) -> bool:
+        """Tell whether nothing more is sent for an entity."""
+        return destination in self._stopped or (destination, entity) in self._held
+
+    def note_many(self) -> None:
+        """Note what was acknowledged, once it is much."""
+        if len(self._waiting) >= _NOTED:
+            self._note()
+
+    def finish(self) -> WriteResult:
+        """Note the rest, and that the delivery is complete.
+
+        Raises:
+            ContractError: if records were refused; the text names them.
+            NotReady: if attempts were exhausted; a rerun goes on where this delivery stopped.
+        """
+        if self._stopped or self._held:
+            self._note()
+            raise self._failure()
+        result = self._merge(self.provenance)
+        delivered, minutes = self._acknowledged, (time.monotonic() - self._began) / 60
+        told = {
+            "delivered": delivered,
+            "present": self._counts["present"],
+            "pending": self._pending - delivered,
+            "requests": self._counts["requests"],
+            "delivered_per_minute": round(delivered / max(minutes, 1e-9)),
+        }
+        return replace(result, figures={**result.figures, **told})
+
+    @property
+    def _named(self) -> str:
+        return f"{self.receipts.name} {slice_name(self.partition)}"
+
+    @property
+    def _acknowledged(self) -> int:
+        return self._counts["accepted"] + self._counts["present"]
+
+    def _note(self) -> None:
+        """Note receipts of a delivery that is not complete: its step does not count as done."""
+        if self._waiting:
+            unfinished = {**self.provenance.inputs, "unfinished": self.provenance.run_id}
+            self._merge(replace(self.provenance, inputs=unfinished, sequence=None))
+
+    def _merge(self, provenance: Provenance) -> WriteResult:
+        columns = ", ".join(f"{name} {column.type}" for name, column in RECEIPT.items())
+        noted = self.receipts.session.createDataFrame(self._waiting, columns)
+        for name, value in self.partition.items():
+            noted = noted.withColumn(name, F.lit(value).cast(self.receipts.spec.columns[name].type))
+        # What is left to deliver depends on the receipts before: the same inputs may come with others the next time.
+        result = self.receipts.merge(
+            noted.select(*map(identifier, self.receipts.spec.columns)),
+            keys=_KEYS,
+            clauses=[Insert()],
+            provenance=replace(provenance, replay=True),
+            partition=self.partition,
+        )
+        self._waiting.clear()
+        return result
+
+    def _failure(self) -> ContractError | NotReady:
+        done = f"{self._acknowledged} of {self._pending} records were delivered to {self.sink.name}"
+        told = []
+        if self._stopped:
+            shown = [f"{where}: {why}" for where, why in list(self._stopped.items())[:_SHOWN]]
+            told.append(
+                f"after {self.attempts} attempts nothing more was sent to {len(self._stopped)} destinations "
+                f"({'; '.join(shown)}). Run it again when the sink takes records: it goes on where it stopped"
+            )
+        if self._held:
+            shown = [f"{where} {why}" for (where, _), why in list(self._held.items())[:_SHOWN]]
+            told.append(
+                f"{len(self._held)} records were refused for ever ({'; '.join(shown)}), and what follows them of the "
+                "same entity waits. Correct them at their source, or settle it with the receiver, and run it again"
+            )
+        sentence = f"{self._named}: {done}. {' '.join(told)}"
+        return NotReady(sentence) if not self._held else ContractError(sentence)

@@ -1,0 +1,105 @@
+"""Sinks: systems outside of the lake that take records, request by request, and answer for each of them."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from typing import Literal, Protocol, TypeVar
+
+__all__ = ["Answer", "Outgoing", "Sink", "in_requests", "send"]
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Outgoing:
+    """A record on its way out.
+
+    Attributes:
+        id: the same one each time the record is sent, so that a sink can know it again.
+        key: the entity whose records keep their order.
+        value: JSON.
+    """
+
+    id: str
+    key: str
+    value: str
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """A sink's answer for one record.
+
+    Attributes:
+        outcome: ``accepted``; ``present``, as it was accepted before; ``failed``, and may be sent again; ``refused``
+            for ever.
+        position: where the sink put it.
+        reason: why it was not taken.
+    """
+
+    outcome: Literal["accepted", "present", "failed", "refused"]
+    position: str = ""
+    reason: str = ""
+
+    @property
+    def acknowledged(self) -> bool:
+        """Tell whether the sink has the record."""
+        return self.outcome in ("accepted", "present")
+
+
+class Sink(Protocol):
+    """A system that takes records."""
+
+    @property
+    def name(self) -> str:
+        """The name that errors call it by."""
+
+    @property
+    def partial(self) -> bool:
+        """Tell whether it may take a record of a request and not the one before it."""
+
+    @property
+    def limit(self) -> int:
+        """The most records that one request may hold."""
+
+    def send(self, destination: str, records: Sequence[Outgoing]) -> Sequence[Answer]:
+        """Send one request and wait for its answers, one for each record, in their order.
+
+        Raises:
+            TimeoutError: if nobody knows what became of the request; so does ``ConnectionError``.
+            NotReady: if the sink takes nothing now.
+        """
+
+
+def send(
+    sink: Sink, destination: str, records: Sequence[Outgoing], *, attempts: int, pause_seconds: float
+) -> tuple[list[Answer], int]:
+    """Send records in one request, and again those that failed, after a pause that doubles.
+
+    Once a record was refused, a sink without partial commits is sent nothing that stands after it.
+
+    Returns:
+        The last answer for each record, and the number of requests.
+    """
+    answers, waiting, requests = dict[str, Answer](), list(records), 0
+    while True:
+        requests += 1
+        try:
+            got = sink.send(destination, waiting)
+        except (TimeoutError, ConnectionError) as error:
+            got = [Answer("failed", reason=str(error) or type(error).__name__)] * len(waiting)
+        answers |= {record.id: answer for record, answer in zip(waiting, got, strict=True)}
+        waiting = [record for record in waiting if answers[record.id].outcome == "failed"]
+        stuck = not sink.partial and any(answer.outcome == "refused" for answer in got)
+        if not waiting or stuck or requests == attempts:
+            return [answers[record.id] for record in records], requests
+        time.sleep(pause_seconds * 2 ** (requests - 1))
+
+
+def in_requests(records: Iterable[T], limit: int) -> Iterator[list[T]]:
+    """Cut records into requests of at most ``limit``."""
+    left = iter(records)
+    while request := list(islice(left, limit)):
+        yield request

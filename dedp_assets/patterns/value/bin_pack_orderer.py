@@ -1,0 +1,109 @@
+"""Bin Pack Orderer: bulk requests to a sink that may accept them in part, in order.
+
+Problem: a bulk request is accepted in part; what failed is sent again, behind later records of the same entity.
+Solution: number the records of each entity; the n-th ones of all entities are bin n. Bins are sent one after the other,
+    each until all of it is acknowledged: whatever is sent again, no other record of its entity was under way.
+Consequences: an entity with many records makes as many small bins. Order holds within a run; a late record of an entity
+    comes after what was delivered. Receipts let a rerun go on, and the sink's own keys settle what was not noted.
+Choose instead: FIFO Orderer, if records have to leave one by one, or the sink takes a request whole or not at all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from itertools import groupby
+from operator import itemgetter
+
+from pyspark.sql import DataFrame
+
+from dedp_assets.patterns.connectors.receipts import Delivery, outgoing
+from dedp_assets.patterns.connectors.sinks import Sink, in_requests
+from dedp_assets.patterns.core.names import identifier
+from dedp_assets.patterns.core.records import Provenance
+from dedp_assets.patterns.core.results import WriteResult
+from dedp_assets.patterns.core.rows import evaluated_once, require_columns
+from dedp_assets.patterns.delta.tables import Table
+
+__all__ = ["deliver_in_bins", "number_bins"]
+
+_BIN = ("destination", "unit", "bin")
+
+
+def deliver_in_bins(  # noqa: PLR0913 - what goes where, in which order, and who takes it
+    rows: DataFrame,
+    receipts: Table,
+    *,
+    sink: Sink,
+    destination: str,
+    entity: str,
+    order_by: Sequence[str],
+    identity: str,
+    unit: str = "",
+    payload: Sequence[str] = (),
+    partition: Mapping[str, str],
+    provenance: Provenance,
+    attempts: int = 5,
+    pause_seconds: float = 0.2,
+) -> WriteResult:
+    """Deliver the rows that have no receipt yet, each entity's in order, in as few bulk requests as that allows.
+
+    The rows come to this process request by request, so that their number is no matter to its memory.
+
+    Args:
+        rows: everything that the partition shall have delivered.
+        receipts: table of :data:`~dedp_assets.patterns.connectors.receipts.RECEIPT` that notes what was acknowledged.
+        sink: who takes the records.
+        destination: column that says where a record goes; a destination that fails stops no other.
+        entity: column that says whose records keep their order.
+        order_by: columns that order them; equal ones are ordered by ``identity``.
+        identity: column by which a destination tells records apart.
+        unit: column of what is delivered as a whole before the next, such as the minute; empty for all at once.
+        payload: columns that are sent, as JSON; all, if none is named.
+        partition: the part of ``receipts`` that this delivery is about.
+        provenance: who delivers, from what, and why.
+        attempts: how often a record is sent at most.
+        pause_seconds: before the second attempt; each further one is twice as long.
+
+    Returns:
+        The write of the receipts; ``figures`` count ``delivered`` records, ``present`` ones among them that the sink
+        had already, ``pending`` ones and ``requests``.
+
+    Raises:
+        AmbiguousKeys: if ids are missing or repeated; nothing is sent.
+        ConfigError: for columns that are not there.
+        ContractError: if the sink refused records for ever: what follows them of the same entities is not sent.
+        NotReady: if attempts were exhausted: the destination gets nothing more until the delivery is run again.
+
+    Example:
+        >>> from dedp_assets.patterns.connectors.receipts import RECEIPT
+        >>> from dedp_assets.patterns.core.schema import Column, TableSpec
+        >>> spec = TableSpec("delivered", {"day": Column("STRING"), **RECEIPT}, partition_by=("day",))
+        >>> delivered, day = table(spec), {"day": "mon"}
+        >>> visits = frame("id INT, blog STRING, page STRING, at INT", (1, "x", "/a", 9), (2, "x", "/a", 8))
+        >>> columns = {"destination": "blog", "entity": "page", "order_by": ["at"], "identity": "id"}
+        >>> _ = deliver_in_bins(visits, delivered, sink=inbox, partition=day, provenance=run, **columns)
+        >>> inbox.ids("x")
+        ['2', '1']
+    """
+    require_columns(rows, [destination, entity])
+    columns = {"destination": identifier(destination), "entity": identifier(entity), "identity": identity}
+    records = outgoing(rows, **columns, order_by=order_by, unit=unit, payload=payload)
+    run = provenance.by("value.bin_pack_orderer")
+    delivery = Delivery(sink, receipts, partition, run, attempts, pause_seconds)
+    with evaluated_once(number_bins(delivery.undelivered(records)).orderBy(*_BIN, "place")) as numbered:
+        delivery.look(numbered)
+        with delivery.noting():
+            for (where, *_), one_bin in groupby(numbered.toLocalIterator(), key=itemgetter(*_BIN)):
+                for request in in_requests(one_bin, sink.limit):
+                    delivery.send(where, request)
+                delivery.note_many()
+    return delivery.finish()
+
+
+def number_bins(records: DataFrame) -> DataFrame:
+    """Number the bins of records to send: the n-th record of each entity is in bin n of its unit; lazy.
+
+    The numbers are Spark's: all records of an entity meet, wherever they lay before. A sort within partitions would
+    number them once for each partition, and put two records of an entity into one bin.
+    """
+    return records.selectExpr("*", "row_number() OVER (PARTITION BY destination, unit, entity ORDER BY place) AS bin")

@@ -1,0 +1,75 @@
+"""Sending: answers record by record, what failed again, and nothing past what is missing."""
+
+from __future__ import annotations
+
+import pytest
+
+from dedp_assets.patterns.connectors.sinks import Answer, Outgoing, in_requests, send
+from tests.sinks import Inbox, losing, refusing
+
+RECORDS = [Outgoing(str(n), f"entity {n}", "{}") for n in range(5)]
+
+
+def outcomes(sink, attempts=3):
+    answers, requests = send(sink, "blog", RECORDS, attempts=attempts, pause_seconds=0)
+    return [answer.outcome for answer in answers], requests
+
+
+def test_only_what_failed_is_sent_again():
+    """The second request holds the failed records and no others; answers stand in the order of the records."""
+    sink = Inbox(fault=lambda record, n: Answer("failed") if record.id in "13" and n == 1 else None)
+    assert outcomes(sink) == (["accepted"] * 5, 2)
+    assert [ids for _, ids in sink.requests] == [["0", "1", "2", "3", "4"], ["1", "3"]]
+
+
+def test_attempts_are_bounded():
+    """What fails each time stays failed, and is sent as often as stated."""
+    sink = Inbox(fault=lambda record, _: Answer("failed") if record.id == "2" else None)
+    found, requests = outcomes(sink, attempts=3)
+    assert (found[2], found.count("accepted"), requests) == ("failed", 4, 3)
+
+
+@pytest.mark.parametrize("error", [TimeoutError(), ConnectionResetError("reset")])
+def test_a_lost_answer_is_found_out_by_sending_again(error):
+    """The sink took the request and nobody heard: asked again, it says that it has the records, each once."""
+    sink = Inbox(fault=lambda record, n: error if record.id == "0" and n == 1 else None)
+    assert outcomes(sink) == (["present"] * 5, 2)
+    assert sink.ids("blog") == ["0", "1", "2", "3", "4"]
+
+
+def test_an_error_that_says_nothing_of_the_answer_is_not_swallowed():
+    """Only what leaves the outcome open is a failed attempt."""
+    with pytest.raises(ValueError, match="defect"):
+        outcomes(Inbox(fault=lambda *_: ValueError("defect")))
+
+
+def test_a_refused_record_is_not_sent_again():
+    """In a request of which parts are taken the others are; in one that is taken in order nothing behind it is."""
+    assert outcomes(Inbox(fault=refusing("1"))) == (["accepted", "refused", "accepted", "accepted", "accepted"], 1)
+    ordered = Inbox(partial=False, fault=refusing("1"))
+    assert outcomes(ordered) == (["accepted", "refused", "failed", "failed", "failed"], 1)
+    assert ordered.ids("blog") == ["0"]
+
+
+def test_a_sink_with_too_few_answers_is_an_error():
+    """An answer that belongs to nobody knows which record must not be taken for another one's."""
+    sink = Inbox()
+    sink.send = lambda *_: [Answer("accepted")]
+    with pytest.raises(ValueError, match="shorter"):
+        outcomes(sink)
+
+
+def test_pauses_double(monkeypatch):
+    """A busy sink gets time."""
+    waited = []
+    monkeypatch.setattr("dedp_assets.patterns.connectors.sinks.time.sleep", waited.append)
+    send(Inbox(fault=losing("0")), "blog", RECORDS, attempts=4, pause_seconds=0.5)
+    assert waited == [0.5]
+    send(Inbox(fault=lambda *_: Answer("failed")), "blog", RECORDS, attempts=4, pause_seconds=0.5)
+    assert waited[1:] == [0.5, 1.0, 2.0]
+
+
+@pytest.mark.parametrize(("count", "limit", "sizes"), [(0, 2, []), (4, 2, [2, 2]), (5, 2, [2, 2, 1])])
+def test_records_are_cut_into_requests(count, limit, sizes):
+    """None is empty and none is over the limit."""
+    assert [len(request) for request in in_requests(range(count), limit)] == sizes
