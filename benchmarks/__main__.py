@@ -36,6 +36,7 @@ NAMES = (
     "merge",
     "merge_size",
     "filter_accounting",
+    "as_of_join",
     "cleaner",
     "replay",
     "late_integration",

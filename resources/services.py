@@ -1,6 +1,8 @@
 """The HTTP services that tables are enriched from and delivered to, by one address."""
 
+import socket
 from typing import Any
+from urllib.parse import urlsplit
 
 import dagster as dg
 from pydantic import Field
@@ -11,15 +13,23 @@ from resources.announced import announced
 from resources.clock import Clock
 from resources.environments import Settings, settings
 
-__all__ = ["FOLDER", "Services", "address"]
+__all__ = ["FOLDER", "Services", "address", "lacking"]
 
 FOLDER = "services"
 """Folder of the home in which the laptop's own services announce where they are."""
+
+_ANSWER_SECONDS = 2
+_ABSENT = "no HTTP services run: start `make up`, or name some by DEDP_SERVICES"
 
 
 def address(chosen: Settings) -> str:
     """Return the URL of ``DEDP_SERVICES``, or else of the laptop's own; empty if neither is there."""
     return announced(chosen.home / FOLDER) if chosen.services is None else chosen.services
+
+
+def lacking() -> str:
+    """Say why the HTTP services of this process's settings cannot be asked now; empty, if they can."""
+    return Services().lacks()
 
 
 class Services(dg.ConfigurableResource[Any]):
@@ -29,6 +39,18 @@ class Services(dg.ConfigurableResource[Any]):
     timeout_seconds: float = Field(default=10, description="How long an answer may take.")
     pause_seconds: float = Field(default=0.5, description="How long the first pause between two attempts is.")
 
+    def lacks(self) -> str:
+        """Say why the services cannot be asked now; empty, if somebody takes connections there."""
+        if not (url := self.url or address(settings())):
+            return _ABSENT
+        place = urlsplit(url)
+        try:
+            port = place.port or (443 if place.scheme == "https" else 80)
+            socket.create_connection((place.hostname or "", port), timeout=_ANSWER_SECONDS).close()
+        except (OSError, ValueError):
+            return f"the HTTP services at {url} do not answer: start them, or correct DEDP_SERVICES"
+        return ""
+
     def at(self, path: str) -> Service:
         """Name one service by its path.
 
@@ -36,6 +58,6 @@ class Services(dg.ConfigurableResource[Any]):
             NotReady: if nobody said where services are, and none run here.
         """
         if not (url := self.url or address(settings())):
-            raise NotReady(f"no HTTP services run to ask for {path}: start `make up`, or name some by DEDP_SERVICES")
+            raise NotReady(_ABSENT)
         patience = Patience(Clock().now, pause_seconds=self.pause_seconds)
         return Service(f"{url.rstrip('/')}/{path}", patience, timeout_seconds=self.timeout_seconds)

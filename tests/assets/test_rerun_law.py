@@ -29,9 +29,10 @@ TABLES = {table.spec.name: table for table in declared(defs)}
 
 
 @pytest.fixture
-def landed(world, database, monkeypatch):
+def landed(world, database, services, monkeypatch):
     """A world in which two days have landed, with late records and one that is broken, and nothing was loaded."""
     monkeypatch.setattr(postgres, "address", lambda _: database)
+    monkeypatch.setenv("DEDP_SERVICES", services.url)
     world.land(day(0), visits_of(0), broken=BROKEN[:1])
     world.land(day(1), visits_of(1), late=visits_of(0, count=3, seed=9))
     devices.deliver(world.landing / "devices", devices.devices(count=5))

@@ -24,7 +24,7 @@ Ask: TypeAlias = Callable[[Sequence[str]], Iterable[Mapping[str, Any]]]
 """Asks a service for some keys; gives an item for each of them."""
 
 ANSWER: Mapping[str, Column] = {
-    "asked_at": Column("TIMESTAMP", "when the service was asked", required=True),
+    "asked_at": Column("TIMESTAMP", "when the service was asked", required=True, technical=True),
 }
 """Columns of a table of answers, beside its key, the partition, and what the service answers."""
 
