@@ -81,7 +81,7 @@ def visits_enriched(
         versions,
         keys={"user_id": "user_id"},
         columns={"login": "login", "active": "active"},
-        judged=judge_reference(versions, keys=["user_id"], valid=VALID),
+        judged=judge_reference(versions, keys=["user_id"], valid=VALID, gaps=False),
         at="event_time",
         matched="user_known",
     )

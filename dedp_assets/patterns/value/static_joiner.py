@@ -19,7 +19,7 @@ from pyspark.sql import functions as F
 from dedp_assets.patterns.core.errors import AuditFailed, ConfigError
 from dedp_assets.patterns.core.names import RESERVED, identifier
 from dedp_assets.patterns.core.results import Finding
-from dedp_assets.patterns.core.rows import fields_of, require_columns, require_free
+from dedp_assets.patterns.core.rows import fields_of, require_columns, require_free, require_rows
 from dedp_assets.patterns.value._answers import ANSWER, Ask, keep_answers
 
 __all__ = ["join_static", "judge_reference", "keep_answers", "ANSWER", "VALID", "Ask"]
@@ -80,21 +80,25 @@ def join_static(  # noqa: PLR0913 - both sides, and what is wanted of the second
         raise AuditFailed(f"nothing is joined, the reference was refused: {judged.note}", findings=[judged])
     if reference.isStreaming:
         raise ConfigError("the reference is a stream: join two streams by the Dynamic Joiner, or read it as a table")
-    known = _versions(reference, former, valid) if at else _living(reference)
+    known = _living(_versions(reference, former, valid) if at else reference)
     require_columns(known, columns)
-    require_free(facts, *columns.values(), *filter(None, [matched]))
+    added = [*columns.values(), *filter(None, [matched])]
+    require_free(facts, *added)
+    if not keys or len({name.lower() for name in added}) < len(added):
+        raise ConfigError(f"name a key, and each added column once: not {sorted(keys)} and {added}")
     _require_alike(facts, known, {**keys})
     conditions = [f"f.{identifier(mine)} = r.{identifier(theirs)}" for mine, theirs in keys.items()]
     if at:
         begins, ends = valid
-        _require_alike(facts, known, {at: begins})
+        for column in valid:
+            _require_alike(facts, known, {at: column})
         moment, end = f"f.{identifier(at)}", f"r.{identifier(ends)}"
         conditions += [f"{moment} >= r.{identifier(begins)}", f"({end} IS NULL OR {moment} < {end})"]
     there = known.withColumn(_FOUND, F.expr("true")).alias("r")
     joined = facts.alias("f").join(there, F.expr(" AND ".join(conditions)), "left")
-    added = [F.col(f"r.{identifier(theirs)}").alias(mine) for theirs, mine in columns.items()]
+    told = [F.col(f"r.{identifier(theirs)}").alias(mine) for theirs, mine in columns.items()]
     marked = [F.col(f"r.{_FOUND}").isNotNull().alias(matched)] if matched else []
-    return joined.select("f.*", *added, *marked)
+    return joined.select("f.*", *told, *marked)
 
 
 def judge_reference(
@@ -112,14 +116,15 @@ def judge_reference(
         former: versions that no longer hold, if they lie apart.
         keys: the key columns; rows with a NULL in them match nothing and are not judged.
         valid: the columns that say when a version holds; ``None`` for a reference without versions.
-        gaps: whether a key may be unknown between two versions, as one that was deleted and came back.
+        gaps: whether a key may be unknown between two versions; one that is deleted then has a version that says so.
 
     Returns:
         The finding, with the number of keys by fault, and the least and the greatest of them.
 
     Raises:
-        ConfigError: for a column that is not there, or no key.
+        ConfigError: for a column that is not there, no key, or a reference that is a stream.
     """
+    require_rows("a reference", reference)
     if not keys:
         raise ConfigError("name the key columns of the reference")
     rows = _versions(reference, former, valid) if valid else _living(reference)
@@ -153,7 +158,7 @@ def _faults_in_time(versions: DataFrame, keys: Sequence[str], valid: tuple[str, 
 
 def _living(reference: DataFrame) -> DataFrame:
     deleted = next((c for c in reference.columns if c.lower() == _DELETED), None)
-    return reference.filter(f"NOT {identifier(deleted)}") if deleted else reference
+    return reference.filter(f"NOT coalesce({identifier(deleted)}, false)") if deleted else reference
 
 
 def _versions(current: DataFrame, former: DataFrame | None, valid: tuple[str, str]) -> DataFrame:
@@ -161,12 +166,12 @@ def _versions(current: DataFrame, former: DataFrame | None, valid: tuple[str, st
     begins, ends = valid
     require_columns(current, [begins, *([ends] if former is None else [])])
     if former is None:
-        return _living(current)
+        return current
     (kind,) = fields_of(former, [ends])
     has_end = ends.lower() in {c.lower() for c in current.columns}
     still = current if has_end else current.withColumn(ends, F.lit(None).cast(kind.dataType))
     closed = former.filter(F.col(identifier(ends)).isNotNull())
-    return _living(still.unionByName(closed, allowMissingColumns=True))
+    return still.unionByName(closed, allowMissingColumns=True)
 
 
 def _require_alike(facts: DataFrame, reference: DataFrame, pairs: Mapping[str, str]) -> None:

@@ -51,9 +51,8 @@ ENRICHED = ["a", "b", "b", "c", None, "c", None]
 
 def as_of(facts, reference, former=None, **more):
     """The e-mail of each visit's user at its time, in order."""
-    judged = judge_reference(reference, former, keys=["id"], valid=VALID)
     options = {"keys": {"user": "id"}, "columns": {"email": "email"}, "at": "seen", "matched": "known"}
-    joined = join_static(facts, reference, former, judged=judged, **{**options, **more})
+    joined = join_static(facts, reference, former, judged=SOUND, **{**options, **more})
     return [(row["email"], row["known"]) for row in joined.orderBy("n").collect()]
 
 
@@ -205,13 +204,26 @@ def test_columns_that_cannot_be_joined_are_refused(spark, visits):
         join(users.withColumn("id", F.expr("CAST(id AS STRING)")))
     for kind in ("DATE", "TIMESTAMP_NTZ"):
         with pytest.raises(ConfigError, match=r"seen \(timestamp\) of the facts"):
-            join(users.withColumn("valid_from", F.expr(f"CAST(valid_from AS {kind})")), at="seen")
+            join(users.withColumn("valid_to", F.expr(f"CAST(valid_to AS {kind})")), at="seen")
     with pytest.raises(ConfigError, match="no column valid_to"):
         join(users.drop("valid_to"), at="seen")
     with pytest.raises(ConfigError, match="the reference is a stream"):
         join(spark.readStream.format("rate").load())
+    with pytest.raises(ConfigError, match="takes a batch"):
+        judge_reference(spark.readStream.format("rate").load(), keys=["value"])
+    with pytest.raises(ConfigError, match="name a key, and each added column once"):
+        join(users, columns={"email": "a", "id": "A"})
+    with pytest.raises(ConfigError, match="name a key"):
+        join(users, keys={})
     with pytest.raises(ConfigError, match="name the key columns"):
         judge_reference(users, keys=[])
+
+
+def test_a_stream_is_joined_by_the_same_call(spark):
+    """To the reference as it was when the query was written."""
+    names = spark.createDataFrame([(0, "zero")], "number BIGINT, name STRING")
+    ticks, columns = spark.readStream.format("rate").load(), {"name": "name"}
+    assert join_static(ticks, names, keys={"value": "number"}, columns=columns, judged=SOUND).isStreaming
 
 
 def test_a_day_that_is_computed_again_after_newer_versions_says_the_same(spark, visits):
