@@ -37,6 +37,7 @@ NAMES = (
     "merge_size",
     "filter_accounting",
     "bin_packing",
+    "as_of_join",
     "cleaner",
     "replay",
     "late_integration",

@@ -18,8 +18,8 @@ __all__ = ["FOLDER", "Services", "address", "lacking"]
 FOLDER = "services"
 """Folder of the home in which the laptop's own services announce where they are."""
 
-
-_NONE = "no HTTP services run: start `make up`, or name some by DEDP_SERVICES"
+_ANSWER_SECONDS = 2
+_ABSENT = "no HTTP services run: start `make up`, or name some by DEDP_SERVICES"
 
 
 def address(chosen: Settings) -> str:
@@ -28,15 +28,8 @@ def address(chosen: Settings) -> str:
 
 
 def lacking() -> str:
-    """Say why no services of this process's settings can be asked now; empty, if they can."""
-    if not (url := address(settings())):
-        return _NONE
-    place = urlsplit(url)
-    try:
-        socket.create_connection((place.hostname or "", place.port or 80), timeout=1).close()
-    except OSError:
-        return f"the HTTP services at {url} do not answer: start them, or correct DEDP_SERVICES"
-    return ""
+    """Say why the HTTP services of this process's settings cannot be asked now; empty, if they can."""
+    return Services().lacks()
 
 
 class Services(dg.ConfigurableResource[Any]):
@@ -46,6 +39,18 @@ class Services(dg.ConfigurableResource[Any]):
     timeout_seconds: float = Field(default=10, description="How long an answer may take.")
     pause_seconds: float = Field(default=0.5, description="How long the first pause between two attempts is.")
 
+    def lacks(self) -> str:
+        """Say why the services cannot be asked now; empty, if somebody takes connections there."""
+        if not (url := self.url or address(settings())):
+            return _ABSENT
+        place = urlsplit(url)
+        try:
+            port = place.port or (443 if place.scheme == "https" else 80)
+            socket.create_connection((place.hostname or "", port), timeout=_ANSWER_SECONDS).close()
+        except (OSError, ValueError):
+            return f"the HTTP services at {url} do not answer: start them, or correct DEDP_SERVICES"
+        return ""
+
     def at(self, path: str) -> Service:
         """Name one service by its path.
 
@@ -53,6 +58,6 @@ class Services(dg.ConfigurableResource[Any]):
             NotReady: if nobody said where services are, and none run here.
         """
         if not (url := self.url or address(settings())):
-            raise NotReady(f"{path}: {_NONE}")
+            raise NotReady(_ABSENT)
         patience = Patience(Clock().now, pause_seconds=self.pause_seconds)
         return Service(f"{url.rstrip('/')}/{path}", patience, timeout_seconds=self.timeout_seconds)

@@ -37,7 +37,7 @@ class Edge:
         lagging: key -> upstream version that it has not applied.
         applied: key -> the version that it has applied, of those that lag.
         ahead: key -> the version that it has applied, where the upstream log has not come that far.
-        unsure: keys that one of several upstream tables has not dealt with.
+        unsure: keys that one of several upstream tables has not dealt with, or whose references are not there.
         whole: whether what is known is of all tables, so that their news is enough.
     """
 
@@ -62,7 +62,8 @@ class Edge:
     def look(self, lake: Lake, watches: Mapping[str, TableWatch], news: Mapping[str, News]) -> bool:
         """Take in the news of the tables; ``False`` if one of them cannot be read."""
         mine, upstream = [s.name for s in self.table.tables], [s.name for s in self.table.reads]
-        if not news.keys() >= {*mine, *upstream}:
+        references = [s.name for s in self.table.references]
+        if not news.keys() >= {*mine, *upstream, *references}:
             self.whole = False
             return False
         if not self.whole or any(news[name].anew for name in (*mine, *upstream)):
@@ -73,7 +74,7 @@ class Edge:
         self.whole = True
         keys = self._take_in(changed)
         keys |= {key for name in mine for key in news[name].keys if any(key in known for known in self.newest.values())}
-        if any(news[name] for name in upstream):
+        if any(news[name] for name in (*upstream, *references)):
             keys |= self.unsure
         self._judge(lake, watches, keys)
         return True
@@ -103,7 +104,8 @@ class Edge:
         return touched
 
     def _judge(self, lake: Lake, watches: Mapping[str, TableWatch], keys: set[str]) -> None:
-        needed = {key: version for key in keys if (version := self._needed(lake, key)) is not None}
+        ready = keys if all(watches[spec.name].version >= 0 for spec in self.table.references) else ()
+        needed = {key: version for key in ready if (version := self._needed(lake, key)) is not None}
         self.unsure = (self.unsure - needed.keys()) | (keys - needed.keys())
         applied = watches[self.name].applied(lake.ledger(self.name), needed) if needed else {}
         head = sum(watches[spec.name].version for spec in self.table.reads)
@@ -216,7 +218,7 @@ def groups_of(tables: Sequence[LakeTable[...]]) -> list[Group]:
     """Group tables that one run computes together; those that others read come first."""
     found: dict[tuple[Any, ...], list[LakeTable[...]]] = {}  # what has an order is asked for alone
     for table in sorted(tables, key=lambda each: _depth(each, tables)):
-        upstream = tuple(spec.name for spec in table.reads)
+        upstream = tuple(spec.name for spec in (*table.reads, *table.references))
         alone = table.in_order and table
         found.setdefault((upstream, table.partitions, table.needs, alone), []).append(table)
     return [Group(tuple(map(Edge, group)), {t.spec.name: _chain(t, tables) for t in group}) for group in found.values()]
@@ -224,7 +226,7 @@ def groups_of(tables: Sequence[LakeTable[...]]) -> list[Group]:
 
 def _depth(table: LakeTable[...], tables: Sequence[LakeTable[...]]) -> int:
     """Count how many steps of the graph come before a table's."""
-    upstream = [other for other in tables if {*other.tables} & {*table.reads}]
+    upstream = [other for other in tables if {*other.tables} & {*table.reads, *table.references}]
     return 1 + max((_depth(other, tables) for other in upstream), default=0)
 
 
@@ -239,7 +241,7 @@ def _chain(table: LakeTable[...], tables: Sequence[LakeTable[...]]) -> list[str]
 
 def _keeps_keys(table: LakeTable[...], other: LakeTable[...]) -> bool:
     """Tell whether each partition of ``other`` is computed from the partition of ``table`` with the same key."""
-    if table.partitions != other.partitions or other.in_order or other.needs:
+    if table.partitions != other.partitions or other.in_order or other.needs or other.references:
         return False
     feed, key = other.reads[table.spec], table.partitions.get_first_partition_key() if table.partitions else ""
     owned = owned_by(key or "", table.spec)

@@ -43,7 +43,7 @@ class Overview:
         declared = {spec: table for table in self.tables for spec in table.tables}
         following = [table for table in self.tables if table.follows and table.reads]
         loading = [table for table in self.tables if table.lands]
-        read = {spec for table in following for spec in table.reads}
+        read = {spec for table in following for spec in (*table.reads, *table.references)}
         written = [spec for table in following for spec in table.tables] + [table.spec for table in loading]
         for spec in dict.fromkeys([*written, *read]):
             self.watches[spec.name] = TableWatch.of(spec, declared.get(spec), read=spec in read)

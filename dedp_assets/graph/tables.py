@@ -16,7 +16,7 @@ from typing import Any, Generic, ParamSpec, get_type_hints
 import dagster as dg
 
 from dedp_assets.graph.batches import Inputs, Step, Work
-from dedp_assets.graph.feeds import Feed, Pinned, pin
+from dedp_assets.graph.feeds import Feed, Pinned, pin, whole
 from dedp_assets.graph.figures import Figure
 from dedp_assets.graph.lineage import column_lineage
 from dedp_assets.graph.refusals import Refusals
@@ -62,6 +62,8 @@ class LakeTable(Generic[P]):
         spec: the table.
         beside: further tables that the function writes.
         reads: upstream table -> how its partitions feed this one's.
+        references: tables that the function looks something up in, by the time of its rows: read whole, as they are
+            when a run begins. A change of one asks for nothing; before all are there, nothing is asked for.
         inputs: looks at sources that are no tables of the lake; called with a :class:`Request`.
         partitions: the table's partitions in the graph.
         audits: rules over the rows, each a check.
@@ -96,6 +98,7 @@ class LakeTable(Generic[P]):
     code_version: str
     beside: Mapping[TableSpec, Sequence[Callable[..., Any]]] = field(default_factory=dict)
     reads: Mapping[TableSpec, Feed] = field(default_factory=dict)
+    references: Sequence[TableSpec] = ()
     inputs: Callable[..., Inputs] | None = None
     partitions: dg.PartitionsDefinition[str] | None = None
     audits: Sequence[Audit] = ()
@@ -137,7 +140,8 @@ class LakeTable(Generic[P]):
         """Name the upstream columns that each column of each table is computed from."""
         if strange := sorted({*self.derived} - {column for table in self.tables for column in table.columns}):
             raise ConfigError(f"{self.spec.name}: derived= names {', '.join(strange)}, which no table here has")
-        return {table.name: column_lineage(table, self.reads, self.derived) for table in self.tables}
+        upstream = (*self.reads, *self.references)
+        return {table.name: column_lineage(table, upstream, self.derived) for table in self.tables}
 
     def definition(self) -> dg.AssetsDefinition:
         """Make the assets that Dagster materializes."""
@@ -151,7 +155,11 @@ class LakeTable(Generic[P]):
                     patterns=patterns[table],
                     owners=[self.owner],
                     code_version=self.code_version,
-                    deps=[*map(asset_key, self.reads), *(source.key for source in self.sources), *self._before()],
+                    deps=[
+                        *map(asset_key, (*self.reads, *self.references)),
+                        *(source.key for source in self.sources),
+                        *self._before(),
+                    ],
                     partitions=self.partitions,
                     fresh=self.fresh,
                     metadata={**used, "dagster/code_references": code_of(self.function)},
@@ -179,7 +187,7 @@ class LakeTable(Generic[P]):
     def _work(self, context: dg.AssetExecutionContext, at: datetime) -> Work:
         lake = context.resources.lake
         tables = [lake.table(table) for table in self.tables]
-        upstream = {table: lake.table(table) for table in self.reads}
+        upstream = {table: lake.table(table) for table in (*self.reads, *self.references)}
         more = {name: getattr(context.resources, name) for name in self._resources()}
 
         def look(key: str) -> Inputs:
@@ -200,19 +208,28 @@ class LakeTable(Generic[P]):
         """Pin the upstream tables and look at the sources, before anything is computed."""
         pinned = tuple(pin(upstream[table], feed, request.key) for table, feed in self.reads.items())
         versions = {each.table.name: each.changed for each in pinned}
+        looked_up = tuple(pin(upstream[table], whole(), "") for table in self.references)
         found = Inputs({})
         if self.inputs is not None:
             given: Given = {Request: [request], Pinned: pinned, Table: tables}
             found = self.inputs(**_arguments(self.inputs, given, more))
         # A change of any upstream table raises the sum.
         sequence = sum(versions.values()) if pinned and found.sequence is None else found.sequence
-        return replace(found, identities={**versions, **found.identities}, sequence=sequence, pinned=pinned)
+        notes = {"references": {each.table.name: each.version for each in looked_up}} if looked_up else {}
+        return replace(
+            found,
+            identities={**versions, **found.identities},
+            sequence=sequence,
+            notes={**found.notes, **notes},
+            pinned=(*pinned, *looked_up),
+        )
 
     def _resources(self) -> set[str]:
         """Name the resources that the functions ask for, by parameter."""
-        counts = {Step: 1, Pinned: len(self.reads), Table: len(self.tables)}
-        names = _others(self.spec.name, self.function, counts)
-        looks = _others(self.spec.name, self.inputs, {**counts, Request: 1, Step: 0}) if self.inputs else set()
+        read, counts = len(self.reads), {Step: 1, Table: len(self.tables)}
+        names = _others(self.spec.name, self.function, {**counts, Pinned: read + len(self.references)})
+        seen = {**counts, Pinned: read, Request: 1, Step: 0}
+        looks = _others(self.spec.name, self.inputs, seen) if self.inputs else set()
         return names | looks
 
 
@@ -227,7 +244,8 @@ def lake_table(
     """Declare the table that the decorated function computes.
 
     The function's parameters say by their types what it gets: the :class:`Step`, a :class:`Pinned` for each table of
-    ``reads`` and a :class:`Table` for the declared table and each one ``beside`` it, in the order of the declaration;
+    ``reads``, then of ``references``, and a :class:`Table` for the declared table and each one ``beside`` it, in the
+    order of the declaration;
     any other parameter is the resource of its name.
 
     Args:

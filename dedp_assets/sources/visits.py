@@ -1,7 +1,8 @@
 """Visit events from a seeded generator: the same seed and day give the same bytes, on any machine.
 
-One event: ``visit_id``, ``event_time`` (ISO 8601, UTC), ``user_id``, ``page``, ``referrer``, ``user_agent``, ``status``
-(HTTP status), ``bytes`` (size of the response).
+One event: ``visit_id``, ``event_time`` (ISO 8601, UTC), ``user_id``, ``page``, ``referrer``, ``user_agent``, ``ip``,
+``device_type``, ``device_version``, ``status`` (HTTP status), ``bytes`` (size of the response). A visitor keeps address
+and device.
 """
 
 from __future__ import annotations
@@ -13,12 +14,15 @@ from pathlib import Path
 from random import Random
 
 from dedp_assets.patterns.ingestion.readiness_marker import delivering
+from dedp_assets.sources.devices import devices
 
 __all__ = ["BROKEN", "deliver", "drop_late_file", "visits_of"]
 
 _PAGES = ["/", "/about", "/archive", *[f"/posts/{n}" for n in range(1, 38)]]
 _REFERRERS = [None, "https://search.example/", "https://news.example/item", "https://social.example/feed"]
 _AGENTS = ["Mozilla/5.0 (X11; Linux x86_64)", "Mozilla/5.0 (Macintosh)", "Mozilla/5.0 (iPhone)", "crawler/2.1"]
+
+_DEVICES = devices()
 
 BROKEN = (
     '{"visit_id": "cut-off", "event_time": "2026-',
@@ -75,17 +79,27 @@ def drop_late_file(folder: Path, day: date, lines: Sequence[str]) -> None:
 
 
 def _visit(random: Random, moment: datetime, number: int) -> str:
+    visitor = int(random.paretovariate(1.2)) % 5000
     visit = {
         "visit_id": f"{int(moment.timestamp())}_{number}",
         "event_time": moment.isoformat(timespec="milliseconds").replace("+00:00", "Z"),
-        "user_id": f"u{int(random.paretovariate(1.2)) % 5000}",
+        "user_id": f"u{visitor}",
         "page": random.choice(_PAGES),
         "referrer": random.choice(_REFERRERS),
         "user_agent": random.choice(_AGENTS),
         "status": random.choices([200, 304, 404, 500], weights=[90, 6, 3, 1])[0],
         "bytes": random.randrange(200, 60_000),
+        **_place(visitor),
     }
     return json.dumps({name: value for name, value in visit.items() if value is not None})
+
+
+def _place(user: int) -> dict[str, str]:
+    """Name the visitor's address and device; some have an address within a network, some a device nobody delivers."""
+    device = json.loads(_DEVICES[user % len(_DEVICES)])
+    version = device["version"] if user % 10 else "0.0"
+    network = "192.168" if user % 25 == 0 else "203.0"
+    return {"ip": f"{network}.{user // 250}.{user % 250}", "device_type": device["type"], "device_version": version}
 
 
 def _holds(path: Path, lines: Sequence[str]) -> bool:

@@ -200,6 +200,23 @@ def test_a_table_that_needs_a_service_waits_alone_until_it_answers(lakes):
     assert lake.tick() == {"serving/mails": ["2026-01-06"]}
 
 
+def test_a_change_of_a_reference_asks_for_nothing_and_without_it_nothing_is_asked_for(lakes):
+    """Once it is there, what waited follows; then only what is read counts, for a process that starts anew as well."""
+    joined = declare("gold/joined", {SOURCE: same("day")}, DAYS, references=[OTHER])
+    assert [dep.asset_key.path[-1] for spec in joined.definition().specs for dep in spec.deps] == ["source", "other"]
+    lake = lakes(joined)
+    lake.commit("bronze/source", "2026-01-06")
+    assert lake.tick() == {}
+    lake.commit("bronze/other", "2026-01-09")
+    assert lake.tick() == {"gold/joined": ["2026-01-06"]}
+    lake.commit("gold/joined", "2026-01-06", applied=1)
+    lake.commit("bronze/other", "2026-01-06")
+    assert lake.tick() == {}
+    assert lakes(joined).tick() == {}
+    lake.commit("bronze/source", "2026-01-06")
+    assert lake.tick() == {"gold/joined": ["2026-01-06"]}
+
+
 def test_a_table_with_two_upstream_tables_follows_either(lakes):
     """What it applied counts both, so a change of the second one is seen after the first was applied."""
     lake = lakes(declare("gold/joined", {SOURCE: same("day"), OTHER: same("day")}, DAYS))

@@ -6,21 +6,27 @@ from urllib.parse import urlparse
 
 import pytest
 
+from dedp_assets.local.ports import free as free_port
 from dedp_assets.patterns.core.errors import NotReady
 from resources.announced import announce
 from resources.environments import settings
-from resources.services import FOLDER, Services
+from resources.services import FOLDER, Services, lacking
 
 
 def test_a_service_is_below_the_url_that_was_named_or_announced(tmp_path, monkeypatch, services):
     """A stated URL wins; an announced one counts while somebody listens; without any the sentence says what to do."""
     monkeypatch.setenv("DEDP_HOME", str(tmp_path))
     monkeypatch.delenv("DEDP_SERVICES", raising=False)
-    with pytest.raises(NotReady, match="to ask for locations: start `make up`, or name some by DEDP_SERVICES"):
+    said = "no HTTP services run: start `make up`, or name some by DEDP_SERVICES"
+    with pytest.raises(NotReady, match=said):
         Services().at("locations")
+    assert lacking() == said
     (settings().home / FOLDER).mkdir()
     announce(settings().home / FOLDER, f"http://127.0.0.1:{urlparse(services.url).port}")
     found = Services().at("locations")
     assert found.url == f"{services.url}/locations"
     assert found.post({"addresses": []}) == {"locations": []}
+    assert lacking() == ""
+    monkeypatch.setenv("DEDP_SERVICES", f"http://127.0.0.1:{free_port()}")
+    assert lacking().endswith("do not answer: start them, or correct DEDP_SERVICES")
     assert Services(url="http://services.example/").at("locations").url == "http://services.example/locations"

@@ -94,7 +94,9 @@ def devices(step: Step, table: Table, landing: Landing) -> WriteResult:
 refresh_devices = dg.define_asset_job(
     "refresh_devices",
     selection=writing(
-        dg.AssetSelection.assets(asset_key(DEVICES)).downstream() & dg.AssetSelection.groups("bronze", "silver", "gold")
+        dg.AssetSelection.assets(asset_key(DEVICES)).downstream()
+        & dg.AssetSelection.groups("bronze", "silver", "gold")
+        - dg.AssetSelection.assets("silver/visits_enriched").downstream()
     ),
     description="The devices reference, complete.",
 )

@@ -95,7 +95,7 @@ capture_users = dg.define_asset_job(
     "capture_users",
     selection=writing(
         (dg.AssetSelection.assets(asset_key(HISTORY)).downstream() | dg.AssetSelection.assets(asset_key(USERS)))
-        & dg.AssetSelection.groups("bronze", "silver")
+        & dg.AssetSelection.groups("bronze", "silver") - dg.AssetSelection.assets("silver/visits_enriched").downstream()
     ),
     description="What was committed to the users of the applications' database since the last capture.",
 )

@@ -29,6 +29,9 @@ _EVENT = {
     "page": Column("STRING", "path that was visited", required=True),
     "referrer": Column("STRING", "where the visitor came from"),
     "user_agent": Column("STRING", "the visitor's program", personal=True),
+    "ip": Column("STRING", "the visitor's network address", personal=True),
+    "device_type": Column("STRING", "kind of the visitor's device"),
+    "device_version": Column("STRING", "version of the visitor's device"),
     "status": Column("INT", "HTTP status of the response"),
     "bytes": Column("BIGINT", "size of the response, in bytes; NULL if it had none"),
 }

@@ -6,28 +6,28 @@ Solution: one row per state, valid in ``[valid_from, valid_to)`` by the time of 
     ``previous_<name>`` make it type 6.
 Consequences: the table depends on the set of changes only, not on their order, batches or repetition. Each row keeps
     the instants of the changes that confirm it. A deletion is a version without values. Who reads states of today
-    filters by ``is_current``; who joins by key alone multiplies rows: use :func:`join_as_of`.
+    filters by ``is_current``; who joins by key alone multiplies rows: the Static Joiner joins by time.
 Choose instead: Current Dimension, if nobody asks how it was; Previous Value Dimension, if one step back is enough.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F
 
 from dedp_assets.patterns.core.audits import Audit
 from dedp_assets.patterns.core.errors import ConfigError
-from dedp_assets.patterns.core.names import RESERVED, identifier
+from dedp_assets.patterns.core.names import RESERVED
 from dedp_assets.patterns.core.records import Provenance
 from dedp_assets.patterns.core.results import Finding, WriteResult
-from dedp_assets.patterns.core.rows import require_columns, require_free
+from dedp_assets.patterns.core.rows import require_columns
 from dedp_assets.patterns.delta.tables import Table
 from dedp_assets.patterns.modeling._changes import ChangeStream, Dimension, by
 from dedp_assets.patterns.modeling._versions import VERSION, versions, with_current, with_previous
 
-__all__ = ["keep_versions", "join_as_of", "judge_versions", "AUDITS", "VERSION", "ChangeStream"]
+__all__ = ["keep_versions", "judge_versions", "AUDITS", "VERSION", "ChangeStream"]
 
 AUDITS = (Audit.none_where("changes_of_one_instant_agree", "valid_to <= valid_from"),)
 """The rule that changes of a key do not contradict each other at one instant."""
@@ -98,32 +98,6 @@ def keep_versions(
 
     run = provenance.by(_PATTERN)
     return dimension.write(changes, table, compute, identity=["valid_from"], provenance=run, audits=AUDITS, anew=anew)
-
-
-def join_as_of(
-    facts: DataFrame, dimension: DataFrame, *, keys: Mapping[str, str], at: str, columns: Sequence[str]
-) -> DataFrame:
-    """Join each fact to the version that was valid when it happened; lazy, every fact stays once.
-
-    Args:
-        facts: rows with a time.
-        dimension: versions, of :func:`keep_versions` or of a type 4 history.
-        keys: column of ``facts`` -> key column of ``dimension``.
-        at: column of ``facts`` that says when, a TIMESTAMP.
-        columns: columns of ``dimension`` to add; NULL where no version was valid, or the key was deleted.
-
-    Raises:
-        ConfigError: for a column that is not there, or one that ``facts`` have already.
-    """
-    require_columns(facts, [*keys, at])
-    require_columns(dimension, [*keys.values(), *columns, "valid_from", "valid_to", "is_deleted"])
-    require_free(facts, *columns)
-    moment = f"f.{identifier(at)}"
-    same = [f"f.{identifier(mine)} = v.{identifier(theirs)}" for mine, theirs in keys.items()]
-    valid = [*same, f"{moment} >= v.valid_from", f"(v.valid_to IS NULL OR {moment} < v.valid_to)"]
-    living = dimension.filter("NOT is_deleted").alias("v")
-    joined = facts.alias("f").join(living, F.expr(" AND ".join(valid)), "left")
-    return joined.select("f.*", *[F.col(f"v.{identifier(c)}").alias(c) for c in columns])
 
 
 def judge_versions(dimension: DataFrame, *, keys: Sequence[str]) -> Finding:

@@ -13,7 +13,6 @@ from dedp_assets.patterns.delta import merging
 from dedp_assets.patterns.modeling.versioned_dimension import (
     VERSION,
     ChangeStream,
-    join_as_of,
     judge_versions,
     keep_versions,
 )
@@ -165,21 +164,6 @@ def test_files_without_a_key_of_the_changes_stay(users, apply):
     assert first < active_files(users)
     apply((8, "e", 1))
     assert first < active_files(users)
-
-
-@pytest.mark.both
-def test_facts_join_the_version_of_their_time(spark, users, apply):
-    """At, before and after a change, before the first one, while deleted: each fact stays once."""
-    apply((1, "a", 152), (1, "b", 172), (1, "c", 186), (2, "x", 1), (2, None, 5))
-    visits = [(1, 161.0), (1, 172.0), (1, 185.9), (1, 186.0), (1, 151.0), (2, 4.99), (2, 5.0), (None, 1.0), (1, None)]
-    facts = spark.createDataFrame(
-        [(n, user, day and moment(day)) for n, (user, day) in enumerate(visits)], "n INT, user INT, seen TIMESTAMP"
-    )
-    joined = join_as_of(facts, users.read(), keys={"user": "id"}, at="seen", columns=["email"])
-    found = [row["email"] for row in joined.orderBy("n").collect()]
-    assert found == ["a", "b", "b", "c", None, "x", None, None, None]
-    with pytest.raises(ConfigError, match="have a column email"):
-        join_as_of(joined, users.read(), keys={"user": "id"}, at="seen", columns=["email"])
 
 
 SOUND = [(1, 5, False, False), (5, 9, False, True), (9, None, True, False)]

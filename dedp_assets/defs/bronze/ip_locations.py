@@ -1,0 +1,61 @@
+"""Where the addresses of each day's visits are, as the service said when it was asked."""
+
+from functools import partial
+
+from dedp_assets.defs.silver.visits import VISITS
+from dedp_assets.graph.batches import Step
+from dedp_assets.graph.feeds import Pinned, same
+from dedp_assets.graph.sources import Source
+from dedp_assets.graph.tables import lake_table
+from dedp_assets.partitions import DAILY
+from dedp_assets.patterns.connectors.http import ask_in_bulk
+from dedp_assets.patterns.core.results import WriteResult
+from dedp_assets.patterns.core.schema import Column, TableSpec
+from dedp_assets.patterns.delta.tables import Table
+from dedp_assets.patterns.value.static_joiner import ANSWER, join_static, keep_answers
+from dedp_assets.sources.ip_locations import MOST
+from resources.services import Services, lacking
+
+IP_LOCATIONS = TableSpec(
+    "bronze/ip_locations",
+    {
+        "ip": Column("STRING", "network address", required=True, personal=True),
+        "country": Column("STRING", "ISO 3166 code; NULL if nobody can tell"),
+        "region": Column("STRING", "region of the country"),
+        **ANSWER,
+        "event_date": Column("DATE", "UTC day of the visits", required=True),
+    },
+    partition_by=("event_date",),
+    comment="One row per day and address of its visits.",
+)
+SERVICE = Source(
+    "services/locations",
+    "An HTTP service that says where network addresses are, many at a time.",
+    kinds=("http", "json"),
+    owner="team:ingestion",
+)
+MOST_PER_DAY = 50_000
+
+
+@lake_table(
+    IP_LOCATIONS,
+    reads={VISITS: same("event_date")},
+    needs=lacking,
+    sources=[SERVICE],
+    partitions=DAILY,
+    patterns=[join_static],
+    owner="team:web-analytics",
+    code_version="1",
+)
+def ip_locations(step: Step, visits: Pinned, table: Table, services: Services) -> WriteResult:
+    """Ask for the addresses that no day knows; what a day was told once, it keeps."""
+    asking = partial(ask_in_bulk, services.at("locations"), asks="addresses", answers="locations", size=MOST)
+    return keep_answers(
+        visits.rows(),
+        table,
+        key="ip",
+        ask=lambda keys: [{"ip": item["address"], **item} for item in asking(keys, key="address")],
+        partition=step.owned(table),
+        provenance=step.provenance,
+        most=MOST_PER_DAY,
+    )

@@ -1,0 +1,111 @@
+"""Visits with what was known of their user, their device and their address."""
+
+from datetime import timedelta
+
+from dedp_assets.defs.bronze.ip_locations import IP_LOCATIONS
+from dedp_assets.defs.silver.devices import DEVICES_CURRENT
+from dedp_assets.defs.silver.users import USERS
+from dedp_assets.defs.silver.visits import VISITS
+from dedp_assets.graph.batches import Step
+from dedp_assets.graph.feeds import Pinned, same
+from dedp_assets.graph.tables import lake_table
+from dedp_assets.partitions import DAILY
+from dedp_assets.patterns.core.audits import Audit
+from dedp_assets.patterns.core.results import WriteResult
+from dedp_assets.patterns.core.rows import RowsRead, tally
+from dedp_assets.patterns.core.schema import Column, TableSpec
+from dedp_assets.patterns.delta.tables import Table
+from dedp_assets.patterns.idempotency.data_overwrite import overwrite_partition
+from dedp_assets.patterns.value.static_joiner import VALID, join_static, judge_reference
+
+_VISIT = ("visit_id", "event_time", "user_id", "page", "ip", "device_type", "device_version", "event_date")
+VISITS_ENRICHED = TableSpec(
+    "silver/visits_enriched",
+    {
+        **{name: VISITS.columns[name] for name in _VISIT[:-1]},
+        "login": Column("STRING", "the user's name at the time of the visit", personal=True),
+        "active": Column("BOOLEAN", "whether the user might log in then"),
+        "user_known": Column("BOOLEAN", "whether the user was known at the time of the visit", required=True),
+        "device_name": Column("STRING", "name of the device, as it is delivered now"),
+        "device_known": Column("BOOLEAN", "whether the device is delivered", required=True),
+        "country": Column("STRING", "country of the address"),
+        "region": Column("STRING", "region of the address"),
+        "address_known": Column("BOOLEAN", "whether the service was asked for the address", required=True),
+        "event_date": VISITS.columns["event_date"],
+    },
+    partition_by=("event_date",),
+    comment="One row per visit, also of unknown users, devices and addresses.",
+)
+AUDITS = (
+    Audit(name="users_are_known", of="unknown users", where="NOT user_known", per="written", warn_above=0.5),
+    Audit(name="devices_are_known", of="unknown devices", where="NOT device_known", per="written", warn_above=0.2),
+    Audit(
+        name="addresses_are_known",
+        of="unknown addresses",
+        where="NOT address_known AND ip IS NOT NULL",
+        per="written",
+        warn_above=0,
+        fail_above=0.2,
+        approvable=True,
+    ),
+)
+
+
+@lake_table(
+    VISITS_ENRICHED,
+    reads={VISITS: same("event_date"), IP_LOCATIONS: same("event_date")},
+    references=[USERS, DEVICES_CURRENT],
+    derived={
+        **dict.fromkeys(("user_known",), ("user_id", "valid_from", "valid_to")),
+        "device_name": ["full_name"],
+        "device_known": ["type", "version"],
+        "address_known": ["ip"],
+    },
+    fresh=timedelta(hours=28),
+    used_by="analysts, who relate visits to users, devices and places",
+    partitions=DAILY,
+    audits=AUDITS,
+    checks={"input_is_not_empty": "A day without visits is refused."},
+    patterns=[join_static, overwrite_partition],
+    owner="team:web-analytics",
+    code_version="1",
+)
+def visits_enriched(
+    step: Step, visits: Pinned, places: Pinned, users: Pinned, devices: Pinned, table: Table
+) -> WriteResult:
+    """Join one day's visits to users as of each visit, to devices, and to what the day was told of its addresses."""
+    rows, seen = tally(visits.rows().select(*_VISIT), identity=["visit_id"])
+    versions, delivered, located = users.rows(), devices.rows(), places.rows()
+    rows = join_static(
+        rows,
+        versions,
+        keys={"user_id": "user_id"},
+        columns={"login": "login", "active": "active"},
+        judged=judge_reference(versions, keys=["user_id"], valid=VALID, gaps=False),
+        at="event_time",
+        matched="user_known",
+    )
+    rows = join_static(
+        rows,
+        delivered,
+        keys={"device_type": "type", "device_version": "version"},
+        columns={"full_name": "device_name"},
+        judged=judge_reference(delivered, keys=["type", "version"]),
+        matched="device_known",
+    )
+    rows = join_static(
+        rows,
+        located,
+        keys={"ip": "ip"},
+        columns={"country": "country", "region": "region"},
+        judged=judge_reference(located, keys=["ip"]),
+        matched="address_known",
+    )
+    return overwrite_partition(
+        rows.select(*VISITS_ENRICHED.columns),
+        table,
+        partition=step.owned(table),
+        provenance=step.provenance,
+        audits=AUDITS,
+        rows_read=RowsRead(tally=seen),
+    )

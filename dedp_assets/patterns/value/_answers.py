@@ -1,0 +1,109 @@
+"""What a service answered, kept in a table: asked once for each key, and the same whenever it is read again."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, TypeAlias
+
+from pyarrow.lib import ArrowException
+from pyspark.sql import Column as SqlColumn
+from pyspark.sql import DataFrame, Window
+from pyspark.sql import functions as F
+
+from dedp_assets.patterns.core.errors import ConfigError, ContractError
+from dedp_assets.patterns.core.names import RESERVED, identifier
+from dedp_assets.patterns.core.records import Provenance
+from dedp_assets.patterns.core.results import WriteResult
+from dedp_assets.patterns.core.rows import RowsRead, require_columns, require_rows
+from dedp_assets.patterns.core.schema import Column
+from dedp_assets.patterns.delta.tables import Table
+
+__all__ = ["ANSWER", "Ask", "keep_answers"]
+
+Ask: TypeAlias = Callable[[Sequence[str]], Iterable[Mapping[str, Any]]]
+"""Asks a service for some keys; gives an item for each of them."""
+
+ANSWER: Mapping[str, Column] = {
+    "asked_at": Column("TIMESTAMP", "when the service was asked", required=True, technical=True),
+}
+"""Columns of a table of answers, beside its key, the partition, and what the service answers."""
+
+_CHOSEN = f"{RESERVED}chosen"
+
+
+def keep_answers(
+    facts: DataFrame,
+    table: Table,
+    *,
+    key: str,
+    ask: Ask,
+    partition: Mapping[str, str],
+    provenance: Provenance,
+    most: int = 10_000,
+) -> WriteResult:
+    """Bring a partition of answers up to the keys of ``facts``, in one commit; only unknown keys are asked for.
+
+    A key keeps the answer that its partition has, or else takes the newest one of another partition. So a partition
+    that is written again says the same, whether the service answers, answers otherwise, or is down.
+
+    Args:
+        facts: rows with the key, repeated or NULL as may be.
+        table: holds the columns of :data:`ANSWER`, the key, the partition's, and those of an answer, which are taken by
+            their names.
+        key: the key column, a STRING, of both.
+        ask: asks the service; nothing is written if it fails.
+        partition: the partition that the facts are of.
+        provenance: who asks, when, and why.
+        most: how many keys one run may ask for.
+
+    Raises:
+        ConfigError: for more unknown keys than ``most``, before the first is asked for; without ``provenance.at``.
+        ContractError: if an answer holds what its column cannot.
+    """
+    at = provenance.at
+    if at is None:
+        raise ConfigError(f"{table.name} notes when it asked: give provenance.at")
+    require_columns(require_rows("a table of answers", facts), [key])
+    wanted = facts.select(identifier(key)).dropna().distinct()
+    known = _known(table, key, wanted, partition)
+    asked = sorted(row[0] for row in wanted.join(known, key, "left_anti").limit(most + 1).collect())
+    if len(asked) > most:
+        raise ConfigError(f"{table.name} lacks more than {most} keys, which one run may ask for: raise most=")
+    found = [{**item, "asked_at": at} for item in ask(asked)] if asked else []
+    return table.stage(
+        _owned(known.unionByName(_rows(table, found, partition)), table, partition),
+        partition=partition,
+        provenance=provenance.by("value.static_joiner"),
+        rows_read=RowsRead(figures={"asked": len(asked)}),
+    ).publish()
+
+
+def _known(table: Table, key: str, wanted: DataFrame, partition: Mapping[str, str]) -> DataFrame:
+    """Choose the answer to keep for each wanted key that has one: the partition's own, or the newest of another."""
+    if not table.ledger.exists():
+        return _rows(table, [], partition)
+    own = [F.col(identifier(name)).eqNullSafe(value).desc() for name, value in _values(table, partition).items()]
+    ordered = Window.partitionBy(identifier(key)).orderBy(*own, F.col("asked_at").desc())
+    held = table.read().join(wanted, key, "left_semi").withColumn(_CHOSEN, F.row_number().over(ordered))
+    return held.filter(f"{_CHOSEN} = 1").drop(_CHOSEN, *partition)
+
+
+def _rows(table: Table, items: Sequence[Mapping[str, Any]], partition: Mapping[str, str]) -> DataFrame:
+    """Make rows of the items of an answer, without the partition's columns."""
+    columns = {name: column.type for name, column in table.spec.columns.items() if name not in partition}
+    texts = [name for name, kind in columns.items() if kind == "STRING"]
+    if odd := [item for item in items if not all(isinstance(item.get(name), (str, type(None))) for name in texts)]:
+        raise ContractError(f"an answer does not fit the columns of {table.name}: {odd[0]} has a text that is none")
+    schema = ", ".join(f"{identifier(name)} {kind}" for name, kind in columns.items())
+    try:
+        return table.session.createDataFrame([tuple(item.get(name) for name in columns) for item in items], schema)
+    except (TypeError, ValueError, ArrowException) as error:
+        raise ContractError(f"an answer does not fit the columns of {table.name}: {error}") from None
+
+
+def _owned(rows: DataFrame, table: Table, partition: Mapping[str, str]) -> DataFrame:
+    return rows.withColumns(_values(table, partition)).select(*map(identifier, table.spec.columns))
+
+
+def _values(table: Table, partition: Mapping[str, str]) -> dict[str, SqlColumn]:
+    return {name: F.lit(value).cast(table.spec.columns[name].type) for name, value in partition.items()}

@@ -1,0 +1,187 @@
+"""Static Joiner: each fact gets what a table at rest knows of its key, and stays one.
+
+Problem: a visit names a user and nothing of them. Joined to the users of today, a day of last year that is computed
+    again says something else than before, and a key that is there twice doubles visits.
+Solution: a left join by key, or by key and validity ``[from, to)`` at the fact's own time (SCD types 2 and 4), once
+    the reference is judged to have one row at a time. What a service knows is put into a table first, then joined.
+Consequences: a fact without a match stays, and is marked. What the reference learns later is not in the rows until
+    they are computed again. Who joins a stream does so batch by batch (``foreachBatch``), with the newest reference.
+Choose instead: Dynamic Joiner, if the other side moves as fast as the facts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from pyspark.sql import DataFrame, Window
+from pyspark.sql import functions as F
+
+from dedp_assets.patterns.core.errors import AuditFailed, ConfigError
+from dedp_assets.patterns.core.names import RESERVED, identifier
+from dedp_assets.patterns.core.results import Finding
+from dedp_assets.patterns.core.rows import fields_of, require_columns, require_free, require_rows
+from dedp_assets.patterns.value._answers import ANSWER, Ask, keep_answers
+
+__all__ = ["join_static", "judge_reference", "keep_answers", "ANSWER", "VALID", "Ask"]
+
+VALID = ("valid_from", "valid_to")
+"""Columns of a version that say since when it holds, and since when no longer; NULL if it still does."""
+
+_ONE = "reference_has_one_row_at_a_time"
+_FOUND, _NEXT, _FAULT, _KEY = (f"{RESERVED}{name}" for name in ("found", "next", "fault", "key"))
+_DELETED = "is_deleted"
+
+
+def join_static(  # noqa: PLR0913 - both sides, and what is wanted of the second one
+    facts: DataFrame,
+    reference: DataFrame,
+    former: DataFrame | None = None,
+    *,
+    keys: Mapping[str, str],
+    columns: Mapping[str, str],
+    judged: Finding,
+    at: str = "",
+    valid: tuple[str, str] = VALID,
+    matched: str = "",
+) -> DataFrame:
+    """Add to each fact what the reference says of its key; lazy, every fact stays once.
+
+    Args:
+        facts: the rows, a batch or a stream. A NULL in a key, or as time, matches nothing.
+        reference: what is known by key; with ``at`` its versions. One with a true ``is_deleted`` matches nothing.
+        former: versions that no longer hold, if they lie apart (SCD type 4); an open one among them is passed over, as
+            it is that of ``reference``.
+        keys: column of ``facts`` -> key column of the reference, of the same type.
+        columns: column of the reference -> its name in the result; NULL without a match.
+        judged: the verdict of :func:`judge_reference` on the same reference.
+        at: column of ``facts`` that says when it happened; empty joins by key alone.
+        valid: the columns that say when a version holds.
+        matched: name of a BOOLEAN column to add that says whether there was a match.
+
+    Returns:
+        The columns of ``facts`` and the added ones.
+
+    Raises:
+        AuditFailed: if the reference was refused.
+        ConfigError: for a column that is not there, has another type than its partner, or is there already, and for a
+            reference that is a stream.
+
+    Example:
+        >>> seen = [("/a", 1, "10:00"), ("/b", 1, "12:00"), ("/c", 2, "12:00")]
+        >>> visits = frame("page STRING, user INT, at STRING", *seen)
+        >>> told = [(1, "old", "09:00", "12:00"), (1, "new", "12:00", None)]
+        >>> users = frame("id INT, email STRING, valid_from STRING, valid_to STRING", *told)
+        >>> sound = judge_reference(users, keys=["id"], valid=VALID)
+        >>> joined = join_static(visits, users, keys={"user": "id"}, columns={"email": "email"}, judged=sound, at="at")
+        >>> rows(joined.select("page", "email"))
+        [('/a', 'old'), ('/b', 'new'), ('/c', None)]
+    """
+    if judged.refuses:
+        raise AuditFailed(f"nothing is joined, the reference was refused: {judged.note}", findings=[judged])
+    if reference.isStreaming:
+        raise ConfigError("the reference is a stream: join two streams by the Dynamic Joiner, or read it as a table")
+    known = _living(_versions(reference, former, valid) if at else reference)
+    require_columns(known, columns)
+    added = [*columns.values(), *filter(None, [matched])]
+    require_free(facts, *added)
+    if not keys or len({name.lower() for name in added}) < len(added):
+        raise ConfigError(f"name a key, and each added column once: not {sorted(keys)} and {added}")
+    _require_alike(facts, known, {**keys})
+    conditions = [f"f.{identifier(mine)} = r.{identifier(theirs)}" for mine, theirs in keys.items()]
+    if at:
+        begins, ends = valid
+        for column in valid:
+            _require_alike(facts, known, {at: column})
+        moment, end = f"f.{identifier(at)}", f"r.{identifier(ends)}"
+        conditions += [f"{moment} >= r.{identifier(begins)}", f"({end} IS NULL OR {moment} < {end})"]
+    there = known.withColumn(_FOUND, F.expr("true")).alias("r")
+    joined = facts.alias("f").join(there, F.expr(" AND ".join(conditions)), "left")
+    told = [F.col(f"r.{identifier(theirs)}").alias(mine) for theirs, mine in columns.items()]
+    marked = [F.col(f"r.{_FOUND}").isNotNull().alias(matched)] if matched else []
+    return joined.select("f.*", *told, *marked)
+
+
+def judge_reference(
+    reference: DataFrame,
+    former: DataFrame | None = None,
+    *,
+    keys: Sequence[str],
+    valid: tuple[str, str] | None = None,
+    gaps: bool = True,
+) -> Finding:
+    """Judge whether a reference has at most one row for each key, at each time if it is versioned.
+
+    Args:
+        reference: what is known by key; with ``valid`` its versions.
+        former: versions that no longer hold, if they lie apart.
+        keys: the key columns; rows with a NULL in them match nothing and are not judged.
+        valid: the columns that say when a version holds; ``None`` for a reference without versions.
+        gaps: whether a key may be unknown between two versions; one that is deleted then has a version that says so.
+
+    Returns:
+        The finding, with the number of keys by fault, and the least and the greatest of them.
+
+    Raises:
+        ConfigError: for a column that is not there, no key, or a reference that is a stream.
+    """
+    require_rows("a reference", reference)
+    if not keys:
+        raise ConfigError("name the key columns of the reference")
+    rows = _versions(reference, former, valid) if valid else _living(reference)
+    require_columns(rows, keys)
+    named = [F.col(identifier(key)) for key in keys]
+    known = rows.dropna(subset=[*map(identifier, keys)])
+    key = F.concat_ws(", ", *[one.cast("STRING") for one in named]).alias(_KEY)
+    if valid is None:
+        faulty = known.groupBy(*named).agg(F.count("*").alias(_FAULT)).filter(f"{_FAULT} > 1")
+        faults = faulty.select(key, F.lit("have several rows").alias(_FAULT))
+    else:
+        faults = _faults_in_time(known, keys, valid, gaps=gaps).select(key, _FAULT)
+    seen = faults.groupBy(_FAULT).agg(F.count_distinct(_KEY), F.min(_KEY), F.max(_KEY)).collect()
+    notes = [f"{count} keys {fault}, {_named(least, most)}" for fault, count, least, most in sorted(map(tuple, seen))]
+    return Finding(_ONE, passed=not seen, figures={fault: count for fault, count, *_ in seen}, note="; ".join(notes))
+
+
+def _faults_in_time(versions: DataFrame, keys: Sequence[str], valid: tuple[str, str], *, gaps: bool) -> DataFrame:
+    """Find the versions that begin never, end before they begin, or do not end when the next one begins."""
+    begins, ends = (F.col(identifier(column)) for column in valid)
+    ordered = Window.partitionBy(*[identifier(key) for key in keys]).orderBy(begins, ends.asc_nulls_last())
+    following = versions.withColumn(_NEXT, F.lead(begins).over(ordered))
+    fault = (
+        F.when(begins.isNull(), "have a version without a beginning")
+        .when(ends <= begins, "have a version that ends before it begins")
+        .when(ends.isNull() & F.col(_NEXT).isNotNull() | (ends > F.col(_NEXT)), "have overlapping versions")
+    )
+    fault = fault if gaps else fault.when(ends < F.col(_NEXT), "have a gap between versions")
+    return following.withColumn(_FAULT, fault).filter(f"{_FAULT} IS NOT NULL")
+
+
+def _living(reference: DataFrame) -> DataFrame:
+    deleted = next((c for c in reference.columns if c.lower() == _DELETED), None)
+    return reference.filter(f"NOT coalesce({identifier(deleted)}, false)") if deleted else reference
+
+
+def _versions(current: DataFrame, former: DataFrame | None, valid: tuple[str, str]) -> DataFrame:
+    """Put the versions together that hold and that no longer do."""
+    begins, ends = valid
+    require_columns(current, [begins, *([ends] if former is None else [])])
+    if former is None:
+        return current
+    (kind,) = fields_of(former, [ends])
+    has_end = ends.lower() in {c.lower() for c in current.columns}
+    still = current if has_end else current.withColumn(ends, F.lit(None).cast(kind.dataType))
+    closed = former.filter(F.col(identifier(ends)).isNotNull())
+    return still.unionByName(closed, allowMissingColumns=True)
+
+
+def _require_alike(facts: DataFrame, reference: DataFrame, pairs: Mapping[str, str]) -> None:
+    """Refuse to compare columns of different types, which Spark would convert: ``'1'`` and ``1.0`` are not one key."""
+    both = zip(fields_of(facts, pairs), fields_of(reference, pairs.values()), strict=True)
+    for mine, theirs in both:
+        if mine.dataType != theirs.dataType:
+            named = [f"{each.name} ({each.dataType.simpleString()})" for each in (mine, theirs)]
+            raise ConfigError(f"{named[0]} of the facts is not of the type of {named[1]} of the reference: cast one")
+
+
+def _named(least: str, most: str) -> str:
+    return repr(least) if least == most else f"{least!r} to {most!r}"
