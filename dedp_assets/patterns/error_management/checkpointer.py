@@ -16,7 +16,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 
 from pyspark.sql import DataFrame
 
@@ -70,8 +70,9 @@ def append_checkpointed(
         restart: empty the table and begin at the first record, with a new checkpoint.
 
     Returns:
-        What all micro-batches wrote; ``figures`` names the last one (``batch``), up to where it read (``offsets``) and
-        how many rows the query dropped below its own watermark (``dropped_by_watermark``), as Spark counts them.
+        What all micro-batches wrote; ``figures`` names the last one (``batch``), up to where it read (``offsets``), how
+        many rows the query dropped below its own watermark (``dropped_by_watermark``) and how many it keeps
+        (``state_rows``), as Spark counts them.
 
     Raises:
         ConfigError: for a batch, or a checkpoint within the table.
@@ -102,7 +103,7 @@ def append_checkpointed(
     base = checkpoints.appended(table.ledger) - applied.number - 1
     sink = checkpoints.Sink(table.spec, table.store, store, applied.number, base, provenance, audits)
     try:
-        dropped = run_available(stream, sink, store)
+        ran = run_available(stream, sink, store)
     except SPARK_ERRORS as error:
         if checkpoints.STATE.search(str(error)):
             raise ContractError(
@@ -110,7 +111,7 @@ def append_checkpointed(
             ) from error
         raise
     written = _summed(table, before, checkpoints.last_applied(table.ledger), provenance.run_id)
-    return replace(written, figures={**written.figures, "dropped_by_watermark": dropped})
+    return replace(written, figures={**written.figures, **asdict(ran)})
 
 
 def judge_checkpoint(ledger: Ledger, *, checkpoint: str) -> Finding:
