@@ -70,6 +70,7 @@ def defs() -> dg.Definitions:
                 "clock": Clock(),
                 "engine": engine,
                 "kafka": Kafka(bootstrap=chosen.kafka or "", topic=chosen.kafka_topic),
+                "kafka_ads": Kafka(bootstrap=chosen.kafka or "", topic=chosen.ads_topic),
                 "lake": Lake(root=str(chosen.lakehouse), engine=engine),
                 "landing": Landing(root=str(chosen.landing)),
                 "operational": OperationalDatabase(),

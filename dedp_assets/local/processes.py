@@ -20,6 +20,7 @@ from dedp_assets.local.kafka import Broker
 from dedp_assets.local.supervision import Server, Supervision, end_leftovers, supervise
 from dedp_assets.local.telling import Telling
 from dedp_assets.sources import operational, visits_topic
+from dedp_assets.sources.ads import ads_before
 from dedp_assets.sources.visits import visits_of
 from resources import kafka
 from resources import postgres as database
@@ -263,6 +264,9 @@ def work(settings: Settings, *, steps: int) -> int:
     if broker := kafka.address(settings):
         topic = kafka.Kafka(bootstrap=broker, topic=settings.kafka_topic)
         visits = visits_of(now.date(), count=steps * _VISITS_PER_STEP, seed=last)
+        ads = kafka.Kafka(bootstrap=broker, topic=settings.ads_topic)
+        shown = visits_topic.publish(ads, ads_before(visits, seed=last), key="ad_page")
+        done += f"; {shown} ads published to topic {ads.topic}"
         done += f"; {visits_topic.publish(topic, visits)} visits published to topic {topic.topic}"
     print(done)  # noqa: T201
     return 0

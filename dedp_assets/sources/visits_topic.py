@@ -1,4 +1,4 @@
-"""Visits from the same seeded generator, published to a topic one by one instead of landing in files."""
+"""Events of the seeded generators, published to a topic one by one instead of landing in files."""
 
 from __future__ import annotations
 
@@ -16,15 +16,16 @@ _AT_ONCE = 10_000
 _GIVE_UP_MS = 30_000
 
 
-def publish(kafka: Kafka, lines: Iterable[str | bytes | None]) -> int:
+def publish(kafka: Kafka, lines: Iterable[str | bytes | None], *, key: str = "user_id") -> int:
     """Publish lines to the topic, made if need be, and wait until the broker has them all.
 
-    Each arrives once, whatever the producer has to repeat, and the visits of one user arrive in order.
+    Each arrives once, whatever the producer has to repeat, and those of one key arrive in order.
 
     Args:
         kafka: the topic.
-        lines: the values: visits as JSON, keyed by their user; anything else, bytes that are no text and tombstones
-            (``None``) among them, goes without a key.
+        lines: the values: events as JSON; anything else, bytes that are no text and tombstones (``None``) among them,
+            goes without a key.
+        key: field of an event that is its key: by default the user of a visit.
 
     Returns:
         How many records were published.
@@ -46,7 +47,7 @@ def publish(kafka: Kafka, lines: Iterable[str | bytes | None]) -> int:
     settings = {"enable.idempotence": True, "partitioner": "murmur2_random", "delivery.timeout.ms": _GIVE_UP_MS}
     producer, count = Producer({**client(kafka.bootstrap), **settings}), 0
     for count, line in enumerate(lines, start=1):
-        producer.produce(kafka.topic, line, _user(line), on_delivery=delivered)
+        producer.produce(kafka.topic, line, _field(line, key), on_delivery=delivered)
         if count % _AT_ONCE == 0:
             producer.flush()
     producer.flush()
@@ -58,9 +59,9 @@ def publish(kafka: Kafka, lines: Iterable[str | bytes | None]) -> int:
     return count
 
 
-def _user(line: str | bytes | None) -> str | None:
+def _field(line: str | bytes | None, name: str) -> str | None:
     try:
-        visit = json.loads(line or "")
+        event = json.loads(line or "")
     except ValueError:
         return None
-    return visit.get("user_id") if isinstance(visit, dict) else None
+    return event.get(name) if isinstance(event, dict) else None

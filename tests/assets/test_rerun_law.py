@@ -16,7 +16,9 @@ from dedp_assets import defs
 from dedp_assets.graph.run_tags import FORCE
 from dedp_assets.graph.tables import LakeTable, declared
 from dedp_assets.sources import devices, operational, partner_visits
+from dedp_assets.sources.ads import ads_before
 from dedp_assets.sources.visits import BROKEN
+from dedp_assets.sources.visits_topic import publish
 from resources import postgres
 from tests.assets.conftest import MONDAY, day, visits_of
 from tests.faults.failpoints import dying
@@ -30,7 +32,15 @@ TABLES = {table.spec.name: table for table in declared(defs)}
 
 
 @pytest.fixture
-def landed(world, database, services, monkeypatch):
+def ads(kafka, monkeypatch):
+    """A topic that holds the ads before the visits of the first day."""
+    monkeypatch.setenv("DEDP_KAFKA", kafka.bootstrap)
+    monkeypatch.setenv("DEDP_ADS_TOPIC", kafka.topic)
+    publish(kafka, ads_before(visits_of(0)), key="ad_page")
+
+
+@pytest.fixture
+def landed(ads, world, database, services, monkeypatch):
     """A world in which two days have landed, with late records and one that is broken, and nothing was loaded."""
     monkeypatch.setattr(postgres, "address", lambda _: database)
     monkeypatch.setenv("DEDP_SERVICES", services.url)

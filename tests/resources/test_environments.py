@@ -22,6 +22,7 @@ VARIABLES = (
     "DEDP_KAFKA",
     "DEDP_KAFKA_TOPIC",
     "DEDP_SERVICES",
+    "DEDP_ADS_TOPIC",
     "DEDP_TICK_SECONDS",
     "DEDP_FIRST_DAY",
 )
@@ -45,7 +46,7 @@ def test_nothing_set_means_the_documented_defaults(bare):
     chosen = settings()
     assert (chosen.home, chosen.cache) == (CHECKOUT / ".dedp", CHECKOUT / ".dedp" / "cache")
     assert (chosen.remote, chosen.java_home, chosen.postgres) == (None, None, None)
-    assert (chosen.kafka, chosen.kafka_topic, chosen.services) == (None, "visits", None)
+    assert (chosen.kafka, chosen.kafka_topic, chosen.ads_topic, chosen.services) == (None, "visits", "ads", None)
     assert (chosen.master, chosen.driver_memory, chosen.java, chosen.jit) == ("local[*]", "2g", "auto", "full")
 
 
@@ -69,6 +70,7 @@ def test_an_empty_variable_counts_as_not_set(bare):
         ("DEDP_KAFKA", "kafka.example:9092", "kafka"),
         ("DEDP_KAFKA_TOPIC", "clicks", "kafka_topic"),
         ("DEDP_SERVICES", "http://services.example", "services"),
+        ("DEDP_ADS_TOPIC", "banners", "ads_topic"),
     ],
 )
 def test_each_variable_decides_its_setting_only(bare, name, value, field):

@@ -46,6 +46,7 @@ class Zone:
             "landing": Landing(root=str(self.landing)),
             "clock": Clock(fixed=self.now),
             "kafka": self.kafka,
+            "kafka_ads": self.kafka,
             "operational": OperationalDatabase(),
         }
 

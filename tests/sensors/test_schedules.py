@@ -7,6 +7,7 @@ import psycopg
 import pytest
 
 from dedp_assets.defs.bronze.legacy_visits import legacy_visits_every_day
+from dedp_assets.defs.silver.ad_impressions import ads_joined_every_five_minutes, join_ads_streamed
 from dedp_assets.patterns.delta.log import transaction_id
 from resources.postgres import OperationalDatabase
 from tests.helpers import a_record
@@ -73,3 +74,40 @@ def test_a_database_that_does_not_answer_is_waited_for(tick, monkeypatch):
     said = tick().skip_message
     assert "does not answer" in said
     assert "s3cret" not in said
+
+
+def ended(instance, tags, *, fails=False):
+    """Record a finished run of the job that joins the topics."""
+
+    @dg.op
+    def join() -> None:
+        if fails:
+            raise dg.Failure("on purpose", allow_retries=False)
+
+    @dg.job(name=join_ads_streamed.name, config={"loggers": {"console": {"config": {"log_level": "CRITICAL"}}}})
+    def some_job() -> None:
+        join()
+
+    some_job.execute_in_process(instance=instance, tags=tags, raise_on_error=False)
+
+
+def test_topics_are_joined_if_more_came_than_the_last_run_found(zone, tmp_path):
+    """Nothing is asked for before both sides are there, nor after a run that succeeded; after one that failed it is."""
+    with dg.DagsterInstance.local_temp(str(tmp_path)) as instance:
+
+        def tick():
+            resources = {"lake": zone.resources()["lake"]}
+            with dg.build_schedule_context(instance=instance, resources=resources) as context:
+                return ads_joined_every_five_minutes.evaluate_tick(context)
+
+        landed = {"record": a_record("bronze/visits", {}), "changed": [{"landed_on": "2026-01-05", "event_date": None}]}
+        zone.bronze(landed)
+        assert tick().skip_message == "bronze/ads: nothing came by its topic yet"
+        zone.dated("bronze/ads", {"record": a_record("bronze/ads", {}), "changed": [{"event_date": "2026-01-05"}]})
+        (first,) = tick().run_requests
+        ended(instance, first.tags, fails=True)
+        assert tick().run_requests[0].tags == first.tags
+        ended(instance, first.tags)
+        assert tick().skip_message == "nothing came since bronze/visits@1 bronze/ads@1"
+        zone.bronze(landed)
+        assert len(tick().run_requests) == 1

@@ -148,8 +148,9 @@ daily_visits = dg.define_asset_job(
         dg.AssetSelection.assets(asset_key(VISITS)).downstream()
         & dg.AssetSelection.groups("bronze", "silver", "gold")
         # These have jobs of their own, or follow one that does.
-        - dg.AssetSelection.assets("silver/referrals", "gold/sessions", "gold/visitors_by_window").downstream()
-        - dg.AssetSelection.assets("bronze/ip_locations").downstream()
+        - dg.AssetSelection.assets(
+            "bronze/ip_locations", "silver/referrals", "silver/ad_impressions", "gold/sessions", "gold/visitors_by_window"
+        ).downstream()
     ),
     description="A day's delivery, and what follows from it. One key means two things here: in bronze the day on which "
     "records LANDED, in silver and gold the day on which they HAPPENED. So the run of a day brings in what landed on "

@@ -83,7 +83,7 @@ def append_visits(context: dg.OpExecutionContext, lake: Lake, kafka: Kafka, cloc
                 notes={"watermark": watermark.isoformat() if watermark else None, "inputs": inputs.note},
             ),
             audits=_AUDITS,
-            measures={**measures_of("timeliness"), **_newest_by_input(start)},
+            measures={**measures_of("timeliness"), **newest_by_input(start)},
         )
 
 
@@ -101,18 +101,25 @@ def stream_visits() -> None:
 )
 def visits_streamed(context: dg.SensorEvaluationContext, lake: Lake, kafka: Kafka) -> dg.SensorResult | dg.SkipReason:
     """Compare the topic's offsets with those in bronze's log; the run refuses a topic that lost records."""
-    job, table = stream_visits.name, VISITS.name
-    if is_running(context.instance, job):
+    return requested(context.instance, lake.ledger(VISITS.name), kafka, job=stream_visits.name)
+
+
+def requested(
+    instance: dg.DagsterInstance, ledger: Ledger, kafka: Kafka, *, job: str
+) -> dg.SensorResult | dg.SkipReason:
+    """Ask for a run of the job if the topic holds records that the table has not read."""
+    table = ledger.name
+    if is_running(instance, job):
         return dg.SkipReason(f"{job} is running")
     try:
         topic = kafka.look()
-        known = position(lake.ledger(table), topic)
+        known = position(ledger, topic)
     except PatternError as error:
         return dg.SkipReason(str(error))
     if (known.topic_id, known.offsets) == (topic.id, topic.end):
         return dg.SkipReason(f"everything of topic {topic.name} was read: offsets {dict(topic.end)}")
     plan = Plan((table,), "the topic holds more", causes={table: "topic"}, cursor={table: known.cursor})
-    decision = decide(context.instance, plan, asset=table, job_name=job)
+    decision = decide(instance, plan, asset=table, job_name=job)
     if decision.requests:
         return dg.SensorResult(run_requests=list(decision.requests))
     return dg.SkipReason(decision.held[table])
@@ -150,7 +157,7 @@ def inputs_after(ledger: Ledger) -> Progress:
     return progress
 
 
-def _newest_by_input(start: Position) -> dict[str, str]:
+def newest_by_input(start: Position) -> dict[str, str]:
     """Write the newest event time of each partition of the topic, as SQL aggregates by the name of their figure."""
     inputs = [f"{start.topic}-{partition}" for partition in start.offsets]
     newest = "date_format(max(if(source_file = {}, event_time, NULL)), 'yyyy-MM-dd HH:mm:ss')"

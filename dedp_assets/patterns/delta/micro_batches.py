@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from typing import Any
 
 from pyspark.sql import DataFrame
@@ -14,14 +15,29 @@ from dedp_assets.patterns.core.errors import AuditFailed, ContractError, Pattern
 from dedp_assets.patterns.delta.publishing import SPARK_ERRORS
 from dedp_assets.patterns.delta.store import Store
 
-__all__ = ["run_available", "told"]
+__all__ = ["Ran", "run_available", "told"]
 
 _REMEMBERED = 100
 """Micro-batches of which Spark keeps the progress, as it is configured by default."""
 _OURS = re.compile(r"core\.errors\.(\w+): (.+)")
 
 
-def run_available(stream: DataFrame, sink: Callable[[DataFrame, int], None], checkpoint: Store) -> int | None:
+@dataclass(frozen=True, slots=True)
+class Ran:
+    """What Spark counted of a query that has ended.
+
+    Attributes:
+        dropped_by_watermark: rows that stateful operators dropped because they lay below the stream's watermark; of an
+            aggregation, what several late rows of a micro-batch add up to counts as one. ``None`` if there were more
+            micro-batches than Spark remembers.
+        state_rows: rows that stateful operators keep for what comes next; ``None`` if there was no micro-batch.
+    """
+
+    dropped_by_watermark: int | None
+    state_rows: int | None
+
+
+def run_available(stream: DataFrame, sink: Callable[[DataFrame, int], None], checkpoint: Store) -> Ran:
     """Hand what a stream holds now to ``sink``, micro-batch by micro-batch, and wait for the last one.
 
     Over Spark Connect the sink runs in a Python process beside the engine, which needs this package and the table's
@@ -32,11 +48,6 @@ def run_available(stream: DataFrame, sink: Callable[[DataFrame, int], None], che
         sink: gets the rows of each micro-batch and its number.
         checkpoint: where Spark keeps positions and state.
 
-    Returns:
-        The number of rows that stateful operators dropped because they lay below the stream's watermark; of an
-        aggregation, what several late rows of a micro-batch add up to counts as one. ``None`` if there were more
-        micro-batches than Spark remembers.
-
     Raises:
         PatternError: what ``sink`` raised.
     """
@@ -45,7 +56,7 @@ def run_available(stream: DataFrame, sink: Callable[[DataFrame, int], None], che
         query = writer.trigger(availableNow=True).start()
         try:
             query.awaitTermination()
-            return _dropped(query.recentProgress)
+            return _counted(query.recentProgress)
         finally:
             with suppress(*SPARK_ERRORS):
                 query.stop()
@@ -61,9 +72,10 @@ def told(error: BaseException) -> str:
     return str(error) if cause is None else f"{error}\n{told(cause)}"
 
 
-def _dropped(progress: Sequence[Mapping[str, Any]]) -> int | None:
-    operators = [operator for batch in progress for operator in batch["stateOperators"]]
-    return sum(each["numRowsDroppedByWatermark"] for each in operators) if len(progress) < _REMEMBERED else None
+def _counted(progress: Sequence[Mapping[str, Any]]) -> Ran:
+    dropped = [operator["numRowsDroppedByWatermark"] for batch in progress for operator in batch["stateOperators"]]
+    last = [operator["numRowsTotal"] for batch in progress[-1:] for operator in batch["stateOperators"]]
+    return Ran(sum(dropped) if len(progress) < _REMEMBERED else None, sum(last) if progress else None)
 
 
 def _relayed(error: BaseException) -> PatternError | None:

@@ -12,15 +12,18 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from pyspark.sql import DataFrame
+from pyspark.sql.types import StructType
 
 from dedp_assets.patterns.core.audits import Audit
 from dedp_assets.patterns.core.records import Provenance
+from dedp_assets.patterns.core.results import WriteResult
 from dedp_assets.patterns.core.schema import TableSpec
+from dedp_assets.patterns.delta.clauses import Insert
 from dedp_assets.patterns.delta.log import Ledger, transaction_id
 from dedp_assets.patterns.delta.store import Store
 from dedp_assets.patterns.delta.tables import Table
 
-__all__ = ["MICRO_BATCH", "STATE", "Applied", "Sink", "appended", "contradiction", "last_applied"]
+__all__ = ["MICRO_BATCH", "STATE", "Applied", "Sink", "appended", "begin_anew", "contradiction", "last_applied"]
 
 MICRO_BATCH = "micro_batch"
 """Note of a commit that says which micro-batch it is."""
@@ -63,6 +66,7 @@ class Sink:
         base: the table's transaction version before the query's first micro-batch.
         provenance: who appends.
         audits: rules over each micro-batch.
+        keys: columns by which a row is left out that the table has already; without them rows are appended.
     """
 
     spec: TableSpec
@@ -72,6 +76,7 @@ class Sink:
     base: int
     provenance: Provenance
     audits: Sequence[Audit]
+    keys: tuple[str, ...] = ()
 
     def __call__(self, rows: DataFrame, number: int) -> None:
         """Append a micro-batch, unless it was appended before its confirmation failed."""
@@ -86,8 +91,29 @@ class Sink:
             notes={**self.provenance.notes, MICRO_BATCH: batch.note},
         )
         table = Table(self.spec, self.store, rows.sparkSession)
+        if self.keys:
+            _ = _inserted(rows, table, self.keys, provenance, self.audits)
+            return
         staged = table.stage(rows, provenance=provenance, audits=self.audits, append=True)
         staged.publish(after=self.base + number)
+
+
+def begin_anew(table: Table, schema: StructType, provenance: Provenance, keys: Sequence[str]) -> None:
+    """Note in a table that a new query begins; without ``keys`` the table is emptied for it."""
+    notes = {**provenance.notes, MICRO_BATCH: Applied().note}
+    anew = replace(provenance, inputs={"restart": provenance.run_id}, sequence=None, replay=True, notes=notes)
+    if keys:
+        _ = _inserted(table.session.createDataFrame([], schema), table, keys, anew)
+    else:
+        table.clear(partition={}, provenance=anew)
+
+
+def _inserted(
+    rows: DataFrame, table: Table, keys: Sequence[str], provenance: Provenance, audits: Sequence[Audit] = ()
+) -> WriteResult:
+    return table.merge(
+        rows, keys=keys, clauses=[Insert()], provenance=replace(provenance, sequence=None), audits=audits
+    )
 
 
 def last_applied(ledger: Ledger) -> Applied:

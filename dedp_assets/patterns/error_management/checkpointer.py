@@ -57,9 +57,12 @@ def append_checkpointed(
     checkpoint: str,
     provenance: Provenance,
     audits: Sequence[Audit] = (),
+    keys: Sequence[str] = (),
     restart: bool = False,
 ) -> WriteResult:
     """Append what a stream holds now to a table that nobody else appends to, exactly once; then end.
+
+    By ``keys`` it goes into a table that others write, too.
 
     Args:
         stream: a streaming DataFrame with the table's columns, stateful or not.
@@ -67,11 +70,13 @@ def append_checkpointed(
         checkpoint: the query's own folder, outside of the table, for positions and state.
         provenance: who appends; inputs and sequence are filled in for each micro-batch.
         audits: rules over each micro-batch.
-        restart: empty the table and begin at the first record, with a new checkpoint.
+        keys: columns that make a row unique: one whose key is in the table already is left out.
+        restart: begin at the first record, with a new checkpoint, and empty the table first unless there are ``keys``.
 
     Returns:
-        What all micro-batches wrote; ``figures`` names the last one (``batch``), up to where it read (``offsets``) and
-        how many rows the query dropped below its own watermark (``dropped_by_watermark``), as Spark counts them.
+        What all micro-batches wrote; ``figures`` names the last one (``batch``), up to where it read (``offsets``), how
+        many rows the query dropped below its own watermark (``dropped_by_watermark``) and how many it keeps
+        (``state_rows``), as Spark counts them.
 
     Raises:
         ConfigError: for a batch, or a checkpoint within the table.
@@ -93,16 +98,14 @@ def append_checkpointed(
     table.ensure()
     if restart:
         store.delete_folder("")
-        notes = {**provenance.notes, checkpoints.MICRO_BATCH: checkpoints.Applied().note}
-        anew = {"restart": provenance.run_id}
-        table.clear(partition={}, provenance=replace(provenance, inputs=anew, sequence=None, replay=True, notes=notes))
+        checkpoints.begin_anew(table, stream.schema, provenance, keys)
     if (finding := judge_checkpoint(table.ledger, checkpoint=checkpoint)).refuses:
         raise ContractError(f"{table.name}: {finding.note}. {_MEND}")
     before, applied = table.ledger.version(), checkpoints.last_applied(table.ledger)
     base = checkpoints.appended(table.ledger) - applied.number - 1
-    sink = checkpoints.Sink(table.spec, table.store, store, applied.number, base, provenance, audits)
+    sink = checkpoints.Sink(table.spec, table.store, store, applied.number, base, provenance, audits, tuple(keys))
     try:
-        dropped = run_available(stream, sink, store)
+        ran = run_available(stream, sink, store)
     except SPARK_ERRORS as error:
         if checkpoints.STATE.search(str(error)):
             raise ContractError(
@@ -110,7 +113,8 @@ def append_checkpointed(
             ) from error
         raise
     written = _summed(table, before, checkpoints.last_applied(table.ledger), provenance.run_id)
-    return replace(written, figures={**written.figures, "dropped_by_watermark": dropped})
+    counted = {"dropped_by_watermark": ran.dropped_by_watermark, "state_rows": ran.state_rows}
+    return replace(written, figures={**written.figures, **counted})
 
 
 def judge_checkpoint(ledger: Ledger, *, checkpoint: str) -> Finding:

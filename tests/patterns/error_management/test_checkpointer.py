@@ -269,3 +269,40 @@ def test_kept_rows_of_another_computation_are_refused(spark, tmp_path):
     checkpoint_rows(spark.range(1), checkpoint=str(tmp_path), identity="visits@1")
     with pytest.raises(ContractError, match="holds the rows of visits@1"):
         checkpoint_rows(spark.range(1).toDF("other"), checkpoint=str(tmp_path), identity="visits@1")
+
+
+# --- a table that others write, too ---------------------------------------------------------------------------------
+
+
+def test_a_query_leaves_rows_alone_that_others_brought(spark, world, tmp_path):
+    """By key: what a backfill knows better stays, an interrupted micro-batch adds nothing twice, nor does a restart."""
+    table, place = Table(WINDOWS, tmp_path / "shared", spark), tmp_path / "of-shared"
+    better = spark.createDataFrame([(10, 99), (900, 7)], "minute BIGINT, visitors BIGINT")
+    table.overwrite(better, provenance=a_run(WINDOWS.name))
+    stream = stream_of(spark, world.home / "source")
+    options = {"checkpoint": str(place), "keys": ["minute"], "provenance": a_run(WINDOWS.name)}
+    merge = Table.merge
+
+    def killed(self, *rows, **more):
+        done = merge(self, *rows, **more)
+        if more["provenance"].notes["micro_batch"]["number"] == 2:
+            raise RuntimeError("killed")
+        return done
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Table, "merge", killed)
+        with pytest.raises(PySparkException):
+            append_checkpointed(stream, table, **options)
+    append_checkpointed(stream, table, **options)
+    assert {**dict(found(table)), 70: 1} == {**CLOSED, 10: 99, 900: 7, 70: 1}
+    assert len(found(table)) == len(dict(found(table)))
+    before = found(table)
+    shutil.rmtree(place)
+    with pytest.raises(ContractError, match="is lost"):
+        append_checkpointed(stream, table, **options)
+    append_checkpointed(stream, table, **options, restart=True)
+    assert found(table) == before
+
+
+def found(table):
+    return sorted((row["minute"], row["visitors"]) for row in read_back(table))

@@ -1,0 +1,137 @@
+"""Ads that were shown, as they come by a topic: what is there now, record by record."""
+
+from dataclasses import replace
+from datetime import timedelta
+
+import dagster as dg
+
+from dedp_assets.defs.bronze.visits_stream import inputs_after, newest_by_input, requested
+from dedp_assets.graph.batches import Inputs, Step
+from dedp_assets.graph.figures import Figure
+from dedp_assets.graph.selections import writing
+from dedp_assets.graph.sources import Source
+from dedp_assets.graph.specs import asset_key
+from dedp_assets.graph.tables import Request, lake_table
+from dedp_assets.patterns.connectors.topics import append_available, position, read_topic, resume
+from dedp_assets.patterns.core.audits import Audit
+from dedp_assets.patterns.core.conversion import exact
+from dedp_assets.patterns.core.names import OUTCOME
+from dedp_assets.patterns.core.results import RowCounts, Split, WriteResult
+from dedp_assets.patterns.core.schema import Column, TableSpec
+from dedp_assets.patterns.delta.log import Commit
+from dedp_assets.patterns.delta.tables import Table
+from dedp_assets.patterns.error_management.late_data_detector import detect_late_data
+from resources.clock import Clock
+from resources.environments import RETENTION_DAYS, settings
+from resources.kafka import Kafka
+from resources.lake import Lake
+
+ADS = TableSpec(
+    "bronze/ads",
+    {
+        "raw": Column("STRING", "the record as it came", required=True),
+        "raw_bytes": Column("BINARY", "its bytes, where they are not valid UTF-8"),
+        "source_file": Column("STRING", "<topic>-<partition>", required=True),
+        "line_number": Column("BIGINT", "offset + 1", required=True),
+        "timeliness": Column("STRING", "on_time, late (below the watermark when it came) or undated", technical=True),
+        "landed_on": Column("DATE", "day the broker received it", required=True),
+        "event_date": Column("DATE", "UTC day it was shown; NULL if that is unreadable or not plausible"),
+    },
+    partition_by=("event_date",),
+    comment="One row per record of the topic, malformed ones included.",
+)
+TOPIC = Source(
+    "kafka/ads",
+    "Ads as they are shown, one record each.",
+    kinds=("kafka", "json"),
+    owner="team:advertising",
+)
+_SHOWN_AT = exact("get_json_object(raw, '$.display_time')", "TIMESTAMP")
+_PLAUSIBLE = (
+    f"if({_SHOWN_AT} BETWEEN landed_on - INTERVAL {RETENTION_DAYS} DAYS AND landed_on + INTERVAL 2 DAYS, "
+    f"{_SHOWN_AT}, NULL)"
+)
+_AT_ONCE = 500_000
+AUDITS = (
+    Audit(name="most_ads_are_on_time", of="late", where="timeliness = 'late'", per="written", warn_above=0.05),
+    Audit(name="most_ads_are_dated", of="undated", where="timeliness = 'undated'", per="written", warn_above=0.01),
+    Audit(name="every_offset_is_read_once", of="read", per="offsets", warn_below=1, fail_above=1),
+)
+
+
+def waiting(request: Request) -> Inputs:
+    """Name the run: each reads another stretch of the topic, so none is a repetition of the one before."""
+    return Inputs({TOPIC.name: request.run_id})
+
+
+@lake_table(
+    ADS,
+    inputs=waiting,
+    sources=[TOPIC],
+    fresh=timedelta(hours=26),
+    audits=AUDITS,
+    figures={"offsets": Figure(kind="hidden"), "late": Figure("late records"), "undated": Figure("undated records")},
+    patterns=[detect_late_data],
+    owner="team:ingestion",
+    code_version="1",
+)
+def ads(step: Step, table: Table, kafka_ads: Kafka, clock: Clock) -> WriteResult:
+    """Append what the topic holds beyond the offsets in the log; an approved run goes on without what is gone."""
+    topic = kafka_ads.look()
+    start = resume(position(table.ledger, topic), topic, give_up=step.provenance.approval is not None)
+    if start.offsets == topic.end and not start.given_up:
+        return _summed(table, [])
+    inputs = inputs_after(table.ledger)
+    today = clock.now().date()
+    records = read_topic(table.session, start, bootstrap=kafka_ads.bootstrap, today=today, at_once=_AT_ONCE)
+    events = detect_late_data(records, event_time=_PLAUSIBLE, watermark=inputs.watermark)
+    rows = events.rows.selectExpr(
+        "raw",
+        "raw_bytes",
+        "source_file",
+        "line_number",
+        f"{OUTCOME} AS timeliness",
+        "landed_on",
+        "to_date(event_time) AS event_date",
+        "event_time",
+        f"if(raw IS NULL, 'tombstone', 'valid') AS {OUTCOME}",
+    )
+    commits = append_available(
+        Split(rows, {"valid": tuple(ADS.columns), "tombstone": ()}, identity=("source_file", "line_number")),
+        table,
+        start,
+        provenance=replace(step.provenance, notes={**step.provenance.notes, "inputs": inputs.note}),
+        audits=AUDITS,
+        measures=newest_by_input(start),
+    )
+    return _summed(table, commits)
+
+
+def _summed(table: Table, commits: list[Commit]) -> WriteResult:
+    counts = [commit.record.rows for commit in commits if commit.record]
+    return WriteResult(
+        table=table.name,
+        version=commits[-1].version if commits else table.ensure().version,
+        applied=bool(commits),
+        changed=any(commit.changed for commit in commits),
+        reason=f"{len(commits)} micro-batches appended" if commits else "everything of the topic was read",
+        rows=RowCounts(**{name: sum(each[name] for each in counts) for name in ("read", "written", "filtered")}),
+    )
+
+
+stream_ads = dg.define_asset_job(
+    "stream_ads",
+    selection=writing(dg.AssetSelection.assets(asset_key(ADS))),
+    description="Ads that wait in the topic, appended to bronze; ends when it has read what was there.",
+)
+
+
+@dg.sensor(
+    job=stream_ads,
+    minimum_interval_seconds=2 * settings().tick_seconds,
+    default_status=dg.DefaultSensorStatus.RUNNING if settings().kafka else dg.DefaultSensorStatus.STOPPED,
+    description="Records of the ads topic that bronze has not read start a run that reads them.",
+)
+def ads_streamed(context: dg.SensorEvaluationContext, lake: Lake, kafka_ads: Kafka) -> dg.SensorResult | dg.SkipReason:
+    """Compare the topic's offsets with those in bronze's log; the run refuses a topic that lost records."""
+    return requested(context.instance, lake.ledger(ADS.name), kafka_ads, job=stream_ads.name)

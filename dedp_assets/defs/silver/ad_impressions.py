@@ -1,0 +1,197 @@
+"""Visits, each with the ad that was shown last on its page before it."""
+
+from collections.abc import Mapping
+from datetime import date, timedelta
+from typing import Any
+
+import dagster as dg
+
+from dedp_assets.defs.bronze.ads import ADS
+from dedp_assets.defs.bronze.visits import VISITS as LANDED
+from dedp_assets.defs.silver.visits import RECORD, VISITS
+from dedp_assets.graph.appending import appending
+from dedp_assets.graph.batches import Step
+from dedp_assets.graph.feeds import Feed, Pinned, same
+from dedp_assets.graph.lookbacks import look_back
+from dedp_assets.graph.run_tags import CAUSE
+from dedp_assets.graph.selections import writing
+from dedp_assets.graph.specs import asset_key
+from dedp_assets.graph.tables import lake_table
+from dedp_assets.partitions import DAILY
+from dedp_assets.patterns.core.audits import Audit
+from dedp_assets.patterns.core.errors import NotReady
+from dedp_assets.patterns.core.results import WriteResult
+from dedp_assets.patterns.core.schema import Column, TableSpec
+from dedp_assets.patterns.delta.tables import Table
+from dedp_assets.patterns.error_management.checkpointer import append_checkpointed, judge_checkpoint
+from dedp_assets.patterns.error_management.dead_letter import divert_unprocessable
+from dedp_assets.patterns.error_management.static_late_data_integrator import plan_lookback
+from dedp_assets.patterns.idempotency.data_overwrite import overwrite_partition
+from dedp_assets.patterns.value.dynamic_joiner import join_latest, join_within
+from resources.clock import Clock
+from resources.environments import settings
+from resources.lake import Lake
+
+IMPRESSIONS = TableSpec(
+    "silver/ad_impressions",
+    {
+        "visit_id": Column("STRING", "identity of the visit", required=True),
+        "event_time": Column("TIMESTAMP", "when it happened, UTC", required=True),
+        "page": Column("STRING", "path that was visited", required=True),
+        "display_id": Column("STRING", "identity of the ad's display; NULL if none was shown in time"),
+        "display_time": Column("TIMESTAMP", "when the ad was shown, UTC"),
+        "ad_id": Column("STRING", "the ad that was shown"),
+        "event_date": Column("DATE", "UTC day of event_time", required=True),
+    },
+    partition_by=("event_date",),
+    checks={"ads_are_shown_before": "display_time IS NULL OR display_time <= event_time"},
+    comment="One row per visit. Approximate and early where both sides come by topics: what comes too late for the "
+    "stream is in it once its day was computed from the tables, which happens the night after.",
+)
+AUDITS = (Audit.none_where("visits_are_of_the_day", "to_date(event_time) <> event_date"),)
+_DISPLAY = ("display_id", "display_time", "ad_page", "ad_id")
+DISPLAY: Mapping[str, Any] = {
+    "payload": "raw",
+    "schema": {name: "TIMESTAMP" if name == "display_time" else "STRING" for name in _DISPLAY},
+    "identity": ("source_file", "line_number"),
+    "carry": ["raw_bytes"],
+    "rules": {
+        **{f"{name} is missing": f"trim({name}) <> ''" for name in _DISPLAY if name != "display_time"},
+        "display_time is missing": "display_time IS NOT NULL",
+        "the record is not valid UTF-8": "raw_bytes IS NULL",
+    },
+}
+CURSOR = "dedp/joined_up_to"
+"""Tag of a run over the topics: the versions of the tables that it reads."""
+WITHIN_SECONDS = 600
+LATENESS_SECONDS = 900
+JOIN: Mapping[str, Any] = {
+    "identity": ["visit_id"],
+    "keys": {"page": "ad_page"},
+    "fact_time": "event_time",
+    "other_time": "display_time",
+    "within_seconds": WITHIN_SECONDS,
+    "order_by": ["display_id"],
+}
+_VISIT = ("visit_id", "event_time", "page", "event_date")
+
+
+def _and_before(day: str) -> str:
+    return (date.fromisoformat(day) - timedelta(days=1)).isoformat()
+
+
+def _and_after(day: str) -> str:
+    return (date.fromisoformat(day) + timedelta(days=1)).isoformat()
+
+
+SHOWN_BEFORE = Feed(
+    # An ad at 23:55 belongs to a visit at 00:03.
+    reads=lambda day: ({"event_date": _and_before(day)}, {"event_date": day}),
+    feeds=lambda changed: [day, _and_after(day)] if (day := changed["event_date"]) else [],
+    written=lambda _: {},
+)
+
+
+@lake_table(
+    IMPRESSIONS,
+    reads={VISITS: same("event_date"), ADS: SHOWN_BEFORE},
+    follows=False,
+    derived=dict.fromkeys(("display_id", "display_time", "ad_id"), ("raw",)),
+    partitions=DAILY,
+    fresh=timedelta(hours=28),
+    used_by="advertisers, who want to know which ads bring visits",
+    checks={"input_is_not_empty": "Warns of a date without visits."},
+    audits=AUDITS,
+    patterns=[join_within, overwrite_partition, plan_lookback],
+    owner="team:advertising",
+    code_version="1",
+)
+def ad_impressions(step: Step, visits: Pinned, ads: Pinned, table: Table) -> WriteResult:
+    """Join one day's visits with the ads, as the tables hold both now; what the stream left out is in it then."""
+    shown = divert_unprocessable(ads.rows(), **DISPLAY)["valid"].select(*_DISPLAY)
+    found = join_latest(visits.rows().select(*_VISIT), shown, **JOIN)
+    return overwrite_partition(
+        found.select(*IMPRESSIONS.columns),
+        table,
+        partition=step.owned(table),
+        provenance=step.provenance,
+        audits=AUDITS,
+        allow_empty=True,
+    )
+
+
+@dg.op(pool="silver_ad_impressions")
+def join_ads(context: dg.OpExecutionContext, lake: Lake, clock: Clock) -> None:
+    """Join what came by both topics since the last run; approved, it begins anew where the checkpoint is lost."""
+    table, checkpoint = lake.table(IMPRESSIONS), lake.checkpoint(IMPRESSIONS.name)
+    with appending(context, table, code_version="1", column="event_date", at=clock.now()) as step:
+        lost = judge_checkpoint(table.ledger, checkpoint=checkpoint).refuses
+        visits, shown = (_stream(lake, landed) for landed in (LANDED, ADS))
+        found = join_latest(
+            divert_unprocessable(visits, **RECORD)["valid"].select(*_VISIT),
+            divert_unprocessable(shown, **DISPLAY)["valid"].select(*_DISPLAY),
+            fact_lateness_seconds=LATENESS_SECONDS,
+            other_lateness_seconds=LATENESS_SECONDS,
+            **JOIN,
+        )
+        result = append_checkpointed(
+            found.select(*IMPRESSIONS.columns),
+            table,
+            checkpoint=checkpoint,
+            keys=["event_date", "visit_id", "event_time"],
+            provenance=step.provenance,
+            audits=AUDITS,
+            restart=lost and step.provenance.approval is not None,
+        )
+        told = {
+            "visits and ads kept": result.figures["state_rows"],
+            "visits and ads that came too late": result.figures["dropped_by_watermark"],
+        }
+        metadata = {name: number for name, number in told.items() if number is not None}
+        context.log_event(dg.AssetObservation(asset_key(IMPRESSIONS), metadata=metadata))
+
+
+def _stream(lake: Lake, landed: TableSpec) -> Any:  # noqa: ANN401 - a DataFrame, which is no word of this room
+    table = lake.table(landed)
+    if not table.ledger.exists():
+        raise NotReady(f"{landed.name} is not there yet: nothing came by its topic")
+    return table.stream()
+
+
+@dg.job(description="Visits and ads that came by their topics since the last run, joined; ends when it has read them.")
+def join_ads_streamed() -> None:
+    """One bounded step."""
+    join_ads()
+
+
+@dg.schedule(
+    job=join_ads_streamed,
+    cron_schedule="*/5 * * * *",
+    execution_timezone="UTC",
+    default_status=dg.DefaultScheduleStatus.RUNNING if settings().kafka else dg.DefaultScheduleStatus.STOPPED,
+    description="Every five minutes, where visits and ads come by topics, if more came since the last run.",
+)
+def ads_joined_every_five_minutes(context: dg.ScheduleEvaluationContext, lake: Lake) -> dg.RunRequest | dg.SkipReason:
+    """Let the logs of both bronze tables say whether there is more to join than the last run found."""
+    ledgers = [lake.ledger(landed.name) for landed in (LANDED, ADS)]
+    if missing := [ledger.name for ledger in ledgers if not ledger.exists()]:
+        return dg.SkipReason(f"{', '.join(missing)}: nothing came by its topic yet")
+    seen = {CURSOR: " ".join(f"{ledger.name}@{ledger.version()}" for ledger in ledgers)}
+    done = dg.RunsFilter(job_name=join_ads_streamed.name, statuses=[dg.DagsterRunStatus.SUCCESS], tags=seen)
+    if context.instance.get_runs(done, limit=1):
+        return dg.SkipReason(f"nothing came since {seen[CURSOR]}")
+    return dg.RunRequest(tags={CAUSE: "schedule", **seen})
+
+
+daily_ad_impressions = dg.define_asset_job(
+    "daily_ad_impressions",
+    selection=writing(dg.AssetSelection.assets(asset_key(IMPRESSIONS))),
+    description="Impressions of a day, from the tables that its visits and ads are in.",
+)
+ad_impressions_every_day = look_back(
+    ad_impressions,
+    daily_ad_impressions,
+    lookback=14,
+    cron_schedule="0 3 * * *",
+    description="At 03:00 UTC, yesterday's impressions and those of the days before it whose visits or ads changed.",
+)

@@ -1,0 +1,200 @@
+"""Dynamic Joiner: rows of two streams meet by key within a bound of event time.
+
+Problem: both sides move, and one is slower: what belongs together does not arrive together, so a join of what is there
+    finds nothing.
+Solution: each side keeps its rows for as long as a partner may still come: a bound on the distance of the two event
+    times says how long by itself, the watermarks of both sides say when that time is over. Every partner within the
+    bound (`join_within`), or the newest one up to the row (`join_latest`, a temporal join).
+Consequences: a wider bound or watermark finds more and keeps more rows. What comes below the watermark is dropped and
+    counted, so a join of two streams is not complete: the same function over the day's tables is. The slower side's
+    watermark rules: nothing is closed while a side is silent, nor by a run to which it delivered nothing.
+Choose instead: Static Joiner, if one side is at rest.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Literal
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+from pyspark.sql.types import TimestampType
+
+from dedp_assets.patterns.core.errors import ConfigError
+from dedp_assets.patterns.core.names import RESERVED, identifier
+from dedp_assets.patterns.core.rows import fields_of, require_columns, require_free, row_hash
+
+__all__ = ["join_within", "join_latest"]
+
+How = Literal["left", "inner"]
+_PAIR, _PLACE = f"{RESERVED}pair", f"{RESERVED}place"
+
+
+def join_within(  # noqa: PLR0913 - two sides, each with a key, a time and a tolerance
+    facts: DataFrame,
+    others: DataFrame,
+    *,
+    keys: Mapping[str, str],
+    fact_time: str,
+    other_time: str,
+    from_seconds: int | None = None,
+    to_seconds: int | None = None,
+    fact_lateness_seconds: int | None = None,
+    other_lateness_seconds: int | None = None,
+    how: How = "left",
+) -> DataFrame:
+    """Join each fact with all rows of the other side that have its key and a time within the bound; lazy.
+
+    Two batches or two streams. In a stream a fact without a partner comes out once, when the watermark says that none
+    can come any more. Rows without an event time are left out, and a NULL in a key has no partner. A time in the far
+    future would close everything before it: divert such rows first (Late Data Detector).
+
+    Args:
+        facts: the rows to enrich.
+        others: the rows to enrich them by; of repeated ones each is a partner.
+        keys: column of ``facts`` -> column of ``others`` that equals it.
+        fact_time: TIMESTAMP column of ``facts`` that says when it happened.
+        other_time: TIMESTAMP column of ``others`` that says when it happened.
+        from_seconds: least distance of ``other_time`` from ``fact_time``, in seconds; negative is before the fact.
+        to_seconds: greatest distance; both bounds belong to it.
+        fact_lateness_seconds: how far behind the newest one a fact may arrive; a stream needs it.
+        other_lateness_seconds: the same for the other side.
+        how: ``left`` keeps facts without a partner, ``inner`` does not.
+
+    Returns:
+        The columns of ``facts``, and those of ``others`` but its keys.
+
+    Raises:
+        ConfigError: without both bounds or, of streams, both tolerances, since the state would grow for ever; if a
+            stream meets a batch; or for columns that are not there, or on both sides.
+
+    Example:
+        >>> from datetime import datetime, timezone
+        >>> at = lambda second: datetime(2026, 1, 5, 10, 0, second, tzinfo=timezone.utc)
+        >>> visits = frame("visit INT, page STRING, at TIMESTAMP", (1, "/a", at(12)), (2, "/b", at(12)))
+        >>> ads = frame("ad INT, ad_page STRING, shown_at TIMESTAMP", (7, "/a", at(10)), (8, "/b", at(13)))
+        >>> bound = {"fact_time": "at", "other_time": "shown_at", "from_seconds": -10, "to_seconds": 0}
+        >>> rows(join_within(visits, ads, keys={"page": "ad_page"}, **bound).select("visit", "ad"))
+        [(1, 7), (2, None)]
+    """
+    _require_sides(facts, others, keys, fact_time, other_time)
+    _require_bounds(from_seconds, to_seconds, how)
+    if facts.isStreaming:
+        _require_tolerance(fact_lateness_seconds, other_lateness_seconds)
+    mine = _timed(facts, fact_time, fact_lateness_seconds).alias("f")
+    theirs = _timed(others, other_time, other_lateness_seconds).alias("o")
+    meet = [f"f.{identifier(fact)} = o.{identifier(other)}" for fact, other in keys.items()]
+    at, near = f"o.{identifier(other_time)}", f"f.{identifier(fact_time)} + INTERVAL {{}} SECOND"
+    meet += [f"{at} >= {near.format(from_seconds)}", f"{at} <= {near.format(to_seconds)}"]
+    added = [name for name in others.columns if name.lower() not in _lowered(keys.values())]
+    taken = [F.col(f"f.{identifier(c)}") for c in facts.columns] + [F.col(f"o.{identifier(c)}") for c in added]
+    return mine.join(theirs, F.expr(" AND ".join(meet)), how).select(*taken)
+
+
+def join_latest(  # noqa: PLR0913 - as above, and which row it is that counts
+    facts: DataFrame,
+    others: DataFrame,
+    *,
+    identity: Sequence[str],
+    keys: Mapping[str, str],
+    fact_time: str,
+    other_time: str,
+    within_seconds: int | None = None,
+    order_by: Sequence[str] = (),
+    fact_lateness_seconds: int | None = None,
+    other_lateness_seconds: int | None = None,
+    how: How = "left",
+) -> DataFrame:
+    """Join each fact with the newest row of the other side at its time or before it; lazy.
+
+    One row for each fact, with the columns of :func:`join_within`, also where rows of either side are repeated. In a
+    stream it comes out when the watermark says that no newer partner can come.
+
+    Args:
+        facts: the rows to enrich.
+        others: the rows to enrich them by.
+        identity: columns of ``facts`` that, with its time, make it one fact; of repeats that differ the same one is
+            taken in any order of arrival.
+        keys: as for :func:`join_within`, like all that follow.
+        fact_time: of ``facts``.
+        other_time: of ``others``.
+        within_seconds: how long before the fact a partner may lie at most; that long ago still counts.
+        order_by: columns of ``others`` that decide between equal times, the greatest first; then the content does.
+        fact_lateness_seconds: how late a fact may be; a stream needs it.
+        other_lateness_seconds: the same for the other side.
+        how: ``left`` or ``inner``.
+
+    Raises:
+        ConfigError: as :func:`join_within`, and without an identity.
+    """
+    require_columns(facts, identity)
+    require_columns(others, order_by)
+    if not identity:
+        raise ConfigError("identity must name the columns that make a fact one")
+    if within_seconds is not None and within_seconds < 0:
+        raise ConfigError(f"within_seconds={within_seconds}: the newest partner lies at the fact or before it")
+    pairs = join_within(
+        facts,
+        others,
+        keys=keys,
+        fact_time=fact_time,
+        other_time=other_time,
+        from_seconds=None if within_seconds is None else -within_seconds,
+        to_seconds=0,
+        fact_lateness_seconds=fact_lateness_seconds,
+        other_lateness_seconds=other_lateness_seconds,
+        how=how,
+    )
+    deciding = [c for c in (other_time, *order_by) if c.lower() not in _lowered(keys.values())]
+    place = [*map(identifier, deciding), row_hash(fields_of(pairs, pairs.columns))]
+    one = list({c.lower(): c for c in (*identity, fact_time)}.values())
+    # Inside of a struct a time carries no watermark: of the two that a pair has, the fact's closes it.
+    kept = pairs.selectExpr(
+        *map(identifier, one),
+        f"struct({', '.join(map(identifier, pairs.columns))}) AS {_PAIR}",
+        f"struct({', '.join(place)}) AS {_PLACE}",
+    )
+    newest = kept.groupBy(*map(identifier, one)).agg(F.expr(f"max_by({_PAIR}, {_PLACE})").alias(_PAIR))
+    return newest.select(f"{_PAIR}.*")
+
+
+def _timed(rows: DataFrame, time: str, seconds: int | None) -> DataFrame:
+    known = rows.filter(f"{identifier(time)} IS NOT NULL")
+    return known.withWatermark(identifier(time), f"{seconds} seconds") if rows.isStreaming else known
+
+
+def _require_sides(
+    facts: DataFrame, others: DataFrame, keys: Mapping[str, str], fact_time: str, other_time: str
+) -> None:
+    require_columns(facts, [*keys, fact_time])
+    require_columns(others, [*keys.values(), other_time])
+    if facts.isStreaming != others.isStreaming:
+        raise ConfigError("one side is a stream and the other is not: a stream meets a table by a Static Joiner")
+    both = _lowered(facts.columns) & (_lowered(others.columns) - _lowered(keys.values()))
+    if not keys or both:
+        raise ConfigError(f"keys must name a column of each side, and no other have one name: {sorted(both) or 'none'}")
+    require_free(facts)
+    require_free(others)
+    for field in (*fields_of(facts, [fact_time]), *fields_of(others, [other_time])):
+        if not isinstance(field.dataType, TimestampType):
+            raise ConfigError(f"{field.name} is of type {field.dataType.simpleString()} and no TIMESTAMP: cast it")
+
+
+def _require_bounds(from_seconds: int | None, to_seconds: int | None, how: str) -> None:
+    if from_seconds is None or to_seconds is None:
+        raise ConfigError("without a bound on the distance of the two times every row is kept for ever: name both ends")
+    if from_seconds > to_seconds:
+        raise ConfigError(f"no time lies from {from_seconds} to {to_seconds} seconds after another one")
+    if how not in ("left", "inner"):
+        raise ConfigError(f"how={how!r} is not offered: left keeps facts without a partner, inner does not")
+
+
+def _require_tolerance(*seconds: int | None) -> None:
+    if any(each is None or each < 0 for each in seconds):
+        raise ConfigError(
+            f"without a watermark on both sides rows are kept for ever: {list(seconds)} are no tolerances"
+        )
+
+
+def _lowered(names: Iterable[str]) -> set[str]:
+    return {name.lower() for name in names}
