@@ -149,7 +149,11 @@ daily_visits = dg.define_asset_job(
         & dg.AssetSelection.groups("bronze", "silver", "gold")
         # These have jobs of their own, or follow one that does.
         - dg.AssetSelection.assets(
-            "bronze/ip_locations", "silver/referrals", "silver/ad_impressions", "gold/sessions", "gold/visitors_by_window"
+            "bronze/ip_locations",
+            "silver/referrals",
+            "silver/ad_impressions",
+            "gold/sessions",
+            "gold/visitors_by_window",
         ).downstream()
     ),
     description="A day's delivery, and what follows from it. One key means two things here: in bronze the day on which "
