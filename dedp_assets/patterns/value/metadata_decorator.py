@@ -61,11 +61,11 @@ def decorate(rows: DataFrame, *, context: Mapping[str, str], storage: Literal["h
         >>> visits = frame("visit_id STRING, page STRING", ("v1", "/"))
         >>> release = {"job_version": "1.0.3", "run_id": "run-1"}
         >>> decorate(visits, context=release, storage="column").show(truncate=False)
-        +--------+----+----------------------------------------+
-        |visit_id|page|processing_context                      |
-        +--------+----+----------------------------------------+
+        +--------+----+---------------------------------------+
+        |visit_id|page|processing_context                     |
+        +--------+----+---------------------------------------+
         |v1      |/   |{job_version -> 1.0.3, run_id -> run-1}|
-        +--------+----+----------------------------------------+
+        +--------+----+---------------------------------------+
         <BLANKLINE>
     """
     _require_technical(context, rows)
