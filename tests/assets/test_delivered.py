@@ -60,7 +60,7 @@ def test_without_a_service_a_delivery_says_what_to_start(world):
     for lacking in (partner_delivery.lacking, alerts.lacking):
         assert lacking() == "no HTTP services run: start `make up`, or name some by DEDP_SERVICES"
     failure = world.compute("platform/partner_delivery", day(0)).failure
-    assert "no HTTP services run to ask for partners: start `make up`, or name some by DEDP_SERVICES" in failure
+    assert "no HTTP services run: start `make up`, or name some by DEDP_SERVICES" in failure
 
 
 def test_partners_get_each_visit_once_in_order_by_the_minute(world, services, monkeypatch):
