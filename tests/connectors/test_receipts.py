@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
+from dataclasses import replace
 from itertools import groupby
 
 import pytest
@@ -10,10 +11,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pyspark.sql import Row
 
+from dedp_assets.patterns.connectors import receipts
 from dedp_assets.patterns.connectors.receipts import Delivery
 from dedp_assets.patterns.connectors.sinks import Answer, in_requests
-from dedp_assets.patterns.core.errors import ConfigError, ContractError, NotReady, PatternError
+from dedp_assets.patterns.core.errors import ConfigError, Conflict, ContractError, NotReady, PatternError
 from dedp_assets.patterns.core.records import Provenance
+from dedp_assets.patterns.core.results import WriteResult
 from tests.sinks import Inbox
 
 RUN = Provenance(asset="delivered", run_id="run-1")
@@ -152,6 +155,53 @@ def test_the_error_says_what_is_missing_and_what_to_do(monkeypatch, fault, error
         going.finish()
     assert "un it" in str(raised.value)
     assert isinstance(raised.value, PatternError)
+
+
+@pytest.fixture
+def notes(monkeypatch):
+    """What a delivery notes: the ids, and the transaction and inputs that the commit carries."""
+    noted = []
+
+    def merge(going, provenance):
+        noted.append(([row[1] for row in going._waiting], provenance.sequence, dict(provenance.inputs)))
+        going._waiting.clear()
+        return WriteResult("delivered", 1, applied=True, changed=True, reason="")
+
+    monkeypatch.setattr(Delivery, "_merge", merge)
+    return noted
+
+
+def test_receipts_are_noted_while_a_delivery_runs_and_when_it_ends(monkeypatch, notes):
+    """Not all of them wait in memory; only the last commit of a complete delivery carries the step's transaction."""
+    monkeypatch.setattr(receipts, "_NOTED", 2)
+    going = replace(delivery(Inbox()), provenance=replace(RUN, sequence=7, inputs={"silver/visits": 7}))
+    for record in records("ABC"):
+        going.send("blog", [record])
+        going.note_many()
+    going.finish()
+    unfinished = {"silver/visits": 7, "unfinished": "run-1"}
+    assert notes == [(["A000", "B000"], None, unfinished), (["C000"], 7, {"silver/visits": 7})]
+
+
+def test_what_was_acknowledged_is_noted_whatever_ends_a_delivery(monkeypatch, notes):
+    """A service that goes away, or a commit that another run was in the way of."""
+    going = delivery(Inbox(fault=lambda record, _: NotReady("away") if record.key == "B" else None))
+    going.send("blog", records("A"))
+    with pytest.raises(NotReady, match="away"), going.noting():
+        going.send("blog", records("B"))
+    assert [ids for ids, *_ in notes] == [["A000"]]
+    going.send("blog", records("C"))
+    merge = Delivery._merge
+
+    def met(self, provenance):
+        if "unfinished" not in provenance.inputs:
+            raise Conflict("a newer version was applied")
+        return merge(self, provenance)
+
+    monkeypatch.setattr(Delivery, "_merge", met)
+    with pytest.raises(Conflict):
+        going.finish()
+    assert [ids for ids, *_ in notes] == [["A000"], ["C000"]]
 
 
 @pytest.mark.parametrize(("attempts", "limit"), [(0, 1), (1, 0)])

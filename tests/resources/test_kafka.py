@@ -8,7 +8,7 @@ from confluent_kafka.admin import AdminClient
 
 from dedp_assets.local.ports import free as free_port
 from dedp_assets.patterns.core.errors import ConfigError, NotReady
-from resources.kafka import Kafka, client
+from resources.kafka import Kafka, client, lacking
 from tests.faults.processes import wait_until
 
 
@@ -90,3 +90,9 @@ def test_without_an_address_nobody_is_asked():
     """Files are the default, and the sentence says so."""
     with pytest.raises(ConfigError, match="DEDP_KAFKA=host:port, or land visits as files"):
         Kafka().look()
+
+
+def test_brokers_are_lacking_until_they_answer(kafka):
+    """The sentence says what to start."""
+    assert lacking(kafka.bootstrap) == ""
+    assert lacking(f"127.0.0.1:{free_port()}").endswith("start it, or correct DEDP_KAFKA")

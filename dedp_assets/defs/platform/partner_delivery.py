@@ -21,8 +21,8 @@ PARTNER_DELIVERY = TableSpec(
 )
 EMBEDDED = """
     SELECT visit_id, event_time, page, status, date_trunc('MINUTE', event_time) AS minute,
-        regexp_extract(referrer, '^https?://([^/?#]+)', 1) AS partner
-    FROM {visits} WHERE referrer RLIKE '^https?://[^/?#]'
+        regexp_extract(lower(referrer), '^https?://([^/?#]+)', 1) AS partner
+    FROM {visits} WHERE lower(referrer) RLIKE '^https?://[^/?#]'
 """
 SENT = ("visit_id", "event_time", "page", "status")
 

@@ -19,7 +19,7 @@ from pyspark.sql import functions as F
 
 from dedp_assets.patterns.connectors import sinks
 from dedp_assets.patterns.connectors.sinks import Outgoing, Sink
-from dedp_assets.patterns.core.errors import AmbiguousKeys, ConfigError, ContractError, NotReady
+from dedp_assets.patterns.core.errors import AmbiguousKeys, ConfigError, Conflict, ContractError, NotReady
 from dedp_assets.patterns.core.names import identifier
 from dedp_assets.patterns.core.records import Provenance, slice_name
 from dedp_assets.patterns.core.results import WriteResult
@@ -192,13 +192,18 @@ class Delivery:
         """Note the rest, and that the delivery is complete.
 
         Raises:
+            Conflict: if a newer upstream version was delivered meanwhile; receipts are noted all the same.
             ContractError: if records were refused; the text names them.
             NotReady: if attempts were exhausted; a rerun goes on where this delivery stopped.
         """
         if self._stopped or self._held:
             self._note()
             raise self._failure()
-        result = self._merge(self.provenance)
+        try:
+            result = self._merge(self.provenance)
+        except Conflict:
+            self._note()
+            raise
         delivered, minutes = self._acknowledged, (time.monotonic() - self._began) / 60
         told = {
             "delivered": delivered,
