@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from datetime import datetime, timedelta, timezone
+from itertools import count
 from math import ceil
 
 import pytest
@@ -21,6 +22,7 @@ pytestmark = pytest.mark.spark
 
 PLACES, ENRICHED = "bronze/ip_locations", "silver/visits_enriched"
 FORCE = {"dedp/force": "true"}
+RUNS = count(1)
 NAMES = {(d["type"], d["version"]): d["full_name"] for d in map(json.loads, devices.devices())}
 
 
@@ -42,7 +44,9 @@ def store(world, spec, rows):
     """Let a table hold some rows, whoever else would write it."""
     table = Lake(root=str(world.settings.lakehouse), engine=SparkEngine()).table(spec)
     schema = ", ".join(f"{name} {column.type}" for name, column in spec.columns.items())
-    table.overwrite(table.session.createDataFrame(rows, schema), provenance=a_run(spec.name, run_id=str(rows)))
+    table.overwrite(
+        table.session.createDataFrame(rows, schema), provenance=a_run(spec.name, run_id=f"run-{next(RUNS)}")
+    )
 
 
 def know(world, *versions):
@@ -118,8 +122,10 @@ def test_a_replay_says_the_same_while_the_service_is_down(world, services):
         assert world.compute(table, day(0), **FORCE).failure == ""
     assert (services.requests("locations"), joined(world)) == (0, before)
     know(world, *SINCE, ("u2", "other", at(0, 4), None))
+    assert world.checks(ENRICHED)["users_have_one_version_at_a_time"]
     said = world.compute(ENRICHED, day(0), **FORCE).failure
     assert "the reference was refused: 1 keys have overlapping versions, 'u2'" in said
+    assert not world.checks(ENRICHED)["users_have_one_version_at_a_time"]
     assert joined(world) == before
 
 
@@ -127,12 +133,12 @@ def test_without_an_answer_a_day_waits_and_nothing_else_does(world, services):
     """The run of the places says what does not answer; visits are loaded, and are enriched once it answers."""
     services.behave("locations", "down", times=4)
     know(world, *TOLD)
-    new = [line.replace('"ip": "203.', '"ip": "198.') for line in visits_of(3, count=5)]
+    new = [line.replace('"ip": "203.', '"ip": "198.') for line in visits_of(3)]
     world.land(day(3), new)
     ended = [each for each in world.platform.react(rounds=2) if each.partition == day(3)]
     failed = [(e.job, e.failure) for e in ended if e.failure]
     assert [job for job, _ in failed] == [PLACES]
     assert "does not answer after 4 attempts: status 503" in failed[0][1]
-    assert len(world.ids("silver/visits", event_date=day(3))) == 5
+    assert len(world.ids("silver/visits", event_date=day(3))) == len(new)
     assert [run for run in world.react() if run[0] in (PLACES, ENRICHED)] == [(PLACES, day(3)), (ENRICHED, day(3))]
     assert joined(world, 3) == expected(new, TOLD)

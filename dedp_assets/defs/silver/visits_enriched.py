@@ -15,7 +15,7 @@ from dedp_assets.patterns.core.results import WriteResult
 from dedp_assets.patterns.core.rows import RowsRead, tally
 from dedp_assets.patterns.core.schema import Column, TableSpec
 from dedp_assets.patterns.delta.tables import Table
-from dedp_assets.patterns.idempotency.data_overwrite import overwrite_partition
+from dedp_assets.patterns.quality.audit_write_audit_publish import audit_write_audit_publish
 from dedp_assets.patterns.value.static_joiner import VALID, join_static, judge_reference
 
 _VISIT = ("visit_id", "event_time", "user_id", "page", "ip", "device_type", "device_version", "event_date")
@@ -51,12 +51,19 @@ AUDITS = (
 )
 
 
+CHECKS = {
+    "users_have_one_version_at_a_time": "No versions of a user overlap or leave a gap; otherwise nothing is joined.",
+    "devices_are_there_once": "No device is there twice; otherwise nothing is joined.",
+    "addresses_are_there_once": "No address of the day is there twice; otherwise nothing is joined.",
+}
+
+
 @lake_table(
     VISITS_ENRICHED,
     reads={VISITS: same("event_date"), IP_LOCATIONS: same("event_date")},
     references=[USERS, DEVICES_CURRENT],
     derived={
-        **dict.fromkeys(("user_known",), ("user_id", "valid_from", "valid_to")),
+        "user_known": ["user_id", "valid_from", "valid_to"],
         "device_name": ["full_name"],
         "device_known": ["type", "version"],
         "address_known": ["ip"],
@@ -65,8 +72,8 @@ AUDITS = (
     used_by="analysts, who relate visits to users, devices and places",
     partitions=DAILY,
     audits=AUDITS,
-    checks={"input_is_not_empty": "A day without visits is refused."},
-    patterns=[join_static, overwrite_partition],
+    checks=CHECKS,
+    patterns=[join_static, audit_write_audit_publish],
     owner="team:web-analytics",
     code_version="1",
 )
@@ -76,12 +83,18 @@ def visits_enriched(
     """Join one day's visits to users as of each visit, to devices, and to what the day was told of its addresses."""
     rows, seen = tally(visits.rows().select(*_VISIT), identity=["visit_id"])
     versions, delivered, located = users.rows(), devices.rows(), places.rows()
+    one_user, one_device, one_address = CHECKS
+    judged = (
+        judge_reference(versions, keys=["user_id"], valid=VALID, gaps=False, name=one_user),
+        judge_reference(delivered, keys=["type", "version"], name=one_device),
+        judge_reference(located, keys=["ip"], name=one_address),
+    )
     rows = join_static(
         rows,
         versions,
         keys={"user_id": "user_id"},
         columns={"login": "login", "active": "active"},
-        judged=judge_reference(versions, keys=["user_id"], valid=VALID, gaps=False),
+        judged=judged[0],
         at="event_time",
         matched="user_known",
     )
@@ -90,7 +103,7 @@ def visits_enriched(
         delivered,
         keys={"device_type": "type", "device_version": "version"},
         columns={"full_name": "device_name"},
-        judged=judge_reference(delivered, keys=["type", "version"]),
+        judged=judged[1],
         matched="device_known",
     )
     rows = join_static(
@@ -98,14 +111,14 @@ def visits_enriched(
         located,
         keys={"ip": "ip"},
         columns={"country": "country", "region": "region"},
-        judged=judge_reference(located, keys=["ip"]),
+        judged=judged[2],
         matched="address_known",
     )
-    return overwrite_partition(
+    return audit_write_audit_publish(
         rows.select(*VISITS_ENRICHED.columns),
         table,
         partition=step.owned(table),
         provenance=step.provenance,
         audits=AUDITS,
-        rows_read=RowsRead(tally=seen),
+        rows_read=RowsRead(tally=seen, findings=judged),
     )

@@ -27,7 +27,6 @@ __all__ = ["join_static", "judge_reference", "keep_answers", "ANSWER", "VALID", 
 VALID = ("valid_from", "valid_to")
 """Columns of a version that say since when it holds, and since when no longer; NULL if it still does."""
 
-_ONE = "reference_has_one_row_at_a_time"
 _FOUND, _NEXT, _FAULT, _KEY = (f"{RESERVED}{name}" for name in ("found", "next", "fault", "key"))
 _DELETED = "is_deleted"
 
@@ -108,6 +107,7 @@ def judge_reference(
     keys: Sequence[str],
     valid: tuple[str, str] | None = None,
     gaps: bool = True,
+    name: str = "reference_has_one_row_at_a_time",
 ) -> Finding:
     """Judge whether a reference has at most one row for each key, at each time if it is versioned.
 
@@ -117,6 +117,7 @@ def judge_reference(
         keys: the key columns; rows with a NULL in them match nothing and are not judged.
         valid: the columns that say when a version holds; ``None`` for a reference without versions.
         gaps: whether a key may be unknown between two versions; one that is deleted then has a version that says so.
+        name: of the finding, where several references are judged.
 
     Returns:
         The finding, with the number of keys by fault, and the least and the greatest of them.
@@ -139,7 +140,7 @@ def judge_reference(
         faults = _faults_in_time(known, keys, valid, gaps=gaps).select(key, _FAULT)
     seen = faults.groupBy(_FAULT).agg(F.count_distinct(_KEY), F.min(_KEY), F.max(_KEY)).collect()
     notes = [f"{count} keys {fault}, {_named(least, most)}" for fault, count, least, most in sorted(map(tuple, seen))]
-    return Finding(_ONE, passed=not seen, figures={fault: count for fault, count, *_ in seen}, note="; ".join(notes))
+    return Finding(name, passed=not seen, figures={fault: count for fault, count, *_ in seen}, note="; ".join(notes))
 
 
 def _faults_in_time(versions: DataFrame, keys: Sequence[str], valid: tuple[str, str], *, gaps: bool) -> DataFrame:
