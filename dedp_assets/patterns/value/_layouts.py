@@ -99,10 +99,11 @@ def require_together(
         layout: how the table is said to be laid out.
 
     Raises:
-        ConfigError: if the table is laid out by other keys.
+        ConfigError: if the table is laid out by other keys, or a key has a collation.
         ContractError: if rows lie there in another way than the layout says.
     """
     known = {key.lower() for key in keys}
+    _require_plain(name, state, known)
     laid = layout is not None and {column.lower() for column in layout.by} <= known
     for column in state.partition_columns:
         values = {dict(group)[column] for group in groups}
@@ -114,6 +115,19 @@ def require_together(
                 "Use distributed_aggregator.aggregate, lay the rows out by that key (lay_out), or find out whether "
                 "they lie together by chance (judge_placement)"
             )
+
+
+def _require_plain(name: str, state: TableState, keys: Collection[str]) -> None:
+    collated = [
+        column
+        for column, field in state.columns.items()
+        if column.lower() in keys and any("collation" in told.lower() for told in field["metadata"])
+    ]
+    if collated:
+        raise ConfigError(
+            f"{name}: different texts of {', '.join(collated)} are equal by its collation, and may lie anywhere: "
+            "use distributed_aggregator.aggregate"
+        )
 
 
 def is_apart(state: TableState, groups: Mapping[Partition, Sequence[KeyedFile]], keys: Sequence[str]) -> bool:

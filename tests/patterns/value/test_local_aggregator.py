@@ -5,13 +5,18 @@ from __future__ import annotations
 import io
 from contextlib import redirect_stdout
 from dataclasses import replace
+from itertools import combinations, pairwise
 from random import Random
+from types import SimpleNamespace
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from dedp_assets.patterns.core.audits import Audit
 from dedp_assets.patterns.core.errors import AuditFailed, ConfigError, ContractError
 from dedp_assets.patterns.core.schema import Column, TableSpec
+from dedp_assets.patterns.value._layouts import is_apart, require_together
 from dedp_assets.patterns.value.distributed_aggregator import aggregate
 from dedp_assets.patterns.value.local_aggregator import Layout, aggregate_locally, judge_placement, lay_out
 from tests.helpers import a_run, active_files, files_of, read_back
@@ -222,3 +227,35 @@ def test_a_layout_has_columns_and_buckets():
     for wrong in ({"by": ()}, {"buckets": 0}, {"column": "user-id"}):
         with pytest.raises(ConfigError, match="at least one bucket"):
             replace(FOUR, **wrong)
+
+
+def test_texts_that_a_collation_makes_equal_are_in_no_bucket_together():
+    """A hash sees the bytes and a grouping the collation: such a key is refused, whatever the layout."""
+    columns = {"who": {"type": "string", "metadata": {"__COLLATIONS": {"who": "spark.UTF8_LCASE"}}}}
+    state = SimpleNamespace(columns=columns, partition_columns=("bucket",))
+    with pytest.raises(ConfigError, match="texts of who are equal by its collation"):
+        require_together("visits", state, {}, keys=["Who"], layout=Layout(by=("who",), buckets=2))
+
+
+def stated(keys, *, known):
+    """What the log says of a file with these keys."""
+    held = [key for key in keys if key is not None]
+    bounds = {"min.key": min(held), "max.key": max(held)} if held and known else {}
+    return {"num_records": len(keys), **bounds, **({"null_count.key": len(keys) - len(held)} if known else {})}
+
+
+FILES = st.lists(st.lists(st.none() | st.integers(0, 9), min_size=1, max_size=3), min_size=1, max_size=3)
+
+
+@given(st.lists(FILES, min_size=2, max_size=4), st.booleans())
+def test_bounds_prove_only_what_is_true(groups, known):
+    """If the log's bounds are taken as proof, no key is in two groups; ranges that do not meet are always proof."""
+    state = SimpleNamespace(columns={"key": {"type": "long", "metadata": {}}}, partition_columns=("shard",))
+    files = {
+        (("shard", str(n)),): [(stated(keys, known=known), None) for keys in group] for n, group in enumerate(groups)
+    }
+    sets = [{key for keys in group for key in keys} for group in groups]
+    ranges = sorted((min(held), max(held)) for each in sets if (held := each - {None}))
+    meet = any(low <= high for (_, high), (low, _) in pairwise(ranges)) or sum(None in each for each in sets) > 1
+    assert is_apart(state, files, ["key"]) == (known and not meet)
+    assert meet or all(a.isdisjoint(b) for a, b in combinations(sets, 2))
