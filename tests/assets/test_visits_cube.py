@@ -25,18 +25,17 @@ pytestmark = pytest.mark.spark
 CUBE, WEEKLY, WAYS, LAID_OUT = (t.name for t in (VISITS_CUBE, WEEKLY_CUBE, PAGES_BY_VISIT, VISITS_BY_VISITOR))
 
 
-def device(visit):
-    agent = visit["user_agent"]
-    return "program" if "crawler" in agent else "phone" if "iPhone" in agent else "desktop"
-
-
 def recount(lines):
     """What a person counts of landed visits: by device and site, by each of them, and of all."""
     groups = defaultdict(list)
     for visit in map(json.loads, lines):
         site = visit["referrer"].split("/")[2] if "referrer" in visit else "none"
         for over_device, over_site in product((0, 2), (0, 1)):
-            group = (None if over_device else device(visit), None if over_site else site, over_device + over_site)
+            group = (
+                None if over_device else visit.get("device_type", "unknown"),
+                None if over_site else site,
+                over_device + over_site,
+            )
             groups[group].append(visit)
     return {
         group: (

@@ -34,7 +34,7 @@ LEVELS = {0: KEYS, 1: ("device",), 2: ("site",), 3: ()}
 """Value of the grouping column -> keys that the row is not a total over."""
 
 _CUBE = {
-    "device": Column("STRING", "phone, desktop, program or unknown; NULL in a total over devices"),
+    "device": Column("STRING", "kind of device, or unknown; NULL in a total over devices"),
     "site": Column("STRING", "host that sent the visitor, or none; NULL in a total over sites"),
     GROUPING: Column("BIGINT", "0: device and site, 1: device, 2: site, 3: everything", required=True),
     "visits": Column("BIGINT", "visits", required=True),
@@ -65,13 +65,7 @@ WEEKLY_CUBE = TableSpec(
     comment="One row per week and device and site, and per total over them.",
 )
 PLACED = """
-    SELECT *,
-        CASE WHEN trim(user_agent) <> '' THEN CASE
-            WHEN user_agent RLIKE '(?i)bot|crawl|spider' THEN 'program'
-            WHEN user_agent RLIKE '(?i)iphone|android|mobile' THEN 'phone'
-            WHEN user_agent RLIKE '(?i)windows|macintosh|x11' THEN 'desktop'
-            ELSE 'unknown'
-        END ELSE 'unknown' END AS device,
+    SELECT visit_id, event_time, user_id, bytes, coalesce(nullif(trim(device_type), ''), 'unknown') AS device,
         coalesce(nullif(try_parse_url(trim(referrer), 'HOST'), ''), 'none') AS site
     FROM {visits}
 """
@@ -105,9 +99,9 @@ _DERIVED = {
     "largest": ["bytes"],
     **dict.fromkeys(("first_visit_at", "last_visit_at"), ("event_time",)),
     **dict.fromkeys(("visitor_ids", "visitors"), ("user_id",)),
-    "device": ["user_agent"],
+    "device": ["device_type"],
     "site": ["referrer"],
-    GROUPING: ["user_agent", "referrer"],
+    GROUPING: ["device_type", "referrer"],
 }
 LOOKBACK_DAYS = 14
 _EMPTY = {"input_is_not_empty": "Warns of a day without visits, which has no row."}
