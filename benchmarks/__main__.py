@@ -38,6 +38,8 @@ NAMES = (
     "filter_accounting",
     "bin_packing",
     "as_of_join",
+    "salting",
+    "local_aggregation",
     "cleaner",
     "replay",
     "late_integration",

@@ -151,9 +151,11 @@ daily_visits = dg.define_asset_job(
         - dg.AssetSelection.assets(
             "bronze/ip_locations",
             "silver/referrals",
+            "silver/visits_by_visitor",
             "silver/ad_impressions",
             "gold/sessions",
             "gold/visitors_by_window",
+            "gold/visits_cube",
         ).downstream()
     ),
     description="A day's delivery, and what follows from it. One key means two things here: in bronze the day on which "

@@ -13,7 +13,7 @@ from typing import Any
 
 from dedp_assets.patterns.delta.log import KeyedFile, TableState
 
-__all__ = ["Bounds", "candidates", "inside"]
+__all__ = ["Bounds", "candidates", "inside", "is_ordered"]
 
 _EXACT: Mapping[str, type] = {
     **dict.fromkeys(("byte", "short", "integer", "long"), int),
@@ -45,7 +45,7 @@ def inside(state: TableState, owned: Mapping[str, str]) -> Iterator[KeyedFile]:
 def candidates(state: TableState, owned: Mapping[str, str], keys: Mapping[str, Bounds]) -> list[KeyedFile]:
     """List the files of the partitions ``owned`` that may hold a row with the ``keys`` of a source."""
     columns = {name.lower(): name for name in state.columns}
-    exact = {columns[key.lower()]: bounds for key, bounds in keys.items() if _ordered(state, columns[key.lower()])}
+    exact = {columns[key.lower()]: bounds for key, bounds in keys.items() if is_ordered(state, columns[key.lower()])}
     return [
         (file, key)
         for file, key in inside(state, owned)
@@ -53,7 +53,8 @@ def candidates(state: TableState, owned: Mapping[str, str], keys: Mapping[str, B
     ]
 
 
-def _ordered(state: TableState, column: str) -> bool:
+def is_ordered(state: TableState, column: str) -> bool:
+    """Tell whether the bounds of a column in the log are exact, and ordered as Python orders them."""
     field = state.columns[column]
     plain = not any("collation" in name.lower() for name in field["metadata"])
     return isinstance(field["type"], str) and field["type"] in _EXACT and plain and "." not in column

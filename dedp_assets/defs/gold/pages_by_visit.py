@@ -1,0 +1,76 @@
+"""The way of each visit through the site: the pages of one visitor's day, in order."""
+
+from dedp_assets.defs.silver.visits_by_visitor import BY_VISITOR, VISITS_BY_VISITOR
+from dedp_assets.graph.batches import Step
+from dedp_assets.graph.feeds import Pinned, same
+from dedp_assets.graph.tables import lake_table
+from dedp_assets.partitions import DAILY
+from dedp_assets.patterns.core.audits import Audit
+from dedp_assets.patterns.core.results import WriteResult
+from dedp_assets.patterns.core.rows import RowsRead
+from dedp_assets.patterns.core.schema import Column, TableSpec
+from dedp_assets.patterns.delta.tables import Table
+from dedp_assets.patterns.idempotency.data_overwrite import overwrite_partition
+from dedp_assets.patterns.value.local_aggregator import aggregate_locally
+
+PAGES_BY_VISIT = TableSpec(
+    "gold/pages_by_visit",
+    {
+        "event_date": Column("DATE", "UTC day; a visit ends with it", required=True),
+        "user_id": Column("STRING", "pseudonymous visitor", required=True, personal=True, replica="pseudonym"),
+        "pages": Column("ARRAY<STRING>", "paths in the order in which they were visited", required=True),
+        "started_at": Column("TIMESTAMP", "first page, UTC", required=True),
+        "ended_at": Column("TIMESTAMP", "last page, UTC", required=True),
+    },
+    partition_by=("event_date",),
+    checks={"it_ends_after_it_started": "ended_at >= started_at AND size(pages) > 0"},
+    comment="One row per visitor and day.",
+)
+MEASURES = {
+    "pages": "transform(array_sort(collect_list(struct(event_time, visit_id, page))), each -> each.page)",
+    "started_at": "min(event_time)",
+    "ended_at": "max(event_time)",
+}
+AUDITS = (
+    Audit(
+        name="every_page_is_on_a_way",
+        of="pages_shown",
+        sql="coalesce(sum(size(pages)), 0)",
+        per="read",
+        fail_below=1,
+        fail_above=1,
+    ),
+)
+
+
+@lake_table(
+    PAGES_BY_VISIT,
+    reads={VISITS_BY_VISITOR: same("event_date")},
+    derived={"pages": ["page"], **dict.fromkeys(("started_at", "ended_at"), ("event_time",))},
+    partitions=DAILY,
+    audits=AUDITS,
+    checks={"input_is_not_empty": "Warns of a day without visits, which has no row."},
+    used_by="whoever designs the site, who looks at ways through it",
+    patterns=[aggregate_locally, overwrite_partition],
+    owner="team:web-analytics",
+    code_version="1",
+)
+def pages_by_visit(step: Step, visits: Pinned, table: Table) -> WriteResult:
+    """List the pages of each visit of one day, each bucket of visitors by itself."""
+    ways = aggregate_locally(
+        visits.table,
+        keys=["event_date", "user_id"],
+        measures=MEASURES,
+        layout=BY_VISITOR,
+        partitions=visits.partitions,
+        version=visits.version,
+    )
+    return overwrite_partition(
+        ways,
+        table,
+        partition=step.owned(table),
+        provenance=step.provenance,
+        audits=AUDITS,
+        rows_read=RowsRead(figures={"read": visits.count()}, represented="pages_shown"),
+        allow_empty=True,
+    )

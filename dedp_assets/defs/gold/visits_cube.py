@@ -1,0 +1,175 @@
+"""Visits by device and by the site that sent them: a cube for each day, and one for each week made of its days."""
+
+from datetime import timedelta
+
+import dagster as dg
+
+from dedp_assets.defs.silver.visits import VISITS
+from dedp_assets.graph.batches import Step
+from dedp_assets.graph.feeds import Pinned, day_to_week, same
+from dedp_assets.graph.lookbacks import look_back
+from dedp_assets.graph.selections import writing
+from dedp_assets.graph.specs import asset_key
+from dedp_assets.graph.tables import lake_table
+from dedp_assets.partitions import DAILY, WEEKLY
+from dedp_assets.patterns.core.audits import Audit
+from dedp_assets.patterns.core.results import WriteResult
+from dedp_assets.patterns.core.rows import RowsRead
+from dedp_assets.patterns.core.schema import Column, TableSpec
+from dedp_assets.patterns.delta.tables import Table
+from dedp_assets.patterns.idempotency.data_overwrite import overwrite_partition
+from dedp_assets.patterns.value.distributed_aggregator import GROUPING, aggregate, merge_aggregates
+
+KEYS = ("device", "site")
+MEASURES = {
+    "visits": "count(*)",
+    "sized": "count(bytes)",
+    "bytes": "sum(bytes)",
+    "largest": "max(bytes)",
+    "first_visit_at": "min(event_time)",
+    "last_visit_at": "max(event_time)",
+    "visitor_ids": "distinct(user_id)",
+}
+LEVELS = {0: KEYS, 1: ("device",), 2: ("site",), 3: ()}
+"""Value of the grouping column -> keys that the row is not a total over."""
+
+_CUBE = {
+    "device": Column("STRING", "kind of device, or unknown; NULL in a total over devices"),
+    "site": Column("STRING", "host that sent the visitor, or none; NULL in a total over sites"),
+    GROUPING: Column("BIGINT", "0: device and site, 1: device, 2: site, 3: everything", required=True),
+    "visits": Column("BIGINT", "visits", required=True),
+    "sized": Column("BIGINT", "visits whose response has a size: bytes / sized is the average", required=True),
+    "bytes": Column("BIGINT", "size of all responses, in bytes"),
+    "largest": Column("BIGINT", "size of the largest response, in bytes"),
+    "first_visit_at": Column("TIMESTAMP", "first visit, UTC", required=True),
+    "last_visit_at": Column("TIMESTAMP", "last visit, UTC", required=True),
+    "visitor_ids": Column("ARRAY<STRING>", "distinct visitors", required=True, personal=True),
+    "visitors": Column("BIGINT", "number of distinct visitors: it does not add up", required=True),
+}
+_CHECKS = {
+    "a_total_has_no_value": "(device IS NULL) = ((grouping_id & 2) <> 0) AND (site IS NULL) = ((grouping_id & 1) <> 0)",
+    "visitors_are_counted": "visitors = size(visitor_ids) AND visitors BETWEEN 1 AND visits",
+}
+VISITS_CUBE = TableSpec(
+    "gold/visits_cube",
+    {"event_date": Column("DATE", "UTC day", required=True), **_CUBE},
+    partition_by=("event_date",),
+    checks=_CHECKS,
+    comment="One row per day and device and site, and per total over them.",
+)
+WEEKLY_CUBE = TableSpec(
+    "gold/visits_cube_weekly",
+    {"week": Column("DATE", "Monday of the week", required=True), **_CUBE},
+    partition_by=("week",),
+    checks=_CHECKS,
+    comment="One row per week and device and site, and per total over them.",
+)
+PLACED = """
+    SELECT visit_id, event_time, user_id, bytes, coalesce(nullif(trim(device_type), ''), 'unknown') AS device,
+        coalesce(nullif(try_parse_url(trim(referrer), 'HOST'), ''), 'none') AS site
+    FROM {visits}
+"""
+ALIKE = Audit(
+    name="totals_agree",
+    sql=f"""coalesce(sum(abs(visits) * CASE {GROUPING} WHEN 0 THEN 3 ELSE -1 END), 0)""",
+    fail_below=0,
+    fail_above=0,
+)
+AUDITS = (
+    Audit(
+        name="every_visit_is_counted",
+        of="counted",
+        sql=f"coalesce(sum(if({GROUPING} = 3, visits, 0)), 0)",
+        per="read",
+        fail_below=1,
+        fail_above=1,
+    ),
+    ALIKE,
+    Audit(
+        name="devices_are_known",
+        of="visits_of_unknown_devices",
+        sql=f"coalesce(sum(if({GROUPING} = 1 AND device = 'unknown', visits, 0)), 0)",
+        per="read",
+        warn_above=0.2,
+    ),
+)
+_DERIVED = {
+    "visits": ["visit_id"],
+    "sized": ["bytes"],
+    "largest": ["bytes"],
+    **dict.fromkeys(("first_visit_at", "last_visit_at"), ("event_time",)),
+    **dict.fromkeys(("visitor_ids", "visitors"), ("user_id",)),
+    "device": ["device_type"],
+    "site": ["referrer"],
+    GROUPING: ["device_type", "referrer"],
+}
+LOOKBACK_DAYS = 14
+_EMPTY = {"input_is_not_empty": "Warns of a day without visits, which has no row."}
+
+
+@lake_table(
+    VISITS_CUBE,
+    reads={VISITS: same("event_date")},
+    follows=False,
+    derived=_DERIVED,
+    partitions=DAILY,
+    fresh=timedelta(hours=28),
+    audits=AUDITS,
+    checks=_EMPTY,
+    patterns=[aggregate, overwrite_partition],
+    owner="team:web-analytics",
+    code_version="1",
+)
+def visits_cube(step: Step, visits: Pinned, table: Table) -> WriteResult:
+    """Aggregate one day's visits by device and site, and over each of them, as states that merge."""
+    rows = visits.rows()
+    placed = rows.sparkSession.sql(PLACED, visits=rows)
+    cube = aggregate(placed, keys=KEYS, measures=MEASURES, sets=[*LEVELS.values()])
+    return overwrite_partition(
+        cube.selectExpr(f"DATE '{step.key}' AS event_date", "*", "CAST(size(visitor_ids) AS BIGINT) AS visitors"),
+        table,
+        partition=step.owned(table),
+        provenance=step.provenance,
+        audits=AUDITS,
+        rows_read=RowsRead(figures={"read": visits.count()}, represented="counted"),
+        allow_empty=True,
+    )
+
+
+@lake_table(
+    WEEKLY_CUBE,
+    reads={VISITS_CUBE: day_to_week("event_date")},
+    derived={"week": ["event_date"]},
+    partitions=WEEKLY,
+    audits=(ALIKE,),
+    checks={"input_is_not_empty": "Warns of a week without visits, which has no row."},
+    used_by="dashboards",
+    patterns=[aggregate, overwrite_partition],
+    owner="team:web-analytics",
+    code_version="1",
+)
+def visits_cube_weekly(step: Step, days: Pinned, table: Table) -> WriteResult:
+    """Merge the cubes of a week's days: sums and sets, no averages and no numbers of visitors."""
+    cube = merge_aggregates(days.rows(), keys=[*KEYS, GROUPING], measures=MEASURES)
+    return overwrite_partition(
+        cube.selectExpr(f"DATE '{step.key}' AS week", "*", "CAST(size(visitor_ids) AS BIGINT) AS visitors"),
+        table,
+        partition=step.owned(table),
+        provenance=step.provenance,
+        audits=(ALIKE,),
+        allow_empty=True,
+    )
+
+
+daily_cube = dg.define_asset_job(
+    "daily_cube",
+    selection=writing(dg.AssetSelection.assets(asset_key(VISITS_CUBE))),
+    description="The cube of a day, and of the days before it that visits came late for; their weeks follow.",
+)
+cube_every_day = look_back(
+    visits_cube,
+    daily_cube,
+    lookback=LOOKBACK_DAYS,
+    cron_schedule="45 1 * * *",
+    description="At 01:45 UTC, yesterday's cube and those of the days before it whose visits changed since.",
+)

@@ -1,0 +1,75 @@
+"""Visits laid out by visitor: all of one visitor's day lie in one bucket, for whoever groups by visitor."""
+
+from datetime import timedelta
+
+import dagster as dg
+
+from dedp_assets.defs.silver.visits import VISITS
+from dedp_assets.graph.batches import Step
+from dedp_assets.graph.feeds import Pinned, same
+from dedp_assets.graph.lookbacks import look_back
+from dedp_assets.graph.selections import writing
+from dedp_assets.graph.specs import asset_key
+from dedp_assets.graph.tables import lake_table
+from dedp_assets.partitions import DAILY
+from dedp_assets.patterns.core.audits import Audit
+from dedp_assets.patterns.core.results import WriteResult
+from dedp_assets.patterns.core.rows import RowsRead, tally
+from dedp_assets.patterns.core.schema import TableSpec
+from dedp_assets.patterns.delta.tables import Table
+from dedp_assets.patterns.value.local_aggregator import Layout, lay_out
+
+BY_VISITOR = Layout(by=("user_id",), buckets=4)
+VISITS_BY_VISITOR = TableSpec(
+    "silver/visits_by_visitor",
+    {
+        **{name: VISITS.columns[name] for name in ("visit_id", "event_time", "user_id", "page", "event_date")},
+        **BY_VISITOR.declared,
+    },
+    partition_by=("event_date", "bucket"),
+    checks=BY_VISITOR.checks,
+    comment="One row per visit, all of one visitor's day in one bucket.",
+)
+EVERY_VISIT = Audit(name="every_visit_is_laid_out", of="written", per="read", fail_below=1, fail_above=1)
+
+
+@lake_table(
+    VISITS_BY_VISITOR,
+    reads={VISITS: same("event_date")},
+    follows=False,
+    derived={"bucket": ["user_id"]},
+    partitions=DAILY,
+    fresh=timedelta(hours=28),
+    audits=(EVERY_VISIT,),
+    patterns=[lay_out],
+    owner="team:web-analytics",
+    code_version=f"1 in {BY_VISITOR.buckets}",
+)
+def visits_by_visitor(step: Step, visits: Pinned, table: Table) -> WriteResult:
+    """Lay one day's visits out in buckets of visitors; another number of buckets is another code version."""
+    columns = [name for name in VISITS_BY_VISITOR.columns if name != BY_VISITOR.column]
+    rows, seen = tally(visits.rows().select(*columns), identity=["visit_id"])
+    return lay_out(
+        rows,
+        table,
+        layout=BY_VISITOR,
+        partition=step.owned(table),
+        provenance=step.provenance,
+        audits=(EVERY_VISIT,),
+        rows_read=RowsRead(tally=seen),
+    )
+
+
+daily_layout = dg.define_asset_job(
+    "daily_layout",
+    selection=writing(dg.AssetSelection.assets(asset_key(VISITS_BY_VISITOR)).downstream()),
+    description="Visits of a day laid out by visitor, and the ways of its visits; and those of the days before it that "
+    "visits came late for.",
+)
+layout_every_day = look_back(
+    visits_by_visitor,
+    daily_layout,
+    lookback=14,
+    cron_schedule="50 1 * * *",
+    description="At 01:50 UTC, yesterday's visits by visitor, and those of the days before it that changed since.",
+)

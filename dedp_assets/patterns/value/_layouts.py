@@ -1,0 +1,172 @@
+"""Layouts: where the rows of a key lie in a table, and what proves it without reading them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
+
+from dedp_assets.patterns.core.errors import ConfigError, ContractError
+from dedp_assets.patterns.core.names import identifier
+from dedp_assets.patterns.core.schema import Column
+from dedp_assets.patterns.delta.log import KeyedFile, Partition, TableState
+from dedp_assets.patterns.delta.pruning import Bounds, is_ordered
+
+__all__ = ["Layout", "groups_of", "is_apart", "require_together"]
+
+_BUCKET = re.compile(r"(0|[1-9][0-9]*) of ([1-9][0-9]*)")
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """A number of buckets, of which each holds all rows of its keys.
+
+    A bucket says how many there are (``3 of 8``), so that rows of two layouts cannot be taken for rows of one.
+
+    Attributes:
+        by: columns of which equal values share a bucket.
+        buckets: how many there are.
+        column: partition column with the bucket.
+
+    Raises:
+        ConfigError: without a column, or for less than one bucket.
+    """
+
+    by: tuple[str, ...]
+    buckets: int
+    column: str = "bucket"
+
+    def __post_init__(self) -> None:
+        if not self.by or self.column in self.by or self.buckets < 1:
+            raise ConfigError(f"give columns to lay rows out by, other than {self.column}, and at least one bucket")
+
+    @property
+    def declared(self) -> Mapping[str, Column]:
+        """The partition column, for a table's declaration."""
+        return {self.column: Column("STRING", f"which bucket of {', '.join(self.by)}, of how many", required=True)}
+
+    @property
+    def checks(self) -> Mapping[str, str]:
+        """The constraint, for a table's declaration: a row is in the bucket of its key, of however many there are."""
+        count = f"try_cast(substring_index({identifier(self.column)}, ' of ', -1) AS BIGINT)"
+        return {f"{self.column}_is_of_its_key": f"{identifier(self.column)} = {self._bucket(count)}"}
+
+    @property
+    def bucket(self) -> str:
+        """The SQL expression of a row's bucket."""
+        return self._bucket(f"{self.buckets}L")
+
+    def _bucket(self, count: str) -> str:
+        values = ", ".join(identifier(column) for column in self.by)
+        number = f"CAST(pmod(xxhash64({values}), nullif({count}, 0L)) AS STRING)"
+        return f"concat({number}, ' of ', CAST({count} AS STRING))"
+
+
+def groups_of(state: TableState, partitions: Sequence[Mapping[str, str | None]]) -> dict[Partition, list[KeyedFile]]:
+    """List the files of the named partitions (of all, if none is named) in groups, of which one task reads each.
+
+    Raises:
+        ConfigError: for a column that the table is not partitioned by.
+    """
+    if strange := {column for named in partitions for column in named} - {*state.partition_columns}:
+        raise ConfigError(f"{', '.join(sorted(strange))}: it is partitioned by {', '.join(state.partition_columns)}")
+    found: dict[Partition, list[KeyedFile]] = {}
+    for file, key in state.keyed_files():
+        if not partitions or any(named.items() <= dict(key).items() for named in partitions):
+            found.setdefault(key, []).append((file, key))
+    return dict(sorted(found.items(), key=lambda group: [(c, v or "") for c, v in group[0]]))
+
+
+def require_together(
+    name: str,
+    state: TableState,
+    groups: Mapping[Partition, Sequence[KeyedFile]],
+    *,
+    keys: Sequence[str],
+    layout: Layout | None = None,
+) -> None:
+    """Refuse groups of files if the log does not prove that each key lies in one of them.
+
+    They are apart by a partition column that is a key itself, by the bucket of keys, or by the bounds of a key.
+
+    Args:
+        name: the table's.
+        state: the table as it is read.
+        groups: what is read.
+        keys: grouping keys.
+        layout: how the table is said to be laid out.
+
+    Raises:
+        ConfigError: if the table is laid out by other keys, or a key has a collation.
+        ContractError: if rows lie there in another way than the layout says.
+    """
+    known = {key.lower() for key in keys}
+    _require_plain(name, state, known)
+    laid = layout is not None and {column.lower() for column in layout.by} <= known
+    for column in state.partition_columns:
+        values = {dict(group)[column] for group in groups}
+        if layout and laid and column == layout.column:
+            _require_buckets(name, state, values, layout)
+        elif column.lower() not in known and len(values) > 1 and not is_apart(state, groups, keys):
+            raise ConfigError(
+                f"{name} is not laid out by {', '.join(keys)}: rows of one key may lie in several values of {column}. "
+                "Use distributed_aggregator.aggregate, lay the rows out by that key (lay_out), or find out whether "
+                "they lie together by chance (judge_placement)"
+            )
+
+
+def _require_plain(name: str, state: TableState, keys: Collection[str]) -> None:
+    collated = [
+        column
+        for column, field in state.columns.items()
+        if column.lower() in keys and any("collation" in told.lower() for told in field["metadata"])
+    ]
+    if collated:
+        raise ConfigError(
+            f"{name}: different texts of {', '.join(collated)} are equal by its collation, and may lie anywhere: "
+            "use distributed_aggregator.aggregate"
+        )
+
+
+def is_apart(state: TableState, groups: Mapping[Partition, Sequence[KeyedFile]], keys: Sequence[str]) -> bool:
+    """Tell whether the bounds that the log has of one of the keys prove that no key is in two groups."""
+    names = {column.lower(): column for column in state.columns}
+    return any(_is_apart(state, groups, names[key.lower()]) for key in keys)
+
+
+def _is_apart(state: TableState, groups: Mapping[Partition, Sequence[KeyedFile]], key: str) -> bool:
+    if key in state.partition_columns or not is_ordered(state, key):
+        return False
+    found = [_bounds(files, key) for files in groups.values()]
+    known = [bounds for bounds in found if bounds]
+    ranges = sorted((bounds.low, bounds.high) for bounds in known if bounds.low is not None)
+    apart = all(high < low for (_, high), (low, _) in pairwise(ranges))
+    return apart and len(known) == len(found) and sum(bounds.nulls for bounds in known) < 2
+
+
+def _bounds(files: Sequence[KeyedFile], key: str) -> Bounds | None:
+    """Find the least and the greatest key of a group; ``None`` if the log does not know them."""
+    nulls = [file.get(f"null_count.{key}") for file, _ in files]
+    held = [file for (file, _), missing in zip(files, nulls, strict=True) if missing != file["num_records"]]
+    known: list[tuple[Any, Any]] = [(file.get(f"min.{key}"), file.get(f"max.{key}")) for file in held]
+    if None in nulls or any(bound is None for pair in known for bound in pair):
+        return None
+    low, high = min((low for low, _ in known), default=None), max((high for _, high in known), default=None)
+    return Bounds(low, high, nulls=any(nulls))
+
+
+def _require_buckets(name: str, state: TableState, values: Collection[str | None], layout: Layout) -> None:
+    strange = sorted(str(v) for v in values if not (m := _BUCKET.fullmatch(v or "")) or int(m[2]) != layout.buckets)
+    if strange:
+        raise ContractError(
+            f"{name} is laid out in other buckets than {layout.buckets}, e.g. {', '.join(strange[:3])}: a key may lie "
+            "in two of them. Have it laid out anew (lay_out), all that is read at once"
+        )
+    rules = {value for key, value in state.properties.items() if key.startswith("delta.constraints.")}
+    if not {*layout.checks.values()} <= rules:
+        raise ContractError(
+            f"{name} has no constraint that keeps each row in the bucket of its {', '.join(layout.by)}: declare "
+            "Layout.checks, and lay its rows out anew (lay_out)"
+        )

@@ -1,0 +1,139 @@
+"""Measures as states: how each is aggregated in part, and how the parts merge."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+from pyspark.sql.types import DoubleType, FloatType, StructType
+
+from dedp_assets.patterns.core.errors import ConfigError
+from dedp_assets.patterns.core.names import RESERVED, identifier, reserved
+
+__all__ = ["Measure", "inputs", "merged", "parse", "partial", "require_exact"]
+
+_CALL = re.compile(r"\s*([a-z]+)\s*\((.*)\)\s*", re.DOTALL)
+_PARTIAL = {
+    "count": "count({0})",
+    "sum": "sum({0})",
+    "min": "min({0})",
+    "max": "max({0})",
+    "distinct": "array_sort(array_distinct(collect_set({0})))",
+    "sketch": "hll_sketch_agg({0})",
+}
+_MERGED = {
+    "count": "coalesce(sum({0}), 0L)",
+    "sum": "sum({0})",
+    "min": "min({0})",
+    "max": "max({0})",
+    "distinct": "array_sort(array_distinct(flatten(collect_list({0}))))",
+    "sketch": "hll_union_agg({0})",
+}
+_FLOATS = (FloatType, DoubleType)
+
+
+@dataclass(frozen=True, slots=True)
+class Measure:
+    """One measure: its ``name``, its ``kind``, and what it is of, an SQL expression over a row (``*`` for the row)."""
+
+    name: str
+    kind: str
+    of: str
+
+
+def parse(measures: Mapping[str, str], keys: Sequence[str]) -> list[Measure]:
+    """Read measures such as ``sum(bytes)``.
+
+    Raises:
+        ConfigError: for no measure, one that does not merge, or a name that is taken.
+    """
+    names = [name.lower() for name in (*keys, *measures)]
+    if not measures or len({*names}) < len(names) or reserved(names):
+        raise ConfigError(f"give measures with names of their own, not {list(measures)} beside the keys {list(keys)}")
+    return [_parsed(name, text) for name, text in measures.items()]
+
+
+def inputs(rows: DataFrame, measures: Sequence[Measure]) -> list[Column]:
+    """Write the columns that the measures are of, in order: a negative zero is a zero.
+
+    Raises:
+        ConfigError: for a sum of floating point, which depends on the order of its rows.
+    """
+    columns = [_input(measure) for measure in measures]
+    kinds = rows.select(*[F.expr(sql).alias(f"{RESERVED}{n}") for n, sql in enumerate(columns)]).schema
+    _require_exact(measures, kinds)
+    plain = [
+        f"if({sql} = 0, CAST(0 AS {field.dataType.simpleString()}), {sql})"
+        if isinstance(field.dataType, _FLOATS)
+        else sql
+        for sql, field in zip(columns, kinds, strict=True)
+    ]
+    return [F.expr(sql).alias(f"{RESERVED}{n}") for n, sql in enumerate(plain)]
+
+
+def partial(measures: Sequence[Measure]) -> list[Column]:
+    """Write the aggregates that make the states of :func:`inputs`."""
+    return [F.expr(_PARTIAL[m.kind].format(f"{RESERVED}{n}")).alias(m.name) for n, m in enumerate(measures)]
+
+
+def merged(measures: Sequence[Measure], states: StructType) -> list[Column]:
+    """Write the aggregates that merge states, each of the type that it has.
+
+    Raises:
+        ConfigError: as :func:`inputs`.
+    """
+    kinds = require_exact(measures, states)
+    found = [F.expr(_MERGED[m.kind].format(identifier(m.name))) for m in measures]
+    return [c.cast(f.dataType).alias(m.name) for c, f, m in zip(found, kinds, measures, strict=True)]
+
+
+def _input(measure: Measure) -> str:
+    if measure.kind != "count":
+        return f"({measure.of})"
+    return "1" if measure.of == "*" else f"if(({measure.of}) IS NULL, NULL, 1)"
+
+
+def require_exact(measures: Sequence[Measure], states: StructType) -> StructType:
+    """List the types of states, in order.
+
+    Raises:
+        ConfigError: as :func:`inputs`.
+    """
+    kinds = StructType([states[m.name] for m in measures])
+    _require_exact(measures, kinds)
+    return kinds
+
+
+def _parsed(name: str, text: str) -> Measure:
+    call = _CALL.fullmatch(text)
+    if not call or call[1] not in _PARTIAL or not call[2].strip() or not _is_one(call[2]):
+        raise ConfigError(
+            f"{name} is {text}, of which parts cannot be merged: give one of {', '.join(_PARTIAL)} of an expression. "
+            "For an average keep its sum and its count and divide what was merged: an average of averages is wrong"
+        )
+    of = call[2].strip()
+    if of == "*" and call[1] != "count":
+        raise ConfigError(f"{name} is {text}: only rows are counted by *, name what it is of")
+    return Measure(name, call[1], of)
+
+
+def _is_one(inner: str) -> bool:
+    """Tell whether the text between the outer parentheses closes what it opens, outside of quoted texts."""
+    depth = 0
+    for character in re.sub(r"'[^']*'|`[^`]*`|\"[^\"]*\"", "", inner):
+        depth += (character == "(") - (character == ")")
+        if depth < 0:
+            return False
+    return depth == 0
+
+
+def _require_exact(measures: Sequence[Measure], kinds: StructType) -> None:
+    for measure, field in zip(measures, kinds, strict=True):
+        if measure.kind == "sum" and isinstance(field.dataType, _FLOATS):
+            raise ConfigError(
+                f"{measure.name} sums floating point, and such a sum depends on the order of the rows: give "
+                f"sum(try_cast({measure.of} AS DECIMAL(p, s)))"
+            )

@@ -1,0 +1,176 @@
+"""Local Aggregator: groups whose rows lie together are aggregated where they lie, without a shuffle.
+
+Problem: the rows of each key were written to one place already, and the engine moves all of them again to group them.
+Solution: before anything is read, the log has to prove that no key lies in two groups of files; one task then reads a
+    group of files and aggregates it alone. ``lay_out`` writes rows so that this is true, with a constraint that keeps
+    it true.
+Consequences: no exchange, and no task waits for another; the largest group of files is the longest task. One key serves
+    all readers, and another number of buckets means laying out all that is read together. Any aggregate is possible.
+Choose instead: Distributed Aggregator, for other keys, and for rows that nobody laid out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import reduce
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from dedp_assets.patterns.core.audits import Audit
+from dedp_assets.patterns.core.errors import ConfigError
+from dedp_assets.patterns.core.names import RESERVED, identifier, reserved
+from dedp_assets.patterns.core.records import Provenance
+from dedp_assets.patterns.core.results import Finding, WriteResult
+from dedp_assets.patterns.core.rows import RowsRead, require_columns, require_rows
+from dedp_assets.patterns.delta.tables import Table
+from dedp_assets.patterns.value._layouts import Layout, groups_of, is_apart, require_together
+
+__all__ = ["aggregate_locally", "lay_out", "judge_placement", "Layout"]
+
+_GROUP = f"{RESERVED}group"
+
+
+def aggregate_locally(
+    table: Table,
+    *,
+    keys: Sequence[str],
+    measures: Mapping[str, str],
+    layout: Layout | None = None,
+    partitions: Sequence[Mapping[str, str | None]] = (),
+    version: int | None = None,
+    placed: Finding | None = None,
+) -> DataFrame:
+    """Aggregate a table's rows to one row for each key, each where it lies; lazy, and nothing is exchanged.
+
+    Args:
+        table: the table.
+        keys: columns that make a group: those that the table is partitioned or laid out by, and any others.
+        measures: name -> SQL aggregate; any, as each group is seen whole.
+        layout: how the table is laid out within its partitions.
+        partitions: partitions to read, each may name some of the columns; all, if none is named.
+        version: version to read, the newest if ``None``.
+        placed: what :func:`judge_placement` found of the same keys and version, where the log alone proves nothing.
+
+    Raises:
+        ConfigError: if a key may lie in several groups of files, or a name is taken or not there.
+        ContractError: if the table is laid out in another way than ``layout`` says.
+
+    Example:
+        >>> from dedp_assets.patterns.core.schema import Column, TableSpec
+        >>> by_user = Layout(by=("user",), buckets=4)
+        >>> columns = {"user": Column("STRING"), "page": Column("STRING"), **by_user.declared}
+        >>> visits = table(TableSpec("visits", columns, partition_by=("bucket",), checks=by_user.checks))
+        >>> landed = frame("user STRING, page STRING", ("Ada", "/b"), ("Bob", "/a"), ("Ada", "/a"))
+        >>> _ = lay_out(landed, visits, layout=by_user, provenance=run)
+        >>> pages = {"pages": "array_sort(collect_list(page))"}
+        >>> rows(aggregate_locally(visits, keys=["user"], measures=pages, layout=by_user))
+        [('Ada', ['/a', '/b']), ('Bob', ['/a'])]
+    """
+    state = table.ledger.state(version)
+    groups = groups_of(state, partitions)
+    _require_names(list(state.columns), keys, measures)
+    if not (placed and placed.passed and placed.figures.items() >= _of(state.version, keys, partitions).items()):
+        require_together(table.name, state, groups, keys=keys, layout=layout)
+    aggregates = [F.expr(sql).alias(name) for name, sql in measures.items()]
+    # A group of files in one task is one partition of Spark's, so that it finds all rows of a key together.
+    parts = [table.read(dict(group), version=state.version).coalesce(1) for group in groups]
+    parts = parts or [table.read(version=state.version).limit(0).coalesce(1)]
+    return reduce(DataFrame.unionAll, [part.groupBy(*map(identifier, keys)).agg(*aggregates) for part in parts])
+
+
+def lay_out(
+    rows: DataFrame,
+    table: Table,
+    *,
+    layout: Layout,
+    partition: Mapping[str, str] | None = None,
+    provenance: Provenance,
+    audits: Sequence[Audit] = (),
+    rows_read: RowsRead = RowsRead(),  # noqa: B008 - frozen
+) -> WriteResult:
+    """Replace a table, or a partition of it, by rows laid out in buckets, one file each, in one commit.
+
+    The same again with another ``layout`` reorganises what is there: readers see the old buckets or the new ones.
+
+    Args:
+        rows: everything that the partition shall hold, without the column of the bucket, or with an older one.
+        table: a table that declares the layout's column and constraint, and is partitioned by the column.
+        layout: the buckets.
+        partition: values of other partition columns to replace; the whole table, if none is named.
+        provenance: who writes, from what, and why.
+        audits: rules over the rows.
+        rows_read: what is known about the rows read.
+
+    Raises:
+        AuditFailed: if an audit refuses the rows.
+        ConfigError: if the table does not declare the layout.
+    """
+    require_columns(require_rows("lay_out", rows), layout.by)
+    spec = table.spec
+    if layout.column not in spec.partition_by or not layout.checks.items() <= spec.checks.items():
+        raise ConfigError(
+            f"{table.name} does not declare its layout: partition it by {layout.column}, with Layout.declared among "
+            "its columns and Layout.checks among its checks"
+        )
+    placed = rows.withColumn(layout.column, F.expr(layout.bucket))
+    together = placed.repartition(layout.buckets, identifier(layout.column))
+    by = provenance.by("value.local_aggregator")
+    return table.stage(together, partition=partition, provenance=by, audits=audits, rows_read=rows_read).publish()
+
+
+def judge_placement(
+    table: Table,
+    *,
+    keys: Sequence[str],
+    partitions: Sequence[Mapping[str, str | None]] = (),
+    version: int | None = None,
+) -> Finding:
+    """Find out whether each key lies in one group of files: by bounds in the log, or else in one pass over the keys.
+
+    Args:
+        table: the table, whoever wrote it.
+        keys: columns that make a group.
+        partitions: partitions to look at; all, if none is named.
+        version: version to look at, the newest if ``None``.
+
+    Returns:
+        ``no_key_lies_in_two_places``, with the number of keys that do and one of them as an example.
+
+    Raises:
+        ConfigError: for a column that is not there.
+    """
+    state = table.ledger.state(version)
+    groups = groups_of(state, partitions)
+    _require_names(list(state.columns), keys, {})
+    about = _of(state.version, keys, partitions)
+    name = "no_key_lies_in_two_places"
+    if len(groups) < 2 or is_apart(state, groups, keys):
+        return Finding(name, passed=True, figures={**about, "keys apart": 0})
+    columns = [identifier(key) for key in keys]
+    parts = [
+        table.read(dict(group), version=state.version).select(*columns, F.lit(number).alias(_GROUP))
+        for number, group in enumerate(groups)
+    ]
+    bounds = [F.min(_GROUP).alias(f"{_GROUP}_first"), F.max(_GROUP).alias(f"{_GROUP}_last")]
+    spread = reduce(DataFrame.unionAll, parts).groupBy(*columns).agg(*bounds).filter(f"{_GROUP}_first < {_GROUP}_last")
+    example = F.struct(F.to_json(F.struct(*columns)).alias("key"), f"{_GROUP}_first", f"{_GROUP}_last")
+    (seen,) = spread.agg(F.count("*"), F.min(example)).collect()
+    note = ""
+    if seen[0]:
+        places = [", ".join(f"{c}={v}" for c, v in list(groups)[place]) for place in seen[1][1:]]
+        note = f"{seen[1][0]} lies in {' and in '.join(places)}"
+    return Finding(name, passed=not seen[0], figures={**about, "keys apart": seen[0]}, note=note)
+
+
+def _of(version: int, keys: Sequence[str], partitions: Sequence[Mapping[str, str | None]]) -> dict[str, object]:
+    return {"version": version, "keys": [*keys], "partitions": [dict(each) for each in partitions]}
+
+
+def _require_names(columns: Sequence[str], keys: Sequence[str], measures: Mapping[str, str]) -> None:
+    there = {column.lower() for column in columns}
+    names = [name.lower() for name in (*keys, *measures)]
+    if not keys or not {key.lower() for key in keys} <= there:
+        raise ConfigError(f"name columns of the table as keys, not {list(keys)}: it has {', '.join(columns)}")
+    if len({*names}) < len(names) or reserved(measures):
+        raise ConfigError(f"give measures names of their own, not {list(measures)} beside the keys {list(keys)}")

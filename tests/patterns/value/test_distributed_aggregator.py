@@ -1,0 +1,266 @@
+"""Distributed Aggregator."""
+
+from __future__ import annotations
+
+import io
+import math
+import re
+from collections import defaultdict
+from contextlib import redirect_stdout
+from decimal import Decimal
+from itertools import accumulate
+from random import Random
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dedp_assets.patterns.core.errors import ConfigError
+from dedp_assets.patterns.value import _states
+from dedp_assets.patterns.value.distributed_aggregator import (
+    GROUPING,
+    aggregate,
+    aggregate_query,
+    merge_aggregates,
+)
+
+COLUMNS = "case INT, shard INT, device STRING, site STRING, ms INT, cost DECIMAL(9,2), score DOUBLE, who STRING"
+MEASURES = {
+    "rows": "count(*)",
+    "measured": "count(ms)",
+    "ms": "sum(ms)",
+    "cost": "sum(cost)",
+    "least": "min(score)",
+    "most": "max(score)",
+    "who": "distinct(who)",
+    "scores": "distinct(score)",
+}
+KEYS = ["case", "device", "site"]
+SETS = [["case", "device", "site"], ["case", "device"], ["case", "site"], ["case"]]
+NAN = float("nan")
+
+
+def generated(cases=60, seed=7):
+    """Rows of many small cases at once: values that are special, few groups, one that holds most rows, and no rows."""
+    random = Random(seed)  # noqa: S311 - test data
+
+    def row(case):
+        device = random.choices(["tv", None, "", "pc"], weights=[90, 5, 3, 2])[0]
+        values = (
+            random.choice([None, 0, -3, 7, 2_000_000_000]),
+            random.choice([None, Decimal("0.10"), Decimal("-9999999.99"), Decimal("9999999.99")]),
+            random.choice([None, NAN, 0.0, -0.0, math.inf, -math.inf, 1e-300, 2.5]),
+            random.choice([None, "", "a", "A", "é", "a "]),
+        )
+        return (case, random.randrange(3), device, random.choice([None, "x", "none"]), *values)
+
+    return [row(case) for case in range(cases) for _ in range(random.choice([0, 1, 2, 30]))]
+
+
+def same(value):
+    """A value to compare by: every NaN is one, and a negative zero is a zero."""
+    if isinstance(value, float):
+        return "NaN" if math.isnan(value) else value + 0.0
+    return tuple(map(same, value)) if isinstance(value, list | tuple) else value
+
+
+def ordered(values):
+    """Values in Spark's order, in which NaN is the greatest."""
+    return sorted(values, key=lambda value: (value == "NaN", 0 if value == "NaN" else value))
+
+
+def model(rows, *, sets=SETS):
+    """What one machine computes of the same rows."""
+    groups = defaultdict(list)
+    for case, _, device, site, *values in rows:
+        for keys in sets:
+            number = ("device" not in keys) * 2 + ("site" not in keys)
+            group = (case, device if "device" in keys else None, site if "site" in keys else None, number)
+            groups[group].append(tuple(same(each) for each in values))
+    return {group: measured(list(zip(*held, strict=True))) for group, held in groups.items()}
+
+
+def measured(columns):
+    ms, cost, score, who = ([value for value in column if value is not None] for column in columns)
+    scores = ordered(set(score))
+    return (
+        len(columns[0]),
+        len(ms),
+        sum(ms) if ms else None,
+        sum(cost) if cost else None,
+        scores[0] if scores else None,
+        scores[-1] if scores else None,
+        tuple(sorted(set(who))),
+        tuple(scores),
+    )
+
+
+def found(states, keys=(*KEYS, GROUPING)):
+    """Groups with what was measured of them; fails if a group is there twice."""
+    rows = states.select(*keys, *MEASURES).collect()
+    groups = {tuple(row)[: len(keys)]: tuple(same(value) for value in tuple(row)[len(keys) :]) for row in rows}
+    assert len(groups) == len(rows)
+    return groups
+
+
+PARTIAL = ["Filter", "HashAggregate", "Exchange"]
+
+
+def steps(frame):
+    """The filters, aggregates and exchanges of the physical plan, in the order in which rows meet them."""
+    with redirect_stdout(io.StringIO()) as shown:
+        frame.explain("formatted")
+    tree = shown.getvalue().partition("\n\n")[0]
+    return re.findall(r"(Filter|HashAggregate|Exchange)\b", tree)[::-1]
+
+
+@pytest.fixture(scope="module")
+def cases(spark):
+    return generated(), spark.createDataFrame(generated(), COLUMNS).repartition(3).persist()
+
+
+@pytest.mark.spark
+def test_any_data_has_the_groups_of_one_machine_salted_or_not(spark, cases):
+    """NULL, empty text, NaN, both zeros, infinity, a group with 90 % of the rows: as plain Python says, by any salt."""
+    rows, frame = cases
+    expected = model(rows)
+    assert found(aggregate(frame, keys=KEYS, measures=MEASURES, sets=SETS)) == expected
+    for salt in (2, 5):
+        assert found(aggregate(frame, keys=KEYS, measures=MEASURES, sets=SETS, salt=salt)) == expected
+    # The sign of a zero and the order of a set depend on nothing either.
+    shown = aggregate(frame.coalesce(1), keys=["case"], measures=MEASURES).selectExpr("CAST(struct(*) AS STRING)")
+    again = aggregate(frame, keys=["case"], measures=MEASURES, salt=4).selectExpr("CAST(struct(*) AS STRING)")
+    assert sorted(shown.collect()) == sorted(again.collect())
+    assert not [row for row in shown.collect() if "-0.0" in row[0]]
+
+
+@pytest.mark.spark
+def test_states_merge_to_what_all_rows_give_in_any_grouping_and_order(spark, cases):
+    """Parts of uneven size, merged at once, in two steps, and from several stores, are the whole; averages are none."""
+    rows, frame = cases
+    expected = model(rows)
+    shards = aggregate(frame, keys=["shard", *KEYS], measures=MEASURES, sets=[["shard", *each] for each in SETS])
+    merged = merge_aggregates(shards, keys=[*KEYS, GROUPING], measures=MEASURES)
+    assert found(merged) == expected
+    stores = [aggregate(frame.filter(f"shard = {n}"), keys=KEYS, measures=MEASURES, sets=SETS) for n in range(3)]
+    assert found(merge_aggregates(*stores, keys=[*KEYS, GROUPING], measures=MEASURES)) == expected
+    assert merged.schema == shards.drop("shard").schema
+    twice = merge_aggregates(merged, keys=["case", GROUPING], measures=MEASURES).filter(f"{GROUPING} = 0")
+    totals = {(case, 0): held for (case, _, _, number), held in expected.items() if number == 3}
+    assert found(twice, keys=("case", GROUPING)) == totals
+
+
+@pytest.mark.spark
+def test_no_rows_are_no_groups_and_one_row_without_keys(spark, cases):
+    """Of nothing there is no total, but the count over everything is 0; salted, merged or not."""
+    nothing = cases[1].filter("false")
+    for salt in (1, 3):
+        assert aggregate(nothing, keys=KEYS, measures=MEASURES, sets=[*SETS, []], salt=salt).collect() == []
+        assert aggregate(nothing, keys=["device"], measures=MEASURES, salt=salt).collect() == []
+        (row,) = aggregate(nothing, keys=[], measures=MEASURES, salt=salt).collect()
+        assert tuple(row) == (0, 0, None, None, None, None, [], [])
+
+
+@pytest.mark.spark
+def test_sketches_are_merged_and_not_added(spark):
+    """Of 30,000 visitors who come on two days, the merged estimate is within five standard errors of 1.6 %, in 5 KB."""
+    days = spark.range(60_000).selectExpr("id % 2 AS day", "id % 30000 AS who")
+    measures = {"who": "sketch(who)"}
+    states = aggregate(days, keys=["day"], measures=measures, salt=2)
+    (row,) = merge_aggregates(states, keys=[], measures=measures).selectExpr("hll_sketch_estimate(who)").collect()
+    assert abs(row[0] - 30_000) < 30_000 * 5 * 0.016
+    assert max(len(row[0]) for row in states.select("who").collect()) < 5_000
+
+
+@pytest.mark.both
+def test_rows_are_aggregated_in_part_before_one_exchange(spark):
+    """The plan: filter, partial aggregate, exchange by the keys, final aggregate; salted there is one exchange more."""
+    rows = spark.range(0, 100, 1, 4).selectExpr("id % 7 AS `a.b`", "id AS ms").filter("ms > 9")
+    assert steps(aggregate(rows, keys=["a.b"], measures={"ms": "sum(ms)"})) == [*PARTIAL, "HashAggregate"]
+    salted = aggregate(rows, keys=["a.b"], measures={"ms": "sum(ms)"}, salt=3)
+    assert steps(salted) == [*PARTIAL, "HashAggregate", *PARTIAL[1:], "HashAggregate"]
+
+
+@pytest.mark.spark
+def test_what_does_not_merge_is_refused_before_anything_runs(spark):
+    """Averages, sums of floating point, unknown columns, totals beside groups, names that are taken, odd sets."""
+    rows = spark.createDataFrame([], COLUMNS)
+    refused = [
+        ({"measures": {"a": "avg(ms)"}}, "average of averages"),
+        ({"measures": {"a": "sum(score)"}}, "DECIMAL"),
+        ({"measures": {"a": "sum(*)"}}, "only rows are counted"),
+        ({"measures": {"device": "count(*)"}}, "names of their own"),
+        ({"measures": {}}, "names of their own"),
+        ({"measures": {"__dedp_a": "count(*)"}}, "names of their own"),
+        ({"keys": ["nobody"]}, "no column nobody"),
+        ({"salt": 0}, "at least 1"),
+        ({"sets": [["device"], ["device"]]}, "different sets"),
+        ({"sets": [["site"]]}, "different sets"),
+        ({"sets": []}, "different sets"),
+    ]
+    for options, message in refused:
+        with pytest.raises(ConfigError, match=message):
+            aggregate(rows, **{"keys": ["device"], "measures": {"a": "count(*)"}, **options})
+    states = aggregate(rows, keys=["device"], measures={"a": "count(*)"}, sets=[["device"], []])
+    with pytest.raises(ConfigError, match="totals hold their groups"):
+        merge_aggregates(states, keys=["device"], measures={"a": "count(*)"})
+    with pytest.raises(ConfigError, match="sums floating point"):
+        merge_aggregates(rows, keys=["device"], measures={"score": "sum(score)"})
+
+
+@pytest.mark.spark
+def test_a_bad_measure_is_handled_by_a_rule_and_reported(spark):
+    """Negative and missing values are counted apart and summed by nobody."""
+    rows = spark.createDataFrame([("a", 5), ("a", -3), ("a", None)], "device STRING, ms INT")
+    measures = {
+        "rows": "count(*)",
+        "ms": "sum(if(ms >= 0, ms, NULL))",
+        "negative": "count(if(ms < 0, 1, NULL))",
+        "measured": "count(ms)",
+    }
+    (row,) = aggregate(rows, keys=["device"], measures=measures).collect()
+    assert tuple(row) == ("a", 3, 5, 1, 2)
+
+
+@given(st.text(alphabet="ab() ", max_size=12))
+def test_a_measure_is_one_call(inner):
+    """What closes its parentheses early is no measure: it would be two expressions."""
+    depths = list(accumulate((character == "(") - (character == ")") for character in inner))
+    if inner.strip() and min(depths) >= 0 and depths[-1] == 0:
+        assert _states.parse({"m": f"sum({inner})"}, []) == [_states.Measure("m", "sum", inner.strip())]
+    else:
+        with pytest.raises(ConfigError, match="cannot be merged"):
+            _states.parse({"m": f"sum({inner})"}, [])
+
+
+def test_a_parenthesis_in_a_quoted_text_is_text():
+    """As in SQL."""
+    (measure,) = _states.parse({"m": "sum(if(a = ')', 1, 0))"}, [])
+    assert measure.of == "if(a = ')', 1, 0)"
+
+
+def test_a_sketch_cannot_be_asked_of_postgresql():
+    """No other system makes Spark's sketches."""
+    with pytest.raises(ConfigError, match="take distinct"):
+        aggregate_query("visits", keys=["day"], measures={"who": "sketch(who)"})
+
+
+@pytest.mark.slow
+def test_two_stores_aggregate_as_one(spark, database, cases):
+    """Half of the rows lie in PostgreSQL: only its groups are read, and the merged ones are those of all rows."""
+    rows, frame = cases
+    measures = {name: text for name, text in MEASURES.items() if name not in ("scores", "who")}
+    measures |= {"who": "distinct(who)", "scores": "distinct(score + 0.0)"}
+    here, there = frame.filter("shard = 0"), [row for row in rows if row[1] != 0]
+    with database.connect() as connection, connection.cursor() as cursor:
+        kinds = COLUMNS.replace("STRING", "TEXT").replace("DOUBLE", "DOUBLE PRECISION").replace("case ", '"case" ')
+        cursor.execute(f"CREATE TABLE visits ({kinds})")
+        places = ", ".join(["%s"] * 8)
+        cursor.executemany(f"INSERT INTO visits VALUES ({places})", there)
+    query = aggregate_query("visits", keys=KEYS, measures=measures, sets=SETS)
+    remote = spark.read.format("jdbc").options(**database.jdbc(), query=query).load()
+    assert remote.count() == len(model(there)) < len(there)
+    local = aggregate(here, keys=KEYS, measures=measures, sets=SETS)
+    assert found(merge_aggregates(local, remote, keys=[*KEYS, GROUPING], measures=measures)) == model(rows)
+    alone = merge_aggregates(local.limit(0), remote, keys=[*KEYS, GROUPING], measures=measures)
+    assert found(alone) == model(there)
