@@ -152,7 +152,7 @@ daily_visits = dg.define_asset_job(
             "bronze/ip_locations",
             "silver/referrals",
             "silver/ad_impressions",
-            "gold/sessions",
+            "gold/daily_sessions",
             "gold/visitors_by_window",
         ).downstream()
     ),

@@ -20,8 +20,8 @@ from dedp_assets.patterns.error_management.static_late_data_integrator import pl
 from dedp_assets.patterns.idempotency.keyed_idempotency import FIRST, LAST, add_stable_key, upsert_keyed
 
 _PLACE = "STRUCT<landed_on: DATE, source_file: STRING, line_number: BIGINT>"
-SESSIONS = TableSpec(
-    "gold/sessions",
+DAILY_SESSIONS = TableSpec(
+    "gold/daily_sessions",
     {
         "event_date": Column("DATE", "UTC day; a session ends with it", required=True),
         "session_id": Column("STRING", "of the visitor and of the session's visit that landed first", required=True),
@@ -52,7 +52,7 @@ AUDITS = (Audit.none_where("visits_are_of_the_day", "to_date(started_at) <> even
 
 
 @lake_table(
-    SESSIONS,
+    DAILY_SESSIONS,
     reads={VISITS: same("event_date")},
     follows=False,
     derived={
@@ -69,7 +69,7 @@ AUDITS = (Audit.none_where("visits_are_of_the_day", "to_date(started_at) <> even
     owner="team:web-analytics",
     code_version="1",
 )
-def sessions(step: Step, visits: Pinned, table: Table) -> WriteResult:
+def daily_sessions(step: Step, visits: Pinned, table: Table) -> WriteResult:
     """Bring one day's sessions up to its visits under the ids they have; who asks for it (force) has ids made anew."""
     rows, day = visits.rows(), step.owned(table)
     anew = step.provenance.replay or step.provenance.cause == "repair" or not table.ledger.exists()
@@ -88,14 +88,14 @@ def sessions(step: Step, visits: Pinned, table: Table) -> WriteResult:
     return upsert_keyed(found, table, partition=day, provenance=step.provenance, audits=AUDITS)
 
 
-daily_sessions = dg.define_asset_job(
-    "daily_sessions",
-    selection=writing(dg.AssetSelection.assets(asset_key(SESSIONS))),
+compute_daily_sessions = dg.define_asset_job(
+    "compute_daily_sessions",
+    selection=writing(dg.AssetSelection.assets(asset_key(DAILY_SESSIONS))),
     description="Sessions of a day, and of the days before it that visits came late for.",
 )
-sessions_every_day = look_back(
-    sessions,
+daily_sessions_every_day = look_back(
     daily_sessions,
+    compute_daily_sessions,
     lookback=14,
     cron_schedule="30 2 * * *",
     description="At 02:30 UTC, yesterday's sessions and those of the days before it whose visits changed since.",
