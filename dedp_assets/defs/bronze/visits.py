@@ -153,6 +153,8 @@ daily_visits = dg.define_asset_job(
             "silver/referrals",
             "silver/ad_impressions",
             "gold/daily_sessions",
+            "silver/sessions_pending",
+            "gold/sessions",
             "gold/visitors_by_window",
         ).downstream()
     ),

@@ -1,8 +1,8 @@
 """The rule of sessions: events of one entity belong together unless a pause between them is longer than the gap.
 
 Events are in the order of their time and, at equal times, of their identity. A pause of exactly the gap does not end a
-session; an event that says so ends it at once. A session's id is made of the entity and of the session's first event,
-so it depends on no clock, no run and no batch.
+session; an event that says so ends it at once. An event that is there twice counts once. A session's id is made of the
+entity and of the session's first event, so it depends on no clock, no run and no batch.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from dedp_assets.patterns.core.keys import key_of
 from dedp_assets.patterns.core.names import RESERVED, identifier
 from dedp_assets.patterns.core.rows import fields_of, quoted
 
-__all__ = ["ADDED", "EVENTS", "SessionRule", "cut", "micros"]
+__all__ = ["ADDED", "ENDED", "EVENTS", "STARTED", "SessionRule", "cut", "micros"]
 
 SESSION_ID, STARTED, ENDED, EVENTS = "session_id", "started_at", "ended_at", "events"
 ADDED = (SESSION_ID, STARTED, ENDED, EVENTS)
@@ -109,7 +109,7 @@ class SessionRule:
             .agg(
                 F.min(time).alias(STARTED),
                 F.max(time).alias(ENDED),
-                F.array_sort(F.collect_list(_EVENT)).alias(EVENTS),
+                F.array_sort(F.collect_set(_EVENT)).alias(EVENTS),
                 F.bool_or(_ENDS).alias(_ENDS),
             )
         )

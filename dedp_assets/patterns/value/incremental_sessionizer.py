@@ -41,7 +41,7 @@ def sessionize_partition(  # noqa: PLR0913 - what a session is, and where the pa
     """Go on with the open sessions of the partition before; ``completed`` and ``pending`` ones are two parts; lazy.
 
     Args:
-        events: one partition of event time, each event once; none is an empty partition. An event without an entity, a
+        events: one partition of event time; an event that is there twice counts once. An event without an entity, a
             time or an identity stops the job that asks for the sessions.
         pending: the part ``pending`` of the partition before; ``None`` before the first one.
         until: where the partition ends: no event is as late as that.

@@ -134,7 +134,7 @@ def test_a_session_over_hours_is_completed_once_and_a_late_visit_repairs_what_fo
 
 
 def test_a_crash_between_the_tables_loses_and_doubles_no_session(world, monkeypatch):
-    """Completed sessions are there, what stays open is not: the next run finishes first, whoever it is."""
+    """Completed sessions are there, what stays open is not: the hour that is run again finishes what was begun."""
     world.visit(("Ada", "09:10"), ("Bob", "10:05"))
     world.run(9, 10)
 
@@ -149,7 +149,7 @@ def test_a_crash_between_the_tables_loses_and_doubles_no_session(world, monkeypa
         with pytest.raises(KeyboardInterrupt):
             world.run(11)
     assert [row[0] for row in world.done()] == ["Ada"]
-    world.run(12)
+    world.run(11, 12)
     assert [row[:2] for row in world.done()] == [("Ada", "11"), ("Bob", "12")]
     assert world.open_after(11) == [("Bob", ["/1"])]
 
