@@ -38,6 +38,7 @@ NAMES = (
     "filter_accounting",
     "bin_packing",
     "as_of_join",
+    "sessionizing",
     "cleaner",
     "replay",
     "late_integration",
