@@ -155,6 +155,7 @@ daily_visits = dg.define_asset_job(
             "gold/daily_sessions",
             "silver/sessions_pending",
             "gold/sessions",
+            "gold/sessions_live",
             "gold/visitors_by_window",
         ).downstream()
     ),
