@@ -40,6 +40,7 @@ NAMES = (
     "as_of_join",
     "salting",
     "local_aggregation",
+    "sessionizing",
     "cleaner",
     "replay",
     "late_integration",

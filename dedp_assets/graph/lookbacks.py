@@ -16,7 +16,7 @@ from dedp_assets.patterns.core.schema import TableSpec
 from dedp_assets.patterns.error_management.static_late_data_integrator import judge_beyond_lookback, plan_lookback
 from resources.lake import Lake
 
-__all__ = ["look_back"]
+__all__ = ["changed_upstream", "complete", "look_back"]
 
 
 def look_back(
@@ -59,7 +59,7 @@ def look_back(
         required_resource_keys={"lake"},
     )
     def look(context: dg.ScheduleEvaluationContext) -> list[dg.RunRequest] | dg.SkipReason:
-        keys = _complete(partitions, context.scheduled_execution_time)
+        keys = complete(partitions, context.scheduled_execution_time)
         if not keys:
             return dg.SkipReason("no partition is complete yet")
         changed, applied = _versions(context.resources.lake, table)
@@ -75,7 +75,7 @@ def look_back(
     return look
 
 
-def _complete(partitions: dg.TimeWindowPartitionsDefinition, at: datetime) -> list[str]:
+def complete(partitions: dg.TimeWindowPartitionsDefinition, at: datetime) -> list[str]:
     """List the partitions whose time was over at a moment."""
     with dg.partition_loading_context(effective_dt=at):
         keys = partitions.get_partition_keys()
@@ -88,7 +88,7 @@ def _versions(lake: Lake, table: LakeTable[...]) -> tuple[dict[str, int], dict[s
     Of several upstream tables it is the sum, as in the table's cursor; a key that one of them lacks is left out.
     """
     target = lake.ledger(table.spec.name)
-    by_table = [_changed(lake, upstream, feed) for upstream, feed in table.reads.items()]
+    by_table = [changed_upstream(lake, upstream, feed) for upstream, feed in table.reads.items()]
     keys = set.intersection(*map(set, by_table))
     changed = {key: sum(known[key] for known in by_table) for key in sorted(keys)}
     cursors = target.transactions()
@@ -96,7 +96,7 @@ def _versions(lake: Lake, table: LakeTable[...]) -> tuple[dict[str, int], dict[s
     return changed, {key: version for key, version in applied.items() if version is not None}
 
 
-def _changed(lake: Lake, upstream: TableSpec, feed: Feed) -> dict[str, int]:
+def changed_upstream(lake: Lake, upstream: TableSpec, feed: Feed) -> dict[str, int]:
     """Read, by the keys that it feeds, the version that changed an upstream table last."""
     source, found = lake.ledger(upstream.name), dict[str, int]()
     for partition, version in (source.changes()[1] if source.exists() else {}).items():

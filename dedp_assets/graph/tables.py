@@ -15,7 +15,7 @@ from typing import Any, Generic, ParamSpec, get_type_hints
 
 import dagster as dg
 
-from dedp_assets.graph.batches import Inputs, Step, Work
+from dedp_assets.graph.batches import Inputs, Step, Work, owned_by
 from dedp_assets.graph.feeds import Feed, Pinned, pin, whole
 from dedp_assets.graph.figures import Figure
 from dedp_assets.graph.lineage import column_lineage
@@ -29,6 +29,7 @@ from dedp_assets.patterns.core.errors import ConfigError
 from dedp_assets.patterns.core.results import WriteResult
 from dedp_assets.patterns.core.schema import TableSpec
 from dedp_assets.patterns.delta.tables import Table
+from resources.lake import Lake
 
 __all__ = ["LakeTable", "Request", "declared", "lake_table", "sources"]
 
@@ -179,10 +180,24 @@ class LakeTable(Generic[P]):
 
         return compute
 
+    def is_current(self, lake: Lake, key: str, at: datetime) -> bool:
+        """Tell by the logs whether a partition was computed from what a run would read now, by the code of now.
+
+        Raises:
+            NotReady: if a run of it would not be ready.
+        """
+        tables, upstream = [lake.table(table) for table in self.tables], {spec: lake.table(spec) for spec in self.reads}
+        found = self._look(Request(key, at, "", {}), tables, upstream, {})
+        owned = owned_by(key, self.spec)
+        commit = tables[0].ledger.latest(owned) if tables[0].ledger.exists() else None
+        if commit is None or commit.record is None:
+            return False
+        return (commit.record.inputs, commit.record.code_version) == (found.identities, self.code_version)
+
     def _before(self) -> list[dg.AssetDep]:
         """Let each partition of a table in order come after the one before it."""
         mapping = dg.TimeWindowPartitionMapping(start_offset=-1, end_offset=-1)
-        return [dg.AssetDep(asset_key(self.spec), partition_mapping=mapping)] if self.in_order else []
+        return [dg.AssetDep(asset_key(table), partition_mapping=mapping) for table in self.tables if self.in_order]
 
     def _work(self, context: dg.AssetExecutionContext, at: datetime) -> Work:
         lake = context.resources.lake

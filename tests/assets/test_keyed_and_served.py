@@ -8,8 +8,8 @@ from datetime import datetime, timezone
 import dagster as dg
 import pytest
 
+from dedp_assets.defs.gold.daily_sessions import daily_sessions_every_day
 from dedp_assets.defs.gold.referring_sites import REFERRED_PAGES, REFERRING_SITES
-from dedp_assets.defs.gold.sessions import sessions_every_day
 from dedp_assets.patterns.idempotency.transactional_writer import read_group
 from resources import postgres
 from resources.lake import Lake
@@ -59,7 +59,7 @@ def visit(user, at, number):
 
 def sessions_of(world):
     """(user, session) -> visits, of the users that this file names."""
-    rows = world.rows("gold/sessions", event_date=day(0))
+    rows = world.rows("gold/daily_sessions", event_date=day(0))
     return {(r["user_id"], r["session_id"]): r["visits"] for r in rows if r["user_id"] in ("Ada", "Bob", "Cid")}
 
 
@@ -92,18 +92,18 @@ def test_late_visits_reach_sessions_under_their_ids(world):
     mine = [visit("Ada", "10:00:00", 1), visit("Ada", "10:05:00", 2), visit("Ada", "15:00:00", 3)]
     world.land(day(0), [*visits_of(0), *mine, visit("Bob", "10:00:00", 4)])
     world.react()
-    assert night(world, sessions_every_day, "daily_sessions", day(1)) == [(day(0), day(0))]
+    assert night(world, daily_sessions_every_day, "compute_daily_sessions", day(1)) == [(day(0), day(0))]
     before = sessions_of(world)
     assert sorted((user, visits) for (user, _), visits in before.items()) == [("Ada", 1), ("Ada", 2), ("Bob", 1)]
     world.land(day(1), visits_of(1), late=[visit("Ada", "09:55:00", 5), visit("Cid", "09:55:00", 6)])
     world.react()
-    assert night(world, sessions_every_day, "daily_sessions", day(2)) == [(day(0), day(1))]
+    assert night(world, daily_sessions_every_day, "compute_daily_sessions", day(2)) == [(day(0), day(1))]
     after = sessions_of(world)
     assert {key: after[key] for key in before} == {key: n + (n == 2) for key, n in before.items()}
     assert [user for user, _ in after.keys() - before.keys()] == ["Cid"]
     landed = places(world)
     assert forced(world, "bronze/visits", day(0), day(1))
-    assert forced(world, "gold/sessions", day(0))
+    assert forced(world, "gold/daily_sessions", day(0))
     assert (places(world), sessions_of(world)) == (landed, after)
 
 

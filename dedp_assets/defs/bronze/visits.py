@@ -153,7 +153,10 @@ daily_visits = dg.define_asset_job(
             "silver/referrals",
             "silver/visits_by_visitor",
             "silver/ad_impressions",
+            "gold/daily_sessions",
+            "silver/sessions_pending",
             "gold/sessions",
+            "gold/sessions_live",
             "gold/visitors_by_window",
             "gold/visits_cube",
         ).downstream()

@@ -1,102 +1,137 @@
-"""Sessions of visitors, each with an id that late visits do not change."""
+"""Sessions of visitors over midnight: those that a day completed, and those that were open at its end."""
 
-from datetime import timedelta
+from collections.abc import Mapping
+from datetime import date, datetime, timedelta, timezone
+from typing import Any
 
 import dagster as dg
 
-from dedp_assets.defs.silver.visits import VISITS
-from dedp_assets.graph.batches import Step
+from dedp_assets.defs.silver.visits import DEAD_LETTER, VISITS
+from dedp_assets.graph.batches import Inputs, Step
+from dedp_assets.graph.chains import run_chain
 from dedp_assets.graph.feeds import Pinned, same
-from dedp_assets.graph.lookbacks import look_back
 from dedp_assets.graph.selections import writing
 from dedp_assets.graph.specs import asset_key
-from dedp_assets.graph.tables import lake_table
+from dedp_assets.graph.tables import Request, lake_table
 from dedp_assets.partitions import DAILY
-from dedp_assets.patterns.core.audits import Audit
+from dedp_assets.patterns.core.errors import NotReady
 from dedp_assets.patterns.core.results import WriteResult
 from dedp_assets.patterns.core.schema import Column, TableSpec
 from dedp_assets.patterns.delta.tables import Table
-from dedp_assets.patterns.error_management.static_late_data_integrator import plan_lookback
-from dedp_assets.patterns.idempotency.keyed_idempotency import FIRST, LAST, add_stable_key, upsert_keyed
+from dedp_assets.patterns.idempotency.transactional_writer import TableRows, publish_group, write_transaction
+from dedp_assets.patterns.value.incremental_sessionizer import sessionize_partition
+from resources.environments import RETENTION_DAYS
 
-_PLACE = "STRUCT<landed_on: DATE, source_file: STRING, line_number: BIGINT>"
+_SESSION = {
+    "session_id": Column("STRING", "of the visitor and of the session's first visit", required=True),
+    "user_id": Column("STRING", "pseudonymous visitor", required=True, personal=True, replica="pseudonym"),
+    "started_at": Column("TIMESTAMP", "first visit, UTC", required=True),
+    "ended_at": Column("TIMESTAMP", "last visit, UTC", required=True),
+}
+_CHECKS = {"it_ends_after_it_started": "ended_at >= started_at"}
+PENDING = TableSpec(
+    "silver/sessions_pending",
+    {
+        "event_date": Column("DATE", "UTC day at whose end the session was open", required=True),
+        **_SESSION,
+        "events": Column(
+            "ARRAY<STRUCT<event_time: TIMESTAMP, visit_id: STRING, page: STRING>>",
+            "its visits so far, in order",
+            required=True,
+        ),
+    },
+    partition_by=("event_date",),
+    checks=_CHECKS,
+    comment="One row per day and session that a visit of a later day may still belong to; private to gold/sessions.",
+)
 SESSIONS = TableSpec(
     "gold/sessions",
     {
-        "event_date": Column("DATE", "UTC day; a session ends with it", required=True),
-        "session_id": Column("STRING", "of the visitor and of the session's visit that landed first", required=True),
-        "user_id": Column("STRING", "pseudonymous visitor", required=True, personal=True, replica="pseudonym"),
-        "started_at": Column("TIMESTAMP", "first visit, UTC", required=True),
-        "ended_at": Column("TIMESTAMP", "last visit, UTC", required=True),
+        "event_date": Column("DATE", "UTC day in which the session was complete", required=True),
+        **_SESSION,
         "visits": Column("BIGINT", "visits of the session", required=True),
-        FIRST: Column(_PLACE, "where the visit landed that the id is made of", required=True),
-        LAST: Column(_PLACE, "where the visit landed that landed last", required=True),
+        "pages": Column("ARRAY<STRING>", "paths that were visited, in order", required=True),
     },
     partition_by=("event_date",),
-    checks={"it_ends_after_it_started": "ended_at >= started_at AND visits > 0"},
-    comment="One row per session: visits of one visitor, half an hour apart at most.",
-    key=("session_id",),
+    checks=_CHECKS,
+    comment="One row per session: visits of one visitor, half an hour apart at most, also over midnight.",
 )
-NUMBERED = """
-    SELECT *, count_if(begins) OVER (PARTITION BY user_id ORDER BY event_time, visit_id) AS session FROM (
-        SELECT *, event_time > lag(event_time) OVER (PARTITION BY user_id ORDER BY event_time, visit_id)
-            + INTERVAL 30 MINUTES AS begins FROM {visits}
-    )
-"""
-QUERY = """
-    SELECT event_date, session_id, user_id, min(event_time) AS started_at, max(event_time) AS ended_at,
-        count(*) AS visits, max(first_record) AS first_record, max(last_record) AS last_record
-    FROM {visits} GROUP BY event_date, session_id, user_id
-"""
-AUDITS = (Audit.none_where("visits_are_of_the_day", "to_date(started_at) <> event_date"),)
+RULE: Mapping[str, Any] = {
+    "entity": ["user_id"],
+    "event_time": "event_time",
+    "event_id": "visit_id",
+    "gap_seconds": 1800,
+    "keep": ["page"],
+}
+_PUBLIC = ["session_id", "user_id", "started_at", "ended_at", "CAST(size(events) AS BIGINT) AS visits"]
+
+
+def open_before(request: Request, visits: Pinned, completed: Table, pending: Table) -> Inputs:  # noqa: ARG001 - in order
+    """Look which sessions the day before left open; the first day with visits needs none.
+
+    Raises:
+        NotReady: if the day before was not computed yet.
+    """
+    day = date.fromisoformat(request.key)
+    before = {"event_date": (day - timedelta(days=1)).isoformat()}
+    known = visits.values("event_date", since=DAILY.start.strftime(DAILY.fmt))
+    if not any(each < request.key for each in known):
+        return Inputs({})
+    ledger = pending.ledger
+    if not (ledger.exists() and ledger.latest(before)):
+        raise NotReady(f"{pending.name} holds nothing of {before['event_date']} yet: materialize that day first")
+    changed = ledger.changed(before)
+    left = changed.version if changed else 0
+    return Inputs({pending.name: left}, sequence=visits.changed + left, found=(before, ledger.version()))
 
 
 @lake_table(
     SESSIONS,
+    beside={PENDING: [sessionize_partition]},
     reads={VISITS: same("event_date")},
+    inputs=open_before,
     follows=False,
+    in_order=True,
     derived={
-        "session_id": ["user_id", "landed_on", "source_file", "line_number"],
+        "session_id": ["user_id", "event_time", "visit_id"],
         **dict.fromkeys(("started_at", "ended_at"), ("event_time",)),
+        "events": ["event_time", "visit_id", "page"],
         "visits": ["visit_id"],
-        **dict.fromkeys((FIRST, LAST), ("landed_on", "source_file", "line_number")),
+        "pages": ["page"],
     },
     fresh=timedelta(hours=28),
-    used_by="analysts, who refer to sessions by their id",
+    used_by="analysts, who follow visitors over midnight",
     partitions=DAILY,
-    audits=AUDITS,
-    patterns=[add_stable_key, plan_lookback],
+    patterns=[sessionize_partition, write_transaction],
     owner="team:web-analytics",
     code_version="1",
 )
-def sessions(step: Step, visits: Pinned, table: Table) -> WriteResult:
-    """Bring one day's sessions up to its visits under the ids they have; who asks for it (force) has ids made anew."""
-    rows, day = visits.rows(), step.owned(table)
-    anew = step.provenance.replay or step.provenance.cause == "repair" or not table.ledger.exists()
-    keyed = add_stable_key(
-        rows.sparkSession.sql(NUMBERED, visits=rows),
-        None if anew else table.read(day),
-        entity=["user_id"],
-        appended=["landed_on", "source_file", "line_number"],
-        group=["session"],
-        key="session_id",
-        if_purged="keep",
+def sessions(step: Step, visits: Pinned, completed: Table, pending: Table) -> WriteResult:
+    """Go on with the sessions that the day before left open; what is open after this day waits for the next one."""
+    midnight = datetime.fromisoformat(step.key).replace(tzinfo=timezone.utc) + timedelta(days=1)
+    before, version = step.inputs.found or ({}, None)
+    open_sessions = pending.read(before, version=version) if before else None
+    split = sessionize_partition(visits.rows(), open_sessions, until=midnight, **RULE)
+    day = f"DATE '{step.key}' AS event_date"
+    public = split["completed"].selectExpr(day, *_PUBLIC, "events.page AS pages")
+    return publish_group(
+        [
+            TableRows(completed, public, step.owned(completed)),
+            TableRows(pending, split["pending"].selectExpr(day, "*"), step.owned(pending)),
+        ],
+        provenance=step.provenance,
     )
-    found = rows.sparkSession.sql(QUERY, visits=keyed)
-    if anew:
-        return table.overwrite(found, partition=day, provenance=step.provenance, audits=AUDITS)
-    return upsert_keyed(found, table, partition=day, provenance=step.provenance, audits=AUDITS)
 
 
-daily_sessions = dg.define_asset_job(
-    "daily_sessions",
-    selection=writing(dg.AssetSelection.assets(asset_key(SESSIONS))),
-    description="Sessions of a day, and of the days before it that visits came late for.",
+compute_sessions = dg.define_asset_job(
+    "compute_sessions",
+    selection=writing(dg.AssetSelection.assets(*map(asset_key, (VISITS, DEAD_LETTER, SESSIONS, PENDING)))),
+    description="Sessions of days in their order, as far as something changed, after the visits of these days.",
 )
-sessions_every_day = look_back(
+sessions_every_day = run_chain(
     sessions,
-    daily_sessions,
-    lookback=14,
-    cron_schedule="30 2 * * *",
-    description="At 02:30 UTC, yesterday's sessions and those of the days before it whose visits changed since.",
+    compute_sessions,
+    lookback=RETENTION_DAYS,
+    cron_schedule="40 2 * * *",
+    description="At 02:40 UTC, yesterday's sessions, from the oldest day on that is not current.",
 )

@@ -1,8 +1,4 @@
-"""Stable keys: the text that a key is made of, and the keys that groups of rows were given before.
-
-A key is the SHA-256 of its values, each written as a letter for its type, the number of its bytes, a colon and its
-text; NULL is ``-``. So no two lists of values are written the same, and any language computes the same key.
-"""
+"""Stable keys: those of groups of rows by their first record, and those that the groups were given before."""
 
 from __future__ import annotations
 
@@ -12,13 +8,12 @@ from dataclasses import dataclass
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
-from pyspark.sql import types as T
 
-from dedp_assets.patterns.core.errors import ConfigError
+from dedp_assets.patterns.core.keys import key_of
 from dedp_assets.patterns.core.names import RESERVED, identifier
 from dedp_assets.patterns.core.partitions import quoted
 
-__all__ = ["FIRST", "LAST", "REFUSED", "Grouping", "key_of"]
+__all__ = ["FIRST", "LAST", "REFUSED", "Grouping"]
 
 FIRST, LAST = "first_record", "last_record"
 """Columns that say which record of a group was appended first, and which last."""
@@ -28,25 +23,6 @@ REFUSED = re.compile(r"no stable key: ([^\n]+?)\.(\s|$)")
 _RECORD, _KNOWN, _KEPT = f"{RESERVED}record", f"{RESERVED}known", f"{RESERVED}kept"
 _OPENED, _CLOSED = f"{RESERVED}opened", f"{RESERVED}closed"
 _FIRSTS, _LASTS, _LOST = f"{RESERVED}firsts", f"{RESERVED}lasts", f"{RESERVED}lost"
-_TEXTS: Sequence[tuple[type[T.DataType], str, str]] = (
-    (T.StringType, "s", "{}"),
-    (T.IntegralType, "i", "CAST({} AS STRING)"),
-    (T.BooleanType, "b", "CAST({} AS STRING)"),
-    (T.DateType, "d", "CAST({} AS STRING)"),
-    (T.TimestampType, "t", "CAST(unix_micros({}) AS STRING)"),
-    (T.TimestampNTZType, "n", "CAST({} AS STRING)"),
-    (T.BinaryType, "x", "hex({})"),
-)
-
-
-def key_of(rows: DataFrame, values: Sequence[str]) -> str:
-    """Write SQL for the key of ``values``, which are columns of ``rows`` or fields of them, as SQL.
-
-    Raises:
-        ConfigError: for a type of which one value has several texts; the text names the column.
-    """
-    kinds = [field.dataType for field in rows.select(*map(F.expr, values)).schema.fields]
-    return f"sha2(concat({', '.join(map(_text, values, kinds))}), 256)"
 
 
 @dataclass(frozen=True)
@@ -126,17 +102,6 @@ class Grouping:
             f"WHEN {str(refuse).lower()} AND {_KEPT}.{FIRST} <> {FIRST} THEN {_refusal(moved)} "
             f"ELSE coalesce({_KEPT}.key, {identifier(self.key)}) END"
         )
-
-
-def _text(value: str, kind: T.DataType) -> str:
-    for known, letter, text in _TEXTS:
-        if isinstance(kind, known):
-            written = text.format(value)
-            return f"coalesce(concat('{letter}', octet_length({written}), ':', {written}), '-')"
-    raise ConfigError(
-        f"{value} is {kind.simpleString().upper()}, of which one value has several texts: make keys of text, whole "
-        "numbers, dates and times"
-    )
 
 
 def _refusal(said: str) -> str:

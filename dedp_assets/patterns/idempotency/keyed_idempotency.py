@@ -18,6 +18,7 @@ from pyspark.sql import DataFrame
 
 from dedp_assets.patterns.core.audits import Audit
 from dedp_assets.patterns.core.errors import ConfigError, ContractError
+from dedp_assets.patterns.core.keys import key_of
 from dedp_assets.patterns.core.names import RESERVED, identifier
 from dedp_assets.patterns.core.records import Provenance
 from dedp_assets.patterns.core.results import WriteResult
@@ -25,7 +26,7 @@ from dedp_assets.patterns.core.rows import require_columns, require_free, requir
 from dedp_assets.patterns.delta.clauses import Clause, Delete, Insert, Update
 from dedp_assets.patterns.delta.publishing import SPARK_ERRORS
 from dedp_assets.patterns.delta.tables import Table
-from dedp_assets.patterns.idempotency._stable_keys import FIRST, LAST, REFUSED, Grouping, key_of
+from dedp_assets.patterns.idempotency._stable_keys import FIRST, LAST, REFUSED, Grouping
 
 __all__ = ["add_stable_key", "upsert_keyed", "FIRST", "LAST", "key_of"]
 

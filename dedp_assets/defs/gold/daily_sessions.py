@@ -1,0 +1,102 @@
+"""Sessions of visitors, each with an id that late visits do not change."""
+
+from datetime import timedelta
+
+import dagster as dg
+
+from dedp_assets.defs.silver.visits import VISITS
+from dedp_assets.graph.batches import Step
+from dedp_assets.graph.feeds import Pinned, same
+from dedp_assets.graph.lookbacks import look_back
+from dedp_assets.graph.selections import writing
+from dedp_assets.graph.specs import asset_key
+from dedp_assets.graph.tables import lake_table
+from dedp_assets.partitions import DAILY
+from dedp_assets.patterns.core.audits import Audit
+from dedp_assets.patterns.core.results import WriteResult
+from dedp_assets.patterns.core.schema import Column, TableSpec
+from dedp_assets.patterns.delta.tables import Table
+from dedp_assets.patterns.error_management.static_late_data_integrator import plan_lookback
+from dedp_assets.patterns.idempotency.keyed_idempotency import FIRST, LAST, add_stable_key, upsert_keyed
+
+_PLACE = "STRUCT<landed_on: DATE, source_file: STRING, line_number: BIGINT>"
+DAILY_SESSIONS = TableSpec(
+    "gold/daily_sessions",
+    {
+        "event_date": Column("DATE", "UTC day; a session ends with it", required=True),
+        "session_id": Column("STRING", "of the visitor and of the session's visit that landed first", required=True),
+        "user_id": Column("STRING", "pseudonymous visitor", required=True, personal=True, replica="pseudonym"),
+        "started_at": Column("TIMESTAMP", "first visit, UTC", required=True),
+        "ended_at": Column("TIMESTAMP", "last visit, UTC", required=True),
+        "visits": Column("BIGINT", "visits of the session", required=True),
+        FIRST: Column(_PLACE, "where the visit landed that the id is made of", required=True),
+        LAST: Column(_PLACE, "where the visit landed that landed last", required=True),
+    },
+    partition_by=("event_date",),
+    checks={"it_ends_after_it_started": "ended_at >= started_at AND visits > 0"},
+    comment="One row per session: visits of one visitor, half an hour apart at most.",
+    key=("session_id",),
+)
+NUMBERED = """
+    SELECT *, count_if(begins) OVER (PARTITION BY user_id ORDER BY event_time, visit_id) AS session FROM (
+        SELECT *, event_time > lag(event_time) OVER (PARTITION BY user_id ORDER BY event_time, visit_id)
+            + INTERVAL 30 MINUTES AS begins FROM {visits}
+    )
+"""
+QUERY = """
+    SELECT event_date, session_id, user_id, min(event_time) AS started_at, max(event_time) AS ended_at,
+        count(*) AS visits, max(first_record) AS first_record, max(last_record) AS last_record
+    FROM {visits} GROUP BY event_date, session_id, user_id
+"""
+AUDITS = (Audit.none_where("visits_are_of_the_day", "to_date(started_at) <> event_date"),)
+
+
+@lake_table(
+    DAILY_SESSIONS,
+    reads={VISITS: same("event_date")},
+    follows=False,
+    derived={
+        "session_id": ["user_id", "landed_on", "source_file", "line_number"],
+        **dict.fromkeys(("started_at", "ended_at"), ("event_time",)),
+        "visits": ["visit_id"],
+        **dict.fromkeys((FIRST, LAST), ("landed_on", "source_file", "line_number")),
+    },
+    fresh=timedelta(hours=28),
+    used_by="analysts, who refer to sessions by their id",
+    partitions=DAILY,
+    audits=AUDITS,
+    patterns=[add_stable_key, plan_lookback],
+    owner="team:web-analytics",
+    code_version="1",
+)
+def daily_sessions(step: Step, visits: Pinned, table: Table) -> WriteResult:
+    """Bring one day's sessions up to its visits under the ids they have; who asks for it (force) has ids made anew."""
+    rows, day = visits.rows(), step.owned(table)
+    anew = step.provenance.replay or step.provenance.cause == "repair" or not table.ledger.exists()
+    keyed = add_stable_key(
+        rows.sparkSession.sql(NUMBERED, visits=rows),
+        None if anew else table.read(day),
+        entity=["user_id"],
+        appended=["landed_on", "source_file", "line_number"],
+        group=["session"],
+        key="session_id",
+        if_purged="keep",
+    )
+    found = rows.sparkSession.sql(QUERY, visits=keyed)
+    if anew:
+        return table.overwrite(found, partition=day, provenance=step.provenance, audits=AUDITS)
+    return upsert_keyed(found, table, partition=day, provenance=step.provenance, audits=AUDITS)
+
+
+compute_daily_sessions = dg.define_asset_job(
+    "compute_daily_sessions",
+    selection=writing(dg.AssetSelection.assets(asset_key(DAILY_SESSIONS))),
+    description="Sessions of a day, and of the days before it that visits came late for.",
+)
+daily_sessions_every_day = look_back(
+    daily_sessions,
+    compute_daily_sessions,
+    lookback=14,
+    cron_schedule="30 2 * * *",
+    description="At 02:30 UTC, yesterday's sessions and those of the days before it whose visits changed since.",
+)

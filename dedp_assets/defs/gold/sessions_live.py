@@ -1,0 +1,90 @@
+"""Sessions of visitors as they are over, while visits come in."""
+
+import dagster as dg
+
+from dedp_assets.defs.bronze.visits import EVENT_TIME
+from dedp_assets.defs.bronze.visits import VISITS as LANDED
+from dedp_assets.graph.batches import Step
+from dedp_assets.graph.feeds import Pinned, whole
+from dedp_assets.graph.figures import Figure
+from dedp_assets.graph.selections import writing
+from dedp_assets.graph.specs import asset_key
+from dedp_assets.graph.tables import lake_table
+from dedp_assets.patterns.core.results import WriteResult
+from dedp_assets.patterns.core.schema import Column, TableSpec
+from dedp_assets.patterns.delta.tables import Table
+from dedp_assets.patterns.error_management.checkpointer import append_checkpointed
+from dedp_assets.patterns.value.stateful_sessionizer import sessionize_stream
+from resources.lake import Lake
+
+SESSIONS_LIVE = TableSpec(
+    "gold/sessions_live",
+    {
+        "session_id": Column("STRING", "of the visitor and of the session's first visit", required=True),
+        "user_id": Column("STRING", "pseudonymous visitor", required=True, personal=True, replica="pseudonym"),
+        "started_at": Column("TIMESTAMP", "first visit, UTC", required=True),
+        "ended_at": Column("TIMESTAMP", "last visit, UTC", required=True),
+        "visits": Column("BIGINT", "visits of the session", required=True),
+        "pages": Column("ARRAY<STRING>", "paths that were visited, in order", required=True),
+    },
+    checks={"it_ends_after_it_started": "ended_at >= started_at"},
+    comment="One row per session, once no visit less than an hour late can change it: early, and without what came "
+    "later than that. The sessions of all visits are in gold/sessions, under the same ids.",
+)
+_TEXTS = [f"get_json_object(raw, '$.{name}') AS {name}" for name in ("visit_id", "user_id", "page")]
+_USABLE = "trim(visit_id) <> '' AND trim(user_id) <> '' AND trim(page) <> '' AND event_time IS NOT NULL"
+
+
+@lake_table(
+    SESSIONS_LIVE,
+    reads={LANDED: whole()},
+    follows=False,
+    derived=dict.fromkeys(SESSIONS_LIVE.columns, ("raw",)),
+    figures={"dropped_by_watermark": Figure("late visits left out")},
+    used_by="whoever answers visitors while they are there",
+    patterns=[sessionize_stream, append_checkpointed],
+    owner="team:web-analytics",
+    code_version="1",
+)
+def sessions_live(step: Step, landed: Pinned, table: Table, lake: Lake) -> WriteResult:
+    """Go on with the visits that landed since the last run; who asks for it (force) has all of them done anew."""
+    visits = landed.table.stream().selectExpr(*_TEXTS, f"{EVENT_TIME} AS event_time").filter(_USABLE)
+    sessions = sessionize_stream(
+        visits,
+        entity=["user_id"],
+        event_time="event_time",
+        event_id="visit_id",
+        gap_seconds=1800,
+        lateness="1 hour",
+        keep=["page"],
+    )
+    found = [
+        "session_id",
+        "user_id",
+        "started_at",
+        "ended_at",
+        "CAST(size(events) AS BIGINT) AS visits",
+        "events.page AS pages",
+    ]
+    return append_checkpointed(
+        sessions.selectExpr(*found),
+        table,
+        checkpoint=lake.checkpoint(SESSIONS_LIVE.name),
+        provenance=step.provenance,
+        restart=step.provenance.replay,
+    )
+
+
+compute_live_sessions = dg.define_asset_job(
+    "compute_live_sessions",
+    selection=writing(dg.AssetSelection.assets(asset_key(SESSIONS_LIVE))),
+    description="The visits that landed since the last run, added to the sessions that were open.",
+)
+live_sessions_every_five_minutes = dg.ScheduleDefinition(
+    name="live_sessions_every_five_minutes",
+    job=compute_live_sessions,
+    cron_schedule="*/5 * * * *",
+    execution_timezone="UTC",
+    default_status=dg.DefaultScheduleStatus.STOPPED,
+    description="Every five minutes; to be started where visits come by a topic.",
+)

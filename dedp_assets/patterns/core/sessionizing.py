@@ -1,0 +1,170 @@
+"""The rule of sessions: events of one entity belong together unless a pause between them is longer than the gap.
+
+Events are in the order of their time and, at equal times, of their identity. A pause of exactly the gap does not end a
+session; an event that says so ends it at once. An event that is there twice counts once. A session's id is made of the
+entity and of the session's first event, so it depends on no clock, no run and no batch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta, timezone
+from typing import TypeVar
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+from pyspark.sql import types as T
+
+from dedp_assets.patterns.core.errors import ConfigError
+from dedp_assets.patterns.core.keys import key_of
+from dedp_assets.patterns.core.names import RESERVED, identifier
+from dedp_assets.patterns.core.rows import fields_of, quoted
+
+__all__ = ["ADDED", "ENDED", "EVENTS", "STARTED", "SessionRule", "cut", "micros"]
+
+SESSION_ID, STARTED, ENDED, EVENTS = "session_id", "started_at", "ended_at", "events"
+ADDED = (SESSION_ID, STARTED, ENDED, EVENTS)
+"""Columns of a session beside its entity's: id, time of the first and of the last event, events in their order."""
+
+_BEGINS, _NUMBER, _EVENT, _ENDS = (f"{RESERVED}{name}" for name in ("begins", "number", "event", "ends"))
+_EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
+
+E = TypeVar("E")
+
+
+@dataclass(frozen=True, slots=True)
+class SessionRule:
+    """What makes events a session.
+
+    Attributes:
+        entity: columns that say whose events they are.
+        event_time: TIMESTAMP column.
+        event_id: column that tells apart events of one time.
+        gap_seconds: the longest pause within a session, in seconds.
+        keep: further columns to keep of each event.
+        ends: SQL over an event's columns that is true of one that ends its session; empty if only a pause does.
+    """
+
+    entity: Sequence[str]
+    event_time: str
+    event_id: str
+    gap_seconds: int
+    keep: Sequence[str] = ()
+    ends: str = ""
+
+    def __post_init__(self) -> None:
+        if not self.entity or self.gap_seconds <= 0:
+            raise ConfigError(
+                f"name the entity, and a gap above 0 seconds, not {[*self.entity]} and {self.gap_seconds}"
+            )
+        met = {c.lower() for c in self.entity} & {*ADDED, *(c.lower() for c in self.event)}
+        if met:
+            raise ConfigError(
+                f"column {', '.join(sorted(met))} cannot be of the entity: a session has one of that name"
+            )
+
+    @property
+    def event(self) -> tuple[str, ...]:
+        """The columns of an event, in the order in which events are compared."""
+        return tuple(dict.fromkeys([self.event_time, self.event_id, *self.keep]))
+
+    @property
+    def gap_micros(self) -> int:
+        """The gap in microseconds."""
+        return self.gap_seconds * 1_000_000
+
+    def events(self, rows: DataFrame) -> DataFrame:
+        """Take the events out of rows; one without an entity, a time or an identity is refused once it is read.
+
+        Raises:
+            ConfigError: for columns that are not there, or a time that is no TIMESTAMP.
+        """
+        fields = {f.name: f.dataType for f in fields_of(rows, [*self.entity, *self.event])}
+        if not isinstance(fields[self.event_time], T.TimestampType):
+            kind = fields[self.event_time].simpleString().upper()
+            raise ConfigError(f"{self.event_time} is {kind}: the pauses of a session need a TIMESTAMP")
+        needed = [*self.entity, self.event_time, self.event_id]
+        return rows.select(*[_needed(c) if c in needed else F.col(identifier(c)) for c in fields])
+
+    def events_of(self, sessions: DataFrame) -> DataFrame:
+        """Take the events of sessions apart again."""
+        return sessions.select(*map(identifier, self.entity), F.explode(EVENTS).alias(_EVENT)).select(
+            *map(identifier, self.entity), *(F.col(f"{_EVENT}.{identifier(c)}") for c in self.event)
+        )
+
+    def sessions(self, events: DataFrame) -> DataFrame:
+        """Group events into sessions, and say of each whether an event ended it (``__dedp_ends``); lazy."""
+        time, entity = identifier(self.event_time), ", ".join(map(identifier, self.entity))
+        ordered = f"OVER (PARTITION BY {entity} ORDER BY {time}, {identifier(self.event_id)})"
+        ends = f"coalesce({self.ends}, false)" if self.ends else "false"
+        pause = f"unix_micros({time}) - lag(unix_micros({time})) {ordered}"
+        begins = f"coalesce({pause} > {self.gap_micros}L OR lag({_ENDS}) {ordered}, true) AS {_BEGINS}"
+        event = f"struct({', '.join(map(identifier, self.event))}) AS {_EVENT}"
+        found = (
+            events.selectExpr("*", event, f"{ends} AS {_ENDS}")
+            .selectExpr("*", begins)
+            .selectExpr("*", f"count_if({_BEGINS}) {ordered} AS {_NUMBER}")
+            .groupBy(*map(identifier, self.entity), _NUMBER)
+            .agg(
+                F.min(time).alias(STARTED),
+                F.max(time).alias(ENDED),
+                F.array_sort(F.collect_set(_EVENT)).alias(EVENTS),
+                F.bool_or(_ENDS).alias(_ENDS),
+            )
+        )
+        return self.identified(found).select(SESSION_ID, *self.columns[1:], _ENDS)
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The columns of a session, as SQL names."""
+        return (SESSION_ID, *map(identifier, self.entity), STARTED, ENDED, EVENTS)
+
+    def identified(self, sessions: DataFrame) -> DataFrame:
+        """Give sessions their ids."""
+        first = [f"get({EVENTS}, 0).{identifier(c)}" for c in (self.event_time, self.event_id)]
+        return sessions.withColumn(SESSION_ID, F.expr(key_of(sessions, [*map(identifier, self.entity), *first])))
+
+    def is_open(self, until: datetime) -> str:
+        """Write SQL over :meth:`sessions`: whether an event at ``until`` or later could still belong to a session."""
+        return f"NOT {_ENDS} AND unix_micros({ENDED}) + {self.gap_micros}L >= {micros(until)}L"
+
+
+def cut(
+    events: Iterable[E], *, time: Callable[[E], int], gap: int, ends: Callable[[E], bool] = lambda _: False
+) -> list[list[E]]:
+    """Cut one entity's events, in their order, into sessions.
+
+    Args:
+        events: in the order of time and identity.
+        time: when an event happened, in microseconds.
+        gap: the longest pause, in microseconds.
+        ends: whether an event ends its session.
+
+    Example:
+        >>> cut([0, 10, 20, 31], time=int, gap=10)
+        [[0, 10, 20], [31]]
+    """
+    found: list[list[E]] = []
+    for event in events:
+        if found and time(event) - time(found[-1][-1]) <= gap and not ends(found[-1][-1]):
+            found[-1].append(event)
+        else:
+            found.append([event])
+    return found
+
+
+def micros(at: datetime) -> int:
+    """Count the microseconds from 1970 to a moment.
+
+    Raises:
+        ConfigError: for a time without a zone.
+    """
+    if at.tzinfo is None:
+        raise ConfigError(f"{at} means another moment in each time zone: give it one")
+    return (at - _EPOCH) // timedelta(microseconds=1)
+
+
+def _needed(column: str) -> Column:
+    said = quoted(f"no session: an event has no {column}")
+    return F.expr(f"coalesce({identifier(column)}, raise_error({said}))").alias(column)

@@ -1,0 +1,106 @@
+"""Incremental Sessionizer: sessions over partitions, from one partition and what the one before left open.
+
+Problem: a partition cuts sessions. Each alone shows them wrong, and all of them together cost the whole history.
+Solution: a run takes its partition's events and the sessions that were open at the end of the partition before. Those
+    that an event at or after its own end could still belong to stay open, in a private table; the others are completed.
+    Both are kept by partition, so a run replaces what it made before.
+Consequences: a session comes when its gap has passed, in whole partitions; until then only :func:`show_partial` tells
+    of it. A partition run again asks for those after it, as far as what it leaves open changes. The events of a session
+    that never pauses are carried from partition to partition.
+Choose instead: Stateful Sessionizer, if a partition is too long to wait for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from dedp_assets.patterns.core.names import OUTCOME, identifier
+from dedp_assets.patterns.core.results import Split
+from dedp_assets.patterns.core.rows import require_rows
+from dedp_assets.patterns.core.sessionizing import ADDED, SessionRule
+
+__all__ = ["sessionize_partition", "show_partial"]
+
+
+def sessionize_partition(  # noqa: PLR0913 - what a session is, and where the partition ends
+    events: DataFrame,
+    pending: DataFrame | None,
+    *,
+    until: datetime,
+    entity: Sequence[str],
+    event_time: str,
+    event_id: str,
+    gap_seconds: int,
+    keep: Sequence[str] = (),
+    ends: str = "",
+) -> Split:
+    """Go on with the open sessions of the partition before; ``completed`` and ``pending`` ones are two parts; lazy.
+
+    Args:
+        events: one partition of event time; an event that is there twice counts once. An event without an entity, a
+            time or an identity stops the job that asks for the sessions.
+        pending: the part ``pending`` of the partition before; ``None`` before the first one.
+        until: where the partition ends: no event is as late as that.
+        entity: columns that say whose events they are.
+        event_time: TIMESTAMP column.
+        event_id: column that tells apart events of one time.
+        gap_seconds: the longest pause within a session, in seconds; exactly so long a pause does not end it.
+        keep: further columns to keep of each event.
+        ends: SQL over ``event_time``, ``event_id`` and ``keep`` that is true of an event that ends its session, such as
+            a logout; empty if only a pause does.
+
+    Returns:
+        Both parts have ``session_id``, the entity, ``started_at``, ``ended_at`` and ``events``, in the order of time
+        and identity. The id is made of the entity and the first event.
+
+    Raises:
+        ConfigError: for columns that are not there or no time, a gap of no length, and an end without a time zone.
+
+    Example:
+        >>> from datetime import datetime, timezone
+        >>> seen = "user STRING, at TIMESTAMP, id INT"
+        >>> def at(hour, minute=0):
+        ...     return datetime(2026, 1, 5, hour, minute, tzinfo=timezone.utc)
+        >>> rule = {"entity": ["user"], "event_time": "at", "event_id": "id", "gap_seconds": 7200}
+        >>> nine = sessionize_partition(frame(seen, ("Ada", at(9, 50), 1)), None, until=at(10), **rule)
+        >>> ten = frame(seen, ("Ada", at(10, 5), 2), ("Bob", at(10, 5), 3))
+        >>> split = sessionize_partition(ten, nine["pending"], until=at(11), **rule)
+        >>> rows(split["completed"]), rows(split["pending"].selectExpr("user", "events.id"))
+        ([], [('Ada', [1, 2]), ('Bob', [3])])
+        >>> late = sessionize_partition(ten.limit(0), split["pending"], until=at(13), **rule)
+        >>> rows(late["completed"].selectExpr("user", "events.id"))
+        [('Ada', [1, 2]), ('Bob', [3])]
+    """
+    rule = SessionRule(tuple(entity), event_time, event_id, gap_seconds, tuple(keep), ends)
+    found = rule.events(require_rows("sessionize_partition", events))
+    if pending is not None:
+        found = found.unionByName(rule.events_of(pending))
+    sessions = rule.sessions(found).withColumn(OUTCOME, F.expr(f"if({rule.is_open(until)}, 'pending', 'completed')"))
+    columns = (ADDED[0], *rule.entity, *ADDED[1:])
+    return Split(sessions, {"completed": columns, "pending": columns}, identity=(ADDED[0],))
+
+
+def show_partial(completed: DataFrame, pending: DataFrame) -> DataFrame:
+    """Show sessions that may still change beside the completed ones, told apart by ``is_completed``; lazy.
+
+    Args:
+        completed: completed sessions, of any partitions.
+        pending: the sessions that the newest of these partitions left open: none of them is completed there.
+
+    Returns:
+        The columns that both have, and the flag.
+
+    Example:
+        >>> done, still = frame("session_id STRING", ("a",)), frame("session_id STRING, private INT", ("b", 1))
+        >>> rows(show_partial(done, still))
+        [('a', True), ('b', False)]
+    """
+    shared = [identifier(name) for name in completed.columns if name in pending.columns]
+    flagged = [
+        rows.select(*shared, F.lit(done).alias("is_completed")) for rows, done in ((completed, True), (pending, False))
+    ]
+    return flagged[0].unionByName(flagged[1])

@@ -1,0 +1,51 @@
+"""The rule of sessions, in plain Python."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta, timezone
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dedp_assets.patterns.core.errors import ConfigError
+from dedp_assets.patterns.core.sessionizing import SessionRule, cut, micros
+
+RULE = {"entity": ["user"], "event_time": "at", "event_id": "id", "gap_seconds": 60}
+
+
+@given(st.lists(st.tuples(st.integers(0, 60), st.integers(0, 3), st.booleans())), st.integers(1, 12))
+def test_two_events_share_a_session_if_no_pause_between_them_ends_it(found, gap):
+    """For every pair: no longer pause than the gap, and no end, lies between them; no event is lost or doubled."""
+    events = sorted(found)
+    sessions = cut(events, time=lambda event: event[0], gap=gap, ends=lambda event: event[2])
+    assert [event for session in sessions for event in session] == events
+    number = [place for place, session in enumerate(sessions) for _ in session]
+    for last in range(len(events)):
+        for first in range(last + 1):
+            between = zip(events[first:last], events[first + 1 : last + 1], strict=True)
+            together = all(after[0] - before[0] <= gap and not before[2] for before, after in between)
+            assert together == (number[first] == number[last])
+
+
+def test_a_moment_is_the_same_in_every_time_zone_and_needs_one():
+    """Microseconds are exact, and a time that everybody reads differently is refused."""
+    noon = datetime(2026, 1, 5, 12, 0, 0, 1, tzinfo=timezone.utc)
+    assert micros(noon) == micros(noon.astimezone(timezone(timedelta(hours=5)))) == 1767614400000001
+    with pytest.raises(ConfigError, match="give it one"):
+        micros(datetime(2026, 1, 5))  # noqa: DTZ001 - that is the point
+
+
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    [
+        ({"entity": []}, "name the entity"),
+        ({"gap_seconds": 0}, "a gap above 0 seconds"),
+        ({"entity": ["Events"]}, "column events cannot be of the entity"),
+        ({"entity": ["at"]}, "column at cannot be of the entity"),
+    ],
+)
+def test_a_rule_that_means_nothing_is_refused(wrong, said):
+    """Before anything is computed."""
+    with pytest.raises(ConfigError, match=said):
+        SessionRule(**{**RULE, **wrong})

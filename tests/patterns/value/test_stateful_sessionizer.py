@@ -1,0 +1,153 @@
+"""Stateful Sessionizer: a stream's sessions are those of the batch, whatever interrupts it."""
+
+from __future__ import annotations
+
+import random
+from datetime import datetime, timedelta, timezone
+from types import SimpleNamespace
+
+import pytest
+from pyspark.errors import PySparkException
+
+from dedp_assets.patterns.core.errors import ConfigError, ContractError
+from dedp_assets.patterns.core.schema import Column, TableSpec
+from dedp_assets.patterns.delta.tables import Table
+from dedp_assets.patterns.error_management.checkpointer import append_checkpointed
+from dedp_assets.patterns.value.incremental_sessionizer import sessionize_partition
+from dedp_assets.patterns.value.stateful_sessionizer import sessionize_stream
+from tests.helpers import a_run, read_back
+from tests.patterns.error_management.test_checkpointer import failing
+
+pytestmark = pytest.mark.spark
+
+MONDAY = datetime(2026, 1, 5, tzinfo=timezone.utc)
+VISIT = "user STRING, at TIMESTAMP, id INT, page STRING"
+RULE = {"entity": ["user"], "event_time": "at", "event_id": "id", "keep": ["page"]}
+SESSIONS = TableSpec(
+    "gold/sessions_live",
+    {
+        "session_id": Column("STRING", required=True),
+        "user": Column("STRING", required=True),
+        "started_at": Column("TIMESTAMP", required=True),
+        "ended_at": Column("TIMESTAMP", required=True),
+        "events": Column("ARRAY<STRUCT<at: TIMESTAMP, id: INT, page: STRING>>", required=True),
+    },
+)
+HALF_AN_HOUR = 1800
+
+
+def source(spark, folder, files):
+    """Visits, a file for each micro-batch, and the stream of them."""
+    for rows in files:
+        spark.createDataFrame(rows, VISIT).coalesce(1).write.mode("append").parquet(str(folder))
+    return spark.readStream.schema(VISIT).option("maxFilesPerTrigger", 1).parquet(str(folder))
+
+
+def run(sessions, table, place):
+    return append_checkpointed(sessions, table, checkpoint=str(place), provenance=a_run(SESSIONS.name))
+
+
+def told(rows):
+    """Sessions as they are compared: everything, times in UTC."""
+    return sorted(
+        (row["session_id"], row["user"], _utc(row["started_at"]), _utc(row["ended_at"]), _events(row)) for row in rows
+    )
+
+
+def _utc(moment):
+    return moment.replace(tzinfo=timezone.utc) if moment.tzinfo is None else moment.astimezone(timezone.utc)
+
+
+def _events(row):
+    return [(_utc(event["at"]), event["id"], event["page"]) for event in row["events"]]
+
+
+def histories():
+    """Visits of an afternoon, in three deliveries: those of some visitors out of order, a pause of exactly the gap.
+
+    Visitors with even numbers log out now and then; theirs come in order. The last delivery moves the watermark over
+    all of them, and brings one visit that is hours too late.
+    """
+    chosen, ids, files = random.Random(4), iter(range(10_000)), [[], [], []]  # noqa: S311 - no secret
+    for user in range(60):
+        ticks = sorted(chosen.randrange(36) for _ in range(chosen.choice([1, 3, 9])))
+        for tick in ticks:
+            moment = MONDAY + timedelta(minutes=5 * tick, microseconds=tick % 2)
+            page = chosen.choice(["/", "/a", "/bye"]) if user % 2 == 0 else "/"
+            late = chosen.random() < 0.3 and user % 2 == 1 and tick < 18
+            files[1 if tick >= 18 or late else 0].append((f"u{user}", moment, next(ids), page))
+    exact = [("exact", MONDAY, 10_001, "/"), ("exact", MONDAY + timedelta(minutes=30), 10_002, "/")]
+    files[0] += exact
+    files[2] += [("last", MONDAY + timedelta(hours=9), 10_003, "/")]
+    for rows in files:
+        chosen.shuffle(rows)
+    return files
+
+
+LATE = [("u1", MONDAY, 10_004, "/late")]
+
+
+@pytest.fixture(scope="module")
+def world(spark, tmp_path_factory):
+    """The deliveries through the query, which is interrupted twice at its second micro-batch; then what is too late."""
+    home, files = tmp_path_factory.mktemp("sessions"), histories()
+    stream = source(spark, home / "source", files)
+    sessions = sessionize_stream(stream, **RULE, gap_seconds=HALF_AN_HOUR, lateness="2 hours")
+    table = Table(SESSIONS, home / "windows", spark)
+    for when in ("before", "after"):
+        with failing(1, when), pytest.raises(PySparkException):
+            run(sessions, table, home / "of-windows")
+    run(sessions, table, home / "of-windows")
+    source(spark, home / "source", [LATE])
+    late = run(sessions, table, home / "of-windows")
+    events = spark.createDataFrame([row for rows in files for row in rows], VISIT)
+    return SimpleNamespace(home=home, windows=table, sessions=sessions, events=events, late=late)
+
+
+def batch(world, **more):
+    until = MONDAY + timedelta(hours=7)
+    events = world.events.filter("user <> 'last'")
+    return told(
+        sessionize_partition(events, None, until=until, **RULE, gap_seconds=HALF_AN_HOUR, **more)["completed"].collect()
+    )
+
+
+def test_a_session_window_gives_the_sessions_of_the_batch(world):
+    """Ids, times and visits in their order are equal, though visits came out of order; exactly the gap is no end.
+
+    Killed before and after a commit: nothing is lost, doubled or counted twice.
+    """
+    found = told(read_back(world.windows))
+    assert found == batch(world)
+    assert [len(events) for _, user, *_, events in found if user == "exact"] == [2]
+
+
+def test_what_is_too_late_is_dropped_and_counted(world):
+    """A visit hours below the watermark makes no session."""
+    assert (world.late.rows.written, world.late.figures["dropped_by_watermark"]) == (0, 1)
+
+
+def test_a_lost_checkpoint_is_refused(world):
+    """Sessions that were in the state would be cut otherwise."""
+    with pytest.raises(ContractError, match="is lost"):
+        run(world.sessions, world.windows, world.home / "nowhere")
+
+
+@pytest.mark.parametrize(
+    ("query", "more", "said"),
+    [
+        (sessionize_stream, {"gap_seconds": 0}, "a gap above 0"),
+        (sessionize_stream, {"event_id": "visit"}, "no column visit"),
+    ],
+)
+def test_a_query_that_means_nothing_is_refused(spark, tmp_path, query, more, said):
+    """Before it starts."""
+    stream = spark.readStream.schema(VISIT).parquet(str(tmp_path))
+    with pytest.raises(ConfigError, match=said):
+        query(stream, **{**RULE, "gap_seconds": 60, "lateness": "1 minute", **more})
+
+
+def test_a_batch_is_refused(spark):
+    """There is another pattern for it."""
+    with pytest.raises(ConfigError, match="use sessionize_partition"):
+        sessionize_stream(spark.createDataFrame([], VISIT), **RULE, gap_seconds=60, lateness="1 minute")
