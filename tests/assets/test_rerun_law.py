@@ -32,11 +32,13 @@ TABLES = {table.spec.name: table for table in declared(defs)}
 
 
 @pytest.fixture
-def ads(kafka, monkeypatch):
+def ads(kafka):
     """A topic that holds the ads before the visits of the first day."""
-    monkeypatch.setenv("DEDP_KAFKA", kafka.bootstrap)
-    monkeypatch.setenv("DEDP_ADS_TOPIC", kafka.topic)
     publish(kafka, ads_before(visits_of(0)), key="ad_page")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("DEDP_KAFKA", kafka.bootstrap)
+        patch.setenv("DEDP_ADS_TOPIC", kafka.topic)
+        yield
 
 
 @pytest.fixture
