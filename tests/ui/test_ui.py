@@ -110,7 +110,7 @@ class Up:
         return {dict(partition)["event_date"] for partition in partitions}
 
 
-def wait_until(holds: Callable[[], object], what: str, *, seconds: int = 240) -> None:
+def wait_until(holds: Callable[[], object], what: str, *, seconds: int = 480) -> None:
     """Wait for something that processes beside this one do; the time is only there to end a hanging test."""
     end = time.monotonic() + seconds
     while not holds():
