@@ -145,21 +145,11 @@ def visits(step: Step, table: Table, landing: Landing) -> WriteResult:
 daily_visits = dg.define_asset_job(
     "daily_visits",
     selection=writing(
-        dg.AssetSelection.assets(asset_key(VISITS)).downstream()
-        & dg.AssetSelection.groups("bronze", "silver", "gold")
-        # These have jobs of their own, or follow one that does.
-        - dg.AssetSelection.assets(
-            "bronze/ip_locations",
-            "silver/referrals",
-            "silver/visits_by_visitor",
-            "silver/ad_impressions",
-            "gold/daily_sessions",
-            "silver/sessions_pending",
-            "gold/sessions",
-            "gold/sessions_live",
-            "gold/visitors_by_window",
-            "gold/visits_cube",
-        ).downstream()
+        # Every other table follows by the reconciler, or by night.
+        dg.AssetSelection.assets(
+            asset_key(VISITS),
+            *("silver/visits", "silver/visits_dead_letter", "gold/daily_page_views", "gold/daily_visitors"),
+        )
     ),
     description="A day's delivery, and what follows from it. One key means two things here: in bronze the day on which "
     "records LANDED, in silver and gold the day on which they HAPPENED. So the run of a day brings in what landed on "
