@@ -33,10 +33,10 @@ def ids(records, **values):
 
 
 def left(world):
-    """Let the sensors do their work; the tables that sent something, by day."""
+    """Let the sensors do their work; the tables of the platform that were computed, by day."""
     ended = [e for e in world.platform.react() if "platform" in e.job]
     assert not [e for e in ended if e.failure], ended
-    return sorted((e.job, e.partition) for e in ended)
+    return {(table, e.partition) for e in ended for table in e.job.split(", ")}
 
 
 def compute(world, *tables, number=0):
@@ -67,7 +67,7 @@ def test_partners_get_each_visit_once_in_order_by_the_minute(world, services, mo
     """Once a service runs, which takes requests in part: all that waited is delivered, and each visit has a receipt."""
     monkeypatch.setenv("DEDP_SERVICES", services.url)
     services.behave("partners", "throttled 5", times=60)
-    assert left(world) == [("platform/alerts", day(0)), ("platform/partner_delivery", day(0))]
+    assert left(world) >= {("platform/alerts", day(0)), ("platform/partner_delivery", day(0))}
     taken = inbox(services, "blog.example")
     assert sorted(ids(taken)) == [f"e{n:03}" for n in range(24)]
     for page in ("/a", "/b"):
