@@ -1,8 +1,9 @@
 """Stateful Sessionizer: sessions of a stream, each once its gap has passed in event time.
 
 Problem: a batch shows a session a partition late at best, and a stream without state knows nothing but single events.
-Solution: the query keeps open sessions as state, in Spark's session window. Time is the watermark's, so no delay closes
-    a session early, and the same events give the same sessions and ids as the batch.
+Solution: the query keeps open sessions as state. Spark's session window is enough where only a pause ends a session;
+    a state of our own also takes an event that ends it, and expires as is chosen. Time is the watermark's, so no delay
+    closes a session early, and the same events give the same sessions and ids as the batch.
 Consequences: what is later than the watermark is dropped and counted, or is a session by itself. The last session waits
     for events of anybody that move the watermark. Another number of shuffle partitions needs a new checkpoint.
 Choose instead: Incremental Sessionizer, if a session may wait for its partition.
@@ -11,15 +12,20 @@ Choose instead: Incremental Sessionizer, if a session may wait for its partition
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Literal
 
-from pyspark.sql import DataFrame
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
+from pyspark.sql import types as T
 
 from dedp_assets.patterns.core.errors import ConfigError
 from dedp_assets.patterns.core.names import identifier
 from dedp_assets.patterns.core.sessionizing import ENDED, EVENTS, STARTED, SessionRule
+from dedp_assets.patterns.value._session_state import AT, ENDS, ID, KEPT, SESSION, STATE, Advance
 
-__all__ = ["sessionize_stream"]
+__all__ = ["sessionize_stream", "sessionize_with_state"]
+
+_EXACT = {"timestampFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSSXXX", "ignoreNullFields": "false"}
 
 
 def sessionize_stream(
@@ -66,6 +72,73 @@ def sessionize_stream(
     return _sessions(found, rule)
 
 
+def sessionize_with_state(  # noqa: PLR0913 - what a session is, and when it is over
+    stream: DataFrame,
+    *,
+    entity: Sequence[str],
+    event_time: str,
+    event_id: str,
+    gap_seconds: int,
+    lateness: str,
+    keep: Sequence[str] = (),
+    ends: str = "",
+    expires: Literal["event time", "watermark"] = "event time",
+) -> DataFrame:
+    """Group a stream's events into sessions by a state of our own, which an event may end at once; lazy.
+
+    Args:
+        stream: as :func:`sessionize_stream`; what is older than the watermark is dropped.
+        entity: as there.
+        event_time: as there.
+        event_id: as there; text or a whole number.
+        gap_seconds: as there.
+        lateness: as there.
+        keep: as there.
+        ends: SQL over an event's columns that is true of one that ends its session, such as a logout. The session
+            comes with the micro-batch of that event.
+        expires: a session is over a gap after its last event (``event time``), or a gap after the watermark that
+            held when events of its entity came last (``watermark``), which is sooner: a pause shorter than the gap
+            may cut it then.
+
+    Raises:
+        ConfigError: as :func:`sessionize_stream`, and for an identity of another type.
+
+    Example:
+        >>> visits = table("visits", "user STRING, at TIMESTAMP, id INT, page STRING")
+        >>> _ = visits.ensure()
+        >>> rule = {"entity": ["user"], "event_time": "at", "event_id": "id", "gap_seconds": 1800, "keep": ["page"]}
+        >>> ended = sessionize_with_state(visits.stream(), lateness="1 hour", ends="page = '/logout'", **rule)
+        >>> ended.columns
+        ['session_id', 'user', 'started_at', 'ended_at', 'events']
+    """
+    if expires not in ("event time", "watermark"):
+        raise ConfigError(f"expires must be event time or watermark, not {expires!r}")
+    rule = SessionRule(tuple(entity), event_time, event_id, gap_seconds, tuple(keep), ends)
+    events = _events(stream, rule, lateness)
+    kinds = {f.name: f.dataType for f in events.schema.fields}
+    if not isinstance(kinds[event_id], T.StringType | T.IntegralType):
+        raise ConfigError(
+            f"{event_id} is {kinds[event_id].simpleString().upper()}: the state needs text or whole numbers"
+        )
+    rest = T.StructType([T.StructField(name, kinds[name]) for name in rule.event[2:]])
+    time, names = identifier(event_time), [identifier(name) for name in rule.entity]
+    kept = F.to_json(F.struct(*map(identifier, rest.names)), _EXACT) if rest.names else F.lit("{}")
+    prepared = events.select(
+        *names,
+        time,
+        F.expr(f"unix_micros({time})").alias(AT),
+        F.col(identifier(event_id)).alias(ID),
+        F.expr(f"coalesce({ends or 'false'}, false)").alias(ENDS),
+        kept.alias(KEPT),
+    )
+    session = T.StructType([*(T.StructField(c, kinds[c]) for c in rule.entity), T.StructField(SESSION, T.StringType())])
+    advance = Advance(rule.gap_micros, expires == "watermark", (*rule.entity, SESSION))
+    completed = prepared.groupBy(*names).applyInPandasWithState(
+        advance.__call__, session, STATE, "append", "EventTimeTimeout"
+    )
+    return _sessions(completed.withColumn(EVENTS, _parsed(rule, rest, kinds)), rule)
+
+
 def _events(stream: DataFrame, rule: SessionRule, lateness: str) -> DataFrame:
     if not getattr(stream, "isStreaming", False):
         raise ConfigError("a stateful sessionizer needs a streaming DataFrame; for a batch use sessionize_partition")
@@ -76,3 +149,16 @@ def _sessions(found: DataFrame, rule: SessionRule) -> DataFrame:
     time = identifier(rule.event_time)
     ends = {STARTED: f"get({EVENTS}, 0).{time}", ENDED: f"element_at({EVENTS}, -1).{time}"}
     return rule.identified(found.withColumns({name: F.expr(sql) for name, sql in ends.items()})).select(*rule.columns)
+
+
+def _parsed(rule: SessionRule, rest: T.StructType, kinds: dict[str, T.DataType]) -> Column:
+    """Read a session's events out of the JSON that the state has of them."""
+    texts = F.from_json(SESSION, T.ArrayType(T.ArrayType(T.StringType())))
+
+    def event(text: Column) -> Column:
+        kept = F.from_json(text[3], rest, _EXACT)
+        first = [F.timestamp_micros(text[0].cast("long")), text[1].cast(kinds[rule.event_id])]
+        values = [*first, *(kept[name] for name in rest.names)]
+        return F.struct(*(value.alias(name) for value, name in zip(values, rule.event, strict=True)))
+
+    return F.array_sort(F.transform(texts, event))

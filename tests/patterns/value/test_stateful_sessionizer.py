@@ -14,7 +14,7 @@ from dedp_assets.patterns.core.schema import Column, TableSpec
 from dedp_assets.patterns.delta.tables import Table
 from dedp_assets.patterns.error_management.checkpointer import append_checkpointed
 from dedp_assets.patterns.value.incremental_sessionizer import sessionize_partition
-from dedp_assets.patterns.value.stateful_sessionizer import sessionize_stream
+from dedp_assets.patterns.value.stateful_sessionizer import sessionize_stream, sessionize_with_state
 from tests.helpers import a_run, read_back
 from tests.patterns.error_management.test_checkpointer import failing
 
@@ -89,19 +89,30 @@ LATE = [("u1", MONDAY, 10_004, "/late")]
 
 @pytest.fixture(scope="module")
 def world(spark, tmp_path_factory):
-    """The deliveries through the query, which is interrupted twice at its second micro-batch; then what is too late."""
+    """The same deliveries through both queries; the second one is interrupted twice at its second micro-batch."""
     home, files = tmp_path_factory.mktemp("sessions"), histories()
     stream = source(spark, home / "source", files)
-    sessions = sessionize_stream(stream, **RULE, gap_seconds=HALF_AN_HOUR, lateness="2 hours")
-    table = Table(SESSIONS, home / "windows", spark)
+    rule = {**RULE, "gap_seconds": HALF_AN_HOUR, "lateness": "2 hours"}
+    windows, states = (Table(SESSIONS, home / name, spark) for name in ("windows", "states"))
+    run(sessionize_stream(stream, **rule), windows, home / "of-windows")
+    ended = sessionize_with_state(stream, ends="page = '/bye'", **rule)
     for when in ("before", "after"):
         with failing(1, when), pytest.raises(PySparkException):
-            run(sessions, table, home / "of-windows")
-    run(sessions, table, home / "of-windows")
+            run(ended, states, home / "of-states")
+    run(ended, states, home / "of-states")
+    left = spark.read.format("statestore").load(str(home / "of-states")).selectExpr("key.user").collect()
     source(spark, home / "source", [LATE])
-    late = run(sessions, table, home / "of-windows")
-    events = spark.createDataFrame([row for rows in files for row in rows], VISIT)
-    return SimpleNamespace(home=home, windows=table, sessions=sessions, events=events, late=late)
+    late = run(ended, states, home / "of-states")
+    everything = spark.createDataFrame([row for rows in files for row in rows], VISIT)
+    return SimpleNamespace(
+        home=home,
+        windows=windows,
+        states=states,
+        ended=ended,
+        events=everything,
+        left=[row.user for row in left],
+        late=late,
+    )
 
 
 def batch(world, **more):
@@ -113,24 +124,47 @@ def batch(world, **more):
 
 
 def test_a_session_window_gives_the_sessions_of_the_batch(world):
-    """Ids, times and visits in their order are equal, though visits came out of order; exactly the gap is no end.
-
-    Killed before and after a commit: nothing is lost, doubled or counted twice.
-    """
+    """Ids, times and visits in their order are equal, though visits came out of order; exactly the gap is no end."""
     found = told(read_back(world.windows))
     assert found == batch(world)
     assert [len(events) for _, user, *_, events in found if user == "exact"] == [2]
 
 
-def test_what_is_too_late_is_dropped_and_counted(world):
-    """A visit hours below the watermark makes no session."""
+def test_a_state_of_its_own_gives_them_too_however_often_it_is_interrupted(world):
+    """Killed before and after a commit: nothing is lost, doubled or counted twice; a logout ends a session at once."""
+    found = told(read_back(world.states))
+    assert found == batch(world, ends="page = '/bye'")
+    assert {events[-1][2] for *_, events in found} == {"/", "/a", "/bye"}
+
+
+def test_state_is_forgotten_and_what_is_too_late_is_dropped_and_counted(world):
+    """Only the visitor whose gap is not over is remembered; a visit below the watermark makes no session."""
+    assert world.left == ["last"]
     assert (world.late.rows.written, world.late.figures["dropped_by_watermark"]) == (0, 1)
 
 
-def test_a_lost_checkpoint_is_refused(world):
+def test_a_lost_checkpoint_and_one_of_another_query_are_refused(world):
     """Sessions that were in the state would be cut otherwise."""
-    with pytest.raises(ContractError, match="is lost"):
-        run(world.sessions, world.windows, world.home / "nowhere")
+    for place in ("nowhere", "of-windows"):
+        with pytest.raises(ContractError, match=r"is lost|is of another query"):
+            run(world.ended, world.states, world.home / place)
+
+
+@pytest.mark.both
+@pytest.mark.parametrize(("expires", "emitted"), [("watermark", ["A"]), ("event time", [])])
+def test_the_trace_of_the_book(spark, make_table, tmp_path, expires, emitted):
+    """Table 5-4, a record for each micro-batch: by the watermark A is over after B's record, by event time not."""
+    trace = [("A", 600), ("A", 601), ("A", 608), ("B", 615)]
+    files = [[(user, MONDAY + timedelta(minutes=at), number, "/")] for number, (user, at) in enumerate(trace)]
+    stream, table = source(spark, tmp_path / "source", files), make_table(SESSIONS)
+    sessions = sessionize_with_state(stream, **RULE, gap_seconds=600, lateness="1 minute", expires=expires)
+    run(sessions, table, tmp_path / "checkpoint")
+    found = told(read_back(table))
+    assert [user for _, user, *_ in found] == emitted
+    if found:
+        (_, _, started, ended, events) = found[0]
+        assert (started, (ended - started).total_seconds()) == (MONDAY + timedelta(hours=10), 480)
+        assert [number for _, number, _ in events] == [0, 1, 2]
 
 
 @pytest.mark.parametrize(
@@ -138,6 +172,8 @@ def test_a_lost_checkpoint_is_refused(world):
     [
         (sessionize_stream, {"gap_seconds": 0}, "a gap above 0"),
         (sessionize_stream, {"event_id": "visit"}, "no column visit"),
+        (sessionize_with_state, {"expires": "soon"}, "expires must be event time or watermark"),
+        (sessionize_with_state, {"event_id": "at"}, "needs text or whole numbers"),
     ],
 )
 def test_a_query_that_means_nothing_is_refused(spark, tmp_path, query, more, said):
