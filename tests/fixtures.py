@@ -41,6 +41,7 @@ hypothesis_settings.register_profile("fuzz", deadline=None, max_examples=2000)  
 
 
 _SHARED_ENGINE = pytest.StashKey[str]()
+_LONGEST = ("tests/ui/", "tests/assets/test_rerun_law")
 
 
 @event.listens_for(Engine, "connect")
@@ -79,6 +80,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.spark)
         if {"own_postgres", "broker"} & {*getattr(item, "fixturenames", ())}:
             item.add_marker(pytest.mark.slow)
+    # The longest files come first, so that no process works on one alone at the end.
+    items.sort(key=lambda item: not item.nodeid.startswith(_LONGEST))
 
 
 @pytest.fixture(scope="session")

@@ -159,7 +159,7 @@ class LakeTable(Generic[P]):
                     deps=[
                         *map(asset_key, (*self.reads, *self.references)),
                         *(source.key for source in self.sources),
-                        *self._before(),
+                        *self._before(table),
                     ],
                     partitions=self.partitions,
                     fresh=self.fresh,
@@ -194,10 +194,13 @@ class LakeTable(Generic[P]):
             return False
         return (commit.record.inputs, commit.record.code_version) == (found.identities, self.code_version)
 
-    def _before(self) -> list[dg.AssetDep]:
-        """Let each partition of a table in order come after the one before it."""
+    def _before(self, table: TableSpec) -> list[dg.AssetDep]:
+        """Let each partition of a table in order come after the one before it.
+
+        Its own alone: Dagster plans no backfill for tables that are upstream of each other.
+        """
         mapping = dg.TimeWindowPartitionMapping(start_offset=-1, end_offset=-1)
-        return [dg.AssetDep(asset_key(table), partition_mapping=mapping) for table in self.tables if self.in_order]
+        return [dg.AssetDep(asset_key(table), partition_mapping=mapping)] if self.in_order else []
 
     def _work(self, context: dg.AssetExecutionContext, at: datetime) -> Work:
         lake = context.resources.lake

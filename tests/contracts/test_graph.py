@@ -50,6 +50,19 @@ def described(definitions: dg.Definitions) -> dict[str, list[str]]:
     return found
 
 
+def test_no_tables_are_upstream_of_each_other():
+    """Dagster can put the graph in order, without which it plans no backfill; one with a circle it cannot."""
+    graph = DEFS.resolve_asset_graph()
+    assert len(graph.toposorted_asset_keys) == len(set(graph.get_all_asset_keys()))
+    both = [dg.AssetSpec(name, deps=[other]) for name, other in (("a", "b"), ("b", "a"))]
+
+    @dg.multi_asset(specs=both)
+    def circle(): ...
+
+    with pytest.raises(Exception, match="Circular"):
+        dg.Definitions([circle]).resolve_asset_graph().toposorted_asset_keys  # noqa: B018
+
+
 def test_the_graph_changes_only_on_purpose():
     """Keys, lineage, partitions, patterns, checks, schedules: what was frozen is as it was; jobs and sensors may grow.
 
