@@ -95,7 +95,9 @@ def test_a_day_that_is_not_there_yet_holds_back_the_next_and_an_empty_one_does_n
     assert f"holds nothing of {day(1)} yet" in failure
     assert held(world) == model(world, 0)
     world.land(day(1), [], late=[visit("Ada", 0, "23:55:00", "a2")])
-    list(world.platform.react())  # gold wants a person's word for a day without visits
+    refused = [ended for ended in world.platform.react() if ended.failure]
+    assert [(ended.job, ended.partition) for ended in refused] == [("daily_visits", day(1))]
+    assert "dedp approve gold/daily_page_views" in refused[0].failure  # gold wants a person's word for an empty day
     assert night(world, day(3)) == (day(0), day(2), "")
     assert held(world) == model(world, 2)
     assert world.checks(SESSIONS)["constraints_hold"]
