@@ -23,7 +23,17 @@ FOLDER = "kafka"
 _ANSWER_SECONDS = 5
 _TOPIC_EXISTS = "TOPIC_ALREADY_EXISTS"
 _UNKNOWN_TOPIC = "UNKNOWN_TOPIC_OR_PART"
-_ELECTING = ("LEADER_NOT_AVAILABLE", "NOT_LEADER_FOR_PARTITION")
+_ELECTING = (
+    "LEADER_NOT_AVAILABLE",
+    "NOT_LEADER_FOR_PARTITION",
+    "FENCED_LEADER_EPOCH",
+    "UNKNOWN_LEADER_EPOCH",
+    "OFFSET_NOT_AVAILABLE",
+    "REPLICA_NOT_AVAILABLE",
+    "KAFKA_STORAGE_ERROR",
+)
+"""What brokers answer about offsets while a partition has no leader, or the asked one has not heard who it is."""
+
 _QUIET = logging.getLogger("librdkafka")
 _QUIET.addHandler(logging.NullHandler())
 _QUIET.propagate = False

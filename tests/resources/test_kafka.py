@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import pytest
-from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
 from dedp_assets.local.ports import free as free_port
+from dedp_assets.patterns.connectors.topics import Topic
 from dedp_assets.patterns.core.errors import ConfigError, NotReady
+from resources import kafka as resource
 from resources.kafka import Kafka, client, lacking
 from tests.faults.processes import wait_until
 
@@ -84,6 +86,36 @@ def test_a_broker_that_does_not_answer_is_named_with_the_setting_that_says_where
     for action in (kafka.look, kafka.create):
         with pytest.raises(NotReady, match=f"^Kafka at {kafka.bootstrap} does not answer .* DEDP_KAFKA$"):
             action()
+
+
+def _fails(monkeypatch, error, *, times):
+    """Let a topic's offsets be answered with an error so many times, and then with an empty topic."""
+    errors = iter([KafkaException(KafkaError(error))] * times)
+
+    def held(_, topic):
+        for found in errors:
+            raise found
+        return Topic(topic, "made", begin={}, end={})
+
+    monkeypatch.setattr(resource, "_held", held)
+
+
+@pytest.mark.parametrize(
+    "error",
+    ["LEADER_NOT_AVAILABLE", "UNKNOWN_LEADER_EPOCH", "FENCED_LEADER_EPOCH", "OFFSET_NOT_AVAILABLE"],
+)
+def test_an_election_of_leaders_is_waited_for(monkeypatch, error):
+    """After a start of the brokers, or right after a topic was made, offsets are known a moment later."""
+    _fails(monkeypatch, getattr(KafkaError, error), times=2)
+    assert Kafka(bootstrap="127.0.0.1:1").look().end == {}
+
+
+@pytest.mark.parametrize("error", ["_TRANSPORT", "TOPIC_AUTHORIZATION_FAILED", "UNKNOWN_TOPIC_OR_PART"])
+def test_an_error_that_waiting_does_not_mend_is_told_at_once(monkeypatch, error):
+    """The first one, although the next answer would be good."""
+    _fails(monkeypatch, getattr(KafkaError, error), times=1)
+    with pytest.raises(NotReady, match=r"^Kafka at 127\.0\.0\.1:1 "):
+        Kafka(bootstrap="127.0.0.1:1").look()
 
 
 def test_without_an_address_nobody_is_asked():
