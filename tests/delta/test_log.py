@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import pickle
 import shutil
 import tempfile
 from pathlib import Path
@@ -111,6 +112,14 @@ def test_a_version_is_read_once_and_the_same_number_in_another_log_is_another_ve
     assert ledger.state().statistics() == again.state().statistics() != before
     with pytest.raises(Conflict, match="begun again"):
         unread.files()
+
+
+def test_a_ledger_that_was_used_goes_along_to_another_process(events):
+    """As with a stream's batch function over Spark Connect: the copy reads for itself."""
+    ledger = events({"changed": [of(day) for day in DAYS]})
+    statistics = ledger.state().statistics()
+    copy = pickle.loads(pickle.dumps(ledger))  # noqa: S301 - the bytes of a moment ago
+    assert (copy.name, copy.state().statistics()) == (NAME, statistics)
 
 
 def test_statistics_are_by_partition(events):

@@ -347,6 +347,10 @@ class Ledger(Located):
         self._declared: tuple[int, Naming] | None = None
         self._opened: tuple[object, TableState] | None = None
 
+    def __getstate__(self) -> dict[str, Any]:
+        """Leave out what was read: a ledger goes along with a function to another process, and reads there itself."""
+        return {**vars(self), "_declared": None, "_opened": None}
+
     def exists(self) -> bool:
         """Tell whether there is a table."""
         return self._holds(0) or bool(self._versions())

@@ -5,8 +5,7 @@ Problem: a visit names a user and nothing of them. Joined to the users of today,
 Solution: a left join by key, or by key and validity ``[from, to)`` at the fact's own time (SCD types 2 and 4), once
     the reference is judged to have one row at a time. What a service knows is put into a table first, then joined.
 Consequences: a fact without a match stays, and is marked. What the reference learns later is not in the rows until
-    they are computed again. Who joins a stream does so batch by batch (``foreachBatch``), with the newest reference;
-    over Spark Connect a :class:`Table` that was used already cannot go along with that function.
+    they are computed again. Who joins a stream does so batch by batch (``foreachBatch``), with the newest reference.
 Choose instead: Dynamic Joiner, if the other side moves as fast as the facts.
 """
 
