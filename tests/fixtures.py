@@ -28,12 +28,15 @@ from dedp_assets.sources.services import application
 from resources import postgres
 from resources.environments import Settings, apply, settings
 from resources.kafka import Kafka
+from tests.dagster_storage import keep_what_is_the_same
 from tests.faults.processes import wait_until
 from tests.helpers import EVENTS, ServicesUnderTest, connect_server
 
 pytest_plugins = ["tests.timing"]
 
 apply({"DEDP_FIRST_DAY": "2025-12-02"})  # of the graph that tests load: their data are of January 2026
+
+keep_what_is_the_same()
 
 hypothesis_settings.register_profile("default", deadline=None)  # no test asserts an absolute time
 hypothesis_settings.load_profile("default")

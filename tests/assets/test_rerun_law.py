@@ -84,14 +84,22 @@ def keys_of(partitions) -> list[str]:
     return [key for key, window in windows.items() if window.start < END and window.end > START]
 
 
-def contents(world) -> dict[str, Counter[str]]:
-    """The business columns of every row of every table, in no order."""
-    found = {}
-    for table in TABLES.values():
-        for spec in table.tables:
-            kept = [column for column in spec.content if column not in BY_RUN]
-            found[spec.name] = Counter(str([row[column] for column in kept]) for row in world.rows(spec.name))
-    return found
+class Contents:
+    """The rows of every table, read again where there is a new version."""
+
+    def __init__(self, world) -> None:
+        self.world, self.known = world, {}
+
+    def now(self) -> dict[str, Counter[str]]:
+        """The business columns of every row of every table, in no order."""
+        versions = self.world.versions()
+        for table in TABLES.values():
+            for spec in table.tables:
+                if self.known.get(spec.name, (None,))[0] != versions[spec.name]:
+                    kept = [column for column in spec.content if column not in BY_RUN]
+                    rows = Counter(str([row[column] for column in kept]) for row in self.world.rows(spec.name))
+                    self.known[spec.name] = versions[spec.name], rows
+        return {name: rows for name, (_, rows) in self.known.items()}
 
 
 def load_dying(world, name, keys, table) -> None:
@@ -118,13 +126,14 @@ def test_no_rerun_backfill_or_death_changes_a_row(landed):
     }
     for name, keys, table in everything:
         load_dying(landed, name, keys, table)
-    before = contents(landed)
+    contents = Contents(landed)
+    before = contents.now()
     assert all(before.values()), [name for name, rows in before.items() if not rows]
     for name, keys, _ in everything:
         for key in keys:
             assert landed.compute(name, key).failure == ""
-    assert contents(landed) == before
+    assert contents.now() == before
     for name, keys, table in everything:
         if table and (table.reads or table.partitions):  # what is captured anew is another snapshot, and no rerun
             assert landed.compute(name, keys[0], **{FORCE: "true"}).failure == ""
-            assert contents(landed) == before, name
+            assert contents.now() == before, name
