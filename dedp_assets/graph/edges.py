@@ -117,7 +117,7 @@ class Edge:
             self.ahead.pop(key, None)
             if has is not None and has > head:
                 self.ahead[key] = has
-            elif has is None or has < version:
+            elif has < version if has is not None else (key in taken or self.table.follows is True):
                 self.lagging[key] = version
                 self.applied.update({key: has} if has is not None else {})
 
@@ -241,7 +241,8 @@ def _chain(table: LakeTable[...], tables: Sequence[LakeTable[...]]) -> list[str]
 
 def _keeps_keys(table: LakeTable[...], other: LakeTable[...]) -> bool:
     """Tell whether each partition of ``other`` is computed from the partition of ``table`` with the same key."""
-    if table.partitions != other.partitions or other.in_order or other.needs or other.references:
+    apart = other.in_order or other.needs or other.references or other.follows == "late"
+    if table.partitions != other.partitions or apart:
         return False
     feed, key = other.reads[table.spec], table.partitions.get_first_partition_key() if table.partitions else ""
     owned = owned_by(key or "", table.spec)

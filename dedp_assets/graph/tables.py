@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from datetime import datetime, timedelta
 from types import ModuleType
-from typing import Any, Generic, ParamSpec, get_type_hints
+from typing import Any, Generic, Literal, ParamSpec, get_type_hints
 
 import dagster as dg
 
@@ -74,7 +74,8 @@ class LakeTable(Generic[P]):
         beside_patterns: the patterns at work in each table beside it.
         owner: who answers for the table.
         code_version: to be raised when the function computes something else.
-        follows: whether a change upstream asks for the partitions that it feeds.
+        follows: whether a change upstream asks for the partitions that it feeds; ``"late"``: for those that the table
+            has computed before, while the first time something else asks (a look-back, once their time is over).
         needs: says why a service that the function needs beside tables does not answer; empty, if it does. Until then
             the table waits and nothing else does: it is computed in runs of its own.
         in_order: whether each partition is an execution that changes what the ones before it left: it is run after
@@ -105,7 +106,7 @@ class LakeTable(Generic[P]):
     audits: Sequence[Audit] = ()
     checks: Mapping[str, str] = field(default_factory=dict)
     reports: Mapping[str, str] = field(default_factory=dict)
-    follows: bool = True
+    follows: bool | Literal["late"] = True
     needs: Callable[[], str] | None = None
     in_order: bool = False
     lands: Mapping[str, str] = field(default_factory=dict)
