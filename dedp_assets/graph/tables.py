@@ -20,6 +20,7 @@ from dedp_assets.graph.feeds import Feed, Pinned, pin, whole
 from dedp_assets.graph.figures import Figure
 from dedp_assets.graph.lineage import column_lineage
 from dedp_assets.graph.refusals import Refusals
+from dedp_assets.graph.revisions import Revisions
 from dedp_assets.graph.run_tags import told
 from dedp_assets.graph.runner import run
 from dedp_assets.graph.sources import Source
@@ -65,6 +66,8 @@ class LakeTable(Generic[P]):
         reads: upstream table -> how its partitions feed this one's.
         references: tables that the function looks something up in, by the time of its rows: read whole, as they are
             when a run begins. A change of one asks for nothing; before all are there, nothing is asked for.
+        revised_by: those of them whose commits say which day they begin to be about (``TRUE_SINCE``): days from there
+            on are asked for again.
         inputs: looks at sources that are no tables of the lake; called with a :class:`Request`.
         partitions: the table's partitions in the graph.
         audits: rules over the rows, each a check.
@@ -101,6 +104,7 @@ class LakeTable(Generic[P]):
     beside: Mapping[TableSpec, Sequence[Callable[..., Any]]] = field(default_factory=dict)
     reads: Mapping[TableSpec, Feed] = field(default_factory=dict)
     references: Sequence[TableSpec] = ()
+    revised_by: Sequence[TableSpec] = ()
     inputs: Callable[..., Inputs] | None = None
     partitions: dg.PartitionsDefinition[str] | None = None
     audits: Sequence[Audit] = ()
@@ -121,6 +125,10 @@ class LakeTable(Generic[P]):
     def __post_init__(self) -> None:
         if not self.reads and self.inputs is None:
             raise ConfigError(f"{self.spec.name} reads nothing: name tables (reads=) or look at a source (inputs=)")
+        if {*self.revised_by} - {*self.references} or (self.revised_by and not _is_daily(self.partitions)):
+            raise ConfigError(
+                f"{self.spec.name}: revised_by= is for references of a table with a partition for each day"
+            )
         self._resources()
         self.lineage()
 
@@ -228,6 +236,10 @@ class LakeTable(Generic[P]):
         pinned = tuple(pin(upstream[table], feed, request.key) for table, feed in self.reads.items())
         versions = {each.table.name: each.changed for each in pinned}
         looked_up = tuple(pin(upstream[table], whole(), "") for table in self.references)
+        for each in looked_up:
+            if each.table.spec in self.revised_by:
+                revisions = Revisions.of(each.table.ledger, until=each.version)
+                versions[each.table.name] = revisions.newest(request.key)
         found = Inputs({})
         if self.inputs is not None:
             given: Given = {Request: [request], Pinned: pinned, Table: tables}
@@ -316,6 +328,10 @@ def _arguments(function: Callable[..., Any], given: Given, more: Mapping[str, An
     kinds = get_type_hints(function)
     left = {kind: iter(values) for kind, values in given.items()}
     return {name: next(left[kinds[name]]) if kinds.get(name) in left else more[name] for name in _parameters(function)}
+
+
+def _is_daily(partitions: dg.PartitionsDefinition[str] | None) -> bool:
+    return isinstance(partitions, dg.DailyPartitionsDefinition)
 
 
 def _others(table: str, function: Callable[..., Any], counts: Mapping[type, int]) -> set[str]:

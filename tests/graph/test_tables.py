@@ -116,9 +116,9 @@ class Lakes:
             [table.definition() for table in tables], sensors=[self.sensor], resources=self.resources
         ).get_repository_def()
 
-    def commit(self, name, *days, applied=None, column="day"):
+    def commit(self, name, *days, applied=None, column="day", **notes):
         txn = {f"{name}/{column}={days[0]}/0": applied} if applied is not None else {}
-        record = a_record(name, {column: days[0]}) if applied is not None else None
+        record = a_record(name, {column: days[0]}, notes=notes) if applied is not None or notes else None
         commit = {"changed": [{column: day} for day in days], "txn": txn, "record": record}
         write_log(
             self.root / name,
@@ -266,6 +266,40 @@ def test_a_change_of_a_reference_asks_for_nothing_and_without_it_nothing_is_aske
     assert lakes(joined).tick() == {}
     lake.commit("bronze/source", "2026-01-06")
     assert lake.tick() == {"gold/joined": ["2026-01-06"]}
+
+
+def test_a_revision_of_a_reference_asks_for_the_days_that_it_is_about(lakes):
+    """From the day on that its commit names, also for a process that starts anew; without a name, for all days.
+
+    A later revision of fewer days does not hide an earlier one, and what was computed since is left alone.
+    """
+    joined = declare("gold/joined", {SOURCE: same("day")}, DAYS, references=[OTHER], revised_by=[OTHER])
+    lake, days = lakes(joined), ["2026-01-06", "2026-01-07", "2026-01-08"]
+    lake.commit("bronze/other", "2026-01-05")
+    lake.commit("bronze/source", *days)
+    assert lake.tick() == {"gold/joined": days}
+    for day in days:
+        lake.commit("gold/joined", day, applied=2)
+    assert lake.tick() == {}
+    lake.commit("bronze/other", "2026-01-05", true_since="2026-01-07")
+    assert lake.tick() == {"gold/joined": days[1:]}
+    lake.commit("bronze/other", "2026-01-05", true_since="2026-01-08")
+    lake.commit("bronze/other", "2026-01-05", true_since="2026-01-09")
+    assert lake.tick() == lakes(joined).tick() == {"gold/joined": days[1:]}
+    lake.commit("gold/joined", days[1], applied=3)
+    assert lake.tick() == {"gold/joined": days[2:]}
+    lake.commit("gold/joined", days[2], applied=4)
+    assert lake.tick() == {}
+    lake.commit("bronze/other", "2026-01-05")
+    assert lake.tick() == lakes(joined).tick() == {"gold/joined": days}
+
+
+def test_only_references_of_days_revise_them():
+    """A table that is no reference, or other partitions than days, are told so."""
+    with pytest.raises(ConfigError, match="revised_by= is for references of a table with a partition for each day"):
+        declare("gold/joined", {SOURCE: same("day")}, DAYS, revised_by=[OTHER])
+    with pytest.raises(ConfigError, match="revised_by="):
+        declare("gold/joined", {SOURCE: day_to_week("day")}, WEEKS, references=[OTHER], revised_by=[OTHER])
 
 
 def test_a_table_with_two_upstream_tables_follows_either(lakes):
