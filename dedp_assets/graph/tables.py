@@ -166,7 +166,8 @@ class LakeTable(Generic[P]):
                     owners=[self.owner],
                     code_version=self.code_version,
                     deps=[
-                        *map(asset_key, (*self.reads, *self.references)),
+                        *(_upstream(read, feed) for read, feed in self.reads.items()),
+                        *map(asset_key, self.references),
                         *(source.key for source in self.sources),
                         *self._before(table),
                     ],
@@ -328,6 +329,12 @@ def _arguments(function: Callable[..., Any], given: Given, more: Mapping[str, An
     kinds = get_type_hints(function)
     left = {kind: iter(values) for kind, values in given.items()}
     return {name: next(left[kinds[name]]) if kinds.get(name) in left else more[name] for name in _parameters(function)}
+
+
+def _upstream(table: TableSpec, feed: Feed) -> dg.AssetDep:
+    """Name an upstream table; Dagster plans no backfill of a week whose first days are no partition, unless told so."""
+    mapping = dg.TimeWindowPartitionMapping(allow_nonexistent_upstream_partitions=True) if feed.spans else None
+    return dg.AssetDep(asset_key(table), partition_mapping=mapping)
 
 
 def _is_daily(partitions: dg.PartitionsDefinition[str] | None) -> bool:
