@@ -57,16 +57,16 @@ class Edge:
     @property
     def read(self) -> str:
         """The names of the tables that it reads."""
-        return " and ".join(spec.name for spec in self.table.reads)
+        return " and ".join(spec.name for spec in (*self.table.reads, *self.table.revised_by))
 
     def look(self, lake: Lake, watches: Mapping[str, TableWatch], news: Mapping[str, News]) -> bool:
         """Take in the news of the tables; ``False`` if one of them cannot be read."""
         mine, upstream = [s.name for s in self.table.tables], [s.name for s in self.table.reads]
-        references = [s.name for s in self.table.references]
+        references, revising = ([s.name for s in of] for of in (self.table.references, self.table.revised_by))
         if not news.keys() >= {*mine, *upstream, *references}:
             self.whole = False
             return False
-        if not self.whole or any(news[name].anew for name in (*mine, *upstream)):
+        if not self.whole or any(news[name].anew for name in (*mine, *upstream, *revising)):
             self._forget()
             changed = {name: watches[name].changed for name in upstream}
         else:
@@ -74,6 +74,8 @@ class Edge:
         self.whole = True
         keys = self._take_in(changed)
         keys |= {key for name in mine for key in news[name].keys if any(key in known for known in self.newest.values())}
+        for since in (news[name].since for name in revising if news[name].changed):
+            keys |= {key for known in self.newest.values() for key in known if key >= since}
         if any(news[name] for name in (*upstream, *references)):
             keys |= self.unsure
         self._judge(lake, watches, keys)
@@ -105,10 +107,10 @@ class Edge:
 
     def _judge(self, lake: Lake, watches: Mapping[str, TableWatch], keys: set[str]) -> None:
         ready = keys if all(watches[spec.name].version >= 0 for spec in self.table.references) else ()
-        needed = {key: version for key in ready if (version := self._needed(lake, key)) is not None}
+        needed = {key: version for key in ready if (version := self._needed(lake, watches, key)) is not None}
         self.unsure = (self.unsure - needed.keys()) | (keys - needed.keys())
         applied = watches[self.name].applied(lake.ledger(self.name), needed) if needed else {}
-        head = sum(watches[spec.name].version for spec in self.table.reads)
+        head = sum(watches[spec.name].version for spec in (*self.table.reads, *self.table.revised_by))
         taken = {key for spec in self.table.tables for key in watches[spec.name].rolled_back}
         for key, version in needed.items():
             has = None if key in taken else applied.get(key)
@@ -117,7 +119,7 @@ class Edge:
             self.ahead.pop(key, None)
             if has is not None and has > head:
                 self.ahead[key] = has
-            elif has is None or has < version:
+            elif has < version if has is not None else (key in taken or self.table.follows is True):
                 self.lagging[key] = version
                 self.applied.update({key: has} if has is not None else {})
 
@@ -128,16 +130,17 @@ class Edge:
         self.ahead.clear()
         self.unsure.clear()
 
-    def _needed(self, lake: Lake, key: str) -> int | None:
+    def _needed(self, lake: Lake, watches: Mapping[str, TableWatch], key: str) -> int | None:
         """Find the sequence that a run of the key would apply now; ``None`` if it would not be ready.
 
         It counts all upstream tables, so that a change of any of them raises it.
         """
         known = list(self.newest.values())
+        revised = sum(watches[spec.name].revisions.newest(key) for spec in self.table.revised_by)
         if all(key in newest for newest in known):
-            return sum(newest[key] for newest in known)
+            return revised + sum(newest[key] for newest in known)
         try:
-            return sum(pin(lake.table(spec), feed, key).changed for spec, feed in self.table.reads.items())
+            return revised + sum(pin(lake.table(spec), feed, key).changed for spec, feed in self.table.reads.items())
         except NotReady:
             return None
 
@@ -241,7 +244,8 @@ def _chain(table: LakeTable[...], tables: Sequence[LakeTable[...]]) -> list[str]
 
 def _keeps_keys(table: LakeTable[...], other: LakeTable[...]) -> bool:
     """Tell whether each partition of ``other`` is computed from the partition of ``table`` with the same key."""
-    if table.partitions != other.partitions or other.in_order or other.needs or other.references:
+    apart = other.in_order or other.needs or other.references or other.follows == "late"
+    if table.partitions != other.partitions or apart:
         return False
     feed, key = other.reads[table.spec], table.partitions.get_first_partition_key() if table.partitions else ""
     owned = owned_by(key or "", table.spec)

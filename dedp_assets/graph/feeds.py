@@ -31,11 +31,13 @@ class Feed:
         feeds: upstream partition that changed -> partition keys that are computed from it.
         written: partition key -> upstream partition that a run of the upstream is about when it has dealt with the key,
             with or without rows; any of those read, if ``None``.
+        spans: whether a key takes several upstream keys, of which the first may lie before the upstream's first one.
     """
 
     reads: Callable[[str], Sequence[Values]]
     feeds: Callable[[Values], Iterable[str]]
     written: Callable[[str], Values] | None = None
+    spans: bool = False
 
     def markers(self, key: str) -> Sequence[Values]:
         """Name the upstream partitions of which a commit about one says that the upstream has dealt with ``key``."""
@@ -137,7 +139,7 @@ def day_to_week(column: str) -> Feed:
     def days(key: str) -> Sequence[Values]:
         return tuple({column: (date.fromisoformat(key) + timedelta(days=n)).isoformat()} for n in range(7))
 
-    return Feed(reads=days, feeds=lambda changed: map(monday, _known(changed.get(column))))
+    return Feed(reads=days, feeds=lambda changed: map(monday, _known(changed.get(column))), spans=True)
 
 
 def hour_to_day(column: str) -> Feed:
@@ -150,7 +152,7 @@ def hour_to_day(column: str) -> Feed:
     def hours(key: str) -> Sequence[Values]:
         return tuple({column: f"{key}-{hour:02d}"} for hour in range(24))
 
-    return Feed(reads=hours, feeds=lambda changed: (hour[:10] for hour in _known(changed.get(column))))
+    return Feed(reads=hours, feeds=lambda changed: (hour[:10] for hour in _known(changed.get(column))), spans=True)
 
 
 def pin(upstream: Table, feed: Feed, key: str) -> Pinned:

@@ -33,7 +33,7 @@ def look_back(
     look-back is an observation of the table, with the number of partitions as a figure that plots.
 
     Args:
-        table: a table with time partitions that does not follow the tables that it reads.
+        table: a table with time partitions that does not follow the tables that it reads, or only what is late.
         job: the job that computes it.
         lookback: how many partitions before the newest complete one are looked at.
         cron_schedule: when, in UTC.
@@ -42,10 +42,10 @@ def look_back(
     Raises:
         ConfigError: for a table that a look-back does not fit.
     """
-    if not isinstance(table.partitions, dg.TimeWindowPartitionsDefinition) or not table.reads or table.follows:
+    if not isinstance(table.partitions, dg.TimeWindowPartitionsDefinition) or not table.reads or table.follows is True:
         raise ConfigError(
             f"{table.spec.name}: a look-back is for a table with time partitions that reads tables and does not follow "
-            "them (follows=False)"
+            'them from the beginning (follows=False or "late")'
         )
     partitions = table.partitions
 

@@ -44,9 +44,12 @@ class Overview:
         following = [table for table in self.tables if table.follows and table.reads]
         loading = [table for table in self.tables if table.lands]
         read = {spec for table in following for spec in (*table.reads, *table.references)}
+        revising = {spec for table in following for spec in table.revised_by}
         written = [spec for table in following for spec in table.tables] + [table.spec for table in loading]
         for spec in dict.fromkeys([*written, *read]):
-            self.watches[spec.name] = TableWatch.of(spec, declared.get(spec), read=spec in read)
+            self.watches[spec.name] = TableWatch.of(
+                spec, declared.get(spec), read=spec in read, revises=spec in revising
+            )
         self.arrivals += [Arrivals(dataset, job, table) for table in loading for dataset, job in table.lands.items()]
         self.groups += groups_of(following)
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from datetime import datetime, timedelta
 from types import ModuleType
-from typing import Any, Generic, ParamSpec, get_type_hints
+from typing import Any, Generic, Literal, ParamSpec, get_type_hints
 
 import dagster as dg
 
@@ -20,6 +20,7 @@ from dedp_assets.graph.feeds import Feed, Pinned, pin, whole
 from dedp_assets.graph.figures import Figure
 from dedp_assets.graph.lineage import column_lineage
 from dedp_assets.graph.refusals import Refusals
+from dedp_assets.graph.revisions import Revisions
 from dedp_assets.graph.run_tags import told
 from dedp_assets.graph.runner import run
 from dedp_assets.graph.sources import Source
@@ -65,6 +66,8 @@ class LakeTable(Generic[P]):
         reads: upstream table -> how its partitions feed this one's.
         references: tables that the function looks something up in, by the time of its rows: read whole, as they are
             when a run begins. A change of one asks for nothing; before all are there, nothing is asked for.
+        revised_by: those of them whose commits say which day they begin to be about (``TRUE_SINCE``): days from there
+            on are asked for again.
         inputs: looks at sources that are no tables of the lake; called with a :class:`Request`.
         partitions: the table's partitions in the graph.
         audits: rules over the rows, each a check.
@@ -74,7 +77,8 @@ class LakeTable(Generic[P]):
         beside_patterns: the patterns at work in each table beside it.
         owner: who answers for the table.
         code_version: to be raised when the function computes something else.
-        follows: whether a change upstream asks for the partitions that it feeds.
+        follows: whether a change upstream asks for the partitions that it feeds; ``"late"``: for those that the table
+            has computed before, while the first time something else asks (a look-back, once their time is over).
         needs: says why a service that the function needs beside tables does not answer; empty, if it does. Until then
             the table waits and nothing else does: it is computed in runs of its own.
         in_order: whether each partition is an execution that changes what the ones before it left: it is run after
@@ -100,12 +104,13 @@ class LakeTable(Generic[P]):
     beside: Mapping[TableSpec, Sequence[Callable[..., Any]]] = field(default_factory=dict)
     reads: Mapping[TableSpec, Feed] = field(default_factory=dict)
     references: Sequence[TableSpec] = ()
+    revised_by: Sequence[TableSpec] = ()
     inputs: Callable[..., Inputs] | None = None
     partitions: dg.PartitionsDefinition[str] | None = None
     audits: Sequence[Audit] = ()
     checks: Mapping[str, str] = field(default_factory=dict)
     reports: Mapping[str, str] = field(default_factory=dict)
-    follows: bool = True
+    follows: bool | Literal["late"] = True
     needs: Callable[[], str] | None = None
     in_order: bool = False
     lands: Mapping[str, str] = field(default_factory=dict)
@@ -120,6 +125,10 @@ class LakeTable(Generic[P]):
     def __post_init__(self) -> None:
         if not self.reads and self.inputs is None:
             raise ConfigError(f"{self.spec.name} reads nothing: name tables (reads=) or look at a source (inputs=)")
+        if {*self.revised_by} - {*self.references} or (self.revised_by and not _is_daily(self.partitions)):
+            raise ConfigError(
+                f"{self.spec.name}: revised_by= is for references of a table with a partition for each day"
+            )
         self._resources()
         self.lineage()
 
@@ -157,7 +166,8 @@ class LakeTable(Generic[P]):
                     owners=[self.owner],
                     code_version=self.code_version,
                     deps=[
-                        *map(asset_key, (*self.reads, *self.references)),
+                        *(_upstream(read, feed) for read, feed in self.reads.items()),
+                        *map(asset_key, self.references),
                         *(source.key for source in self.sources),
                         *self._before(table),
                     ],
@@ -227,6 +237,10 @@ class LakeTable(Generic[P]):
         pinned = tuple(pin(upstream[table], feed, request.key) for table, feed in self.reads.items())
         versions = {each.table.name: each.changed for each in pinned}
         looked_up = tuple(pin(upstream[table], whole(), "") for table in self.references)
+        for each in looked_up:
+            if each.table.spec in self.revised_by:
+                revisions = Revisions.of(each.table.ledger, until=each.version)
+                versions[each.table.name] = revisions.newest(request.key)
         found = Inputs({})
         if self.inputs is not None:
             given: Given = {Request: [request], Pinned: pinned, Table: tables}
@@ -315,6 +329,16 @@ def _arguments(function: Callable[..., Any], given: Given, more: Mapping[str, An
     kinds = get_type_hints(function)
     left = {kind: iter(values) for kind, values in given.items()}
     return {name: next(left[kinds[name]]) if kinds.get(name) in left else more[name] for name in _parameters(function)}
+
+
+def _upstream(table: TableSpec, feed: Feed) -> dg.AssetDep:
+    """Name an upstream table; Dagster plans no backfill of a week whose first days are no partition, unless told so."""
+    mapping = dg.TimeWindowPartitionMapping(allow_nonexistent_upstream_partitions=True) if feed.spans else None
+    return dg.AssetDep(asset_key(table), partition_mapping=mapping)
+
+
+def _is_daily(partitions: dg.PartitionsDefinition[str] | None) -> bool:
+    return isinstance(partitions, dg.DailyPartitionsDefinition)
 
 
 def _others(table: str, function: Callable[..., Any], counts: Mapping[type, int]) -> set[str]:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from urllib.parse import unquote
 
 from dedp_assets.graph.batches import owned_by
+from dedp_assets.graph.revisions import Revisions
 from dedp_assets.graph.tables import LakeTable
 from dedp_assets.patterns.core.schema import TableSpec
 from dedp_assets.patterns.delta.executions import Execution, ExecutionLog
@@ -26,11 +27,13 @@ class News:
         changed: upstream partitions that changed.
         keys: partition keys of the table that were written or rolled back.
         anew: whether what was known before no longer holds: another table lies there, or the log was cleaned up.
+        since: the first day that what changed is about; empty for all days.
     """
 
     changed: Mapping[Partition, int] = field(default_factory=dict)
     keys: frozenset[str] = frozenset()
     anew: bool = False
+    since: str = ""
 
     def __bool__(self) -> bool:
         """Tell whether there is any."""
@@ -62,30 +65,34 @@ class TableWatch:
         column: partition column that holds the partition keys; empty for a table without them.
         read: whether another table reads it, so that its changes count.
         loads: whether its commits name deliveries.
+        revises: whether its commits name the days that they are about.
         version: the newest version that was read; -1 if there is no table.
         changed: partition -> version that changed it last.
         rolled_back: key -> the restore that took back what was applied to it; nobody has written it since.
         loaded: key -> the delivery it was loaded from.
+        revisions: the commits by the days that they are about.
     """
 
     spec: TableSpec
     column: str
     read: bool = False
     loads: bool = False
+    revises: bool = False
     version: int = -1
     changed: dict[Partition, int] = field(default_factory=dict)
     rolled_back: dict[str, RolledBack] = field(default_factory=dict)
     loaded: dict[str, Loaded] = field(default_factory=dict)
+    revisions: Revisions = field(default_factory=Revisions)
     _log: ExecutionLog = field(default_factory=ExecutionLog)
     _newest: dict[str, Execution] = field(default_factory=dict)
     _identity: object = None
 
     @classmethod
-    def of(cls, spec: TableSpec, table: LakeTable[...] | None, *, read: bool) -> TableWatch:
+    def of(cls, spec: TableSpec, table: LakeTable[...] | None, *, read: bool, revises: bool = False) -> TableWatch:
         """Watch a table, as it is declared in the graph if it is."""
         columns = [spec.executed_by] if spec.executed_by else [*spec.partition_by[:1], ""]
         keyed = table is not None and table.partitions is not None
-        return cls(spec, columns[0] if keyed else "", read, loads=bool(table and table.lands))
+        return cls(spec, columns[0] if keyed else "", read, loads=bool(table and table.lands), revises=revises)
 
     def look(self, ledger: Ledger) -> News:
         """Read the commits since the last look.
@@ -99,21 +106,23 @@ class TableWatch:
         if self.version < 0 and not ledger.exists():
             return News(anew=anew)
         changed: dict[Partition, int] = {}
-        keys: set[str] = set()
+        keys, before = set[str](), self.version
         try:
             if self.version < 0 and not (self.read or self.loads or self.spec.executed_by):
                 # What was written before it is told by the table's transactions, all at once.
                 self.version, anew = ledger.first_restore() - 1, True
-            for glimpse in ledger.glimpses(since=self.version, records=self.loads or bool(self.spec.executed_by)):
+            records = self.loads or self.revises or bool(self.spec.executed_by)
+            for glimpse in ledger.glimpses(since=self.version, records=records):
                 changed.update(dict.fromkeys(glimpse.changed, _LONG_AGO if glimpse.forgotten else glimpse.version))
                 keys |= self._take_in(glimpse)
+                self.revisions.take_in(glimpse)
                 self.version = glimpse.version
         except Exception:
             self._forget()
             raise
         self.changed.update(changed)
         self._identity = ledger.identity(self.version)
-        return News(changed, frozenset(keys), anew)
+        return News(changed, frozenset(keys), anew, since=self.revisions.since(before))
 
     def applied(self, ledger: Ledger, keys: Iterable[str]) -> dict[str, int]:
         """Find the upstream version that partitions applied, without those that were rolled back."""
@@ -175,6 +184,6 @@ class TableWatch:
         return unquote(value) if unquote(column) == self.column else None
 
     def _forget(self) -> None:
-        self.version, self._identity, self._log = -1, None, ExecutionLog()
+        self.version, self._identity, self._log, self.revisions = -1, None, ExecutionLog(), Revisions()
         for known in (self.changed, self.rolled_back, self.loaded, self._newest):
             known.clear()

@@ -12,6 +12,7 @@ from dedp_assets.defs.platform import alerts, partner_delivery
 from dedp_assets.graph.run_tags import FORCE
 from resources.kafka import client
 from tests.assets.conftest import day, visits_of, world_in
+from tests.faults.test_kill import killed_at
 
 pytestmark = pytest.mark.spark
 
@@ -103,6 +104,25 @@ def test_late_visits_are_delivered_and_nothing_else_again(world, services, monke
     services.requests("partners")
     assert world.compute("platform/partner_delivery", day(0), **{FORCE: "true"}).failure == ""
     assert services.requests("partners") == 0
+
+
+@pytest.mark.slow
+def test_a_delivery_that_is_killed_between_sending_and_its_receipts_is_gone_on_with(world, services, monkeypatch):
+    """What the partner took before has a receipt that says so, nothing is there twice, and nothing is missing."""
+    monkeypatch.setenv("DEDP_SERVICES", services.url)
+    late = [f"e{n:03}" for n in range(60, 66)]
+    lines = [embedded(int(one[1:]), f"09:10:{n:02}", partner="shop.example") for n, one in enumerate(late)]
+    world.land(day(2), [], late=lines)
+    compute(world, "bronze/visits", number=2)
+    compute(world, "silver/visits")
+    killed_at(world, "before commit", "platform/partner_delivery")
+    assert ids(inbox(services, "shop.example")) == late
+    assert [row for row in world.rows("platform/partner_delivery") if row["record_id"] in late] == []
+    world.restart()
+    assert ("platform/partner_delivery", day(0)) in left(world)
+    assert ids(inbox(services, "shop.example")) == late
+    receipts = [row for row in world.rows("platform/partner_delivery") if row["record_id"] in late]
+    assert sorted((row["record_id"], row["was_present"]) for row in receipts) == [(one, True) for one in late]
 
 
 @pytest.mark.slow

@@ -8,6 +8,7 @@ from datetime import datetime, timedelta, timezone
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
+from dedp_assets.graph.revisions import TRUE_SINCE
 from dedp_assets.sources import devices, operational
 from resources import postgres
 
@@ -68,6 +69,16 @@ def living(world, table, flag, value):
     return {tuple(row[c] for c in NAMES) for row in world.rows(table) if row[flag] is value}
 
 
+def capture(world):
+    """Capture what was committed; the versions say which day it begins with, all of them anew say none."""
+    log = "bronze/users_history"
+    known = {row["commit_lsn"] for row in world.rows(log)} if log in world.versions() else set()
+    assert world.react() == [("capture_users", "")]
+    days = [str(row["committed_on"]) for row in world.rows(log) if row["commit_lsn"] not in known]
+    record = world.last("silver/users").record
+    assert record.notes.get(TRUE_SINCE) == (min(days) if known and not record.replay else None)
+
+
 @pytest.mark.slow
 def test_users_follow_their_database(world, database, monkeypatch):
     """Every state is in the versions, what is now in both tables; an emptied table ends who was there."""
@@ -79,7 +90,7 @@ def test_users_follow_their_database(world, database, monkeypatch):
             operational.work(connection, at=START + timedelta(seconds=number), steps=2)
             if statement:
                 connection.execute(statement)
-        assert world.react() == [("capture_users", "")]
+        capture(world)
 
     def both():
         assert living(world, "silver/users", "is_current", True) == stored(database)

@@ -44,7 +44,7 @@ def current(world):
 
 
 def test_each_visit_has_one_context_and_users_see_none(world, spark):
-    """Two days, late visits for the first one, and a night after each; the view in the UI has no such column."""
+    """Two days, a night after each, and late visits that the first one follows; users see no column of a context."""
     world.land(day(0), visits_of(0))
     load(world, day(0), day(0))
     assert tick(world, day(1)) == [""]
@@ -54,6 +54,7 @@ def test_each_visit_has_one_context_and_users_see_none(world, spark):
 
     world.land(day(1), visits_of(1), late=visits_of(0, count=3, seed=9))
     load(world, day(1), day(0), day(1))
+    assert [key for tables, key in world.react() if TABLE in tables] == [day(0)]
     assert tick(world, day(2)) == [""]
     found, second = current(world), world.last("silver/visits", event_date=day(0))
     attempts = [(row["loading_attempt"], row["run_id"]) for row in world.rows(TABLE, event_date=day(0))]

@@ -113,16 +113,17 @@ def test_days_weeks_and_ways_follow_late_visits_and_nothing_else_changes(world):
 
 
 def late_visits_change_their_day_and_week(world, first, second, next_week):
-    """And no other day."""
+    """At once and no other day; the day that they came with is not over, and waits for its night."""
     before = [changed(world, table, {"event_date": day(1)}) for table in (CUBE, WAYS, LAID_OUT)]
     late = visits_of(0, count=5, seed=9)
     world.land(day(7), next_week, late=late)
-    world.react()
-    assert sorted(night(world, 8)) == [(WEEKLY, day(0)), (WEEKLY, day(7))]
+    followed = [(tables, key) for tables, key in world.react() if CUBE in tables]
+    assert followed == [(f"{WAYS}, {CUBE}, {LAID_OUT}", day(0)), (WEEKLY, day(0))]
     assert cube(world, CUBE, event_date=day(0)) == recount([*first, *late])
     assert cube(world, WEEKLY, week=day(0)) == recount([*first, *late, *second])
-    assert cube(world, WEEKLY, week=day(7)) == recount(next_week)
     assert walked(world, 0) == ways([*first, *late])
+    assert night(world, 8) == [(WEEKLY, day(7))]
+    assert cube(world, WEEKLY, week=day(7)) == recount(next_week)
     assert before == [changed(world, table, {"event_date": day(1)}) for table in (CUBE, WAYS, LAID_OUT)]
     assert night(world, 8) == []
     an_emptied_day_and_a_forced_run(world, [*first, *late])

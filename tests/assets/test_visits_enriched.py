@@ -40,18 +40,18 @@ def at(hour, number=0):
     return datetime.combine(MONDAY + timedelta(days=number), datetime.min.time(), timezone.utc) + timedelta(hours=hour)
 
 
-def store(world, spec, rows):
+def store(world, spec, rows, **notes):
     """Let a table hold some rows, whoever else would write it."""
     table = Lake(root=str(world.settings.lakehouse), engine=SparkEngine()).table(spec)
     schema = ", ".join(f"{name} {column.type}" for name, column in spec.columns.items())
-    table.overwrite(
-        table.session.createDataFrame(rows, schema), provenance=a_run(spec.name, run_id=f"run-{next(RUNS)}")
-    )
+    run = a_run(spec.name, run_id=f"run-{next(RUNS)}", notes=notes)
+    table.overwrite(table.session.createDataFrame(rows, schema), provenance=run)
 
 
-def know(world, *versions):
+def know(world, *versions, **notes):
     """Let silver/users hold versions: user, login, since, until."""
-    store(world, USERS, [(u, login, None, None, True, a, b, b is None, False, []) for u, login, a, b in versions])
+    rows = [(u, login, None, None, True, a, b, b is None, False, []) for u, login, a, b in versions]
+    store(world, USERS, rows, **notes)
 
 
 def joined(world, number=0):
@@ -83,6 +83,7 @@ def react(world):
 MONDAYS, LATE = visits_of(0), visits_of(0, count=3, seed=9)
 TOLD = [("u1", "old", at(-99), at(12)), ("u1", "new", at(12), None), ("u2", "later", at(0, 3), None)]
 SINCE = [TOLD[0], ("u1", "new", at(12), at(0, 2)), ("u1", "newest", at(0, 2), None), TOLD[2]]
+LATELY = [*SINCE[:3], ("u2", "earlier", at(9, 1), at(0, 3)), TOLD[2]]
 
 
 def addresses(lines):
@@ -107,7 +108,7 @@ def test_visits_wait_for_users_and_are_enriched_by_what_was_known_at_their_time(
 def test_a_version_that_begins_later_asks_for_nothing_and_late_visits_follow(world, services):
     """Known addresses keep their places although the service says otherwise by now."""
     services.behave("locations", "moved", times=99)
-    know(world, *SINCE)
+    know(world, *SINCE, true_since=day(2))
     assert world.react() == []
     world.land(day(1), visits_of(1), late=LATE)
     assert (ENRICHED, day(0)) in react(world)
@@ -115,6 +116,18 @@ def test_a_version_that_begins_later_asks_for_nothing_and_late_visits_follow(wor
     assert {visit: row for visit, row in again.items() if visit in before} == before
     assert len(again) == len(MONDAYS) + len(LATE)
     assert {row["ip"] for row in world.rows(PLACES, event_date=day(0))} == addresses([*MONDAYS, *LATE])
+
+
+def test_a_change_that_was_captured_late_reaches_the_days_that_it_is_about(world):
+    """And no other day: the one before it keeps its commit."""
+    before = world.last(ENRICHED, event_date=day(0)).version
+    know(world, *LATELY, true_since=day(1))
+    assert react(world) == [(ENRICHED, day(1))]
+    logins = {visit: row[0] for visit, row in joined(world, 1).items()}
+    assert logins == {visit: row[0] for visit, row in expected(visits_of(1), LATELY).items()}
+    assert "earlier" in logins.values()
+    assert world.last(ENRICHED, event_date=day(0)).version == before
+    assert react(world) == []
 
 
 def test_a_replay_says_the_same_while_the_service_is_down(world, services):
@@ -125,7 +138,7 @@ def test_a_replay_says_the_same_while_the_service_is_down(world, services):
     for table in (PLACES, ENRICHED):
         assert world.compute(table, day(0), **FORCE).failure == ""
     assert (services.requests("locations"), joined(world)) == (0, before)
-    know(world, *SINCE, ("u2", "other", at(0, 4), None))
+    know(world, *SINCE, ("u2", "other", at(0, 4), None), true_since=day(4))
     assert world.checks(ENRICHED)["users_have_one_version_at_a_time"]
     said = world.compute(ENRICHED, day(0), **FORCE).failure
     assert "the reference was refused: 1 keys have overlapping versions, 'u2'" in said
@@ -136,7 +149,7 @@ def test_a_replay_says_the_same_while_the_service_is_down(world, services):
 def test_without_an_answer_a_day_waits_and_nothing_else_does(world, services):
     """The run of the places says what does not answer; visits are loaded, and are enriched once it answers."""
     services.behave("locations", "down", times=4)
-    know(world, *TOLD)
+    know(world, *TOLD, true_since=day(3))
     new = [line.replace('"ip": "203.', '"ip": "198.') for line in visits_of(3)]
     world.land(day(3), new)
     ended = [each for each in world.platform.react(rounds=2) if each.partition == day(3)]

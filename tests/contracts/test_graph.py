@@ -63,6 +63,24 @@ def test_no_tables_are_upstream_of_each_other():
         dg.Definitions([circle]).resolve_asset_graph().toposorted_asset_keys  # noqa: B018
 
 
+def test_the_first_partition_of_each_table_can_be_backfilled():
+    """Dagster plans no backfill of what depends on partitions that are none: days of a week before the first day."""
+    graph = DEFS.resolve_asset_graph()
+    edges = [
+        (graph.get(key), graph.get(parent))
+        for key in graph.get_all_asset_keys()
+        for parent in graph.get(key).parent_keys
+    ]
+    partitioned = [(node, parent) for node, parent in edges if node.partitions_def and parent.partitions_def]
+    assert any(node.partitions_def != parent.partitions_def for node, parent in partitioned)
+    for node, parent in partitioned:
+        known, above = node.partitions_def, parent.partitions_def
+        first = known.empty_subset().with_partition_keys([known.get_first_partition_key()])
+        mapping = graph.get_partition_mapping(node.key, parent.key)
+        lacking = mapping.get_upstream_mapped_partitions_result_for_partitions(first, known, above)
+        assert lacking.required_but_nonexistent_subset.is_empty, (node.key, parent.key)
+
+
 def test_the_graph_changes_only_on_purpose():
     """Keys, lineage, partitions, patterns, checks, schedules: what was frozen is as it was; jobs and sensors may grow.
 

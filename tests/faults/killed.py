@@ -16,7 +16,7 @@ from resources.environments import settings
 
 
 def main(point: str, table: str, reached: str) -> None:
-    stage, commit = tables.stage_rows, publishing.commit_files
+    stage, exchange = tables.stage_rows, publishing.exchange_files
 
     def reach(here: str, store: Store) -> None:
         if here == point and store.address.endswith(table):
@@ -28,12 +28,12 @@ def main(point: str, table: str, reached: str) -> None:
         reach("staged", layout.store)
         return staged
 
-    def committing(state, staged, *more, **options):
-        reach("before commit", staged.store.above())
-        commit(state, staged, *more, **options)
-        reach("after commit", staged.store.above())
+    def committing(store, *more, **options):
+        reach("before commit", store)
+        exchange(store, *more, **options)
+        reach("after commit", store)
 
-    tables.stage_rows, publishing.commit_files = killed_once_staged, committing
+    tables.stage_rows, publishing.exchange_files = killed_once_staged, committing
     list(Platform(settings()).react())
 
 

@@ -105,7 +105,7 @@ class Lakes:
     """A lake of hand-written logs, and ticks of the reconciler over tables that are declared here."""
 
     def __init__(self, root, instance, tables):
-        self.root, self.instance, self.cursor = root, instance, None
+        self.root, self.instance, self.cursor, self.tables = root, instance, None, tables
         self.sensor = reconciler(tables, [])
         self.resources = {
             "lake": Lake(root=str(root), engine=SparkEngine()),
@@ -116,14 +116,14 @@ class Lakes:
             [table.definition() for table in tables], sensors=[self.sensor], resources=self.resources
         ).get_repository_def()
 
-    def commit(self, name, *days, applied=None):
-        txn = {f"{name}/day={days[0]}/0": applied} if applied is not None else {}
-        record = a_record(name, {"day": days[0]}) if applied is not None else None
-        commit = {"changed": [{"day": day} for day in days], "txn": txn, "record": record}
+    def commit(self, name, *days, applied=None, column="day", **notes):
+        txn = {f"{name}/{column}={days[0]}/0": applied} if applied is not None else {}
+        record = a_record(name, {column: days[0]}, notes=notes) if applied is not None or notes else None
+        commit = {"changed": [{column: day} for day in days], "txn": txn, "record": record}
         write_log(
             self.root / name,
-            {"id": "long", "day": "date"},
-            ["day"],
+            {"id": "long", column: "date"},
+            [column],
             [commit],
         )
 
@@ -187,6 +187,57 @@ def test_a_late_key_is_corrected_in_one_run_down_to_the_last_table_that_keeps_ke
     assert lake.tick() == {"gold/daily": ["2026-01-06"], "gold/weekly": ["2026-01-05"]}
 
 
+def test_what_follows_late_data_alone_is_asked_for_where_it_was_computed_before(lakes):
+    """In no run of the upstream's, with what is computed from it by the same key, and after a restore, too."""
+    daily = declare("silver/daily", {SOURCE: same("day")}, DAYS)
+    cube = declare("gold/cube", {daily.spec: same("day")}, DAYS, follows="late")
+    tables = daily, cube, declare("gold/of_cube", {cube.spec: same("day")}, DAYS)
+    lake = lakes(*tables, declare("gold/weekly", {cube.spec: day_to_week("day")}, WEEKS))
+    lake.commit("bronze/source", "2026-01-06", "2026-01-08")
+    assert lake.tick() == {"silver/daily": ["2026-01-06", "2026-01-08"]}
+    lake.commit("silver/daily", "2026-01-06", applied=1)
+    lake.commit("silver/daily", "2026-01-08", applied=1)
+    assert lake.tick() == {}
+    lake.commit("gold/cube", "2026-01-06", applied=1)
+    assert lake.tick() == {"gold/of_cube": ["2026-01-06"], "gold/weekly": ["2026-01-05"]}
+    lake.commit("silver/daily", "2026-01-06", applied=1)
+    lake.commit("silver/daily", "2026-01-08", applied=1)
+    late = {"gold/cube, gold/of_cube": ["2026-01-06"], "gold/weekly": ["2026-01-05"]}
+    assert lake.tick() == late
+    assert lakes(*lake.tables).tick() == late
+    lake.commit("gold/cube", "2026-01-06", applied=3)
+    assert "gold/cube" not in lake.tick()
+
+
+def test_a_late_visit_refreshes_its_day_of_each_table_that_has_it_and_nothing_else(lakes):
+    """Cube, layout, contexts and impressions of one day at once; of a day that no night has computed, nothing.
+
+    A late ad refreshes the impressions alone, of the day that has them.
+    """
+    names = ["gold/visits_cube", "platform/visits_context", "silver/ad_impressions", "silver/visits_by_visitor"]
+    graph = {table.spec.name: table for table in declared(defs)}
+    lake = lakes(*(graph[name] for name in names))
+    over, today = "2026-01-06", "2026-01-07"
+
+    def commit(name, *days, applied=None):
+        lake.commit(name, *days, applied=applied, column="event_date")
+
+    commit("bronze/ads", over)
+    commit("silver/visits", over, today)
+    assert lake.tick() == {}
+    for name in names:
+        commit(name, over, applied=2 if name == "silver/ad_impressions" else 1)
+    assert lake.tick() == {}
+    commit("silver/visits", over)
+    commit("silver/visits", today)
+    of_visits = "gold/visits_cube, platform/visits_context, silver/visits_by_visitor"
+    assert lake.tick() == {of_visits: [over], "silver/ad_impressions": [over]}
+    for name in names:
+        commit(name, over, applied=3 if name == "silver/ad_impressions" else 2)
+    commit("bronze/ads", over)
+    assert lake.tick() == {"silver/ad_impressions": [over]}
+
+
 def test_a_table_that_needs_a_service_waits_alone_until_it_answers(lakes):
     """Nothing is asked for that would fail, what else is late is corrected without it, and what waited follows."""
     said = ["the mail server does not answer"]
@@ -215,6 +266,40 @@ def test_a_change_of_a_reference_asks_for_nothing_and_without_it_nothing_is_aske
     assert lakes(joined).tick() == {}
     lake.commit("bronze/source", "2026-01-06")
     assert lake.tick() == {"gold/joined": ["2026-01-06"]}
+
+
+def test_a_revision_of_a_reference_asks_for_the_days_that_it_is_about(lakes):
+    """From the day on that its commit names, also for a process that starts anew; without a name, for all days.
+
+    A later revision of fewer days does not hide an earlier one, and what was computed since is left alone.
+    """
+    joined = declare("gold/joined", {SOURCE: same("day")}, DAYS, references=[OTHER], revised_by=[OTHER])
+    lake, days = lakes(joined), ["2026-01-06", "2026-01-07", "2026-01-08"]
+    lake.commit("bronze/other", "2026-01-05")
+    lake.commit("bronze/source", *days)
+    assert lake.tick() == {"gold/joined": days}
+    for day in days:
+        lake.commit("gold/joined", day, applied=2)
+    assert lake.tick() == {}
+    lake.commit("bronze/other", "2026-01-05", true_since="2026-01-07")
+    assert lake.tick() == {"gold/joined": days[1:]}
+    lake.commit("bronze/other", "2026-01-05", true_since="2026-01-08")
+    lake.commit("bronze/other", "2026-01-05", true_since="2026-01-09")
+    assert lake.tick() == lakes(joined).tick() == {"gold/joined": days[1:]}
+    lake.commit("gold/joined", days[1], applied=3)
+    assert lake.tick() == {"gold/joined": days[2:]}
+    lake.commit("gold/joined", days[2], applied=4)
+    assert lake.tick() == {}
+    lake.commit("bronze/other", "2026-01-05")
+    assert lake.tick() == lakes(joined).tick() == {"gold/joined": days}
+
+
+def test_only_references_of_days_revise_them():
+    """A table that is no reference, or other partitions than days, are told so."""
+    with pytest.raises(ConfigError, match="revised_by= is for references of a table with a partition for each day"):
+        declare("gold/joined", {SOURCE: same("day")}, DAYS, revised_by=[OTHER])
+    with pytest.raises(ConfigError, match="revised_by="):
+        declare("gold/joined", {SOURCE: day_to_week("day")}, WEEKS, references=[OTHER], revised_by=[OTHER])
 
 
 def test_a_table_with_two_upstream_tables_follows_either(lakes):

@@ -90,7 +90,7 @@ def open_before(request: Request, visits: Pinned, completed: Table, pending: Tab
     beside={PENDING: [sessionize_partition]},
     reads={VISITS: same("event_date")},
     inputs=open_before,
-    follows=False,
+    follows=False,  # a late visit may change every day after its own: one run a night takes them in order
     in_order=True,
     derived={
         "session_id": ["user_id", "event_time", "visit_id"],

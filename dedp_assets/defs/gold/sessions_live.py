@@ -38,7 +38,7 @@ _USABLE = "trim(visit_id) <> '' AND trim(user_id) <> '' AND trim(page) <> '' AND
 @lake_table(
     SESSIONS_LIVE,
     reads={LANDED: whole()},
-    follows=False,
+    follows=False,  # the stream goes on by itself, and leaves out what is later than its watermark
     derived=dict.fromkeys(SESSIONS_LIVE.columns, ("raw",)),
     figures={"dropped_by_watermark": Figure("late visits left out")},
     used_by="whoever answers visitors while they are there",

@@ -110,7 +110,7 @@ _EMPTY = {"input_is_not_empty": "Warns of a day without visits, which has no row
 @lake_table(
     VISITS_CUBE,
     reads={VISITS: same("event_date")},
-    follows=False,
+    follows="late",  # a day is computed once it is over
     derived=_DERIVED,
     partitions=DAILY,
     fresh=timedelta(hours=28),

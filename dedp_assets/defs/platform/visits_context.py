@@ -46,7 +46,7 @@ AUDITS = (Audit(name="one_load_is_current", sql="count_if(is_current)", fail_abo
 @lake_table(
     VISITS_CONTEXT,
     reads={VISITS: same("event_date")},
-    follows=False,
+    follows="late",  # a day is computed once it is over
     derived={name: [] for name in VISITS_CONTEXT.columns if name != "event_date"},
     partitions=DAILY,
     audits=AUDITS,

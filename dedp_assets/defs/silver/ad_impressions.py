@@ -95,7 +95,7 @@ SHOWN_BEFORE = Feed(
 @lake_table(
     IMPRESSIONS,
     reads={VISITS: same("event_date"), ADS: SHOWN_BEFORE},
-    follows=False,
+    follows="late",  # the stream writes a day until it is over
     derived=dict.fromkeys(("display_id", "display_time", "ad_id"), ("raw",)),
     partitions=DAILY,
     fresh=timedelta(hours=28),

@@ -1,11 +1,13 @@
 """Users as they were at any time, and as they are now: both from every change of them that was captured."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from dedp_assets.defs.bronze.users import HISTORY
 from dedp_assets.graph.batches import Step
 from dedp_assets.graph.feeds import Pinned, whole
+from dedp_assets.graph.revisions import TRUE_SINCE
 from dedp_assets.graph.tables import lake_table
 from dedp_assets.patterns.core.results import WriteResult
 from dedp_assets.patterns.core.schema import Column, TableSpec
@@ -96,7 +98,14 @@ def _changes(step: Step, history: Pinned, table: Table) -> dict[str, Any]:
     anew = since is None or _snapshot(history.table, since) != _snapshot(history.table, history.version)
     rows = history.rows() if since is None or anew else history.rows_since(since)
     changes = rows.sparkSession.sql(QUERY, changes=rows)
-    return {"changes": changes, "stream": STREAM, "provenance": step.provenance, "anew": anew}
+    notes = {} if since is None or anew else {TRUE_SINCE: _first_day(history.table, since)}
+    provenance = replace(step.provenance, notes={**step.provenance.notes, **notes})
+    return {"changes": changes, "stream": STREAM, "provenance": provenance, "anew": anew}
+
+
+def _first_day(history: Table, since: int) -> str:
+    """Find the first day that something captured after a version is about."""
+    return min((dict(day)["committed_on"] or "" for day in history.ledger.changes(since=since)[1]), default="")
 
 
 def _snapshot(history: Table, version: int) -> object:

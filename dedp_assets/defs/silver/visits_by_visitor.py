@@ -36,7 +36,7 @@ EVERY_VISIT = Audit(name="every_visit_is_laid_out", of="written", per="read", fa
 @lake_table(
     VISITS_BY_VISITOR,
     reads={VISITS: same("event_date")},
-    follows=False,
+    follows="late",  # a day is computed once it is over
     derived={"bucket": ["user_id"]},
     partitions=DAILY,
     fresh=timedelta(hours=28),

@@ -62,6 +62,7 @@ CHECKS = {
     VISITS_ENRICHED,
     reads={VISITS: same("event_date"), IP_LOCATIONS: same("event_date")},
     references=[USERS, DEVICES_CURRENT],
+    revised_by=[USERS],
     derived={
         "user_known": ["user_id", "valid_from", "valid_to"],
         "device_name": ["full_name"],

@@ -40,11 +40,13 @@ def keep_answers(
     partition: Mapping[str, str],
     provenance: Provenance,
     most: int = 10_000,
+    lookback: int = 30,
 ) -> WriteResult:
     """Bring a partition of answers up to the keys of ``facts``, in one commit; only unknown keys are asked for.
 
-    A key keeps the answer that its partition has, or else takes the newest one of another partition. So a partition
-    that is written again says the same, whether the service answers, answers otherwise, or is down.
+    A key keeps the answer that its partition has, or else takes the newest one of the partitions that were written
+    last. So a partition that is written again says the same, whether the service answers, answers otherwise, or is
+    down; and what a run reads does not grow with the table.
 
     Args:
         facts: rows with the key, repeated or NULL as may be.
@@ -55,6 +57,8 @@ def keep_answers(
         partition: the partition that the facts are of.
         provenance: who asks, when, and why.
         most: how many keys one run may ask for.
+        lookback: how many other partitions are searched for known keys, those that were written last. More of them are
+            more to read; a key that none of them has is asked for again, and may get another answer by then.
 
     Raises:
         ConfigError: for more unknown keys than ``most``, before the first is asked for; without ``provenance.at``.
@@ -65,7 +69,7 @@ def keep_answers(
         raise ConfigError(f"{table.name} notes when it asked: give provenance.at")
     require_columns(require_rows("a table of answers", facts), [key])
     wanted = facts.select(identifier(key)).dropna().distinct()
-    known = _known(table, key, wanted, partition)
+    known = _known(table, key, wanted, partition, lookback)
     asked = sorted(row[0] for row in wanted.join(known, key, "left_anti").limit(most + 1).collect())
     if len(asked) > most:
         raise ConfigError(f"{table.name} lacks more than {most} keys, which one run may ask for: raise most=")
@@ -78,14 +82,25 @@ def keep_answers(
     ).publish()
 
 
-def _known(table: Table, key: str, wanted: DataFrame, partition: Mapping[str, str]) -> DataFrame:
+def _known(table: Table, key: str, wanted: DataFrame, partition: Mapping[str, str], lookback: int) -> DataFrame:
     """Choose the answer to keep for each wanted key that has one: the partition's own, or the newest of another."""
     if not table.ledger.exists():
         return _rows(table, [], partition)
     own = [F.col(identifier(name)).eqNullSafe(value).desc() for name, value in _values(table, partition).items()]
     ordered = Window.partitionBy(identifier(key)).orderBy(*own, F.col("asked_at").desc())
-    held = table.read().join(wanted, key, "left_semi").withColumn(_CHOSEN, F.row_number().over(ordered))
+    near = table.read(partition, *_written_last(table, partition, lookback))
+    held = near.join(wanted, key, "left_semi").withColumn(_CHOSEN, F.row_number().over(ordered))
     return held.filter(f"{_CHOSEN} = 1").drop(_CHOSEN, *partition)
+
+
+def _written_last(table: Table, partition: Mapping[str, str], most: int) -> list[dict[str, str | None]]:
+    """List the other partitions that were written last, by the newest commits alone."""
+    found: list[dict[str, str | None]] = []
+    for commit in table.ledger.history():
+        found += [other for other in map(dict, commit.changed) if other != partition and other not in found]
+        if len(found) >= most:
+            break
+    return found[:most]
 
 
 def _rows(table: Table, items: Sequence[Mapping[str, Any]], partition: Mapping[str, str]) -> DataFrame:

@@ -342,6 +342,19 @@ def test_a_service_is_asked_once_for_each_key_and_never_again(spark, places, ser
     assert found == [moved[address][0] for address in [*day, *day]] + [None]
 
 
+def test_known_keys_are_looked_for_where_answers_were_written_last(places):
+    """Files of other partitions are not opened: they are gone. What only those knew is asked for again."""
+    for day in range(1, 6):
+        places(f"2026-01-{day:02}", addresses(2, start=10 * day))
+    places("2026-01-02", addresses(3, start=20))  # the second day is written last but one, then
+    for day in ("2026-01-01", "2026-01-03", "2026-01-04"):
+        for file in places.table.location.glob(f"day={day}/*.parquet"):
+            file.unlink()
+    known = [*addresses(3, start=20), *addresses(2, start=50)]
+    result, requests = places("2026-01-06", [*known, *addresses(2, start=30)], lookback=2)
+    assert (requests, result.figures["asked"], result.rows.written) == (1, 2, 7)
+
+
 def test_a_service_that_fails_or_lies_leaves_no_row(places, services, spark):
     """Down for longer than patience, half an answer, values that do not fit, more keys than one run may ask for."""
     places("2026-01-01", addresses(2))
