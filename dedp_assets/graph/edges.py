@@ -101,7 +101,8 @@ class Edge:
             newest = self.newest.setdefault(spec.name, {})
             for partition, version in changed[spec.name].items():
                 for key in feed.feeds(dict(partition)):
-                    newest[key] = max(version, newest.get(key, -1))
+                    if version > newest.get(key, -2):
+                        newest[key] = version
                     touched.add(key)
         return touched
 
@@ -121,7 +122,8 @@ class Edge:
                 self.ahead[key] = has
             elif has < version if has is not None else (key in taken or self.table.follows is True):
                 self.lagging[key] = version
-                self.applied.update({key: has} if has is not None else {})
+                if has is not None:
+                    self.applied[key] = has
 
     def _forget(self) -> None:
         self.newest.clear()
@@ -135,10 +137,10 @@ class Edge:
 
         It counts all upstream tables, so that a change of any of them raises it.
         """
-        known = list(self.newest.values())
         revised = sum(watches[spec.name].revisions.newest(key) for spec in self.table.revised_by)
-        if all(key in newest for newest in known):
-            return revised + sum(newest[key] for newest in known)
+        known = [version for newest in self.newest.values() if (version := newest.get(key)) is not None]
+        if len(known) == len(self.newest):
+            return revised + sum(known)
         try:
             return revised + sum(pin(lake.table(spec), feed, key).changed for spec, feed in self.table.reads.items())
         except NotReady:

@@ -113,9 +113,11 @@ class TableWatch:
                 self.version, anew = ledger.first_restore() - 1, True
             records = self.loads or self.revises or bool(self.spec.executed_by)
             for glimpse in ledger.glimpses(since=self.version, records=records):
-                changed.update(dict.fromkeys(glimpse.changed, _LONG_AGO if glimpse.forgotten else glimpse.version))
+                for partition in glimpse.changed:
+                    changed[partition] = _LONG_AGO if glimpse.forgotten else glimpse.version
                 keys |= self._take_in(glimpse)
-                self.revisions.take_in(glimpse)
+                if self.revises:
+                    self.revisions.take_in(glimpse)
                 self.version = glimpse.version
         except Exception:
             self._forget()
@@ -145,7 +147,7 @@ class TableWatch:
                 self.loaded.pop(key, None)
             return changed
         written = {key for app_id in glimpse.transactions if (key := self._written(app_id)) is not None}
-        for key in written & self.rolled_back.keys():
+        for key in written & self.rolled_back.keys() if self.rolled_back else ():
             del self.rolled_back[key]
         if "delivery" in glimpse.stated.get("notes", ()):
             key = glimpse.stated["partition"].get(self.column, "") if self.column else ""
@@ -174,14 +176,18 @@ class TableWatch:
 
     def _written(self, app_id: str) -> str | None:
         """Read the partition key that a write of the library was about from its transaction id."""
-        table, _, written = app_id.partition(f"{self.spec.name}/")
-        slice_, _, generation = written.partition("/")
-        if table or not generation[:1].isdigit():  # a lease, the generation itself: no write
+        prefix = f"{self.spec.name}/"
+        if not app_id.startswith(prefix):
+            return None
+        slice_, _, generation = app_id[len(prefix) :].partition("/")
+        if not generation[:1].isdigit():  # a lease, the generation itself: no write
             return None
         if not self.column:
             return ""
         column, _, value = slice_.partition("=")
-        return unquote(value) if unquote(column) == self.column else None
+        if "%" in slice_:
+            column, value = unquote(column), unquote(value)
+        return value if column == self.column else None
 
     def _forget(self) -> None:
         self.version, self._identity, self._log, self.revisions = -1, None, ExecutionLog(), Revisions()

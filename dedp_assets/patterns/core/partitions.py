@@ -101,7 +101,6 @@ def text(value: object, kind: str) -> str | None:
         raise ValueError(f"{value} lies outside of the years 1 to 9999 in UTC") from None
 
 
-@lru_cache(maxsize=1024)
 @lru_cache(maxsize=1 << 16, typed=True)
 def logged(value: str | None, kind: str) -> str | None:
     """Spell a value from a log that anybody may have written; one that cannot be read stays as it is."""

@@ -16,6 +16,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta, timezone
 from functools import cache, cached_property, partial
+from types import MappingProxyType
 from typing import Any, Literal, NamedTuple, TypeVar
 
 import pyarrow as pa
@@ -71,9 +72,12 @@ _COMMIT_FILE = re.compile(r"\d{20}\.json")
 _LITERAL = re.compile(r"[A-Za-z0-9_. -]+")  # what every writer of logs spells alike
 _NO_FILE = re.compile(rb'[{] *"(?:commitInfo|txn|protocol|metaData|domainMetadata)" *:.*[}]')
 _INFO = b'{"commitInfo":'
+_UNREADABLE = (ValueError, TypeError, KeyError, AttributeError)
+"""The errors that parsing a damaged commit ends in."""
 _SOON = 100
 """Number of commits after a checkpoint up to which reading them here is as fast as by deltalake."""
-_FILES = {"add", "remove", "cdc"}
+_ROWS = {"add", "remove"}
+_FILES = _ROWS | {"cdc"}
 _MAINTENANCE = {"OPTIMIZE", "VACUUM END", "KEEP VERSIONS"}
 RELABELLED = "relabelled"
 """Under this name a commit that only maintained files notes the partition values that it gave another name."""
@@ -130,8 +134,7 @@ class Commit:
         return self.operation == "RESTORE" and any(execution.keys() - dict(values).keys() for values in self.changed)
 
 
-@dataclass(frozen=True, slots=True)
-class Glimpse:
+class Glimpse(NamedTuple):
     """The part of a commit that says which partitions are no longer what they were.
 
     Attributes:
@@ -148,7 +151,7 @@ class Glimpse:
     transactions: tuple[str, ...] = ()
     restores: bool = False
     restored_to: int | None = None
-    stated: Mapping[str, Any] = field(default_factory=dict)
+    stated: Mapping[str, Any] = MappingProxyType({})
     forgotten: bool = False
 
 
@@ -421,7 +424,11 @@ class Ledger(Located):
         for version, raw, follows in self._raws(since):
             if not follows:
                 yield Glimpse(version, frozenset(self.state(version).statistics()), forgotten=True)
-            yield self._read(version, partial(_glimpse, version, raw, naming, records=records))
+            try:
+                glimpse = _glimpse(version, raw, naming, records=records)
+            except _UNREADABLE as error:
+                raise self._damaged(version, error) from error
+            yield glimpse
 
     def first_restore(self) -> int:
         """Find the first version that may be a restore; the one after the newest version, if none is."""
@@ -640,10 +647,13 @@ class Ledger(Located):
     def _read(self, version: int, parse: Callable[[], T]) -> T:
         try:
             return parse()
-        except (ValueError, TypeError, KeyError, AttributeError) as error:
-            file = f"{version:020d}.json"
-            told = self._damage(file) or f"; put _delta_log/{file} back from a backup"
-            raise ContractError(f"{self.name}: version {version} of its log is damaged ({error}){told}") from error
+        except _UNREADABLE as error:
+            raise self._damaged(version, error) from error
+
+    def _damaged(self, version: int, error: Exception) -> ContractError:
+        file = f"{version:020d}.json"
+        told = self._damage(file) or f"; put _delta_log/{file} back from a backup"
+        return ContractError(f"{self.name}: version {version} of its log is damaged ({error}){told}")
 
     @contextmanager
     def _readable(self) -> Iterator[None]:
@@ -746,6 +756,9 @@ def _named(values: Mapping[str, str | None], naming: Naming) -> Partition:
     Spark leaves NULL out of what it took from the table's state, as a RESTORE does.
     """
     known = naming if naming.keys() == values.keys() else {**{c: (c, "string") for c in values}, **naming}
+    if len(known) == 1:
+        ((column, (name, kind)),) = known.items()
+        return ((name, logged(values.get(column), kind)),)
     return tuple(sorted([(name, logged(values.get(column), kind)) for column, (name, kind) in known.items()]))
 
 
@@ -788,7 +801,10 @@ def _changed(raw: bytes, naming: Callable[[], Naming]) -> frozenset[Partition]:
 
 
 def _values(file: Mapping[str, Any]) -> Partition:
-    return tuple(sorted((file.get("partitionValues") or {}).items()))
+    values = file.get("partitionValues")
+    if not values:
+        return ()
+    return tuple(values.items()) if len(values) == 1 else tuple(sorted(values.items()))
 
 
 def _glimpse(version: int, raw: bytes, naming: Callable[[], Naming], *, records: bool) -> Glimpse:
@@ -796,30 +812,41 @@ def _glimpse(version: int, raw: bytes, naming: Callable[[], Naming], *, records:
     if not records and b"RESTORE" not in raw:
         lines = [line for line in lines if not (line.startswith(_INFO) and line.endswith(b"}"))]
     said = [pair for action in _actions(lines) for pair in action.items()]
-    told: Mapping[str, Any] = next((of for kind, of in said if kind == "commitInfo"), {})
-    moved = [of["appId"] for kind, of in said if kind == "txn"]
-    files = [of for kind, of in said if kind in ("add", "remove") and of["path"] and of.get("dataChange", True)]
-    changed = _named_all({_values(file) for file in files}, naming)
-    stated = _stated(told) if records else {}
-    if told.get("operation") != "RESTORE":
-        return Glimpse(version, changed, tuple(moved), stated=stated)
+    told: Mapping[str, Any] = {}
+    moved: list[str] = []
+    values: set[Partition] = set()
+    for kind, of in said:
+        if kind in _ROWS:
+            if of["path"] and of.get("dataChange", True):
+                values.add(_values(of))
+        elif kind == "txn":
+            moved.append(of["appId"])
+        elif kind == "commitInfo":
+            told = told or of
+    changed, stated = _named_all(values, naming), _stated(told) if records else {}
+    if told.get("operation") == "RESTORE":
+        return Glimpse(version, changed, tuple(moved), restores=True, restored_to=_restored_to(told), stated=stated)
+    return Glimpse(version, changed, tuple(moved), stated=stated)
+
+
+def _restored_to(told: Mapping[str, Any]) -> int | None:
     to = str((told.get("operationParameters") or {}).get("version"))
-    back = int(to) if to.isdigit() else None
-    return Glimpse(version, changed, tuple(moved), restores=True, restored_to=back, stated=stated)
+    return int(to) if to.isdigit() else None
 
 
 def _stated(told: Mapping[str, Any]) -> Mapping[str, Any]:
     """Read what the record of a write states, by field; empty for a commit without one."""
+    text = (told.get("userMetadata") or "").strip()
     try:
-        stated = json.loads(told.get("userMetadata") or "")
+        stated, end = _JSON.raw_decode(text)
     except ValueError:
         return {}
-    ours = isinstance(stated, dict) and stated.get("dedp") == 1
+    ours = end == len(text) and isinstance(stated, dict) and stated.get("dedp") == 1
     return stated if ours and told.get("operation") not in _MAINTENANCE else {}
 
 
 def _lines(raw: bytes) -> list[bytes]:
-    if not raw.strip():
+    if not raw or raw.isspace():
         raise ValueError("it is empty")
     return [line for line in raw.splitlines() if line]
 

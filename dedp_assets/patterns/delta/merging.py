@@ -7,7 +7,7 @@ really hold a row to change. A row of the table and a row of the source meet by 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -30,10 +30,11 @@ from dedp_assets.patterns.delta.reading import FILE, plain_uri, read_files
 from dedp_assets.patterns.delta.rewriting import Rewrite
 from dedp_assets.patterns.delta.store import Store
 
-__all__ = ["Deletion", "Merging", "Seen", "is_small", "look", "touched"]
+__all__ = ["SMALL_ROWS", "Deletion", "Merging", "Seen", "files_at", "is_small", "look", "touched"]
 
 _SMALL_BYTES = 4 << 20
-_SMALL_ROWS = 100_000
+SMALL_ROWS = 100_000
+"""What one task computes in less time than a shuffle would take."""
 _SAMPLES = 3
 
 
@@ -249,12 +250,21 @@ class Deletion:
 def is_small(files: Sequence[KeyedFile], rows: int) -> bool:
     """Tell whether one task may rewrite all of the files for a source of so many rows: all change if one does."""
     one = len({key for _, key in files}) == 1
-    return one and sum(file["size_bytes"] for file, _ in files) <= _SMALL_BYTES and rows <= _SMALL_ROWS
+    return one and sum(file["size_bytes"] for file, _ in files) <= _SMALL_BYTES and rows <= SMALL_ROWS
 
 
 def touched(store: Store, files: Sequence[KeyedFile], rows: DataFrame) -> list[KeyedFile]:
     """Select those of ``files`` that ``rows`` come from."""
-    named = {plain_uri(row[0]) for row in rows.select(FILE).distinct().collect()}
+    return files_at(store, files, (row[0] for row in rows.select(FILE).distinct().collect()))
+
+
+def files_at(store: Store, files: Sequence[KeyedFile], uris: Iterable[str]) -> list[KeyedFile]:
+    """Select those of ``files`` that Spark knows by the ``uris``.
+
+    Raises:
+        ContractError: if one of them is not among the files.
+    """
+    named = {*map(plain_uri, uris)}
     found = [(file, key) for file, key in files if plain_uri(store.uri_of(unquote(file["path"]))) in named]
     if len(found) != len(named):
         raise ContractError(f"{store.name}: rows come from files that its log does not name, nothing was changed")

@@ -7,7 +7,7 @@ published on: if another writer changes them meanwhile, everything is computed a
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -17,12 +17,12 @@ from pyspark.sql import functions as F
 from dedp_assets.patterns.core.errors import AmbiguousKeys, ConfigError
 from dedp_assets.patterns.core.names import OUTCOME, RESERVED, identifier
 from dedp_assets.patterns.core.results import Split
-from dedp_assets.patterns.core.rows import digest, evaluated_once, require_columns, row_hash
+from dedp_assets.patterns.core.rows import digest, evaluated_once, measured, require_columns, row_hash
 from dedp_assets.patterns.delta.definition import conform
 from dedp_assets.patterns.delta.log import KeyedFile, TableState
-from dedp_assets.patterns.delta.merging import is_small, touched
+from dedp_assets.patterns.delta.merging import SMALL_ROWS, files_at, is_small
 from dedp_assets.patterns.delta.pruning import Bounds, candidates
-from dedp_assets.patterns.delta.reading import read_files
+from dedp_assets.patterns.delta.reading import FILE, read_files
 from dedp_assets.patterns.delta.rewriting import Rewrite
 from dedp_assets.patterns.delta.store import Store
 
@@ -60,13 +60,15 @@ def look(table: str, source: DataFrame, keys: Sequence[str]) -> Looked:
         raise ConfigError(f"{table}: name the columns (keys=) that say which rows belong together")
     require_columns(source, keys)
     names = [identifier(key) for key in keys]
-    bounds = [F.expr(f"struct(min({name}), max({name}))").alias(f"b{n}") for n, name in enumerate(names)]
-    found = source.agg(
-        F.expr("count(1)").alias("rows"),
-        F.expr(digest(row_hash(source.schema.fields))).alias("digest"),
-        F.expr(f"count_if({' OR '.join(f'{name} IS NULL' for name in names)})").alias("nulls"),
-        *bounds,
-    ).collect()[0]
+    found = measured(
+        source,
+        {
+            "rows": "count(1)",
+            "digest": digest(row_hash(source.schema.fields)),
+            "nulls": f"count_if({' OR '.join(f'{name} IS NULL' for name in names)})",
+            **{f"b{n}": f"struct(min({name}), max({name}))" for n, name in enumerate(names)},
+        },
+    )
     if found["nulls"]:
         raise AmbiguousKeys(
             f"{table}: {found['nulls']} of {found['rows']} rows have NULL in {', '.join(keys)}, so nobody knows what "
@@ -74,6 +76,29 @@ def look(table: str, source: DataFrame, keys: Sequence[str]) -> Looked:
         )
     by_key = {key: Bounds(*found[f"b{n}"]) for n, key in enumerate(keys)}
     return Looked(found["rows"], found["digest"] or "", by_key)
+
+
+@dataclass(frozen=True, slots=True)
+class _Known:
+    """What a table holds of the keys that a source names.
+
+    Attributes:
+        files: the files that hold them.
+        source: the source.
+        present: the rows of these keys.
+        others: the other rows of the files.
+        one: whether all of it is in one task.
+    """
+
+    files: Sequence[KeyedFile]
+    source: DataFrame
+    present: DataFrame
+    others: DataFrame
+    one: bool
+
+    def laid_out(self, rows: DataFrame) -> DataFrame:
+        """Lay rows of one task out in one file."""
+        return rows.coalesce(1) if self.one else rows
 
 
 @dataclass(frozen=True)
@@ -110,25 +135,45 @@ class Recomputing:
     @contextmanager
     def plan(self, state: TableState, files: Sequence[KeyedFile]) -> Iterator[Rewrite]:
         """Rewrite small files as they are; of many or large ones, those with a key of the source."""
-        small = is_small(files, self.looked.rows) or not files
-        # In one partition nothing is shuffled, and each shuffle costs a job of its own.
-        source = self.rows.coalesce(1) if small else self.rows
-        named = source.select(*map(identifier, self.keys)).distinct().withColumn(_NAMED, F.lit(True))  # noqa: FBT003
-        if files and not small:
-            rows = read_files(self._session, self.store, state, files, named=True)
-            files = touched(self.store, files, rows.join(named, list(self.keys), "left_semi"))
+        few = is_small(files, self.looked.rows) if files else self.looked.rows <= SMALL_ROWS
+        found = self._in_one_task if few else self._in_touched_files
+        with found(state, files) as known:
+            computed = self.compute(known.present, known.source)
+            conform(self.store.name, Split.of(computed), "valid", state)
+            new = self._outcomes(known.present, computed)
+            kept = known.others.withColumn(OUTCOME, F.lit("kept"))
+            yield Rewrite(known.files, known.laid_out(new.unionByName(kept) if known.files else new))
+
+    @contextmanager
+    def _in_one_task(self, state: TableState, files: Sequence[KeyedFile]) -> Iterator[_Known]:
+        """Read all of the files once, in one task: nothing is shuffled, and each shuffle would cost a job."""
+        source = self.rows.coalesce(1)
+        named = source.select(*self._keys).distinct().withColumn(_NAMED, F.lit(True))  # noqa: FBT003
         rows = read_files(self._session, self.store, state, files)
         columns = [*map(identifier, rows.columns)]
-        rows = rows.coalesce(1) if small else rows
-        marked = rows.join(named.hint("shuffle_hash") if small else named, list(self.keys), "left")
-        found = marked.filter(_NAMED).select(*columns)
-        with nullcontext(found) if small else evaluated_once(found) as present:
-            computed = self.compute(present, source)
-            conform(self.store.name, Split.of(computed), "valid", state)
-            new = self._outcomes(present, computed)
-            others = marked.filter(f"{_NAMED} IS NULL").select(*columns, F.lit("kept").alias(OUTCOME))
-            both = new.unionByName(others) if files else new
-            yield Rewrite(files, both.coalesce(1) if small else both)
+        marked = rows.coalesce(1).join(named.hint("shuffle_hash"), list(self.keys), "left")
+        with evaluated_once(marked) as known:
+            present, others = (known.filter(f"{_NAMED} IS {which}").select(*columns) for which in ("NOT NULL", "NULL"))
+            yield _Known(files, source, present, others, one=True)
+
+    @contextmanager
+    def _in_touched_files(self, state: TableState, files: Sequence[KeyedFile]) -> Iterator[_Known]:
+        """Read the rows of the source's keys, which say where they lie; the other rows of these files come after."""
+        keys, named = list(self.keys), self.rows.select(*self._keys)
+        rows = read_files(self._session, self.store, state, files, named=True)
+        columns = [*map(identifier, rows.columns)]
+        with evaluated_once(rows.join(named, keys, "left_semi").select(*columns)) as found:
+            there = measured(found, {"files": f"collect_set({FILE})", "rows": "count(1)"})
+            files = files_at(self.store, files, there["files"])
+            others = read_files(self._session, self.store, state, files).select(*columns[:-1])
+            others = others.join(named, keys, "left_anti").select(*columns[:-1])
+            one = self.looked.rows + there["rows"] <= SMALL_ROWS
+            source, present = (each.coalesce(1) if one else each for each in (self.rows, found.drop(FILE)))
+            yield _Known(files, source, present, others, one=False)
+
+    @property
+    def _keys(self) -> list[str]:
+        return [*map(identifier, self.keys)]
 
     @property
     def _session(self) -> SparkSession:
