@@ -232,6 +232,58 @@ def test_changes_are_what_looking_at_every_commit_finds(history, data):
     assert head == cursor == len(history)
 
 
+places = st.fixed_dictionaries(
+    {"event_date": st.sampled_from([*DAYS, "2026-1-7", ""]), "site": st.sampled_from(["a", "b=c/d", "%2F", None])}
+)
+written = st.fixed_dictionaries(
+    {
+        "changed": st.lists(places, max_size=3),
+        "data_change": st.booleans(),
+        "txn": st.dictionaries(st.sampled_from("abc"), st.integers(0, 9), max_size=2),
+        "operation": st.sampled_from(["WRITE", "MERGE", "RESTORE", "OPTIMIZE"]),
+        "parameters": st.sampled_from([{}, {"version": "3"}, {"version": None}]),
+        "record": st.sampled_from([None, about("2026-01-05", notes={"delivery": "d"})]),
+    }
+)
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(written, max_size=5), st.sampled_from([["event_date"], ["site", "event_date"], []]), st.booleans())
+def test_a_glimpse_says_of_a_commit_what_the_whole_of_it_says(history, partition_by, records):
+    """Partitions of one column, of two and of none, any values, foreign spellings; restores, and what records state."""
+    commits = [
+        {**commit, "changed": [{c: values[c] for c in partition_by} for values in commit["changed"]]}
+        for commit in history
+    ]
+    with tempfile.TemporaryDirectory() as folder:
+        ledger = Ledger(folder)
+        write_log(Path(folder), {"id": "long", "event_date": "date", "site": "string"}, partition_by, commits)
+        found, whole = list(ledger.glimpses(records=records)), list(ledger.commits())
+    assert [(g.version, g.changed, g.transactions) for g in found] == [
+        (c.version, c.changed, tuple(c.transactions)) for c in whole
+    ]
+    named = [
+        {tuple(sorted((c, values[c] or None) for c in values)) for values in commit["changed"]}
+        for commit in commits
+        if commit["data_change"]
+    ]
+    assert [set(g.changed) for g in found if g.changed] == [partitions for partitions in named if partitions]
+    restores = [c.operation == "RESTORE" for c in whole]
+    back = [3 if c.operation == "RESTORE" and c.parameters.get("version") == "3" else None for c in whole]
+    assert ([g.restores for g in found], [g.restored_to for g in found]) == (restores, back)
+    stated = [c.record.notes if records and c.record else None for c in whole]
+    assert [g.stated.get("notes") for g in found] == stated
+
+
+@pytest.mark.parametrize("damage", ["", " \n\n", "{", "[]", '{"add": 1}', '{"add": {}}', "{} {}", '{"txn": {}}'])
+def test_a_glimpse_at_a_damaged_commit_names_the_file(events, damage):
+    """Emptied, cut off, and whatever is no action: nothing is passed over."""
+    ledger = events({"changed": [of("2026-01-05")]})
+    write_raw(ledger, 1, damage)
+    with pytest.raises(ContractError, match="version 1 of its log is damaged"):
+        list(ledger.glimpses())
+
+
 def test_after_a_cleanup_of_the_log_unknown_means_changed(events):
     """Where commits after the cursor are gone, everything active counts as changed; a newer cursor loses nothing."""
     ledger = events(*[{"changed": [of(day)], "txn": {"app": n}} for n, day in enumerate([*DAYS, "2026-01-06"])])
