@@ -84,6 +84,8 @@ def _in_process(name: str, *, quick: bool) -> dict[str, Any]:
                 "DEDP_CACHE": str(settings().cache),
                 "DEDP_DRIVER_MEMORY": "2g",
                 "DEDP_JIT": "full",
+                # By default the calendar begins with the data of today, and the benchmarks' days are always the same.
+                "DEDP_FIRST_DAY": "2025-12-01",
             },
             without=("SPARK_REMOTE", "DEDP_SPARK_MASTER", "DEDP_POSTGRES", "DEDP_KAFKA"),
         )

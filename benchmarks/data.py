@@ -5,12 +5,16 @@ from __future__ import annotations
 from datetime import date, timedelta
 from pathlib import Path
 
+from dedp_assets.defs.silver.visits import RECORD
 from dedp_assets.patterns.ingestion.readiness_marker import delivering
 from dedp_assets.sources import visits
 
-__all__ = ["FIRST_DAY", "day", "land", "lines"]
+__all__ = ["FIRST_DAY", "TYPED", "day", "land", "lines"]
 
 FIRST_DAY = date(2026, 1, 5)
+TYPED = ", ".join(f"{name} {kind}" for name, kind in RECORD["schema"].items())
+"""The columns of a visit, as `from_json` takes them."""
+
 _GENERATED = 50_000
 _REPEATED_OF = 100
 _BROKEN_OF = 200

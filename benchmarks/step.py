@@ -38,10 +38,6 @@ from resources.spark import SparkEngine
 __all__ = ["Bronze", "run"]
 
 _LATE_LANDING = "2026-01-30"
-_TYPED = (
-    "visit_id STRING, event_time TIMESTAMP, user_id STRING, page STRING, referrer STRING, user_agent STRING, "
-    "status INT, bytes BIGINT"
-)
 _SIZES = {1_000: 5, 10_000: 3, 100_000: 3, 1_000_000: 3}
 _LEAN = 100_000
 _GOAL = 1.0
@@ -170,7 +166,7 @@ class Script:
     def _judged(self, on: str) -> DataFrame:
         lines = self.session.read.format("delta").load(str(self.bronze))
         mine = lines.where(f"event_date = DATE '{on}' OR (event_date IS NULL AND landed_on = DATE '{on}')")
-        parsed = mine.withColumn("visit", F.from_json("raw", _TYPED)).select("visit.*", *mine.columns)
+        parsed = mine.withColumn("visit", F.from_json("raw", data.TYPED)).select("visit.*", *mine.columns)
         rules = {reason: rule.replace(" OR `event_time text` IS NOT NULL", "") for reason, rule in RULES.items()}
         broken = [F.when(~F.coalesce(F.expr(rule), F.lit(False)), reason) for reason, rule in rules.items()]  # noqa: FBT003
         return parsed.withColumn("reason", F.nullif(F.concat_ws("; ", *broken), F.lit("")))

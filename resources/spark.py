@@ -9,7 +9,6 @@ from urllib.parse import urlsplit
 from dagster_pyspark import LazyPySparkResource
 from pyspark.logger import PySparkLogger
 from pyspark.sql import SparkSession
-from pyspark.sql.connect.client.retries import DefaultPolicy
 
 from dedp_assets.patterns.core.errors import NotReady
 from resources import engine
@@ -51,6 +50,9 @@ class SparkEngine(LazyPySparkResource):
         # Spark would log every refused expression, with the values in it, beside the library's one sentence.
         PySparkLogger.getLogger("SQLQueryContextLogger").setLevel(_NEVER)
         if self.remote:
+            # All of Spark Connect comes with it, which takes half a second that an embedded engine need not spend.
+            from pyspark.sql.connect.client.retries import DefaultPolicy  # noqa: PLC0415
+
             _require_answer(self.remote)
             session = SparkSession.builder.remote(self.remote).getOrCreate()
             # Spark's default waits ten minutes for an engine that is gone, at every call and again at exit.
