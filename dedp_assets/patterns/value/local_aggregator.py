@@ -76,7 +76,10 @@ def aggregate_locally(
     # A group of files in one task is one partition of Spark's, so that it finds all rows of a key together.
     parts = [table.read(dict(group), version=state.version).coalesce(1) for group in groups]
     parts = parts or [table.read(version=state.version).limit(0).coalesce(1)]
-    return reduce(DataFrame.unionAll, [part.groupBy(*map(identifier, keys)).agg(*aggregates) for part in parts])
+    found = [part.groupBy(*map(identifier, keys)).agg(*aggregates) for part in parts]
+    # A union of parts that Spark knows to be one partition each would be one task (spark.sql.unionOutputPartitioning);
+    # a coalesce to more than there are changes nothing but that it knows no longer.
+    return reduce(DataFrame.unionAll, [each.coalesce(2) for each in found])
 
 
 def lay_out(

@@ -12,6 +12,7 @@ from types import SimpleNamespace
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from pyspark.sql import functions as F
 
 from dedp_assets.patterns.core.audits import Audit
 from dedp_assets.patterns.core.errors import AuditFailed, ConfigError, ContractError
@@ -101,6 +102,7 @@ def test_groups_are_those_of_the_distributed_aggregator_without_an_exchange(spar
     assert sorted(map(str, by_user(visits, MON, measures=sql).collect())) == sorted(map(str, distributed.collect()))
     assert "Exchange hashpartitioning" in plan(distributed)
     assert len(files_of(visits, **MON)) == 4
+    assert {row[0] for row in local.select(F.spark_partition_id()).collect()} == set(range(4))
     finer = by_user(visits, keys=["user-id", "score", "day"], measures={"n": "count(*)"})
     assert "Exchange" not in plan(finer)
     plain = visits.read().groupBy("`user-id`", "score", "day").count()
