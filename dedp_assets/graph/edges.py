@@ -107,12 +107,14 @@ class Edge:
         return touched
 
     def _judge(self, lake: Lake, watches: Mapping[str, TableWatch], keys: set[str]) -> None:
+        taken = {key for spec in self.table.tables for key in watches[spec.name].rolled_back}
+        if self.table.follows == "late":  # of what was never computed nobody has to know whether it would be ready
+            keys = keys & (watches[self.name].applied(lake.ledger(self.name), keys).keys() | taken) if keys else keys
         ready = keys if all(watches[spec.name].version >= 0 for spec in self.table.references) else ()
         needed = {key: version for key in ready if (version := self._needed(lake, watches, key)) is not None}
         self.unsure = (self.unsure - needed.keys()) | (keys - needed.keys())
         applied = watches[self.name].applied(lake.ledger(self.name), needed) if needed else {}
         head = sum(watches[spec.name].version for spec in (*self.table.reads, *self.table.revised_by))
-        taken = {key for spec in self.table.tables for key in watches[spec.name].rolled_back}
         for key, version in needed.items():
             has = None if key in taken else applied.get(key)
             self.lagging.pop(key, None)
@@ -137,14 +139,14 @@ class Edge:
 
         It counts all upstream tables, so that a change of any of them raises it.
         """
-        revised = sum(watches[spec.name].revisions.newest(key) for spec in self.table.revised_by)
-        known = [version for newest in self.newest.values() if (version := newest.get(key)) is not None]
-        if len(known) == len(self.newest):
-            return revised + sum(known)
+        needed = sum(watches[spec.name].revisions.newest(key) for spec in self.table.revised_by)
         try:
-            return revised + sum(pin(lake.table(spec), feed, key).changed for spec, feed in self.table.reads.items())
+            for spec, feed in self.table.reads.items():
+                known = self.newest[spec.name].get(key)
+                needed += pin(lake.table(spec), feed, key).changed if known is None else known
         except NotReady:
             return None
+        return needed
 
 
 @dataclass(frozen=True, slots=True)
