@@ -32,7 +32,7 @@ _ELECTING = (
     "REPLICA_NOT_AVAILABLE",
     "KAFKA_STORAGE_ERROR",
 )
-"""What brokers answer about offsets while a partition has no leader, or the asked one has not heard who it is."""
+"""Errors with which brokers answer a request for offsets while a leader of the partition is being elected."""
 
 _QUIET = logging.getLogger("librdkafka")
 _QUIET.addHandler(logging.NullHandler())

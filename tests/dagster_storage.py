@@ -43,7 +43,7 @@ def _kept_migrations(config: Config) -> ScriptDirectory:
 
 
 def keep_what_is_the_same() -> None:
-    """Let Dagster's storages of this process keep engines and migrations; what a step prints is not copied to files."""
+    """Make Dagster's storages in this process keep engines and migrations, and copy no output of steps to files."""
     for storage in _STORAGES:
         storage.create_engine = _kept_engine  # type: ignore[attr-defined]
     ScriptDirectory.from_config = _kept_migrations  # type: ignore[method-assign, assignment]

@@ -107,13 +107,15 @@ class Edge:
         return touched
 
     def _judge(self, lake: Lake, watches: Mapping[str, TableWatch], keys: set[str]) -> None:
+        if not keys:
+            return
         taken = {key for spec in self.table.tables for key in watches[spec.name].rolled_back}
-        if self.table.follows == "late":  # of what was never computed nobody has to know whether it would be ready
-            keys = keys & (watches[self.name].applied(lake.ledger(self.name), keys).keys() | taken) if keys else keys
+        applied = watches[self.name].applied(lake.ledger(self.name), keys)
+        if self.table.follows == "late":  # the first time, something else asks
+            keys = keys & (applied.keys() | taken)
         ready = keys if all(watches[spec.name].version >= 0 for spec in self.table.references) else ()
         needed = {key: version for key in ready if (version := self._needed(lake, watches, key)) is not None}
         self.unsure = (self.unsure - needed.keys()) | (keys - needed.keys())
-        applied = watches[self.name].applied(lake.ledger(self.name), needed) if needed else {}
         head = sum(watches[spec.name].version for spec in (*self.table.reads, *self.table.revised_by))
         for key, version in needed.items():
             has = None if key in taken else applied.get(key)
@@ -122,7 +124,7 @@ class Edge:
             self.ahead.pop(key, None)
             if has is not None and has > head:
                 self.ahead[key] = has
-            elif has < version if has is not None else (key in taken or self.table.follows is True):
+            elif has is None or has < version:
                 self.lagging[key] = version
                 if has is not None:
                     self.applied[key] = has

@@ -31,7 +31,7 @@ class Feed:
         feeds: upstream partition that changed -> partition keys that are computed from it.
         written: partition key -> upstream partition that a run of the upstream is about when it has dealt with the key,
             with or without rows; any of those read, if ``None``.
-        spans: whether a key takes several upstream keys, of which the first may lie before the upstream's first one.
+        spans: whether a key takes several upstream keys, so that some of the first key's may be no upstream partition.
     """
 
     reads: Callable[[str], Sequence[Values]]

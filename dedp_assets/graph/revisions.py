@@ -1,4 +1,4 @@
-"""Revisions: the days for which a table that is looked up by time says something else since a commit."""
+"""Revisions of a reference table: since which day its rows say something else, commit by commit."""
 
 from __future__ import annotations
 
@@ -10,16 +10,18 @@ from dedp_assets.patterns.delta.log import Glimpse, Ledger
 __all__ = ["TRUE_SINCE", "Revisions"]
 
 TRUE_SINCE = "true_since"
-"""Note of a commit: the first day, in UTC, for which its rows may say something else than those before it."""
+"""Name of the note in which a commit states the first day, in UTC, whose facts may be joined otherwise than before."""
 
 
 @dataclass(slots=True)
 class Revisions:
-    """The commits that still matter to some day: a later one that reaches as far back takes the place of an older one.
+    """The newest commit about each day, from the day on that a commit states (:data:`TRUE_SINCE`).
+
+    A commit is about all days from its first one on, so it replaces older commits that begin on this day or later.
 
     Attributes:
-        days: the first day that each is about, ascending; empty if it is about all days.
-        versions: their versions, ascending as well.
+        days: first day of each commit that was not replaced, ascending; empty text for a commit about all days.
+        versions: versions of the same commits, ascending.
     """
 
     days: list[str] = field(default_factory=list)
@@ -27,7 +29,7 @@ class Revisions:
 
     @classmethod
     def of(cls, ledger: Ledger, *, until: int) -> Revisions:
-        """Read them from a table's log, as far as the log still holds it, up to a version."""
+        """Read the revisions of a table up to version ``until``, as far as its log still holds the commits."""
         found = cls()
         for glimpse in ledger.glimpses(records=True):
             if glimpse.version <= until:
@@ -35,9 +37,9 @@ class Revisions:
         return found
 
     def take_in(self, commit: Glimpse) -> None:
-        """Take in the next commit.
+        """Add the next commit.
 
-        What does not say since when (another writer, a restore, a table made anew) is about all days.
+        One that states no first day (of another writer, a restore, a table made anew) is about all days.
         """
         if not commit.changed:
             return
@@ -49,10 +51,10 @@ class Revisions:
         self.versions.append(0 if commit.forgotten else commit.version)
 
     def since(self, version: int) -> str:
-        """Find the first day that a commit after a version is about; empty for all days."""
+        """Find the first day that commits after ``version`` are about; empty text for all days, as without commits."""
         return next(iter(self.days[bisect_right(self.versions, version) :]), "")
 
     def newest(self, day: str) -> int:
-        """Find the newest version that is about a day."""
+        """Find the version of the newest commit about ``day``; 0 without one."""
         place = bisect_right(self.days, day)
         return self.versions[place - 1] if place else 0

@@ -205,9 +205,9 @@ class LakeTable(Generic[P]):
         return (commit.record.inputs, commit.record.code_version) == (found.identities, self.code_version)
 
     def _before(self, table: TableSpec) -> list[dg.AssetDep]:
-        """Let each partition of a table in order come after the one before it.
+        """Make each partition of a table in order depend on the partition before it.
 
-        Its own alone: Dagster plans no backfill for tables that are upstream of each other.
+        A table depends on itself and not on those beside it: Dagster plans no backfill for tables in a circle.
         """
         mapping = dg.TimeWindowPartitionMapping(start_offset=-1, end_offset=-1)
         return [dg.AssetDep(asset_key(table), partition_mapping=mapping)] if self.in_order else []
@@ -332,7 +332,11 @@ def _arguments(function: Callable[..., Any], given: Given, more: Mapping[str, An
 
 
 def _upstream(table: TableSpec, feed: Feed) -> dg.AssetDep:
-    """Name an upstream table; Dagster plans no backfill of a week whose first days are no partition, unless told so."""
+    """Make the dependency on an upstream table.
+
+    Where a key takes several upstream keys, Dagster has to be told that the first ones may be no partition: it would
+    refuse to backfill the week in which the calendar begins.
+    """
     mapping = dg.TimeWindowPartitionMapping(allow_nonexistent_upstream_partitions=True) if feed.spans else None
     return dg.AssetDep(asset_key(table), partition_mapping=mapping)
 

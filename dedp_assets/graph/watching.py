@@ -27,7 +27,7 @@ class News:
         changed: upstream partitions that changed.
         keys: partition keys of the table that were written or rolled back.
         anew: whether what was known before no longer holds: another table lies there, or the log was cleaned up.
-        since: the first day that what changed is about; empty for all days.
+        since: the first day that the changes are about; empty for all days.
     """
 
     changed: Mapping[Partition, int] = field(default_factory=dict)
@@ -65,12 +65,12 @@ class TableWatch:
         column: partition column that holds the partition keys; empty for a table without them.
         read: whether another table reads it, so that its changes count.
         loads: whether its commits name deliveries.
-        revises: whether its commits name the days that they are about.
+        revises: whether its commits state the first day that they are about.
         version: the newest version that was read; -1 if there is no table.
         changed: partition -> version that changed it last.
         rolled_back: key -> the restore that took back what was applied to it; nobody has written it since.
         loaded: key -> the delivery it was loaded from.
-        revisions: the commits by the days that they are about.
+        revisions: the newest commit about each day, if ``revises``.
     """
 
     spec: TableSpec

@@ -104,7 +104,7 @@ def _changes(step: Step, history: Pinned, table: Table) -> dict[str, Any]:
 
 
 def _first_day(history: Table, since: int) -> str:
-    """Find the first day that something captured after a version is about."""
+    """Find the day of the oldest change that was captured after version ``since`` of the history."""
     return min((dict(day)["committed_on"] or "" for day in history.ledger.changes(since=since)[1]), default="")
 
 

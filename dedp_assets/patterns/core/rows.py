@@ -175,7 +175,10 @@ def observed(seen: Observation, rows: DataFrame, measures: Mapping[str, str]) ->
 
 
 def measured(rows: DataFrame, measures: Mapping[str, str]) -> dict[str, Any]:
-    """Compute SQL aggregates of ``rows`` in one job, where an aggregation takes one more for its shuffle."""
+    """Compute SQL aggregates of ``rows``, by name, in one Spark job.
+
+    ``DataFrame.agg`` takes two, because it shuffles what each task has computed.
+    """
     seen = Observation()
     rows.observe(seen, *_aggregates(measures)).write.format("noop").mode("overwrite").save()
     return observed(seen, rows, measures)

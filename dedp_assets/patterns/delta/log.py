@@ -72,8 +72,6 @@ _COMMIT_FILE = re.compile(r"\d{20}\.json")
 _LITERAL = re.compile(r"[A-Za-z0-9_. -]+")  # what every writer of logs spells alike
 _NO_FILE = re.compile(rb'[{] *"(?:commitInfo|txn|protocol|metaData|domainMetadata)" *:.*[}]')
 _INFO = b'{"commitInfo":'
-_UNREADABLE = (ValueError, TypeError, KeyError, AttributeError)
-"""The errors that parsing a damaged commit ends in."""
 _SOON = 100
 """Number of commits after a checkpoint up to which reading them here is as fast as by deltalake."""
 _ROWS = {"add", "remove"}
@@ -351,7 +349,7 @@ class Ledger(Located):
         self._opened: tuple[object, TableState] | None = None
 
     def __getstate__(self) -> dict[str, Any]:
-        """Leave out what was read: a ledger goes along with a function to another process, and reads there itself."""
+        """Pickle the location without what was read of the log: the other process reads it there."""
         return {**vars(self), "_declared": None, "_opened": None}
 
     def exists(self) -> bool:
@@ -424,11 +422,7 @@ class Ledger(Located):
         for version, raw, follows in self._raws(since):
             if not follows:
                 yield Glimpse(version, frozenset(self.state(version).statistics()), forgotten=True)
-            try:
-                glimpse = _glimpse(version, raw, naming, records=records)
-            except _UNREADABLE as error:
-                raise self._damaged(version, error) from error
-            yield glimpse
+            yield self._read(version, partial(_glimpse, version, raw, naming, records=records))
 
     def first_restore(self) -> int:
         """Find the first version that may be a restore; the one after the newest version, if none is."""
@@ -647,13 +641,10 @@ class Ledger(Located):
     def _read(self, version: int, parse: Callable[[], T]) -> T:
         try:
             return parse()
-        except _UNREADABLE as error:
-            raise self._damaged(version, error) from error
-
-    def _damaged(self, version: int, error: Exception) -> ContractError:
-        file = f"{version:020d}.json"
-        told = self._damage(file) or f"; put _delta_log/{file} back from a backup"
-        return ContractError(f"{self.name}: version {version} of its log is damaged ({error}){told}")
+        except (ValueError, TypeError, KeyError, AttributeError) as error:
+            file = f"{version:020d}.json"
+            told = self._damage(file) or f"; put _delta_log/{file} back from a backup"
+            raise ContractError(f"{self.name}: version {version} of its log is damaged ({error}){told}") from error
 
     @contextmanager
     def _readable(self) -> Iterator[None]:
@@ -836,12 +827,11 @@ def _restored_to(told: Mapping[str, Any]) -> int | None:
 
 def _stated(told: Mapping[str, Any]) -> Mapping[str, Any]:
     """Read what the record of a write states, by field; empty for a commit without one."""
-    text = (told.get("userMetadata") or "").strip()
     try:
-        stated, end = _JSON.raw_decode(text)
+        stated = json.loads(told.get("userMetadata") or "")
     except ValueError:
         return {}
-    ours = end == len(text) and isinstance(stated, dict) and stated.get("dedp") == 1
+    ours = isinstance(stated, dict) and stated.get("dedp") == 1
     return stated if ours and told.get("operation") not in _MAINTENANCE else {}
 
 

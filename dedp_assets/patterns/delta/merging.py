@@ -34,7 +34,7 @@ __all__ = ["SMALL_ROWS", "Deletion", "Merging", "Seen", "files_at", "is_small", 
 
 _SMALL_BYTES = 4 << 20
 SMALL_ROWS = 100_000
-"""What one task computes in less time than a shuffle would take."""
+"""Number of rows up to which one task computes a rewrite in less time than a shuffle takes."""
 _SAMPLES = 3
 
 
@@ -254,12 +254,12 @@ def is_small(files: Sequence[KeyedFile], rows: int) -> bool:
 
 
 def touched(store: Store, files: Sequence[KeyedFile], rows: DataFrame) -> list[KeyedFile]:
-    """Select those of ``files`` that ``rows`` come from."""
+    """Select the ``files`` that ``rows`` were read from."""
     return files_at(store, files, (row[0] for row in rows.select(FILE).distinct().collect()))
 
 
 def files_at(store: Store, files: Sequence[KeyedFile], uris: Iterable[str]) -> list[KeyedFile]:
-    """Select those of ``files`` that Spark knows by the ``uris``.
+    """Select the ``files`` that lie at ``uris``, as Spark spells them.
 
     Raises:
         ContractError: if one of them is not among the files.

@@ -79,26 +79,20 @@ def look(table: str, source: DataFrame, keys: Sequence[str]) -> Looked:
 
 
 @dataclass(frozen=True, slots=True)
-class _Known:
-    """What a table holds of the keys that a source names.
+class _Found:
+    """The rows that a recomputation starts from.
 
     Attributes:
-        files: the files that hold them.
-        source: the source.
-        present: the rows of these keys.
-        others: the other rows of the files.
-        one: whether all of it is in one task.
+        files: the table's files that hold a key of the source.
+        source: the rows of the source.
+        present: the table's rows of these keys.
+        others: the other rows of these files.
     """
 
     files: Sequence[KeyedFile]
     source: DataFrame
     present: DataFrame
     others: DataFrame
-    one: bool
-
-    def laid_out(self, rows: DataFrame) -> DataFrame:
-        """Lay rows of one task out in one file."""
-        return rows.coalesce(1) if self.one else rows
 
 
 @dataclass(frozen=True)
@@ -136,17 +130,17 @@ class Recomputing:
     def plan(self, state: TableState, files: Sequence[KeyedFile]) -> Iterator[Rewrite]:
         """Rewrite small files as they are; of many or large ones, those with a key of the source."""
         few = is_small(files, self.looked.rows) if files else self.looked.rows <= SMALL_ROWS
-        found = self._in_one_task if few else self._in_touched_files
-        with found(state, files) as known:
-            computed = self.compute(known.present, known.source)
+        find = self._find_in_one_task if few else self._find_in_touched_files
+        with find(state, files) as found:
+            computed = self.compute(found.present, found.source)
             conform(self.store.name, Split.of(computed), "valid", state)
-            new = self._outcomes(known.present, computed)
-            kept = known.others.withColumn(OUTCOME, F.lit("kept"))
-            yield Rewrite(known.files, known.laid_out(new.unionByName(kept) if known.files else new))
+            new = self._outcomes(found.present, computed)
+            rows = new.unionByName(found.others.withColumn(OUTCOME, F.lit("kept"))) if found.files else new
+            yield Rewrite(found.files, rows.coalesce(1) if few else rows)
 
     @contextmanager
-    def _in_one_task(self, state: TableState, files: Sequence[KeyedFile]) -> Iterator[_Known]:
-        """Read all of the files once, in one task: nothing is shuffled, and each shuffle would cost a job."""
+    def _find_in_one_task(self, state: TableState, files: Sequence[KeyedFile]) -> Iterator[_Found]:
+        """Read small files once and in one task, so that no join of them has to shuffle."""
         source = self.rows.coalesce(1)
         named = source.select(*self._keys).distinct().withColumn(_NAMED, F.lit(True))  # noqa: FBT003
         rows = read_files(self._session, self.store, state, files)
@@ -154,11 +148,11 @@ class Recomputing:
         marked = rows.coalesce(1).join(named.hint("shuffle_hash"), list(self.keys), "left")
         with evaluated_once(marked) as known:
             present, others = (known.filter(f"{_NAMED} IS {which}").select(*columns) for which in ("NOT NULL", "NULL"))
-            yield _Known(files, source, present, others, one=True)
+            yield _Found(files, source, present, others)
 
     @contextmanager
-    def _in_touched_files(self, state: TableState, files: Sequence[KeyedFile]) -> Iterator[_Known]:
-        """Read the rows of the source's keys, which say where they lie; the other rows of these files come after."""
+    def _find_in_touched_files(self, state: TableState, files: Sequence[KeyedFile]) -> Iterator[_Found]:
+        """Read the rows of the source's keys, and from the files that these lie in the other rows."""
         keys, named = list(self.keys), self.rows.select(*self._keys)
         rows = read_files(self._session, self.store, state, files, named=True)
         columns = [*map(identifier, rows.columns)]
@@ -167,9 +161,9 @@ class Recomputing:
             files = files_at(self.store, files, there["files"])
             others = read_files(self._session, self.store, state, files).select(*columns[:-1])
             others = others.join(named, keys, "left_anti").select(*columns[:-1])
-            one = self.looked.rows + there["rows"] <= SMALL_ROWS
-            source, present = (each.coalesce(1) if one else each for each in (self.rows, found.drop(FILE)))
-            yield _Known(files, source, present, others, one=False)
+            few = self.looked.rows + there["rows"] <= SMALL_ROWS
+            source, present = (each.coalesce(1) if few else each for each in (self.rows, found.drop(FILE)))
+            yield _Found(files, source, present, others)
 
     @property
     def _keys(self) -> list[str]:

@@ -94,7 +94,7 @@ def _known(table: Table, key: str, wanted: DataFrame, partition: Mapping[str, st
 
 
 def _written_last(table: Table, partition: Mapping[str, str], most: int) -> list[dict[str, str | None]]:
-    """List the other partitions that were written last, by the newest commits alone."""
+    """List up to ``most`` other partitions, from the one that was written last; older commits are not read."""
     found: list[dict[str, str | None]] = []
     for commit in table.ledger.history():
         found += [other for other in map(dict, commit.changed) if other != partition and other not in found]
