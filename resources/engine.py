@@ -107,6 +107,11 @@ def spark_conf(settings: Settings, *, record_classes: Path | None = None) -> dic
         **(_UNCOMPILED if quick else {}),
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
+        # Without web pages nobody looks at what ended long ago, and an engine that runs for hours need not hold it.
+        "spark.ui.retainedJobs": "100",
+        "spark.ui.retainedStages": "100",
+        "spark.ui.retainedTasks": "1000",
+        "spark.sql.ui.retainedExecutions": "20",
         # Spark writes a description of each plan for its web pages, at length by default.
         "spark.sql.ui.explainMode": "simple",
     }

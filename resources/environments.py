@@ -17,7 +17,7 @@ variable               meaning                                                  
 ``DEDP_SERVICES``      URL of the HTTP services                                    ones of ``$DEDP_HOME``
 ``DEDP_ADS_TOPIC``     the topic of the ads that were shown                        ``ads``
 ``DEDP_TICK_SECONDS``  how often the most frequent sensors look; others less often ``5``
-``DEDP_LOOK_SECONDS``  how long such a tick goes on looking; ``dedp up`` takes 9   ``0``: it looks once
+``DEDP_LOOK_SECONDS``  how long such a tick goes on looking; ``dedp up`` takes 24  ``0``: it looks once
 ``DEDP_FIRST_DAY``     first daily partition, ``YYYY-MM-DD``                       30 days before the data
 =====================  ==========================================================  =========================
 """

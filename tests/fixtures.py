@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import sqlite3
 import tempfile
 import uuid
@@ -85,6 +86,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.slow)
     # The longest files come first, so that no process works on one alone at the end.
     items.sort(key=lambda item: not item.nodeid.startswith(_LONGEST))
+    gc.freeze()  # what was imported stays, and need not be looked through for garbage in every test
 
 
 @pytest.fixture(scope="session")

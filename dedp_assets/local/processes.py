@@ -1,4 +1,4 @@
-"""`make up`: Spark engine, Kafka broker, PostgreSQL, HTTP services, Dagster's webserver and daemon, kept running."""
+"""`make up`: Spark engine, Kafka broker, PostgreSQL, HTTP services and Dagster's servers, kept running."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ import dagster as dg
 import psycopg
 
 from dedp_assets.instance import close_abandoned, prepare_home
-from dedp_assets.local import engine, ports, postgres, services
+from dedp_assets.local import code_server, engine, ports, postgres, services
 from dedp_assets.local.kafka import Broker
 from dedp_assets.local.supervision import Server, Supervision, end_leftovers, supervise
 from dedp_assets.local.telling import Telling
@@ -28,7 +28,7 @@ from resources import services as http
 from resources.announced import listens
 from resources.clock import Clock
 from resources.engine import EngineError, use_java
-from resources.environments import CHECKOUT, Settings
+from resources.environments import Settings
 from resources.home import Running, hold
 
 __all__ = ["Ports", "up", "work"]
@@ -37,8 +37,11 @@ _LAST_PORT = 65_535
 _FIRST_STEPS = 5
 _VISITS_PER_STEP = 10
 _LOOK_SECONDS = 0.5
-_TICK_LOOKS_SECONDS = 9
+_TICK_LOOKS_SECONDS = 24
+"""Just below a multiple of the five seconds at which the daemon starts ticks. Few long ticks are cheaper than many."""
 _TELL_EVERY = timedelta(seconds=2)
+_CODE_THREADS = "32"
+"""Ticks that go on looking have a thread each of the code server, and pages must not wait for them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +111,8 @@ class _Platform:
     def __init__(self, settings: Settings, ports_: Ports, home: Mapping[str, str]) -> None:
         self._settings, self._ports = settings, ports_
         self._answers: dict[str, Callable[[], str]] = {"engine": self._engine, "web": self._web}
-        scripts, code = Path(sys.executable).parent, ["-w", str(CHECKOUT / "workspace.yaml")]
+        scripts, code_port = Path(sys.executable).parent, ports.free()
+        code = ["-w", str(code_server.workspace(settings.dagster_home, port=code_port))]
         spark = {"SPARK_REMOTE": f"sc://127.0.0.1:{ports_.engine}", "PYTHONUNBUFFERED": "1"}
         look = {"DEDP_LOOK_SECONDS": str(settings.look_seconds or _TICK_LOOKS_SECONDS)}
         self.servers = [_engine_server(settings, ports_.engine)]
@@ -116,6 +120,9 @@ class _Platform:
         dagster = {**home, **spark, **look, **({"DEDP_KAFKA": broker.address} if broker else {})}
         web = [str(scripts / "dagster-webserver"), "-h", "127.0.0.1", "-p", str(ports_.web), *code]
         self.servers += [*self._database_server(), *self._services()]
+        threads = {"DAGSTER_CODE_SERVER_MAX_WORKERS": _CODE_THREADS, "DAGSTER_GRPC_MAX_WORKERS": _CODE_THREADS}
+        self.servers.append(Server("code", code_server.command(code_port), {**dagster, **threads}))
+        self._answers["code"] = lambda: "the code is loaded" if listens(code_port) else ""
         self.servers.append(Server("web", web, dagster))
         self.servers.append(Server("daemon", [str(scripts / "dagster-daemon"), "run", *code], dagster))
         self.waiting, self._trouble = set(self._answers), ""

@@ -40,6 +40,7 @@ SERVERS = {
     "kafka": "kafka.Kafka",
     "database": "bin/postgres -D",
     "services": "sources.services:application",
+    "code": "dagster api grpc",  # what `dagster code-server start` answers for
     "web": "dagster-webserver",
     "daemon": "dagster-daemon run",
 }

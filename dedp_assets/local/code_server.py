@@ -1,0 +1,57 @@
+"""The one process that has the code loaded for webserver and daemon: Dagster's code server.
+
+Left to themselves, webserver and daemon load the code in a process each, and the daemon once more every minute.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import runpy
+import sys
+import time
+from pathlib import Path
+from threading import Thread
+
+import psutil
+
+__all__ = ["command", "workspace"]
+
+_LOCATION = ["-m", "dedp_assets.definitions", "--location-name", "dedp"]
+_LOOK_SECONDS = 1.0
+
+
+def command(port: int) -> list[str]:
+    """Write the command that serves the code on the loopback interface; a reload in the UI loads it again."""
+    return [sys.executable, "-m", __name__, "code-server", "start", "-h", "127.0.0.1", "-p", str(port), *_LOCATION]
+
+
+def workspace(folder: Path, *, port: int) -> Path:
+    """Write the workspace by which webserver and daemon find the code server.
+
+    It takes the place of ``workspace.yaml``, which names the module itself.
+    """
+    server = {"host": "127.0.0.1", "port": port, "location_name": _LOCATION[-1]}
+    written = folder / "workspace.yaml"
+    written.write_text(json.dumps({"load_from": [{"grpc_server": server}]}))  # JSON is YAML
+    return written
+
+
+def _end_with_the_code() -> None:
+    """End this process once the one that it started to load the code is gone, so that both are started again.
+
+    Dagster's code server answers on behalf of that process, and would go on without it. A reload starts the new one
+    before it ends the old one.
+    """
+    this, loaded = psutil.Process(), False
+    while True:
+        living = [child for child in this.children() if child.status() != psutil.STATUS_ZOMBIE]
+        if loaded and not living:
+            os._exit(1)
+        loaded = bool(living)
+        time.sleep(_LOOK_SECONDS)
+
+
+if __name__ == "__main__":
+    Thread(target=_end_with_the_code, daemon=True).start()
+    runpy.run_module("dagster", run_name="__main__", alter_sys=True)
