@@ -45,11 +45,18 @@ def _end_with_the_code() -> None:
     """
     this, loaded = psutil.Process(), False
     while True:
-        living = [child for child in this.children() if child.status() != psutil.STATUS_ZOMBIE]
+        living = any(map(_lives, this.children()))
         if loaded and not living:
             os._exit(1)
-        loaded = bool(living)
+        loaded = living
         time.sleep(_LOOK_SECONDS)
+
+
+def _lives(process: psutil.Process) -> bool:
+    try:
+        return bool(process.status() != psutil.STATUS_ZOMBIE)
+    except psutil.NoSuchProcess:
+        return False
 
 
 if __name__ == "__main__":
