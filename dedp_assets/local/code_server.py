@@ -1,4 +1,4 @@
-"""The one process that has the code loaded for webserver and daemon: Dagster's code server.
+"""Serve the code to webserver and daemon by one process, Dagster's code server.
 
 Left to themselves, webserver and daemon load the code in a process each, and the daemon once more every minute.
 """
@@ -22,12 +22,12 @@ _LOOK_SECONDS = 1.0
 
 
 def command(port: int) -> list[str]:
-    """Write the command that serves the code on the loopback interface; a reload in the UI loads it again."""
+    """Write the command that starts the code server on the loopback interface; a reload in the UI loads the code again."""
     return [sys.executable, "-m", __name__, "code-server", "start", "-h", "127.0.0.1", "-p", str(port), *_LOCATION]
 
 
 def workspace(folder: Path, *, port: int) -> Path:
-    """Write the workspace by which webserver and daemon find the code server.
+    """Write the workspace file that tells webserver and daemon where the code server is.
 
     It takes the place of ``workspace.yaml``, which names the module itself.
     """
@@ -38,10 +38,9 @@ def workspace(folder: Path, *, port: int) -> Path:
 
 
 def _end_with_the_code() -> None:
-    """End this process once the one that it started to load the code is gone, so that both are started again.
+    """End the code server once the process that it loaded the code in is gone, so that supervisord starts both again.
 
-    Dagster's code server answers on behalf of that process, and would go on without it. A reload starts the new one
-    before it ends the old one.
+    Without this, it would go on and answer nothing. A reload starts the new process before it ends the old one.
     """
     this, loaded = psutil.Process(), False
     while True:

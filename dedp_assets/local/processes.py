@@ -38,10 +38,10 @@ _FIRST_STEPS = 5
 _VISITS_PER_STEP = 10
 _LOOK_SECONDS = 0.5
 _TICK_LOOKS_SECONDS = 24
-"""Just below a multiple of the five seconds at which the daemon starts ticks. Few long ticks are cheaper than many."""
+"""How long a tick goes on looking: just less than a multiple of the five seconds between two starts of ticks."""
 _TELL_EVERY = timedelta(seconds=2)
 _CODE_THREADS = "32"
-"""Ticks that go on looking have a thread each of the code server, and pages must not wait for them."""
+"""How many threads the code server has: each tick that goes on looking holds one, and the UI needs some beside them."""
 
 
 @dataclass(frozen=True, slots=True)
