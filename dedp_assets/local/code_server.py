@@ -22,7 +22,7 @@ _LOOK_SECONDS = 1.0
 
 
 def command(port: int) -> list[str]:
-    """Write the command that starts the code server on the loopback interface; a reload in the UI loads the code again."""
+    """Write the command that starts the code server; a reload in the UI loads the code again."""
     return [sys.executable, "-m", __name__, "code-server", "start", "-h", "127.0.0.1", "-p", str(port), *_LOCATION]
 
 
