@@ -33,7 +33,7 @@ def _record(settings: Settings, archive: Path) -> None:
         _submit(),
         *_as_arguments(conf),
         str(Path(__file__).with_name("warmup.py")),
-        str(settings.cache / "warmup"),
+        str(archive.with_suffix(".warmup")),  # checkouts may share the cache, each with an archive of its own
     ]
     environment = child_environment(java_variables(settings))
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)

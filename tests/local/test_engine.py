@@ -37,12 +37,17 @@ def chosen(tmp_path, monkeypatch):
     return replace(settings(), cache=tmp_path / "cache", java="auto", java_home=program.parent.parent)
 
 
-def test_of_two_that_prepare_at_once_one_waits(chosen, monkeypatch, tmp_path):
-    """The archive is recorded once, by a program that would not stand another beside it, and is never there by half."""
+@pytest.fixture
+def recorder(monkeypatch, tmp_path):
+    """A program in place of Spark's, which records an archive and would not stand another in its folder."""
     submit = tmp_path / "submit"
     submit.write_text(RECORDER.format(python=sys.executable))
     submit.chmod(0o755)
     monkeypatch.setattr(engine, "_submit", lambda: str(submit))
+
+
+def test_of_two_that_prepare_at_once_one_waits(chosen, recorder):
+    """The archive is recorded once, and is never there by half."""
     with ThreadPoolExecutor(2) as both:
         ready = [both.submit(engine.prepare, chosen) for _ in range(2)]
         found = []
@@ -50,6 +55,16 @@ def test_of_two_that_prepare_at_once_one_waits(chosen, monkeypatch, tmp_path):
             found += [archive.read_text() for archive in chosen.cache.glob("*.jsa")]
         assert [one.result() for one in ready] == [None, None]
     assert {*found, configuration.class_archive(chosen).read_text()} == {"whole"}
+
+
+def test_checkouts_that_share_a_cache_prepare_at_once(chosen, recorder, monkeypatch, tmp_path):
+    """Each records an archive of its own, as its packages lie elsewhere."""
+    archives = [tmp_path / "one.jsa", tmp_path / "other.jsa"]
+    left = iter(archives)
+    monkeypatch.setattr(engine, "class_archive", lambda _: next(left))
+    with ThreadPoolExecutor(2) as both:
+        list(both.map(engine.prepare, [chosen, chosen]))
+    assert [archive.read_text() for archive in archives] == ["whole", "whole"]
 
 
 def test_the_shared_engine_listens_on_the_loopback_interface_only(chosen):
