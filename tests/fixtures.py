@@ -106,7 +106,10 @@ def spark(request: pytest.FixtureRequest, test_settings: Settings) -> Iterator[A
     config = request.config
     if config.getoption("--engine") == "embedded":
         engine.prepare(test_settings)
-        yield SparkEngine().session
+        apply({"DEDP_JIT": "steady"})
+        session = SparkEngine().session
+        apply({"DEDP_JIT": test_settings.jit})  # of the processes that tests start, which end soon
+        yield session
         return
     remote = config.workerinput["engine"] if hasattr(config, "workerinput") else config.stash[_SHARED_ENGINE]
     session = SparkEngine(remote=remote).session

@@ -168,6 +168,16 @@ def test_everything_the_engine_writes_lies_in_its_cache(chosen, jars, tmp_path):
         assert Path(folder).is_relative_to(tmp_path / "cache")
 
 
+@pytest.mark.parametrize(
+    ("jit", "hot_code", "queries"), [("full", True, True), ("steady", True, False), ("quick", False, False)]
+)
+def test_what_is_compiled_is_a_setting(chosen, jars, jit, hot_code, queries):
+    """Bulk work compiles queries and hot code, small data for long hot code alone, small data for short neither."""
+    conf = engine.spark_conf(chosen(java="bundled", jit=jit))
+    assert ("-XX:TieredStopAtLevel=1" in conf["spark.driver.extraJavaOptions"].split()) is not hot_code
+    assert (conf.get("spark.sql.codegen.wholeStage") == "false") is not queries
+
+
 def test_each_configuration_of_the_recipe_is_fetched_once_and_by_itself(chosen, monkeypatch, tmp_path):
     """Whoever asks for the engine's jars gets no broker; a changed recipe is fetched anew."""
     fetched = []

@@ -66,6 +66,7 @@ def test_an_empty_variable_counts_as_not_set(bare):
         ("DEDP_DRIVER_MEMORY", "1g", "driver_memory"),
         ("DEDP_JAVA", "bundled", "java"),
         ("DEDP_JIT", "quick", "jit"),
+        ("DEDP_JIT", "steady", "jit"),
         ("DEDP_POSTGRES", "postgresql://reader@db.example/shop", "postgres"),
         ("DEDP_KAFKA", "kafka.example:9092", "kafka"),
         ("DEDP_KAFKA_TOPIC", "clicks", "kafka_topic"),
@@ -83,7 +84,11 @@ def test_each_variable_decides_its_setting_only(bare, name, value, field):
 
 @pytest.mark.parametrize(
     ("name", "value", "choices"),
-    [("DEDP_JIT", "x", "full, quick"), ("DEDP_JAVA", "17", "auto, bundled"), ("DEDP_JIT", "Quick", "full, quick")],
+    [
+        ("DEDP_JIT", "x", "full, quick, steady"),
+        ("DEDP_JAVA", "17", "auto, bundled"),
+        ("DEDP_JIT", "Quick", "full, quick, steady"),
+    ],
 )
 def test_a_value_that_is_not_offered_is_refused_with_the_choices(bare, name, value, choices):
     """The sentence names the variable, its value, and what may stand there."""
