@@ -36,8 +36,8 @@ pytestmark = [
     pytest.mark.slow,
     pytest.mark.skipif(CHROMIUM is None, reason="no Chromium on this machine: apt-get install chromium"),
 ]
-FIRST = Clock().now().date() - timedelta(days=4)
-DAYS = [(FIRST + timedelta(days=number)).isoformat() for number in range(4)]
+FIRST = Clock().now().date() - timedelta(days=3)
+DAYS = [(FIRST + timedelta(days=number)).isoformat() for number in range(3)]
 *GOOD, BAD = DAYS
 DEDP = str(Path(sys.executable).parent / "dedp")
 GOLD = "gold/daily_visitors"
@@ -160,7 +160,7 @@ def wait_until(holds: Callable[[], object], what: str, *, seconds: int = 480) ->
 
 @pytest.fixture(scope="module")
 def up(tmp_path_factory, test_settings):
-    """`dedp up` on three good days and a bad one, once its sensors have loaded what can be loaded."""
+    """`dedp up` on two good days and a bad one, once its sensors have loaded what can be loaded."""
     from playwright.sync_api import sync_playwright
 
     home, port = tmp_path_factory.mktemp("ui"), free_port()
