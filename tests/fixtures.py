@@ -87,6 +87,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     # The longest files come first, so that no process works on one alone at the end.
     items.sort(key=lambda item: not item.nodeid.startswith(_LONGEST))
     gc.freeze()  # what was imported stays, and need not be looked through for garbage in every test
+    gc.set_threshold(50_000, 20, 20)  # a test makes much and keeps little
 
 
 @pytest.fixture(scope="session")
