@@ -10,6 +10,7 @@ import json
 import os
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime, timezone
 from pathlib import Path, PurePosixPath
@@ -17,6 +18,7 @@ from typing import Any, Literal, Protocol
 from urllib.parse import quote, unquote_plus
 
 from dedp_assets.patterns.core.errors import ContractError
+from dedp_assets.patterns.delta.locations import folder_at
 
 __all__ = ["Arrival", "Channel", "Event", "Inbox", "Outcome"]
 
@@ -217,10 +219,9 @@ class Inbox:
             number += 1
             free = folder / f"{arrival.name}.{number}"
         if reason:
-            draft = folder / f".{free.name}.reason"
-            draft.write_text(json.dumps({"reason": reason, "arrived_as": arrival.name, "runs": list(runs)}))
-            draft.replace(folder / f"{free.name}.reason")
-        if os.path.lexists(self.folder / arrival.name):
+            told = {"reason": reason, "arrived_as": arrival.name, "runs": list(runs)}
+            folder_at(folder).put(f"{free.name}.reason", json.dumps(told).encode())
+        with suppress(FileNotFoundError):  # it was settled before
             (self.folder / arrival.name).replace(free)
 
     def _stat(self, name: str) -> os.stat_result | None:

@@ -19,6 +19,7 @@ from urllib.parse import quote
 from dedp_assets.patterns.connectors.events import Arrival, Event
 from dedp_assets.patterns.core.errors import ConfigError, ContractError
 from dedp_assets.patterns.core.results import Plan
+from dedp_assets.patterns.delta.locations import folder_at
 
 __all__ = ["plan_triggers", "starts_of", "send_event", "Start"]
 
@@ -107,7 +108,7 @@ def starts_of(event: Event, *, pipelines: Mapping[str, Sequence[Mapping[str, str
 def send_event(inbox: Path, event: Event) -> Path:
     """Announce an event: the producer's last step, after the objects it names are in place.
 
-    The file is complete when it gets its name, and the same event sent again takes the same name.
+    The file is complete when it gets its name. The same event sent again, also at the same time, takes the same name.
 
     Returns:
         The file in the inbox.
@@ -117,11 +118,9 @@ def send_event(inbox: Path, event: Event) -> Path:
     """
     body = event.to_json().encode()
     Event.from_json(body)
-    inbox.mkdir(parents=True, exist_ok=True)
-    path = inbox / f"{event.digest}-{quote(event.id, safe='')[:64]}.json"
-    draft = path.with_name(f".{path.name}.draft")
-    draft.write_bytes(body)
-    return draft.replace(path)
+    name = f"{event.digest}-{quote(event.id, safe='')[:64]}.json"
+    folder_at(inbox).put(name, body)
+    return inbox / name
 
 
 def _judged(

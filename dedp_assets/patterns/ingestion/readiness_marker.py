@@ -21,6 +21,7 @@ from typing import Literal
 from dedp_assets.patterns.connectors.deliveries import MARKER, Delivery, look_at
 from dedp_assets.patterns.core.errors import ConfigError
 from dedp_assets.patterns.core.results import Plan
+from dedp_assets.patterns.delta.locations import folder_at
 
 __all__ = ["plan_ready", "delivering"]
 
@@ -90,9 +91,7 @@ def delivering(folder: Path) -> Iterator[Path]:
     (folder / MARKER).unlink(missing_ok=True)
     yield folder
     files = {file.name: file.size_bytes for file in look_at(folder).files}
-    draft = folder / f".{MARKER}.draft"
-    draft.write_text(json.dumps({"files": files}))
-    draft.replace(folder / MARKER)
+    folder_at(folder).put(MARKER, json.dumps({"files": files}).encode())
 
 
 def _unsettled(delivery: Delivery, consumed: bool, late_files: str, now: datetime, settle_seconds: float) -> str:  # noqa: FBT001

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -212,12 +214,29 @@ def test_a_sent_event_is_read_as_it_was_sent(tmp_path):
 
 
 def test_a_half_written_event_is_never_seen(tmp_path, monkeypatch):
-    """The name comes last: a producer that dies before leaves a draft that nobody reads."""
-    monkeypatch.setattr("pathlib.Path.replace", lambda *_: (_ for _ in ()).throw(OSError("killed")))
+    """The name comes last: of a producer that dies before there is a draft, which nobody reads."""
+    drafts = []
+
+    def killed(draft, _):
+        drafts.append(Path(draft))
+        assert list(Inbox(tmp_path).arrivals(limit=10)) == []
+        raise OSError("killed")
+
+    monkeypatch.setattr("os.replace", killed)
     with pytest.raises(OSError, match="killed"):
         send_event(tmp_path, event())
-    assert list(Inbox(tmp_path).arrivals(limit=10)) == []
-    assert [entry.name.startswith(".") for entry in tmp_path.iterdir()] == [True]
+    assert [(draft.parent, draft.name[0]) for draft in drafts] == [(tmp_path, ".")]
+
+
+def test_an_event_that_is_sent_by_several_at_once_is_whole_at_every_moment(tmp_path):
+    """A producer and its own retry: neither fails, and nobody reads half of what one of them writes."""
+    inbox, sent = Inbox(tmp_path), event("1", *[f"v{n}.jsonl" for n in range(500)])
+    send_event(tmp_path, sent)
+    with ThreadPoolExecutor(4) as producers:
+        sending = [producers.submit(send_event, tmp_path, sent) for _ in range(200)]
+        while not all(one.done() for one in sending):
+            assert {arrival.refusal for arrival in inbox.arrivals(limit=10)} <= {""}
+        assert len({one.result() for one in sending}) == 1
 
 
 def test_the_same_event_sent_again_is_one_file(tmp_path):

@@ -125,7 +125,7 @@ def test_a_failed_delivery_leaves_no_marker(plan, tmp_path, delivered_before):
 def test_a_producer_that_dies_while_it_writes_the_marker_leaves_none(plan, tmp_path, monkeypatch):
     """The marker is there whole or not at all; the rerun leaves one set of files, one marker, and nothing else."""
     with monkeypatch.context() as patched:
-        patched.setattr(Path, "replace", lambda *_: (_ for _ in ()).throw(OSError("killed")))
+        patched.setattr("os.replace", lambda *_: (_ for _ in ()).throw(OSError("killed")))
         with pytest.raises(OSError, match="killed"), delivering(tmp_path / DAY) as folder:
             (folder / "part-0.jsonl").write_text("whole\n")
     assert plan(now=MUCH_LATER).partitions == ()
