@@ -11,6 +11,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 import urllib.request
 from collections.abc import Callable, Mapping
@@ -159,11 +160,18 @@ def wait_until(holds: Callable[[], object], what: str, *, seconds: int = 480) ->
 
 
 @pytest.fixture(scope="module")
-def up(tmp_path_factory, test_settings):
+def home():
+    """A home, not in pytest's folder, which every other pytest that starts closes to PostgreSQL's user."""
+    with tempfile.TemporaryDirectory(prefix="dedp-") as folder:
+        yield Path(folder)
+
+
+@pytest.fixture(scope="module")
+def up(home, test_settings):
     """`dedp up` on two good days and a bad one, once its sensors have loaded what can be loaded."""
     from playwright.sync_api import sync_playwright
 
-    home, port = tmp_path_factory.mktemp("ui"), free_port()
+    port = free_port()
     for number, day in enumerate(DAYS):
         lines = visits.visits_of(FIRST + timedelta(days=number), count=40)
         broken = [line[:20] for line in lines[:20]] if day == BAD else []
