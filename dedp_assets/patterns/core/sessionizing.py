@@ -20,6 +20,7 @@ from dedp_assets.patterns.core.errors import ConfigError
 from dedp_assets.patterns.core.keys import key_of
 from dedp_assets.patterns.core.names import RESERVED, identifier
 from dedp_assets.patterns.core.rows import fields_of, quoted
+from dedp_assets.patterns.core.sql_options import naming_options
 
 __all__ = ["ADDED", "ENDED", "EVENTS", "STARTED", "SessionRule", "cut", "micros"]
 
@@ -97,12 +98,11 @@ class SessionRule:
         """Group events into sessions, and say of each whether an event ended it (``__dedp_ends``); lazy."""
         time, entity = identifier(self.event_time), ", ".join(map(identifier, self.entity))
         ordered = f"OVER (PARTITION BY {entity} ORDER BY {time}, {identifier(self.event_id)})"
-        ends = f"coalesce({self.ends}, false)" if self.ends else "false"
         pause = f"unix_micros({time}) - lag(unix_micros({time})) {ordered}"
         begins = f"coalesce({pause} > {self.gap_micros}L OR lag({_ENDS}) {ordered}, true) AS {_BEGINS}"
         event = f"struct({', '.join(map(identifier, self.event))}) AS {_EVENT}"
         found = (
-            events.selectExpr("*", event, f"{ends} AS {_ENDS}")
+            self.with_ends(events.selectExpr("*", event), _ENDS)
             .selectExpr("*", begins)
             .selectExpr("*", f"count_if({_BEGINS}) {ordered} AS {_NUMBER}")
             .groupBy(*map(identifier, self.entity), _NUMBER)
@@ -114,6 +114,16 @@ class SessionRule:
             )
         )
         return self.identified(found).select(SESSION_ID, *self.columns[1:], _ENDS)
+
+    def with_ends(self, events: DataFrame, name: str) -> DataFrame:
+        """Add to events, as the column ``name``, whether one ends its session.
+
+        Raises:
+            ConfigError: if ``ends`` is SQL that Spark cannot evaluate.
+        """
+        ends = f"coalesce({self.ends or 'false'}, false)"
+        with naming_options(events, "option", {"ends": ends}):
+            return events.withColumn(name, F.expr(ends))
 
     @property
     def columns(self) -> tuple[str, ...]:

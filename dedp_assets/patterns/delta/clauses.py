@@ -18,6 +18,7 @@ from pyspark.sql.types import StructType
 from dedp_assets.patterns.core.errors import ConfigError, SchemaMismatch
 from dedp_assets.patterns.core.names import OUTCOME, RESERVED, identifier
 from dedp_assets.patterns.core.schema import shape
+from dedp_assets.patterns.core.sql_options import reason_of
 from dedp_assets.patterns.delta.log import TableState
 from dedp_assets.patterns.delta.reading import predicate
 
@@ -229,8 +230,7 @@ def _analysed(table: str, rows: DataFrame, expressions: Sequence[str]) -> dict[s
     try:
         fields = rows.selectExpr(*[f"({sql}) AS e{n}" for n, sql in enumerate(expressions)]).schema.fields
     except AnalysisException as error:
-        # Of a text that it cannot parse Spark speaks after an empty line.
-        raise ConfigError(f"{table}: {str(error).strip().splitlines()[0]}") from error
+        raise ConfigError(f"{table}: {reason_of(error)}") from error
     return {sql: field.dataType.jsonValue() for sql, field in zip(expressions, fields, strict=True)}
 
 

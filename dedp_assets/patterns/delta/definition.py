@@ -20,6 +20,7 @@ from dedp_assets.patterns.core.names import identifier
 from dedp_assets.patterns.core.partitions import misfit, quoted, stored_type, text
 from dedp_assets.patterns.core.results import Split
 from dedp_assets.patterns.core.schema import TableSpec, shape
+from dedp_assets.patterns.core.sql_options import reason_of
 from dedp_assets.patterns.delta.log import TableState
 
 __all__ = [
@@ -58,7 +59,7 @@ def _analysed(what: str, rows: Callable[[], DataFrame]) -> DataFrame:
         # Over Spark Connect nothing is analysed before the engine is asked, and a schema may be known without it.
         _ = found.isStreaming
     except AnalysisException as error:
-        raise ConfigError(f"{what} cannot be evaluated: {str(error).splitlines()[0]}") from error
+        raise ConfigError(f"{what} cannot be evaluated: {reason_of(error)}") from error
     return found
 
 

@@ -25,6 +25,7 @@ from dedp_assets.patterns.core.names import OUTCOME, RESERVED, identifier, unuse
 from dedp_assets.patterns.core.partitions import folder_value, from_folder, literal, to_folder
 from dedp_assets.patterns.core.results import Split
 from dedp_assets.patterns.core.rows import fields_of, observed, row_hash
+from dedp_assets.patterns.core.sql_options import reason_of
 from dedp_assets.patterns.delta import commits
 from dedp_assets.patterns.delta.locations import Located, literal_path
 from dedp_assets.patterns.delta.statistics import file_statistics
@@ -203,7 +204,7 @@ def stage_rows(
     except AnalysisException as error:
         stage.discard()
         culprit = _culprit(lambda: _projected(split, layout, parts, seen_only), measures)
-        raise ConfigError(f"{layout.store.name}: {culprit or _line(error)}") from error
+        raise ConfigError(f"{layout.store.name}: {culprit or reason_of(error)}") from error
     shown = {c: _read_back(c, layout, folders) for c in columns}
     staged = list(_staged_files(stage.store, layout, folders, apart))
     _describe(stage.store, out.select(*[F.col(identifier(c)) for c in columns], *outcome).schema, layout, staged, apart)
@@ -253,12 +254,8 @@ def _culprit(projected: Callable[[], DataFrame], measures: Mapping[str, str]) ->
         try:
             _ = frame.observe("probe", F.expr(sql).alias("probe")).isStreaming
         except AnalysisException as error:
-            return f"{name} cannot be evaluated as {sql}: {_line(error)}"
+            return f"{name} cannot be evaluated as {sql}: {reason_of(error)}"
     return ""
-
-
-def _line(error: Exception) -> str:
-    return str(error).splitlines()[0]
 
 
 def _projected(split: Split, layout: Layout, parts: Sequence[str], seen_only: Sequence[str]) -> DataFrame:

@@ -23,6 +23,7 @@ from dedp_assets.patterns.core.records import CommitRecord, Provenance, slice_na
 from dedp_assets.patterns.core.results import Split, WriteResult
 from dedp_assets.patterns.core.rows import RowsRead, evaluated_once, require_rows
 from dedp_assets.patterns.core.schema import TableSpec
+from dedp_assets.patterns.core.sql_options import reason_of
 from dedp_assets.patterns.delta import commits, publishing, statements
 from dedp_assets.patterns.delta.accounting import Accounting
 from dedp_assets.patterns.delta.clauses import Clause, Merge, check_condition, no_rows
@@ -429,4 +430,4 @@ class Table(Located):
             if publishing.is_conflict(error):
                 raise
             kind = ContractError if publishing.violation(error) else ConfigError
-            raise kind(f"{self.name} cannot be made as it is declared: {str(error).splitlines()[0]}") from error
+            raise kind(f"{self.name} cannot be made as it is declared: {reason_of(error)}") from error

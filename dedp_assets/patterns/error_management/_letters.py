@@ -18,6 +18,7 @@ from dedp_assets.patterns.core.records import Provenance
 from dedp_assets.patterns.core.results import WriteResult
 from dedp_assets.patterns.core.rows import RowsRead, quoted, tally
 from dedp_assets.patterns.core.schema import Column
+from dedp_assets.patterns.core.sql_options import naming_options
 from dedp_assets.patterns.delta.tables import Table
 
 __all__ = ["LETTER", "filed", "judged", "mark_replayed", "open_by_class", "publish_letters"]
@@ -52,18 +53,23 @@ _MEASURES = {
 
 
 def judged(converted: DataFrame, rules: Mapping[str, str]) -> DataFrame:
-    """Add to converted records the rules that they broke (``reason``), the error class, and the stage that failed."""
+    """Add to converted records the rules that they broke (``reason``), the error class, and the stage that failed.
+
+    Raises:
+        ConfigError: for a rule that Spark cannot evaluate.
+    """
     broken = [f"CASE WHEN NOT coalesce({rule}, false) THEN {quoted(why)} END" for why, rule in rules.items()]
     places = f"slice({MISFITS}, 1, {_NAMED}), if(size({MISFITS}) > {_NAMED}, 'and more', NULL)"
     reason = f"coalesce({SYNTAX}, nullif(concat_ws('; ', {', '.join([places, *broken])}), ''))"
     kinds = [SYNTAX, f"if(size({MISFITS}) > 0, 'wrong type', NULL)", *broken]
     stage = f"CASE WHEN {SYNTAX} IS NOT NULL THEN 'parse' WHEN size({MISFITS}) > 0 THEN 'convert' ELSE 'validate' END"
-    return converted.withColumn("reason", F.expr(reason)).withColumns(
-        {
-            "error_class": F.expr(f"if(reason IS NULL, NULL, coalesce({', '.join(kinds)}))"),
-            "error_stage": F.expr(f"if(reason IS NULL, NULL, {stage})"),
-        }
-    )
+    with naming_options(converted, "rule", {why: f"coalesce({rule}, false)" for why, rule in rules.items()}):
+        return converted.withColumn("reason", F.expr(reason)).withColumns(
+            {
+                "error_class": F.expr(f"if(reason IS NULL, NULL, coalesce({', '.join(kinds)}))"),
+                "error_stage": F.expr(f"if(reason IS NULL, NULL, {stage})"),
+            }
+        )
 
 
 def mark_replayed(rows: DataFrame, earlier: DataFrame | None, identity: Sequence[str], payload: str) -> DataFrame:

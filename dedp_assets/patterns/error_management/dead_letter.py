@@ -75,7 +75,8 @@ def divert_unprocessable(  # noqa: PLR0913 - what a record is takes many words
         ``error_class``, ``error_stage`` and ``occurred_at``.
 
     Raises:
-        ConfigError: if an option names a column the rows do not have, one column twice, or one that is added here.
+        ConfigError: if an option names a column the rows do not have, one column twice, or one that is added here, or
+            for a rule that Spark cannot evaluate.
 
     Example:
         >>> lines = frame("n INT, line STRING", (1, '{"id": 7}'), (2, '{"id": "seven"}'))

@@ -23,6 +23,7 @@ from dedp_assets.patterns.core.errors import ConfigError
 from dedp_assets.patterns.core.names import OUTCOME, RESERVED, identifier, reserved
 from dedp_assets.patterns.core.results import Split
 from dedp_assets.patterns.core.rows import Measures, quoted, require_columns, require_free
+from dedp_assets.patterns.core.sql_options import naming_options
 from dedp_assets.patterns.delta.log import Ledger
 from dedp_assets.patterns.delta.shares import audits_of_usual
 
@@ -52,7 +53,8 @@ def intercept_filters(rows: DataFrame | Split, *, conditions: Mapping[str, str],
         The columns of ``rows``; filtered ones also have ``filtered_by``, the first condition that is not true.
 
     Raises:
-        ConfigError: without a condition, for more than 31, or for a column that the rows have and this step adds.
+        ConfigError: without a condition, for more than 31, for one that Spark cannot evaluate, or for a column that the
+            rows have and this step adds.
 
     Example:
         >>> from dedp_assets.patterns.core.rows import RowsRead, tally
@@ -79,13 +81,14 @@ def intercept_filters(rows: DataFrame | Split, *, conditions: Mapping[str, str],
     ]
     verdicts = f"if({before} = 'valid', {' | '.join(bits)}, 0L)"
     named = [f"WHEN {_first(place)} THEN {quoted(name)}" for place, name in enumerate(conditions)]
-    judged = frame.withColumn(_VERDICTS, F.expr(verdicts)).withColumns(
-        {
-            OUTCOME: F.expr(f"if({_VERDICTS} = 0, {before}, 'filtered')"),
-            "filtered_by": F.expr(f"CASE {' '.join(named)} END"),
-            **{f"{_GROUP}{start}": F.expr(_group(start)) for start in range(0, len(conditions), _AT_ONCE)},
-        }
-    )
+    with naming_options(frame, "condition", {name: f"({sql}) AND true" for name, sql in conditions.items()}):
+        judged = frame.withColumn(_VERDICTS, F.expr(verdicts)).withColumns(
+            {
+                OUTCOME: F.expr(f"if({_VERDICTS} = 0, {before}, 'filtered')"),
+                "filtered_by": F.expr(f"CASE {' '.join(named)} END"),
+                **{f"{_GROUP}{start}": F.expr(_group(start)) for start in range(0, len(conditions), _AT_ONCE)},
+            }
+        )
     filtered = (*split.parts["valid"], "filtered_by")
     return Split(judged, {**split.parts, "filtered": filtered}, identity=tuple(identity) or split.identity)
 

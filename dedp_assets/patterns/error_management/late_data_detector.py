@@ -21,6 +21,7 @@ from dedp_assets.patterns.core.errors import ConfigError
 from dedp_assets.patterns.core.names import OUTCOME, RESERVED
 from dedp_assets.patterns.core.results import Finding, Split
 from dedp_assets.patterns.core.rows import require_free
+from dedp_assets.patterns.core.sql_options import naming_options
 from dedp_assets.patterns.error_management._progress import Across, Progress, advanced
 
 __all__ = ["detect_late_data", "advance_watermark", "judge_lateness", "Progress"]
@@ -56,7 +57,8 @@ def detect_late_data(
         ``lateness_seconds`` (how far below it) and, where it is known, ``arrived_at``.
 
     Raises:
-        ConfigError: if no event could lie between ``earliest`` and ``latest``, or ``events`` has one of these columns.
+        ConfigError: if no event could lie between ``earliest`` and ``latest``, Spark cannot evaluate an expression, or
+            ``events`` has one of these columns.
 
     Example:
         >>> from datetime import timezone
@@ -76,12 +78,15 @@ def detect_late_data(
     when = f"if({' AND '.join(plausible)}, {_STATED}, NULL)" if plausible else f"{_STATED}"
     outcome = "CASE WHEN event_time IS NULL THEN 'undated' WHEN event_time < watermark THEN 'late' ELSE 'on_time' END"
     late_by = "greatest(unix_micros(watermark) - unix_micros(event_time), 0L) / 1e6"
-    dated = events.withColumns({_STATED: F.expr(event_time), **({"arrived_at": F.expr(arrived)} if arrived else {})})
-    judged = (
-        dated.withColumns({"event_time": F.expr(when), "watermark": bound})
-        .drop(_STATED)
-        .withColumns({OUTCOME: F.expr(outcome), "lateness_seconds": F.expr(late_by)})
-    )
+    stated = {"event_time": event_time, **({"arrived": arrived} if arrived else {})}
+    with naming_options(events, "option", {name: f"unix_micros({sql})" for name, sql in stated.items()}):
+        moments = {_STATED: F.expr(event_time), **({"arrived_at": F.expr(arrived)} if arrived else {})}
+        judged = (
+            events.withColumns(moments)
+            .withColumns({"event_time": F.expr(when), "watermark": bound})
+            .drop(_STATED)
+            .withColumns({OUTCOME: F.expr(outcome), "lateness_seconds": F.expr(late_by)})
+        )
     plain = (*events.columns, "event_time")
     return Split(judged, {"on_time": plain, "late": (*plain, *told), "undated": plain})
 

@@ -28,6 +28,7 @@ from dedp_assets.patterns.core.records import Provenance
 from dedp_assets.patterns.core.results import BY_NAME, WriteResult
 from dedp_assets.patterns.core.rows import RowsRead, Tally, tally
 from dedp_assets.patterns.core.schema import TableSpec, require_declared
+from dedp_assets.patterns.core.sql_options import reason_of
 from dedp_assets.patterns.delta.copies.remaking import remake, rules_of
 from dedp_assets.patterns.delta.tables import Table
 from dedp_assets.patterns.ingestion._crossing import MEASURES, NothingCrossed, compared, unprovable
@@ -151,7 +152,7 @@ def _transformed(
         both = rows.select("*", *[value.alias(f"{_INSTEAD}{c}") for c, value in zip(altered, made, strict=True)])
         both.schema  # noqa: B018 - Spark analyses the rules when it is asked for their types
     except AnalysisException as error:
-        raise ConfigError(f"{declared.name} declares a rule that fails: {str(error).splitlines()[0]}") from error
+        raise ConfigError(f"{declared.name} declares a rule that fails: {reason_of(error)}") from error
     names = {c: f"{_INSTEAD}{c}" if c in altered else c for c in (*kept, *altered)}
     pairs = {c: (_as_text(c), _as_text(names[c])) for c in altered}
     differs = " OR ".join(f"NOT ({was} <=> {now})" for was, now in pairs.values()) or "false"

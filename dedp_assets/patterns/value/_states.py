@@ -12,6 +12,7 @@ from pyspark.sql.types import DoubleType, FloatType, StructType
 
 from dedp_assets.patterns.core.errors import ConfigError
 from dedp_assets.patterns.core.names import RESERVED, identifier, reserved
+from dedp_assets.patterns.core.sql_options import naming_options
 
 __all__ = ["Measure", "inputs", "merged", "parse", "partial", "require_exact"]
 
@@ -60,10 +61,12 @@ def inputs(rows: DataFrame, measures: Sequence[Measure]) -> list[Column]:
     """Write the columns that the measures are of, in order: a negative zero is a zero.
 
     Raises:
-        ConfigError: for a sum of floating point, which depends on the order of its rows.
+        ConfigError: for a sum of floating point, which depends on the order of its rows, or for SQL that Spark cannot
+            evaluate.
     """
     columns = [_input(measure) for measure in measures]
-    kinds = rows.select(*[F.expr(sql).alias(f"{RESERVED}{n}") for n, sql in enumerate(columns)]).schema
+    with naming_options(rows, "measure", {measure.name: sql for measure, sql in zip(measures, columns, strict=True)}):
+        kinds = rows.select(*[F.expr(sql).alias(f"{RESERVED}{n}") for n, sql in enumerate(columns)]).schema
     _require_exact(measures, kinds)
     plain = [
         f"if({sql} = 0, CAST(0 AS {field.dataType.simpleString()}), {sql})"

@@ -23,6 +23,7 @@ from dedp_assets.patterns.core.names import RESERVED, identifier, reserved
 from dedp_assets.patterns.core.records import Provenance
 from dedp_assets.patterns.core.results import Finding, WriteResult
 from dedp_assets.patterns.core.rows import RowsRead, require_columns, require_rows
+from dedp_assets.patterns.core.sql_options import naming_options
 from dedp_assets.patterns.delta.tables import Table
 from dedp_assets.patterns.value._layouts import Layout, groups_of, is_apart, require_together
 
@@ -72,11 +73,12 @@ def aggregate_locally(
     _require_names(list(state.columns), keys, measures)
     if not (placed and placed.passed and placed.figures.items() >= _of(state.version, keys, partitions).items()):
         require_together(table.name, state, groups, keys=keys, layout=layout)
-    aggregates = [F.expr(sql).alias(name) for name, sql in measures.items()]
     # A group of files in one task is one partition of Spark's, so that it finds all rows of a key together.
     parts = [table.read(dict(group), version=state.version).coalesce(1) for group in groups]
     parts = parts or [table.read(version=state.version).limit(0).coalesce(1)]
-    found = [part.groupBy(*map(identifier, keys)).agg(*aggregates) for part in parts]
+    with naming_options(parts[0], "measure", measures):
+        aggregates = [F.expr(sql).alias(name) for name, sql in measures.items()]
+        found = [part.groupBy(*map(identifier, keys)).agg(*aggregates) for part in parts]
     # A union of parts that Spark knows to be one partition each would be one task (spark.sql.unionOutputPartitioning);
     # a coalesce to more than there are changes nothing but that it knows no longer.
     return reduce(DataFrame.unionAll, [each.coalesce(2) for each in found])

@@ -123,12 +123,12 @@ def sessionize_with_state(  # noqa: PLR0913 - what a session is, and when it is 
     rest = T.StructType([T.StructField(name, kinds[name]) for name in rule.event[2:]])
     time, names = identifier(event_time), [identifier(name) for name in rule.entity]
     kept = F.to_json(F.struct(*map(identifier, rest.names)), _EXACT) if rest.names else F.lit("{}")
-    prepared = events.select(
+    prepared = rule.with_ends(events, ENDS).select(
         *names,
         time,
         F.expr(f"unix_micros({time})").alias(AT),
         F.col(identifier(event_id)).alias(ID),
-        F.expr(f"coalesce({ends or 'false'}, false)").alias(ENDS),
+        ENDS,
         kept.alias(KEPT),
     )
     session = T.StructType([*(T.StructField(c, kinds[c]) for c in rule.entity), T.StructField(SESSION, T.StringType())])

@@ -23,6 +23,7 @@ from pyspark.sql import functions as F
 from dedp_assets.patterns.core.errors import ConfigError
 from dedp_assets.patterns.core.names import RESERVED, identifier
 from dedp_assets.patterns.core.rows import quoted, require_columns, require_free
+from dedp_assets.patterns.core.sql_options import naming_options
 from dedp_assets.patterns.value._envelopes import COMPUTED, MARK, RAW, Layout, laid_out, parts_of
 
 __all__ = ["wrap_records", "change_layout", "separate", "Layout", "Separated", "RAW", "COMPUTED", "MARK"]
@@ -75,8 +76,8 @@ def wrap_records(
         The envelope. Its names fit every layout, so that each converts into the others.
 
     Raises:
-        ConfigError: without a computed column, for a name that would mean two things in one of the layouts, or if
-            expressions are given by shape and no column says which.
+        ConfigError: without a computed column, for an expression that Spark cannot evaluate, for a name that would mean
+            two things in one of the layouts, or if expressions are given by shape and no column says which.
 
     Example:
         >>> lines = frame("line STRING, site STRING", ('{"user": "u1"}', "a"), ('{"u_id": 7}', "b"), ("{", "a"))
@@ -95,9 +96,12 @@ def wrap_records(
     require_columns(rows, [by])
     require_free(rows, COMPUTED)
     _require_clear(rows.columns, list(computed))
-    expressions = [F.expr(_expression(name, sql, by)).alias(name) for name, sql in computed.items()]
-    # Inside of a struct no expression can give more rows than it was given.
-    both = rows.select(F.struct(*map(identifier, rows.columns)).alias(RAW), F.struct(*expressions).alias(COMPUTED))
+    expressions = {name: _expression(name, sql, by) for name, sql in computed.items()}
+    record = F.struct(*map(identifier, rows.columns)).alias(RAW)
+    with naming_options(rows, "computed column", expressions):
+        made = [F.expr(sql).alias(name) for name, sql in expressions.items()]
+        # Inside of a struct no expression can give more rows than it was given.
+        both = rows.select(record, F.struct(*made).alias(COMPUTED))
     return laid_out(both, rows.columns, list(computed), layout)
 
 

@@ -1,0 +1,72 @@
+"""SQL that a person gives as an option: what Spark cannot evaluate is one sentence that names the option."""
+
+from __future__ import annotations
+
+from datetime import datetime, timezone
+
+import pytest
+
+from dedp_assets.patterns.core.errors import ConfigError
+from dedp_assets.patterns.core.schema import Column, TableSpec
+from dedp_assets.patterns.delta.tables import Table
+from dedp_assets.patterns.error_management.dead_letter import divert_unprocessable
+from dedp_assets.patterns.error_management.filter_interceptor import intercept_filters
+from dedp_assets.patterns.error_management.late_data_detector import detect_late_data
+from dedp_assets.patterns.value.distributed_aggregator import aggregate
+from dedp_assets.patterns.value.incremental_sessionizer import sessionize_partition
+from dedp_assets.patterns.value.stateful_sessionizer import sessionize_with_state
+from dedp_assets.patterns.value.wrapper import wrap_records
+
+NOON = datetime(2026, 1, 5, 12, tzinfo=timezone.utc)
+RULE = {"entity": ["user"], "event_time": "at", "event_id": "id", "gap_seconds": 60}
+USES = {
+    "condition wrong": lambda rows, sql: intercept_filters(rows, conditions={"good": "id > 0", "wrong": sql}),
+    "rule wrong": lambda rows, sql: divert_unprocessable(
+        rows, schema={"id": "INT"}, identity=["user"], rules={"good": "id > 0", "wrong": sql}
+    ),
+    "option event_time": lambda rows, sql: detect_late_data(rows, event_time=sql, watermark=NOON),
+    "option arrived": lambda rows, sql: detect_late_data(rows, event_time="at", watermark=NOON, arrived=sql),
+    "option ends": lambda rows, sql: sessionize_partition(rows, None, until=NOON, ends=sql, **RULE),
+    "computed column wrong": lambda rows, sql: wrap_records(rows, computed={"good": "id", "wrong": sql}),
+    "measure wrong": lambda rows, sql: aggregate(
+        rows, keys=["user"], measures={"n": "count(*)", "wrong": f"max({sql})"}
+    ),
+}
+UNKNOWN, BROKEN = "nowhere > 1", "id >"
+
+
+@pytest.fixture
+def rows(frame):
+    """Events of users."""
+    return frame("id INT, user STRING, at TIMESTAMP", (1, "Ada", NOON))
+
+
+@pytest.mark.parametrize(("sql", "why"), [(UNKNOWN, "UNRESOLVED_COLUMN"), (BROKEN, "PARSE_SYNTAX_ERROR")])
+@pytest.mark.parametrize("option", USES)
+def test_an_option_that_spark_cannot_evaluate_is_named_in_one_line(rows, option, sql, why):
+    """An unknown column and broken SQL, in whatever pattern takes it: its name, Spark's reason, and no plan."""
+    with pytest.raises(ConfigError, match=rf"^{option} cannot be evaluated: \[{why}[^\n]*$"):
+        USES[option](rows, sql)
+
+
+@pytest.mark.parametrize(
+    ("option", "sql"), [("condition wrong", "id + 1"), ("rule wrong", "id + 1"), ("option ends", "id + 1")]
+)
+def test_what_is_no_predicate_is_named_too(rows, option, sql):
+    """A number is neither true nor false."""
+    with pytest.raises(ConfigError, match=rf"^{option} cannot be evaluated: \[\w+[^\n]*$"):
+        USES[option](rows, sql)
+
+
+def test_a_streams_option_is_named(spark):
+    """Before the query starts."""
+    stream = spark.readStream.format("rate").load().selectExpr("value AS id", "'Ada' AS user", "timestamp AS at")
+    with pytest.raises(ConfigError, match=r"^option ends cannot be evaluated: \[UNRESOLVED_COLUMN"):
+        sessionize_with_state(stream, lateness="1 hour", ends=UNKNOWN, **RULE)
+
+
+def test_a_constraint_of_broken_sql_says_why(make_table):
+    """Of a text that it cannot parse Spark speaks after an empty line."""
+    made: Table = make_table(TableSpec("x", {"id": Column("INT")}, checks={"wrong": BROKEN}))
+    with pytest.raises(ConfigError, match=r"^x: constraint wrong cannot be evaluated: \[PARSE_SYNTAX_ERROR"):
+        made.ensure()
