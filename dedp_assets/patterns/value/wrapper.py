@@ -98,7 +98,7 @@ def wrap_records(
     _require_clear(rows.columns, list(computed))
     expressions = {name: _expression(name, sql, by) for name, sql in computed.items()}
     record = F.struct(*map(identifier, rows.columns)).alias(RAW)
-    with naming_options(rows, "computed column", expressions):
+    with naming_options(rows, "computed column", {name: f"struct({sql})" for name, sql in expressions.items()}):
         made = [F.expr(sql).alias(name) for name, sql in expressions.items()]
         # Inside of a struct no expression can give more rows than it was given.
         both = rows.select(record, F.struct(*made).alias(COMPUTED))

@@ -9,7 +9,6 @@ from itertools import permutations
 from typing import get_args
 
 import pytest
-from pyspark.errors import AnalysisException
 from pyspark.sql import functions as F
 
 from dedp_assets.patterns.core.errors import ConfigError, SchemaMismatch
@@ -220,7 +219,7 @@ def test_what_is_no_envelope_of_a_layout_is_refused(spark):
         separate(wrap_records(frame, computed={"id": "id + 1"}), key=["id"])
     with pytest.raises(ConfigError, match="no column site"):
         wrap_records(frame, computed={"x": {"a": "1"}}, by="site")
-    with pytest.raises(AnalysisException, match="UNSUPPORTED_GENERATOR"):
+    with pytest.raises(ConfigError, match=r"^computed column x cannot be evaluated: \[UNSUPPORTED_GENERATOR"):
         wrap_records(frame, computed={"x": "explode(array(1, 2))"})
 
 
