@@ -40,7 +40,7 @@ RETENTION_DAYS = 30
 
 
 Jit = Literal["full", "quick", "steady"]
-"""What an engine compiles: queries and hot code; next to nothing; hot code alone."""
+"""How much an engine compiles: ``full`` queries and hot code, ``steady`` hot code, ``quick`` as little as possible."""
 
 
 @dataclass(frozen=True, slots=True)

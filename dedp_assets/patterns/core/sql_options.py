@@ -15,7 +15,7 @@ __all__ = ["naming_options", "reason_of"]
 
 @contextmanager
 def naming_options(rows: DataFrame, what: str, options: Mapping[str, str]) -> Iterator[None]:
-    """Turn Spark's refusal of an SQL text, raised in the block, into a sentence that names the option.
+    """Name the option whose SQL Spark cannot evaluate, if the block fails on it.
 
     Nothing is analysed twice unless it is refused. Over Spark Connect nothing is analysed before somebody asks for
     columns or rows, so there the refusal comes from whatever asks first.
@@ -43,7 +43,7 @@ def naming_options(rows: DataFrame, what: str, options: Mapping[str, str]) -> It
 
 
 def reason_of(error: Exception) -> str:
-    """Return the line in which Spark says why it refuses, which comes after an empty one if SQL does not parse."""
+    """Return the line of Spark's error that states the reason; syntax errors begin with an empty line."""
     return str(error).strip().partition("\n")[0]
 
 
