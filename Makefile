@@ -2,7 +2,10 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-BOTH_CORES := --numprocesses=2 --dist=loadfile --no-loadscope-reorder
+BY_FILE := --dist=loadfile --no-loadscope-reorder
+BOTH_CORES := --numprocesses=2 $(BY_FILE)
+# one more, because tests of whole processes wait for them: two leave more than a quarter of two cores idle
+WITH_WAITING := --numprocesses=3 $(BY_FILE)
 GENERATED := tests/graph/test_convergence.py tests/delta/test_table_model.py tests/delta/test_merging.py tests/core/test_rows.py \
 	tests/core/test_conversion_properties.py tests/core/test_partitions.py tests/delta/test_log.py
 export UV_NO_PROGRESS := 1
@@ -48,7 +51,7 @@ quick: $(VENV)/.ready
 
 test: check ## everything: embedded, then the marked subset again over Spark Connect
 	@$(BIN)/dedp setup
-	@$(BIN)/pytest -q -m "spark or slow" --durations=20 --durations-min=2 $(BOTH_CORES)
+	@$(BIN)/pytest -q -m "spark or slow" --durations=20 --durations-min=2 $(WITH_WAITING)
 	@$(BIN)/pytest -q -m both --engine connect $(BOTH_CORES)
 
 fuzz: $(VENV)/.ready ## the generated tests, longer and with other seeds

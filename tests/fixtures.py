@@ -45,7 +45,7 @@ hypothesis_settings.register_profile("fuzz", deadline=None, max_examples=2000)  
 
 
 _SHARED_ENGINE = pytest.StashKey[str]()
-_LONGEST = ("tests/ui/", "tests/assets/test_rerun_law")
+_LONGEST = ("tests/ui/", "tests/assets/test_rerun_law", "tests/local/test_processes", "tests/faults/test_kill")
 
 
 @event.listens_for(Engine, "connect")
@@ -85,7 +85,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         if {"own_postgres", "broker"} & {*getattr(item, "fixturenames", ())}:
             item.add_marker(pytest.mark.slow)
     # The longest files come first, so that no process works on one alone at the end.
-    items.sort(key=lambda item: not item.nodeid.startswith(_LONGEST))
+    items.sort(key=lambda item: next((i for i, path in enumerate(_LONGEST) if item.nodeid.startswith(path)), 99))
     gc.freeze()  # what was imported stays, and need not be looked through for garbage in every test
     gc.set_threshold(50_000, 20, 20)  # a test makes much and keeps little
 

@@ -78,9 +78,18 @@ class Up:
         with urllib.request.urlopen(request, timeout=60) as answer:  # noqa: S310
             return json.load(answer)["data"]
 
-    def runs(self, *tables: str) -> dict[str, str]:
-        """Run -> status, newest first; of some tables alone, if they are named."""
-        found = self.ask("{ runsOrError(limit: 500) { ... on Runs { results { runId status assetSelection { path }}}}}")
+    def wait(self, holds: Callable[[], object], what: str) -> None:
+        """Wait for what other processes do; no page is left open, which would ask the webserver all the time."""
+        self.page.goto("about:blank")
+        wait_until(holds, what)
+
+    def runs(self, *tables: str, **wanted: object) -> dict[str, str]:
+        """Run -> status, newest first; of the tables that are named, or those that Dagster's filter finds."""
+        found = self.ask(
+            "query($wanted: RunsFilter) { runsOrError(filter: $wanted, limit: 500) "
+            "{ ... on Runs { results { runId status assetSelection { path } } } } }",
+            wanted=wanted,
+        )
         return {
             run["runId"]: run["status"]
             for run in found["runsOrError"]["results"]
@@ -201,8 +210,8 @@ def up(home, test_settings):
             page = browser.new_page(viewport={"width": 1500, "height": 950})
             page.set_default_timeout(90_000)
             made = Up(home, f"http://127.0.0.1:{port}", page, environment)
-            wait_until(lambda: made.days(GOLD) == set(GOOD), "gold of the good days")
-            wait_until(lambda: "FAILURE" in made.runs().values(), "the refusal of the bad day")
+            made.wait(lambda: made.days(GOLD) == set(GOOD), "gold of the good days")
+            made.wait(lambda: made.runs(statuses=["FAILURE"]), "the refusal of the bad day")
             yield made
             browser.close()
     finally:
@@ -281,16 +290,16 @@ def test_runs_of_one_partition_at_once_leave_the_rows_of_one(up):
     """Each table twice at the same time, whatever is unchanged: an overwrite, a merge, executions in order, a group."""
     up.launch("silver/referrals", GOOD[0])
     following = ["gold/last_referrals", "gold/referrer_totals", "gold/referred_pages, gold/referring_sites"]
-    wait_until(lambda: all(up.rows(table) for table in ", ".join(following).split(", ")), "what follows the referrals")
+    up.wait(lambda: all(up.rows(table) for table in ", ".join(following).split(", ")), "what follows the referrals")
     writes = ["silver/visits, silver/visits_dead_letter", "silver/referrals", GOLD, *following]
     tables = ", ".join(writes).split(", ")
     before = {table: up.rows(table) for table in tables}
     launched = {up.launch(written, GOOD[0], force=True) for written in writes for _ in range(2)}
 
     def ended() -> set[str]:
-        return {status for run, status in up.runs().items() if run in launched}
+        return set(up.runs(runIds=[*launched]).values())
 
-    wait_until(lambda: ended() <= {"SUCCESS", "FAILURE", "CANCELED"}, "the runs")
+    up.wait(lambda: ended() <= {"SUCCESS", "FAILURE", "CANCELED"}, "the runs")
     assert ended() == {"SUCCESS"}
     assert {table: up.rows(table) for table in tables} == before
 
@@ -305,7 +314,7 @@ def deliver_what_is_joined(up):
     topic = kafka.Kafka(bootstrap=kafka.address(chosen), topic=chosen.ads_topic)
     publish(topic, [ad for day in days for ad in ads_before(visits.visits_of(day, count=40))], key="ad_page")
     awaited = ("silver/users", "silver/devices_current", "silver/partner_visits", "bronze/ads", "bronze/ip_locations")
-    wait_until(lambda: all(up.rows(table) for table in awaited), "what is joined")
+    up.wait(lambda: all(up.rows(table) for table in awaited), "what is joined")
 
 
 JOINED = ("bronze/ip_locations", "silver/visits_enriched", "silver/ad_impressions", "silver/partner_visits")
@@ -323,13 +332,17 @@ def test_joins_aggregates_sessions_and_deliveries_are_backfilled_and_executed_ag
     daily = dict.fromkeys((*JOINED, *AGGREGATED, *OVER_MIDNIGHT, *BESIDE), (GOOD[0], GOOD[1]))
     wanted = {**daily, "gold/visits_cube_weekly": (monday, monday), "gold/sessions_live": None}
     backfill = up.backfill(wanted)
-    wait_until(lambda: up.runs_of(backfill), "the backfill")
+    up.wait(lambda: up.runs_of(backfill), "the backfill")
     before = {table: up.rows(table) for table in wanted}
     assert {table for table, rows in before.items() if not rows} <= SOMETIMES_EMPTY
     assert all({GOOD[0], GOOD[1]} <= up.days(table) for table in (*JOINED, *AGGREGATED))
-    again = {up.execute_again(run) for run in up.runs_of(backfill)}
-    wait_until(lambda: all(up.runs()[run] in ("SUCCESS", "FAILURE", "CANCELED") for run in again), "the runs")
-    assert {up.runs()[run] for run in again} == {"SUCCESS"}
+    again = [up.execute_again(run) for run in up.runs_of(backfill)]
+
+    def ended() -> set[str]:
+        return set(up.runs(runIds=again).values())
+
+    up.wait(lambda: ended() <= {"SUCCESS", "FAILURE", "CANCELED"}, "the runs")
+    assert ended() == {"SUCCESS"}
     assert {table: up.rows(table) for table in wanted} == before
 
 
@@ -340,5 +353,5 @@ def test_an_approved_day_reaches_gold_and_says_who_decided(up):
         env=up.environment, capture_output=True, text=True, check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stdout + done.stderr
-    wait_until(lambda: up.days(GOLD) == set(DAYS), "gold of the approved day")
+    up.wait(lambda: up.days(GOLD) == set(DAYS), "gold of the approved day")
     up.look(f"/assets/silver/visits?view=events&partition={BAD}", "Ada: the collector is being mended")
