@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 BY_FILE := --dist=loadfile --no-loadscope-reorder
 BOTH_CORES := --numprocesses=2 $(BY_FILE)
-# one more, because tests of whole processes wait for them: two leave more than a quarter of two cores idle
+# one more, because tests of whole processes wait for them
 WITH_WAITING := --numprocesses=3 $(BY_FILE)
 GENERATED := tests/graph/test_convergence.py tests/delta/test_table_model.py tests/delta/test_merging.py tests/core/test_rows.py \
 	tests/core/test_conversion_properties.py tests/core/test_partitions.py tests/delta/test_log.py

@@ -85,7 +85,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         if {"own_postgres", "broker"} & {*getattr(item, "fixturenames", ())}:
             item.add_marker(pytest.mark.slow)
     # The longest files come first, so that no process works on one alone at the end.
-    items.sort(key=lambda item: next((i for i, path in enumerate(_LONGEST) if item.nodeid.startswith(path)), 99))
+    items.sort(key=lambda item: [not item.nodeid.startswith(path) for path in _LONGEST])
     gc.freeze()  # what was imported stays, and need not be looked through for garbage in every test
     gc.set_threshold(50_000, 20, 20)  # a test makes much and keeps little
 
