@@ -51,7 +51,7 @@ quick: $(VENV)/.ready
 
 test: check ## everything: embedded, then the marked subset again over Spark Connect
 	@$(BIN)/dedp setup
-	@$(BIN)/pytest -q -m "spark or slow" --durations=20 --durations-min=2 $(WITH_WAITING)
+	@$(BIN)/pytest -q -m "spark or slow" --engine shared --durations=20 --durations-min=2 $(WITH_WAITING)
 	@$(BIN)/pytest -q -m both --engine connect $(BOTH_CORES)
 
 fuzz: $(VENV)/.ready ## the generated tests, longer and with other seeds

@@ -29,6 +29,7 @@ from dedp_assets.sources.services import application
 from resources import postgres
 from resources.environments import Settings, apply, settings
 from resources.kafka import Kafka
+from tests import shared_engine
 from tests.dagster_storage import keep_what_is_the_same
 from tests.faults.processes import wait_until
 from tests.helpers import EVENTS, ServicesUnderTest, connect_server
@@ -44,7 +45,8 @@ hypothesis_settings.load_profile("default")
 hypothesis_settings.register_profile("fuzz", deadline=None, max_examples=2000)  # --hypothesis-profile=fuzz
 
 
-_SHARED_ENGINE = pytest.StashKey[str]()
+_CONNECT_SERVER = pytest.StashKey[str]()
+_SHARED_ENGINE = pytest.StashKey[Any]()
 _LONGEST = ("tests/ui/", "tests/assets/test_rerun_law", "tests/local/test_processes", "tests/faults/test_kill")
 
 
@@ -57,24 +59,35 @@ def _without_syncing(connection: Any, _: Any) -> None:
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
-        "--engine", choices=["embedded", "connect"], default="embedded", help="the Spark engine to test on"
+        "--engine",
+        choices=["embedded", "shared", "connect"],
+        default="embedded",
+        help="the Spark engine to test on: one for each test process, one for all of them, or one over Spark Connect",
     )
 
 
 def pytest_sessionstart(session: pytest.Session) -> None:
-    """Start the Spark Connect server that all test processes of a run share, in the process that starts them."""
+    """Start the engine that all test processes of a run share, in the process that starts them."""
     config = session.config
-    if config.getoption("--engine") == "connect" and not hasattr(config, "workerinput"):
+    if hasattr(config, "workerinput"):
+        return
+    if config.getoption("--engine") == "connect":
         chosen, running = replace(settings(), jit="quick", master="local[2]"), ExitStack()
         engine.prepare(chosen)
-        config.stash[_SHARED_ENGINE] = running.enter_context(connect_server(chosen))
+        config.stash[_CONNECT_SERVER] = running.enter_context(connect_server(chosen))
         config.add_cleanup(running.close)
+    elif config.getoption("--engine") == "shared":
+        chosen = replace(settings(), jit="steady", master="local[4]", driver_memory="4g")
+        engine.prepare(chosen)
+        config.stash[_SHARED_ENGINE] = shared_engine.start(chosen, chosen.cache / "spark" / "shared_engine.log")
 
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_configure_node(node: Any) -> None:
     """Tell a test process of pytest-xdist where the shared engine is."""
-    node.workerinput["engine"] = node.config.stash.get(_SHARED_ENGINE, "")
+    stash = node.config.stash
+    node.workerinput["connect"] = stash.get(_CONNECT_SERVER, "")
+    node.workerinput["gateway"] = shared_engine.open_gateway(stash[_SHARED_ENGINE]) if _SHARED_ENGINE in stash else ()
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -105,14 +118,16 @@ def spark(request: pytest.FixtureRequest, test_settings: Settings) -> Iterator[A
     from resources.spark import SparkEngine
 
     config = request.config
-    if config.getoption("--engine") == "embedded":
+    if config.getoption("--engine") != "connect":
         engine.prepare(test_settings)
+        if gateway := getattr(config, "workerinput", {}).get("gateway"):
+            shared_engine.attach(*gateway)
         apply({"DEDP_JIT": "steady"})
         session = SparkEngine().session
         apply({"DEDP_JIT": test_settings.jit})  # of the processes that tests start, which end soon
         yield session
         return
-    remote = config.workerinput["engine"] if hasattr(config, "workerinput") else config.stash[_SHARED_ENGINE]
+    remote = config.workerinput["connect"] if hasattr(config, "workerinput") else config.stash[_CONNECT_SERVER]
     session = SparkEngine(remote=remote).session
     for name, compiled in {"wholeStage": "true", "factoryMode": "FALLBACK"}.items():  # as where data are not small
         session.conf.set(f"spark.sql.codegen.{name}", compiled)

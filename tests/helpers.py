@@ -6,6 +6,7 @@ import json
 import socket
 import subprocess
 import time
+import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from datetime import datetime, timezone
@@ -79,6 +80,24 @@ class ServicesUnderTest:
         url = f"{self.url}/behaviour/{service}"
         with urlopen(Request(url, data=data, method="PUT" if data else "GET"), timeout=30) as reply:  # noqa: S310
             return json.loads(reply.read())
+
+
+_JOB_GROUP = "spark.jobGroup.id"
+
+
+@contextmanager
+def job_group(spark: Any) -> Iterator[None]:
+    """Count the Spark jobs of this thread by themselves for the time of a block; other processes share the engine."""
+    spark.sparkContext.setLocalProperty(_JOB_GROUP, uuid.uuid4().hex)
+    yield
+    spark.sparkContext.setLocalProperty(_JOB_GROUP, None)
+
+
+def jobs_of(spark: Any) -> set[int]:
+    """Return the jobs that the thread's :func:`job_group` has started so far."""
+    context = spark.sparkContext
+    context._jsc.sc().listenerBus().waitUntilEmpty(60_000)  # what it tells of jobs comes a moment later
+    return {*context.statusTracker().getJobIdsForGroup(context.getLocalProperty(_JOB_GROUP))}
 
 
 @contextmanager

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import uuid
 from datetime import date
 
 import pyarrow as pa
@@ -19,7 +18,7 @@ from dedp_assets.patterns.delta.creation import first_commit
 from dedp_assets.patterns.delta.locations import store_at
 from dedp_assets.patterns.delta.tables import Table
 from dedp_assets.patterns.ingestion.compactor import compact
-from tests.helpers import EVENTS, a_run
+from tests.helpers import EVENTS, a_run, job_group, jobs_of
 
 FUZZ = hypothesis_settings.get_current_profile_name() == "fuzz"
 DAYS = ("2026-01-05", "2026-01-06")
@@ -185,10 +184,9 @@ def test_spark_computes_less_after_a_commit_with_a_checksum(events, event_rows, 
 
     def jobs():
         spark._jvm.org.apache.spark.sql.delta.DeltaLog.clearCache()
-        group = uuid.uuid4().hex
-        spark.sparkContext.setJobGroup(group, group)
-        assert spark.read.format("delta").load(str(events.location)).columns == [*EVENTS.columns]
-        return len(spark.sparkContext.statusTracker().getJobIdsForGroup(group))
+        with job_group(spark):
+            assert spark.read.format("delta").load(str(events.location)).columns == [*EVENTS.columns]
+            return len(jobs_of(spark))
 
     with_it = jobs()
     (events.location / "_delta_log" / f"{written.version:020d}.crc").unlink()

@@ -38,7 +38,7 @@ from dedp_assets.patterns.delta.maintenance import compaction
 from dedp_assets.patterns.delta.tables import Table
 from dedp_assets.patterns.delta.writes import StagedWrite
 from dedp_assets.patterns.ingestion.compactor import compact
-from tests.helpers import EVENTS, NOW, a_run, active_files, read_back
+from tests.helpers import EVENTS, NOW, a_run, active_files, job_group, jobs_of, read_back
 
 DAY = {"event_date": "2026-01-05"}
 NEXT_DAY = {"event_date": "2026-01-06"}
@@ -631,27 +631,29 @@ def test_what_was_compared_counts_for_nothing_once_others_wrote(make_table, spar
 
 def test_no_job_runs_while_the_lock_is_held(make_table, spark, monkeypatch):
     """Whatever is written: other writers wait for a commit, and not for somebody's computation."""
-    count, held = spark.sparkContext._jsc.sc().dagScheduler().numTotalJobs, []
+    held = []
 
     @contextmanager
     def counted(location):
         with table_lock(location):
-            before = count()
+            before = jobs_of(spark)
             yield
-            held.append(count() - before)
+            held.append(jobs_of(spark) - before)
 
     for module in (tables, writes, rewriting, compaction):
         monkeypatch.setattr(module, "table_lock", counted)
     table = make_table(VISITS)
     rows = [visits(spark, ("a", "2026-01-04"), (name, "2026-01-05")) for name in "bcd"]
-    for sequence, each in enumerate(rows[:2], start=1):
-        table.overwrite(each, partition=LANDED, provenance=a_run(sequence=sequence))
-        table.append(each, provenance=a_run(sequence=sequence))
-    keys = ["raw", "event_date"]
-    table.merge(rows[2], keys=keys, clauses=[Update(), Insert()], provenance=a_run(sequence=3))
-    table.delete("raw = 'c'", provenance=a_run(sequence=4))
-    compact(table, provenance=a_run(run_id="compaction"))
-    table.clear(partition=LANDED, provenance=a_run(sequence=5))
+    with job_group(spark):
+        for sequence, each in enumerate(rows[:2], start=1):
+            table.overwrite(each, partition=LANDED, provenance=a_run(sequence=sequence))
+            table.append(each, provenance=a_run(sequence=sequence))
+        keys = ["raw", "event_date"]
+        table.merge(rows[2], keys=keys, clauses=[Update(), Insert()], provenance=a_run(sequence=3))
+        table.delete("raw = 'c'", provenance=a_run(sequence=4))
+        compact(table, provenance=a_run(run_id="compaction"))
+        table.clear(partition=LANDED, provenance=a_run(sequence=5))
+        assert jobs_of(spark)
     assert len(held) >= 8
     assert not any(held)
 
