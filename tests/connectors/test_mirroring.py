@@ -6,7 +6,7 @@ import uuid
 from dataclasses import replace
 
 import pytest
-from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from dedp_assets.patterns.connectors import mirroring
@@ -168,6 +168,39 @@ def test_records_that_go_while_they_are_copied_are_no_silence(topics):
     with pytest.raises(NotReady, match="cannot be copied"):
         copy_topic(source, target)
     assert held(target)[0] == []
+
+
+def test_a_broker_that_is_busy_is_asked_again(topics, monkeypatch):
+    """It may say for a moment that it has not what it has: the copy asks again, and no record is left out or twice."""
+    send(topics()[0], *range(30))
+    source, target = topics()
+    refused = []
+
+    class Refusing(Consumer):
+        def consume(self, count, timeout):
+            found = super().consume(count, timeout)
+            if not found or len(refused) == 2:
+                return found
+            refused.append(Refused(found[0].partition()))
+            return [refused[-1], *(one for one in found if one.partition() != found[0].partition())]
+
+    monkeypatch.setattr(mirroring, "Consumer", Refusing)
+    assert sum(copy_topic(source, target, at_once=5).values()) == 30
+    assert len(refused) == 2
+    assert held(target) == held(source)
+
+
+class Refused:
+    """What librdkafka hands over when a broker says that it has no such offset."""
+
+    def __init__(self, partition):
+        self.partition = lambda: partition
+
+    def offset(self):
+        return None
+
+    def error(self):
+        return KafkaError(KafkaError._AUTO_OFFSET_RESET, "offset not available")
 
 
 def test_copies_that_can_never_work_are_refused():

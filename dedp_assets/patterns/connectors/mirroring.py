@@ -120,12 +120,23 @@ def _batches(consumer: Consumer, topic: Topic, begin: Mapping[str, int], at_once
                 # Behind the last record there may be offsets without a record: the ends of transactions.
                 position[partition] = end
             else:
-                raise KafkaException(error)
+                place = TopicPartition(topic.name, int(partition), position[partition])
+                if not _is_still_there(consumer, place, error):
+                    raise KafkaException(error)
+                consumer.seek(place)
         if position != before:
             deadline = time.monotonic() + _ANSWER_SECONDS
             yield _Batch(kept, dict(position))
         elif time.monotonic() > deadline:
             raise NotReady(f"Kafka stopped answering while topic {topic.name} was copied: run this again")
+
+
+def _is_still_there(consumer: Consumer, place: TopicPartition, error: KafkaError) -> bool:
+    """Ask the broker for its offsets: one that is busy may refuse one for a moment that it holds."""
+    if error.code() != KafkaError._AUTO_OFFSET_RESET:
+        return False
+    watermarks = consumer.get_watermark_offsets(place, _ANSWER_SECONDS)
+    return watermarks is not None and watermarks[0] <= place.offset <= watermarks[1]
 
 
 def _write(producer: Producer, target: Place, batch: _Batch, group: str) -> None:
