@@ -22,11 +22,15 @@ _AS_IF_ALONE = {
     "spark.ui.retainedJobs": "10000",  # of all processes together, so that a test finds its own
 }
 
+_LARGE_PAGES = " -XX:+UseTransparentHugePages"  # 3 % less CPU; a machine without them has a line about it in the log
+
 
 def start(chosen: Settings, log: Path) -> Any:
     """Start the engine and return the gateway into its JVM, which ends with this process; its words go to ``log``."""
     engine.use_java(chosen)
-    conf = SparkConf(loadDefaults=False).setAll([*{**engine.spark_conf(chosen), **_AS_IF_ALONE}.items()])
+    settings = {**engine.spark_conf(chosen), **_AS_IF_ALONE}
+    settings["spark.driver.extraJavaOptions"] += _LARGE_PAGES
+    conf = SparkConf(loadDefaults=False).setAll([*settings.items()])
     with log.open("wb") as words:
         gateway = launch_gateway(conf, {"stdout": words, "stderr": subprocess.STDOUT})
     SparkSession(SparkContext(conf=conf, gateway=gateway))
