@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from datetime import datetime
+from functools import cache
 from typing import Any
 
 import dagster as dg
 
 from dedp_assets.graph.batches import owned_by
-from dedp_assets.graph.feeds import pin
+from dedp_assets.graph.feeds import Feed, pin
 from dedp_assets.graph.reconciling import Want
 from dedp_assets.graph.tables import LakeTable
 from dedp_assets.graph.watching import News, TableWatch
@@ -18,13 +20,17 @@ from dedp_assets.patterns.core.errors import NotReady
 from dedp_assets.patterns.error_management.dynamic_late_data_integrator import plan_late_partitions
 from resources.lake import Lake
 
-__all__ = ["Edge", "Group", "groups_of"]
+__all__ = ["Edge", "Fed", "Group", "fed_by", "groups_of"]
 
 _AFTER_ALL = "\uffff"
 _AHEAD = (
     "has applied version {version} of {read}, whose log does not go that far: it was removed and begun again. "
     "Remove this table, too, and it is computed anew"
 )
+
+
+Fed = Callable[[str, Feed, bool], Mapping[str, int]]
+"""Upstream table, feed, and whether everything known counts or only the news -> key -> newest version that feeds it."""
 
 
 @dataclass(slots=True)
@@ -59,21 +65,19 @@ class Edge:
         """The names of the tables that it reads."""
         return " and ".join(spec.name for spec in (*self.table.reads, *self.table.revised_by))
 
-    def look(self, lake: Lake, watches: Mapping[str, TableWatch], news: Mapping[str, News]) -> bool:
-        """Take in the news of the tables; ``False`` if one of them cannot be read."""
+    def look(self, lake: Lake, watches: Mapping[str, TableWatch], news: Mapping[str, News], fed: Fed) -> bool:
+        """Take in the news of the tables, and what changes feed; ``False`` if one of them cannot be read."""
         mine, upstream = [s.name for s in self.table.tables], [s.name for s in self.table.reads]
         references, revising = ([s.name for s in of] for of in (self.table.references, self.table.revised_by))
         if not news.keys() >= {*mine, *upstream, *references}:
             self.whole = False
             return False
-        if not self.whole or any(news[name].anew for name in (*mine, *upstream, *revising)):
+        anew = not self.whole or any(news[name].anew for name in (*mine, *upstream, *revising))
+        if anew:
             self._forget()
-            changed = {name: watches[name].changed for name in upstream}
-        else:
-            changed = {name: dict(news[name].changed) for name in upstream}
         self.whole = True
-        keys = self._take_in(changed)
-        keys |= {key for name in mine for key in news[name].keys if any(key in known for known in self.newest.values())}
+        keys = self._take_in({spec.name: fed(spec.name, feed, anew) for spec, feed in self.table.reads.items()})
+        keys |= {key for name in mine for known in self.newest.values() for key in news[name].keys & known.keys()}
         for since in (news[name].since for name in revising if news[name].changed):
             keys |= {key for known in self.newest.values() for key in known if key >= since}
         if any(news[name] for name in (*upstream, *references)):
@@ -95,15 +99,13 @@ class Edge:
                     found.setdefault(key, set()).add((spec.name, taken))
         return found
 
-    def _take_in(self, changed: Mapping[str, Mapping[Any, int]]) -> set[str]:
+    def _take_in(self, fed: Mapping[str, Mapping[str, int]]) -> set[str]:
         touched: set[str] = set()
-        for spec, feed in self.table.reads.items():
-            newest = self.newest.setdefault(spec.name, {})
-            for partition, version in changed[spec.name].items():
-                for key in feed.feeds(dict(partition)):
-                    if version > newest.get(key, -2):
-                        newest[key] = version
-                    touched.add(key)
+        for name, versions in fed.items():
+            newest = self.newest.setdefault(name, {})
+            later = versions if not newest else {k: v for k, v in versions.items() if v > newest.get(k, -2)}
+            newest.update(later)
+            touched |= versions.keys()
         return touched
 
     def _judge(self, lake: Lake, watches: Mapping[str, TableWatch], keys: set[str]) -> None:
@@ -113,21 +115,27 @@ class Edge:
         applied = watches[self.name].applied(lake.ledger(self.name), keys)
         if self.table.follows == "late":  # the first time, something else asks
             keys = keys & (applied.keys() | taken)
-        ready = keys if all(watches[spec.name].version >= 0 for spec in self.table.references) else ()
-        needed = {key: version for key in ready if (version := self._needed(lake, watches, key)) is not None}
+        ready = keys if all(watches[spec.name].version >= 0 for spec in self.table.references) else set[str]()
+        needed = self._needed(lake, watches, ready)
         self.unsure = (self.unsure - needed.keys()) | (keys - needed.keys())
+        for known in (self.lagging, self.applied, self.ahead):
+            for key in known.keys() & needed.keys():
+                del known[key]
         head = sum(watches[spec.name].version for spec in (*self.table.reads, *self.table.revised_by))
+        for key in taken & applied.keys():
+            del applied[key]
+        self._compare(needed, applied, head)
+
+    def _compare(self, needed: Mapping[str, int], applied: Mapping[str, int], head: int) -> None:
+        """Keep which keys have not applied what they need, and which have applied more than there is."""
         for key, version in needed.items():
-            has = None if key in taken else applied.get(key)
-            self.lagging.pop(key, None)
-            self.applied.pop(key, None)
-            self.ahead.pop(key, None)
-            if has is not None and has > head:
-                self.ahead[key] = has
-            elif has is None or has < version:
+            has = applied.get(key)
+            if has is None:
                 self.lagging[key] = version
-                if has is not None:
-                    self.applied[key] = has
+            elif has > head:
+                self.ahead[key] = has
+            elif has < version:
+                self.lagging[key], self.applied[key] = version, has
 
     def _forget(self) -> None:
         self.newest.clear()
@@ -136,18 +144,23 @@ class Edge:
         self.ahead.clear()
         self.unsure.clear()
 
-    def _needed(self, lake: Lake, watches: Mapping[str, TableWatch], key: str) -> int | None:
-        """Find the sequence that a run of the key would apply now; ``None`` if it would not be ready.
+    def _needed(self, lake: Lake, watches: Mapping[str, TableWatch], keys: AbstractSet[str]) -> dict[str, int]:
+        """Find the sequence that a run of each key would apply now; keys that would not be ready are left out.
 
         It counts all upstream tables, so that a change of any of them raises it.
         """
-        needed = sum(watches[spec.name].revisions.newest(key) for spec in self.table.revised_by)
-        try:
-            for spec, feed in self.table.reads.items():
-                known = self.newest[spec.name].get(key)
-                needed += pin(lake.table(spec), feed, key).changed if known is None else known
-        except NotReady:
-            return None
+        needed = dict.fromkeys(keys, 0)
+        for spec, feed in self.table.reads.items():
+            newest = self.newest[spec.name]
+            for key in keys & needed.keys():
+                try:
+                    needed[key] += newest[key] if key in newest else pin(lake.table(spec), feed, key).changed
+                except NotReady:
+                    del needed[key]
+        for spec in self.table.revised_by:
+            revisions = watches[spec.name].revisions
+            for key in needed:
+                needed[key] += revisions.newest(key)
         return needed
 
 
@@ -221,6 +234,21 @@ class Group:
             last = known.get_last_partition_key()
         end = known.time_window_for_partition_key(last).end if last else known.start
         return known.start.strftime(known.fmt), end.strftime(known.fmt)
+
+
+def fed_by(watches: Mapping[str, TableWatch], news: Mapping[str, News]) -> Fed:
+    """Make what lists the keys that changes of a table feed; tables that are fed alike share one list."""
+
+    @cache
+    def fed(upstream: str, feed: Feed, anew: bool) -> Mapping[str, int]:  # noqa: FBT001 - by place, as it is cached
+        found: dict[str, int] = {}
+        for partition, version in (watches[upstream] if anew else news[upstream]).changed.items():
+            for key in feed.feeds(dict(partition)):
+                if version > found.get(key, -2):
+                    found[key] = version
+        return found
+
+    return fed
 
 
 def groups_of(tables: Sequence[LakeTable[...]]) -> list[Group]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import date, timedelta
+from functools import cache
 
 from pyspark.sql import DataFrame
 
@@ -116,6 +117,7 @@ class Pinned:
         return sum(stats.rows for stats in mine)
 
 
+@cache
 def same(column: str) -> Feed:
     """Feed each partition by the upstream partition with the same value of ``column``."""
     return Feed(reads=lambda key: ({column: key},), feeds=lambda changed: _known(changed.get(column)))
@@ -126,6 +128,7 @@ def whole() -> Feed:
     return Feed(reads=lambda _: ({},), feeds=lambda _: ("",))
 
 
+@cache
 def day_to_week(column: str) -> Feed:
     """Feed a week, whose key is its Monday, by its seven days.
 
@@ -142,6 +145,7 @@ def day_to_week(column: str) -> Feed:
     return Feed(reads=days, feeds=lambda changed: map(monday, _known(changed.get(column))), spans=True)
 
 
+@cache
 def hour_to_day(column: str) -> Feed:
     """Feed a day by its 24 hours.
 

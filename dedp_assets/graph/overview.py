@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 
 from dedp_assets.graph.arrivals import Arrivals
-from dedp_assets.graph.edges import Group, groups_of
+from dedp_assets.graph.edges import Group, fed_by, groups_of
 from dedp_assets.graph.reconciling import Want
 from dedp_assets.graph.tables import LakeTable
 from dedp_assets.graph.watching import News, TableWatch
@@ -63,8 +63,9 @@ class Overview:
             except ContractError as error:
                 self.unreadable[name] = str(error)
         wants = [want for each in self.arrivals for want in self._landed(each, landing, news, now)]
+        fed = fed_by(self.watches, news)
         for group in self.groups:
-            readable = [edge for edge in group.edges if edge.look(lake, self.watches, news)]
+            readable = [edge for edge in group.edges if edge.look(lake, self.watches, news, fed)]
             wants += group.wants(readable, self.watches, now)
         return wants
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from urllib.parse import unquote
 
@@ -115,7 +115,7 @@ class TableWatch:
             for glimpse in ledger.glimpses(since=self.version, records=records):
                 for partition in glimpse.changed:
                     changed[partition] = _LONG_AGO if glimpse.forgotten else glimpse.version
-                keys |= self._take_in(glimpse)
+                keys.update(self._take_in(glimpse))
                 if self.revises:
                     self.revisions.take_in(glimpse)
                 self.version = glimpse.version
@@ -131,11 +131,11 @@ class TableWatch:
         wanted = [key for key in keys if key not in self.rolled_back]
         if self.version < 0 or not wanted:
             return {}
-        cursors = ledger.transactions()
-        found = {key: cursors.reached(self.spec.name, owned_by(key, self.spec)) for key in wanted}
-        return {key: version for key, version in found.items() if version is not None}
+        partitions = (owned_by(key, self.spec) for key in wanted)
+        found = zip(wanted, ledger.transactions().reached_each(self.spec.name, partitions), strict=True)
+        return {key: version for key, version in found if version is not None}
 
-    def _take_in(self, glimpse: Glimpse) -> set[str]:
+    def _take_in(self, glimpse: Glimpse) -> Collection[str]:
         """Keep what a commit says of partition keys; returns those that were written or rolled back."""
         if self.spec.executed_by:
             return self._executed(glimpse)
@@ -146,13 +146,13 @@ class TableWatch:
                 self.rolled_back[key] = RolledBack(glimpse.version, taken)
                 self.loaded.pop(key, None)
             return changed
-        written = {key for app_id in glimpse.transactions if (key := self._written(app_id)) is not None}
-        for key in written & self.rolled_back.keys() if self.rolled_back else ():
-            del self.rolled_back[key]
+        written = [key for app_id in glimpse.transactions if (key := self._written(app_id)) is not None]
+        for key in written if self.rolled_back else ():
+            self.rolled_back.pop(key, None)
         if "delivery" in glimpse.stated.get("notes", ()):
             key = glimpse.stated["partition"].get(self.column, "") if self.column else ""
             self.loaded[key] = Loaded(str(glimpse.stated["notes"]["delivery"]), glimpse.stated.get("at", ""))
-            written.add(key)
+            written.append(key)
         return written
 
     def _executed(self, glimpse: Glimpse) -> set[str]:

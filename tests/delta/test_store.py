@@ -165,6 +165,15 @@ def test_what_is_not_there_is_said_to_be_missing(store):
     assert store.read("folder/a") == b"rows"
 
 
+def test_files_are_read_on_up_to_the_first_that_is_not_there(store):
+    """Small and large, in the order that was asked for; of a folder that is not there, none."""
+    large = os.urandom(1 << 20) * 2
+    for path, content in {"a": b"rows", "day=1/b": large, "c": b"", "e": b"never"}.items():
+        store.put(path, content)
+    assert list(store.read_on(iter(["a", "day=1/b", "c", "d", "e"]))) == [b"rows", large, b""]
+    assert list(store.within("nothing").read_on(["a"])) == []
+
+
 def test_lists_are_sorted_and_complete(store):
     """Names by code points, files by their path; folders only where names are asked for."""
     assert (list(store.list()), list(store.files())) == ([], [])

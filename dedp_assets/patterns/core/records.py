@@ -30,7 +30,9 @@ def slice_name(partition: Mapping[str, str] | Mapping[str, str | None]) -> str:
 
 
 def _plain(name: str) -> str:
-    return "%4EULL" if name == "NULL" else name.replace("%", "%25").replace("/", "%2F")
+    if "%" in name or "/" in name:
+        return name.replace("%", "%25").replace("/", "%2F")
+    return "%4EULL" if name == "NULL" else name
 
 
 def _utc(moment: datetime | None) -> str:

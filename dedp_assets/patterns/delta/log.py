@@ -10,12 +10,13 @@ import json
 import re
 from abc import ABC, abstractmethod
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta, timezone
-from functools import cache, cached_property, partial
+from functools import cache, cached_property, lru_cache, partial
+from itertools import count
 from types import MappingProxyType
 from typing import Any, Literal, NamedTuple, TypeVar
 
@@ -27,6 +28,7 @@ from deltalake.exceptions import DeltaError
 from dedp_assets.patterns.core.errors import Conflict, ContractError, NotReady
 from dedp_assets.patterns.core.partitions import logged, text
 from dedp_assets.patterns.core.records import CommitRecord, slice_name
+from dedp_assets.patterns.delta.glancing import Glance, glance
 from dedp_assets.patterns.delta.locations import Located, Location, store_at
 from dedp_assets.patterns.delta.logfiles import log_faults
 from dedp_assets.patterns.delta.store import delta_table
@@ -59,6 +61,12 @@ Naming = Mapping[str, tuple[str, str]]
 """Partition column as the files' log entries call it -> its name in the schema and its type."""
 
 _JSON = json.JSONDecoder()
+_NOTHING: Mapping[str, Any] = MappingProxyType({})
+_NOWHERE = frozenset[Partition]()
+_Columns = tuple[tuple[str, tuple[str, str]], ...]
+"""The items of a :data:`Naming`."""
+_DAMAGE = (ValueError, TypeError, KeyError, AttributeError)
+"""What reading a commit raises that is not what the protocol says."""
 
 T = TypeVar("T")
 
@@ -71,7 +79,6 @@ KeyedFile = tuple[Mapping[str, Any], Partition]
 _COMMIT_FILE = re.compile(r"\d{20}\.json")
 _LITERAL = re.compile(r"[A-Za-z0-9_. -]+")  # what every writer of logs spells alike
 _NO_FILE = re.compile(rb'[{] *"(?:commitInfo|txn|protocol|metaData|domainMetadata)" *:.*[}]')
-_INFO = b'{"commitInfo":'
 _SOON = 100
 """Number of commits after a checkpoint up to which reading them here is as fast as by deltalake."""
 _ROWS = {"add", "remove"}
@@ -149,7 +156,7 @@ class Glimpse(NamedTuple):
     transactions: tuple[str, ...] = ()
     restores: bool = False
     restored_to: int | None = None
-    stated: Mapping[str, Any] = MappingProxyType({})
+    stated: Mapping[str, Any] = _NOTHING
     forgotten: bool = False
 
 
@@ -182,13 +189,22 @@ class Cursors(ABC):
 
         A restore begins a generation, and leaves what it does not roll back as an earlier one wrote it.
         """
-        written = f"{table}/{slice_name(partition)}/"
-        for generation in range(self.generation(table), -1, -1):
-            replaced = self.transaction(f"{written}{generation}")
-            appended = self.transaction(f"{written}{generation}:appends")
-            if replaced is not None or appended is not None:
-                return max(-1 if replaced is None else replaced, -1 if appended is None else appended)
-        return None
+        return next(self.reached_each(table, [partition]))
+
+    def reached_each(self, table: str, partitions: Iterable[Mapping[str, str]]) -> Iterator[int | None]:
+        """Look up what :meth:`reached` does, of one partition after the other."""
+        newest, look_up = self.generation(table), self.transaction
+        for partition in partitions:
+            found, generation, written = None, newest, f"{table}/{slice_name(partition)}/"
+            while found is None and generation >= 0:
+                replaced = look_up(f"{written}{generation}")
+                appended = look_up(f"{written}{generation}:appends")
+                if replaced is None or appended is None:
+                    found = appended if replaced is None else replaced
+                else:
+                    found = max(replaced, appended)
+                generation -= 1
+            yield found
 
     def written(self, table: str, partition: Mapping[str, str]) -> bool:
         """Tell whether the library wrote ``partition`` in this generation of ``table``, with or without a version."""
@@ -419,10 +435,19 @@ class Ledger(Located):
             records: whether the records of writes are read, too, which costs a third more.
         """
         naming = cache(self._naming)
+        columns = cache(lambda: tuple(naming().items()))
         for version, raw, follows in self._raws(since):
             if not follows:
                 yield Glimpse(version, frozenset(self.state(version).statistics()), forgotten=True)
-            yield self._read(version, partial(_glimpse, version, raw, naming, records=records))
+            try:
+                seen = None if b"RESTORE" in raw else glance(raw)
+                if seen is None:
+                    glimpse = _glimpse(version, raw, naming, records=records)
+                else:
+                    glimpse = _glanced(version, seen, columns, records=records)
+            except _DAMAGE as error:
+                raise self._damaged(version, error) from error
+            yield glimpse
 
     def first_restore(self) -> int:
         """Find the first version that may be a restore; the one after the newest version, if none is."""
@@ -441,10 +466,10 @@ class Ledger(Located):
             if self._holds(since):
                 return
             version = min((v for v in self._versions() if v > since), default=version)
-        with suppress(FileNotFoundError):
-            while True:
-                yield version, self._log.read(f"{version:020d}.json"), version == before + 1
-                version, before = version + 1, version
+        follows = version == before + 1
+        for each, raw in enumerate(self._log.read_on(f"{each:020d}.json" for each in count(version)), version):
+            yield each, raw, follows
+            follows = True
 
     def added(self, paths: AbstractSet[str], *, until: int) -> dict[str, Mapping[str, Any]]:
         """Find the entries that added files, in the log up to a version, as far as it still holds them."""
@@ -641,10 +666,13 @@ class Ledger(Located):
     def _read(self, version: int, parse: Callable[[], T]) -> T:
         try:
             return parse()
-        except (ValueError, TypeError, KeyError, AttributeError) as error:
-            file = f"{version:020d}.json"
-            told = self._damage(file) or f"; put _delta_log/{file} back from a backup"
-            raise ContractError(f"{self.name}: version {version} of its log is damaged ({error}){told}") from error
+        except _DAMAGE as error:
+            raise self._damaged(version, error) from error
+
+    def _damaged(self, version: int, error: Exception) -> ContractError:
+        file = f"{version:020d}.json"
+        told = self._damage(file) or f"; put _delta_log/{file} back from a backup"
+        return ContractError(f"{self.name}: version {version} of its log is damaged ({error}){told}")
 
     @contextmanager
     def _readable(self) -> Iterator[None]:
@@ -753,6 +781,12 @@ def _named(values: Mapping[str, str | None], naming: Naming) -> Partition:
     return tuple(sorted([(name, logged(values.get(column), kind)) for column, (name, kind) in known.items()]))
 
 
+@lru_cache(maxsize=1 << 16)
+def _partition(values: bytes, naming: _Columns) -> Partition:
+    """Read partition values as they stand in the log; tables have the same days, and days have many commits."""
+    return _named(_JSON.raw_decode(values.decode())[0], dict(naming))
+
+
 def _declared_in(raw: bytes, before: Naming) -> Naming:
     """Read what a commit declares of the partition columns; ``before``, if it declares nothing."""
     declared = [meta for line in raw.splitlines() if line and (meta := json.loads(line).get("metaData"))]
@@ -799,25 +833,25 @@ def _values(file: Mapping[str, Any]) -> Partition:
 
 
 def _glimpse(version: int, raw: bytes, naming: Callable[[], Naming], *, records: bool) -> Glimpse:
-    lines = _lines(raw)
-    if not records and b"RESTORE" not in raw:
-        lines = [line for line in lines if not (line.startswith(_INFO) and line.endswith(b"}"))]
-    said = [pair for action in _actions(lines) for pair in action.items()]
-    told: Mapping[str, Any] = {}
-    moved: list[str] = []
-    values: set[Partition] = set()
-    for kind, of in said:
-        if kind in _ROWS:
-            if of["path"] and of.get("dataChange", True):
-                values.add(_values(of))
-        elif kind == "txn":
-            moved.append(of["appId"])
-        elif kind == "commitInfo":
-            told = told or of
-    changed, stated = _named_all(values, naming), _stated(told) if records else {}
+    said = [pair for action in _actions(_lines(raw)) for pair in action.items()]
+    told: Mapping[str, Any] = next((of for kind, of in said if kind == "commitInfo" and of), _NOTHING)
+    moved = tuple([of["appId"] for kind, of in said if kind == "txn"])
+    files = [of for kind, of in said if kind in _ROWS]
+    changed = _named_all({_values(of) for of in files if of["path"] and of.get("dataChange", True)}, naming)
+    stated = _stated(told) if records else _NOTHING
     if told.get("operation") == "RESTORE":
-        return Glimpse(version, changed, tuple(moved), restores=True, restored_to=_restored_to(told), stated=stated)
-    return Glimpse(version, changed, tuple(moved), stated=stated)
+        return Glimpse(version, changed, moved, restores=True, restored_to=_restored_to(told), stated=stated)
+    return Glimpse(version, changed, moved, stated=stated)
+
+
+def _glanced(version: int, seen: Glance, naming: Callable[[], _Columns], *, records: bool) -> Glimpse:
+    info, before, values, after = seen
+    changed = _NOWHERE if values is None else frozenset((_partition(values, naming()),))
+    moved = tuple([app_id.decode() for app_id in (before, after) if app_id is not None])
+    if not records or info is None:
+        return Glimpse(version, changed, moved)
+    (action,) = _actions([info])
+    return Glimpse(version, changed, moved, stated=_stated(action["commitInfo"]))
 
 
 def _restored_to(told: Mapping[str, Any]) -> int | None:
@@ -827,11 +861,12 @@ def _restored_to(told: Mapping[str, Any]) -> int | None:
 
 def _stated(told: Mapping[str, Any]) -> Mapping[str, Any]:
     """Read what the record of a write states, by field; empty for a commit without one."""
+    metadata = (told.get("userMetadata") or "").strip()
     try:
-        stated = json.loads(told.get("userMetadata") or "")
+        stated, end = _JSON.raw_decode(metadata)
     except ValueError:
         return {}
-    ours = isinstance(stated, dict) and stated.get("dedp") == 1
+    ours = end == len(metadata) and isinstance(stated, dict) and stated.get("dedp") == 1
     return stated if ours and told.get("operation") not in _MAINTENANCE else {}
 
 

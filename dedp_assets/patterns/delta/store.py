@@ -12,7 +12,7 @@ import os
 import shutil
 import stat
 import uuid
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -36,6 +36,10 @@ _SAID: dict[Ability, str] = {
     "put_if_absent": "create a file only if it is not there",
     "exchange": "exchange a folder as a whole",
 }
+
+
+_COMMIT_BYTES, _MORE_BYTES = 1 << 14, 1 << 20
+"""How much is read of a file at first, which is all of most commits, and then at once."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,6 +130,9 @@ class Store(Protocol):
 
     def read(self, path: str) -> bytes:
         """Read a file whole."""
+
+    def read_on(self, paths: Iterable[str]) -> Iterator[bytes]:
+        """Read files whole, one after the other, up to the first one that is not there."""
 
     def open(self, path: str) -> Any:  # noqa: ANN401 - pyarrow is not typed
         """Open a file as pyarrow's ``NativeFile``, to be read in parts."""
@@ -264,15 +271,18 @@ class LocalStore:
 
     def read(self, path: str) -> bytes:
         """Read a file whole."""
-        file = os.open(self._at(path), os.O_RDONLY)  # a third quicker than open(): a first look reads 50,000 of them
-        try:
-            size = os.fstat(file).st_size
-            content = os.read(file, size)
-            while len(content) < size and (part := os.read(file, size - len(content))):
-                content += part
-        finally:
-            os.close(file)
-        return content
+        return _content(os.open(self._at(path), os.O_RDONLY))  # a third quicker than open()
+
+    def read_on(self, paths: Iterable[str]) -> Iterator[bytes]:
+        """Read files whole, one after the other."""
+        # By their names in the open folder, and without a look at their sizes: a first look reads 50,000 of them.
+        with suppress(FileNotFoundError):
+            folder = os.open(self.root, os.O_RDONLY | os.O_DIRECTORY)
+            try:
+                for path in paths:
+                    yield _content(os.open(path, os.O_RDONLY, dir_fd=folder))
+            finally:
+                os.close(folder)
 
     def open(self, path: str) -> Any:  # noqa: ANN401 - pyarrow is not typed
         """Open a file as pyarrow's ``NativeFile``."""
@@ -440,6 +450,20 @@ def as_folder(store: Store) -> LocalStore:
     if not isinstance(store, LocalStore):
         raise ConfigError(f"{store.uri} is no folder of this machine: a copy is exchanged as a folder is")
     return store
+
+
+def _content(file: int) -> bytes:
+    """Read an opened file to its end, and close it."""
+    try:
+        content = os.read(file, _COMMIT_BYTES)
+        if more := os.read(file, _COMMIT_BYTES):
+            parts = [content, more]
+            while more := os.read(file, _MORE_BYTES):
+                parts.append(more)
+            content = b"".join(parts)
+    finally:
+        os.close(file)
+    return content
 
 
 def _entry(path: str, found: os.stat_result) -> Entry:

@@ -1,0 +1,44 @@
+"""Commits read at a glance: those that say of one partition what most commits say, in the spelling of most writers.
+
+One expression tells them, at a third of what parsing their JSON costs; a first look reads tens of thousands of commits.
+It matches a part of JSON, and nothing else: what it does not know, damage among it, is left to a parser.
+"""
+
+from __future__ import annotations
+
+import re
+
+__all__ = ["Glance", "glance"]
+
+_NUMBER = "(?:0|[1-9][0-9]*)"
+_LETTER = r"[ !#-\[\]-~]"  # printable ASCII that JSON does not escape
+_TEXT = f'"{_LETTER}*"'
+_ESCAPED = rf'"{_LETTER}*(?:\\["\\/bfnrt]{_LETTER}*)*"'
+_VALUE = f"{_TEXT}: ?(?:{_TEXT}|null)"
+_VALUES = rf"\{{(?:{_VALUE}(?:, ?{_VALUE})*)?\}}"
+
+_PATH = f'"path": ?"{_LETTER}+"'
+_SIZE = f'"size": ?{_NUMBER}'
+_CHANGES = '"dataChange": ?true'
+_SAME = r'"partitionValues": ?\3'  # those of the first file
+_WRITTEN = f'"modificationTime": ?{_NUMBER}'
+_GONE = f'"deletionTimestamp": ?{_NUMBER}, ?"extendedFileMetadata": ?true'
+_STATS = f'"stats": ?{_ESCAPED}'
+_ADD = rf'"add": ?\{{{_PATH}, ?{_SAME}, ?{_SIZE}, ?{_WRITTEN}, ?{_CHANGES}(?:, ?{_STATS})?\}}'
+_REMOVE = rf'"remove": ?\{{{_PATH}, ?{_GONE}, ?{_CHANGES}, ?{_SAME}, ?{_SIZE}\}}'
+_TXN = rf'"txn": ?\{{"appId": ?"({_LETTER}*)", ?"version": ?{_NUMBER}(?:, ?"lastUpdated": ?{_NUMBER})?\}}'
+_END = r"(?:\n|\Z)"
+
+_FILES = rf"(?=\{{[^{{]*\{{[^{{]*({_VALUES}))(?:\{{(?:{_ADD}|{_REMOVE})\}}{_END})+"
+_COMMIT = rf'(\{{"commitInfo":[^\n]*\}}{_END})?(?:\{{{_TXN}\}}{_END})?(?:{_FILES})?(?:\{{{_TXN}\}}{_END})?'
+_match = re.compile(_COMMIT.encode()).fullmatch
+
+Glance = tuple[bytes | None, bytes | None, bytes | None, bytes | None]
+"""What a commit says, ``None`` where it says nothing: the line about itself, which was not looked at; a transaction id
+that it moved; the partition values of the files by which it changed rows, as JSON; another transaction id."""
+
+
+def glance(raw: bytes) -> Glance | None:
+    """Read a commit at a glance; ``None`` where it takes a parser to read it."""
+    found = _match(raw)
+    return (found[1], found[2], found[3], found[4]) if found and raw else None
