@@ -25,8 +25,10 @@ def slice_name(partition: Mapping[str, str] | Mapping[str, str | None]) -> str:
 
     Different sets have different names, whatever their values are: ``%``, ``/`` and a text ``NULL`` are escaped.
     """
-    values = partition.items() if len(partition) == 1 else sorted(partition.items())
-    return "/".join([f"{_plain(c)}={'NULL' if v is None else _plain(v)}" for c, v in values]) or "all"
+    if len(partition) == 1:  # a sensor names thousands
+        ((column, value),) = partition.items()
+        return f"{_plain(column)}={'NULL' if value is None else _plain(value)}"
+    return "/".join([slice_name({column: value}) for column, value in sorted(partition.items())]) or "all"
 
 
 def _plain(name: str) -> str:

@@ -566,7 +566,7 @@ class Ledger(Located):
         files = self._checkpoint_files(stated)
         if not files and not self._holds(0):
             return self.state() if self.exists() else Transactions()
-        by_id = {action["appId"]: action["version"] for file in files for _, action in self._checkpointed(file, "txn")}
+        by_id = {app_id: version for file in files for app_id, version in self._checkpointed_transactions(file)}
         naming = cache(self._naming)
         for version in self._since(int(stated["version"]) if files else -1):
             raw = self._raw(version)
@@ -607,6 +607,12 @@ class Ledger(Located):
             read = pq.ParquetFile(opened).read(columns=list(kinds), use_threads=False)
         for kind in kinds:
             yield from ((kind, action) for action in read[kind].combine_chunks().drop_null().to_pylist())
+
+    def _checkpointed_transactions(self, file: str) -> Iterable[tuple[str, int]]:
+        with self._readable(), self._log.open(file) as opened:
+            read = pq.ParquetFile(opened).read(columns=["txn.appId", "txn.version"], use_threads=False)
+        moved = read["txn"].combine_chunks().drop_null()
+        return zip(moved.field("appId").to_pylist(), moved.field("version").to_pylist(), strict=True)
 
     def _naming(self) -> Naming:
         """Find how log entries name and type the partition columns, by the newest declaration of the table.
