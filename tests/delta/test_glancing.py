@@ -35,7 +35,7 @@ def parsed(raw):
     files = [file for action in actions for kind, file in action.items() if kind in ("add", "remove")]
     assert all(file["path"] and file["dataChange"] for file in files)
     return (
-        [action["txn"]["appId"] for action in actions if "txn" in action],
+        [(action["txn"]["appId"], action["txn"]["version"]) for action in actions if "txn" in action],
         [file["partitionValues"] for file in files],
     )
 
@@ -44,9 +44,10 @@ def require_same(raw):
     """Nothing seen at a glance, or what a parser reads."""
     seen = glance(raw)
     if seen is not None:
-        info, before, values, after = seen
+        info, before, _, values, after, _ = seen
         moved, of = parsed(raw[len(info or b"") :])
-        assert [each.decode() for each in (before, after) if each is not None] == moved
+        assert [each.decode() for each in (before, after) if each is not None] == [app_id for app_id, _ in moved]
+        assert seen.transactions() == dict(moved)
         assert ([json.loads(values)] * len(of) if values else []) == of
     return seen
 

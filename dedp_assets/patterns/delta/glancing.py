@@ -7,6 +7,7 @@ It matches a part of JSON, and nothing else: what it does not know, damage among
 from __future__ import annotations
 
 import re
+from typing import NamedTuple
 
 __all__ = ["Glance", "glance"]
 
@@ -20,25 +21,46 @@ _VALUES = rf"\{{(?:{_VALUE}(?:, ?{_VALUE})*)?\}}"
 _PATH = f'"path": ?"{_LETTER}+"'
 _SIZE = f'"size": ?{_NUMBER}'
 _CHANGES = '"dataChange": ?true'
-_SAME = r'"partitionValues": ?\3'  # those of the first file
+_SAME = r'"partitionValues": ?\4'  # those of the first file
 _WRITTEN = f'"modificationTime": ?{_NUMBER}'
 _GONE = f'"deletionTimestamp": ?{_NUMBER}, ?"extendedFileMetadata": ?true'
 _STATS = f'"stats": ?{_ESCAPED}'
 _ADD = rf'"add": ?\{{{_PATH}, ?{_SAME}, ?{_SIZE}, ?{_WRITTEN}, ?{_CHANGES}(?:, ?{_STATS})?\}}'
 _REMOVE = rf'"remove": ?\{{{_PATH}, ?{_GONE}, ?{_CHANGES}, ?{_SAME}, ?{_SIZE}\}}'
-_TXN = rf'"txn": ?\{{"appId": ?"({_LETTER}*)", ?"version": ?{_NUMBER}(?:, ?"lastUpdated": ?{_NUMBER})?\}}'
+_TXN = rf'"txn": ?\{{"appId": ?"({_LETTER}*)", ?"version": ?({_NUMBER})(?:, ?"lastUpdated": ?{_NUMBER})?\}}'
 _END = r"(?:\n|\Z)"
 
 _FILES = rf"(?=\{{[^{{]*\{{[^{{]*({_VALUES}))(?:\{{(?:{_ADD}|{_REMOVE})\}}{_END})+"
 _COMMIT = rf'(\{{"commitInfo":[^\n]*\}}{_END})?(?:\{{{_TXN}\}}{_END})?(?:{_FILES})?(?:\{{{_TXN}\}}{_END})?'
 _match = re.compile(_COMMIT.encode()).fullmatch
 
-Glance = tuple[bytes | None, bytes | None, bytes | None, bytes | None]
-"""What a commit says, ``None`` where it says nothing: the line about itself, which was not looked at; a transaction id
-that it moved; the partition values of the files by which it changed rows, as JSON; another transaction id."""
+
+class Glance(NamedTuple):
+    """What a commit says; ``None`` where it says nothing.
+
+    Attributes:
+        info: the line about itself, which was not looked at.
+        before: transaction id that it moved, stated before its files.
+        before_version: to which version.
+        values: partition values of the files by which it changed rows, as JSON.
+        after: transaction id that it moved, stated after them.
+        after_version: to which version.
+    """
+
+    info: bytes | None
+    before: bytes | None
+    before_version: bytes | None
+    values: bytes | None
+    after: bytes | None
+    after_version: bytes | None
+
+    def transactions(self) -> dict[str, int]:
+        """Return the transaction ids that it moved, with their versions."""
+        moved = ((self.before, self.before_version), (self.after, self.after_version))
+        return {app_id.decode(): int(version) for app_id, version in moved if app_id is not None and version}
 
 
 def glance(raw: bytes) -> Glance | None:
     """Read a commit at a glance; ``None`` where it takes a parser to read it."""
     found = _match(raw)
-    return (found[1], found[2], found[3], found[4]) if found and raw else None
+    return Glance(*found.groups()) if found and raw else None

@@ -571,7 +571,8 @@ class Ledger(Located):
         for version in self._since(int(stated["version"]) if files else -1):
             raw = self._raw(version)
             if b'"txn"' in raw:
-                by_id.update(self._commit(version, raw, naming).transactions)
+                seen = glance(raw)
+                by_id.update(seen.transactions() if seen else self._commit(version, raw, naming).transactions)
         return Transactions(by_id)
 
     def _declared_at(self, version: int) -> Declared | None:
@@ -851,7 +852,7 @@ def _glimpse(version: int, raw: bytes, naming: Callable[[], Naming], *, records:
 
 
 def _glanced(version: int, seen: Glance, naming: Callable[[], _Columns], *, records: bool) -> Glimpse:
-    info, before, values, after = seen
+    info, before, _, values, after, _ = seen
     changed = _NOWHERE if values is None else frozenset((_partition(values, naming()),))
     moved = tuple([app_id.decode() for app_id in (before, after) if app_id is not None])
     if not records or info is None:
