@@ -8,6 +8,8 @@ BOTH_CORES := --numprocesses=2 $(BY_FILE)
 WITH_WAITING := --numprocesses=3 $(BY_FILE)
 GENERATED := tests/graph/test_convergence.py tests/delta/test_table_model.py tests/delta/test_merging.py tests/core/test_rows.py \
 	tests/core/test_conversion_properties.py tests/core/test_partitions.py tests/delta/test_log.py
+# memory for what tests write and remove again, where there is at least 1 GB of it
+MEMORY := $(shell df -Pk /dev/shm 2>/dev/null | awk 'NR == 2 && $$4 > 1048576 { print $$6 }')
 export UV_NO_PROGRESS := 1
 # every command starts processes, and each would compile all packages anew
 unexport PYTHONDONTWRITEBYTECODE
@@ -47,7 +49,8 @@ static: $(VENV)/.ready
 	@$(BIN)/mypy --no-error-summary
 
 quick: $(VENV)/.ready
-	@$(BIN)/pytest -q -m "not spark and not slow" --numprocesses=2 --dist=worksteal
+	@written=$$(mktemp -d $(if $(MEMORY),-p $(MEMORY))) && trap 'rm -rf "$$written"' EXIT && chmod 755 $$written && \
+		TMPDIR=$$written $(BIN)/pytest -q -m "not spark and not slow" --numprocesses=2 --dist=worksteal
 
 test: check ## everything: embedded, then the marked subset again over Spark Connect
 	@$(BIN)/dedp setup
