@@ -788,10 +788,13 @@ def _named(values: Mapping[str, str | None], naming: Naming) -> Partition:
     return tuple(sorted([(name, logged(values.get(column), kind)) for column, (name, kind) in known.items()]))
 
 
+_naming_of = lru_cache(maxsize=64)(dict[str, tuple[str, str]])
+
+
 @lru_cache(maxsize=1 << 16)
-def _partition(values: bytes, naming: _Columns) -> Partition:
+def partition_of(values: bytes, naming: _Columns) -> Partition:
     """Read partition values as they stand in the log; tables have the same days, and days have many commits."""
-    return _named(_JSON.raw_decode(values.decode())[0], dict(naming))
+    return _named(_JSON.raw_decode(values.decode())[0], _naming_of(naming))
 
 
 def _declared_in(raw: bytes, before: Naming) -> Naming:
@@ -853,7 +856,7 @@ def _glimpse(version: int, raw: bytes, naming: Callable[[], Naming], *, records:
 
 def _glanced(version: int, seen: Glance, naming: Callable[[], _Columns], *, records: bool) -> Glimpse:
     info, before, _, values, after, _ = seen
-    changed = _NOWHERE if values is None else frozenset((_partition(values, naming()),))
+    changed = _NOWHERE if values is None else frozenset((partition_of(values, naming()),))
     moved = tuple([app_id.decode() for app_id in (before, after) if app_id is not None])
     if not records or info is None:
         return Glimpse(version, changed, moved)
