@@ -96,7 +96,7 @@ actions = st.one_of(
 )
 
 
-@settings(max_examples=60, deadline=None)
+@settings(deadline=None)
 @given(st.lists(actions, max_size=4), st.sampled_from([(", ", ": "), (",", ":")]), st.data())
 def test_nothing_is_seen_that_a_parser_would_not_read(history, separators, data):
     """Also in a commit that lost bytes or got others: it is damaged, or says what a parser reads."""
