@@ -1,8 +1,7 @@
 """A filter that counts what each of its conditions drops against the same filter without.
 
 Ours: ``intercept_filters`` with four conditions, the counts of all of them, of the first failures and of the NULLs
-observed where the rows are read, before those that stay go on as after any filter. Theirs: ``rows.filter(...)`` with
-the same conditions.
+observed in the pass that writes those that stay. Theirs: ``rows.filter(...)`` with the same conditions.
 
 Fair, because both read the same Parquet file in the same session, publish by the same ``Table.stage(...).publish()``
 with a tally of the rows they read, and hold the same rows in every round. The tally of the plain filter counts after

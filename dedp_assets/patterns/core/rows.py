@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
-from typing import Any, TypeAlias
+from dataclasses import dataclass, field, replace
+from typing import Any, NamedTuple, TypeAlias
 
 from py4j.protocol import Py4JError
 from pyspark.sql import Column, DataFrame, Observation
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
+from dedp_assets.patterns.core.audits import Audit
 from dedp_assets.patterns.core.errors import ConfigError
 from dedp_assets.patterns.core.names import RESERVED, identifier, reserved
 from dedp_assets.patterns.core.partitions import quoted
@@ -19,10 +20,12 @@ from dedp_assets.patterns.core.results import Finding, Split
 
 __all__ = [
     "DROPPED",
+    "Decoded",
     "Measures",
     "READ_IDENTITY",
     "RowsRead",
     "Tally",
+    "count_where",
     "counted",
     "digest",
     "evaluated_once",
@@ -43,8 +46,21 @@ READ_IDENTITY = f"{RESERVED}read_identity"
 DROPPED = f"{RESERVED}dropped_"
 """What begins the figures of a tally that count the rows of a split's parts that it dropped."""
 
-Measures: TypeAlias = Mapping[str, str] | Mapping[str | tuple[str, ...], str]
-"""Name of a figure -> its SQL aggregate; several names -> an aggregate that is an array of as many numbers."""
+
+class Decoded(NamedTuple):
+    """One aggregate that says several figures.
+
+    Attributes:
+        sql: the aggregate.
+        figures: makes of its value as many numbers as there are names.
+    """
+
+    sql: str
+    figures: Callable[[Any], Sequence[int]]
+
+
+Measures: TypeAlias = Mapping[str, str] | Mapping[str | tuple[str, ...], str | Decoded]
+"""Name of a figure -> its SQL aggregate; several names -> the aggregate that says all of them."""
 
 _PART = f"{RESERVED}part"
 """Column with the number of a row's part: 0 is the one to keep."""
@@ -84,6 +100,14 @@ def digest(row: str, *, where: str = "true") -> str:
     """
     counted = row if where == "true" else f"if({where}, {row}, 0L)"
     return f"concat_ws('.', bit_xor({counted}), sum({counted} & 4294967295L))"
+
+
+def count_where(predicate: str) -> str:
+    """Write an SQL aggregate: the number of rows for which the predicate is true.
+
+    It counts what ``count_if`` does, for which Spark adds a column to the rows, each time it is asked for.
+    """
+    return f"count(CASE WHEN {predicate} THEN 1 END)"
 
 
 def require_rows(what: str, rows: object) -> DataFrame:
@@ -188,6 +212,10 @@ def _names(names: str | tuple[str, ...]) -> tuple[str, ...]:
     return (names,) if isinstance(names, str) else names
 
 
+def _sql(measure: str | Decoded) -> str:
+    return measure.sql if isinstance(measure, Decoded) else measure
+
+
 @dataclass(frozen=True, slots=True)
 class Tally:
     """The number and the digest of the rows that a step read, mostly observed without a pass of its own.
@@ -197,12 +225,18 @@ class Tally:
         rows: what is counted, to count it in a pass of its own where Spark left the observation out.
         measures: figures -> SQL aggregate.
         seen: the observation.
+        kept: SQL predicate of the counted rows that the step goes on with; all of them, if empty.
+        handed: what the step was given to go on with.
+        along: whether it is taken in the pass that writes the rows, where identities need no comparison.
     """
 
     identity: tuple[str, ...]
     rows: DataFrame = field(repr=False)
     measures: Measures = field(repr=False)
     seen: Observation = field(default_factory=Observation, repr=False)
+    kept: str = ""
+    handed: DataFrame | None = field(default=None, repr=False, compare=False)
+    along: bool = False
 
     @property
     def names(self) -> list[str]:
@@ -212,7 +246,7 @@ class Tally:
     @property
     def aggregates(self) -> dict[str, str]:
         """The SQL aggregate for each observed name."""
-        return {_names(names)[0]: sql for names, sql in self.measures.items()}
+        return {_names(names)[0]: _sql(measure) for names, measure in self.measures.items()}
 
     def figures(self) -> dict[str, Any]:
         """Read the number of rows (``read``), the digest of the identities and the further measures.
@@ -221,9 +255,10 @@ class Tally:
         """
         found = observed(self.seen, self.rows, self.aggregates)
         figures: dict[str, Any] = {}
-        for names in self.measures:
+        for names, measure in self.measures.items():
             value = found[_names(names)[0]]
-            figures.update({names: value} if isinstance(names, str) else zip(names, value, strict=True))
+            values = measure.figures(value) if isinstance(measure, Decoded) else [value]
+            figures.update(zip(_names(names), values, strict=True))
         return figures
 
 
@@ -241,7 +276,7 @@ def tally(
     Args:
         rows: what a step reads, or a split of it. Parts that nobody writes are dropped as by a plain filter.
         identity: columns that identify one row.
-        measures: further figures to observe here, name -> SQL aggregate; several names -> an array of as many numbers.
+        measures: further figures to observe here, name -> SQL aggregate; several names -> the one that says them.
         keep: the part of a split to go on with.
 
     Returns:
@@ -250,25 +285,25 @@ def tally(
     Raises:
         ConfigError: for a column the rows do not have, or a measure with a name that is taken.
     """
-    further = dict[str | tuple[str, ...], str]((measures or {}).items())
+    further = dict[str | tuple[str, ...], str | Decoded]((measures or {}).items())
     named = [name for names in further for name in _names(names)]
     if taken := [name for name in named if name == "read"] + reserved(named):
         raise ConfigError(f"a tally cannot measure {', '.join(taken)}: give the figure another name")
     split = Split.of(rows, keep)
     others = [part for part in split.parts if part != keep]
     hashed = row_hash(fields_of(split.rows, identity))
-    counted = _numbered(split, [keep, *others], further.values()) if others else split.rows
-    found: dict[str | tuple[str, ...], str] = {
+    counted = _numbered(split, [keep, *others], map(_sql, further.values())) if others else split.rows
+    found: dict[str | tuple[str, ...], str | Decoded] = {
         "read": "count(1)",
         READ_IDENTITY: digest(f"if({_PART} = 0, {hashed}, NULL)" if others else hashed),
-        **{DROPPED + part: f"count(if({_PART} = {number}, 1, NULL))" for number, part in enumerate(others, 1)},
+        **{DROPPED + part: count_where(f"{_PART} = {number}") for number, part in enumerate(others, 1)},
         **further,
     }
-    counter = Tally(tuple(identity), counted, found)
-    observed_rows = counted.observe(counter.seen, *_aggregates(counter.aggregates))
-    if not others:
-        return observed_rows, counter
-    return observed_rows.filter(f"{_PART} = 0").select(*map(identifier, split.parts[keep])), counter
+    counter = Tally(tuple(identity), counted, found, kept=f"{_PART} = 0" if others else "")
+    rest = counted.observe(counter.seen, *_aggregates(counter.aggregates))
+    if others:
+        rest = rest.filter(counter.kept).select(*map(identifier, split.parts[keep]))
+    return rest, replace(counter, handed=rest)
 
 
 def _numbered(split: Split, parts: Sequence[str], measures: Iterable[str]) -> DataFrame:
@@ -303,6 +338,19 @@ class RowsRead:
     figures: Mapping[str, Any] = field(default_factory=dict)
     represented: str = ""
     findings: tuple[Finding, ...] = ()
+
+    def along(self, rows: object, audits: Iterable[Audit]) -> RowsRead:
+        """Take the tally in the pass that writes ``rows``, if they are as it handed them on.
+
+        An audit's own aggregate would see the rows that a tally drops, too; then each has a pass of its own.
+        """
+        tally = self.tally
+        if tally is None or rows is not tally.handed:
+            return self
+        if tally.kept and any(audit.sql is not None and audit.where is None for audit in audits):
+            return self
+        measures = {names: sql for names, sql in tally.measures.items() if names != READ_IDENTITY}
+        return replace(self, tally=replace(tally, measures=measures, seen=Observation(), along=True))
 
 
 def inside(kind: T.DataType) -> Iterator[T.DataType]:

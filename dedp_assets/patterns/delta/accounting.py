@@ -20,7 +20,7 @@ from dedp_assets.patterns.core.names import OUTCOME, RESERVED
 from dedp_assets.patterns.core.partitions import equals
 from dedp_assets.patterns.core.records import Approval, CommitRecord, Provenance
 from dedp_assets.patterns.core.results import Finding, RowCounts
-from dedp_assets.patterns.core.rows import digest, quoted
+from dedp_assets.patterns.core.rows import count_where, digest, quoted
 from dedp_assets.patterns.delta.definition import constraints
 from dedp_assets.patterns.delta.log import TableState
 
@@ -209,7 +209,7 @@ class Accounting:
             found[_CONTENT] = digest(balance.content, where=balance.kept)
         if balance.identity:
             found[_IDENTITY] = digest(balance.identity)
-        found |= {_PART + outcome: f"count_if({OUTCOME} = {quoted(outcome)})" for outcome in balance.outcomes}
+        found |= {_PART + outcome: count_where(f"{OUTCOME} = {quoted(outcome)}") for outcome in balance.outcomes}
         found |= {_CONSTRAINT + name: self._count(_broken(rule)) for name, rule in self.rules.items()}
         for audit in self.audits:
             if how := audit.measure:
@@ -263,7 +263,7 @@ class Accounting:
 
     def _count(self, where: str) -> str:
         kept = self.balance.kept
-        return f"count_if({kept})" if where == "true" else f"count_if({kept} AND ({where}))"
+        return "count(1)" if (kept, where) == ("true", "true") else count_where(f"{kept} AND ({where})")
 
     def _require_own_rows(self, audit: Audit) -> None:
         others = self.balance.others

@@ -11,13 +11,14 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from dedp_assets.patterns.core.errors import ConfigError
-from dedp_assets.patterns.core.names import OUTCOME, reserved
+from dedp_assets.patterns.core.names import OUTCOME, RESERVED, identifier, reserved
 from dedp_assets.patterns.core.results import Finding, RowCounts, Split
 from dedp_assets.patterns.core.rows import DROPPED, READ_IDENTITY, RowsRead, fields_of, quoted, row_hash
 from dedp_assets.patterns.delta.accounting import ACCOUNTED, COUNTED, Account, Measured
-from dedp_assets.patterns.delta.stages import identity_hash
 
 __all__ = ["Parts"]
+
+_CONTENT, _IDENTITY = f"{RESERVED}content_hash", f"{RESERVED}identity_hash"
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +31,8 @@ class Parts:
         content: SQL of a hash of a row's content.
         identity: SQL of a hash of what identifies a row; empty if nothing does.
         rows_read: what is known about the rows read.
+        hashes: columns that ``content`` and ``identity`` name -> SQL over the rows.
+        where: SQL predicate of the plain rows that are meant for the table, if others are measured, too.
 
     Raises:
         ConfigError: if ``rows_read`` brings a figure that is measured.
@@ -40,6 +43,8 @@ class Parts:
     content: str = ""
     identity: str = ""
     rows_read: RowsRead = field(default_factory=RowsRead)
+    hashes: Mapping[str, str] = field(default_factory=dict)
+    where: str = ""
 
     def __post_init__(self) -> None:
         tallied, brought = self._tallied, self.rows_read.figures
@@ -53,18 +58,23 @@ class Parts:
     @classmethod
     def of(cls, split: Split, keep: str, content: Iterable[str], rows_read: RowsRead) -> Parts:
         """Account for a split, whose rows are told apart by the columns ``content``."""
-        tally = None if rows_read.represented else rows_read.tally
-        if split.identity:
-            identity = identity_hash(split)
-        else:
-            identity = row_hash(fields_of(split.rows, tally.identity)) if tally and tally.identity else ""
+        tally = rows_read.tally
+        where = tally.kept if tally and tally.along else ""
+        named: tuple[str, ...] = ()
+        if tally and not tally.along:
+            named = split.identity or (() if rows_read.represented else tally.identity)
+        kept = f"{identifier(split.outcome)} = {quoted(keep)}" if split.outcome else where
+        hashed = row_hash(fields_of(split.rows, content))
+        hashes = {_CONTENT: f"if({kept}, {hashed}, 0L)" if kept else hashed}
+        if named:
+            hashes[_IDENTITY] = row_hash(fields_of(split.rows, named))
         outcomes = tuple(split.parts) if split.outcome else ()
-        return cls(keep, outcomes, row_hash(fields_of(split.rows, content)), identity, rows_read)
+        return cls(keep, outcomes, _CONTENT, _IDENTITY if named else "", rows_read, hashes, where)
 
     @property
     def kept(self) -> str:
         """SQL predicate of the rows meant for the table."""
-        return f"{OUTCOME} = {quoted(self.keep)}" if self.outcomes else "true"
+        return f"{OUTCOME} = {quoted(self.keep)}" if self.outcomes else self.where or "true"
 
     @property
     def others(self) -> str:

@@ -25,6 +25,7 @@ from dedp_assets.patterns.delta.definition import require_replaceable
 from dedp_assets.patterns.delta.grounds import Ground, ground_of
 from dedp_assets.patterns.delta.locks import table_lock
 from dedp_assets.patterns.delta.log import KeyedFile, TableState
+from dedp_assets.patterns.delta.measuring import Measuring
 from dedp_assets.patterns.delta.outcomes import WRITTEN, Outcomes, rows_in
 from dedp_assets.patterns.delta.stages import Stage, stage_rows
 from dedp_assets.patterns.delta.writes import discarded_if_unjudged, layout_of, refusal
@@ -210,13 +211,8 @@ def _prepare(table: Table, change: RowChange, request: ChangeRequest, ground: Gr
     with change.plan(state, files) as planned:
         if planned.removed:
             require_replaceable(table.name, state)
-        stage = stage_rows(
-            Split.of(planned.rows),
-            layout_of(table, state, request.owned),
-            measures=accounting.measures(),
-            seen_only=[OUTCOME],
-            where=WRITTEN,
-        )
+        measuring = Measuring(accounting.measures(), aside=(OUTCOME,), where=WRITTEN)
+        stage = stage_rows(Split.of(planned.rows), layout_of(table, state, request.owned), measuring)
         with discarded_if_unjudged(stage):
             judged = accounting.judge(
                 stage.observed,

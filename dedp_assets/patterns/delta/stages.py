@@ -16,27 +16,26 @@ from urllib.parse import quote, unquote
 
 from deltalake.transaction import AddAction
 from pyspark.errors import AnalysisException
-from pyspark.sql import DataFrame, Observation, SparkSession
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
-from pyspark.sql.types import StructField, StructType
+from pyspark.sql.types import StructType
 
 from dedp_assets.patterns.core.errors import ConfigError
 from dedp_assets.patterns.core.names import OUTCOME, RESERVED, identifier, unused
 from dedp_assets.patterns.core.partitions import folder_value, from_folder, literal, to_folder
 from dedp_assets.patterns.core.results import Split
-from dedp_assets.patterns.core.rows import fields_of, observed, row_hash
+from dedp_assets.patterns.core.rows import observed
 from dedp_assets.patterns.core.sql_options import reason_of
 from dedp_assets.patterns.delta import commits
 from dedp_assets.patterns.delta.locations import Located, literal_path
+from dedp_assets.patterns.delta.measuring import Measuring
 from dedp_assets.patterns.delta.statistics import file_statistics
 from dedp_assets.patterns.delta.store import Claim, Store, require
 
-__all__ = ["STAGE", "Layout", "Stage", "claim_of", "empty_stage", "identity_hash", "new_stage", "stage_rows"]
+__all__ = ["STAGE", "Layout", "Stage", "claim_of", "empty_stage", "new_stage", "stage_rows"]
 
 STAGE = "staged-"
 """What begins the names of stages' folders."""
-
-_IDENTITY = f"{RESERVED}identity_"
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,31 +155,22 @@ def empty_stage(table: Store) -> Stage:
     return Stage(table.within(f"{STAGE}{uuid.uuid4().hex[:16]}"))
 
 
-def identity_hash(split: Split) -> str:
-    """Write SQL for the hash of a split's identity columns, as the measures of a stage see them."""
-    return row_hash([StructField(f"{_IDENTITY}{f.name}", f.dataType) for f in fields_of(split.rows, split.identity)])
-
-
 def stage_rows(
     split: Split,
     layout: Layout,
+    measuring: Measuring,
     *,
-    measures: Mapping[str, str],
     keep: str = "valid",
     also: Sequence[str] = (),
-    seen_only: Sequence[str] = (),
-    where: str = "",
 ) -> Stage:
     """Write rows beside the table and measure them, in one Spark job.
 
     Args:
         split: the rows, of which the part ``keep`` is meant for this table and ``also`` for others.
         layout: where the kept part goes.
-        measures: name -> SQL aggregate, observed in the same pass.
+        measuring: what is measured of them in the same pass, and of plain ones which are written.
         keep: the part that is meant for this table.
         also: parts that are staged along, for other tables.
-        seen_only: further columns of plain rows, for the measures and ``where``; they are not written.
-        where: SQL predicate of the measured rows that are written; all of them, if empty.
 
     Raises:
         ConfigError: if Spark cannot analyse the rows or a measure; the text names the expression.
@@ -190,12 +180,11 @@ def stage_rows(
     parts = (keep, *also) if split.outcome else ()
     apart, folders = _named_folders(split, layout, parts, also)
     try:
-        frame = _projected(split, layout, parts, seen_only)
+        frame = _projected(split, layout, parts, measuring)
         session = frame.sparkSession
-        seen = Observation()
-        out = frame.observe(seen, *[F.expr(sql).alias(name) for name, sql in measures.items()])
-        out = out.filter(F.col(OUTCOME).isin(*parts) if parts else F.expr(where or "true"))
-        columns = [c for c in out.columns if not c.startswith(RESERVED) and c not in seen_only]
+        out = measuring.observe(frame)
+        out = out.filter(F.col(OUTCOME).isin(*parts) if parts else F.expr(measuring.where or "true"))
+        columns = [c for c in out.columns if c in layout.columns or (parts and not c.startswith(RESERVED))]
         stored = [c for c in columns if c not in folders and not (c in layout.partition and c in layout.partition_by)]
         spelled = [F.expr(to_folder(c, layout.partition_by[c])).alias(folder) for c, folder in folders.items()]
         outcome = [F.col(OUTCOME).alias(apart)] if parts else []
@@ -203,7 +192,7 @@ def stage_rows(
         files.write.partitionBy(*folders.values(), *filter(None, [apart])).parquet(stage.store.address)
     except AnalysisException as error:
         stage.discard()
-        culprit = _culprit(lambda: _projected(split, layout, parts, seen_only), measures)
+        culprit = _culprit(lambda: _projected(split, layout, parts, measuring), measuring.measures)
         raise ConfigError(f"{layout.store.name}: {culprit or reason_of(error)}") from error
     shown = {c: _read_back(c, layout, folders) for c in columns}
     staged = list(_staged_files(stage.store, layout, folders, apart))
@@ -211,7 +200,7 @@ def stage_rows(
     return replace(
         stage,
         adds=tuple(add for add, outcome in staged if outcome == kept),
-        observed=observed(seen, frame, measures),
+        observed=observed(measuring.seen, frame, measuring.measures),
         keep=kept,
         held=frozenset(outcome for _, outcome in staged),
         apart=apart,
@@ -258,19 +247,19 @@ def _culprit(projected: Callable[[], DataFrame], measures: Mapping[str, str]) ->
     return ""
 
 
-def _projected(split: Split, layout: Layout, parts: Sequence[str], seen_only: Sequence[str]) -> DataFrame:
+def _projected(split: Split, layout: Layout, parts: Sequence[str], measuring: Measuring) -> DataFrame:
     """Select plain rows in the table's order; of a split, each column only in the rows of the parts that own it."""
     if not split.outcome:
-        wanted = (*layout.columns, *seen_only)
-        return split.rows.select(*[F.col(identifier(column)).alias(column) for column in wanted])
+        known = {column.lower() for column in layout.columns}
+        wanted = (*layout.columns, *(column for column in measuring.aside if column.lower() not in known))
+        return split.rows.select(*[F.col(identifier(c)).alias(c) for c in wanted], *measuring.hashed)
     owners: dict[str, list[str]] = {}
     for part in parts:
         for column in split.parts[part]:
             owners.setdefault(column, []).append(part)
     outcome = F.col(identifier(split.outcome))
     shown = [F.when(outcome.isin(*owned), F.col(identifier(c))).alias(c) for c, owned in owners.items()]
-    identity = [F.col(identifier(column)).alias(f"{_IDENTITY}{column}") for column in split.identity]
-    return split.rows.select(outcome.alias(OUTCOME), *shown, *identity)
+    return split.rows.select(outcome.alias(OUTCOME), *shown, *measuring.hashed)
 
 
 def _staged_files(

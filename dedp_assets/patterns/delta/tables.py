@@ -41,6 +41,7 @@ from dedp_assets.patterns.delta.definition import (
 from dedp_assets.patterns.delta.locations import Located, Location, require_vacant
 from dedp_assets.patterns.delta.locks import table_lock
 from dedp_assets.patterns.delta.log import Ledger, TableState
+from dedp_assets.patterns.delta.measuring import Measuring
 from dedp_assets.patterns.delta.merging import Deletion, Merging, look
 from dedp_assets.patterns.delta.parts import Parts
 from dedp_assets.patterns.delta.reading import missing, predicate, read_at
@@ -187,10 +188,13 @@ class Table(Located):
         split, state = Split.of(rows, keep), self.ensure()
         owned = require_partition(self.name, state, partition or {})
         conform(self.name, split, keep, state)
+        rows_read = rows_read.along(rows, audits)
+        tally = rows_read.tally
+        split = Split.of(tally.rows) if tally and tally.along else split
         parts = Parts.of(split, keep, content_columns(self.spec, state), rows_read)
         accounting = Accounting.of(parts, state, owned, audits)
-        layout = layout_of(self, state, owned)
-        stage = stage_rows(split, layout, measures=accounting.measures(), keep=keep, also=also)
+        measuring = Measuring.along(tally, accounting.measures(), parts.hashes)
+        stage = stage_rows(split, layout_of(self, state, owned), measuring, keep=keep, also=also)
         with discarded_if_unjudged(stage):
             judged = accounting.judge(stage.observed, provenance.approval)
         if judged.refused:

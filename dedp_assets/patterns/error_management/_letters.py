@@ -16,7 +16,7 @@ from dedp_assets.patterns.core.conversion import MISFITS, SYNTAX
 from dedp_assets.patterns.core.names import RESERVED, identifier
 from dedp_assets.patterns.core.records import Provenance
 from dedp_assets.patterns.core.results import WriteResult
-from dedp_assets.patterns.core.rows import RowsRead, quoted, tally
+from dedp_assets.patterns.core.rows import RowsRead, count_where, quoted, tally
 from dedp_assets.patterns.core.schema import Column
 from dedp_assets.patterns.core.sql_options import naming_options
 from dedp_assets.patterns.delta.tables import Table
@@ -45,7 +45,7 @@ _NAMED = 20
 _NONE_COUNTED = "CAST(map() AS MAP<STRING, INT>)"
 _ONE_MORE = "map_concat(map_filter(m, (k, v) -> k <> c), map(c, coalesce(m[c], 0) + 1))"
 _MEASURES = {
-    **{status: f"count_if(status = '{status}')" for status in ("open", "replayed", "given_up")},
+    **{status: count_where(f"status = '{status}'") for status in ("open", "replayed", "given_up")},
     "classes": "to_json(aggregate(collect_list(if(status = 'open', error_class, NULL)), "
     f"{_NONE_COUNTED}, (m, c) -> {_ONE_MORE}))",
     "oldest": "unix_seconds(min(if(status = 'open', dead_lettered_at, NULL)))",

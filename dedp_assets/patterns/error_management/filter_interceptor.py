@@ -6,14 +6,16 @@ Solution: take each row's verdict on every condition, count the verdicts where t
     that stay as after any filter. A row stays if all are true; NULL drops it like false. Counted are all rows that a
     condition drops (``rejected``), those that none before it drops (``first rejected``: their sum is the filtered
     rows), and those it is NULL of (``unknown``).
-Consequences: all conditions are evaluated for all rows, and no file is skipped by them. A cast in a condition has to be
-    error-safe (``try_cast``). Counts are one commit's: nothing adds up over reruns and retried tasks.
+Consequences: a row that is dropped is asked all conditions, and no file is skipped by them. A cast in a condition has
+    to be error-safe (``try_cast``). Counts are one commit's: nothing adds up over reruns and retried tasks.
 Choose instead: Dead-Letter, if a row that breaks a rule is an error that somebody has to look at.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
+from typing import Any
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
@@ -22,7 +24,7 @@ from dedp_assets.patterns.core.audits import Audit
 from dedp_assets.patterns.core.errors import ConfigError
 from dedp_assets.patterns.core.names import OUTCOME, RESERVED, identifier, reserved
 from dedp_assets.patterns.core.results import Split
-from dedp_assets.patterns.core.rows import Measures, quoted, require_columns, require_free
+from dedp_assets.patterns.core.rows import Decoded, Measures, quoted, require_columns, require_free
 from dedp_assets.patterns.core.sql_options import naming_options
 from dedp_assets.patterns.delta.log import Ledger
 from dedp_assets.patterns.delta.shares import audits_of_usual
@@ -74,12 +76,14 @@ def intercept_filters(rows: DataFrame | Split, *, conditions: Mapping[str, str],
     require_columns(split.rows, identity)
     frame = split.rows if split.outcome else require_free(split.rows, "filtered_by")
     before = identifier(split.outcome) if split.outcome else "'valid'"
-    # True is 1 and false 0, so that each condition is evaluated once; AND takes nothing but a predicate.
+    # True is 1 and false 0, so that NULL is told from both; AND takes nothing but a predicate.
     bits = [
         f"coalesce(CAST(({sql}) AND true AS BIGINT) ^ 1L, 3L) * {_rejected(place)}L"
         for place, sql in enumerate(conditions.values())
     ]
-    verdicts = f"if({before} = 'valid', {' | '.join(bits)}, 0L)"
+    # Most rows stay, and cost what a plain filter does; only the others are asked condition by condition.
+    stays = " AND ".join(f"({sql})" for sql in conditions.values())
+    verdicts = f"CASE WHEN NOT {before} <=> 'valid' OR ({stays}) THEN 0L ELSE {' | '.join(bits)} END"
     named = [f"WHEN {_first(place)} THEN {quoted(name)}" for place, name in enumerate(conditions)]
     with naming_options(frame, "condition", {name: f"({sql}) AND true" for name, sql in conditions.items()}):
         judged = frame.withColumn(_VERDICTS, F.expr(verdicts)).withColumns(
@@ -96,29 +100,31 @@ def intercept_filters(rows: DataFrame | Split, *, conditions: Mapping[str, str],
 def filter_measures(conditions: Mapping[str, str]) -> Measures:
     """Write the figures to observe over the rows of the split, for a tally.
 
-    The verdicts are counted by a histogram with a bin for every verdict on five conditions, so it is exact; to add to
-    one bin costs a fraction of three counts for each condition.
+    A histogram with a bin for every verdict on five conditions is exact, and costs a fraction of fifteen counts.
 
     Args:
         conditions: the ones that the rows were split by.
 
     Returns:
-        ``rejected by``, ``first rejected by`` and ``unknown to`` each condition -> SQL aggregate, five conditions at
-        a time.
+        ``rejected by``, ``first rejected by`` and ``unknown to`` of five conditions -> the aggregate that says them.
 
     Raises:
         ConfigError: as :func:`intercept_filters`.
     """
     _require_conditions(conditions)
-    names, found = list(conditions), dict[str | tuple[str, ...], str]()
+    names, found = list(conditions), dict[str | tuple[str, ...], str | Decoded]()
     for start in range(0, len(names), _AT_ONCE):
-        group = names[start : start + _AT_ONCE]
-        figures = {
-            **{f"rejected by {name}": f"bin.v & {_rejected(place)} <> 0" for place, name in enumerate(group)},
-            **{f"first rejected by {name}": _first(place, "bin.v", _EARLIER) for place, name in enumerate(group)},
-            **{f"unknown to {name}": f"bin.v & {_unknown(place)} <> 0" for place, name in enumerate(group)},
+        group = dict(enumerate(names[start : start + _AT_ONCE]))
+        masks = {
+            **{f"rejected by {name}": (_rejected(place), None) for place, name in group.items()},
+            **{
+                f"first rejected by {name}": (_up_to(place, _EARLIER), _rejected(place))
+                for place, name in group.items()
+            },
+            **{f"unknown to {name}": (2 * _rejected(place), None) for place, name in group.items()},
         }
-        found[tuple(figures)] = _counts(start, list(figures.values()))
+        histogram = f"histogram_numeric({_GROUP}{start}, {_BINS})"
+        found[tuple(masks)] = Decoded(histogram, partial(_counts, list(masks.values())))
     return found
 
 
@@ -168,29 +174,27 @@ def _rejected(place: int) -> int:
     return 1 << 2 * place
 
 
-def _unknown(place: int) -> int:
-    return 2 << 2 * place
+def _up_to(place: int, earlier: int = 0) -> int:
+    return sum(_rejected(each) for each in range(place + 1)) | earlier
 
 
-def _first(place: int, verdicts: str = _VERDICTS, earlier: int = 0) -> str:
+def _first(place: int) -> str:
     """Write the SQL predicate of the rows that the condition is the first one to drop."""
-    up_to = sum(_rejected(each) for each in range(place + 1)) | earlier
-    return f"{verdicts} & {up_to}L = {_rejected(place)}L"
+    return f"{_VERDICTS} & {_up_to(place)}L = {_rejected(place)}L"
 
 
 def _group(start: int) -> str:
-    """Write SQL for a row's verdicts on a group of conditions, for a histogram; NULL if none of them drops the row."""
+    """Write SQL for a row's verdicts on a group of conditions; NULL if none of them drops the row."""
     own = f"shiftright({_VERDICTS}, {2 * start}) & {_EARLIER - 1}L"
     earlier = f"if({_VERDICTS} & {sum(map(_rejected, range(start)))}L = 0, 0L, {_EARLIER}L)"
     return f"if({own} = 0, NULL, CAST({own} | {earlier} AS DOUBLE))"
 
 
-def _counts(start: int, predicates: Sequence[str]) -> str:
-    """Write an SQL aggregate: the number of rows for each predicate of the verdicts of a group of conditions.
-
-    The bins are rounded, as Spark merges equal ones of several tasks by a weighted mean.
-    """
-    bin_ = "struct(CAST(round(bin.x) AS BIGINT) AS v, CAST(bin.y AS BIGINT) AS n)"
-    bins = f"transform(histogram_numeric({_GROUP}{start}, {_BINS}), bin -> {bin_})"
-    totals = [f"coalesce(aggregate(bins, 0L, (n, bin) -> n + if({sql}, bin.n, 0L)), 0L)" for sql in predicates]
-    return f"transform(array({bins}), bins -> array({', '.join(totals)}))[0]"
+def _counts(masks: Sequence[tuple[int, int | None]], histogram: Sequence[Any] | None) -> list[int]:
+    """Count the rows of a histogram of verdicts that have the bits of each mask: those that are given, or any."""
+    # Spark merges equal bins of several tasks by a weighted mean.
+    bins = [(round(verdicts), int(rows)) for verdicts, rows in histogram or ()]
+    return [
+        sum(rows for verdicts, rows in bins if (verdicts & mask == bits if bits is not None else verdicts & mask))
+        for mask, bits in masks
+    ]

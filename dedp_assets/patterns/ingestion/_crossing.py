@@ -28,15 +28,16 @@ from pyspark.sql.types import DataType
 from dedp_assets.patterns.core.audits import Audit
 from dedp_assets.patterns.core.names import RESERVED, identifier
 from dedp_assets.patterns.core.results import Finding
+from dedp_assets.patterns.core.rows import count_where
 from dedp_assets.patterns.ingestion._plain_text import BETWEEN_WORDS, SILENT, decoded, folded, numbers, silent, values
 
 __all__ = ["MEASURES", "NothingCrossed", "compared", "unprovable"]
 
 _CROSSED, _CHANCE = f"{RESERVED}crossed", f"{RESERVED}by_chance"
 MEASURES: Mapping[str, str] = {
-    "crossed": f"count_if({_CROSSED})",
-    "chance_rows": f"count_if({_CHANCE} IS NOT NULL)",
-    "chance_shown": f"count_if({_CHANCE})",
+    "crossed": count_where(_CROSSED),
+    "chance_rows": count_where(f"{_CHANCE} IS NOT NULL"),
+    "chance_shown": count_where(_CHANCE),
 }
 """Figures over compared rows: how many show a value, how many have one that may stand elsewhere by chance, and in how
 many of these it does."""

@@ -24,7 +24,7 @@ from dedp_assets.patterns.core.names import OUTCOME, identifier
 from dedp_assets.patterns.core.partitions import literal
 from dedp_assets.patterns.core.records import Provenance, slice_name
 from dedp_assets.patterns.core.results import Plan, Split, WriteResult
-from dedp_assets.patterns.core.rows import RowsRead, require_columns, require_free, require_rows, tally
+from dedp_assets.patterns.core.rows import RowsRead, count_where, require_columns, require_free, require_rows, tally
 from dedp_assets.patterns.delta.definition import conform, require_partition
 from dedp_assets.patterns.delta.log import Ledger
 from dedp_assets.patterns.delta.reading import predicate
@@ -35,7 +35,7 @@ from dedp_assets.patterns.ingestion._windows import Bound, Window, cut, interval
 __all__ = ["load_increment", "plan_windows", "load_partition"]
 
 _NAME = "ingestion.incremental_loader"
-_FIGURES = {"late": f"count_if({LATE})", "gone": f"count_if({KEPT})", "undated": f"count_if({OUTCOME} = 'undated')"}
+_FIGURES = {"late": count_where(LATE), "gone": count_where(KEPT), "undated": count_where(f"{OUTCOME} = 'undated'")}
 
 
 def load_increment(

@@ -26,7 +26,7 @@ from dedp_assets.patterns.core.masking import MaskingKey, pseudonym
 from dedp_assets.patterns.core.names import RESERVED, identifier
 from dedp_assets.patterns.core.records import Provenance
 from dedp_assets.patterns.core.results import BY_NAME, WriteResult
-from dedp_assets.patterns.core.rows import RowsRead, Tally, tally
+from dedp_assets.patterns.core.rows import RowsRead, Tally, count_where, tally
 from dedp_assets.patterns.core.schema import TableSpec, require_declared
 from dedp_assets.patterns.core.sql_options import reason_of
 from dedp_assets.patterns.delta.copies.remaking import remake, rules_of
@@ -156,7 +156,7 @@ def _transformed(
     names = {c: f"{_INSTEAD}{c}" if c in altered else c for c in (*kept, *altered)}
     pairs = {c: (_as_text(c), _as_text(names[c])) for c in altered}
     differs = " OR ".join(f"NOT ({was} <=> {now})" for was, now in pairs.values()) or "false"
-    measures = {"altered": f"count_if({differs})", "unaltered": f"count_if(NOT ({differs}))", **MEASURES}
+    measures = {"altered": count_where(differs), "unaltered": count_where(f"NOT ({differs})"), **MEASURES}
     # A keyed hash shows nothing, and its digits would meet short numbers by chance.
     shown = [names[c] for c in names if altered.get(c) != _PSEUDONYM]
     instead = {c: names[c] for c in declared.personal if c in altered}
