@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Protocol
 
 from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
 
 from dedp_assets.patterns.core.audits import Audit
 from dedp_assets.patterns.core.errors import Conflict, PatternError
@@ -26,7 +27,7 @@ from dedp_assets.patterns.delta.grounds import Ground, ground_of
 from dedp_assets.patterns.delta.locks import table_lock
 from dedp_assets.patterns.delta.log import KeyedFile, TableState
 from dedp_assets.patterns.delta.outcomes import WRITTEN, Outcomes, rows_in
-from dedp_assets.patterns.delta.stages import Stage, stage_rows
+from dedp_assets.patterns.delta.stages import Choice, Stage, stage_rows
 from dedp_assets.patterns.delta.writes import discarded_if_unjudged, layout_of, refusal
 
 if TYPE_CHECKING:
@@ -43,12 +44,16 @@ class Rewrite:
 
     Attributes:
         removed: the files whose rows are written anew; they leave the table.
-        rows: every row of them, and every row that is new, with its outcome: inserted, updated, deleted, kept (as it
+        rows: the rows of them, and every row that is new, with its outcome: inserted, updated, deleted, kept (as it
             was) or unused (a row of the source that changes nothing).
+        others: the rest of their rows, kept without a look at them; ``None`` if ``rows`` are all.
+        in_one_task: whether all rows are few enough to become one file.
     """
 
     removed: Sequence[KeyedFile]
     rows: DataFrame
+    others: DataFrame | None = None
+    in_one_task: bool = False
 
 
 class RowChange(Protocol):
@@ -210,12 +215,14 @@ def _prepare(table: Table, change: RowChange, request: ChangeRequest, ground: Gr
     with change.plan(state, files) as planned:
         if planned.removed:
             require_replaceable(table.name, state)
+        rows, others = planned.rows, planned.others
+        if others is not None and accounting.measures_others:
+            rows, others = rows.unionByName(others.withColumn(OUTCOME, F.lit("kept"))), None
         stage = stage_rows(
-            Split.of(planned.rows),
+            Split.of(rows),
             layout_of(table, state, request.owned),
             measures=accounting.measures(),
-            seen_only=[OUTCOME],
-            where=WRITTEN,
+            choice=Choice(WRITTEN, [OUTCOME], others, planned.in_one_task),
         )
         with discarded_if_unjudged(stage):
             judged = accounting.judge(
@@ -225,7 +232,7 @@ def _prepare(table: Table, change: RowChange, request: ChangeRequest, ground: Gr
                 replaced=rows_in(file for file, _ in planned.removed),
             )
         if judged.refused:
-            raise refusal(table, request.owned, judged, stage, planned.rows.filter(accounting.balance.kept))
+            raise refusal(table, request.owned, judged, stage, rows.filter(accounting.balance.kept))
     # A commit that brings rows says by its stage that it does.
     brings = {"stage": stage.store.name} if judged.figures["inserted"] else {}
     noted = replace(request.provenance, notes={**request.provenance.notes, **brings})

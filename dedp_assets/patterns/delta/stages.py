@@ -18,7 +18,7 @@ from deltalake.transaction import AddAction
 from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, Observation, SparkSession
 from pyspark.sql import functions as F
-from pyspark.sql.types import StructField, StructType
+from pyspark.sql.types import StringType, StructField, StructType
 
 from dedp_assets.patterns.core.errors import ConfigError
 from dedp_assets.patterns.core.names import OUTCOME, RESERVED, identifier, unused
@@ -31,11 +31,26 @@ from dedp_assets.patterns.delta.locations import Located, literal_path
 from dedp_assets.patterns.delta.statistics import file_statistics
 from dedp_assets.patterns.delta.store import Claim, Store, require
 
-__all__ = ["STAGE", "Layout", "Stage", "claim_of", "empty_stage", "identity_hash", "new_stage", "stage_rows"]
+__all__ = [
+    "OTHERS",
+    "STAGE",
+    "Choice",
+    "Layout",
+    "Stage",
+    "claim_of",
+    "empty_stage",
+    "identity_hash",
+    "new_stage",
+    "stage_rows",
+]
 
 STAGE = "staged-"
 """What begins the names of stages' folders."""
 
+OTHERS = f"{RESERVED}others"
+"""Figure: how many rows were written that nothing else was measured of."""
+
+_COUNT = "count(1)"
 _IDENTITY = f"{RESERVED}identity_"
 
 
@@ -131,6 +146,38 @@ class Stage(Located):
             self.claim.release()
 
 
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """The measured rows that are written, and what is written beside them.
+
+    Attributes:
+        where: SQL predicate of the measured rows that are written; all of them, if empty.
+        seen_only: columns for the measures and ``where``, which are not written.
+        others: further rows of the table, which are written and nothing but counted, under :data:`OTHERS`: to measure
+            more of a row costs as much as to read it.
+        in_one_task: whether one task writes everything, into one file.
+        counted: the number of the others.
+    """
+
+    where: str = ""
+    seen_only: Sequence[str] = ()
+    others: DataFrame | None = None
+    in_one_task: bool = False
+    counted: Observation = field(default_factory=Observation, repr=False)
+
+    def of(self, measured: DataFrame) -> DataFrame:
+        """Select the rows to write; lazy."""
+        rows = measured.filter(self.where) if self.where else measured
+        if self.others is not None:
+            others = self.others.observe(self.counted, F.expr(_COUNT).alias(OTHERS))
+            rows = rows.unionByName(others, allowMissingColumns=True)
+        return rows.coalesce(1) if self.in_one_task else rows
+
+    def figures(self) -> dict[str, int]:
+        """Read how many others were written; waits for the job that writes them."""
+        return {} if self.others is None else observed(self.counted, self.others, {OTHERS: _COUNT})
+
+
 def new_stage(table: Store) -> Stage:
     """Make and claim an empty stage inside the table.
 
@@ -168,8 +215,7 @@ def stage_rows(
     measures: Mapping[str, str],
     keep: str = "valid",
     also: Sequence[str] = (),
-    seen_only: Sequence[str] = (),
-    where: str = "",
+    choice: Choice | None = None,
 ) -> Stage:
     """Write rows beside the table and measure them, in one Spark job.
 
@@ -179,23 +225,22 @@ def stage_rows(
         measures: name -> SQL aggregate, observed in the same pass.
         keep: the part that is meant for this table.
         also: parts that are staged along, for other tables.
-        seen_only: further columns of plain rows, for the measures and ``where``; they are not written.
-        where: SQL predicate of the measured rows that are written; all of them, if empty.
+        choice: which of plain rows are written, and what beside them; all of them, if ``None``.
 
     Raises:
         ConfigError: if Spark cannot analyse the rows or a measure; the text names the expression.
     """
-    stage = new_stage(layout.store)
+    stage, choice = new_stage(layout.store), choice or Choice()
     kept = keep if split.outcome else None
     parts = (keep, *also) if split.outcome else ()
     apart, folders = _named_folders(split, layout, parts, also)
     try:
-        frame = _projected(split, layout, parts, seen_only)
+        frame = _projected(split, layout, parts, choice.seen_only)
         session = frame.sparkSession
         seen = Observation()
         out = frame.observe(seen, *[F.expr(sql).alias(name) for name, sql in measures.items()])
-        out = out.filter(F.col(OUTCOME).isin(*parts) if parts else F.expr(where or "true"))
-        columns = [c for c in out.columns if not c.startswith(RESERVED) and c not in seen_only]
+        out = out.filter(F.col(OUTCOME).isin(*parts)) if parts else choice.of(out)
+        columns = [c for c in out.columns if not c.startswith(RESERVED) and c not in choice.seen_only]
         stored = [c for c in columns if c not in folders and not (c in layout.partition and c in layout.partition_by)]
         spelled = [F.expr(to_folder(c, layout.partition_by[c])).alias(folder) for c, folder in folders.items()]
         outcome = [F.col(OUTCOME).alias(apart)] if parts else []
@@ -203,15 +248,16 @@ def stage_rows(
         files.write.partitionBy(*folders.values(), *filter(None, [apart])).parquet(stage.store.address)
     except AnalysisException as error:
         stage.discard()
-        culprit = _culprit(lambda: _projected(split, layout, parts, seen_only), measures)
+        culprit = _culprit(lambda: _projected(split, layout, parts, choice.seen_only), measures)
         raise ConfigError(f"{layout.store.name}: {culprit or reason_of(error)}") from error
     shown = {c: _read_back(c, layout, folders) for c in columns}
     staged = list(_staged_files(stage.store, layout, folders, apart))
-    _describe(stage.store, out.select(*[F.col(identifier(c)) for c in columns], *outcome).schema, layout, staged, apart)
+    told = [*[out.schema[c] for c in columns], *[StructField(apart, StringType()) for _ in outcome]]
+    _describe(stage.store, StructType(told), layout, staged, apart)
     return replace(
         stage,
         adds=tuple(add for add, outcome in staged if outcome == kept),
-        observed=observed(seen, frame, measures),
+        observed={**observed(seen, frame, measures), **choice.figures()},
         keep=kept,
         held=frozenset(outcome for _, outcome in staged),
         apart=apart,
@@ -261,7 +307,9 @@ def _culprit(projected: Callable[[], DataFrame], measures: Mapping[str, str]) ->
 def _projected(split: Split, layout: Layout, parts: Sequence[str], seen_only: Sequence[str]) -> DataFrame:
     """Select plain rows in the table's order; of a split, each column only in the rows of the parts that own it."""
     if not split.outcome:
-        wanted = (*layout.columns, *seen_only)
+        wanted = [*layout.columns, *seen_only]
+        if split.rows.columns == wanted:
+            return split.rows
         return split.rows.select(*[F.col(identifier(column)).alias(column) for column in wanted])
     owners: dict[str, list[str]] = {}
     for part in parts:
