@@ -52,9 +52,10 @@ def versions(present: DataFrame, changes: DataFrame, *, dimension: Dimension) ->
     numbered = found.selectExpr(
         "*", f"count_if({begins}) {over} AS {_RUN}", f"lead(if({begins}, {AT}, NULL)) {over} AS {_END}"
     )
+    # Where the next one begins at the instant of a change, the two contradict each other: it is left without a moment.
     of_run = [
         *[f"first({c}) AS {c}" for c in tracked],
-        f"min({AT}) AS valid_from",
+        f"if(max({AT}) >= max({_END}), max({_END}), min({AT})) AS valid_from",
         f"max({_END}) AS valid_to",
         f"first({GONE}) AS is_deleted",
         f"sort_array(collect_list(struct({AT} AS at, {SEQUENCE} AS sequence))) AS changes",
