@@ -204,7 +204,7 @@ class Accounting:
 
     @property
     def measures_others(self) -> bool:
-        """Whether an audit measures more than the rows that its own predicate names, or all that are kept."""
+        """Tell whether an audit measures rows by its own SQL, whatever their outcome."""
         return any(audit.sql is not None and audit.where is None for audit in self.audits)
 
     def measures(self) -> dict[str, str]:
