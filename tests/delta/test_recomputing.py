@@ -8,6 +8,7 @@ import pytest
 
 from dedp_assets.patterns.core.audits import Audit
 from dedp_assets.patterns.core.errors import AmbiguousKeys, AuditFailed, ConfigError, SchemaMismatch
+from dedp_assets.patterns.core.names import OUTCOME
 from dedp_assets.patterns.core.schema import Column, TableSpec
 from tests.helpers import a_run, read_back
 
@@ -46,6 +47,19 @@ def test_all_rows_of_a_key_make_place_for_what_is_computed(places, spark):
     assert (done.figures["before"], done.figures["after"]) == (6, 8)
     again = places.recompute(source, **{**options, "provenance": a_run(run_id="3")})
     assert (again.changed, again.reason) == (False, "no row is to be changed")
+
+
+def test_an_audit_measures_rows_that_nothing_touches_only_if_it_asks_for_them(places, spark):
+    """Rows of other keys are counted as kept in any case; by its own SQL an audit sees them, too."""
+    source = spark.sql("SELECT 1L AS k, 2 AS n, 'new' AS v")
+    options = {"keys": ["k"], "identity": ["k", "n"], "compute": numbered}
+    seen = Audit(name="old", sql=f"count_if({OUTCOME} = 'kept' AND v = 'old')", fail_below=5)
+    few = Audit(name="few_stay", of="kept", fail_above=4)
+    with pytest.raises(AuditFailed, match="few_stay"):
+        places.recompute(source, **options, provenance=a_run(run_id="2"), audits=[few])
+    done = places.recompute(source, **options, provenance=a_run(run_id="3"), audits=[seen])
+    assert (done.changed, done.figures["old"]) == (True, 5)
+    assert len(read_back(places)) == 6
 
 
 def test_what_cannot_be_published_changes_nothing(places, spark, make_table):

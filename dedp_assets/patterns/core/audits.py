@@ -77,6 +77,11 @@ class Audit:
         return self.of or self.name
 
     @property
+    def sees_all(self) -> bool:
+        """Whether it measures by an aggregate of its own, which sees every row of the pass."""
+        return self.sql is not None and self.where is None
+
+    @property
     def measure(self) -> str:
         """The SQL that measures the judged figure; empty if it is known without."""
         return f"count_if({self.where})" if self.where is not None else self.sql or ""

@@ -347,7 +347,7 @@ class RowsRead:
         tally = self.tally
         if tally is None or rows is not tally.handed:
             return self
-        if tally.kept and any(audit.sql is not None and audit.where is None for audit in audits):
+        if tally.kept and any(audit.sees_all for audit in audits):
             return self
         measures = {names: sql for names, sql in tally.measures.items() if names != READ_IDENTITY}
         return replace(self, tally=replace(tally, measures=measures, seen=Observation(), along=True))

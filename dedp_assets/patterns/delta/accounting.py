@@ -23,6 +23,7 @@ from dedp_assets.patterns.core.results import Finding, RowCounts
 from dedp_assets.patterns.core.rows import count_where, digest, quoted
 from dedp_assets.patterns.delta.definition import constraints
 from dedp_assets.patterns.delta.log import TableState
+from dedp_assets.patterns.delta.measuring import OTHERS
 
 __all__ = ["ACCOUNTED", "COUNTED", "Account", "Accounting", "Balance", "Judged", "Measured"]
 
@@ -201,6 +202,11 @@ class Accounting:
         outside = " OR ".join(f"NOT ({equals(column, value, state.kinds[column])})" for column, value in owned.items())
         return cls(balance, tuple(audits), constraints(state), outside)
 
+    @property
+    def measures_others(self) -> bool:
+        """Tell whether an audit measures rows by its own SQL, whatever their outcome."""
+        return any(audit.sees_all for audit in self.audits)
+
     def measures(self) -> dict[str, str]:
         """List the SQL aggregates to observe in the pass that stages the rows, by the name to observe them under."""
         balance = self.balance
@@ -248,10 +254,11 @@ class Accounting:
 
     def _measured(self, observed: Mapping[str, Any], staged: int, replaced: int | None) -> Measured:
         broken = {name: observed.get(_CONSTRAINT + name, 0) for name in self.rules}
+        others = {"kept": observed.get(OTHERS, 0)}
         return Measured(
-            rows=observed.get(_ROWS, 0),
+            rows=observed.get(_ROWS, 0) + others["kept"],
             kept=observed.get(_KEPT, 0),
-            parts={outcome: observed.get(_PART + outcome, 0) for outcome in self.balance.outcomes},
+            parts={o: observed.get(_PART + o, 0) + others.get(o, 0) for o in self.balance.outcomes},
             content=observed.get(_CONTENT) or "",
             identity=(observed.get(_IDENTITY) or "") if self.balance.identity else None,
             outside=observed.get(_OUTSIDE, 0),
@@ -267,7 +274,7 @@ class Accounting:
 
     def _require_own_rows(self, audit: Audit) -> None:
         others = self.balance.others
-        if others and audit.sql is not None and audit.where is None and not _NAMES_OUTCOME.search(audit.sql):
+        if others and audit.sees_all and not _NAMES_OUTCOME.search(audit.sql or ""):
             raise ConfigError(
                 f"audit {audit.name} would measure {others}: name the rows it is about by where, or by the column "
                 f"{OUTCOME} in its sql"

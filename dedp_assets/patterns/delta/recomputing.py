@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
@@ -31,7 +31,7 @@ __all__ = ["Compute", "Recomputing", "look"]
 Compute = Callable[[DataFrame, DataFrame], DataFrame]
 """The present rows of some keys, and the source's -> all rows that these keys shall have."""
 
-_HASH, _NAMED = f"{RESERVED}row_hash", f"{RESERVED}is_named"
+_HASH, _READ = f"{RESERVED}row_hash", f"{RESERVED}read"
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,42 +128,43 @@ class Recomputing:
 
     @contextmanager
     def plan(self, state: TableState, files: Sequence[KeyedFile]) -> Iterator[Rewrite]:
-        """Rewrite small files as they are; of many or large ones, those with a key of the source."""
-        few = is_small(files, self.looked.rows) if files else self.looked.rows <= SMALL_ROWS
-        find = self._find_in_one_task if few else self._find_in_touched_files
-        with find(state, files) as found:
+        """Rewrite small files as they are, in one task; of many or large ones, those with a key of the source."""
+        small = is_small(files, self.looked.rows) if files else self.looked.rows <= SMALL_ROWS
+        with (self._of_small if small else self._of_touched)(state, files) as found:
             computed = self.compute(found.present, found.source)
             conform(self.store.name, Split.of(computed), "valid", state)
-            new = self._outcomes(found.present, computed)
-            rows = new.unionByName(found.others.withColumn(OUTCOME, F.lit("kept"))) if found.files else new
-            yield Rewrite(found.files, rows.coalesce(1) if few else rows)
+            others = found.others if found.files else None
+            yield Rewrite(found.files, self._outcomes(found.present, computed), others, in_one_task=small)
 
     @contextmanager
-    def _find_in_one_task(self, state: TableState, files: Sequence[KeyedFile]) -> Iterator[_Found]:
-        """Read small files once and in one task, so that no join of them has to shuffle."""
-        source = self.rows.coalesce(1)
-        named = source.select(*self._keys).distinct().withColumn(_NAMED, F.lit(True))  # noqa: FBT003
-        rows = read_files(self._session, self.store, state, files)
-        columns = [*map(identifier, rows.columns)]
-        marked = rows.coalesce(1).join(named.hint("shuffle_hash"), list(self.keys), "left")
-        with evaluated_once(marked) as known:
-            present, others = (known.filter(f"{_NAMED} IS {which}").select(*columns) for which in ("NOT NULL", "NULL"))
-            yield _Found(files, source, present, others)
+    def _of_small(self, state: TableState, files: Sequence[KeyedFile]) -> Iterator[_Found]:
+        """Read small files in one task, so that nothing shuffles; to read them again is less than to keep them."""
+        rows, source = read_files(self._session, self.store, state, files), self.rows.coalesce(1)
+        # Spark would move the joins below the one task, and shuffle for them. Below what is observed it moves nothing.
+        rows = rows.coalesce(1).observe(_READ, F.expr("count(1)"))
+        yield self._found(files, source, rows, source.select(*self._keys).hint("shuffle_hash"))
 
     @contextmanager
-    def _find_in_touched_files(self, state: TableState, files: Sequence[KeyedFile]) -> Iterator[_Found]:
-        """Read the rows of the source's keys, and from the files that these lie in the other rows."""
-        keys, named = list(self.keys), self.rows.select(*self._keys)
-        rows = read_files(self._session, self.store, state, files, named=True)
-        columns = [*map(identifier, rows.columns)]
-        with evaluated_once(rows.join(named, keys, "left_semi").select(*columns)) as found:
-            there = measured(found, {"files": f"collect_set({FILE})", "rows": "count(1)"})
-            files = files_at(self.store, files, there["files"])
-            others = read_files(self._session, self.store, state, files).select(*columns[:-1])
-            others = others.join(named, keys, "left_anti").select(*columns[:-1])
-            few = self.looked.rows + there["rows"] <= SMALL_ROWS
-            source, present = (each.coalesce(1) if few else each for each in (self.rows, found.drop(FILE)))
-            yield _Found(files, source, present, others)
+    def _of_touched(self, state: TableState, files: Sequence[KeyedFile]) -> Iterator[_Found]:
+        """Find the files that hold a key of the source, by the keys alone, and keep the rows of these keys."""
+        few = self.looked.rows <= SMALL_ROWS
+        named = self.rows.select(*self._keys)
+        named = named.hint("broadcast") if few else named
+        there: Mapping[str, Any] = {"files": (), "rows": 0}
+        if files:
+            held = read_files(self._session, self.store, state, files, named=True).select(FILE, *self._keys)
+            held = held.join(named, list(self.keys), "left_semi")
+            there = measured(held, {"files": f"collect_set({FILE})", "rows": "count(1)"})
+        files = files_at(self.store, files, there["files"])
+        found = self._found(files, self.rows, read_files(self._session, self.store, state, files), named)
+        if self.looked.rows + there["rows"] <= SMALL_ROWS:
+            found = replace(found, source=found.source.coalesce(1), present=found.present.coalesce(1))
+        with evaluated_once(found.present) as present:
+            yield replace(found, present=present)
+
+    def _found(self, files: Sequence[KeyedFile], source: DataFrame, rows: DataFrame, named: DataFrame) -> _Found:
+        present, others = (rows.join(named, list(self.keys), how) for how in ("left_semi", "left_anti"))
+        return _Found(files, source, present, others)
 
     @property
     def _keys(self) -> list[str]:
@@ -175,17 +176,13 @@ class Recomputing:
 
     def _outcomes(self, present: DataFrame, new: DataFrame) -> DataFrame:
         """Give all rows of either side, each with its outcome."""
-        row = F.expr(row_hash(present.schema.fields)).alias(_HASH)
-        names = present.columns
-        before, after = present.select("*", row).alias("t"), new.select(*map(identifier, names)).select("*", row)
-        same = " AND ".join(f"t.{identifier(c)} = s.{identifier(c)}" for c in self.identity)
-        joined = before.join(after.alias("s").hint("shuffle_hash"), F.expr(same), "full")
-        gone = F.col(f"s.{_HASH}").isNull()
-        values: list[Any] = [
-            F.when(gone, F.col(f"t.{identifier(c)}")).otherwise(F.col(f"s.{identifier(c)}")).alias(c) for c in names
-        ]
+        columns = [*map(identifier, present.columns)]
+        hashed = [*columns, f"{row_hash(present.schema.fields)} AS {_HASH}"]
+        before, after = present.selectExpr(*hashed).alias("t"), new.selectExpr(*hashed).hint("shuffle_hash").alias("s")
+        same = " AND ".join(f"t.{c} = s.{c}" for c in map(identifier, self.identity))
         outcome = (
             f"CASE WHEN t.{_HASH} IS NULL THEN 'inserted' WHEN s.{_HASH} IS NULL THEN 'deleted' "
-            f"WHEN s.{_HASH} = t.{_HASH} THEN 'kept' ELSE 'updated' END"
+            f"WHEN s.{_HASH} = t.{_HASH} THEN 'kept' ELSE 'updated' END AS {OUTCOME}"
         )
-        return joined.select(*values, F.expr(outcome).alias(OUTCOME))
+        values = [f"if(s.{_HASH} IS NULL, t.{c}, s.{c}) AS {c}" for c in columns]
+        return before.join(after, F.expr(same), "full").selectExpr(*values, outcome)

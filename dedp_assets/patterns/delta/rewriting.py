@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Protocol
 
 from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
 
 from dedp_assets.patterns.core.audits import Audit
 from dedp_assets.patterns.core.errors import Conflict, PatternError
@@ -44,12 +45,16 @@ class Rewrite:
 
     Attributes:
         removed: the files whose rows are written anew; they leave the table.
-        rows: every row of them, and every row that is new, with its outcome: inserted, updated, deleted, kept (as it
+        rows: the rows of them, and every row that is new, with its outcome: inserted, updated, deleted, kept (as it
             was) or unused (a row of the source that changes nothing).
+        others: the rest of their rows, kept without a look at them; ``None`` if ``rows`` are all.
+        in_one_task: whether all rows are few enough to become one file.
     """
 
     removed: Sequence[KeyedFile]
     rows: DataFrame
+    others: DataFrame | None = None
+    in_one_task: bool = False
 
 
 class RowChange(Protocol):
@@ -211,8 +216,13 @@ def _prepare(table: Table, change: RowChange, request: ChangeRequest, ground: Gr
     with change.plan(state, files) as planned:
         if planned.removed:
             require_replaceable(table.name, state)
-        measuring = Measuring(accounting.measures(), aside=(OUTCOME,), where=WRITTEN)
-        stage = stage_rows(Split.of(planned.rows), layout_of(table, state, request.owned), measuring)
+        rows, others = planned.rows, planned.others
+        if others is not None and accounting.measures_others:
+            rows, others = rows.unionByName(others.withColumn(OUTCOME, F.lit("kept"))), None
+        measuring = Measuring(
+            accounting.measures(), aside=(OUTCOME,), where=WRITTEN, others=others, in_one_task=planned.in_one_task
+        )
+        stage = stage_rows(Split.of(rows), layout_of(table, state, request.owned), measuring)
         with discarded_if_unjudged(stage):
             judged = accounting.judge(
                 stage.observed,
@@ -221,7 +231,7 @@ def _prepare(table: Table, change: RowChange, request: ChangeRequest, ground: Gr
                 replaced=rows_in(file for file, _ in planned.removed),
             )
         if judged.refused:
-            raise refusal(table, request.owned, judged, stage, planned.rows.filter(accounting.balance.kept))
+            raise refusal(table, request.owned, judged, stage, rows.filter(accounting.balance.kept))
     # A commit that brings rows says by its stage that it does.
     brings = {"stage": stage.store.name} if judged.figures["inserted"] else {}
     noted = replace(request.provenance, notes={**request.provenance.notes, **brings})

@@ -18,13 +18,12 @@ from deltalake.transaction import AddAction
 from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
-from pyspark.sql.types import StructType
+from pyspark.sql.types import StringType, StructField, StructType
 
 from dedp_assets.patterns.core.errors import ConfigError
 from dedp_assets.patterns.core.names import OUTCOME, RESERVED, identifier, unused
 from dedp_assets.patterns.core.partitions import folder_value, from_folder, literal, to_folder
 from dedp_assets.patterns.core.results import Split
-from dedp_assets.patterns.core.rows import observed
 from dedp_assets.patterns.core.sql_options import reason_of
 from dedp_assets.patterns.delta import commits
 from dedp_assets.patterns.delta.locations import Located, literal_path
@@ -183,7 +182,7 @@ def stage_rows(
         frame = _projected(split, layout, parts, measuring)
         session = frame.sparkSession
         out = measuring.observe(frame)
-        out = out.filter(F.col(OUTCOME).isin(*parts) if parts else F.expr(measuring.where or "true"))
+        out = out.filter(F.col(OUTCOME).isin(*parts)) if parts else measuring.written(out)
         columns = [c for c in out.columns if c in layout.columns or (parts and not c.startswith(RESERVED))]
         stored = [c for c in columns if c not in folders and not (c in layout.partition and c in layout.partition_by)]
         spelled = [F.expr(to_folder(c, layout.partition_by[c])).alias(folder) for c, folder in folders.items()]
@@ -196,11 +195,12 @@ def stage_rows(
         raise ConfigError(f"{layout.store.name}: {culprit or reason_of(error)}") from error
     shown = {c: _read_back(c, layout, folders) for c in columns}
     staged = list(_staged_files(stage.store, layout, folders, apart))
-    _describe(stage.store, out.select(*[F.col(identifier(c)) for c in columns], *outcome).schema, layout, staged, apart)
+    told = [*[out.schema[c] for c in columns], *[StructField(apart, StringType()) for _ in outcome]]
+    _describe(stage.store, StructType(told), layout, staged, apart)
     return replace(
         stage,
         adds=tuple(add for add, outcome in staged if outcome == kept),
-        observed=observed(measuring.seen, frame, measuring.measures),
+        observed=measuring.figures(frame),
         keep=kept,
         held=frozenset(outcome for _, outcome in staged),
         apart=apart,
@@ -251,7 +251,9 @@ def _projected(split: Split, layout: Layout, parts: Sequence[str], measuring: Me
     """Select plain rows in the table's order; of a split, each column only in the rows of the parts that own it."""
     if not split.outcome:
         known = {column.lower() for column in layout.columns}
-        wanted = (*layout.columns, *(column for column in measuring.aside if column.lower() not in known))
+        wanted = [*layout.columns, *(column for column in measuring.aside if column.lower() not in known)]
+        if split.rows.columns == wanted and not measuring.hashes:
+            return split.rows
         return split.rows.select(*[F.col(identifier(c)).alias(c) for c in wanted], *measuring.hashed)
     owners: dict[str, list[str]] = {}
     for part in parts:

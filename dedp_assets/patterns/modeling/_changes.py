@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from pyspark.sql import Column as Expression
-from pyspark.sql import DataFrame, Window
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import TimestampType
 
@@ -24,13 +24,26 @@ from dedp_assets.patterns.core.schema import Column, TableSpec
 from dedp_assets.patterns.delta.recomputing import Compute
 from dedp_assets.patterns.delta.tables import Table
 
-__all__ = ["AT", "CHANGE", "GONE", "SEQUENCE", "STATE", "ChangeStream", "Dimension", "by", "settled"]
+__all__ = [
+    "AT",
+    "BEFORE",
+    "CHANGE",
+    "GONE",
+    "SEQUENCE",
+    "STATE",
+    "ChangeStream",
+    "Dimension",
+    "by",
+    "in_order",
+    "named",
+    "settled",
+]
 
 CHANGE = "STRUCT<at: TIMESTAMP, sequence: BIGINT>"
 """Type of what is kept of a change: when it happened, and its place among those of the same instant."""
 
 AT, SEQUENCE = f"{RESERVED}at", f"{RESERVED}sequence"
-GONE, STATE = f"{RESERVED}is_gone", f"{RESERVED}state"
+GONE, STATE, BEFORE = f"{RESERVED}is_gone", f"{RESERVED}state", f"{RESERVED}before"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -143,17 +156,30 @@ class Dimension:
 
 
 def settled(changes: DataFrame, keys: Sequence[str], tracked: Iterable[str]) -> DataFrame:
-    """Keep of each key and instant the change that counts, once, with a hash of its values in :data:`STATE`.
+    """Keep of each key and instant the change that counts, once; those that contradict each other are all kept.
 
-    Those that contradict each other are all kept.
+    A hash of its values is in :data:`STATE`, and in :data:`BEFORE` what the change before it says. Each step that adds
+    a column has all of Spark's analysis to it, so there are few of them.
     """
-    by_key = Window.partitionBy(*by(keys))
-    peers = by_key.orderBy(AT).rangeBetween(Window.currentRow, Window.currentRow)
-    newest, seen = f"{RESERVED}newest", f"{RESERVED}seen"
-    found = changes.withColumn(newest, F.max(SEQUENCE).over(peers)).filter(f"{SEQUENCE} <=> {newest}").drop(newest)
-    found = found.withColumn(STATE, F.expr(row_hash(fields_of(changes, tracked))))
-    same, ordered = F.struct(AT, STATE, GONE), by_key.orderBy(AT, STATE, GONE)
-    return found.withColumn(seen, F.lag(same).over(ordered).eqNullSafe(same)).filter(f"NOT {seen}").drop(seen)
+    newest, said = f"{RESERVED}newest", f"struct({AT}, {STATE}, {GONE})"
+    peers = f"PARTITION BY {', '.join(named(keys))} ORDER BY {AT} RANGE BETWEEN CURRENT ROW AND CURRENT ROW"
+    found = changes.selectExpr(
+        "*", f"{row_hash(fields_of(changes, tracked))} AS {STATE}", f"max({SEQUENCE}) OVER ({peers}) AS {newest}"
+    )
+    counting = found.filter(f"{SEQUENCE} <=> {newest}")
+    return counting.selectExpr("*", f"lag({said}) OVER ({in_order(keys)}) AS {BEFORE}").filter(
+        f"NOT {BEFORE} <=> {said}"
+    )
+
+
+def in_order(keys: Iterable[str]) -> str:
+    """Write the SQL window of a key's changes in the order of time."""
+    return f"PARTITION BY {', '.join(named(keys))} ORDER BY {AT}, {STATE}, {GONE}"
+
+
+def named(columns: Iterable[str]) -> list[str]:
+    """Refer to columns by name in SQL, whatever characters it has."""
+    return [*map(identifier, columns)]
 
 
 def by(columns: Iterable[str]) -> list[Expression]:

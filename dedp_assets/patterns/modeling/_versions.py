@@ -14,7 +14,19 @@ from pyspark.sql import functions as F
 
 from dedp_assets.patterns.core.names import RESERVED, identifier
 from dedp_assets.patterns.core.schema import Column
-from dedp_assets.patterns.modeling._changes import AT, CHANGE, GONE, SEQUENCE, STATE, Dimension, by, settled
+from dedp_assets.patterns.modeling._changes import (
+    AT,
+    BEFORE,
+    CHANGE,
+    GONE,
+    SEQUENCE,
+    STATE,
+    Dimension,
+    by,
+    in_order,
+    named,
+    settled,
+)
 
 __all__ = ["VERSION", "versions", "with_current", "with_previous"]
 
@@ -27,34 +39,29 @@ VERSION: Mapping[str, Column] = {
 }
 """Columns of a table of versions, beside its keys and the ones whose values are kept."""
 
-_RUN, _FORMER = f"{RESERVED}run", f"{RESERVED}former"
+_RUN, _END, _FORMER = f"{RESERVED}run", f"{RESERVED}end", f"{RESERVED}former"
 
 
 def versions(present: DataFrame, changes: DataFrame, *, dimension: Dimension) -> DataFrame:
     """Compute all versions of some keys from those that are there and from further changes; lazy."""
-    keys, tracked = dimension.stream.keys, dimension.tracked
-    known = present.select(
-        *by(keys), *by(tracked), F.col("is_deleted").alias(GONE), F.inline("changes").alias(AT, SEQUENCE)
+    keys, tracked = named(dimension.stream.keys), named(dimension.tracked)
+    known = present.selectExpr(*keys, *tracked, f"inline(changes) AS ({AT}, {SEQUENCE})", f"is_deleted AS {GONE}")
+    found = settled(known.unionByName(changes), dimension.stream.keys, dimension.tracked)
+    begins = f"NOT ({BEFORE}.{STATE} <=> {STATE} AND {BEFORE}.{GONE} <=> {GONE})"
+    over = f"OVER ({in_order(dimension.stream.keys)})"
+    numbered = found.selectExpr(
+        "*", f"count_if({begins}) {over} AS {_RUN}", f"lead(if({begins}, {AT}, NULL)) {over} AS {_END}"
     )
-    found = settled(known.unionByName(changes), keys, tracked)
-    by_key = Window.partitionBy(*by(keys))
-    ordered, state = by_key.orderBy(AT, STATE, GONE), F.struct(STATE, GONE)
-    begun = found.withColumn(_RUN, (~F.lag(state).over(ordered).eqNullSafe(state)).cast("INT"))
-    change = F.struct(F.col(AT).alias("at"), F.col(SEQUENCE).alias("sequence"))
-    rows = (
-        begun.withColumn(_RUN, F.sum(_RUN).over(ordered))
-        .groupBy(*by(keys), _RUN)
-        .agg(
-            *[F.first(identifier(c)).alias(c) for c in tracked],
-            F.min(AT).alias("valid_from"),
-            F.first(GONE).alias("is_deleted"),
-            F.sort_array(F.collect_list(change)).alias("changes"),
-        )
-        .drop(_RUN)
-    )
-    following = F.lead("valid_from").over(by_key.orderBy("valid_from", "changes"))
-    ended = rows.withColumn("valid_to", following)
-    return ended.withColumn("is_current", F.expr("valid_to IS NULL AND NOT is_deleted"))
+    # Where the next one begins at the instant of a change, the two contradict each other: it is left without a moment.
+    of_run = [
+        *[f"first({c}) AS {c}" for c in tracked],
+        f"if(max({AT}) >= max({_END}), max({_END}), min({AT})) AS valid_from",
+        f"max({_END}) AS valid_to",
+        f"first({GONE}) AS is_deleted",
+        f"sort_array(collect_list(struct({AT} AS at, {SEQUENCE} AS sequence))) AS changes",
+    ]
+    rows = numbered.groupBy(*by(dimension.stream.keys), _RUN).agg(*map(F.expr, of_run))
+    return rows.selectExpr("*", "valid_to IS NULL AND NOT is_deleted AS is_current")
 
 
 def with_current(rows: DataFrame, keys: Sequence[str], column: str, name: str) -> DataFrame:

@@ -11,6 +11,7 @@ from dedp_assets.patterns.core.errors import AmbiguousKeys, AuditFailed, ConfigE
 from dedp_assets.patterns.core.schema import Column, TableSpec
 from dedp_assets.patterns.delta import merging
 from dedp_assets.patterns.modeling.versioned_dimension import (
+    AUDITS,
     VERSION,
     ChangeStream,
     judge_versions,
@@ -118,6 +119,17 @@ def test_what_cannot_be_told_apart_is_refused_and_changes_nothing(users, apply, 
     dated = spark.sql("SELECT 1 AS id, 'a' AS email, DATE '2026-01-01' AS at, false AS gone")
     with pytest.raises(ConfigError, match="at is DATE, which is no instant"):
         keep_versions(dated, users, stream=BY_TIME, provenance=a_run())
+
+
+def test_a_change_that_confirms_what_was_is_contradicted_like_any_other(apply):
+    """Of two states at one instant one may be what was before: that is no reason to believe the other, of any value."""
+    keys = range(16)
+    apply(*[(key, "a", 1) for key in keys])
+    with pytest.raises(AuditFailed) as refused:
+        apply(*[change for key in keys for change in ((key, "a", 2), (key, f"other {key}", 2))])
+    (rule,) = AUDITS
+    found = {finding.name: finding.figures for finding in refused.value.findings}
+    assert found[rule.name][rule.name] == len(keys)
 
 
 @pytest.mark.parametrize(
