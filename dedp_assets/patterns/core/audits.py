@@ -78,7 +78,7 @@ class Audit:
 
     @property
     def sees_all(self) -> bool:
-        """Whether it measures by an aggregate of its own, which sees every row of the pass."""
+        """True if an aggregate of its own measures the figure, over every row of the pass."""
         return self.sql is not None and self.where is None
 
     @property

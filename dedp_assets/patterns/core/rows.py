@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, TypeAlias
 
 from py4j.protocol import Py4JError
 from pyspark.sql import Column, DataFrame, Observation
@@ -47,20 +47,24 @@ DROPPED = f"{RESERVED}dropped_"
 """What begins the figures of a tally that count the rows of a split's parts that it dropped."""
 
 
-class Decoded(NamedTuple):
-    """One aggregate that says several figures.
+class Decoded(str):
+    """An SQL aggregate of which one value says several figures.
 
     Attributes:
-        sql: the aggregate.
-        figures: makes of its value as many numbers as there are names.
+        figures: makes of that value as many numbers as there are names.
     """
 
-    sql: str
     figures: Callable[[Any], Sequence[int]]
 
+    def __new__(cls, sql: str, figures: Callable[[Any], Sequence[int]]) -> Decoded:
+        """Name the aggregate, and how its value is decoded."""
+        made = super().__new__(cls, sql)
+        made.figures = figures
+        return made
 
-Measures: TypeAlias = Mapping[str, str] | Mapping[str | tuple[str, ...], str | Decoded]
-"""Name of a figure -> its SQL aggregate; several names -> the aggregate that says all of them."""
+
+Measures: TypeAlias = Mapping[str, str] | Mapping[str | tuple[str, ...], str]
+"""Name of a figure -> its SQL aggregate; several names -> the aggregate that says all of them, :class:`Decoded`."""
 
 _PART = f"{RESERVED}part"
 """Column with the number of a row's part: 0 is the one to keep."""
@@ -212,10 +216,6 @@ def _names(names: str | tuple[str, ...]) -> tuple[str, ...]:
     return (names,) if isinstance(names, str) else names
 
 
-def _sql(measure: str | Decoded) -> str:
-    return measure.sql if isinstance(measure, Decoded) else measure
-
-
 @dataclass(frozen=True, slots=True)
 class Tally:
     """The number and the digest of the rows that a step read, mostly observed without a pass of its own.
@@ -246,7 +246,7 @@ class Tally:
     @property
     def aggregates(self) -> dict[str, str]:
         """The SQL aggregate for each observed name."""
-        return {_names(names)[0]: _sql(measure) for names, measure in self.measures.items()}
+        return {_names(names)[0]: measure for names, measure in self.measures.items()}
 
     def figures(self) -> dict[str, Any]:
         """Read the number of rows (``read``), the digest of the identities and the further measures.
@@ -285,15 +285,15 @@ def tally(
     Raises:
         ConfigError: for a column the rows do not have, or a measure with a name that is taken.
     """
-    further = dict[str | tuple[str, ...], str | Decoded]((measures or {}).items())
+    further = dict[str | tuple[str, ...], str]((measures or {}).items())
     named = [name for names in further for name in _names(names)]
     if taken := [name for name in named if name == "read"] + reserved(named):
         raise ConfigError(f"a tally cannot measure {', '.join(taken)}: give the figure another name")
     split = Split.of(rows, keep)
     others = [part for part in split.parts if part != keep]
     hashed = row_hash(fields_of(split.rows, identity))
-    counted = _numbered(split, [keep, *others], map(_sql, further.values())) if others else split.rows
-    found: dict[str | tuple[str, ...], str | Decoded] = {
+    counted = _numbered(split, [keep, *others], further.values()) if others else split.rows
+    found: dict[str | tuple[str, ...], str] = {
         "read": "count(1)",
         READ_IDENTITY: digest(f"if({_PART} = 0, {hashed}, NULL)" if others else hashed),
         **{DROPPED + part: count_where(f"{_PART} = {number}") for number, part in enumerate(others, 1)},

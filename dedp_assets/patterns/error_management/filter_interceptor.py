@@ -112,7 +112,7 @@ def filter_measures(conditions: Mapping[str, str]) -> Measures:
         ConfigError: as :func:`intercept_filters`.
     """
     _require_conditions(conditions)
-    names, found = list(conditions), dict[str | tuple[str, ...], str | Decoded]()
+    names, found = list(conditions), dict[str | tuple[str, ...], str]()
     for start in range(0, len(names), _AT_ONCE):
         group = dict(enumerate(names[start : start + _AT_ONCE]))
         masks = {
