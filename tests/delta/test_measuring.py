@@ -26,9 +26,9 @@ def passes(monkeypatch):
     """The measurings of the stages that are made meanwhile."""
     seen, stage_rows = [], tables.stage_rows
 
-    def staged(split, layout, measuring, **options):
+    def staged(split, layout, *, measuring, **options):
         seen.append(measuring)
-        return stage_rows(split, layout, measuring, **options)
+        return stage_rows(split, layout, measuring=measuring, **options)
 
     monkeypatch.setattr(tables, "stage_rows", staged)
     return seen

@@ -222,7 +222,7 @@ def _prepare(table: Table, change: RowChange, request: ChangeRequest, ground: Gr
         measuring = Measuring(
             accounting.measures(), aside=(OUTCOME,), where=WRITTEN, others=others, in_one_task=planned.in_one_task
         )
-        stage = stage_rows(Split.of(rows), layout_of(table, state, request.owned), measuring)
+        stage = stage_rows(Split.of(rows), layout_of(table, state, request.owned), measuring=measuring)
         with discarded_if_unjudged(stage):
             judged = accounting.judge(
                 stage.observed,

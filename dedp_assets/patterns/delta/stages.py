@@ -157,8 +157,8 @@ def empty_stage(table: Store) -> Stage:
 def stage_rows(
     split: Split,
     layout: Layout,
-    measuring: Measuring,
     *,
+    measuring: Measuring,
     keep: str = "valid",
     also: Sequence[str] = (),
 ) -> Stage:

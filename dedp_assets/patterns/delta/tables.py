@@ -194,7 +194,7 @@ class Table(Located):
         parts = Parts.of(split, keep, content_columns(self.spec, state), rows_read)
         accounting = Accounting.of(parts, state, owned, audits)
         measuring = Measuring.along(tally, accounting.measures(), parts.hashes)
-        stage = stage_rows(split, layout_of(self, state, owned), measuring, keep=keep, also=also)
+        stage = stage_rows(split, layout_of(self, state, owned), measuring=measuring, keep=keep, also=also)
         with discarded_if_unjudged(stage):
             judged = accounting.judge(stage.observed, provenance.approval)
         if judged.refused:
