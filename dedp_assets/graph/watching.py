@@ -86,6 +86,10 @@ class TableWatch:
     _log: ExecutionLog = field(default_factory=ExecutionLog)
     _newest: dict[str, Execution] = field(default_factory=dict)
     _identity: object = None
+    _prefix: str = ""
+
+    def __post_init__(self) -> None:
+        self._prefix = f"{self.spec.name}/"
 
     @classmethod
     def of(cls, spec: TableSpec, table: LakeTable[...] | None, *, read: bool, revises: bool = False) -> TableWatch:
@@ -149,7 +153,7 @@ class TableWatch:
         written = [key for app_id in glimpse.transactions if (key := self._written(app_id)) is not None]
         for key in written if self.rolled_back else ():
             self.rolled_back.pop(key, None)
-        if "delivery" in glimpse.stated.get("notes", ()):
+        if glimpse.stated and "delivery" in glimpse.stated.get("notes", ()):
             key = glimpse.stated["partition"].get(self.column, "") if self.column else ""
             self.loaded[key] = Loaded(str(glimpse.stated["notes"]["delivery"]), glimpse.stated.get("at", ""))
             written.append(key)
@@ -176,10 +180,9 @@ class TableWatch:
 
     def _written(self, app_id: str) -> str | None:
         """Read the partition key that a write of the library was about from its transaction id."""
-        prefix = f"{self.spec.name}/"
-        if not app_id.startswith(prefix):
+        if not app_id.startswith(self._prefix):
             return None
-        slice_, _, generation = app_id[len(prefix) :].partition("/")
+        slice_, _, generation = app_id[len(self._prefix) :].partition("/")
         if not generation[:1].isdigit():  # a lease, the generation itself: no write
             return None
         if not self.column:
