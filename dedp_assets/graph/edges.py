@@ -127,7 +127,7 @@ class Edge:
         self._compare(needed, applied, head)
 
     def _compare(self, needed: Mapping[str, int], applied: Mapping[str, int], head: int) -> None:
-        """Keep which keys have not applied what they need, and which have applied more than there is."""
+        """Note the keys that have not applied what they need, and those that have applied more than there is."""
         for key, version in needed.items():
             has = applied.get(key)
             if has is None:
@@ -237,7 +237,7 @@ class Group:
 
 
 def fed_by(watches: Mapping[str, TableWatch], news: Mapping[str, News]) -> Fed:
-    """Make what lists the keys that changes of a table feed; tables that are fed alike share one list."""
+    """Return a function that lists the keys which changes of a table feed, once for all tables that are fed alike."""
 
     @cache
     def fed(upstream: str, feed: Feed, anew: bool) -> Mapping[str, int]:  # noqa: FBT001 - by place, as it is cached

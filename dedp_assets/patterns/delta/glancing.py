@@ -1,4 +1,4 @@
-"""Commits read at a glance: those that say of one partition what most commits say, in the spelling of most writers.
+"""Commits read at a glance: usual ones, about one partition, in the spelling of most writers.
 
 One expression tells them, at a third of what parsing their JSON costs; a first look reads tens of thousands of commits.
 It matches a part of JSON, and nothing else: what it does not know, damage among it, is left to a parser.
@@ -36,7 +36,7 @@ _match = re.compile(_COMMIT.encode()).fullmatch
 
 
 class Glance(NamedTuple):
-    """What a commit says; ``None`` where it says nothing.
+    """The content of a commit; ``None`` where it says nothing.
 
     Attributes:
         info: the line about itself, which was not looked at.

@@ -66,7 +66,7 @@ _NOWHERE = frozenset[Partition]()
 _Columns = tuple[tuple[str, tuple[str, str]], ...]
 """The items of a :data:`Naming`."""
 _DAMAGE = (ValueError, TypeError, KeyError, AttributeError)
-"""What reading a commit raises that is not what the protocol says."""
+"""Errors that reading a commit raises, if it is not as the protocol says."""
 
 T = TypeVar("T")
 
@@ -192,7 +192,7 @@ class Cursors(ABC):
         return next(self.reached_each(table, [partition]))
 
     def reached_each(self, table: str, partitions: Iterable[Mapping[str, str]]) -> Iterator[int | None]:
-        """Look up what :meth:`reached` does, of one partition after the other."""
+        """Find what :meth:`reached` finds, for one partition after the other."""
         newest, look_up = self.generation(table), self.transaction
         for partition in partitions:
             found, generation, written = None, newest, f"{table}/{slice_name(partition)}/"

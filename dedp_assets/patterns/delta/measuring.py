@@ -15,7 +15,7 @@ from dedp_assets.patterns.core.rows import Tally, observed
 __all__ = ["OTHERS", "Measuring"]
 
 OTHERS = f"{RESERVED}others"
-"""Figure: how many rows were written that nothing else was measured of."""
+"""Figure: the number of rows that were written and only counted."""
 
 _COUNT = "count(1)"
 

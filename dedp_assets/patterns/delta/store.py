@@ -39,7 +39,7 @@ _SAID: dict[Ability, str] = {
 
 
 _COMMIT_BYTES, _MORE_BYTES = 1 << 14, 1 << 20
-"""How much is read of a file at first, which is all of most commits, and then at once."""
+"""Bytes of the first read of a file, which is all of most commits, and of each further read."""
 
 
 @dataclass(frozen=True, slots=True)

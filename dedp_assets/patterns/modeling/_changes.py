@@ -178,7 +178,7 @@ def in_order(keys: Iterable[str]) -> str:
 
 
 def named(columns: Iterable[str]) -> list[str]:
-    """Refer to columns by name in SQL, whatever characters it has."""
+    """Write columns as SQL identifiers, whatever characters they have."""
     return [*map(identifier, columns)]
 
 
