@@ -138,7 +138,7 @@ class Recomputing:
 
     @contextmanager
     def _of_small(self, state: TableState, files: Sequence[KeyedFile]) -> Iterator[_Found]:
-        """Read small files in one task, so that nothing shuffles; reading them again costs less than keeping their rows."""
+        """Read small files in one task without a shuffle; reading them again costs less than keeping their rows."""
         rows, source = read_files(self._session, self.store, state, files), self.rows.coalesce(1)
         # Spark would move the joins below the one task, and shuffle for them. Below what is observed it moves nothing.
         rows = rows.coalesce(1).observe(_READ, F.expr("count(1)"))
