@@ -1,3 +1,3 @@
 """Fixtures for the tests and for the examples in docstrings."""
 
-pytest_plugins = ["tests.fixtures", "tests.examples"]
+pytest_plugins = ["tests.running", "tests.timing"]

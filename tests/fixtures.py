@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import gc
 import sqlite3
 import tempfile
 import uuid
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
 from dataclasses import replace
 from itertools import count
 from pathlib import Path
@@ -16,7 +14,6 @@ from typing import Any
 
 import pytest
 import uvicorn
-from hypothesis import settings as hypothesis_settings
 from sqlalchemy import Engine, event
 
 from dedp_assets.local import engine
@@ -32,21 +29,14 @@ from resources.kafka import Kafka
 from tests import shared_engine
 from tests.dagster_storage import keep_what_is_the_same
 from tests.faults.processes import wait_until
-from tests.helpers import EVENTS, ServicesUnderTest, connect_server
-
-pytest_plugins = ["tests.timing"]
+from tests.helpers import EVENTS, ServicesUnderTest
+from tests.running import CONNECT_SERVER
 
 apply({"DEDP_FIRST_DAY": "2025-12-02"})  # of the graph that tests load: their data are of January 2026
 
 keep_what_is_the_same()
 
-hypothesis_settings.register_profile("default", deadline=None)  # no test asserts an absolute time
-hypothesis_settings.load_profile("default")
-hypothesis_settings.register_profile("fuzz", deadline=None, max_examples=2000)  # --hypothesis-profile=fuzz
 
-
-_CONNECT_SERVER = pytest.StashKey[str]()
-_SHARED_ENGINE = pytest.StashKey[Any]()
 _LONGEST = ("tests/ui/", "tests/assets/test_rerun_law", "tests/local/test_processes", "tests/faults/test_kill")
 
 
@@ -55,39 +45,6 @@ def _without_syncing(connection: Any, _: Any) -> None:
     """What a test's Dagster instance records has to survive a killed process, not a loss of power."""
     if isinstance(connection, sqlite3.Connection):
         connection.execute("PRAGMA synchronous = OFF")
-
-
-def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption(
-        "--engine",
-        choices=["embedded", "shared", "connect"],
-        default="embedded",
-        help="the Spark engine to test on: one for each test process, one for all of them, or one over Spark Connect",
-    )
-
-
-def pytest_sessionstart(session: pytest.Session) -> None:
-    """Start the engine that all test processes of a run share, in the process that starts them."""
-    config = session.config
-    if hasattr(config, "workerinput"):
-        return
-    if config.getoption("--engine") == "connect":
-        chosen, running = replace(settings(), jit="quick", master="local[2]"), ExitStack()
-        engine.prepare(chosen)
-        config.stash[_CONNECT_SERVER] = running.enter_context(connect_server(chosen))
-        config.add_cleanup(running.close)
-    elif config.getoption("--engine") == "shared":
-        chosen = replace(settings(), jit="steady", master="local[4]", driver_memory="4g")
-        engine.prepare(chosen)
-        config.stash[_SHARED_ENGINE] = shared_engine.start(chosen, chosen.cache / "spark" / "shared_engine.log")
-
-
-@pytest.hookimpl(optionalhook=True)
-def pytest_configure_node(node: Any) -> None:
-    """Tell a test process of pytest-xdist where the shared engine is."""
-    stash = node.config.stash
-    node.workerinput["connect"] = stash.get(_CONNECT_SERVER, "")
-    node.workerinput["gateway"] = shared_engine.open_gateway(stash[_SHARED_ENGINE]) if _SHARED_ENGINE in stash else ()
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -99,8 +56,6 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.slow)
     # The longest files come first, so that no process works on one alone at the end.
     items.sort(key=lambda item: [not item.nodeid.startswith(path) for path in _LONGEST])
-    gc.freeze()  # what was imported stays, and need not be looked through for garbage in every test
-    gc.set_threshold(50_000, 20, 20)  # a test makes much and keeps little
 
 
 @pytest.fixture(scope="session")
@@ -127,7 +82,7 @@ def spark(request: pytest.FixtureRequest, test_settings: Settings) -> Iterator[A
         apply({"DEDP_JIT": test_settings.jit})  # of the processes that tests start, which end soon
         yield session
         return
-    remote = config.workerinput["connect"] if hasattr(config, "workerinput") else config.stash[_CONNECT_SERVER]
+    remote = config.workerinput["connect"] if hasattr(config, "workerinput") else config.stash[CONNECT_SERVER]
     session = SparkEngine(remote=remote).session
     for name, compiled in {"wholeStage": "true", "factoryMode": "FALLBACK"}.items():  # as where data are not small
         session.conf.set(f"spark.sql.codegen.{name}", compiled)

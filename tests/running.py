@@ -1,0 +1,85 @@
+"""How a run of the tests goes: its options, its engine, and which of its processes load what tests use."""
+
+from __future__ import annotations
+
+import gc
+from contextlib import ExitStack
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from hypothesis import settings as hypothesis_settings
+
+hypothesis_settings.register_profile("default", deadline=None)  # no test asserts an absolute time
+hypothesis_settings.load_profile("default")
+hypothesis_settings.register_profile("fuzz", deadline=None, max_examples=2000)  # --hypothesis-profile=fuzz
+
+_OF_DAGSTER = ("BetaWarning", "PreviewWarning", "SupersessionWarning")
+"""Dagster marks partitioned checks as preview and some asset arguments as beta on every load."""
+
+CONNECT_SERVER = pytest.StashKey[str]()
+_SHARED_ENGINE = pytest.StashKey[Any]()
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--engine",
+        choices=["embedded", "shared", "connect"],
+        default="embedded",
+        help="the Spark engine to test on: one for each test process, one for all of them, or one over Spark Connect",
+    )
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Load the fixtures, but not where other processes run the tests: what they import takes two seconds."""
+    if hasattr(config, "workerinput") or config.getoption("dist", "no") == "no":
+        gc.disable()  # nothing that is imported is garbage
+        for warning in _OF_DAGSTER:
+            config.addinivalue_line("filterwarnings", f"ignore::dagster.{warning}")
+        for plugin in ("tests.fixtures", "tests.examples"):
+            config.pluginmanager.import_plugin(plugin)
+
+
+def pytest_sessionstart(session: pytest.Session) -> None:
+    """Start the engine that all test processes of a run share, in the process that starts them."""
+    config = session.config
+    chosen = config.getoption("--engine")
+    if chosen != "embedded" and not hasattr(config, "workerinput"):
+        _start(config, connect=chosen == "connect")
+
+
+def _start(config: pytest.Config, *, connect: bool) -> None:
+    from dedp_assets.local import engine
+    from resources.environments import settings
+    from tests import shared_engine
+    from tests.helpers import connect_server
+
+    if connect:
+        chosen, running = replace(settings(), jit="quick", master="local[2]"), ExitStack()
+        engine.prepare(chosen)
+        config.stash[CONNECT_SERVER] = running.enter_context(connect_server(chosen))
+        config.add_cleanup(running.close)
+    else:
+        chosen = replace(settings(), jit="steady", master="local[4]", driver_memory="4g")
+        engine.prepare(chosen)
+        config.stash[_SHARED_ENGINE] = shared_engine.start(chosen, chosen.cache / "spark" / "shared_engine.log")
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_configure_node(node: Any) -> None:
+    """Tell a test process of pytest-xdist where the shared engine is."""
+    stash = node.config.stash
+    node.workerinput["connect"] = stash.get(CONNECT_SERVER, "")
+    node.workerinput["gateway"] = ()
+    if _SHARED_ENGINE in stash:
+        from tests import shared_engine
+
+        node.workerinput["gateway"] = shared_engine.open_gateway(stash[_SHARED_ENGINE])
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_finish() -> None:
+    """Look for garbage from here on, as a test makes much and keeps little; what was imported stays."""
+    gc.freeze()
+    gc.set_threshold(50_000, 20, 20)
+    gc.enable()
