@@ -56,7 +56,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("names", nargs="*", metavar="NAME", help=f"which: {', '.join(NAMES)} (default: all)")
     parser.add_argument("--quick", action="store_true", help="small sizes, to see that it works; no goal counts")
     parser.add_argument("--date", default="", help="day to put into the report")
-    parser.add_argument("--report", type=Path, default=Path(__file__).parent / "REPORT.md", help="where it goes")
+    parser.add_argument("--report", type=Path, help="where it goes (default: REPORT.md if all run, else nowhere)")
     parser.add_argument("--result", type=Path, help=argparse.SUPPRESS)
     chosen = parser.parse_args(arguments)
     if unknown := set(chosen.names) - set(NAMES):
@@ -68,8 +68,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 0
     results = {name: found for name in chosen.names or NAMES if (found := _in_process(name, quick=chosen.quick))}
     report.show(results)
-    if not chosen.quick:
-        chosen.report.write_text(report.markdown(results, on=chosen.date))
+    place = chosen.report or (None if chosen.names else Path(__file__).parent / "REPORT.md")
+    if place and not chosen.quick:
+        place.write_text(report.markdown(results, on=chosen.date))
     return 0 if len(results) == len(chosen.names or NAMES) else 1
 
 
