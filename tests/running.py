@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import gc
+import warnings
 from contextlib import ExitStack
 from dataclasses import replace
 from typing import Any
 
 import pytest
+from _pytest.config import apply_warning_filters
 from hypothesis import settings as hypothesis_settings
 
 hypothesis_settings.register_profile("default", deadline=None)  # no test asserts an absolute time
@@ -36,8 +38,10 @@ def pytest_configure(config: pytest.Config) -> None:
         gc.disable()  # nothing that is imported is garbage
         for warning in _OF_DAGSTER:
             config.addinivalue_line("filterwarnings", f"ignore::dagster.{warning}")
-        for plugin in ("tests.fixtures", "tests.examples"):
-            config.pluginmanager.import_plugin(plugin)
+        with warnings.catch_warnings():  # as pytest does where it loads plugins: a warning of an import is an error
+            apply_warning_filters(config.getini("filterwarnings"), [])
+            for plugin in ("tests.fixtures", "tests.examples"):
+                config.pluginmanager.import_plugin(plugin)
 
 
 def pytest_sessionstart(session: pytest.Session) -> None:
