@@ -143,6 +143,23 @@ def test_a_string_column_takes_any_value_as_its_text(convert):
     assert [(row[SYNTAX], row["name"]) for row in rows] == [(None, text) for text in texts.values()]
 
 
+def test_a_number_is_no_text_because_another_member_says_the_same_in_quotes(convert):
+    """A member of another name, of another object, or within a text; a text that looks like a number is one."""
+    numbers = [
+        '{"v": 1.40}',
+        '{"xv": "1.4", "v": 1.40}',
+        '{"v ": "1.4", "v":1.40, "w": "\\"v\\": \\"1.4\\""}',
+        '{"w": {"v": "1.4"}, "v": 1.40}',
+        '{"o": {"v": "1.4"}, "v": 1.40}',
+        '{"o": [{"v": "1.4"}], "v": 1.40}',
+    ]
+    texts = ['{"v": "1.40"}', '{"v":"1.40", "w": "v"}', '{"v"  :\t"1.40"}', '{"w": {"v": 1.4}, "v": "1.40"}']
+    schema = {"v": "STRING", "w": "STRING"}
+    assert [row["v"] for row in convert(*numbers, *texts, schema=schema)] == ["1.40"] * 10
+    twice, other = convert('{"v": 1.40, "v": "1.4"}', '{"v": "1.4", "v": 1.40}', schema=schema)
+    assert twice[SYNTAX] == other[SYNTAX] == "v is there twice"
+
+
 def test_a_number_too_big_for_its_type_is_a_misfit(convert):
     """No overflow and no rounding: NULL, and the digits stay."""
     numbers = ["9223372036854775808", "123456789012345678901234567890", "-9223372036854775809"]

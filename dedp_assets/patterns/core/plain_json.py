@@ -71,26 +71,24 @@ def is_plain(record: str, own: str, members: str, columns: Sequence[tuple[str, s
 
 def _rewritten(text: str, name: str, record: str) -> str:
     """Write SQL: whether a text may be one that Spark wrote anew."""
-    number = (
-        f"(({text} >= '0' AND {text} < ':') OR startswith({text}, '-')) AND contains({text}, '.') "
-        f"AND {text} RLIKE {_FLOATING}"
-    )
+    signed = f"{text} >= '-' AND {text} < ':'"
+    number = f"contains({text}, '.') AND {text} RLIKE {_FLOATING} AND NOT {_in_quotes(name, record)}"
     zero = f"{text} = '0' AND contains({record}, '-0')"
     inside = " OR ".join(f"startswith({text}, '{begin}')" for begin in '{["')
-    return f"({number} AND NOT {_in_quotes(text, name, record)}) OR ({zero}) OR {inside}"
+    return f"({signed} AND ({number} OR {zero})) OR {inside}"
 
 
-def _in_quotes(text: str, name: str, record: str) -> str:
-    """Write SQL: whether the record has the member with that very text as a string.
+def _in_quotes(name: str, record: str) -> str:
+    """Write SQL: whether the record has the member as a string.
 
     Without a backslash every quotation mark begins or ends a string, so the key is a key; and there is none inside of
-    other members, or the record is not plain.
+    other members, and no other of that name, or the record is not plain.
     """
     if _NEEDS_ESCAPE.search(name):
         return "false"
-    begins = [quoted(f'"{name}":{blank}"') for blank in ("", " ")]
-    wanted = [f"""contains({record}, concat({begin}, {text}, '"'))""" for begin in begins]
-    return f"(NOT contains({record}, {_BACKSLASH}) AND ({' OR '.join(wanted)}))"
+    # A regular expression: Spark's own search for a text compares at every quotation mark.
+    begin = quoted(f'{re.escape(chr(34) + name + chr(34))}: ?"')
+    return f"(NOT contains({record}, {_BACKSLASH}) AND {record} RLIKE {begin})"
 
 
 def _as_written(name: str, record: str) -> str:
