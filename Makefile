@@ -10,6 +10,8 @@ GENERATED := tests/graph/test_convergence.py tests/delta/test_table_model.py tes
 	tests/core/test_conversion_properties.py tests/core/test_partitions.py tests/delta/test_log.py tests/delta/test_glancing.py
 # memory for what tests write and remove again, where there is at least 1 GB of it
 MEMORY := $(shell df -Pk /dev/shm 2>/dev/null | awk 'NR == 2 && $$4 > 1048576 { print $$6 }')
+# the profile of Hypothesis (tests/running.py): how many examples a generated test tries
+EXAMPLES ?= quick
 export UV_NO_PROGRESS := 1
 # every command starts processes, and each would compile all packages anew
 unexport PYTHONDONTWRITEBYTECODE
@@ -50,11 +52,13 @@ static: $(VENV)/.ready
 
 quick: $(VENV)/.ready
 	@written=$$(mktemp -d $(if $(MEMORY),-p $(MEMORY))) && trap 'rm -rf "$$written"' EXIT && chmod 755 $$written && \
-		TMPDIR=$$written $(BIN)/pytest -q -m "not spark and not slow" --numprocesses=2 --dist=worksteal
+		TMPDIR=$$written $(BIN)/pytest -q -m "not spark and not slow and not runs" \
+		--hypothesis-profile=$(EXAMPLES) --numprocesses=2 --dist=worksteal
 
+test: export EXAMPLES := default
 test: check ## everything: embedded, then the marked subset again over Spark Connect
 	@$(BIN)/dedp setup
-	@$(BIN)/pytest -q -m "spark or slow" --engine shared --durations=20 --durations-min=2 $(WITH_WAITING)
+	@$(BIN)/pytest -q -m "spark or slow or runs" --engine shared --durations=20 --durations-min=2 $(WITH_WAITING)
 	@$(BIN)/pytest -q -m both --engine connect $(BOTH_CORES)
 
 fuzz: $(VENV)/.ready ## the generated tests, longer and with other seeds

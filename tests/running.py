@@ -14,6 +14,7 @@ from hypothesis import settings as hypothesis_settings
 
 hypothesis_settings.register_profile("default", deadline=None)  # no test asserts an absolute time
 hypothesis_settings.load_profile("default")
+hypothesis_settings.register_profile("quick", deadline=None, max_examples=25)  # of `make check`
 hypothesis_settings.register_profile("fuzz", deadline=None, max_examples=2000)  # --hypothesis-profile=fuzz
 
 _OF_DAGSTER = ("BetaWarning", "PreviewWarning", "SupersessionWarning")

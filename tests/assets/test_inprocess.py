@@ -1,7 +1,11 @@
 """Runs of this process are runs of the code location; none of these needs Spark, their tables are not ready."""
 
+import pytest
+
 from dedp_assets.graph.stored import STORED
 from tests.assets.conftest import day, world_in
+
+pytestmark = pytest.mark.runs
 
 LOCATION = "__repository__@dedp"
 

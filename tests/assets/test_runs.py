@@ -16,6 +16,8 @@ from dedp_assets.patterns.delta.locations import store_at
 from dedp_assets.patterns.delta.tables import Table
 from tests.helpers import NOW, a_record, write_log
 
+pytestmark = pytest.mark.runs
+
 DAYS = dg.DailyPartitionsDefinition("2026-01-05", "2026-01-12")
 FIRST, SECOND, THIRD = "2026-01-05", "2026-01-06", "2026-01-07"
 RANGE = {"dagster/asset_partition_range_start": FIRST, "dagster/asset_partition_range_end": THIRD}

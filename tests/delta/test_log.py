@@ -209,7 +209,7 @@ histories = st.lists(
 )
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=settings.default.max_examples * 2 // 5, deadline=None)
 @given(histories, st.data())
 def test_changes_are_what_looking_at_every_commit_finds(history, data):
     """From whatever version on, and the same whether it is asked once or step by step."""
@@ -247,7 +247,7 @@ written = st.fixed_dictionaries(
 )
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=settings.default.max_examples * 3 // 5, deadline=None)
 @given(st.lists(written, max_size=5), st.sampled_from([["event_date"], ["site", "event_date"], []]), st.booleans())
 def test_a_glimpse_says_of_a_commit_what_the_whole_of_it_says(history, partition_by, records):
     """Partitions of one column, of two and of none, any values, foreign spellings; restores, and what records state."""
@@ -299,7 +299,7 @@ def test_a_log_that_was_begun_again_is_read_from_its_beginning(events):
     assert ledger.changes(since=7) == (1, {key("2026-01-05"): 1})
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=settings.default.max_examples // 4, deadline=None)
 @given(st.lists(st.dictionaries(st.sampled_from("abc"), st.integers(0, 9), max_size=2), max_size=8), st.data())
 def test_transactions_are_those_of_the_state(history, data):
     """With and without a checkpoint, with a log that was cleaned up behind it, with and without Delta's hint at it."""

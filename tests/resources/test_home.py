@@ -46,6 +46,7 @@ def test_who_holds_a_home_is_known_to_others_until_it_ends(chosen):
     assert running(chosen) is None
 
 
+@pytest.mark.slow
 def test_a_home_is_free_once_its_process_is_dead(chosen):
     """However it died: what the file still says is no lock."""
     with subprocess.Popen(

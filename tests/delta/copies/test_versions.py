@@ -37,7 +37,6 @@ from dedp_assets.patterns.ingestion.compactor import compact, plan_compaction, v
 from tests.helpers import a_run, read_back
 
 EARLIER, LATER = (datetime(year, 1, 1, tzinfo=timezone.utc) for year in (2000, 2100))
-FUZZ = settings.get_current_profile_name() == "fuzz"
 RANKING = TableSpec(
     "gold/ranking", {"page": Column("STRING", required=True), "views": Column("BIGINT")}, checks={"seen": "views > 0"}
 )
@@ -134,7 +133,9 @@ STEPS = st.one_of(
 
 
 @given(steps=st.lists(STEPS, max_size=12))
-@settings(max_examples=1000 if FUZZ else 60, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=settings.default.max_examples * 3 // 5, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
 def test_any_order_of_loads_switches_failures_and_expiries_is_as_a_plain_model_says(
     ranking, monkeypatch, tmp_path_factory, steps
 ):

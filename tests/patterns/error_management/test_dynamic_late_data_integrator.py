@@ -404,7 +404,7 @@ class World:
                     self.held.pop(key, None)
 
 
-@settings(deadline=None, max_examples=40)
+@settings(deadline=None, max_examples=settings.default.max_examples * 2 // 5)
 @given(st.lists(steps, max_size=14))
 def test_in_any_order_of_changes_claims_crashes_and_time_each_version_is_integrated_once(order):
     """What is claimed is what a plain model says; in the end nothing is late, and nothing was integrated twice."""
