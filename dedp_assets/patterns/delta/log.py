@@ -857,10 +857,14 @@ def _glimpse(version: int, raw: bytes, naming: Callable[[], Naming], *, records:
 def _glanced(version: int, seen: Glance, naming: Callable[[], _Columns], *, records: bool) -> Glimpse:
     info, before, _, values, after, _ = seen
     changed = _NOWHERE if values is None else frozenset((partition_of(values, naming()),))
-    moved = tuple([app_id.decode() for app_id in (before, after) if app_id is not None])
+    last = () if after is None else (after.decode(),)
+    moved = last if before is None else (before.decode(), *last)
     if not records or info is None:
         return Glimpse(version, changed, moved)
-    (action,) = _actions([info])
+    text = info.decode()
+    action, end = _JSON.raw_decode(text)
+    if text[end:].strip():
+        raise ValueError("its first line is no action")
     return Glimpse(version, changed, moved, stated=_stated(action["commitInfo"]))
 
 
