@@ -67,16 +67,23 @@ class Renaming:
         held, parts = {**self.columns(columns), **(more or {})}, tuple(self.all(*by))
         return self.make_table(TableSpec(f"{'odd' if self.odd else 'plain'}/{self._tables}", held, parts, **spec))
 
-    def streamed(self, columns, rows, transform):
-        """The rows that a transform makes of a stream, whose last row comes in a micro-batch of its own."""
-        found, place = [], self.folder / ("odd" if self.odd else "plain")
-        for number, part in enumerate((rows[:-1], rows[-1:])):
-            self.frame(columns, *part).coalesce(1).write.parquet(str(place / f"in/{number}"))
-        schema = self.frame(columns, *rows).schema
-        stream = self.spark.readStream.schema(schema).option("maxFilesPerTrigger", 1).parquet(str(place / "in/*"))
-        query = transform(stream).writeStream.foreachBatch(lambda batch, _: found.extend(batch.collect()))
-        query.option("checkpointLocation", str(place / "steps")).trigger(availableNow=True).start().awaitTermination()
+    def stream(self, columns, rows=()):
+        """A stream of such rows, in one micro-batch."""
+        frame, place = self.frame(columns, *rows), str(self._place / "in")
+        frame.coalesce(1).write.parquet(place)
+        return self.spark.readStream.schema(frame.schema).parquet(place)
+
+    def taken(self, stream):
+        """The rows that come of a stream."""
+        found = []
+        query = stream.writeStream.foreachBatch(lambda batch, _: found.extend(batch.collect()))
+        steps = query.option("checkpointLocation", str(self._place / "steps"))
+        steps.trigger(availableNow=True).start().awaitTermination()
         return found
+
+    @property
+    def _place(self):
+        return self.folder / ("odd" if self.odd else "plain")
 
     def rows(self, found):
         """Rows under the plain names, in a stable order: of a frame, of a table by an independent reader, or a list."""

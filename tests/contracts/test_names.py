@@ -74,17 +74,18 @@ def sessions(n):
 
 
 def streamed_sessions(n):
-    yield n.streamed(EVENT, EVENTS, lambda rows: sessionize_stream(rows, **rule(n), lateness="1 minute"))
+    found = sessionize_stream(n.stream(EVENT), **rule(n), lateness="1 minute")
+    yield [dict.fromkeys([*found.columns, *found.schema["events"].dataType.elementType.names])]
 
 
 def sessions_by_state(n):
     ends = f"{n.q('page')} = '/out'"
-    yield n.streamed(EVENT, EVENTS, lambda rows: sessionize_with_state(rows, **rule(n), lateness="1 day", ends=ends))
+    yield n.taken(sessionize_with_state(n.stream(EVENT, EVENTS), **rule(n), lateness="1 day", ends=ends))
 
 
 def deduplicated_stream(n):
-    once = partial(deduplicator.deduplicate_stream, keys=n.all("user"), event_time=n("at"), window="10 minutes")
-    yield n.streamed("user STRING, at TIMESTAMP", [event[:2] for event in EVENTS], once)
+    found = deduplicator.deduplicate_stream(n.stream(EVENT), keys=n.all("user"), event_time=n("at"), window="1 hour")
+    yield [dict.fromkeys(found.columns)]
 
 
 def wrapped(n):
