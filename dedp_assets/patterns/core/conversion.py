@@ -22,7 +22,7 @@ from dedp_assets.patterns.core.plain_json import fitting, is_plain
 from dedp_assets.patterns.core.rows import quoted
 from dedp_assets.patterns.core.sql_types import is_nested, parsed_schema, same_type, spelled, with_texts
 
-__all__ = ["exact", "MISFITS", "SYNTAX", "convert_columns", "convert_json", "safe_cast"]
+__all__ = ["exact", "MISFITS", "SYNTAX", "convert_columns", "convert_json", "safe_cast", "texts_of"]
 
 SYNTAX = f"{RESERVED}syntax"
 """Column: what is wrong with the record as a whole, or NULL."""
@@ -52,7 +52,8 @@ def convert_json(
         ConfigError: if JSON cannot become a type, or ``lenient`` names another column than a typed scalar.
     """
     _require_scalars(schema, lenient)
-    others = [c for c in rows.columns if c.lower() not in {name.lower() for name in schema}]
+    made = {name.lower() for name in (*schema, *texts_of(schema).values())}
+    others = [c for c in rows.columns if c.lower() not in made]
     record = identifier(payload)
     own, trimmed = f"xxhash64({record})", json_texts.trimmed(record)
     ended = f"if(endswith({record}, '}}'), {record}, {trimmed})"
@@ -67,12 +68,14 @@ def convert_json(
     look = looked_at(record, schema, lenient=lenient)
     read = read.withColumn(_AGAIN, F.expr(f"if({_PLAIN}, NULL, {look})"))
     again = {name: f"{_AGAIN}.c.c{n}" for n, name in enumerate(schema)}
-    typed = [name for name, kind in schema.items() if kind.upper() != "STRING"]
     return read.select(
         *map(identifier, others),
         F.col(f"{_AGAIN}.f").alias(SYNTAX),
         *[F.expr(f"if({_PLAIN}, {first[name]}, {again[name]}.v)").alias(name) for name in schema],
-        *[F.expr(f"if({again[name]}.v IS NULL, {again[name]}.x, NULL)").alias(f"{name} text") for name in typed],
+        *[
+            F.expr(f"if({again[name]}.v IS NULL, {again[name]}.x, NULL)").alias(told)
+            for name, told in texts_of(schema).items()
+        ],
         F.col(f"{_AGAIN}.p").alias(MISFITS),
     )
 
@@ -100,14 +103,20 @@ def convert_columns(rows: DataFrame, schema: Mapping[str, str], *, lenient: Coll
             f"if({identifier(name)} IS NULL OR {values[name]} IS NOT NULL, {NO_TEXTS}, {refused(name, kind)})"
         )
     texts |= {field.name: identifier(f"{field.name} text") for field in nested}
-    others = [c for c in rows.columns if c not in schema and c not in {f"{name} text" for name in schema}]
+    told = texts_of(schema)
+    others = [c for c in rows.columns if c not in schema and c.lower() not in {name.lower() for name in told.values()}]
     return rows.select(
         *[F.col(identifier(c)) for c in others],
         F.lit(None).cast("string").alias(SYNTAX),
         *[F.expr(sql).alias(name) for name, sql in values.items()],
-        *[F.expr(sql).alias(f"{name} text") for name, sql in texts.items() if schema[name].upper() != "STRING"],
+        *[F.expr(sql).alias(told[name]) for name, sql in texts.items() if name in told],
         F.expr(f"flatten(array({', '.join(problems)}))" if problems else NO_TEXTS).alias(MISFITS),
     )
+
+
+def texts_of(schema: Mapping[str, str]) -> dict[str, str]:
+    """Map each column that is no STRING to the name of the column with its text."""
+    return {name: f"{name} text" for name, kind in schema.items() if kind.upper() != "STRING"}
 
 
 def _from_nested(rows: DataFrame, name: str, kind: str, misfits: str) -> DataFrame:

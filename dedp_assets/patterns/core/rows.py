@@ -143,18 +143,22 @@ def require_columns(rows: DataFrame, columns: Iterable[str | None]) -> None:
         raise ConfigError(f"the rows have no column {', '.join(missing)}; they have {', '.join(rows.columns)}")
 
 
-def require_free(rows: DataFrame, *added: str) -> DataFrame:
+def require_free(rows: DataFrame | Split, *added: str) -> DataFrame:
     """Return the rows; refuse columns that would be overwritten, in whatever case: of ``added``, or the library's.
+
+    A split that says what became of its rows has columns of the library.
 
     Raises:
         ConfigError: names the columns to rename.
     """
+    ours_too = isinstance(rows, Split) and bool(rows.outcome)
+    rows = rows.rows if isinstance(rows, Split) else rows
     if not isinstance(rows, DataFrame):
         require_rows("this pattern", rows)
     taken = {name.lower() for name in added}
     if met := [c for c in rows.columns if c.lower() in taken]:
         raise ConfigError(f"the rows have a column {', '.join(met)}, which this step adds: rename it before")
-    if ours := reserved(rows.columns):
+    if not ours_too and (ours := reserved(rows.columns)):
         raise ConfigError(f"the rows have a column {', '.join(ours)}: names like that are the library's, rename it")
     return rows
 

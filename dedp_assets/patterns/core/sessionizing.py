@@ -19,7 +19,7 @@ from pyspark.sql import types as T
 from dedp_assets.patterns.core.errors import ConfigError
 from dedp_assets.patterns.core.keys import key_of
 from dedp_assets.patterns.core.names import RESERVED, identifier
-from dedp_assets.patterns.core.rows import fields_of, quoted
+from dedp_assets.patterns.core.rows import fields_of, quoted, require_free
 from dedp_assets.patterns.core.sql_options import naming_options
 
 __all__ = ["ADDED", "ENDED", "EVENTS", "STARTED", "SessionRule", "cut", "micros"]
@@ -79,9 +79,9 @@ class SessionRule:
         """Take the events out of rows; one without an entity, a time or an identity is refused once it is read.
 
         Raises:
-            ConfigError: for columns that are not there, or a time that is no TIMESTAMP.
+            ConfigError: for columns that are not there or the library's own, or a time that is no TIMESTAMP.
         """
-        fields = {f.name: f.dataType for f in fields_of(rows, [*self.entity, *self.event])}
+        fields = {f.name: f.dataType for f in fields_of(require_free(rows), [*self.entity, *self.event])}
         if not isinstance(fields[self.event_time], T.TimestampType):
             kind = fields[self.event_time].simpleString().upper()
             raise ConfigError(f"{self.event_time} is {kind}: the pauses of a session need a TIMESTAMP")

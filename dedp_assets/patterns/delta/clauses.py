@@ -136,11 +136,12 @@ class Merge:
         return {known[column.lower()]: sql for column, sql in clause.values.items()}
 
     def statement(self, table: str, state: TableState) -> str:
-        """Write the same merge as Delta's SQL, into ``table`` from a source ``{s}``."""
+        """Write the same merge as Delta's SQL, into ``table`` from a source ``{s}``; other braces are doubled."""
         ordered = [*self.matched.values(), *self.inserts.values()]
         clauses = " ".join(_sql(clause) for clause in ordered)
         condition = f"{self.condition} AND {predicate(self.owned, state, 't.')}"
-        return f"MERGE INTO {table} t USING {{s}} s ON {condition} {clauses}"
+        asked = f"{condition} {clauses}".replace("{", "{{").replace("}", "}}")
+        return f"MERGE INTO {table} t USING {{s}} s ON {asked}"
 
     def check(self, table: str, state: TableState, source: DataFrame) -> None:
         """Refuse clauses that can never work, before anything is computed.

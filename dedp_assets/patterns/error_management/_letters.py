@@ -163,7 +163,7 @@ def _processed_since(letters: DataFrame, before: DataFrame, processed: DataFrame
 
 def _looked_up(rows: DataFrame, known: DataFrame, keys: Sequence[str], *, small: bool = True) -> DataFrame:
     """Add to ``rows`` what a frame says of their keys; NULLs are equal, and no key of ``known`` repeats."""
-    named = known.withColumnsRenamed({key: f"{RESERVED}{key}" for key in keys})
-    pairs = [F.col(identifier(key)).eqNullSafe(F.col(identifier(f"{RESERVED}{key}"))) for key in keys]
-    found = rows.join(F.broadcast(named) if small else named, pairs, "left")
-    return found.drop(*[f"{RESERVED}{key}" for key in keys])
+    theirs = {key: f"{RESERVED}key_{key}" for key in keys}
+    named = known.withColumnsRenamed(theirs)
+    pairs = [F.col(identifier(key)).eqNullSafe(F.col(identifier(theirs[key]))) for key in keys]
+    return rows.join(F.broadcast(named) if small else named, pairs, "left").drop(*theirs.values())

@@ -10,6 +10,7 @@ Choose instead: failing fast, if a batch without these records is worth nothing.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 
@@ -17,9 +18,9 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from dedp_assets.patterns.core.audits import Audit
-from dedp_assets.patterns.core.conversion import convert_columns, convert_json
+from dedp_assets.patterns.core.conversion import convert_columns, convert_json, texts_of
 from dedp_assets.patterns.core.errors import ConfigError
-from dedp_assets.patterns.core.names import OUTCOME, identifier
+from dedp_assets.patterns.core.names import OUTCOME, identifier, reserved
 from dedp_assets.patterns.core.records import Provenance
 from dedp_assets.patterns.core.results import Split, WriteResult
 from dedp_assets.patterns.core.rows import RowsRead, require_columns, require_free
@@ -89,9 +90,12 @@ def divert_unprocessable(  # noqa: PLR0913 - what a record is takes many words
     handed = list(dict.fromkeys([*identity, *carry]))
     require_columns(rows, [*handed, *raw, *([payload] if payload else schema)])
     added = (*_ADDED, *([] if payload else ["raw"]))
-    taken = {c.lower() for c in (*handed, *raw, payload, *added)}
-    if (met := [c for c in schema if c.lower() in taken]) or not schema or not identity:
-        raise ConfigError(f"schema and identity must each name a column, and schema no column that is handed on: {met}")
+    met = _named_twice([*handed, *raw, payload, *schema], [*added, *texts_of(schema).values()])
+    if met or not schema or not identity:
+        raise ConfigError(
+            "schema and identity must each name a column, each option others than are named elsewhere or added here, "
+            f"and schema no column that is handed on: {met}"
+        )
     require_free(rows, *added)
     if not payload:
         payload = "raw"
@@ -112,6 +116,12 @@ def divert_unprocessable(  # noqa: PLR0913 - what a record is takes many words
     flagged = known.select(*named, *stored, *found, outcome)
     parts = {"valid": (*schema, *handed, "was_dead_lettered"), "dead": (*kept, *handed, *found[1:], "occurred_at")}
     return Split(flagged, parts, identity=tuple(identity))
+
+
+def _named_twice(named: Sequence[str], added: Sequence[str]) -> list[str]:
+    """List the columns that are named more than once, are added here, or have a name of the library's own."""
+    times = Counter(c.lower() for c in (*named, *added) if c)
+    return [c for c in dict.fromkeys(named) if times[c.lower()] > 1 or reserved([c])]
 
 
 def route(

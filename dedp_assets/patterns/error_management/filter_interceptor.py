@@ -55,8 +55,7 @@ def intercept_filters(rows: DataFrame | Split, *, conditions: Mapping[str, str],
         The columns of ``rows``; filtered ones also have ``filtered_by``, the first condition that is not true.
 
     Raises:
-        ConfigError: without a condition, for more than 31, for one that Spark cannot evaluate, or for a column that the
-            rows have and this step adds.
+        ConfigError: for no or more than 31 conditions, one that Spark cannot evaluate, or a column that is added here.
 
     Example:
         >>> from dedp_assets.patterns.core.rows import RowsRead, tally
@@ -74,7 +73,7 @@ def intercept_filters(rows: DataFrame | Split, *, conditions: Mapping[str, str],
     _require_conditions(conditions)
     split = Split.of(rows)
     require_columns(split.rows, identity)
-    frame = split.rows if split.outcome else require_free(split.rows, "filtered_by")
+    require_free(split, *(() if "filtered" in split.parts else ("filtered_by",)))
     before = identifier(split.outcome) if split.outcome else "'valid'"
     # True is 1 and false 0, so that NULL is told from both; AND takes nothing but a predicate.
     bits = [
@@ -85,8 +84,9 @@ def intercept_filters(rows: DataFrame | Split, *, conditions: Mapping[str, str],
     stays = " AND ".join(f"({sql})" for sql in conditions.values())
     verdicts = f"CASE WHEN NOT {before} <=> 'valid' OR ({stays}) THEN 0L ELSE {' | '.join(bits)} END"
     named = [f"WHEN {_first(place)} THEN {quoted(name)}" for place, name in enumerate(conditions)]
-    with naming_options(frame, "condition", {name: f"({sql}) AND true" for name, sql in conditions.items()}):
-        judged = frame.withColumn(_VERDICTS, F.expr(verdicts)).withColumns(
+    named += ["ELSE filtered_by"] if "filtered" in split.parts else []
+    with naming_options(split.rows, "condition", {name: f"({sql}) AND true" for name, sql in conditions.items()}):
+        judged = split.rows.withColumn(_VERDICTS, F.expr(verdicts)).withColumns(
             {
                 OUTCOME: F.expr(f"if({_VERDICTS} = 0, {before}, 'filtered')"),
                 "filtered_by": F.expr(f"CASE {' '.join(named)} END"),

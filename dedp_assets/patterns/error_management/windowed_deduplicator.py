@@ -110,7 +110,7 @@ def judge_uniqueness(rows: DataFrame, *, keys: Sequence[str]) -> Finding:
     """
     if not keys:
         raise ConfigError("keys must name a column")
-    _require_comparable(rows, keys)
+    _require_comparable(require_free(rows), keys)
     found = f"{RESERVED}rows"
     known = rows.filter(" AND ".join(f"{identifier(key)} IS NOT NULL" for key in keys))
     repeated = known.groupBy(*map(identifier, keys)).agg(F.count("*").alias(found)).filter(f"{found} > 1")

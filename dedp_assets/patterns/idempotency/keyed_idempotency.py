@@ -19,7 +19,7 @@ from pyspark.sql import DataFrame
 from dedp_assets.patterns.core.audits import Audit
 from dedp_assets.patterns.core.errors import ConfigError, ContractError
 from dedp_assets.patterns.core.keys import key_of
-from dedp_assets.patterns.core.names import RESERVED, identifier
+from dedp_assets.patterns.core.names import RESERVED, identifier, reserved
 from dedp_assets.patterns.core.records import Provenance
 from dedp_assets.patterns.core.results import WriteResult
 from dedp_assets.patterns.core.rows import require_columns, require_free, require_rows
@@ -82,6 +82,8 @@ def add_stable_key(
         raise ConfigError("name the entity, and either when its records were appended or, on purpose, their event time")
     require_columns(require_rows("a stable key", rows), [*entity, *record, *group])
     require_free(rows, key, FIRST, LAST)
+    if key.lower() in (FIRST, LAST) or reserved([key]):
+        raise ConfigError(f"the key cannot be called {key}, as a column of the library is: give it another name (key=)")
     groups = Grouping(entity, record, group, key)
     keyed = groups.keyed(rows)
     found = keyed if known is None else groups.kept(keyed, known, refuse=if_purged == "fail")
@@ -123,7 +125,7 @@ def upsert_keyed(
     keys = list(table.spec.key)
     if not keys:
         raise ConfigError(f"{table.name} declares no key (TableSpec.key): nothing says which rows are the same")
-    source = require_rows(table.name, rows).selectExpr("*", f"false AS {_GONE}")
+    source = require_free(require_rows(table.name, rows)).selectExpr("*", f"false AS {_GONE}")
     if partition and table.ledger.exists():
         stale = table.read(partition).join(rows.select(*map(identifier, keys)), keys, "left_anti")
         source = source.unionByName(stale.selectExpr("*", f"true AS {_GONE}"), allowMissingColumns=True)

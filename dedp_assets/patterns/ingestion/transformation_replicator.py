@@ -114,7 +114,8 @@ def declare_transformed(source: TableSpec, *, name: str) -> TableSpec:
         if column.replica or not column.personal
     }
     others = [c for c, column in source.columns.items() if column.replica or column.personal]
-    touches = re.compile("|".join(rf"(?<!\w){re.escape(c)}(?!\w)" for c in others) or r"\b\B", re.IGNORECASE)
+    spelled = {text for c in others for text in (c, identifier(c)[1:-1])}
+    touches = re.compile("|".join(rf"(?<!\w){re.escape(c)}(?!\w)" for c in spelled) or r"\b\B", re.IGNORECASE)
     return TableSpec(
         name,
         columns,

@@ -68,7 +68,7 @@ def keep_answers(
     if at is None:
         raise ConfigError(f"{table.name} notes when it asked: give provenance.at")
     require_columns(require_rows("a table of answers", facts), [key])
-    wanted = facts.select(identifier(key)).dropna().distinct()
+    wanted = facts.select(identifier(key)).filter(f"{identifier(key)} IS NOT NULL").distinct()
     known = _known(table, key, wanted, partition, lookback)
     asked = sorted(row[0] for row in wanted.join(known, key, "left_anti").limit(most + 1).collect())
     if len(asked) > most:

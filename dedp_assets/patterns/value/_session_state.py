@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,10 +13,14 @@ from pyspark.sql.streaming.state import GroupState
 from dedp_assets.patterns.core.names import RESERVED
 from dedp_assets.patterns.core.sessionizing import cut
 
-__all__ = ["AT", "ENDS", "ID", "KEPT", "STATE", "Advance", "Event", "SESSION"]
+__all__ = ["AT", "ENDS", "ID", "KEPT", "STATE", "TIME", "WINDOW", "Advance", "Event", "SESSION", "stated"]
 
 AT, ID, ENDS, KEPT = (f"{RESERVED}{name}" for name in ("at", "id", "ends", "kept"))
 """Columns of an event: microseconds, identity, whether it ends its session, and the rest as JSON."""
+WINDOW = f"{RESERVED}window"
+"""Column of Spark's session window."""
+TIME = f"{RESERVED}time"
+"""Column with an event's time."""
 STATE = "events STRING, deadline BIGINT"
 SESSION = "events"
 """Column of a completed session: its events as JSON."""
@@ -71,6 +75,11 @@ class Advance:
         first = min(session[-1][0] for session in sessions)
         asked = deadline if self.by_watermark else (first + self.gap) // 1000 + 1
         state.setTimeoutTimestamp(max(asked, state.getCurrentWatermarkMs() + 1))
+
+
+def stated(entity: Sequence[str]) -> dict[str, str]:
+    """Map the entity's columns to their names in the state: their own, unless Spark would read a path there."""
+    return {c: f"{RESERVED}entity_{n}" if {".", "`"} & {*c} else c for n, c in enumerate(entity)}
 
 
 def _events_of(frame: pd.DataFrame) -> Iterator[Event]:

@@ -84,8 +84,8 @@ def join_within(  # noqa: PLR0913 - two sides, each with a key, a time and a tol
     mine = _timed(facts, fact_time, fact_lateness_seconds).alias("f")
     theirs = _timed(others, other_time, other_lateness_seconds).alias("o")
     meet = [f"f.{identifier(fact)} = o.{identifier(other)}" for fact, other in keys.items()]
-    at, near = f"o.{identifier(other_time)}", f"f.{identifier(fact_time)} + INTERVAL {{}} SECOND"
-    meet += [f"{at} >= {near.format(from_seconds)}", f"{at} <= {near.format(to_seconds)}"]
+    at, mine_at = f"o.{identifier(other_time)}", f"f.{identifier(fact_time)}"
+    meet += [f"{at} {by} {mine_at} + INTERVAL {n} SECOND" for by, n in ((">=", from_seconds), ("<=", to_seconds))]
     added = [name for name in others.columns if name.lower() not in _lowered(keys.values())]
     taken = [F.col(f"f.{identifier(c)}") for c in facts.columns] + [F.col(f"o.{identifier(c)}") for c in added]
     return mine.join(theirs, F.expr(" AND ".join(meet)), how).select(*taken)

@@ -21,7 +21,7 @@ from pyspark.sql import types as T
 from dedp_assets.patterns.core.errors import ConfigError
 from dedp_assets.patterns.core.names import identifier
 from dedp_assets.patterns.core.sessionizing import ENDED, EVENTS, STARTED, SessionRule
-from dedp_assets.patterns.value._session_state import AT, ENDS, ID, KEPT, SESSION, STATE, Advance
+from dedp_assets.patterns.value._session_state import AT, ENDS, ID, KEPT, SESSION, STATE, TIME, WINDOW, Advance, stated
 
 __all__ = ["sessionize_stream", "sessionize_with_state"]
 
@@ -66,7 +66,7 @@ def sessionize_stream(
     """
     rule = SessionRule(tuple(entity), event_time, event_id, gap_seconds, tuple(keep))
     events = _events(stream, rule, lateness)
-    window = F.session_window(F.col(identifier(event_time)), f"{gap_seconds} seconds")
+    window = F.session_window(F.col(identifier(event_time)), f"{gap_seconds} seconds").alias(WINDOW)
     event = F.struct(*map(identifier, rule.event))
     found = events.groupBy(*map(identifier, entity), window).agg(F.array_sort(F.collect_set(event)).alias(EVENTS))
     return _sessions(found, rule)
@@ -121,22 +121,24 @@ def sessionize_with_state(  # noqa: PLR0913 - what a session is, and when it is 
             f"{event_id} is {kinds[event_id].simpleString().upper()}: the state needs text or whole numbers"
         )
     rest = T.StructType([T.StructField(name, kinds[name]) for name in rule.event[2:]])
-    time, names = identifier(event_time), [identifier(name) for name in rule.entity]
+    time, whose = identifier(event_time), stated(rule.entity)
     kept = F.to_json(F.struct(*map(identifier, rest.names)), _EXACT) if rest.names else F.lit("{}")
     prepared = rule.with_ends(events, ENDS).select(
-        *names,
-        time,
+        *[F.col(identifier(c)).alias(name) for c, name in whose.items()],
+        F.col(time).alias(TIME),
         F.expr(f"unix_micros({time})").alias(AT),
         F.col(identifier(event_id)).alias(ID),
         ENDS,
         kept.alias(KEPT),
     )
-    session = T.StructType([*(T.StructField(c, kinds[c]) for c in rule.entity), T.StructField(SESSION, T.StringType())])
-    advance = Advance(rule.gap_micros, expires == "watermark", (*rule.entity, SESSION))
-    completed = prepared.groupBy(*names).applyInPandasWithState(
+    fields = [T.StructField(name, kinds[c]) for c, name in whose.items()]
+    session = T.StructType([*fields, T.StructField(SESSION, T.StringType())])
+    advance = Advance(rule.gap_micros, expires == "watermark", tuple(session.names))
+    completed = prepared.groupBy(*whose.values()).applyInPandasWithState(
         advance.__call__, session, STATE, "append", "EventTimeTimeout"
     )
-    return _sessions(completed.withColumn(EVENTS, _parsed(rule, rest, kinds)), rule)
+    named = completed.withColumnsRenamed({name: c for c, name in whose.items()})
+    return _sessions(named.withColumn(EVENTS, _parsed(rule, rest, kinds)), rule)
 
 
 def _events(stream: DataFrame, rule: SessionRule, lateness: str) -> DataFrame:

@@ -17,7 +17,7 @@ from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F
 
 from dedp_assets.patterns.core.errors import AuditFailed, ConfigError
-from dedp_assets.patterns.core.names import RESERVED, identifier
+from dedp_assets.patterns.core.names import RESERVED, identifier, reserved
 from dedp_assets.patterns.core.results import Finding
 from dedp_assets.patterns.core.rows import fields_of, require_columns, require_free, require_rows
 from dedp_assets.patterns.value._answers import ANSWER, Ask, keep_answers
@@ -83,7 +83,8 @@ def join_static(  # noqa: PLR0913 - both sides, and what is wanted of the second
     require_columns(known, columns)
     added = [*columns.values(), *filter(None, [matched])]
     require_free(facts, *added)
-    if not keys or len({name.lower() for name in added}) < len(added):
+    require_free(known)
+    if not keys or len({name.lower() for name in added}) < len(added) or reserved(added):
         raise ConfigError(f"name a key, and each added column once: not {sorted(keys)} and {added}")
     _require_alike(facts, known, {**keys})
     conditions = [f"f.{identifier(mine)} = r.{identifier(theirs)}" for mine, theirs in keys.items()]
@@ -129,7 +130,7 @@ def judge_reference(
     if not keys:
         raise ConfigError("name the key columns of the reference")
     rows = _versions(reference, former, valid) if valid else _living(reference)
-    require_columns(rows, keys)
+    require_columns(require_free(rows), keys)
     named = [F.col(identifier(key)) for key in keys]
     known = rows.dropna(subset=[*map(identifier, keys)])
     key = F.concat_ws(", ", *[one.cast("STRING") for one in named]).alias(_KEY)

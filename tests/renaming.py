@@ -1,0 +1,105 @@
+"""Plain names of columns and odd ones: a pattern runs under either, and what it gives is compared under the plain."""
+
+from __future__ import annotations
+
+from datetime import datetime, timezone
+
+from dedp_assets.patterns.core.names import identifier
+from dedp_assets.patterns.core.schema import Column, TableSpec
+from tests.helpers import read_back
+
+STORED = "{}.`ü`'\"$1\\%s:/[0]<b>"
+"""What a column of a table may be called: all but what Delta refuses, which are blanks and the likes of ``,;{}()=``."""
+ANY = STORED + " ,;{{0}}(x)=\t"
+"""What a column of rows may be called."""
+MAPPED = "{}.ü'\"$1\\%s:/[0]<b> ,;{{0}}(x)="
+"""What a column may be called where Delta maps names to others: it does not double a backtick."""
+WORDS = ("SELECT", "s", "t", "f", "contents", "1st", "session_window", "o", "r", "done")
+"""Words that mean something to SQL, or to the library where it joins or adds columns: every third column has one."""
+
+
+def at(minute):
+    """A minute of the day."""
+    return datetime(2026, 1, 5, 10, minute, tzinfo=timezone.utc)
+
+
+class Renaming:
+    """Names, and frames and tables whose columns have them; what comes back has the plain names again.
+
+    Attributes:
+        plain: name in use -> plain name.
+        folder: where streams read from.
+    """
+
+    def __init__(self, odd, spark, make_table, folder):
+        self.odd, self.spark, self.make_table, self.folder = odd, spark, make_table, folder
+        self.plain, self._known, self._tables = {}, {}, 0
+
+    def __call__(self, name):
+        """The name in use of a column."""
+        if name not in self._known:
+            number, word = divmod(len(self._known), 3)
+            odd = WORDS[number] if word == 2 else self.odd.format(name)
+            self._known[name] = odd if self.odd else name
+            self.plain[self._known[name]] = name
+        return self._known[name]
+
+    def q(self, name):
+        """The same as SQL."""
+        return identifier(self(name))
+
+    def all(self, *names):
+        """The names in use of columns."""
+        return [self(name) for name in names]
+
+    def frame(self, columns, *rows):
+        """Rows with columns such as ``id INT, day STRING``."""
+        schema = ", ".join(f"{self.q(name)} {kind}" for name, kind in _pairs(columns))
+        return self.spark.createDataFrame(rows, schema)
+
+    def columns(self, columns):
+        """Declare such columns; ``!`` makes one required."""
+        return {self(c): Column(k.removesuffix("!"), required=k.endswith("!")) for c, k in _pairs(columns)}
+
+    def table(self, columns, *, by=(), more=None, **spec):
+        """Declare a table of such columns and ``more``, partitioned ``by`` some of them."""
+        self._tables += 1
+        held, parts = {**self.columns(columns), **(more or {})}, tuple(self.all(*by))
+        return self.make_table(TableSpec(f"{'odd' if self.odd else 'plain'}/{self._tables}", held, parts, **spec))
+
+    def stream(self, columns, rows=()):
+        """A stream of such rows, in one micro-batch."""
+        frame, place = self.frame(columns, *rows), str(self._place / "in")
+        frame.coalesce(1).write.parquet(place)
+        return self.spark.readStream.schema(frame.schema).parquet(place)
+
+    def taken(self, stream):
+        """The rows that come of a stream."""
+        found = []
+        query = stream.writeStream.foreachBatch(lambda batch, _: found.extend(batch.collect()))
+        steps = query.option("checkpointLocation", str(self._place / "steps"))
+        steps.trigger(availableNow=True).start().awaitTermination()
+        return found
+
+    @property
+    def _place(self):
+        return self.folder / ("odd" if self.odd else "plain")
+
+    def rows(self, found):
+        """Rows under the plain names, in a stable order: of a frame, of a table by an independent reader, or a list."""
+        if not isinstance(found, list):
+            found = found.collect() if hasattr(found, "collect") else read_back(found)
+        rows = [row if isinstance(row, dict) else row.asDict(recursive=True) for row in found]
+        return sorted(map(self._back, rows), key=repr)
+
+    def _back(self, value):
+        if isinstance(value, dict):
+            return {self.plain.get(k, k): self._back(v) for k, v in sorted(value.items(), key=self._by_plain_name)}
+        return [self._back(each) for each in value] if isinstance(value, list) else value
+
+    def _by_plain_name(self, item):
+        return self.plain.get(item[0], item[0])
+
+
+def _pairs(columns):
+    return [column.split(" ", 1) for column in columns.split(", ")]
