@@ -130,6 +130,12 @@ def test_a_write_owns_partition_columns_only(event_rows, state):
         require_partition("silver/events", state, {"user_id": "u1"})
 
 
+def test_a_column_has_a_name():
+    """Spark would take an empty one, and no statement could say it again."""
+    with pytest.raises(ConfigError, match=r"bronze/nameless has a column without a name"):
+        TableSpec("bronze/nameless", {"id": Column("BIGINT"), "": Column("STRING")})
+
+
 @pytest.mark.parametrize("name", ["__dedp_outcome", "__DEDP_x"])
 def test_a_table_has_no_column_with_a_name_of_the_librarys_own(name):
     """In any case: what the library adds to rows on the way would meet it."""

@@ -166,6 +166,8 @@ def _refuse_unusable(spec: TableSpec) -> None:
     for what, names in (("columns", spec.columns), ("partition columns", spec.partition_by), ("checks", spec.checks)):
         if twice := _same_but_for_case(names):
             raise ConfigError(f"{spec.name} has {what} {twice}: Spark does not tell apart what differs in case only")
+    if "" in spec.columns:
+        raise ConfigError(f"{spec.name} has a column without a name: give it one")
     if spec.columns and set(spec.partition_by) == set(spec.columns):
         raise ConfigError(f"{spec.name} is partitioned by all its columns: leave one that its files can hold")
     if wrong := [key for key, value in spec.properties.items() if not isinstance(value, str)]:
