@@ -199,7 +199,6 @@ MAP<ARRAY<INT>, INT> | STRUCT<a: INT COMMENT> | STRUCT<a: INT,>"""
         TableSpec("t/x", {}),
         *[TableSpec("t/x", {"c": Column(kind)}) for kind in re.split(r" \| |\n", UNKNOWN)],
         TableSpec("t/x", {"two words": Column("INT")}),
-        TableSpec("t/x", {"": Column("INT")}),
         TableSpec("t/x", {"_change_type": Column("INT")}, properties={"delta.enableChangeDataFeed": "true"}),
     ],
     ids=lambda spec: str(spec.properties or spec.columns.get("c") or spec.columns),
