@@ -366,6 +366,17 @@ def test_a_schema_that_no_json_can_fill_is_refused(spark, schema, options, words
         convert_json(spark.createDataFrame([("{}",)], "raw STRING"), "raw", schema, **options)
 
 
+def test_a_schema_may_name_columns_in_another_case(spark):
+    """As Spark does; nested ones, too, and the column is there once, under the name of the schema."""
+    rows = spark.sql("SELECT '7' AS amount, '[1]' AS list, 'x' AS other")
+    (row,) = convert_columns(rows, {"Amount": "INT", "LIST": "ARRAY<INT>"}).collect()
+    assert {name: row[name] for name in row.asDict() if name in ("Amount", "LIST", "other", "amount", "list")} == {
+        "other": "x",
+        "Amount": 7,
+        "LIST": [1],
+    }
+
+
 def test_columns_that_are_typed_already_are_compared_by_their_text(spark):
     """What would be rounded, cut or completed is a misfit; a column that has the type passes as it is."""
     rows = spark.sql(

@@ -6,6 +6,7 @@ import json
 import pickle
 import shutil
 import tempfile
+from datetime import date
 from pathlib import Path
 
 import pytest
@@ -96,6 +97,9 @@ def test_the_state_is_pinned_to_its_version(events):
     assert [ledger.state(v).transaction("app") for v in (0, 1, 2)] == [None, 7, 8]
     assert ledger.state(1).holds(of("2026-01-05"))
     assert not ledger.state(1).holds(of(None))
+    assert ledger.state(1).holds({"EVENT_DATE": date(2026, 1, 5)})
+    assert ledger.state(2).holds({"Event_Date": None})
+    assert not ledger.state(2).holds({"EVENT_DATE": date(2026, 1, 6)})
     assert ledger.state().partition_columns == ("event_date",)
     assert {name: field["type"] for name, field in ledger.state().columns.items()} == COLUMNS
 

@@ -700,6 +700,20 @@ def test_partitions_of_any_name_are_written_read_and_retried(make_table, spark, 
     assert sorted(row.n for row in table.read({"city": city}).collect()) == [0, 1]
 
 
+def test_a_partition_is_the_same_however_its_column_is_capitalised(make_table, spark):
+    """To read and to write, with a value and without; a column that is none of the table's partitions is refused."""
+    spec = TableSpec("silver/cities", {"n": Column("BIGINT"), "city": Column("STRING")}, partition_by=("city",))
+    table = make_table(spec)
+    table.overwrite(spark.sql("VALUES (1L, 'Ulm'), (2L, NULL) AS (n, city)"), provenance=a_run())
+    assert [row.n for row in table.read({"CITY": "Ulm"}).collect()] == [1]
+    assert [row.n for row in table.read({"City": None}).collect()] == [2]
+    table.overwrite(spark.sql("SELECT 3L AS n, 'Ulm' AS city"), partition={"CITY": "Ulm"}, provenance=a_run())
+    assert sorted(row["n"] for row in read_back(table)) == [2, 3]
+    for value in ("Ulm", None):
+        with pytest.raises(ConfigError, match=r"silver/cities is partitioned by \['city'\], not by \['town'\]"):
+            table.read({"town": value})
+
+
 def test_personal_columns_leave_no_trace_in_the_log(events, event_rows):
     """No minimum or maximum of a person's data, whoever writes: staged files and merged ones."""
     events.overwrite(event_rows(3), partition=DAY, provenance=a_run(sequence=1))

@@ -26,6 +26,7 @@ from dedp_assets.patterns.core.results import WriteResult
 from dedp_assets.patterns.core.rows import require_columns, require_rows
 from dedp_assets.patterns.core.schema import Column
 from dedp_assets.patterns.delta.clauses import Insert
+from dedp_assets.patterns.delta.definition import require_partition
 from dedp_assets.patterns.delta.tables import Table
 
 __all__ = ["RECEIPT", "Delivery", "outgoing"]
@@ -121,7 +122,7 @@ class Delivery:
 
     def undelivered(self, records: DataFrame) -> DataFrame:
         """Leave out the records that have a receipt; lazy."""
-        self.receipts.ensure()
+        self.partition = require_partition(self.receipts.name, self.receipts.ensure(), self.partition)
         return records.join(self.receipts.read(self.partition).select(*_KEYS), [*_KEYS], "left_anti")
 
     def look(self, records: DataFrame) -> None:

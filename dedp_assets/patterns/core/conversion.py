@@ -19,7 +19,7 @@ from dedp_assets.patterns.core.exact import exact, is_scalar, safe_cast
 from dedp_assets.patterns.core.json_values import NO_TEXTS, looked_at, refused
 from dedp_assets.patterns.core.names import RESERVED, identifier
 from dedp_assets.patterns.core.plain_json import fitting, is_plain
-from dedp_assets.patterns.core.rows import quoted
+from dedp_assets.patterns.core.rows import fields_of, quoted
 from dedp_assets.patterns.core.sql_types import is_nested, parsed_schema, same_type, spelled, with_texts
 
 __all__ = ["exact", "MISFITS", "SYNTAX", "convert_columns", "convert_json", "safe_cast", "texts_of"]
@@ -90,7 +90,8 @@ def convert_columns(rows: DataFrame, schema: Mapping[str, str], *, lenient: Coll
     """
     _require_scalars(schema, lenient)
     declared = parsed_schema(schema)
-    changed = [field for field in declared.fields if not same_type(rows.schema[field.name].dataType, field.dataType)]
+    kinds = {field.name: field.dataType for field in fields_of(rows, schema)}
+    changed = [field for field in declared.fields if not same_type(kinds[field.name], field.dataType)]
     nested = [field for field in changed if not is_scalar(schema[field.name])]
     for number, field in enumerate(nested):
         rows = _from_nested(rows, field.name, schema[field.name], f"{MISFITS} {number}")
@@ -98,13 +99,14 @@ def convert_columns(rows: DataFrame, schema: Mapping[str, str], *, lenient: Coll
     values, texts = {c: identifier(c) for c in schema}, {c: f"CAST({identifier(c)} AS STRING)" for c in schema}
     for field in (field for field in changed if field not in nested):
         name, kind = field.name, schema[field.name]
-        values[name] = _text_as(name, rows.schema[name].dataType, kind, lenient=name in lenient)
+        values[name] = _text_as(name, kinds[name], kind, lenient=name in lenient)
         problems.append(
             f"if({identifier(name)} IS NULL OR {values[name]} IS NOT NULL, {NO_TEXTS}, {refused(name, kind)})"
         )
     texts |= {field.name: identifier(f"{field.name} text") for field in nested}
     told = texts_of(schema)
-    others = [c for c in rows.columns if c not in schema and c.lower() not in {name.lower() for name in told.values()}]
+    made = {name.lower() for name in (*schema, *told.values())}
+    others = [c for c in rows.columns if c.lower() not in made]
     return rows.select(
         *[F.col(identifier(c)) for c in others],
         F.lit(None).cast("string").alias(SYNTAX),
@@ -122,7 +124,8 @@ def texts_of(schema: Mapping[str, str]) -> dict[str, str]:
 def _from_nested(rows: DataFrame, name: str, kind: str, misfits: str) -> DataFrame:
     """Convert one column to a nested type: its JSON is the one member of a record."""
     column, record, found = identifier(name), f"{RESERVED}record", f"{RESERVED}text"
-    written = rows.withColumn(found, F.expr(_json_of(name, rows.schema[name].dataType, kind)))
+    (field,) = fields_of(rows, [name])
+    written = rows.withColumn(found, F.expr(_json_of(name, field.dataType, kind)))
     member = quoted(f"{{{json.dumps(name, ensure_ascii=False)}:")
     alone = written.withColumn(record, F.expr(f"concat({member}, {found}, '}}')"))
     read = convert_json(alone, record, {name: kind})
@@ -130,7 +133,7 @@ def _from_nested(rows: DataFrame, name: str, kind: str, misfits: str) -> DataFra
     single = f"size({json_texts.elements(brackets)}) = 1 AND {SYNTAX} IS NULL"
     problems = f"CASE WHEN {found} IS NULL THEN {NO_TEXTS} WHEN {single} THEN {MISFITS} ELSE {refused(name, kind)} END"
     return read.select(
-        *[F.col(identifier(c)) for c in rows.columns if c not in (name, f"{name} text")],
+        *[F.col(identifier(c)) for c in rows.columns if c.lower() not in (name.lower(), f"{name} text".lower())],
         F.expr(f"if({single}, {column}, NULL)").alias(name),
         F.col(found).alias(f"{name} text"),
         F.expr(f"coalesce({problems}, {NO_TEXTS})").alias(misfits),

@@ -338,9 +338,16 @@ class TableState(Cursors):
             totals[key] = FileStats(old.files + 1, old.rows + (rows or 0), old.bytes + f["size_bytes"], exact)
         return totals
 
+    def spelled(self, partition: Mapping[str, object]) -> dict[str, Any]:
+        """Spell a partition by the table's names and as the log does; what the table is not partitioned by stays."""
+        known = {c.lower(): c for c in self.kinds}
+        named = {known.get(c.lower(), c): value for c, value in partition.items()}
+        return {c: None if v is None else _spelled(v, self.kinds.get(c, "string")) for c, v in named.items()}
+
     def holds(self, partition: Mapping[str, str]) -> bool:
-        """Tell whether any active file belongs to ``partition``."""
-        return any(partition.items() <= dict(key).items() for key in self.statistics())
+        """Tell whether any active file belongs to ``partition``, however it is spelled."""
+        wanted = self.spelled(partition)
+        return any(wanted.items() <= dict(key).items() for key in self.statistics())
 
     def transaction(self, app_id: str) -> int | None:
         """Look up the last version applied under ``app_id``, which survives the cleanup of the log."""

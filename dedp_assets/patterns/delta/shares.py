@@ -89,7 +89,7 @@ def _usual(
         return {}
     if not partition:
         return _medians(shares_by_window(ledger, counts, window_seconds=window_seconds, last=last).values())
-    ((column, value),) = partition.items()
+    ((column, value),) = ledger.state().spelled(partition).items()
     found = _shares_by_partition(ledger, counts, column=column)
     earlier = sorted((key for key in found if key < value), reverse=True)[:last]
     return found.get(value) or _medians(found[key] for key in earlier)

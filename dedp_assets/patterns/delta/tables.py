@@ -382,7 +382,10 @@ class Table(Located):
     def _spelled(self, state: TableState, partition: Mapping[str, object]) -> dict[str, str | None]:
         """Spell a partition as the log does; its values may be missing (NULL)."""
         known = require_partition(self.name, state, {c: v for c, v in partition.items() if v is not None})
-        return {**dict.fromkeys((c for c, v in partition.items() if v is None), None), **known}
+        missing = state.spelled({c: None for c, v in partition.items() if v is None})
+        if foreign := [c for c in missing if c not in state.kinds]:
+            raise ConfigError(f"{self.name} is partitioned by {list(state.partition_columns)}, not by {foreign}")
+        return {**missing, **known}
 
     # --- what the methods above share ---------------------------------------------------------------------------------
 

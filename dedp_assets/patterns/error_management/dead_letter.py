@@ -24,6 +24,7 @@ from dedp_assets.patterns.core.names import OUTCOME, identifier, reserved
 from dedp_assets.patterns.core.records import Provenance
 from dedp_assets.patterns.core.results import Split, WriteResult
 from dedp_assets.patterns.core.rows import RowsRead, require_columns, require_free
+from dedp_assets.patterns.delta.definition import require_partition
 from dedp_assets.patterns.delta.tables import Table
 from dedp_assets.patterns.error_management._letters import (
     LETTER,
@@ -158,6 +159,7 @@ def route(
         split, partition=partition, provenance=provenance, audits=audits, rows_read=rows_read, also=("dead",)
     )
     present = dead.ensure()
+    filed_under = require_partition(dead.name, present, filed_under)
     known = present.holds(filed_under)
     if staged.record.rows["dead"] or known:
         letters, before = staged.part("dead"), dead.read(filed_under, version=present.version) if known else None

@@ -23,6 +23,7 @@ from dedp_assets.patterns.core.records import Provenance
 from dedp_assets.patterns.core.results import Plan, Split, WriteResult
 from dedp_assets.patterns.core.rows import evaluated_once
 from dedp_assets.patterns.delta.clauses import Insert, Update
+from dedp_assets.patterns.delta.definition import require_partition
 from dedp_assets.patterns.delta.tables import Table
 from dedp_assets.patterns.error_management._letters import LETTER, filed, publish_letters
 
@@ -86,6 +87,8 @@ def replay_letters(  # noqa: PLR0913 - two tables and their partitions
     """
     if loose := [key for key in keys if not valid.spec.columns[key].required]:
         raise ConfigError(f"{', '.join(loose)} may be NULL in {valid.name}: a replay needs keys that are required")
+    partition = require_partition(valid.name, valid.ensure(), partition)
+    filed_under = require_partition(dead.name, dead.ledger.state(), filed_under)
     provenance = provenance.by("error_management.dead_letter_replay")
     provenance = replace(provenance, inputs={dead.name: since}, sequence=None)
     with evaluated_once(split.rows) as rows:

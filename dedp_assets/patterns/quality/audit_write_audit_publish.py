@@ -133,7 +133,9 @@ def usual(ledger: Ledger, *, figure: str, partition: Mapping[str, str], days: in
         partition: the partition about to be published, one column.
         days: how many earlier partitions to look at.
     """
-    (column, value), *_ = partition.items()
+    if not ledger.exists():
+        return None
+    (column, value), *_ = ledger.state().spelled(partition).items()
     seen: dict[str, float] = {}
     for commit in ledger.history():
         record = commit.record

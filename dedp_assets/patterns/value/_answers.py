@@ -16,6 +16,7 @@ from dedp_assets.patterns.core.records import Provenance
 from dedp_assets.patterns.core.results import WriteResult
 from dedp_assets.patterns.core.rows import RowsRead, require_columns, require_rows
 from dedp_assets.patterns.core.schema import Column
+from dedp_assets.patterns.delta.definition import require_partition
 from dedp_assets.patterns.delta.tables import Table
 
 __all__ = ["ANSWER", "Ask", "keep_answers"]
@@ -68,6 +69,7 @@ def keep_answers(
     if at is None:
         raise ConfigError(f"{table.name} notes when it asked: give provenance.at")
     require_columns(require_rows("a table of answers", facts), [key])
+    partition = require_partition(table.name, table.ensure(), partition)
     wanted = facts.select(identifier(key)).filter(f"{identifier(key)} IS NOT NULL").distinct()
     known = _known(table, key, wanted, partition, lookback)
     asked = sorted(row[0] for row in wanted.join(known, key, "left_anti").limit(most + 1).collect())
@@ -84,8 +86,6 @@ def keep_answers(
 
 def _known(table: Table, key: str, wanted: DataFrame, partition: Mapping[str, str], lookback: int) -> DataFrame:
     """Choose the answer to keep for each wanted key that has one: the partition's own, or the newest of another."""
-    if not table.ledger.exists():
-        return _rows(table, [], partition)
     own = [F.col(identifier(name)).eqNullSafe(value).desc() for name, value in _values(table, partition).items()]
     ordered = Window.partitionBy(identifier(key)).orderBy(*own, F.col("asked_at").desc())
     near = table.read(partition, *_written_last(table, partition, lookback))

@@ -84,7 +84,7 @@ def step(spark, make_table):
     """One step of a pipeline: convert, split, write both tables."""
     valid, dead = make_table(READINGS), make_table(LETTERS)
 
-    def run(texts, *, day=DAY, rules=RULES, audits=(), **fields):
+    def run(texts, *, day=DAY, rules=RULES, audits=(), filed="filed_under", **fields):
         rows = texts if isinstance(texts, DataFrame) else lines(spark, texts, day)
         rows, seen = tally(rows, identity=IDENTITY)
         return route(
@@ -92,7 +92,7 @@ def step(spark, make_table):
             valid,
             dead,
             partition={"day": day},
-            filed_under={"filed_under": day},
+            filed_under={filed: day},
             provenance=a_run(**{"asset": READINGS.name, "inputs": {"bronze": 1}, "sequence": 1, **fields}),
             audits=audits,
             rows_read=RowsRead(tally=seen),
@@ -301,6 +301,17 @@ def test_a_letter_whose_record_left_the_input_does_not_claim_to_be_processed(ste
     step.run(TEN)
     step.run({n: text for n, text in TEN.items() if n != 3}, sequence=2, inputs={"bronze": 2})
     assert [row["line"] for row in read_back(step.dead) if row["replayed_by"] is not None] == []
+
+
+def test_letters_are_found_however_their_partition_is_capitalised(step):
+    """Their history stays: what was processed since, and when each was refused first."""
+    step.run(TEN)
+    later = datetime(2026, 1, 9, tzinfo=timezone.utc)
+    fixed = {rule: sql for rule, sql in RULES.items() if rule != "label is lost"}
+    step.run(TEN, rules=fixed, filed="FILED_UNDER", code_version="2", run_id="run-2", cause="replay", at=later)
+    kept = letters(step.dead)
+    assert {line: row["status"] for line, row in kept.items()} == {3: "open", 7: "replayed"}
+    assert {row["dead_lettered_at"] for row in kept.values()} == {NOW}
 
 
 def test_a_replay_after_a_fix_saves_exactly_the_fixed_records_and_only_once(step):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import time
 from dataclasses import replace
+from datetime import date
 
 import pytest
 
@@ -474,6 +475,7 @@ def test_a_rebuilt_partition_is_compared_with_its_own_history(log):
     """A backfill is judged by what this partition last published, and not by what is usual today."""
     ledger = log(views(5, 90), views(5, 100), views(6, 500), views(7, 900))
     assert usual(ledger, figure="views", partition=DAY) == 100
+    assert usual(ledger, figure="views", partition={"EVENT_DATE": date(2026, 1, 5)}) == 100
 
 
 def test_a_new_partition_is_compared_with_the_median_of_earlier_ones(log):

@@ -296,7 +296,8 @@ def places(make_table, services, spark):
         services.requests("locations")
         facts = spark.createDataFrame([(address,) for address in addresses], "address STRING")
         run = a_run(at=more.pop("at", NOW), run_id=f"{day}/{len(addresses)}")
-        result = keep_answers(facts, table, key="address", ask=ask, partition={"day": day}, provenance=run, **more)
+        options = {"partition": {"day": day}, "provenance": run, **more}
+        result = keep_answers(facts, table, key="address", ask=ask, **options)
         return result, services.requests("locations")
 
     keep.table = table
@@ -351,7 +352,8 @@ def test_known_keys_are_looked_for_where_answers_were_written_last(places):
         for file in places.table.location.glob(f"day={day}/*.parquet"):
             file.unlink()
     known = [*addresses(3, start=20), *addresses(2, start=50)]
-    result, requests = places("2026-01-06", [*known, *addresses(2, start=30)], lookback=2)
+    day = {"DAY": "2026-01-06"}  # as Spark compares names
+    result, requests = places(day["DAY"], [*known, *addresses(2, start=30)], lookback=2, partition=day)
     assert (requests, result.figures["asked"], result.rows.written) == (1, 2, 7)
 
 
