@@ -169,9 +169,9 @@ class _Sizes:
 def _plan(state: TableState, small: Files, only: Mapping[str, str], sizes: _Sizes) -> Plan:
     if state.closed:
         return Plan((), "its files belong to a version, which is written once")
-    causes, held = {}, {}
+    causes, held, wanted = {}, {}, state.spelled(only)
     for key, stats in sorted(state.statistics().items(), key=lambda item: partition_name(item[0])):
-        if not only.items() <= dict(key).items():
+        if not wanted.items() <= dict(key).items():
             continue
         name, found, average = partition_name(key), small[key], stats.bytes // stats.files
         merged = -(-sum(file["size_bytes"] for file in found) // sizes.target_bytes)

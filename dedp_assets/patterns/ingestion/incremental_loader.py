@@ -174,6 +174,8 @@ def load_partition(
         AuditFailed: if it is said to be ready and empty, or an audit refuses it.
     """
     require_columns(require_rows("load_partition", rows), partition)
+    declared = {c.lower(): c for c in target.spec.columns}
+    partition = {declared.get(c.lower(), c): value for c, value in partition.items()}
     named = slice_name(partition), "/".join(partition.values())
     key = next((name for name in named if name in ready.partitions), "")
     if not key:

@@ -44,8 +44,9 @@ def loads_of(ledger: Ledger, partition: Mapping[str, str], *, until: int | None 
     """
     found: list[Commit] = []
     current, reach = -1, until
+    wanted = ledger.state().spelled(partition) if ledger.exists() else partition
     for commit in ledger.history():
-        if (until is not None and commit.version > until) or not commit.changes(partition):
+        if (until is not None and commit.version > until) or not commit.changes(wanted):
             continue
         counts = reach is None or commit.version <= reach
         if commit.operation == "RESTORE" and commit.parameters.get("version") is not None:

@@ -173,7 +173,7 @@ def test_nothing_to_do_starts_no_spark_and_says_why(small):
 def test_only_the_named_partition_is_compacted(small):
     """The other one keeps its very files; a partition of another column is refused."""
     others = {path for path in active_files(small) if DAYS[1] in path}
-    assert compact(small, partition=DAY, provenance=a_run()).figures["partitions"] == 1
+    assert compact(small, partition={"EVENT_DATE": DAY["event_date"]}, provenance=a_run()).figures["partitions"] == 1
     assert (len(active_files(small)), others <= active_files(small), ids(small)) == (13, True, list(range(24)))
     with pytest.raises(ConfigError, match=r"is partitioned by \['event_date'\], not by \['day'\]"):
         compact(small, partition={"day": DAYS[0]}, provenance=a_run())

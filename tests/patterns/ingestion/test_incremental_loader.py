@@ -597,7 +597,7 @@ def landing(tmp_path, spark):
 def take(landing, table, day, *, ready=None, **fields):
     plan = ready or landing.offered()
     return load_partition(
-        landing.read(), table, partition={"date": day}, ready=plan, provenance=a_run(table.name, **fields)
+        landing.read(), table, partition={"Date": day}, ready=plan, provenance=a_run(table.name, **fields)
     )
 
 
