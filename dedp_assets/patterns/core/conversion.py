@@ -117,7 +117,7 @@ def convert_columns(rows: DataFrame, schema: Mapping[str, str], *, lenient: Coll
 
 
 def texts_of(schema: Mapping[str, str]) -> dict[str, str]:
-    """Map each column that is no STRING to the name of the column with its text."""
+    """Name the column that holds the text of each column that is not a STRING."""
     return {name: f"{name} text" for name, kind in schema.items() if kind.upper() != "STRING"}
 
 

@@ -339,7 +339,7 @@ class TableState(Cursors):
         return totals
 
     def spelled(self, partition: Mapping[str, object]) -> dict[str, Any]:
-        """Spell a partition by the table's names and as the log does; what the table is not partitioned by stays."""
+        """Spell a partition by the table's names and as the log does; other columns stay as given."""
         known = {c.lower(): c for c in self.kinds}
         named = {known.get(c.lower(), c): value for c, value in partition.items()}
         return {c: None if v is None else _spelled(v, self.kinds.get(c, "string")) for c, v in named.items()}

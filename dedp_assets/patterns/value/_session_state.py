@@ -78,7 +78,7 @@ class Advance:
 
 
 def stated(entity: Sequence[str]) -> dict[str, str]:
-    """Map the entity's columns to their names in the state: their own, unless Spark would read a path there."""
+    """Name the entity's columns in the state: as they are, or by number where a name has a dot or a backtick."""
     return {c: f"{RESERVED}entity_{n}" if {".", "`"} & {*c} else c for n, c in enumerate(entity)}
 
 
