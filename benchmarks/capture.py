@@ -33,8 +33,9 @@ from pyspark.sql import functions as F
 from benchmarks import database
 from benchmarks.measure import Counters, Row, Sample, Side, compare, explain, timed
 from dedp_assets.defs.bronze.users import HISTORY, KEYS, USERS
+from dedp_assets.patterns.core.columns import fields_of
 from dedp_assets.patterns.core.records import Provenance
-from dedp_assets.patterns.core.rows import digest, fields_of, row_hash
+from dedp_assets.patterns.core.rows import digest, row_hash
 from dedp_assets.patterns.delta.tables import Table
 from dedp_assets.patterns.ingestion.change_data_capture import capture_changes
 from dedp_assets.patterns.ingestion.full_loader import load_full

@@ -19,8 +19,9 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import MapType
 
 from benchmarks.measure import Counters, Row, compare, interleave
+from dedp_assets.patterns.core.columns import inside
 from dedp_assets.patterns.core.names import identifier
-from dedp_assets.patterns.core.rows import digest, inside, row_hash
+from dedp_assets.patterns.core.rows import digest, row_hash
 from resources.environments import settings
 from resources.spark import SparkEngine
 

@@ -22,9 +22,10 @@ from pyspark.sql import SparkSession
 from benchmarks import data, database
 from benchmarks.measure import Counters, Row, compare, files_of, interleave
 from dedp_assets.defs.bronze.legacy_visits import LEGACY_VISITS, SOURCE
+from dedp_assets.patterns.core.columns import fields_of
 from dedp_assets.patterns.core.records import Provenance
 from dedp_assets.patterns.core.results import WriteResult
-from dedp_assets.patterns.core.rows import digest, fields_of, row_hash
+from dedp_assets.patterns.core.rows import digest, row_hash
 from dedp_assets.patterns.core.schema import TableSpec
 from dedp_assets.patterns.delta.tables import Table
 from dedp_assets.patterns.ingestion.full_loader import load_full

@@ -19,7 +19,8 @@ from pyspark.sql import DataFrame
 
 from benchmarks import database
 from benchmarks.measure import Counters, Row, compare, interleave
-from dedp_assets.patterns.core.rows import digest, fields_of, row_hash
+from dedp_assets.patterns.core.columns import fields_of
+from dedp_assets.patterns.core.rows import digest, row_hash
 from resources.spark import SparkEngine
 
 __all__ = ["run"]

@@ -1,4 +1,4 @@
-"""Plain names of columns and odd ones: a pattern runs under either, and what it gives is compared under the plain."""
+"""Columns by other names or of another type: what a pattern gives then is compared under the plain ones."""
 
 from __future__ import annotations
 
@@ -29,11 +29,14 @@ class Renaming:
     Attributes:
         plain: name in use -> plain name.
         folder: where streams read from.
+        wrapped: plain names of columns whose values are in a map, ``{"it": value}``; taken out of it again.
+        columns_used: plain names of the columns of frames and tables.
     """
 
-    def __init__(self, odd, spark, make_table, folder):
-        self.odd, self.spark, self.make_table, self.folder = odd, spark, make_table, folder
-        self.plain, self._known, self._tables = {}, {}, 0
+    def __init__(self, odd, spark, make_table, folder, wrapped=()):
+        self.odd, self.spark, self.make_table, self.folder, self.wrapped = odd, spark, make_table, folder, {*wrapped}
+        self.plain, self._known, self._tables, self.columns_used = {}, {}, 0, set()
+        self._label = "_".join(["odd" if odd else "plain", *sorted(self.wrapped)])
 
     def __call__(self, name):
         """The name in use of a column."""
@@ -54,18 +57,22 @@ class Renaming:
 
     def frame(self, columns, *rows):
         """Rows with columns such as ``id INT, day STRING``."""
-        schema = ", ".join(f"{self.q(name)} {kind}" for name, kind in _pairs(columns))
-        return self.spark.createDataFrame(rows, schema)
+        pairs = _pairs(columns)
+        schema = ", ".join(f"{self.q(name)} {self._kind(name, kind)}" for name, kind in pairs)
+        inside = [name in self.wrapped for name, _ in pairs]
+        put = [tuple({"it": v} if i and v is not None else v for i, v in zip(inside, row, strict=True)) for row in rows]
+        return self.spark.createDataFrame(put, schema)
 
     def columns(self, columns):
         """Declare such columns; ``!`` makes one required."""
-        return {self(c): Column(k.removesuffix("!"), required=k.endswith("!")) for c, k in _pairs(columns)}
+        declared = [(c, self._kind(c, k.removesuffix("!")), k.endswith("!")) for c, k in _pairs(columns)]
+        return {self(c): Column(kind, required=required) for c, kind, required in declared}
 
     def table(self, columns, *, by=(), more=None, **spec):
         """Declare a table of such columns and ``more``, partitioned ``by`` some of them."""
         self._tables += 1
         held, parts = {**self.columns(columns), **(more or {})}, tuple(self.all(*by))
-        return self.make_table(TableSpec(f"{'odd' if self.odd else 'plain'}/{self._tables}", held, parts, **spec))
+        return self.make_table(TableSpec(f"{self._label}/{self._tables}", held, parts, **spec))
 
     def stream(self, columns, rows=()):
         """A stream of such rows, in one micro-batch."""
@@ -83,7 +90,11 @@ class Renaming:
 
     @property
     def _place(self):
-        return self.folder / ("odd" if self.odd else "plain")
+        return self.folder / self._label
+
+    def _kind(self, name, kind):
+        self.columns_used.add(name)
+        return f"MAP<STRING, {kind}>" if name in self.wrapped else kind
 
     def rows(self, found):
         """Rows under the plain names, in a stable order: of a frame, of a table by an independent reader, or a list."""
@@ -93,6 +104,10 @@ class Renaming:
         return sorted(map(self._back, rows), key=repr)
 
     def _back(self, value):
+        if isinstance(value, dict) and [*value] == ["it"]:
+            return value["it"]
+        if isinstance(value, list) and [*map(type, value)] == [tuple]:  # as the independent reader gives a map
+            return value[0][1]
         if isinstance(value, dict):
             return {self.plain.get(k, k): self._back(v) for k, v in sorted(value.items(), key=self._by_plain_name)}
         return [self._back(each) for each in value] if isinstance(value, list) else value

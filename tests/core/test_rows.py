@@ -15,10 +15,11 @@ from hypothesis import strategies as st
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
+from dedp_assets.patterns.core.columns import fields_of, require_columns, require_free
 from dedp_assets.patterns.core.errors import ConfigError
 from dedp_assets.patterns.core.names import OUTCOME
 from dedp_assets.patterns.core.results import Split
-from dedp_assets.patterns.core.rows import digest, fields_of, require_columns, require_free, row_hash, tally
+from dedp_assets.patterns.core.rows import digest, row_hash, tally
 
 LEAVES: dict[T.DataType, list[Any]] = {
     T.BooleanType(): [True, False],

@@ -19,11 +19,11 @@ from pyspark.sql import functions as F
 
 from dedp_assets.patterns.connectors import sinks
 from dedp_assets.patterns.connectors.sinks import Outgoing, Sink
+from dedp_assets.patterns.core.columns import COMPARED, NAMED, require_columns, require_rows
 from dedp_assets.patterns.core.errors import AmbiguousKeys, ConfigError, Conflict, ContractError, NotReady
 from dedp_assets.patterns.core.names import identifier
 from dedp_assets.patterns.core.records import Provenance, slice_name
 from dedp_assets.patterns.core.results import WriteResult
-from dedp_assets.patterns.core.rows import require_columns, require_rows
 from dedp_assets.patterns.core.schema import Column
 from dedp_assets.patterns.delta.clauses import Insert
 from dedp_assets.patterns.delta.definition import require_partition
@@ -70,9 +70,11 @@ def outgoing(
         ``destination``, ``unit``, ``record_id``, ``entity``, ``value`` (JSON) and ``place``, which orders the records.
 
     Raises:
-        ConfigError: without an order, or for columns that are not there.
+        ConfigError: without an order, or for columns that are not there or cannot be used so.
     """
-    require_columns(require_rows("a delivery", rows), [identity, unit, *order_by, *payload])
+    require_columns(require_rows("a delivery", rows), [identity], NAMED)
+    require_columns(rows, [unit, *order_by], COMPARED)
+    require_columns(rows, payload)
     if not order_by:
         raise ConfigError("name the columns that order the records of an entity (order_by)")
     record_id, order = f"CAST({identifier(identity)} AS STRING)", [identifier(column) for column in order_by]

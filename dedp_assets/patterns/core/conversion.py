@@ -14,12 +14,13 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import DataType
 
 from dedp_assets.patterns.core import json_texts
+from dedp_assets.patterns.core.columns import fields_of
 from dedp_assets.patterns.core.errors import ConfigError
 from dedp_assets.patterns.core.exact import exact, is_scalar, safe_cast
 from dedp_assets.patterns.core.json_values import NO_TEXTS, looked_at, refused
 from dedp_assets.patterns.core.names import RESERVED, identifier
 from dedp_assets.patterns.core.plain_json import fitting, is_plain
-from dedp_assets.patterns.core.rows import fields_of, quoted
+from dedp_assets.patterns.core.rows import quoted
 from dedp_assets.patterns.core.sql_types import is_nested, parsed_schema, same_type, spelled, with_texts
 
 __all__ = ["exact", "MISFITS", "SYNTAX", "convert_columns", "convert_json", "safe_cast", "texts_of"]

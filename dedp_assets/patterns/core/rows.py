@@ -13,6 +13,7 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from dedp_assets.patterns.core.audits import Audit
+from dedp_assets.patterns.core.columns import fields_of, inside
 from dedp_assets.patterns.core.errors import ConfigError
 from dedp_assets.patterns.core.names import RESERVED, identifier, reserved
 from dedp_assets.patterns.core.partitions import quoted
@@ -29,15 +30,11 @@ __all__ = [
     "counted",
     "digest",
     "evaluated_once",
-    "fields_of",
-    "inside",
     "measured",
     "observed",
     "quoted",
-    "require_columns",
-    "require_free",
-    "require_rows",
     "row_hash",
+    "same",
     "tally",
 ]
 
@@ -97,6 +94,19 @@ def row_hash(fields: Iterable[T.StructField]) -> str:
     return f"xxhash64({', '.join(parts or ['NULL'])})"
 
 
+def same(field: T.StructField, one: str, other: str) -> str:
+    """Write SQL that tells whether two values of the column ``field`` are the same; NULL is, and maps can be.
+
+    Raises:
+        ConfigError: as :func:`row_hash`.
+    """
+    if not _holds_map(field.dataType):
+        _require_exact(field.dataType, field.name)
+        return f"{one} <=> {other}"
+    hashes = [f"xxhash64({', '.join(_parts(value, field.dataType, field.name))})" for value in (one, other)]
+    return " = ".join(hashes)
+
+
 def digest(row: str, *, where: str = "true") -> str:
     """Write an SQL aggregate: the order-free digest of the hashes ``row`` of the rows where the predicate holds.
 
@@ -112,67 +122,6 @@ def count_where(predicate: str) -> str:
     It counts what ``count_if`` does, for which Spark adds a column to the rows, each time it is asked for.
     """
     return f"count(CASE WHEN {predicate} THEN 1 END)"
-
-
-def require_rows(what: str, rows: object) -> DataFrame:
-    """Return the frame of ``rows``; refuse anything but a batch of Spark before anything is done for it.
-
-    Raises:
-        ConfigError: for a stream, a pandas frame, or whatever else is given instead of rows.
-    """
-    frame = Split.of(rows).rows  # type: ignore[arg-type]
-    if not isinstance(frame, DataFrame):
-        kind = f"{type(rows).__module__.partition('.')[0]} {type(rows).__name__}"
-        raise ConfigError(f"{what} takes a Spark DataFrame, not a {kind}: session.createDataFrame makes one of it")
-    if frame.isStreaming:
-        raise ConfigError(f"{what} takes a batch, and was given a stream: hand its batches over by foreachBatch")
-    return frame
-
-
-def require_columns(rows: DataFrame, columns: Iterable[str | None]) -> None:
-    """Refuse options that name columns the rows do not have, in whatever case.
-
-    Raises:
-        ConfigError: names the missing columns and the ones there are.
-    """
-    if not isinstance(rows, DataFrame):
-        require_rows("this pattern", rows)
-    there = {c.lower() for c in rows.columns}
-    missing = [c for c in columns if c and c.lower() not in there]
-    if missing:
-        raise ConfigError(f"the rows have no column {', '.join(missing)}; they have {', '.join(rows.columns)}")
-
-
-def require_free(rows: DataFrame | Split, *added: str) -> DataFrame:
-    """Return the rows; refuse columns that would be overwritten, in whatever case: of ``added``, or the library's.
-
-    A split that says what became of its rows has columns of the library.
-
-    Raises:
-        ConfigError: names the columns to rename.
-    """
-    ours_too = isinstance(rows, Split) and bool(rows.outcome)
-    rows = rows.rows if isinstance(rows, Split) else rows
-    if not isinstance(rows, DataFrame):
-        require_rows("this pattern", rows)
-    taken = {name.lower() for name in added}
-    if met := [c for c in rows.columns if c.lower() in taken]:
-        raise ConfigError(f"the rows have a column {', '.join(met)}, which this step adds: rename it before")
-    if not ours_too and (ours := reserved(rows.columns)):
-        raise ConfigError(f"the rows have a column {', '.join(ours)}: names like that are the library's, rename it")
-    return rows
-
-
-def fields_of(rows: DataFrame, columns: Iterable[str]) -> list[T.StructField]:
-    """List the named columns of ``rows`` with their types, under the names given.
-
-    Raises:
-        ConfigError: if the rows do not have one of them.
-    """
-    named = list(columns)
-    require_columns(rows, named)
-    kinds = {f.name.lower(): f.dataType for f in rows.schema.fields}
-    return [T.StructField(c, kinds[c.lower()]) for c in named]
 
 
 def counted(rows: DataFrame) -> int:
@@ -355,19 +304,6 @@ class RowsRead:
             return self
         measures = {names: sql for names, sql in tally.measures.items() if names != READ_IDENTITY}
         return replace(self, tally=replace(tally, measures=measures, seen=Observation(), along=True))
-
-
-def inside(kind: T.DataType) -> Iterator[T.DataType]:
-    """List a type and every type nested in it."""
-    yield kind
-    if isinstance(kind, T.StructType):
-        parts = [f.dataType for f in kind.fields]
-    elif isinstance(kind, T.MapType):
-        parts = [kind.keyType, kind.valueType]
-    else:
-        parts = [kind.elementType] if isinstance(kind, T.ArrayType) else []
-    for part in parts:
-        yield from inside(part)
 
 
 def _parts(value: str, kind: T.DataType, path: str, depth: int = 0) -> list[str]:

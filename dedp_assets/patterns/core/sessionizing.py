@@ -14,12 +14,12 @@ from typing import TypeVar
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
-from pyspark.sql import types as T
 
+from dedp_assets.patterns.core.columns import IDENTICAL, INSTANT, require_columns, require_free
 from dedp_assets.patterns.core.errors import ConfigError
 from dedp_assets.patterns.core.keys import key_of
 from dedp_assets.patterns.core.names import RESERVED, identifier
-from dedp_assets.patterns.core.rows import fields_of, quoted, require_free
+from dedp_assets.patterns.core.rows import quoted
 from dedp_assets.patterns.core.sql_options import naming_options
 
 __all__ = ["ADDED", "ENDED", "EVENTS", "STARTED", "SessionRule", "cut", "micros"]
@@ -79,14 +79,13 @@ class SessionRule:
         """Take the events out of rows; one without an entity, a time or an identity is refused once it is read.
 
         Raises:
-            ConfigError: for columns that are not there or the library's own, or a time that is no TIMESTAMP.
+            ConfigError: for columns that are not there, are the library's own, or cannot be used so.
         """
-        fields = {f.name: f.dataType for f in fields_of(require_free(rows), [*self.entity, *self.event])}
-        if not isinstance(fields[self.event_time], T.TimestampType):
-            kind = fields[self.event_time].simpleString().upper()
-            raise ConfigError(f"{self.event_time} is {kind}: the pauses of a session need a TIMESTAMP")
+        named = [*self.entity, *self.event]
+        require_columns(require_free(rows), [self.event_time], INSTANT)
+        require_columns(rows, named, IDENTICAL)
         needed = [*self.entity, self.event_time, self.event_id]
-        return rows.select(*[_needed(c) if c in needed else F.col(identifier(c)) for c in fields])
+        return rows.select(*[_needed(c) if c in needed else F.col(identifier(c)) for c in dict.fromkeys(named)])
 
     def events_of(self, sessions: DataFrame) -> DataFrame:
         """Take the events of sessions apart again."""

@@ -15,6 +15,7 @@ from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
+from dedp_assets.patterns.core.columns import COMPARED, require_columns
 from dedp_assets.patterns.core.errors import ConfigError, SchemaMismatch
 from dedp_assets.patterns.core.names import OUTCOME, RESERVED, identifier
 from dedp_assets.patterns.core.schema import shape
@@ -184,6 +185,7 @@ def _check_shape(table: str, merge: Merge, state: TableState, source: DataFrame)
         raise ConfigError(f"{table}: the keys {missing} are not columns of both the table and the source")
     if taken := [c for c in source.columns if c.lower() in (TAKEN, IN_TABLE, IN_SOURCE, OUTCOME)]:
         raise ConfigError(f"{table}: source columns {taken} have names that belong to the library: rename them")
+    require_columns(source, merge.keys, COMPARED)
     kinds = {f.name.lower(): f.dataType.jsonValue() for f in source.schema.fields}
     stored = {name.lower(): field["type"] for name, field in state.columns.items()}
     for key in map(str.lower, merge.keys):

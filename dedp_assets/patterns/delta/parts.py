@@ -10,10 +10,11 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from dedp_assets.patterns.core.columns import fields_of
 from dedp_assets.patterns.core.errors import ConfigError
 from dedp_assets.patterns.core.names import OUTCOME, RESERVED, identifier, reserved
 from dedp_assets.patterns.core.results import Finding, RowCounts, Split
-from dedp_assets.patterns.core.rows import DROPPED, READ_IDENTITY, RowsRead, fields_of, quoted, row_hash
+from dedp_assets.patterns.core.rows import DROPPED, READ_IDENTITY, RowsRead, quoted, row_hash
 from dedp_assets.patterns.delta.accounting import ACCOUNTED, COUNTED, Account, Measured
 
 __all__ = ["Parts"]

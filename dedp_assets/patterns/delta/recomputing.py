@@ -14,10 +14,11 @@ from typing import Any
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from dedp_assets.patterns.core.columns import COMPARED, require_columns
 from dedp_assets.patterns.core.errors import AmbiguousKeys, ConfigError
 from dedp_assets.patterns.core.names import OUTCOME, RESERVED, identifier
 from dedp_assets.patterns.core.results import Split
-from dedp_assets.patterns.core.rows import digest, evaluated_once, measured, require_columns, row_hash
+from dedp_assets.patterns.core.rows import digest, evaluated_once, measured, row_hash
 from dedp_assets.patterns.delta.definition import conform
 from dedp_assets.patterns.delta.log import KeyedFile, TableState
 from dedp_assets.patterns.delta.merging import SMALL_ROWS, files_at, is_small
@@ -58,7 +59,7 @@ def look(table: str, source: DataFrame, keys: Sequence[str]) -> Looked:
     """
     if not keys:
         raise ConfigError(f"{table}: name the columns (keys=) that say which rows belong together")
-    require_columns(source, keys)
+    require_columns(source, keys, COMPARED)
     names = [identifier(key) for key in keys]
     found = measured(
         source,

@@ -18,10 +18,11 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
 from dedp_assets.patterns.core.audits import Audit
+from dedp_assets.patterns.core.columns import require_rows
 from dedp_assets.patterns.core.errors import ConfigError, Conflict, ContractError
 from dedp_assets.patterns.core.records import CommitRecord, Provenance, slice_name
 from dedp_assets.patterns.core.results import Split, WriteResult
-from dedp_assets.patterns.core.rows import RowsRead, evaluated_once, require_rows
+from dedp_assets.patterns.core.rows import RowsRead, evaluated_once
 from dedp_assets.patterns.core.schema import TableSpec
 from dedp_assets.patterns.core.sql_options import reason_of
 from dedp_assets.patterns.delta import commits, publishing, statements

@@ -15,12 +15,13 @@ from deltalake.transaction import AddAction
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
+from dedp_assets.patterns.core.columns import fields_of
 from dedp_assets.patterns.core.errors import AuditFailed, ConfigError, Conflict, ContractError
 from dedp_assets.patterns.core.names import RESERVED, identifier
 from dedp_assets.patterns.core.partitions import from_folder, to_folder
 from dedp_assets.patterns.core.records import CommitRecord, Provenance, slice_name
 from dedp_assets.patterns.core.results import Finding, RowCounts, WriteResult
-from dedp_assets.patterns.core.rows import digest, fields_of, row_hash
+from dedp_assets.patterns.core.rows import digest, row_hash
 from dedp_assets.patterns.delta import commits, publishing
 from dedp_assets.patterns.delta.accounting import Judged
 from dedp_assets.patterns.delta.definition import content_columns, require_replaceable

@@ -12,11 +12,12 @@ from dataclasses import replace
 from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F
 
+from dedp_assets.patterns.core.columns import fields_of
 from dedp_assets.patterns.core.conversion import MISFITS, SYNTAX
 from dedp_assets.patterns.core.names import RESERVED, identifier
 from dedp_assets.patterns.core.records import Provenance
 from dedp_assets.patterns.core.results import WriteResult
-from dedp_assets.patterns.core.rows import RowsRead, count_where, quoted, tally
+from dedp_assets.patterns.core.rows import RowsRead, count_where, quoted, row_hash, tally
 from dedp_assets.patterns.core.schema import Column
 from dedp_assets.patterns.core.sql_options import naming_options
 from dedp_assets.patterns.delta.tables import Table
@@ -148,8 +149,8 @@ def _processed_since(letters: DataFrame, before: DataFrame, processed: DataFrame
     An identity that repeats says of how many letters and not of which: not of one that is a dead letter again.
     """
     keys = processed.columns
-    content = [identifier(c) for c in letters.columns if c in before.columns and c not in (*keys, *LETTER)]
-    hashed = f"xxhash64({', '.join(content)})" if content else "0L"
+    content = [c for c in letters.columns if c in before.columns and c not in (*keys, *LETTER)]
+    hashed = row_hash(fields_of(letters, content))
     still = letters.groupBy(*map(identifier, keys)).agg(
         F.count("*").alias(_OPEN), F.expr(f"collect_set({hashed})").alias(_CONTENTS)
     )

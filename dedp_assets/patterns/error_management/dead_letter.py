@@ -18,12 +18,13 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from dedp_assets.patterns.core.audits import Audit
+from dedp_assets.patterns.core.columns import COMPARED, RECORD, require_columns, require_free
 from dedp_assets.patterns.core.conversion import convert_columns, convert_json, texts_of
 from dedp_assets.patterns.core.errors import ConfigError
 from dedp_assets.patterns.core.names import OUTCOME, identifier, reserved
 from dedp_assets.patterns.core.records import Provenance
 from dedp_assets.patterns.core.results import Split, WriteResult
-from dedp_assets.patterns.core.rows import RowsRead, require_columns, require_free
+from dedp_assets.patterns.core.rows import RowsRead
 from dedp_assets.patterns.delta.definition import require_partition
 from dedp_assets.patterns.delta.tables import Table
 from dedp_assets.patterns.error_management._letters import (
@@ -77,8 +78,8 @@ def divert_unprocessable(  # noqa: PLR0913 - what a record is takes many words
         ``error_class``, ``error_stage`` and ``occurred_at``.
 
     Raises:
-        ConfigError: if an option names a column the rows do not have, one column twice, or one that is added here, or
-            for a rule that Spark cannot evaluate.
+        ConfigError: if an option names a column that is not there, cannot be used so, is named twice or is added here,
+            or for a rule that Spark cannot evaluate.
 
     Example:
         >>> lines = frame("n INT, line STRING", (1, '{"id": 7}'), (2, '{"id": "seven"}'))
@@ -89,7 +90,9 @@ def divert_unprocessable(  # noqa: PLR0913 - what a record is takes many words
         [(2, '{"id": "seven"}', 'id is not a BIGINT')]
     """
     handed = list(dict.fromkeys([*identity, *carry]))
-    require_columns(rows, [*handed, *raw, *([payload] if payload else schema)])
+    require_columns(rows, [*carry, *raw, *([] if payload else schema)])
+    require_columns(rows, identity, COMPARED)
+    require_columns(rows, [payload], RECORD)
     added = (*_ADDED, *([] if payload else ["raw"]))
     met = _named_twice([*handed, *raw, payload, *schema], [*added, *texts_of(schema).values()])
     if met or not schema or not identity:

@@ -3,9 +3,8 @@
 Problem: a wrong filter does not fail. The engine merges its conditions into one, so nobody sees which of them drops
     90 % of the rows where 15 % are usual.
 Solution: take each row's verdict on every condition, count the verdicts where the rows are read, and go on with those
-    that stay as after any filter. A row stays if all are true; NULL drops it like false. Counted are all rows that a
-    condition drops (``rejected``), those that none before it drops (``first rejected``: their sum is the filtered
-    rows), and those it is NULL of (``unknown``).
+    that stay as after any filter. A row stays if all are true; NULL drops it like false. Counted are the rows that one
+    drops (``rejected``), drops first (``first rejected``: their sum is the filtered rows), is NULL of (``unknown``).
 Consequences: a row that is dropped is asked all conditions, and no file is skipped by them. A cast in a condition has
     to be error-safe (``try_cast``). Counts are one commit's: nothing adds up over reruns and retried tasks.
 Choose instead: Dead-Letter, if a row that breaks a rule is an error that somebody has to look at.
@@ -21,10 +20,11 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from dedp_assets.patterns.core.audits import Audit
+from dedp_assets.patterns.core.columns import require_columns, require_free
 from dedp_assets.patterns.core.errors import ConfigError
 from dedp_assets.patterns.core.names import OUTCOME, RESERVED, identifier, reserved
 from dedp_assets.patterns.core.results import Split
-from dedp_assets.patterns.core.rows import Decoded, Measures, quoted, require_columns, require_free
+from dedp_assets.patterns.core.rows import Decoded, Measures, quoted
 from dedp_assets.patterns.core.sql_options import naming_options
 from dedp_assets.patterns.delta.log import Ledger
 from dedp_assets.patterns.delta.shares import audits_of_usual

@@ -17,10 +17,10 @@ from datetime import datetime
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
+from dedp_assets.patterns.core.columns import require_free
 from dedp_assets.patterns.core.errors import ConfigError
 from dedp_assets.patterns.core.names import OUTCOME, RESERVED
 from dedp_assets.patterns.core.results import Finding, Split
-from dedp_assets.patterns.core.rows import require_free
 from dedp_assets.patterns.core.sql_options import naming_options
 from dedp_assets.patterns.error_management._progress import Across, Progress, advanced
 

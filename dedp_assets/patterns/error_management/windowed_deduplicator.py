@@ -17,12 +17,21 @@ from typing import Literal
 
 from pyspark.sql import Column, DataFrame, Window, WindowSpec
 from pyspark.sql import functions as F
-from pyspark.sql.types import DataType, MapType, StringType, VariantType
 
+from dedp_assets.patterns.core.columns import (
+    COMPARED,
+    IDENTICAL,
+    INSTANT,
+    fields_of,
+    is_collated,
+    require_columns,
+    require_free,
+    require_rows,
+)
 from dedp_assets.patterns.core.errors import ConfigError
 from dedp_assets.patterns.core.names import OUTCOME, RESERVED, identifier
 from dedp_assets.patterns.core.results import Finding, Split
-from dedp_assets.patterns.core.rows import fields_of, inside, require_columns, require_free, require_rows, row_hash
+from dedp_assets.patterns.core.rows import row_hash
 
 __all__ = ["deduplicate", "deduplicate_stream", "judge_uniqueness"]
 
@@ -72,9 +81,9 @@ def deduplicate(
     require_rows("deduplicate (for a stream there is deduplicate_stream)", rows)
     split = _flagged(Split.of(rows))
     frame = split.rows
-    _require_comparable(frame, [*keys, *order_by])
+    require_columns(frame, [*keys, *order_by], COMPARED)
     if earlier is not None:
-        _require_comparable(earlier, keys)
+        require_columns(earlier, keys, COMPARED)
         seen = earlier.select(*map(identifier, keys)).distinct().withColumn(_SEEN, F.lit(True))  # noqa: FBT003
         frame = frame.join(seen, list(keys), "left")
     other = identifier(split.outcome)
@@ -110,7 +119,7 @@ def judge_uniqueness(rows: DataFrame, *, keys: Sequence[str]) -> Finding:
     """
     if not keys:
         raise ConfigError("keys must name a column")
-    _require_comparable(require_free(rows), keys)
+    require_columns(require_free(rows), keys, COMPARED)
     found = f"{RESERVED}rows"
     known = rows.filter(" AND ".join(f"{identifier(key)} IS NOT NULL" for key in keys))
     repeated = known.groupBy(*map(identifier, keys)).agg(F.count("*").alias(found)).filter(f"{found} > 1")
@@ -137,9 +146,10 @@ def deduplicate_stream(stream: DataFrame, *, keys: Sequence[str], event_time: st
         window: how long keys are remembered, e.g. ``10 minutes``.
 
     Raises:
-        ConfigError: if ``stream`` is not a stream.
+        ConfigError: if ``stream`` is not a stream, or a column cannot be used so.
     """
-    require_columns(stream, [*keys, event_time])
+    require_columns(stream, keys, IDENTICAL)
+    require_columns(stream, [event_time], INSTANT)
     if not stream.isStreaming:
         raise ConfigError("deduplicate_stream needs a streaming DataFrame; for a batch use deduplicate")
     return stream.withWatermark(identifier(event_time), window).dropDuplicatesWithinWatermark(list(keys))
@@ -159,22 +169,10 @@ def _ranking(
     content = row_hash([f for f in frame.schema.fields if f.name not in (split.outcome, _SEEN)])
     # A hash comes first: it sorts fast, and it keeps rows that take no part from all meeting in one task. Equal keys
     # have equal hashes, except those of a collation.
-    hashed = ", ".join(identifier(f.name) for f in fields_of(frame, keys) if not _collated(f.dataType)) or "NULL"
+    hashed = ", ".join(identifier(f.name) for f in fields_of(frame, keys) if not is_collated(f.dataType)) or "NULL"
     spread = F.expr(f"if({ranked}, xxhash64({hashed}), {content})")
     same_key = [F.expr(f"if({ranked}, {identifier(key)}, NULL)") for key in keys]
     columns = [F.col(identifier(column)) for column in order_by]
     order: list[Column] = [c.asc_nulls_first() if keep == "first" else c.desc_nulls_last() for c in columns]
     total = bool(split.identity) and set(split.identity) <= set(order_by)
     return Window.partitionBy(spread, *same_key).orderBy(*order, *([] if total else [F.expr(content)]))
-
-
-def _require_comparable(rows: DataFrame, columns: Sequence[str]) -> None:
-    for f in fields_of(rows, columns):
-        if found := [kind for kind in inside(f.dataType) if isinstance(kind, (MapType, VariantType))]:
-            raise ConfigError(
-                f"column {f.name} holds {found[0].simpleString().upper()}, which cannot be compared: name others"
-            )
-
-
-def _collated(kind: DataType) -> bool:
-    return any(isinstance(each, StringType) and each.collation != "UTF8_BINARY" for each in inside(kind))

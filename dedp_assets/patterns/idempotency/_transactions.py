@@ -16,9 +16,9 @@ from pyspark.sql import DataFrame
 from pyspark.sql import types as T
 
 from dedp_assets.patterns.connectors.postgres import Changed, Incoming, exchange, receive, writing
+from dedp_assets.patterns.core.columns import require_rows
 from dedp_assets.patterns.core.errors import Conflict
 from dedp_assets.patterns.core.names import identifier
-from dedp_assets.patterns.core.rows import require_rows
 
 __all__ = ["Written", "texts_of", "write_sets"]
 

@@ -17,12 +17,13 @@ from typing import Literal
 from pyspark.sql import DataFrame
 
 from dedp_assets.patterns.core.audits import Audit
+from dedp_assets.patterns.core.columns import COMPARED, fields_of, require_columns, require_free, require_rows
 from dedp_assets.patterns.core.errors import ConfigError, ContractError
 from dedp_assets.patterns.core.keys import key_of
 from dedp_assets.patterns.core.names import RESERVED, identifier, reserved
 from dedp_assets.patterns.core.records import Provenance
 from dedp_assets.patterns.core.results import WriteResult
-from dedp_assets.patterns.core.rows import require_columns, require_free, require_rows
+from dedp_assets.patterns.core.rows import same
 from dedp_assets.patterns.delta.clauses import Clause, Delete, Insert, Update
 from dedp_assets.patterns.delta.publishing import SPARK_ERRORS
 from dedp_assets.patterns.delta.tables import Table
@@ -80,7 +81,7 @@ def add_stable_key(
     record = [*appended, *event_time]
     if not entity or not record or (appended and event_time):
         raise ConfigError("name the entity, and either when its records were appended or, on purpose, their event time")
-    require_columns(require_rows("a stable key", rows), [*entity, *record, *group])
+    require_columns(require_rows("a stable key", rows), [*entity, *record, *group], COMPARED)
     require_free(rows, key, FIRST, LAST)
     if key.lower() in (FIRST, LAST) or reserved([key]):
         raise ConfigError(f"the key cannot be called {key}, as a column of the library is: give it another name (key=)")
@@ -129,7 +130,8 @@ def upsert_keyed(
     if partition and table.ledger.exists():
         stale = table.read(partition).join(rows.select(*map(identifier, keys)), keys, "left_anti")
         source = source.unionByName(stale.selectExpr("*", f"true AS {_GONE}"), allowMissingColumns=True)
-    differs = [f"NOT (t.{identifier(c)} <=> s.{identifier(c)})" for c in table.spec.columns]
+    values = fields_of(source, table.spec.columns)
+    differs = [f"NOT ({same(f, f't.{identifier(f.name)}', f's.{identifier(f.name)}')})" for f in values]
     clauses: list[Clause] = [Delete(when=f"s.{_GONE}"), Update(when=" OR ".join(differs))]
     clauses.append(Insert(when=f"NOT s.{_GONE}"))
     run = provenance.by("idempotency.keyed_idempotency")

@@ -17,11 +17,12 @@ from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F
 
 from dedp_assets.patterns.core.audits import Audit
+from dedp_assets.patterns.core.columns import COMPARED, FLAG, fields_of, require_columns
 from dedp_assets.patterns.core.errors import ConfigError, ContractError
 from dedp_assets.patterns.core.names import RESERVED, identifier
 from dedp_assets.patterns.core.records import Provenance
 from dedp_assets.patterns.core.results import WriteResult
-from dedp_assets.patterns.core.rows import fields_of, require_columns, row_hash
+from dedp_assets.patterns.core.rows import row_hash, same
 from dedp_assets.patterns.delta.clauses import Clause, Delete, Insert, Update
 from dedp_assets.patterns.delta.tables import Table
 
@@ -71,7 +72,9 @@ def merge_changes(
         >>> rows(users)
         [(1, 'Ada', 7, False), (2, 'Bob', 4, False)]
     """
-    require_columns(changes, [*target.spec.columns, *keys, *order_by, deleted])
+    require_columns(changes, target.spec.columns)
+    require_columns(changes, [*keys, *order_by], COMPARED)
+    require_columns(changes, [deleted], FLAG)
     _require_fit(target, keys, order_by, deleted)
     if not order_by:
         _require_newer(target, provenance, execution)
@@ -80,7 +83,7 @@ def merge_changes(
     return target.merge(
         _newest(_selected(changes, target, keys, order_by, deleted), keys, order_by, faults.values()),
         keys=keys,
-        clauses=_clauses(target, keys, order_by, deleted),
+        clauses=_clauses(changes, target, keys, order_by, deleted),
         unusable=faults,
         execution=execution,
         provenance=provenance.by("idempotency.merger"),
@@ -114,10 +117,13 @@ def _newest(changes: DataFrame, keys: Sequence[str], order_by: Sequence[str], fa
     return found.dropDuplicates([*keys, _STATE]).drop(_STATE)
 
 
-def _clauses(target: Table, keys: Sequence[str], order_by: Sequence[str], deleted: str) -> Sequence[Clause]:
+def _clauses(
+    changes: DataFrame, target: Table, keys: Sequence[str], order_by: Sequence[str], deleted: str
+) -> Sequence[Clause]:
     """Say what becomes of a change whose key is there, and of one whose key is not."""
-    same = " AND ".join(f"t.{identifier(c)} <=> s.{identifier(c)}" for c in target.spec.columns if c not in keys)
-    other = f"NOT ({same or 'true'})"
+    values = fields_of(changes, [c for c in target.spec.columns if c not in keys])
+    agree = " AND ".join(same(f, f"t.{identifier(f.name)}", f"s.{identifier(f.name)}") for f in values)
+    other = f"NOT ({agree or 'true'})"
     if order_by:
         mine, theirs = (f"struct({', '.join(f'{side}.{identifier(c)}' for c in order_by)})" for side in "st")
         # Two truths for one place: without a place, the row is refused.

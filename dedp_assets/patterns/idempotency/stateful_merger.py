@@ -18,11 +18,11 @@ from collections.abc import Collection, Mapping, Sequence
 from pyspark.sql import DataFrame
 
 from dedp_assets.patterns.core.audits import Audit
+from dedp_assets.patterns.core.columns import COMPARED, FLAG, require_columns
 from dedp_assets.patterns.core.errors import ConfigError
 from dedp_assets.patterns.core.names import identifier
 from dedp_assets.patterns.core.records import Provenance
 from dedp_assets.patterns.core.results import WriteResult
-from dedp_assets.patterns.core.rows import require_columns
 from dedp_assets.patterns.delta.clauses import Delete, Insert, Update
 from dedp_assets.patterns.delta.tables import Table
 
@@ -81,7 +81,8 @@ def merge_execution(  # noqa: PLR0913 - a merge, and which execution it is
     """
     if not execution or not target.spec.executed_by:
         raise ConfigError(f"{target.name} needs executions: declare executed_by, and name the one that this is")
-    require_columns(increment, [*keys, deleted])
+    require_columns(increment, keys, COMPARED)
+    require_columns(increment, [deleted], FLAG)
     gone = f"s.{identifier(deleted)}" if deleted else "false"
     removal = [Delete(when=gone)] if deleted else []
     return target.merge(

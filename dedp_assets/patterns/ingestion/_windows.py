@@ -10,9 +10,9 @@ from typing import Any
 
 from pyspark.sql import DataFrame
 
+from dedp_assets.patterns.core.columns import fields_of
 from dedp_assets.patterns.core.errors import ConfigError
 from dedp_assets.patterns.core.names import identifier
-from dedp_assets.patterns.core.rows import fields_of
 
 __all__ = ["Bound", "Window", "cut", "interval", "within"]
 

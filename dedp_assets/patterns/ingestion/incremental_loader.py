@@ -19,12 +19,13 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from dedp_assets.patterns.core.audits import Audit
+from dedp_assets.patterns.core.columns import COMPARED, require_columns, require_free, require_rows
 from dedp_assets.patterns.core.errors import ConfigError, NotReady
 from dedp_assets.patterns.core.names import OUTCOME, identifier
 from dedp_assets.patterns.core.partitions import literal
 from dedp_assets.patterns.core.records import Provenance, slice_name
 from dedp_assets.patterns.core.results import Plan, Split, WriteResult
-from dedp_assets.patterns.core.rows import RowsRead, count_where, require_columns, require_free, require_rows, tally
+from dedp_assets.patterns.core.rows import RowsRead, count_where, tally
 from dedp_assets.patterns.delta.definition import conform, require_partition
 from dedp_assets.patterns.delta.log import Ledger
 from dedp_assets.patterns.delta.reading import predicate
@@ -80,7 +81,7 @@ def load_increment(
     """
     if not keys or not partition:
         raise ConfigError("keys and partition must each name a column")
-    require_columns(require_free(require_rows("load_increment", rows)), [delta, *keys])
+    require_columns(require_free(require_rows("load_increment", rows)), [delta, *keys], COMPARED)
     undated = f"{identifier(delta)} IS NULL"
     wanted = f"({within(rows, delta, window)}) OR {undated}"
     state = target.ensure()

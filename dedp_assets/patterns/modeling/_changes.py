@@ -12,14 +12,14 @@ from dataclasses import dataclass, replace
 from pyspark.sql import Column as Expression
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
-from pyspark.sql.types import TimestampType
 
 from dedp_assets.patterns.core.audits import Audit
+from dedp_assets.patterns.core.columns import COMPARED, FLAG, INSTANT, WHOLE_NUMBER, fields_of, require_columns
 from dedp_assets.patterns.core.errors import ConfigError
 from dedp_assets.patterns.core.names import RESERVED, identifier
 from dedp_assets.patterns.core.records import Provenance
 from dedp_assets.patterns.core.results import WriteResult
-from dedp_assets.patterns.core.rows import fields_of, require_columns, row_hash
+from dedp_assets.patterns.core.rows import row_hash
 from dedp_assets.patterns.core.schema import Column, TableSpec
 from dedp_assets.patterns.delta.recomputing import Compute
 from dedp_assets.patterns.delta.tables import Table
@@ -101,22 +101,20 @@ class Dimension:
         """Select keys and values, and of each change when it was, in what order, and whether the key is gone; lazy.
 
         Raises:
-            ConfigError: for a column that is not there, or an event time that is no instant.
+            ConfigError: for a column that is not there or cannot be used so.
         """
         stream = self.stream
-        require_columns(changes, [*stream.keys, *self.tracked, stream.event_time, stream.sequence, stream.deleted])
-        (time,) = fields_of(changes, [stream.event_time])
-        if not isinstance(time.dataType, TimestampType):
-            raise ConfigError(
-                f"{self.spec.name}: {time.name} is {time.dataType.simpleString().upper()}, which is no instant "
-                "without a time zone: cast it to TIMESTAMP in the zone that it is meant in"
-            )
+        require_columns(changes, self.tracked)
+        require_columns(changes, stream.keys, COMPARED)
+        require_columns(changes, [stream.event_time], INSTANT)
+        require_columns(changes, [stream.sequence], WHOLE_NUMBER)
+        require_columns(changes, [stream.deleted], FLAG)
         gone = f"coalesce({identifier(stream.deleted)}, false)" if stream.deleted else "false"
         order = identifier(stream.sequence) if stream.sequence else "NULL"
         return changes.select(
             *by(stream.keys),
             *[F.expr(f"if({gone}, NULL, {identifier(c)})").alias(c) for c in self.tracked],
-            F.col(identifier(time.name)).alias(AT),
+            F.col(identifier(stream.event_time)).alias(AT),
             F.expr(f"CAST({order} AS BIGINT)").alias(SEQUENCE),
             F.expr(gone).alias(GONE),
         )

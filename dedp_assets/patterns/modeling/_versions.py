@@ -12,7 +12,9 @@ from collections.abc import Mapping, Sequence
 from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F
 
+from dedp_assets.patterns.core.columns import fields_of
 from dedp_assets.patterns.core.names import RESERVED, identifier
+from dedp_assets.patterns.core.rows import same
 from dedp_assets.patterns.core.schema import Column
 from dedp_assets.patterns.modeling._changes import (
     AT,
@@ -76,7 +78,8 @@ def with_previous(rows: DataFrame, keys: Sequence[str], column: str, name: str) 
     living = Window.partitionBy(*by(keys), "is_deleted").orderBy("valid_from")
     value = F.col(identifier(column))
     before = rows.withColumn(_FORMER, F.lag(F.struct(value.alias("value"))).over(living))
-    moved = F.when(~F.col(_FORMER)["value"].eqNullSafe(value), F.col(_FORMER))
+    (kept,) = fields_of(rows, [column])
+    moved = F.when(~F.expr(same(kept, f"{_FORMER}.value", identifier(column))), F.col(_FORMER))
     moved = F.when(F.col(_FORMER).isNotNull(), moved)
     former = before.withColumn(_FORMER, moved).withColumn(_FORMER, F.last(_FORMER, ignorenulls=True).over(living))
     return former.withColumn(name, F.col(_FORMER)["value"]).drop(_FORMER)

@@ -14,8 +14,8 @@ from collections.abc import Sequence
 
 from pyspark.sql import DataFrame
 
+from dedp_assets.patterns.core.columns import COMPARED, require_columns, require_free
 from dedp_assets.patterns.core.errors import ConfigError
-from dedp_assets.patterns.core.rows import require_columns, require_free
 from dedp_assets.patterns.modeling._changes import by
 from dedp_assets.patterns.modeling._versions import VERSION, with_previous
 
@@ -50,7 +50,8 @@ def show_previous_values(versions: DataFrame, *, keys: Sequence[str], previous: 
     """
     if not previous:
         raise ConfigError("name the columns (previous=) whose former value shall be shown")
-    require_columns(versions, [*keys, *VERSION, *previous])
+    require_columns(versions, [*VERSION, *previous])
+    require_columns(versions, keys, COMPARED)
     rows = require_free(versions, *[f"previous_{column}" for column in previous])
     for column in previous:
         rows = with_previous(rows, keys, column, f"previous_{column}")

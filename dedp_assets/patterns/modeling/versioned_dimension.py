@@ -18,11 +18,11 @@ from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F
 
 from dedp_assets.patterns.core.audits import Audit
+from dedp_assets.patterns.core.columns import COMPARED, require_columns
 from dedp_assets.patterns.core.errors import ConfigError
 from dedp_assets.patterns.core.names import RESERVED
 from dedp_assets.patterns.core.records import Provenance
 from dedp_assets.patterns.core.results import Finding, WriteResult
-from dedp_assets.patterns.core.rows import require_columns
 from dedp_assets.patterns.delta.tables import Table
 from dedp_assets.patterns.modeling._changes import ChangeStream, Dimension, by
 from dedp_assets.patterns.modeling._versions import VERSION, versions, with_current, with_previous
@@ -110,7 +110,8 @@ def judge_versions(dimension: DataFrame, *, keys: Sequence[str]) -> Finding:
     Raises:
         ConfigError: for a column that is not there.
     """
-    require_columns(dimension, [*keys, *VERSION])
+    require_columns(dimension, VERSION)
+    require_columns(dimension, keys, COMPARED)
     by_key = Window.partitionBy(*by(keys))
     seen = dimension.withColumns(
         {

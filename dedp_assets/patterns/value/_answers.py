@@ -10,11 +10,12 @@ from pyspark.sql import Column as SqlColumn
 from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F
 
+from dedp_assets.patterns.core.columns import TEXT, require_columns, require_rows
 from dedp_assets.patterns.core.errors import ConfigError, ContractError
 from dedp_assets.patterns.core.names import RESERVED, identifier
 from dedp_assets.patterns.core.records import Provenance
 from dedp_assets.patterns.core.results import WriteResult
-from dedp_assets.patterns.core.rows import RowsRead, require_columns, require_rows
+from dedp_assets.patterns.core.rows import RowsRead
 from dedp_assets.patterns.core.schema import Column
 from dedp_assets.patterns.delta.definition import require_partition
 from dedp_assets.patterns.delta.tables import Table
@@ -62,13 +63,14 @@ def keep_answers(
             more to read; a key that none of them has is asked for again, and may get another answer by then.
 
     Raises:
-        ConfigError: for more unknown keys than ``most``, before the first is asked for; without ``provenance.at``.
+        ConfigError: for a key that is no text; for more unknown keys than ``most``, before the first is asked for;
+            without ``provenance.at``.
         ContractError: if an answer holds what its column cannot.
     """
     at = provenance.at
     if at is None:
         raise ConfigError(f"{table.name} notes when it asked: give provenance.at")
-    require_columns(require_rows("a table of answers", facts), [key])
+    require_columns(require_rows("a table of answers", facts), [key], TEXT)
     partition = require_partition(table.name, table.ensure(), partition)
     wanted = facts.select(identifier(key)).filter(f"{identifier(key)} IS NOT NULL").distinct()
     known = _known(table, key, wanted, partition, lookback)
@@ -112,8 +114,9 @@ def _rows(table: Table, items: Sequence[Mapping[str, Any]], partition: Mapping[s
     schema = ", ".join(f"{identifier(name)} {kind}" for name, kind in columns.items())
     try:
         return table.session.createDataFrame([tuple(item.get(name) for name in columns) for item in items], schema)
-    except (TypeError, ValueError, ArrowException) as error:
-        raise ContractError(f"an answer does not fit the columns of {table.name}: {error}") from None
+    except (AssertionError, TypeError, ValueError, ArrowException) as error:
+        why = str(error) or "a value is of another type"
+        raise ContractError(f"an answer does not fit the columns of {table.name}: {why}") from None
 
 
 def _owned(rows: DataFrame, table: Table, partition: Mapping[str, str]) -> DataFrame:

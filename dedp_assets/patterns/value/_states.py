@@ -77,9 +77,9 @@ def inputs(rows: DataFrame, measures: Sequence[Measure]) -> list[Column]:
     return [F.expr(sql).alias(f"{RESERVED}{n}") for n, sql in enumerate(plain)]
 
 
-def partial(measures: Sequence[Measure]) -> list[Column]:
-    """Write the aggregates that make the states of :func:`inputs`."""
-    return [F.expr(_PARTIAL[m.kind].format(f"{RESERVED}{n}")).alias(m.name) for n, m in enumerate(measures)]
+def partial(measures: Sequence[Measure]) -> dict[str, str]:
+    """Write the SQL aggregates that make the states of :func:`inputs`, by the name of the measure."""
+    return {m.name: _PARTIAL[m.kind].format(f"{RESERVED}{n}") for n, m in enumerate(measures)}
 
 
 def merged(measures: Sequence[Measure], states: StructType) -> list[Column]:

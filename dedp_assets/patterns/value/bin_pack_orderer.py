@@ -18,10 +18,11 @@ from pyspark.sql import DataFrame
 
 from dedp_assets.patterns.connectors.receipts import Delivery, outgoing
 from dedp_assets.patterns.connectors.sinks import Sink, in_requests
+from dedp_assets.patterns.core.columns import NAMED, require_columns
 from dedp_assets.patterns.core.names import identifier
 from dedp_assets.patterns.core.records import Provenance
 from dedp_assets.patterns.core.results import WriteResult
-from dedp_assets.patterns.core.rows import evaluated_once, require_columns
+from dedp_assets.patterns.core.rows import evaluated_once
 from dedp_assets.patterns.delta.tables import Table
 
 __all__ = ["deliver_in_bins", "number_bins"]
@@ -70,7 +71,7 @@ def deliver_in_bins(  # noqa: PLR0913 - what goes where, in which order, and who
 
     Raises:
         AmbiguousKeys: if ids are missing or repeated; nothing is sent.
-        ConfigError: for columns that are not there.
+        ConfigError: for columns that are not there or cannot be used so.
         ContractError: if the sink refused records for ever: what follows them of the same entities is not sent.
         NotReady: if attempts were exhausted: the destination gets nothing more until the delivery is run again.
 
@@ -85,7 +86,7 @@ def deliver_in_bins(  # noqa: PLR0913 - what goes where, in which order, and who
         >>> inbox.ids("x")
         ['2', '1']
     """
-    require_columns(rows, [destination, entity])
+    require_columns(rows, [destination, entity], NAMED)
     columns = {"destination": identifier(destination), "entity": identifier(entity), "identity": identity}
     records = outgoing(rows, **columns, order_by=order_by, unit=unit, payload=payload)
     run = provenance.by("value.bin_pack_orderer")

@@ -18,9 +18,10 @@ from functools import reduce
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
+from dedp_assets.patterns.core.columns import COMPARED, require_columns, require_free
 from dedp_assets.patterns.core.errors import ConfigError
 from dedp_assets.patterns.core.names import RESERVED, identifier
-from dedp_assets.patterns.core.rows import require_columns, require_free
+from dedp_assets.patterns.core.sql_options import naming_options
 from dedp_assets.patterns.value import _states as states_of
 
 __all__ = ["aggregate", "merge_aggregates", "aggregate_query", "GROUPING"]
@@ -80,21 +81,24 @@ def aggregate(
         [(5.0,)]
     """
     known = states_of.parse(measures, _named(keys, sets))
-    require_columns(require_free(rows), keys)
+    require_columns(require_free(rows), keys, COMPARED)
     if salt < 1:
         raise ConfigError(f"salt is the number of parts of a group, at least 1, not {salt}")
     prepared = rows.select(*_columns(keys), *states_of.inputs(rows, known))
     salted = [_SALT] if salt > 1 else []
-    if salted:
-        values = ", ".join(f"{RESERVED}{n}" for n in range(len(known)))
-        prepared = prepared.withColumn(_SALT, F.expr(f"pmod(xxhash64({values}), {salt})"))
-    if sets is None:
-        states = prepared.groupBy(*_columns([*salted, *keys])).agg(*states_of.partial(known))
-    else:
-        by = [_columns([*salted, *each]) for each in sets]
-        # The salt is the first column and never a total, so its bit is always 0.
-        found = prepared.groupingSets(by, *_columns([*salted, *keys]))
-        states = found.agg(F.grouping_id().alias(GROUPING), *states_of.partial(known))
+    sql = states_of.partial(known)
+    with naming_options(prepared, "measure", sql):
+        if salted:
+            values = ", ".join(f"{RESERVED}{n}" for n in range(len(known)))
+            prepared = prepared.withColumn(_SALT, F.expr(f"pmod(xxhash64({values}), {salt})"))
+        aggregates = [F.expr(aggregate).alias(name) for name, aggregate in sql.items()]
+        if sets is None:
+            states = prepared.groupBy(*_columns([*salted, *keys])).agg(*aggregates)
+        else:
+            by = [_columns([*salted, *each]) for each in sets]
+            # The salt is the first column and never a total, so its bit is always 0.
+            found = prepared.groupingSets(by, *_columns([*salted, *keys]))
+            states = found.agg(F.grouping_id().alias(GROUPING), *aggregates)
     every = _named(keys, sets)
     if salted:
         return merge_aggregates(states.drop(_SALT), keys=every, measures=measures)

@@ -18,11 +18,11 @@ from typing import Literal
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
-from pyspark.sql.types import TimestampType
 
+from dedp_assets.patterns.core.columns import COMPARED, INSTANT, fields_of, require_columns, require_free
 from dedp_assets.patterns.core.errors import ConfigError
 from dedp_assets.patterns.core.names import RESERVED, identifier
-from dedp_assets.patterns.core.rows import fields_of, require_columns, require_free, row_hash
+from dedp_assets.patterns.core.rows import row_hash
 
 __all__ = ["join_within", "join_latest"]
 
@@ -127,8 +127,8 @@ def join_latest(  # noqa: PLR0913 - as above, and which row it is that counts
     Raises:
         ConfigError: as :func:`join_within`, and without an identity.
     """
-    require_columns(facts, identity)
-    require_columns(others, order_by)
+    require_columns(facts, identity, COMPARED)
+    require_columns(others, order_by, COMPARED)
     if not identity:
         raise ConfigError("identity must name the columns that make a fact one")
     if within_seconds is not None and within_seconds < 0:
@@ -166,8 +166,9 @@ def _timed(rows: DataFrame, time: str, seconds: int | None) -> DataFrame:
 def _require_sides(
     facts: DataFrame, others: DataFrame, keys: Mapping[str, str], fact_time: str, other_time: str
 ) -> None:
-    require_columns(facts, [*keys, fact_time])
-    require_columns(others, [*keys.values(), other_time])
+    for rows, columns, time in ((facts, [*keys], fact_time), (others, [*keys.values()], other_time)):
+        require_columns(rows, columns, COMPARED)
+        require_columns(rows, [time], INSTANT)
     if facts.isStreaming != others.isStreaming:
         raise ConfigError("one side is a stream and the other is not: a stream meets a table by a Static Joiner")
     both = _lowered(facts.columns) & (_lowered(others.columns) - _lowered(keys.values()))
@@ -175,9 +176,6 @@ def _require_sides(
         raise ConfigError(f"keys must name a column of each side, and no other have one name: {sorted(both) or 'none'}")
     require_free(facts)
     require_free(others)
-    for field in (*fields_of(facts, [fact_time]), *fields_of(others, [other_time])):
-        if not isinstance(field.dataType, TimestampType):
-            raise ConfigError(f"{field.name} is of type {field.dataType.simpleString()} and no TIMESTAMP: cast it")
 
 
 def _require_bounds(from_seconds: int | None, to_seconds: int | None, how: str) -> None:

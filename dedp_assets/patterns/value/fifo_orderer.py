@@ -18,12 +18,13 @@ from pyspark.sql import DataFrame, Row
 
 from dedp_assets.patterns.connectors.receipts import Delivery, outgoing
 from dedp_assets.patterns.connectors.sinks import Sink, in_requests
+from dedp_assets.patterns.core.columns import NAMED, require_columns
 from dedp_assets.patterns.core.errors import ConfigError
 from dedp_assets.patterns.core.names import identifier
 from dedp_assets.patterns.core.partitions import quoted
 from dedp_assets.patterns.core.records import Provenance
 from dedp_assets.patterns.core.results import WriteResult
-from dedp_assets.patterns.core.rows import evaluated_once, require_columns
+from dedp_assets.patterns.core.rows import evaluated_once
 from dedp_assets.patterns.delta.tables import Table
 
 __all__ = ["deliver_in_order"]
@@ -111,7 +112,7 @@ def deliver_in_order(  # noqa: PLR0913 - what goes where, in which order, and wh
 
 def _require_order(sink: Sink, rows: DataFrame, entity: str, workers: int, at_once: int) -> None:
     """Refuse what could put records out of order."""
-    require_columns(rows, [entity])
+    require_columns(rows, [entity], NAMED)
     if at_once > 1 and sink.partial:
         raise ConfigError(
             f"{sink.name} may accept a request in part, so that a record comes before one that failed: send one at a "

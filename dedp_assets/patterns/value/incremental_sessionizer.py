@@ -18,9 +18,9 @@ from datetime import datetime
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
+from dedp_assets.patterns.core.columns import require_rows
 from dedp_assets.patterns.core.names import OUTCOME, identifier
 from dedp_assets.patterns.core.results import Split
-from dedp_assets.patterns.core.rows import require_rows
 from dedp_assets.patterns.core.sessionizing import ADDED, SessionRule
 
 __all__ = ["sessionize_partition", "show_partial"]

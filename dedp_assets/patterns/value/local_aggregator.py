@@ -18,11 +18,12 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from dedp_assets.patterns.core.audits import Audit
+from dedp_assets.patterns.core.columns import COMPARED, require_columns, require_rows
 from dedp_assets.patterns.core.errors import ConfigError
 from dedp_assets.patterns.core.names import RESERVED, identifier, reserved
 from dedp_assets.patterns.core.records import Provenance
 from dedp_assets.patterns.core.results import Finding, WriteResult
-from dedp_assets.patterns.core.rows import RowsRead, require_columns, require_rows
+from dedp_assets.patterns.core.rows import RowsRead
 from dedp_assets.patterns.core.sql_options import naming_options
 from dedp_assets.patterns.delta.tables import Table
 from dedp_assets.patterns.value._layouts import Layout, groups_of, is_apart, require_together
@@ -76,6 +77,7 @@ def aggregate_locally(
     # A group of files in one task is one partition of Spark's, so that it finds all rows of a key together.
     parts = [table.read(dict(group), version=state.version).coalesce(1) for group in groups]
     parts = parts or [table.read(version=state.version).limit(0).coalesce(1)]
+    require_columns(parts[0], keys, COMPARED)
     with naming_options(parts[0], "measure", measures):
         aggregates = [F.expr(sql).alias(name) for name, sql in measures.items()]
         found = [part.groupBy(*map(identifier, keys)).agg(*aggregates) for part in parts]
@@ -111,7 +113,7 @@ def lay_out(
         AuditFailed: if an audit refuses the rows.
         ConfigError: if the table does not declare the layout.
     """
-    require_columns(require_rows("lay_out", rows), layout.by)
+    require_columns(require_rows("lay_out", rows), layout.by, COMPARED)
     spec = table.spec
     if layout.column not in spec.partition_by or not layout.checks.items() <= spec.checks.items():
         raise ConfigError(
@@ -157,6 +159,7 @@ def judge_placement(
         table.read(dict(group), version=state.version).select(*columns, F.lit(number).alias(_GROUP))
         for number, group in enumerate(groups)
     ]
+    require_columns(parts[0], keys, COMPARED)
     bounds = [F.min(_GROUP).alias(f"{_GROUP}_first"), F.max(_GROUP).alias(f"{_GROUP}_last")]
     spread = reduce(DataFrame.unionAll, parts).groupBy(*columns).agg(*bounds).filter(f"{_GROUP}_first < {_GROUP}_last")
     example = F.struct(F.to_json(F.struct(*columns)).alias("key"), f"{_GROUP}_first", f"{_GROUP}_last")

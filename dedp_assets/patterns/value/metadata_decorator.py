@@ -17,9 +17,10 @@ from typing import Literal
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
+from dedp_assets.patterns.core.columns import require_columns, require_free
 from dedp_assets.patterns.core.errors import ConfigError
 from dedp_assets.patterns.core.names import identifier
-from dedp_assets.patterns.core.rows import quoted, require_columns, require_free
+from dedp_assets.patterns.core.rows import quoted
 from dedp_assets.patterns.delta.tables import Table
 from dedp_assets.patterns.value._loads import LOAD, loads_of
 

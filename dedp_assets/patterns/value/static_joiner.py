@@ -16,10 +16,10 @@ from collections.abc import Mapping, Sequence
 from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F
 
+from dedp_assets.patterns.core.columns import COMPARED, FLAG, fields_of, require_columns, require_free, require_rows
 from dedp_assets.patterns.core.errors import AuditFailed, ConfigError
 from dedp_assets.patterns.core.names import RESERVED, identifier, reserved
 from dedp_assets.patterns.core.results import Finding
-from dedp_assets.patterns.core.rows import fields_of, require_columns, require_free, require_rows
 from dedp_assets.patterns.value._answers import ANSWER, Ask, keep_answers
 
 __all__ = ["join_static", "judge_reference", "keep_answers", "ANSWER", "VALID", "Ask"]
@@ -81,6 +81,7 @@ def join_static(  # noqa: PLR0913 - both sides, and what is wanted of the second
         raise ConfigError("the reference is a stream: join two streams by the Dynamic Joiner, or read it as a table")
     known = _living(_versions(reference, former, valid) if at else reference)
     require_columns(known, columns)
+    require_columns(facts, [*keys, at], COMPARED)
     added = [*columns.values(), *filter(None, [matched])]
     require_free(facts, *added)
     require_free(known)
@@ -130,7 +131,7 @@ def judge_reference(
     if not keys:
         raise ConfigError("name the key columns of the reference")
     rows = _versions(reference, former, valid) if valid else _living(reference)
-    require_columns(require_free(rows), keys)
+    require_columns(require_free(rows), [*keys, *(valid or ())], COMPARED)
     named = [F.col(identifier(key)) for key in keys]
     known = rows.dropna(subset=[*map(identifier, keys)])
     key = F.concat_ws(", ", *[one.cast("STRING") for one in named]).alias(_KEY)
@@ -160,7 +161,10 @@ def _faults_in_time(versions: DataFrame, keys: Sequence[str], valid: tuple[str, 
 
 def _living(reference: DataFrame) -> DataFrame:
     deleted = next((c for c in reference.columns if c.lower() == _DELETED), None)
-    return reference.filter(f"NOT coalesce({identifier(deleted)}, false)") if deleted else reference
+    if deleted is None:
+        return reference
+    require_columns(reference, [deleted], FLAG)
+    return reference.filter(f"NOT coalesce({identifier(deleted)}, false)")
 
 
 def _versions(current: DataFrame, former: DataFrame | None, valid: tuple[str, str]) -> DataFrame:

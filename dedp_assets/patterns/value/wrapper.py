@@ -20,9 +20,10 @@ from operator import and_
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
+from dedp_assets.patterns.core.columns import require_columns, require_free
 from dedp_assets.patterns.core.errors import ConfigError
 from dedp_assets.patterns.core.names import RESERVED, identifier
-from dedp_assets.patterns.core.rows import quoted, require_columns, require_free
+from dedp_assets.patterns.core.rows import quoted
 from dedp_assets.patterns.core.sql_options import naming_options
 from dedp_assets.patterns.value._envelopes import COMPUTED, MARK, RAW, Layout, laid_out, parts_of
 

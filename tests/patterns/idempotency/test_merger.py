@@ -14,6 +14,7 @@ from dedp_assets.patterns.core.errors import AmbiguousKeys, AuditFailed, ConfigE
 from dedp_assets.patterns.core.schema import Column, TableSpec
 from dedp_assets.patterns.delta import merging
 from dedp_assets.patterns.delta.inspection import repeated_keys
+from dedp_assets.patterns.idempotency.keyed_idempotency import upsert_keyed
 from dedp_assets.patterns.idempotency.merger import merge_changes
 from tests.helpers import a_run, active_files, read_back
 
@@ -225,3 +226,19 @@ def test_only_files_with_a_key_of_the_changes_are_rewritten(spark, make_table, m
         3024: "new24",
         3025: "u3025",
     }
+
+
+def test_a_map_is_the_same_in_whatever_order_its_entries_come(spark, make_table):
+    """Merged in order, by places, or by the table's key: equal entries change nothing, another value does."""
+    columns, more = "id INT, tags MAP<STRING, DOUBLE>, at INT", {"id": Column("INT"), "at": Column("INT")}
+    kinds = {**more, "tags": Column("MAP<STRING, DOUBLE>")}
+    placed, ordered = (make_table(TableSpec(f"silver/tags_{n}", kinds, key=("id",))) for n in range(2))
+    for number, (tags, changed) in enumerate([("a b", True), ("b a", False), ("a c", True)]):
+        rows = spark.createDataFrame([(1, dict.fromkeys(tags.split(), 0.5), 7)], columns)
+        run = a_run(sequence=number)
+        assert merge_changes(rows, ordered, keys=["id"], provenance=run).changed == changed
+        assert upsert_keyed(rows, placed, provenance=run).changed == changed
+    with pytest.raises(AuditFailed):
+        merge_changes(
+            rows.selectExpr("id", "map('a', 1D) AS tags", "at"), placed, keys=["id"], order_by=["at"], provenance=run
+        )

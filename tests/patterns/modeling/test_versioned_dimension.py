@@ -121,6 +121,14 @@ def test_what_cannot_be_told_apart_is_refused_and_changes_nothing(users, apply, 
         keep_versions(dated, users, stream=BY_TIME, provenance=a_run())
 
 
+@pytest.mark.parametrize("place", ["1.5", "TIMESTAMP '2026-01-01 00:00:00.5'", "'7'", "DATE '2026-01-01'"])
+def test_an_order_that_a_whole_number_does_not_hold_is_refused(users, spark, place):
+    """Two changes of one second would get one place; what was cut off would say which of them counts."""
+    changes = spark.sql(f"SELECT 1 AS id, 'a' AS email, current_timestamp() AS at, false AS gone, {place} AS place")
+    with pytest.raises(ConfigError, match=r"column place is .*, which may lose its place among others as a BIGINT"):
+        keep_versions(changes, users, stream=replace(BY_TIME, sequence="place"), provenance=a_run())
+
+
 def test_a_change_that_confirms_what_was_is_contradicted_like_any_other(apply):
     """Of two states at one instant one may be what was before: that is no reason to believe the other, of any value."""
     keys = range(16)

@@ -1,0 +1,162 @@
+"""Columns that an option names: that they are there, and that their values can be used as the option uses them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+
+from pyspark.sql import DataFrame
+from pyspark.sql import types as T
+
+from dedp_assets.patterns.core.errors import ConfigError
+from dedp_assets.patterns.core.names import reserved
+from dedp_assets.patterns.core.results import Split
+
+__all__ = [
+    "COMPARED",
+    "FLAG",
+    "IDENTICAL",
+    "INSTANT",
+    "NAMED",
+    "RECORD",
+    "TEXT",
+    "WHOLE_NUMBER",
+    "Use",
+    "fields_of",
+    "inside",
+    "is_collated",
+    "require_columns",
+    "require_free",
+    "require_rows",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Use:
+    """What an option does with the values of a column.
+
+    Attributes:
+        fits: tells whether the values of a type allow it.
+        why_not: what a refusal says of another type, and what to do.
+    """
+
+    fits: Callable[[T.DataType], bool]
+    why_not: str
+
+
+def inside(kind: T.DataType) -> Iterator[T.DataType]:
+    """List a type and every type nested in it."""
+    yield kind
+    if isinstance(kind, T.StructType):
+        parts = [f.dataType for f in kind.fields]
+    elif isinstance(kind, T.MapType):
+        parts = [kind.keyType, kind.valueType]
+    else:
+        parts = [kind.elementType] if isinstance(kind, T.ArrayType) else []
+    for part in parts:
+        yield from inside(part)
+
+
+def is_collated(kind: T.DataType) -> bool:
+    """Tell whether texts of a type are equal by other rules than that they are the same."""
+    return any(isinstance(each, T.StringType) and each.collation != "UTF8_BINARY" for each in inside(kind))
+
+
+def _comparable(kind: T.DataType) -> bool:
+    return not any(isinstance(each, (T.MapType, T.VariantType)) for each in inside(kind))
+
+
+def _one_of(*kinds: type[T.DataType]) -> Callable[[T.DataType], bool]:
+    return lambda kind: isinstance(kind, (*kinds, T.NullType))
+
+
+COMPARED = Use(_comparable, "cannot be compared: name others, or compare a text or a hash of it")
+"""Keys, and what orders rows."""
+IDENTICAL = Use(
+    lambda kind: _comparable(kind) and not is_collated(kind),
+    "cannot be compared, or only by a collation: name others, or a text of it without a collation",
+)
+"""Keys where equal values have to be the same ones."""
+NAMED = Use(
+    _one_of(T.StringType, T.NumericType, T.BooleanType, T.DateType, T.TimestampNTZType),
+    "has no text of its own for each value: name a text or a number",
+)
+"""What is told to others as a text, to tell one thing from another."""
+INSTANT = Use(
+    lambda kind: isinstance(kind, T.TimestampType),
+    "is no instant without a time zone: cast it to TIMESTAMP in the zone that it is meant in",
+)
+"""When something happened."""
+FLAG = Use(_one_of(T.BooleanType), "says neither true nor false: make a BOOLEAN column of it")
+"""Whether something is so."""
+WHOLE_NUMBER = Use(_one_of(T.IntegralType), "may lose its place among others as a BIGINT: make it a whole number")
+"""A number that orders changes and is kept."""
+TEXT = Use(_one_of(T.StringType), "is no text: cast it to STRING, or name the column that has the text")
+"""A text that is read or asked for."""
+RECORD = Use(_one_of(T.StringType, T.BinaryType), TEXT.why_not)
+"""A text that is read, or its bytes."""
+
+
+def require_rows(what: str, rows: object) -> DataFrame:
+    """Return the frame of ``rows``; refuse anything but a batch of Spark before anything is done for it.
+
+    Raises:
+        ConfigError: for a stream, a pandas frame, or whatever else is given instead of rows.
+    """
+    frame = Split.of(rows).rows  # type: ignore[arg-type]
+    if not isinstance(frame, DataFrame):
+        kind = f"{type(rows).__module__.partition('.')[0]} {type(rows).__name__}"
+        raise ConfigError(f"{what} takes a Spark DataFrame, not a {kind}: session.createDataFrame makes one of it")
+    if frame.isStreaming:
+        raise ConfigError(f"{what} takes a batch, and was given a stream: hand its batches over by foreachBatch")
+    return frame
+
+
+def require_columns(rows: DataFrame, columns: Iterable[str | None], use: Use | None = None) -> None:
+    """Refuse options that name columns the rows do not have, in whatever case, or whose type does not allow the use.
+
+    Raises:
+        ConfigError: names the missing columns and the ones there are, or the column, its type and why it does not do.
+    """
+    if not isinstance(rows, DataFrame):
+        require_rows("this pattern", rows)
+    named = [c for c in columns if c]
+    kinds = {f.name.lower(): f.dataType for f in rows.schema.fields}
+    if missing := [c for c in named if c.lower() not in kinds]:
+        raise ConfigError(f"the rows have no column {', '.join(missing)}; they have {', '.join(rows.columns)}")
+    for column in named if use else []:
+        kind = kinds[column.lower()]
+        if use and not use.fits(kind):
+            raise ConfigError(f"column {column} is {kind.simpleString().upper()}, which {use.why_not}")
+
+
+def require_free(rows: DataFrame | Split, *added: str) -> DataFrame:
+    """Return the rows; refuse columns that would be overwritten, in whatever case: of ``added``, or the library's.
+
+    A split that says what became of its rows has columns of the library.
+
+    Raises:
+        ConfigError: names the columns to rename.
+    """
+    ours_too = isinstance(rows, Split) and bool(rows.outcome)
+    rows = rows.rows if isinstance(rows, Split) else rows
+    if not isinstance(rows, DataFrame):
+        require_rows("this pattern", rows)
+    taken = {name.lower() for name in added}
+    if met := [c for c in rows.columns if c.lower() in taken]:
+        raise ConfigError(f"the rows have a column {', '.join(met)}, which this step adds: rename it before")
+    if not ours_too and (ours := reserved(rows.columns)):
+        raise ConfigError(f"the rows have a column {', '.join(ours)}: names like that are the library's, rename it")
+    return rows
+
+
+def fields_of(rows: DataFrame, columns: Iterable[str]) -> list[T.StructField]:
+    """List the named columns of ``rows`` with their types, under the names given.
+
+    Raises:
+        ConfigError: if the rows do not have one of them.
+    """
+    named = list(columns)
+    require_columns(rows, named)
+    kinds = {f.name.lower(): f.dataType for f in rows.schema.fields}
+    return [T.StructField(c, kinds[c.lower()]) for c in named]
