@@ -121,7 +121,7 @@ def test_keys_are_equal_as_spark_compares_them(spark):
     for pair in (("0.0D", "-0.0D"), ("double('NaN')", "sqrt(-1D)"), letters):
         rows = spark.sql(" UNION ALL ".join(f"SELECT {value} AS key, {n} AS line" for n, value in enumerate(pair)))
         assert [row["line"] for row in once(rows)["valid"].collect()] == [0]
-    with pytest.raises(ConfigError, match="column key holds MAP<STRING,INT>, which cannot be compared"):
+    with pytest.raises(ConfigError, match="column key is MAP<STRING,INT>, which cannot be compared"):
         once(spark.sql("SELECT map('a', 1) AS key, 1 AS line"))
 
 

@@ -235,7 +235,7 @@ def test_a_map_is_the_same_in_whatever_order_its_entries_come(spark, make_table)
     placed, ordered = (make_table(TableSpec(f"silver/tags_{n}", kinds, key=("id",))) for n in range(2))
     for number, (tags, changed) in enumerate([("a b", True), ("b a", False), ("a c", True)]):
         rows = spark.createDataFrame([(1, dict.fromkeys(tags.split(), 0.5), 7)], columns)
-        run = a_run(sequence=number)
+        run = a_run(sequence=number, code_version=str(number))
         assert merge_changes(rows, ordered, keys=["id"], provenance=run).changed == changed
         assert upsert_keyed(rows, placed, provenance=run).changed == changed
     with pytest.raises(AuditFailed):

@@ -239,7 +239,7 @@ def test_a_visit_gets_the_ad_that_was_shown_last_before_it(spark):
         ({"how": "full"}, "how='full' is not offered"),
         ({"keys": {}}, "keys must name a column of each side"),
         ({"keys": {"page": "adpage"}}, "have no column adpage"),
-        ({"fact_time": "visit"}, "visit is of type bigint and no TIMESTAMP"),
+        ({"fact_time": "visit"}, "column visit is BIGINT, which is no instant"),
     ],
 )
 def test_a_join_that_would_keep_rows_for_ever_or_cannot_work_is_refused(spark, tmp_path, options, reason):
