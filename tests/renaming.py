@@ -30,21 +30,27 @@ class Renaming:
         plain: name in use -> plain name.
         folder: where streams read from.
         wrapped: plain names of columns whose values are in a map, ``{"it": value}``; taken out of it again.
+        shout: whether options have the names in capitals, which Spark does not mind.
         columns_used: plain names of the columns of frames and tables.
     """
 
-    def __init__(self, odd, spark, make_table, folder, wrapped=()):
+    def __init__(self, odd, spark, make_table, folder, wrapped=(), shout=False):
+        self.shout = shout
         self.odd, self.spark, self.make_table, self.folder, self.wrapped = odd, spark, make_table, folder, {*wrapped}
         self.plain, self._known, self._tables, self.columns_used = {}, {}, 0, set()
         self._label = "_".join(["odd" if odd else "plain", *sorted(self.wrapped)])
 
     def __call__(self, name):
-        """The name in use of a column."""
+        """The name of a column as an option has it."""
+        return self.declared(name).upper() if self.shout else self.declared(name)
+
+    def declared(self, name):
+        """The name of a column as rows have it and tables declare it."""
         if name not in self._known:
             number, word = divmod(len(self._known), 3)
             odd = WORDS[number] if word == 2 else self.odd.format(name)
             self._known[name] = odd if self.odd else name
-            self.plain[self._known[name]] = name
+            self.plain |= dict.fromkeys((self._known[name], self._known[name].upper()), name)
         return self._known[name]
 
     def q(self, name):
@@ -58,7 +64,7 @@ class Renaming:
     def frame(self, columns, *rows):
         """Rows with columns such as ``id INT, day STRING``."""
         pairs = _pairs(columns)
-        schema = ", ".join(f"{self.q(name)} {self._kind(name, kind)}" for name, kind in pairs)
+        schema = ", ".join(f"{identifier(self.declared(name))} {self._kind(name, kind)}" for name, kind in pairs)
         inside = [name in self.wrapped for name, _ in pairs]
         put = [tuple({"it": v} if i and v is not None else v for i, v in zip(inside, row, strict=True)) for row in rows]
         return self.spark.createDataFrame(put, schema)
@@ -66,12 +72,12 @@ class Renaming:
     def columns(self, columns):
         """Declare such columns; ``!`` makes one required."""
         declared = [(c, self._kind(c, k.removesuffix("!")), k.endswith("!")) for c, k in _pairs(columns)]
-        return {self(c): Column(kind, required=required) for c, kind, required in declared}
+        return {self.declared(c): Column(kind, required=required) for c, kind, required in declared}
 
     def table(self, columns, *, by=(), more=None, **spec):
         """Declare a table of such columns and ``more``, partitioned ``by`` some of them."""
         self._tables += 1
-        held, parts = {**self.columns(columns), **(more or {})}, tuple(self.all(*by))
+        held, parts = {**self.columns(columns), **(more or {})}, tuple(map(self.declared, by))
         return self.make_table(TableSpec(f"{self._label}/{self._tables}", held, parts, **spec))
 
     def stream(self, columns, rows=()):

@@ -37,7 +37,7 @@ VALUES = ("a b", "a/b", "50%", "a=b", "a:b", "it's", 'say "x"', "ünï", "back\\
 
 
 def aggregated_locally(n):
-    layout, columns = Layout(by=(n("user"),), buckets=3, column=n("bucket")), "user STRING, page STRING"
+    layout, columns = Layout(by=(n("user"),), buckets=3, column=n.declared("bucket")), "user STRING, page STRING"
     table = n.table(columns, more=layout.declared, by=["bucket"], checks=layout.checks)
     rows = n.frame(columns, *[(f"u{m % 4}", f"/{m}") for m in range(9)], (None, "/"))
     lay_out(rows, table, layout=layout, provenance=a_run())
@@ -65,7 +65,7 @@ def decorated(n):
 
 def upserted(n):
     columns = "id STRING, number INT, day STRING"
-    table = n.table(columns, key=(n("id"),), by=["day"])
+    table = n.table(columns, key=(n.declared("id"),), by=["day"])
     for rows in ([("a", 1, "d/1"), ("b", 1, "d/1")], [("a", 2, "d/1"), ("c", 1, "d/1")]):
         upsert_keyed(n.frame(columns, *rows), table, partition={n("day"): "d/1"}, provenance=a_run())
     yield table
@@ -117,8 +117,8 @@ def merged_by_delta(n):
 
 def dimensions(n):
     stream = ChangeStream(keys=n.all("id"), event_time=n("at"), sequence=n("seq"), deleted=n("gone"))
-    derived = {f"{when}_{n('mail')}": Column("STRING") for when in ("current", "previous")}
-    n.plain |= {name: name.partition("_")[0] for name in derived}
+    derived = {f"{when}_{n.declared('mail')}": Column("STRING") for when in ("current", "previous")}
+    n.plain |= {name: name.partition("_")[0] for name in (*derived, f"previous_{n('mail')}")}
     versions, newest = (
         n.table("id INT!, mail STRING", more={**derived, **VERSION}),
         n.table("id INT!, mail STRING", more=NEWEST),
@@ -151,7 +151,7 @@ def filtered(n):
 def filed(n):
     valid = n.table("amount INT, id INT, day STRING", more={"was_dead_lettered": Column("BOOLEAN")}, by=["day"])
     dead = n.table("line STRING, id INT, filed STRING", more=LETTER, by=["filed"])
-    options = {"payload": n("line"), "identity": n.all("id"), "schema": {n("amount"): "INT"}}
+    options = {"payload": n("line"), "identity": n.all("id"), "schema": {n.declared("amount"): "INT"}}
     for number, text in enumerate(("{", "{}")):
         rows = n.frame("id INT, line STRING", (1, "{}"), (2, text), (3, "["))
         split = divert_unprocessable(rows, dead.read() if number else None, **options)
@@ -173,10 +173,10 @@ def incremented(n):
 
 def replicated(n):
     personal = {
-        n("mail"): Column("STRING", personal=True, replica="pseudonym"),
-        n("ip"): Column("STRING", personal=True),
+        n.declared("mail"): Column("STRING", personal=True, replica="pseudonym"),
+        n.declared("ip"): Column("STRING", personal=True),
     }
-    altered = {n("city"): Column("STRING", replica=f"upper({n.q('plan')})")}
+    altered = {n.declared("city"): Column("STRING", replica=f"upper({n.q('plan')})")}
     checks = {"ip_is_there": f"{n.q('ip')} IS NOT NULL", "id_is_there": f"{n.q('id')} IS NOT NULL"}
     source = n.table("id INT, plan STRING, day STRING", more={**personal, **altered}, by=["day"], checks=checks)
     person = (1, "free", "a/b", "ada@x.org", "10.9.8.7", "Ulm")

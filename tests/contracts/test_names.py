@@ -164,10 +164,11 @@ READ_AS_JSON = {diverted_columns: {"list"}}
 def test_a_pattern_does_the_same_whatever_its_columns_are_called_and_hold(spark, make_table, tmp_path, case, odd):
     """Under odd names, and words that SQL or the library use themselves, the rows are those of plain names.
 
-    What is handed on may be a map, which nothing can compare. Elsewhere a map is refused by the name of its column.
+    So they are if options have the names in capitals, and what is handed on is a map, which nothing can compare.
+    Elsewhere a map is refused by the name of its column.
     """
     renaming = partial(Renaming, spark=spark, make_table=make_table, folder=tmp_path)
-    plain, other = renaming(""), renaming(odd, wrapped=HANDED_ON.get(case, ()))
+    plain, other = renaming(""), renaming(odd, wrapped=HANDED_ON.get(case, ()), shout=True)
     expected, found = ([n.rows(part) for part in case(n)] for n in (plain, other))
     assert any(expected)
     assert found == expected

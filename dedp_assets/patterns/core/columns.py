@@ -28,6 +28,7 @@ __all__ = [
     "require_columns",
     "require_free",
     "require_rows",
+    "spelled_as",
 ]
 
 
@@ -95,6 +96,12 @@ TEXT = Use(_one_of(T.StringType), "is no text: cast it to STRING, or name the co
 """A text that is read or asked for."""
 RECORD = Use(_one_of(T.StringType, T.BinaryType), TEXT.why_not)
 """A text that is read, or its bytes."""
+
+
+def spelled_as(columns: Iterable[str], names: Iterable[str]) -> list[str]:
+    """Spell names as the columns that they mean are, whose case Spark does not mind; a name of none stays as it is."""
+    known = {column.lower(): column for column in columns}
+    return [known.get(name.lower(), name) for name in names]
 
 
 def require_rows(what: str, rows: object) -> DataFrame:

@@ -77,7 +77,7 @@ def mark_replayed(rows: DataFrame, earlier: DataFrame | None, identity: Sequence
     """Mark the records that were dead letters: the same identity and, where the letters have it, the same payload."""
     if earlier is None:
         return rows.withColumn("was_dead_lettered", F.lit(False))  # noqa: FBT003
-    letter = f"xxhash64({identifier(payload)})" if payload in earlier.columns else "0L"
+    letter = f"xxhash64({identifier(payload)})" if payload.lower() in map(str.lower, earlier.columns) else "0L"
     known = earlier.groupBy(*[identifier(c) for c in identity]).agg(F.expr(f"collect_set({letter})").alias(_CONTENTS))
     same = f"coalesce(array_contains({_CONTENTS}, {letter}), false)"
     return _looked_up(rows, known, identity, small=False).withColumn("was_dead_lettered", F.expr(same)).drop(_CONTENTS)

@@ -18,7 +18,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from dedp_assets.patterns.core.audits import Audit
-from dedp_assets.patterns.core.columns import COMPARED, RECORD, require_columns, require_free
+from dedp_assets.patterns.core.columns import COMPARED, RECORD, require_columns, require_free, spelled_as
 from dedp_assets.patterns.core.conversion import convert_columns, convert_json, texts_of
 from dedp_assets.patterns.core.errors import ConfigError
 from dedp_assets.patterns.core.names import OUTCOME, identifier, reserved
@@ -89,10 +89,9 @@ def divert_unprocessable(  # noqa: PLR0913 - what a record is takes many words
         >>> rows(split["dead"].select("n", "line", "reason"))
         [(2, '{"id": "seven"}', 'id is not a BIGINT')]
     """
+    _require_usable(rows, identity, payload, [*carry, *raw, *([] if payload else schema)])
+    identity, carry, raw = (spelled_as(rows.columns, named) for named in (identity, carry, raw))
     handed = list(dict.fromkeys([*identity, *carry]))
-    require_columns(rows, [*carry, *raw, *([] if payload else schema)])
-    require_columns(rows, identity, COMPARED)
-    require_columns(rows, [payload], RECORD)
     added = (*_ADDED, *([] if payload else ["raw"]))
     met = _named_twice([*handed, *raw, payload, *schema], [*added, *texts_of(schema).values()])
     if met or not schema or not identity:
@@ -120,6 +119,13 @@ def divert_unprocessable(  # noqa: PLR0913 - what a record is takes many words
     flagged = known.select(*named, *stored, *found, outcome)
     parts = {"valid": (*schema, *handed, "was_dead_lettered"), "dead": (*kept, *handed, *found[1:], "occurred_at")}
     return Split(flagged, parts, identity=tuple(identity))
+
+
+def _require_usable(rows: DataFrame, identity: Sequence[str], payload: str, others: Sequence[str]) -> None:
+    """Refuse options that name columns which are not there or cannot be used so."""
+    require_columns(rows, others)
+    require_columns(rows, identity, COMPARED)
+    require_columns(rows, [payload], RECORD)
 
 
 def _named_twice(named: Sequence[str], added: Sequence[str]) -> list[str]:

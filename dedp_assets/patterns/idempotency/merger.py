@@ -17,7 +17,7 @@ from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F
 
 from dedp_assets.patterns.core.audits import Audit
-from dedp_assets.patterns.core.columns import COMPARED, FLAG, fields_of, require_columns
+from dedp_assets.patterns.core.columns import COMPARED, FLAG, fields_of, require_columns, spelled_as
 from dedp_assets.patterns.core.errors import ConfigError, ContractError
 from dedp_assets.patterns.core.names import RESERVED, identifier
 from dedp_assets.patterns.core.records import Provenance
@@ -72,7 +72,9 @@ def merge_changes(
         >>> rows(users)
         [(1, 'Ada', 7, False), (2, 'Bob', 4, False)]
     """
-    require_columns(changes, target.spec.columns)
+    held = target.spec.columns
+    keys, order_by, (deleted,) = spelled_as(held, keys), spelled_as(held, order_by), spelled_as(held, [deleted])
+    require_columns(changes, held)
     require_columns(changes, [*keys, *order_by], COMPARED)
     require_columns(changes, [deleted], FLAG)
     _require_fit(target, keys, order_by, deleted)

@@ -86,7 +86,8 @@ def load_increment(
     wanted = f"({within(rows, delta, window)}) OR {undated}"
     state = target.ensure()
     partition = require_partition(target.name, state, partition)
-    given = {c: F.expr(literal(v, state.kinds[c])) for c, v in partition.items() if c not in rows.columns}
+    there = {column.lower() for column in rows.columns}
+    given = {c: F.expr(literal(v, state.kinds[c])) for c, v in partition.items() if c.lower() not in there}
     shown = rows.filter(wanted).withColumns(given)
     conform(target.name, Split.of(shown), "valid", state)
     noted = replace(provenance, notes={**provenance.notes, "window": interval(window)}).by(_NAME)

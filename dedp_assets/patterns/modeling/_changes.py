@@ -14,7 +14,15 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from dedp_assets.patterns.core.audits import Audit
-from dedp_assets.patterns.core.columns import COMPARED, FLAG, INSTANT, WHOLE_NUMBER, fields_of, require_columns
+from dedp_assets.patterns.core.columns import (
+    COMPARED,
+    FLAG,
+    INSTANT,
+    WHOLE_NUMBER,
+    fields_of,
+    require_columns,
+    spelled_as,
+)
 from dedp_assets.patterns.core.errors import ConfigError
 from dedp_assets.patterns.core.names import RESERVED, identifier
 from dedp_assets.patterns.core.records import Provenance
@@ -61,6 +69,10 @@ class ChangeStream:
     event_time: str
     sequence: str = ""
     deleted: str = ""
+
+    def of(self, spec: TableSpec) -> ChangeStream:
+        """Spell the keys as a table does."""
+        return replace(self, keys=spelled_as(spec.columns, self.keys))
 
 
 @dataclass(frozen=True, slots=True)

@@ -68,6 +68,7 @@ def keep_newest(
         >>> rows(users.read().select("id", "email"))
         [(1, 'new')]
     """
+    stream = stream.of(table.spec)
     dimension, by_key = Dimension(table.spec, stream, NEWEST), Window.partitionBy(*by(stream.keys))
     # Without an instant, or with two states at the newest one, a row says so and is refused.
     when = f"struct(if({_STATES} = 1, {AT}, NULL) AS at, {SEQUENCE} AS sequence) AS last_change"

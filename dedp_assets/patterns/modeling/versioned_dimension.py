@@ -18,7 +18,7 @@ from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F
 
 from dedp_assets.patterns.core.audits import Audit
-from dedp_assets.patterns.core.columns import COMPARED, require_columns
+from dedp_assets.patterns.core.columns import COMPARED, require_columns, spelled_as
 from dedp_assets.patterns.core.errors import ConfigError
 from dedp_assets.patterns.core.names import RESERVED
 from dedp_assets.patterns.core.records import Provenance
@@ -83,6 +83,7 @@ def keep_versions(
         [('new', '2026-01-05', None), ('old', '2026-01-02', '2026-01-05')]
     """
     held = table.spec.columns
+    stream, current, previous = stream.of(table.spec), spelled_as(held, current), spelled_as(held, previous)
     derived = {f"current_{c}": c for c in current} | {f"previous_{c}": c for c in previous}
     if unknown := sorted({*derived.values()} - {*held}):
         raise ConfigError(f"{table.name} has no column {', '.join(unknown)}, of which it could keep another value")

@@ -10,7 +10,7 @@ from pyspark.sql import Column as SqlColumn
 from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F
 
-from dedp_assets.patterns.core.columns import TEXT, require_columns, require_rows
+from dedp_assets.patterns.core.columns import TEXT, require_columns, require_rows, spelled_as
 from dedp_assets.patterns.core.errors import ConfigError, ContractError
 from dedp_assets.patterns.core.names import RESERVED, identifier
 from dedp_assets.patterns.core.records import Provenance
@@ -108,6 +108,8 @@ def _written_last(table: Table, partition: Mapping[str, str], most: int) -> list
 def _rows(table: Table, items: Sequence[Mapping[str, Any]], partition: Mapping[str, str]) -> DataFrame:
     """Make rows of the items of an answer, without the partition's columns."""
     columns = {name: column.type for name, column in table.spec.columns.items() if name not in partition}
+    # A service may spell a name as it likes, as Spark's users do.
+    items = [{**dict(zip(spelled_as(columns, item), item.values(), strict=True)), **item} for item in items]
     texts = [name for name, kind in columns.items() if kind == "STRING"]
     if odd := [item for item in items if not all(isinstance(item.get(name), (str, type(None))) for name in texts)]:
         raise ContractError(f"an answer does not fit the columns of {table.name}: {odd[0]} has a text that is none")

@@ -17,7 +17,7 @@ from typing import Literal
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from dedp_assets.patterns.core.columns import require_columns, require_free
+from dedp_assets.patterns.core.columns import require_columns, require_free, spelled_as
 from dedp_assets.patterns.core.errors import ConfigError
 from dedp_assets.patterns.core.names import identifier
 from dedp_assets.patterns.core.rows import quoted
@@ -117,6 +117,7 @@ def view_for_users(table: Table, *, view: str, hidden: Collection[str] = ()) -> 
     Raises:
         ConfigError: if no declared column is left, or a hidden one is not there.
     """
+    hidden = spelled_as(table.spec.columns, hidden)
     if strange := sorted({*hidden} - {*table.spec.columns}):
         raise ConfigError(f"{table.name} has no column {', '.join(strange)} to hide: it has {[*table.spec.columns]}")
     if not (shown := [name for name in table.spec.content if name != CONTEXT and name not in hidden]):

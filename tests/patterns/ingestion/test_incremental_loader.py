@@ -15,7 +15,7 @@ from pyspark.sql import functions as F
 
 from dedp_assets.patterns.connectors.deliveries import MARKER, look_at
 from dedp_assets.patterns.core.audits import Audit
-from dedp_assets.patterns.core.errors import AuditFailed, ConfigError, Conflict, NotReady, SchemaMismatch
+from dedp_assets.patterns.core.errors import AuditFailed, ConfigError, Conflict, ContractError, NotReady, SchemaMismatch
 from dedp_assets.patterns.core.records import Approval
 from dedp_assets.patterns.core.results import Plan
 from dedp_assets.patterns.core.schema import Column, TableSpec
@@ -372,6 +372,15 @@ def test_a_partition_holds_one_window(visits, source):
     with pytest.raises(ConfigError, match=r"holds the window 2026-01-05T00:00:00\+00:00/2026-01-06T"):
         load_increment(source(("b", "2026-01-06 10:00")), visits, window=longer, **asked, provenance=a_run())
     assert ids(visits) == {DAYS[0]: ["a"]}
+
+
+@pytest.mark.parametrize("name", ["ingested_on", "INGESTED_ON"])
+def test_what_the_source_says_of_the_partition_is_not_overwritten(visits, source, name):
+    """A source that has the column has a say, however it spells the name: its row is of another partition."""
+    rows = source(("a", "2026-01-05 10:00")).withColumn(name, F.lit(DAYS[1]).cast("date"))
+    with pytest.raises(ContractError, match="(?i)ingested_on"):
+        load(rows, visits, DAYS[0])
+    assert ids(visits) == {}
 
 
 @pytest.mark.parametrize(
