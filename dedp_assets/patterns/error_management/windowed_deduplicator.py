@@ -148,9 +148,9 @@ def deduplicate_stream(stream: DataFrame, *, keys: Sequence[str], event_time: st
     Raises:
         ConfigError: if ``stream`` is not a stream, or a column cannot be used so.
     """
-    if not getattr(stream, "isStreaming", False):
-        raise ConfigError("deduplicate_stream needs a streaming DataFrame; for a batch use deduplicate")
     require_columns(stream, keys, IDENTICAL)
+    if not stream.isStreaming:
+        raise ConfigError("deduplicate_stream needs a streaming DataFrame; for a batch use deduplicate")
     require_columns(stream, [event_time], INSTANT)
     return stream.withWatermark(identifier(event_time), window).dropDuplicatesWithinWatermark(list(keys))
 
