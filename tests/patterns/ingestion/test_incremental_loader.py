@@ -378,7 +378,7 @@ def test_a_partition_holds_one_window(visits, source):
 def test_what_the_source_says_of_the_partition_is_not_overwritten(visits, source, name):
     """A source that has the column has a say, however it spells the name: its row is of another partition."""
     rows = source(("a", "2026-01-05 10:00")).withColumn(name, F.lit(DAYS[1]).cast("date"))
-    with pytest.raises(ContractError, match="(?i)ingested_on"):
+    with pytest.raises(ContractError, match=r"(?i)ingested_on"):
         load(rows, visits, DAYS[0])
     assert ids(visits) == {}
 
