@@ -19,6 +19,8 @@ Say = Callable[[str, str], None]
 
 _OVERLAP = timedelta(seconds=60)
 _TICKS = 20
+_QUIET = timedelta(seconds=10)
+"""How long ticks are not asked for of what shows no sign of one: schedules note theirs with a delay."""
 _WORDS = {"STARTED": "started", "SUCCESS": "done", "CANCELED": "canceled"}
 
 
@@ -29,11 +31,12 @@ class Telling:
         self._instance, self._say, self._looked_at = instance, say, now
         self._runs: dict[str, str] = {}
         self._ticks: dict[str, float] = {}
+        self._quiet: dict[str, tuple[object, datetime]] = {}
         self._began = now.timestamp()
 
     def look(self, now: datetime) -> None:
         """Say what became of runs and ticks since the last look."""
-        self._tell_ticks()
+        self._tell_ticks(now)
         self._tell_runs()
         self._looked_at = now
 
@@ -61,17 +64,24 @@ class Telling:
         logs = self._instance.all_logs(run.run_id, of_type=dg.DagsterEventType.RUN_FAILURE)
         return _first_line(logs[-1].dagster_event.message) if logs and logs[-1].dagster_event else "no reason given"
 
-    def _tell_ticks(self) -> None:
+    def _tell_ticks(self, now: datetime) -> None:
         for state in self._instance.all_instigator_state():
+            known, until = self._quiet.get(state.selector_id, (None, now))
+            if known == state.instigator_data and now < until:
+                continue
             last = self._ticks.get(state.selector_id, self._began)
-            for tick in reversed(self._ticks_after(state, last)):
+            ticks = self._ticks_after(state, last)
+            over = [tick for tick in ticks if tick.status.value != "STARTED"]
+            if len(over) == len(ticks):
+                self._quiet[state.selector_id] = (state.instigator_data, now + _QUIET)
+            for tick in reversed(over):
                 self._ticks[state.selector_id] = max(last, tick.timestamp)
                 if said := next(_said(tick), ""):
                     self._say("asks" if not tick.error else "failed", f"{state.instigator_name} {said}")
 
     def _ticks_after(self, state: Any, last: float) -> list[Any]:  # noqa: ANN401 - Dagster does not export the type
         ticks = self._instance.get_ticks(state.instigator_origin_id, state.selector_id, after=last, limit=_TICKS)
-        return [tick for tick in ticks if tick.timestamp > last and tick.status.value != "STARTED"]
+        return [tick for tick in ticks if tick.timestamp > last]
 
 
 def _about(run: dg.DagsterRun) -> str:

@@ -1,6 +1,7 @@
 """The terminal of `make up`: a line for each run that starts or ends, and for each tick that asks for something."""
 
-from datetime import datetime, timezone
+from collections import namedtuple
+from datetime import datetime, timedelta, timezone
 
 import dagster as dg
 import pytest
@@ -41,9 +42,9 @@ def look(instance):
     began = datetime.now(timezone.utc)  # noqa: TID251
     telling = Telling(instance, lambda *line: said.append(line), now=began)
 
-    def at():
+    def at(later=timedelta(0)):
         said.clear()
-        telling.look(datetime.now(timezone.utc))  # noqa: TID251
+        telling.look(datetime.now(timezone.utc) + later)  # noqa: TID251
         return list(said)
 
     return at
@@ -88,3 +89,28 @@ def test_what_ended_before_is_not_said(instance, look):
     run(instance)
     assert [word for word, _ in look()] == ["done"]
     assert Telling(instance, pytest.fail, now=datetime.now(timezone.utc)).look(None) is None  # noqa: TID251
+
+
+def test_a_tick_is_said_once_it_is_over_at_once_or_a_little_later(instance, look, monkeypatch):
+    """At once where its sensor notes that it ticked; of one that notes nothing, a few seconds later; nothing twice."""
+    states, ticks, asked = {}, {}, []
+    state = namedtuple("State", "selector_id instigator_origin_id instigator_name instigator_data")
+    tick = namedtuple("Tick", "timestamp status run_ids error")
+    over, started = map(namedtuple("Status", "value"), ("SUCCESS", "STARTED"))
+    monkeypatch.setattr(instance, "all_instigator_state", lambda: [state(n, n, n, d) for n, d in states.items()])
+    ask = lambda _, name, **_options: asked.append(name) or ticks.get(name, [])  # noqa: E731
+    monkeypatch.setattr(instance, "get_ticks", ask)
+    now = datetime.now(timezone.utc).timestamp()  # noqa: TID251
+    states["sensor"] = states["schedule"] = 1
+    assert look() == []
+    assert look() == []
+    assert asked == ["sensor", "schedule"]
+    ticks["sensor"] = ticks["schedule"] = [tick(now + 1, started, [], None)]
+    states["sensor"] = 2
+    assert look() == []
+    ticks["sensor"] = [tick(now + 1, over, ["a", "b"], None)]
+    ticks["schedule"] = [tick(now + 1, over, ["c"], None)]
+    assert look() == [("asks", "sensor asks for 2 runs")]
+    assert look() == []
+    assert look(timedelta(seconds=11)) == [("asks", "schedule asks for 1 run")]
+    assert look(timedelta(seconds=30)) == []
