@@ -93,8 +93,8 @@ def filed(
 ) -> DataFrame:
     """List the partition's dead letters: today's, with the time of their first refusal, and those processed since.
 
-    What a person gave up stays given up. Without letters ``before``, nothing is looked up; if no record was processed
-    that was a dead letter, no letter is sought whose record that is, which costs as much as all else here.
+    What a person gave up stays given up. Without letters ``before``, nothing is looked up. If no processed record was a
+    dead letter before, the search for letters that were processed since is left out: it is half of all work here.
     """
     columns, keys = [identifier(c) for c in dead.spec.columns], processed.columns
     now = F.current_timestamp() if provenance.at is None else F.lit(provenance.at).cast("timestamp")
