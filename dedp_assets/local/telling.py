@@ -20,7 +20,7 @@ Say = Callable[[str, str], None]
 _OVERLAP = timedelta(seconds=60)
 _TICKS = 20
 _QUIET = timedelta(seconds=10)
-"""How long ticks are not asked for of what shows no sign of one: schedules note theirs with a delay."""
+"""After how long ticks are asked for again where nothing shows that one began or ended: schedules note theirs late."""
 _WORDS = {"STARTED": "started", "SUCCESS": "done", "CANCELED": "canceled"}
 
 

@@ -72,30 +72,30 @@ def _one_of(*kinds: type[T.DataType]) -> Callable[[T.DataType], bool]:
 
 
 COMPARED = Use(_comparable, "cannot be compared: name others, or compare a text or a hash of it")
-"""Keys, and what orders rows."""
+"""For keys, and for columns that order rows."""
 IDENTICAL = Use(
     lambda kind: _comparable(kind) and not is_collated(kind),
     "cannot be compared, or only by a collation: name others, or a text of it without a collation",
 )
-"""Keys where equal values have to be the same ones."""
+"""For keys of which equal values have to be the same, byte by byte: a collation makes ``a`` and ``A`` equal."""
 NAMED = Use(
     _one_of(T.StringType, T.NumericType, T.BooleanType, T.DateType, T.TimestampNTZType),
     "has no text of its own for each value: name a text or a number",
 )
-"""What is told to others as a text, to tell one thing from another."""
+"""For ids that another system is told as texts."""
 INSTANT = Use(
     lambda kind: isinstance(kind, T.TimestampType),
     "is no instant without a time zone: cast it to TIMESTAMP in the zone that it is meant in",
 )
-"""When something happened."""
+"""For the time at which something happened."""
 FLAG = Use(_one_of(T.BooleanType), "says neither true nor false: make a BOOLEAN column of it")
-"""Whether something is so."""
+"""For what is true or false of a row."""
 WHOLE_NUMBER = Use(_one_of(T.IntegralType), "may lose its place among others as a BIGINT: make it a whole number")
-"""A number that orders changes and is kept."""
+"""For a number that orders changes, and is stored as a BIGINT."""
 TEXT = Use(_one_of(T.StringType), "is no text: cast it to STRING, or name the column that has the text")
-"""A text that is read or asked for."""
+"""For a text that a service is asked about."""
 RECORD = Use(_one_of(T.StringType, T.BinaryType), TEXT.why_not)
-"""A text that is read, or its bytes."""
+"""For a record that is parsed, as a text or as its bytes."""
 
 
 def spelled_as(columns: Iterable[str], names: Iterable[str]) -> list[str]:
