@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import replace
 from functools import partial
 
@@ -215,10 +216,13 @@ def test_a_column_that_is_called_as_one_that_is_added_is_refused(spark, columns,
 
 
 @pytest.mark.parametrize("name", ["a b", "a,b", "a;b", "a{b", "a)b", "a\nb", "a\tb", "a=b"])
-def test_a_name_that_no_file_can_have_is_refused_when_the_table_is_made(make_table, name):
-    """Delta says which characters it does not take; nothing is left of the table."""
-    table = make_table(TableSpec("names/refused", {"id": Column("INT"), name: Column("INT")}))
-    with pytest.raises(ConfigError, match=r"names/refused cannot be made as it is declared: .*invalid character"):
+@pytest.mark.parametrize("inside", [False, True])
+def test_a_name_that_no_file_can_have_is_refused_when_the_table_is_made(make_table, name, inside):
+    """Delta says which name it does not take, of a column or inside of one; nothing is left of the table."""
+    nested = Column(f"STRUCT<{identifier(name)}: INT>")
+    table = make_table(TableSpec("names/refused", {"id": Column("INT"), "s" if inside else name: nested}))
+    words = rf"(?s)names/refused cannot be made as it is declared: .*invalid character.*names:.*{re.escape(name.partition(chr(10))[0])}"
+    with pytest.raises(ConfigError, match=words):
         table.ensure()
     assert not table.ledger.exists()
 

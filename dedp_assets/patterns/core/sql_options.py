@@ -43,8 +43,12 @@ def naming_options(rows: DataFrame, what: str, options: Mapping[str, str]) -> It
 
 
 def reason_of(error: Exception) -> str:
-    """Return the line of Spark's error that states the reason; syntax errors begin with an empty line."""
-    return str(error).strip().partition("\n")[0]
+    """Return the line of Spark's error that states the reason, and the one with the columns that Delta refuses.
+
+    Syntax errors begin with an empty line.
+    """
+    reason, *more = str(error).strip().split("\n")
+    return " ".join([reason, *(line for line in more if line.startswith("Invalid column names:"))])
 
 
 def _refusal(rows: DataFrame, sql: str) -> str:
