@@ -149,14 +149,17 @@ def filtered(n):
 
 
 def filed(n):
-    valid = n.table("amount INT, id INT, day STRING", more={"was_dead_lettered": Column("BOOLEAN")}, by=["day"])
-    dead = n.table("line STRING, id INT, filed STRING", more=LETTER, by=["filed"])
+    valid = n.table(
+        "amount INT, id INT, note STRING, day STRING", more={"was_dead_lettered": Column("BOOLEAN")}, by=["day"]
+    )
+    dead = n.table("line STRING, id INT, note STRING, filed STRING", more=LETTER, by=["filed"])
     options = {"payload": n("line"), "identity": n.all("id"), "schema": {n.declared("amount"): "INT"}}
+    options["carry"] = n.all("note")
     for number, text in enumerate(("{", "{}")):
-        rows = n.frame("id INT, line STRING", (1, "{}"), (2, text), (3, "["))
+        rows = n.frame("id INT, line STRING, note STRING", (1, "{}", "x"), (2, text, "y"), (3, "[", "z"))
         split = divert_unprocessable(rows, dead.read() if number else None, **options)
-        parts = {**split.parts, "valid": (*split.parts["valid"], n("day"))}
-        dated = replace(split, rows=split.rows.withColumn(n("day"), F.lit("a/b")), parts=parts)
+        parts = {**split.parts, "valid": (*split.parts["valid"], n.declared("day"))}
+        dated = replace(split, rows=split.rows.withColumn(n.declared("day"), F.lit("a/b")), parts=parts)
         under = {"partition": {n("day"): "a/b"}, "filed_under": {n("filed"): "c d"}}
         route(dated, valid, dead, **under, provenance=a_run(at=NOW, sequence=number))
     yield valid

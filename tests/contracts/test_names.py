@@ -152,6 +152,7 @@ HANDED_ON = {
     keyed: ("part",),
     diverted: ("user",),
     names_of_tables.decorated: ("id", "page"),
+    names_of_tables.filed: ("note",),
     names_of_tables.upserted: ("number",),
     names_of_tables.merged: ("name",),
     names_of_tables.replicated: ("id",),
@@ -166,7 +167,7 @@ def test_a_pattern_does_the_same_whatever_its_columns_are_called_and_hold(spark,
     """Under odd names, and words that SQL or the library use themselves, the rows are those of plain names.
 
     So they are if options have the names in capitals, and what is handed on is a map, which nothing can compare.
-    Elsewhere a map is refused by the name of its column.
+    Elsewhere a map is refused by the name of its column, or of the measure that is of it.
     """
     renaming = partial(Renaming, spark=spark, make_table=make_table, folder=tmp_path)
     plain, other = renaming(""), renaming(odd, wrapped=HANDED_ON.get(case, ()), shout=True)
@@ -175,7 +176,7 @@ def test_a_pattern_does_the_same_whatever_its_columns_are_called_and_hold(spark,
     assert found == expected
     for name in plain.columns_used - other.wrapped - READ_AS_JSON.get(case, set()) if odd != MAPPED else ():
         holding = renaming("", wrapped=[name])
-        with pytest.raises(PatternError, match=name):
+        with pytest.raises(PatternError, match=f"(?<![a-z]){name}(?![a-z])|^measure pages "):
             [holding.rows(part) for part in case(holding)]
 
 

@@ -34,7 +34,7 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True)
 class Use:
-    """What an option does with the values of a column.
+    """Describe what an option does with the values of a column.
 
     Attributes:
         fits: tells whether the values of a type allow it.
@@ -99,7 +99,7 @@ RECORD = Use(_one_of(T.StringType, T.BinaryType), TEXT.why_not)
 
 
 def spelled_as(columns: Iterable[str], names: Iterable[str]) -> list[str]:
-    """Spell names as the columns that they mean are, whose case Spark does not mind; a name of none stays as it is."""
+    """Spell names as the columns are that they mean in another case; a name of no column stays as it is."""
     known = {column.lower(): column for column in columns}
     return [known.get(name.lower(), name) for name in names]
 

@@ -95,7 +95,7 @@ def row_hash(fields: Iterable[T.StructField]) -> str:
 
 
 def same(field: T.StructField, one: str, other: str) -> str:
-    """Write SQL that tells whether two values of the column ``field`` are the same; NULL is, and maps can be.
+    """Write SQL that tells whether two values of the column ``field`` are the same, also where they are NULL or maps.
 
     Raises:
         ConfigError: as :func:`row_hash`.

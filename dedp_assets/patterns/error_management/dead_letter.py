@@ -122,7 +122,7 @@ def divert_unprocessable(  # noqa: PLR0913 - what a record is takes many words
 
 
 def _require_usable(rows: DataFrame, identity: Sequence[str], payload: str, others: Sequence[str]) -> None:
-    """Refuse options that name columns which are not there or cannot be used so."""
+    """Refuse columns that are not there, identities that cannot be compared, and a payload that is no text."""
     require_columns(rows, others)
     require_columns(rows, identity, COMPARED)
     require_columns(rows, [payload], RECORD)

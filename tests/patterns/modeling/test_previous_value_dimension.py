@@ -68,3 +68,14 @@ def test_columns_that_cannot_be_shown_are_refused(spark):
     for previous, words in ([], "name the columns"), (["x"], "no column x"), (["tier"], "a column previous_tier"):
         with pytest.raises(ConfigError, match=words):
             show_previous_values(rows, keys=["id"], previous=previous)
+
+
+def test_a_map_has_a_previous_value_like_any_other(spark, make_table):
+    """The same entries in another order are the same value."""
+    columns = {"id": Column("INT", required=True), "tags": Column("MAP<STRING, INT>"), **VERSION}
+    table, schema = make_table(TableSpec("silver/tagged", columns)), "id INT, tags MAP<STRING, INT>, at TIMESTAMP"
+    told = [({"a": 1}, 1), ({"x": 1, "y": 2}, 2), ({"y": 2, "x": 1}, 3)]
+    changes = spark.createDataFrame([(1, tags, moment(day)) for tags, day in told], schema)
+    keep_versions(changes, table, stream=ChangeStream(keys=["id"], event_time="at"), provenance=a_run())
+    (row,) = show_previous_values(table.read(), keys=["id"], previous=["tags"]).collect()
+    assert (row["tags"], row["previous_tags"]) == ({"x": 1, "y": 2}, {"a": 1})
