@@ -100,7 +100,8 @@ def _setup(_: argparse.Namespace) -> int:
 def _demo(chosen: argparse.Namespace) -> int:
     from dedp_assets.story import demo  # noqa: PLC0415
 
-    return demo(settings(), log=chosen.log, first=chosen.first)
+    with engine.preparing(settings()):
+        return demo(settings(), log=chosen.log, first=chosen.first)
 
 
 def _up(chosen: argparse.Namespace) -> int:

@@ -11,7 +11,6 @@ from rich.console import Console
 from rich.markup import escape
 
 from dedp_assets.graph.run_tags import APPROVED_AUDITS, APPROVED_BECAUSE, APPROVED_BY, CAUSE, FORCE
-from dedp_assets.local import engine
 from dedp_assets.patterns.core.records import Approval
 from dedp_assets.sources import access_log, devices, partner_visits, visits
 from dedp_assets.status import by_layer, status, tables_named
@@ -39,7 +38,6 @@ def demo(settings: Settings, *, log: Path | None = None, first: date | None = No
     """
     apply({"DEDP_JIT": "quick"})
     console = Console(width=150)
-    engine.prepare(settings)
     if log is not None:
         _land_log(settings, log, console)
     else:

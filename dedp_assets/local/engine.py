@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import subprocess
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
 
 import pyspark
@@ -12,7 +14,11 @@ from filelock import FileLock
 from resources.engine import EngineError, class_archive, class_path, java_variables, last_lines, spark_conf
 from resources.environments import Settings, child_environment
 
-__all__ = ["connect_command", "prepare"]
+__all__ = ["connect_command", "prepare", "preparing"]
+
+
+_LAST_IN_LINE = ("nice", "-n", "10")
+"""What lets a run that starts meanwhile have the cores."""
 
 
 def prepare(settings: Settings) -> None:
@@ -26,10 +32,25 @@ def prepare(settings: Settings) -> None:
             _record(settings, archive)
 
 
+@contextmanager
+def preparing(settings: Settings) -> Iterator[None]:
+    """Fetch missing jars, and record the class-data archive while the block runs: the first engine starts without one.
+
+    Raises:
+        EngineError: if the jars cannot be fetched, or, at the end of the block, the archive cannot be recorded.
+    """
+    class_path(settings)
+    with ThreadPoolExecutor(1) as beside:
+        recorded = beside.submit(prepare, settings)
+        yield
+        recorded.result()
+
+
 def _record(settings: Settings, archive: Path) -> None:
     draft = archive.with_suffix(".draft")
     conf = spark_conf(settings, record_classes=draft)
     command = [
+        *_LAST_IN_LINE,
         _submit(),
         *_as_arguments(conf),
         str(Path(__file__).with_name("warmup.py")),

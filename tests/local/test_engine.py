@@ -67,6 +67,13 @@ def test_checkouts_that_share_a_cache_prepare_at_once(chosen, recorder, monkeypa
     assert [archive.read_text() for archive in archives] == ["whole", "whole"]
 
 
+def test_the_archive_is_recorded_while_the_block_runs(chosen, recorder):
+    """The block starts before there is an archive, and its end waits for a whole one."""
+    with engine.preparing(chosen):
+        assert not configuration.class_archive(chosen).exists()
+    assert configuration.class_archive(chosen).read_text() == "whole"
+
+
 def test_the_shared_engine_listens_on_the_loopback_interface_only(chosen):
     """Nobody on the network reaches an engine that has no password."""
     command = engine.connect_command(chosen, 15002)
