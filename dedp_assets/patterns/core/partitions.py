@@ -22,7 +22,8 @@ from datetime import date, datetime, timedelta, timezone
 from functools import lru_cache
 from typing import Any
 
-from dedp_assets.patterns.core.names import identifier
+from dedp_assets.patterns.core.errors import ConfigError
+from dedp_assets.patterns.core.names import SUBSTITUTED, half_character, identifier
 
 __all__ = [
     "equals",
@@ -169,8 +170,20 @@ def misfit(column: str, kind: str) -> str:
 
 
 def quoted(value: str) -> str:
-    """Write ``value`` as an SQL string literal."""
-    escaped = value.replace("\\", "\\\\").replace("'", "\\'")
+    r"""Write ``value`` as an SQL string literal: the one place that makes literals of texts.
+
+    Spark replaces ``${env:HOME}`` in every SQL text, also inside of a literal, so that no ``${`` may stand there.
+
+    Raises:
+        ConfigError: if the text has half of a character, which nothing can store.
+
+    Example:
+        >>> print(quoted("it's ${env:HOME}"))
+        'it\'s \u0024{env:HOME}'
+    """
+    if half := half_character(value):
+        raise ConfigError(f"a text must consist of whole characters, not {value!r} with {half}")
+    escaped = value.replace("\\", "\\\\").replace("'", "\\'").replace(SUBSTITUTED, "\\u0024{")
     return f"'{escaped}'"
 
 
@@ -180,8 +193,8 @@ def sql_type(kind: str) -> str:
 
 
 def _string(value: object) -> str:
-    if not isinstance(value, str) or value in ("", NO_VALUE) or "\0" in value:
-        raise ValueError("a text, neither empty nor Spark's word for NULL, is needed")
+    if not isinstance(value, str) or value in ("", NO_VALUE) or "\0" in value or half_character(value):
+        raise ValueError("a text of whole characters, neither empty nor Spark's word for NULL, is needed")
     return value
 
 

@@ -10,7 +10,7 @@ from typing import Any
 from pyspark.sql import DataFrame
 
 from dedp_assets.patterns.core.errors import ConfigError, SchemaMismatch
-from dedp_assets.patterns.core.names import identifier, reserved
+from dedp_assets.patterns.core.names import SUBSTITUTED, identifier, require_name, reserved
 from dedp_assets.patterns.core.partitions import is_possible, stored_type
 
 __all__ = ["Column", "TableSpec", "require_declared", "shape"]
@@ -166,12 +166,23 @@ def _refuse_unusable(spec: TableSpec) -> None:
     for what, names in (("columns", spec.columns), ("partition columns", spec.partition_by), ("checks", spec.checks)):
         if twice := _same_but_for_case(names):
             raise ConfigError(f"{spec.name} has {what} {twice}: Spark does not tell apart what differs in case only")
+    _require_names(spec)
     if "" in spec.columns:
         raise ConfigError(f"{spec.name} has a column without a name: give it one")
     if spec.columns and set(spec.partition_by) == set(spec.columns):
         raise ConfigError(f"{spec.name} is partitioned by all its columns: leave one that its files can hold")
     if wrong := [key for key, value in spec.properties.items() if not isinstance(value, str)]:
         raise ConfigError(f"{spec.name}: property {wrong[0]} is {spec.properties[wrong[0]]!r}: give it as text")
+
+
+def _require_names(spec: TableSpec) -> None:
+    """Refuse columns and fields with names that no SQL text can hold."""
+    for name, column in spec.columns.items():
+        require_name(name)
+        if SUBSTITUTED in column.type:
+            raise ConfigError(
+                f"{spec.name}: the type of {name} must have names without {SUBSTITUTED}, not {column.type}"
+            )
 
 
 def _same_but_for_case(names: Iterable[str]) -> list[str]:

@@ -15,6 +15,8 @@ from typing import Any
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
+from dedp_assets.patterns.core.names import SUBSTITUTED
+
 __all__ = ["private"]
 
 _OF_ONE_COMMIT = (
@@ -22,6 +24,9 @@ _OF_ONE_COMMIT = (
     "spark.databricks.delta.write.txnVersion",
     "spark.databricks.delta.commitInfo.userMetadata",
 )
+
+_DOLLAR = ("dedp.dollar", "$")
+"""A setting to refer to where a value has ``${``: Spark replaces references inside of settings, too."""
 
 
 @contextmanager
@@ -40,8 +45,9 @@ def private(session: SparkSession, settings: Mapping[str, str]) -> Iterator[Spar
     try:
         for key in _OF_ONE_COMMIT:
             own.conf.unset(key)
+        own.conf.set(*_DOLLAR)
         for key, value in settings.items():
-            own.conf.set(key, value)
+            own.conf.set(key, value.replace(SUBSTITUTED, f"${{{_DOLLAR[0]}}}{{"))
         yield own
     finally:
         end()

@@ -292,7 +292,7 @@ def _staged_files(
             data_change=True,
             stats=statistics,
         )
-        yield add, named.get(apart)
+        yield add, unquote(named[apart]) if apart in named else None
 
 
 def _describe(
