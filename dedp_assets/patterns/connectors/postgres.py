@@ -19,6 +19,7 @@ from typing import Any
 import psycopg
 from psycopg import Connection, sql
 
+from dedp_assets.patterns.connectors.definitions import Definition, define
 from dedp_assets.patterns.connectors.pgoutput import Change, Relation, Row, Transaction, decode, position_text
 from dedp_assets.patterns.core.errors import (
     AmbiguousKeys,
@@ -43,6 +44,7 @@ __all__ = [
     "describe",
     "exchange",
     "peek",
+    "reading_at",
     "receive",
     "slot_state",
     "snapshot",
@@ -56,6 +58,8 @@ _TEXT = (
     "SET datestyle = 'ISO'; SET timezone = 'UTC'; SET intervalstyle = 'iso_8601'; SET bytea_output = 'hex'; "
     "SET extra_float_digits = 1"
 )
+# A policy would leave rows out of what is read, and the log leaves none out: then reading is an error.
+_READING = f"{_TEXT}; SET row_security = off"
 _CONNECTING = {
     r"password authentication failed|no password supplied|role .* does not exist|no pg_hba.conf entry": "28P01",
     r"database .* does not exist": "3D000",
@@ -119,10 +123,11 @@ class PostgresTable:
 
 @dataclass(frozen=True, slots=True)
 class Described:
-    """A table as it is now: PostgreSQL's number of it, and its published columns with their types."""
+    """A table as it is now: PostgreSQL's number of it, its published columns with their types, and what defines it."""
 
     oid: int
     columns: Mapping[str, str]
+    definition: Definition
 
 
 @dataclass(frozen=True, slots=True)
@@ -281,7 +286,7 @@ def connected(source: PostgresTable) -> Iterator[Connection[Any]]:
         PatternError: what else PostgreSQL refuses, with the remedy.
     """
     with _translating(source), source.connect(autocommit=True) as connection:
-        connection.execute(_TEXT)
+        connection.execute(_READING)
         yield connection
 
 
@@ -299,14 +304,17 @@ def describe(connection: Connection[Any], source: PostgresTable, *, keys: Sequen
                 AND a.attnum = ANY(i.indkey) WHERE i.indrelid = c.oid AND i.indisprimary ORDER BY 1),
           (SELECT attnames::text[] FROM pg_publication_tables v JOIN pg_publication USING (pubname)
            WHERE pubname = %s AND v.schemaname = n.nspname AND v.tablename = c.relname AND rowfilter IS NULL
-           AND pubinsert AND pubupdate AND pubdelete AND pubtruncate)
+           AND pubinsert AND pubupdate AND pubdelete AND pubtruncate),
+          EXISTS (SELECT FROM pg_index i WHERE i.indrelid = c.oid AND i.indisprimary AND NOT i.indimmediate),
+          EXISTS (SELECT FROM pg_inherits WHERE inhparent = c.oid)
         FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace WHERE n.nspname = %s AND c.relname = %s
         """,
         (source.slot, *source.name.split(".")),
     ).fetchone()
     if found is None:
         raise ConfigError(f"{_at(connection)} has no table {source.name}: correct its name")
-    oid, kind, identity, wal_level, primary, published = found
+    oid, kind, identity, wal_level, primary, published, deferred, inherited = found
+    _require_own_rows(source, deferrable=deferred, inherited=inherited)
     if kind != "r":
         raise ConfigError(f"{source.name} is no ordinary table: capture its partitions, or the tables behind the view")
     if wal_level != "logical":
@@ -323,12 +331,20 @@ def describe(connection: Connection[Any], source: PostgresTable, *, keys: Sequen
         raise ContractError(
             f"{source.name}: the publication {source.slot} does not hold all of its changes: {RESNAPSHOT}"
         )
-    named = connection.execute(
-        "SELECT attname, format_type(atttypid, atttypmod) FROM pg_attribute WHERE attrelid = %s AND attname = ANY(%s) "
-        "ORDER BY attnum",
-        (oid, published),
-    ).fetchall()
-    return Described(oid, dict(named))
+    definition = define(connection, oid=oid, publication=source.slot, columns=published)
+    ordered = sorted(definition.columns.items(), key=lambda column: column[1][0])
+    return Described(oid, {column: kind for column, (_, kind, _) in ordered}, definition)
+
+
+def _require_own_rows(source: PostgresTable, *, deferrable: bool, inherited: bool) -> None:
+    """Refuse a table whose rows are not told apart at every moment, or are not all logged as its own."""
+    if deferrable:
+        raise ConfigError(
+            f"{source.name} has a DEFERRABLE primary key: two rows may have one key for a while, so make it one that "
+            "is NOT DEFERRABLE"
+        )
+    if inherited:
+        raise ConfigError(f"{source.name} has tables that inherit from it: capture those, and detach them from it")
 
 
 def slot_state(connection: Connection[Any], source: PostgresTable) -> SlotState | None:
@@ -342,12 +358,16 @@ def slot_state(connection: Connection[Any], source: PostgresTable) -> SlotState 
     return SlotState(*found) if found else None
 
 
-def peek(connection: Connection[Any], source: PostgresTable, *, until: int, limit: int) -> list[Transaction]:
-    """Read the transactions behind the slot's position up to ``until``, oldest first, with changes of ``source`` only.
+def peek(
+    connection: Connection[Any], source: PostgresTable, *, until: int, limit: int, oid: int = 0, slot: str = ""
+) -> list[Transaction]:
+    """Read the transactions behind the slot's position up to ``until``, oldest first, with changes of one table only.
 
     Args:
         connection: a connection to the source.
         source: the table and its slot.
+        oid: PostgreSQL's number of the table, which stays when it is renamed; 0 leaves out all changes.
+        slot: a copy of the slot to read instead.
         until: position behind which nothing is read.
         limit: ends behind the transaction with which so many messages were read; a transaction is never cut.
 
@@ -358,9 +378,9 @@ def peek(connection: Connection[Any], source: PostgresTable, *, until: int, limi
     cursor.execute(
         "SELECT data FROM pg_logical_slot_peek_binary_changes(%s, '0/0'::pg_lsn + %s::numeric, %s, "
         "'proto_version', '1', 'publication_names', %s)",
-        (source.slot, until, limit, source.slot),
+        (slot or source.slot, until, limit, source.slot),
     )
-    return [_ours(connection, source, found) for found in decode(data for (data,) in cursor)]
+    return [_ours(connection, source, oid, found) for found in decode(data for (data,) in cursor)]
 
 
 def advance(connection: Connection[Any], source: PostgresTable, position: int) -> None:
@@ -383,24 +403,52 @@ def snapshot(source: PostgresTable, *, keys: Sequence[str]) -> Iterator[Snapshot
         _publish(connection, source, keys)
         # Asked before the slot begins, so that no change behind its position was committed at an earlier time.
         ((taken_at,),) = connection.execute("SELECT clock_timestamp()").fetchall()
-    slot, temporary = sql.Literal(source.slot), f"{source.slot}_snapshot"
+    with _exported(source, keys) as (creator, reader, position, table):
+        slot, temporary = sql.Literal(source.slot), f"{source.slot}_snapshot"
+
+        def keep() -> None:
+            drop = "SELECT pg_drop_replication_slot(slot_name) FROM pg_replication_slots WHERE slot_name = {}"
+            creator.execute(sql.SQL(drop).format(slot))
+            copy = sql.SQL("SELECT pg_copy_logical_replication_slot({}, {}, false)")
+            creator.execute(copy.format(sql.Literal(temporary), slot))
+
+        yield Snapshot(position, taken_at, table, _rows(reader, source, table), keep)
+
+
+@contextmanager
+def reading_at(source: PostgresTable, *, keys: Sequence[str]) -> Iterator[tuple[Connection[Any], int, Described]]:
+    """Read the table as of one position of its log, for the time of a block; nothing is kept or moved by it.
+
+    Yields:
+        A connection that sees the rows of that position, the position, and the table.
+    """
+    with _exported(source, keys, name=f"{source.slot}_compare") as (_, reader, position, table):
+        yield reader, position, table
+
+
+@contextmanager
+def _exported(
+    source: PostgresTable, keys: Sequence[str], name: str = ""
+) -> Iterator[tuple[Connection[Any], Connection[Any], int, Described]]:
+    """Make a temporary slot, and a connection that sees the rows of the position at which it begins."""
     with _translating(source), source.connect(autocommit=True, replication="database") as creator:
         create = sql.SQL("CREATE_REPLICATION_SLOT {} TEMPORARY LOGICAL pgoutput (SNAPSHOT 'export')")
-        ((_, position, name, _),) = creator.execute(create.format(sql.Identifier(temporary))).fetchall()
+        temporary = sql.Identifier(name or f"{source.slot}_snapshot")
+        ((_, position, exported, _),) = creator.execute(create.format(temporary)).fetchall()
         with source.connect(autocommit=True) as reader:
-            reader.execute(_TEXT)
-            begin = sql.SQL("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY; SET TRANSACTION SNAPSHOT {}")
-            reader.execute(begin.format(sql.Literal(name)))
+            reader.execute(_READING)
+            begin = sql.SQL(
+                "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY; SET TRANSACTION SNAPSHOT {}; "
+                "LOCK TABLE {} IN ACCESS SHARE MODE"
+            )
+            reader.execute(begin.format(sql.Literal(exported), source.identifier))
             table = describe(reader, source, keys=keys)
+            moved = "SELECT relfilenode <> pg_relation_filenode(oid) FROM pg_class WHERE oid = %s"
+            ((rewritten,),) = reader.execute(moved, (table.oid,)).fetchall()
+            if rewritten:  # The rows that this snapshot could see are in a file that is gone: it would see none.
+                raise Conflict(f"{source.name} was rewritten while its snapshot began: run again later")
             ((number,),) = reader.execute("SELECT (%s::pg_lsn - '0/0')::bigint", (position,)).fetchall()
-
-            def keep() -> None:
-                drop = "SELECT pg_drop_replication_slot(slot_name) FROM pg_replication_slots WHERE slot_name = {}"
-                creator.execute(sql.SQL(drop).format(slot))
-                copy = sql.SQL("SELECT pg_copy_logical_replication_slot({}, {}, false)")
-                creator.execute(copy.format(sql.Literal(temporary), slot))
-
-            yield Snapshot(number, taken_at, table, _rows(reader, source, table), keep)
+            yield creator, reader, number, table
 
 
 def _publish(connection: Connection[Any], source: PostgresTable, keys: Sequence[str]) -> None:
@@ -415,14 +463,14 @@ def _publish(connection: Connection[Any], source: PostgresTable, keys: Sequence[
 
 def _rows(reader: Connection[Any], source: PostgresTable, table: Described) -> Iterator[Row]:
     columns = sql.SQL(", ").join(sql.Identifier(column) for column in table.columns)
-    query = sql.SQL("COPY (SELECT {} FROM {}) TO STDOUT").format(columns, source.identifier)
+    query = sql.SQL("COPY (SELECT {} FROM ONLY {}) TO STDOUT").format(columns, source.identifier)
     with reader.cursor().copy(query) as copy:
         for values in copy.rows():
             yield dict(zip(table.columns, values, strict=True))
 
 
-def _ours(connection: Connection[Any], source: PostgresTable, found: Transaction) -> Transaction:
-    changes = tuple(change for change in found.changes if change.relation.name == source.name)
+def _ours(connection: Connection[Any], source: PostgresTable, oid: int, found: Transaction) -> Transaction:
+    changes = tuple(change for change in found.changes if change.relation.oid == oid)
     if any(not change.relation.whole_rows for change in changes):
         raise ContractError(
             f"{source.name} was changed while it did not log former rows: ALTER TABLE {source.name} REPLICA IDENTITY "

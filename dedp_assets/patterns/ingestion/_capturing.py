@@ -13,8 +13,9 @@ from typing import Any
 from psycopg import Connection
 
 from dedp_assets.patterns.connectors import postgres
+from dedp_assets.patterns.connectors.definitions import Definition
 from dedp_assets.patterns.connectors.pgoutput import Transaction, position_text
-from dedp_assets.patterns.connectors.postgres import RESNAPSHOT, PostgresTable, SlotState
+from dedp_assets.patterns.connectors.postgres import RESNAPSHOT, Described, PostgresTable, SlotState
 from dedp_assets.patterns.core.errors import ContractError
 from dedp_assets.patterns.core.records import Provenance
 from dedp_assets.patterns.core.results import WriteResult
@@ -66,8 +67,11 @@ class Capture:
             taken.keep()
             return staged.publish()
 
-    def resume(self, connection: Connection[Any]) -> SlotState:
+    def resume(self, connection: Connection[Any]) -> tuple[SlotState, Definition]:
         """Move the slot to where the history ends, if a capture was interrupted before it did so.
+
+        Returns:
+            The slot, and the definition of the table.
 
         Raises:
             ContractError: if changes may be missing between the two.
@@ -82,22 +86,34 @@ class Capture:
             fault = f"somebody moved the slot {source.slot} on, from {position_text(written)} to {before.at}"
         elif slot.newest < written:
             fault = f"the log ends before {position_text(written)}, which was captured: the database is another one"
-        elif postgres.describe(connection, source, keys=self.keys).oid != _history.noted(self.history).get("oid"):
-            fault = "the table was dropped and made anew"
         else:
-            postgres.advance(connection, source, written)
-            return slot
+            now = postgres.describe(connection, source, keys=self.keys)
+            if not (fault := _broken(_history.noted(self.history), now, after=written)):
+                postgres.advance(connection, source, written)
+                return slot, now.definition
         raise ContractError(f"{source.name}: {fault}; {RESNAPSHOT}")
 
-    def follow(self, connection: Connection[Any], *, until: int, max_messages: int) -> Iterator[WriteResult]:
-        """Append the log up to the position ``until``, a commit for every ``max_messages``."""
-        position, note = _history.cursor(self.history) or 0, _history.noted(self.history)
-        while batch := postgres.peek(connection, self.source, until=until, limit=max_messages):
-            note = _history.noting(note, batch)
+    def follow(
+        self, connection: Connection[Any], now: Definition, *, until: int, max_messages: int
+    ) -> Iterator[WriteResult]:
+        """Append the log up to the position ``until``, a commit for every ``max_messages``.
+
+        Args:
+            connection: a connection to the source.
+            now: the table's definition; every commit says in which columns it is another one than before.
+            until: position behind which nothing is read.
+            max_messages: most messages of a commit.
+        """
+        begin, note = _history.cursor(self.history) or 0, _history.noted(self.history)
+        position, differing = begin, note["changed"]
+        while batch := postgres.peek(connection, self.source, until=until, limit=max_messages, oid=note["oid"]):
+            note = _history.noting_definition(_history.noting(note, batch), now, after=begin)
+            differing = note["changed"]
             yield self._append(batch, self._step(batch[-1].ends_at, note), after=position)
             position = batch[-1].ends_at
             postgres.advance(connection, self.source, position)
-        if until - position > _IDLE_BYTES:
+        note = _history.noting_definition(note, now, after=begin)
+        if until - position > _IDLE_BYTES or (note["changed"] != differing and until > position):
             yield self.history.mark(provenance=self._step(until, note))
             postgres.advance(connection, self.source, until)
 
@@ -116,3 +132,13 @@ class Capture:
         notes = {**self.provenance.notes, "source": note}
         inputs = {self.source.name: position_text(position)}
         return replace(self.provenance, sequence=position, inputs=inputs, notes=notes)
+
+
+def _broken(note: Mapping[str, Any], now: Described, *, after: int) -> str:
+    """Say how rows may have changed without a word in the log since the position ``after``; empty, if they cannot."""
+    if now.oid != note.get("oid"):
+        return "the table was dropped and made anew"
+    then = Definition.of(note["defined"]) if "defined" in note else now.definition
+    parts = ", ".join(then.broken(now.definition))
+    since = position_text(after)
+    return f"{parts} changed after {since}, and rows may have changed without a word in the log" if parts else ""

@@ -15,6 +15,7 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from dedp_assets.patterns.connectors.definitions import Definition
 from dedp_assets.patterns.connectors.pgoutput import Row, Transaction, position_text
 from dedp_assets.patterns.connectors.postgres import Snapshot
 from dedp_assets.patterns.core.exact import exact
@@ -35,6 +36,7 @@ __all__ = [
     "misfits",
     "noted",
     "noting",
+    "noting_definition",
     "noting_snapshot",
     "of_snapshot",
     "of_transactions",
@@ -158,10 +160,20 @@ def noting_snapshot(snapshot: Snapshot) -> dict[str, Any]:
     """Note, at the snapshot, what every commit of a history notes about its source.
 
     ``oid`` and ``columns`` say what the source is, ``changed`` what became of its columns since the snapshot, and
-    ``reset`` the commit and position from which the table starts anew: earlier changes no longer count.
+    ``reset`` the commit and position from which the table starts anew: earlier changes no longer count. ``defined`` is
+    its definition when it was looked at last.
     """
-    columns = dict(snapshot.table.columns)
-    return {"oid": snapshot.table.oid, "columns": columns, "changed": {}, "reset": [snapshot.position, 0]}
+    table = snapshot.table
+    note = {"oid": table.oid, "columns": dict(table.columns), "changed": {}, "reset": [snapshot.position, 0]}
+    return {**note, "defined": table.definition.plain()}
+
+
+def noting_definition(note: Mapping[str, Any], now: Definition, *, after: int) -> dict[str, Any]:
+    """Bring ``note``, written at the position ``after``, up to the table's definition: nobody logs that it changed."""
+    then = Definition.of(note["defined"]) if "defined" in note else now
+    differing = {c: f"{happened} after {position_text(after)}" for c, happened in then.differing(now).items()}
+    # What the log said of a column says from when on; it is kept where both know of it.
+    return {**note, "changed": {**differing, **note["changed"]}, "defined": now.plain()}
 
 
 def noting(note: Mapping[str, Any], batch: Iterable[Transaction]) -> dict[str, Any]:
@@ -178,6 +190,8 @@ def noting(note: Mapping[str, Any], batch: Iterable[Transaction]) -> dict[str, A
             changed |= {
                 c: f"was {kind}, is {now[c]} since {at}" for c, kind in columns.items() if now.get(c, kind) != kind
             }
+            before, after = [c for c in columns if c in now], [c for c in now if c in columns]
+            changed |= {c: f"was another column {at}" for c, was in zip(after, before, strict=True) if c != was}
             columns = now
     return {**note, "columns": columns, "changed": changed, "reset": reset}
 

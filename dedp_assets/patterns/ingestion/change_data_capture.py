@@ -88,8 +88,8 @@ def capture_changes(
     capture = capturing.Capture(source, history, tuple(keys), run)
     written = [capture.begin(anew=resnapshot)] if began else []
     with postgres.connected(source) as connection:
-        slot = capture.resume(connection)
-        written += capture.follow(connection, until=slot.newest, max_messages=max_messages)
+        slot, definition = capture.resume(connection)
+        written += capture.follow(connection, definition, until=slot.newest, max_messages=max_messages)
     done = cursor(latest) if latest.ledger.exists() else None
     copied = apply_changes(history, latest, keys=keys, provenance=run)
     lags = {
