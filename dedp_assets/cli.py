@@ -24,7 +24,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     chosen = _parser().parse_args(arguments)
     try:
         if chosen.command in _BESIDE:
-            _join(settings(), computes=chosen.command in _COMPUTING)
+            _join(settings(), computes=chosen.command in _COMPUTING or _compares(chosen))
         return _COMMANDS[chosen.command](chosen)
     except (EngineError, PatternError, ValueError, OSError) as error:
         print(f"dedp {chosen.command}: {error}", file=sys.stderr)  # noqa: T201
@@ -42,6 +42,15 @@ def _join(chosen: Settings, *, computes: bool) -> None:
         apply({"SPARK_REMOTE": platform.engine})
         used = "; its engine is used"
     print(f"The platform of this home runs ({platform}) at {platform.web}{used}", file=sys.stderr)  # noqa: T201
+
+
+def _compares(chosen: argparse.Namespace) -> bool:
+    """Tell whether a table is held against its source, which reads its rows."""
+    if chosen.command != "verify":
+        return False
+    from dedp_assets.verifying import CAPTURED  # noqa: PLC0415
+
+    return chosen.table in CAPTURED
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -70,7 +79,10 @@ def _parser() -> argparse.ArgumentParser:
     commands.add_parser(
         "letters", help="dead letters of every table, by status and error class, without starting Spark"
     )
-    verify = commands.add_parser("verify", help="hold the tables' logs against what is stored, and say what repairs it")
+    verify = commands.add_parser(
+        "verify",
+        help="hold the tables' logs against what is stored, and a captured table that is named against its source",
+    )
     verify.add_argument("table", nargs="?", default="", help="layer/dataset, e.g. silver/visits (default: all)")
     _add_runs(commands)
     return parser

@@ -5,10 +5,12 @@ from dataclasses import replace
 from typing import Any
 
 from dedp_assets.defs.bronze.users import HISTORY
+from dedp_assets.defs.bronze.users import USERS as BRONZE
 from dedp_assets.graph.batches import Step
 from dedp_assets.graph.feeds import Pinned, whole
 from dedp_assets.graph.revisions import TRUE_SINCE
 from dedp_assets.graph.tables import lake_table
+from dedp_assets.patterns.core.errors import SchemaMismatch
 from dedp_assets.patterns.core.results import WriteResult
 from dedp_assets.patterns.core.schema import Column, TableSpec
 from dedp_assets.patterns.delta.tables import Table
@@ -94,6 +96,7 @@ def users_current(step: Step, history: Pinned, table: Table) -> WriteResult:
 
 def _changes(step: Step, history: Pinned, table: Table) -> dict[str, Any]:
     """Read the changes that the table lacks, or all if it has to be made anew."""
+    _require_columns_as_in_the_snapshot(history)
     since = step.applied(table)
     anew = since is None or _snapshot(history.table, since) != _snapshot(history.table, history.version)
     rows = history.rows() if since is None or anew else history.rows_since(since)
@@ -108,7 +111,25 @@ def _first_day(history: Table, since: int) -> str:
     return min((dict(day)["committed_on"] or "" for day in history.ledger.changes(since=since)[1]), default="")
 
 
+def _require_columns_as_in_the_snapshot(history: Pinned) -> None:
+    """Refuse changes of columns that the source dropped, added or rewrote: the log repeats no row for that.
+
+    Raises:
+        SchemaMismatch: names each of these columns.
+    """
+    changed = _source(history.table, history.version).get("changed", {})
+    if faults := [f"{column} {changed[column]}" for column in _USER if column in changed]:
+        raise SchemaMismatch(
+            f"{HISTORY.name}: columns differ at the source: {'; '.join(faults)}; take a new snapshot of {BRONZE.name}"
+        )
+
+
 def _snapshot(history: Table, version: int) -> object:
     """Find where the source's table began anew, as of a version of its history."""
+    return _source(history, version).get("reset")
+
+
+def _source(history: Table, version: int) -> Mapping[str, Any]:
+    """Read what is noted of the source, as of a version of its history."""
     commits = (commit.record for commit in history.ledger.history() if commit.version <= version)
-    return next((record.notes["source"]["reset"] for record in commits if record and "source" in record.notes), None)
+    return next((record.notes["source"] for record in commits if record and "source" in record.notes), {})

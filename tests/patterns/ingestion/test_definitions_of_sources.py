@@ -272,9 +272,9 @@ HARMLESS = {
     ],
     "settings of the table": ["ALTER TABLE users SET (fillfactor = 70)", "ALTER TABLE users ADD CHECK (user_id > 0)"],
     "another table": [
-        "CREATE TABLE some (n INT PRIMARY KEY)",
-        "ALTER PUBLICATION dedp_users ADD TABLE some",
-        "ALTER TABLE some RENAME TO another",
+        "CREATE TABLE sites (n INT PRIMARY KEY)",
+        "ALTER PUBLICATION dedp_users ADD TABLE sites",
+        "ALTER TABLE sites RENAME TO another",
         "ALTER TABLE another ALTER n TYPE BIGINT",
     ],
     "the table has another name for a while": [
