@@ -10,6 +10,7 @@ import pytest
 
 from dedp_assets.defs.bronze import users
 from dedp_assets.sources import operational
+from dedp_assets.verifying import verify
 from resources import postgres
 
 START = datetime(2026, 1, 5, 23, 59, 57, tzinfo=timezone.utc)
@@ -67,6 +68,39 @@ def test_changes_that_came_too_late_turn_their_check_red_and_are_there(world, ap
     assert lags["copy_latency_seconds"] > lags["latency_seconds"]
     held = {row["user_id"] for row in world.rows("bronze/users")}
     assert held == {user for (user,) in stored(database, "SELECT user_id FROM users")}
+
+
+def test_a_copy_that_differs_from_its_source_is_named_every_morning_and_by_verify(
+    world, applications, database, capsys
+):
+    """The check and the command say the same, at their cost; a new snapshot by a person's word heals it."""
+    applications(3)
+    world.react()
+    assert world.run("check_tables").failure == ""
+    assert world.checks("bronze/users")["copy_equals_its_source"]
+    shown = {n: v.value for n, v in world.evaluation("bronze/users", "copy_equals_its_source").metadata.items()}
+    assert shown["rows"] == shown["rows_of_the_source"] > 0
+    assert {"ranges", "seconds", "bytes_read"} <= shown.keys()
+    with database.connect(autocommit=True) as connection:
+        for statement in (
+            "ALTER PUBLICATION dedp_users SET (publish = 'insert')",
+            "UPDATE users SET email = 'unseen' WHERE user_id LIKE '%-1'",
+            "ALTER PUBLICATION dedp_users SET (publish = 'insert, update, delete, truncate')",
+        ):
+            connection.execute(statement)
+    assert "the publication dedp_users changed after" in world.run("capture_users").failure
+    assert world.run("check_tables").failure == ""
+    verdict = world.evaluation("bronze/users", "copy_equals_its_source")
+    assert not verdict.passed
+    assert "rows differ in email" in verdict.description
+    assert verify(world.settings, "bronze/users") == 1
+    out = capsys.readouterr().out
+    assert "bytes read in" in out
+    assert "rows differ in email, e.g. a key with md5" in out
+    assert "unseen" not in out
+    assert world.run("capture_users", **{"dedp/force": "true"}).failure == ""
+    assert verify(world.settings, "bronze/users") == 0
+    assert capsys.readouterr().out.splitlines()[-1].endswith(": equal")
 
 
 def test_legacy_visits_are_loaded_by_the_day_they_were_ingested(world, applications, database):

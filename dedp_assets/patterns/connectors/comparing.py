@@ -133,15 +133,15 @@ def _changed(
             copied = f"{source.slot}_behind"  # reading a copy stops no capture
             connection.execute("SELECT pg_copy_logical_replication_slot(%s, %s, true)", (source.slot, copied))
             read = postgres.peek(connection, source, until=until, limit=_MOST_CHANGED, oid=oid, slot=copied)
-            changes = [change for transaction in read for change in transaction.changes]
+            changes = [change for found in read for change in found.changes if change.operation != "schema"]
             _require_near(source, len(changes), any(change.operation == "truncate" for change in changes))
             images += [image for change in changes for image in (change.before, change.after) if image is not None]
     # Read behind the log: what a capture took from there meanwhile is found here.
     if (history.ledger.transactions().applied(history.name, {}) or 0) > since:
         rows = history.read().filter(f"commit_lsn > {since}").select("key", "before", "after")
-        found = rows.limit(_MOST_CHANGED).collect()
-        _require_near(source, len(found), any(row["key"] is None for row in found))
-        images += [json.loads(row[image]) for row in found for image in ("before", "after") if row[image]]
+        captured = rows.limit(_MOST_CHANGED).collect()
+        _require_near(source, len(captured), any(row["key"] is None for row in captured))
+        images += [json.loads(row[image]) for row in captured for image in ("before", "after") if row[image]]
     images = [image for image in images if image.keys() >= {*keys}]
     return {tuple(image[key] for key in keys) for image in images}
 

@@ -4,8 +4,8 @@ Problem: queries on a schedule are too slow for some consumers, burden the datab
 Solution: take a snapshot, then read the log from exactly there through a replication slot. Each change is appended
     once to a history; a second table, merged from it, equals the source as of a position of its log.
 Consequences: the database has to be set up for it and keeps its log for a reader that is away: watch the slot. A
-    transaction passes through memory whole. A match that one copy lacks may still come until that copy's cursor has
-    passed the commit of the other row.
+    transaction passes through memory whole. DDL that the log does not tell of is refused. A match that one copy lacks
+    may still come until that copy's cursor has passed the commit of the other row.
 Choose instead: Incremental Loader, if deletes do not matter and minutes are fast enough. Of a Delta table as source,
     read its own change feed: it needs no slot.
 """
@@ -69,8 +69,10 @@ def capture_changes(
         NotReady: if the source does not answer.
         Conflict: if another capture of the same source is at work.
         ConfigError: if the source cannot be captured as it is.
-        ContractError: if changes are missing (slot lost, moved by others, table made anew): a new snapshot is needed.
-        SchemaMismatch: if columns of ``latest`` were dropped, added or retyped at the source; ``history`` goes on.
+        ContractError: if changes may be missing (slot lost or moved by others; table, publication, key or type of a
+            column made anew or altered): a new snapshot is needed.
+        SchemaMismatch: if columns of ``latest`` were dropped, added, retyped or rewritten at the source; ``history``
+            goes on.
 
     Example:
         >>> created = "CREATE TABLE users (id INT PRIMARY KEY, name TEXT); ALTER TABLE users REPLICA IDENTITY FULL"
