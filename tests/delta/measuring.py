@@ -5,6 +5,8 @@ from __future__ import annotations
 import sqlite3
 from contextlib import closing
 
+from dedp_assets.patterns.delta.measuring import OTHERS
+
 
 class _CountIf:
     """Spark's count_if."""
@@ -22,8 +24,8 @@ class _CountIf:
 def observed(accounting, rows, digests=None):
     """The numbers that ``accounting`` asks for, of rows that have all the columns; digests are given by their SQL."""
     columns = list(rows[0]) if rows else ["__dedp_outcome", "day", "id", "amount"]
-    digests = digests or {}
-    asked = set(accounting.measures().values()) - digests.keys()
+    digests, measures = digests or {}, {**accounting.measures(), **accounting.asked()}
+    asked = set(measures.values()) - digests.keys()
     with closing(sqlite3.connect(":memory:")) as database:
         database.create_aggregate("count_if", 1, _CountIf)
         database.execute(f"CREATE TABLE t ({', '.join(columns)})")
@@ -31,4 +33,4 @@ def observed(accounting, rows, digests=None):
         database.executemany(f"INSERT INTO t VALUES ({marks})", [[row[c] for c in columns] for row in rows])
         # SQLite asks an aggregate of no rows for nothing.
         measured = {sql: database.execute(f"SELECT {sql} FROM t").fetchone()[0] or 0 for sql in asked}
-    return {name: {**measured, **digests}[sql] for name, sql in accounting.measures().items()}
+    return {**{name: {**measured, **digests}[sql] for name, sql in measures.items()}, OTHERS: 0}

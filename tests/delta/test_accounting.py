@@ -73,7 +73,8 @@ def test_a_batch_is_judged_as_row_by_row(rows):
 @given(*[st.integers(0, 3)] * 2)
 def test_rows_are_accounted_for_exactly_if_the_outcomes_add_up(lost, invented):
     """One row too few is a loss, one too many an invention, and both refuse the write."""
-    tally = SimpleNamespace(names=["read"], identity=(), figures=lambda: {"read": 5 + lost - invented})
+    read = {"read": 5 + lost - invented}
+    tally = SimpleNamespace(names=["read"], identity=(), along=False, figures=lambda **_: read)
     accounting = Accounting(Parts(outcomes=NAMES, rows_read=RowsRead(tally)))
     rows = [{OUTCOME: name} for name in NAMES]
     judged = accounting.judge(observed(accounting, rows))
@@ -158,8 +159,8 @@ def test_an_aggregate_says_which_part_of_a_split_it_is_about():
     loose, named = an_audit("a", sql="sum(amount)"), an_audit("a", sql=f"sum(if({OUTCOME} = 'dead', 1, 0))")
     with pytest.raises(ConfigError, match=f"audit a would measure every part of the split.*{OUTCOME}"):
         Accounting(Parts(outcomes=NAMES), (loose,))
-    assert Accounting(Parts(outcomes=NAMES), (named,)).measures()["a"] == named.sql
-    assert Accounting(Parts(), (loose,)).measures()["a"] == loose.sql
+    assert Accounting(Parts(outcomes=NAMES), (named,)).asked()["a"] == named.sql
+    assert Accounting(Parts(), (loose,)).asked()["a"] == loose.sql
 
 
 def test_figures_are_shared_where_they_are_the_same_number():

@@ -16,7 +16,7 @@ from tests.delta.measuring import observed
 
 def a_tally(**figures):
     """The tally of a step that read so many rows, with that identity."""
-    return SimpleNamespace(names=list(figures), identity=("id",), figures=lambda: figures)
+    return SimpleNamespace(names=list(figures), identity=("id",), along=False, figures=lambda **_: figures)
 
 
 @pytest.mark.parametrize(("came_out", "note"), [(7, ""), (8, "other records came out than went in")])

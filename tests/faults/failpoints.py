@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from dedp_assets.patterns.core import observing
 from dedp_assets.patterns.delta.store import LocalStore
 from dedp_assets.patterns.idempotency import _transactions, transactional_writer
 
@@ -83,3 +84,26 @@ def _watch_transactions(failpoint: Failpoint, patch: pytest.MonkeyPatch) -> None
 
     patch.setattr(_transactions, "_mark", mark)
     patch.setattr(transactional_writer, "write_sets", write_sets)
+
+
+@contextmanager
+def losing_figures(what: str) -> Iterator[list[str]]:
+    """Lose observed figures as Spark does: those ``of one task``, and those ``of one task, again``, or ``all`` of them.
+
+    A task is one that saw a row of each kind. Yields the losses.
+    """
+    losses: list[str] = []
+    read = observing._read
+
+    def lossy(seen: Any, names: Any) -> dict[str, Any]:
+        found = read(seen, names)
+        if what == "of one task" and losses:
+            return found
+        losses.append(what)
+        if what == "all":
+            return {}
+        return {name: value - 1 if isinstance(value, int) and value else value for name, value in found.items()}
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(observing, "_read", lossy)
+        yield losses

@@ -86,22 +86,22 @@ class Audit:
         """The SQL that measures the judged figure; empty if it is known without."""
         return f"count_if({self.where})" if self.where is not None else self.sql or ""
 
-    def judge(self, figures: Mapping[str, Any]) -> Finding:
-        """Judge the measured ``figures``."""
+    def judge(self, figures: Mapping[str, Any], why: str = "") -> Finding:
+        """Judge the measured ``figures``; ``why`` says why the judged one could not be measured."""
         value = self._number(figures.get(self.figure))
         shown = {self.figure: value}
         if self.per:
             if self.per not in figures:
                 return Finding(self.name, passed=False, figures=shown, note=f"nobody measured {self.per}")
-            base = figures[self.per]
+            base = self._number(figures[self.per])
             shown[self.per] = base
             if not base:
                 return Finding(self.name, passed=True, figures=shown, note=f"no {self.per} to compare with")
-            value = None if value is None else float(value) / float(base)
+            value = None if value is None else _float(value) / _float(base)
             shown["ratio"] = value
-        if value is None or math.isnan(value):
-            return Finding(self.name, passed=False, figures=shown, note="the figure was not measured")
-        severity, note = self._breach(float(value))
+        if value is None or math.isnan(_float(value)):
+            return Finding(self.name, passed=False, figures=shown, note=why or "the figure was not measured")
+        severity, note = self._breach(_float(value))
         return Finding(self.name, not note, severity, shown, note, self.approvable)
 
     def _number(self, value: Any) -> Any:  # noqa: ANN401 - whatever an aggregate gives
@@ -125,9 +125,17 @@ class Audit:
         return "fail", ""
 
 
-def judge(audits: Iterable[Audit], figures: Mapping[str, Any]) -> tuple[Finding, ...]:
-    """Judge all audits: each of them has its verdict, so one run names every problem."""
-    return tuple(audit.judge(figures) for audit in audits)
+def judge(
+    audits: Iterable[Audit], figures: Mapping[str, Any], why: Mapping[str, str] | None = None
+) -> tuple[Finding, ...]:
+    """Judge all audits: each of them has its verdict, so one run names every problem.
+
+    Args:
+        audits: the rules.
+        figures: what was measured.
+        why: figure that could not be measured -> the reason.
+    """
+    return tuple(audit.judge(figures, (why or {}).get(audit.figure, "")) for audit in audits)
 
 
 def overrule(findings: Sequence[Finding], approval: Approval | None) -> tuple[Finding, ...]:
@@ -159,6 +167,14 @@ def summary(findings: Iterable[Finding]) -> str:
 
 def _figures(finding: Finding) -> str:
     return ", ".join(f"{name}={_round(value)}" for name, value in finding.figures.items())
+
+
+def _float(value: Any) -> float:  # noqa: ANN401 - any number
+    """Convert a number; one that is too large is infinite."""
+    try:
+        return float(value)
+    except OverflowError:
+        return math.copysign(math.inf, value)
 
 
 def _round(value: object) -> str:

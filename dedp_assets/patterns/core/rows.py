@@ -7,15 +7,15 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias
 
-from py4j.protocol import Py4JError
-from pyspark.sql import Column, DataFrame, Observation
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from dedp_assets.patterns.core.audits import Audit
 from dedp_assets.patterns.core.columns import fields_of, inside
-from dedp_assets.patterns.core.errors import ConfigError
+from dedp_assets.patterns.core.errors import ConfigError, ContractError
 from dedp_assets.patterns.core.names import RESERVED, identifier, reserved
+from dedp_assets.patterns.core.observing import Unmeasured, Watch
 from dedp_assets.patterns.core.partitions import quoted
 from dedp_assets.patterns.core.results import Finding, Split
 
@@ -30,8 +30,6 @@ __all__ = [
     "counted",
     "digest",
     "evaluated_once",
-    "measured",
-    "observed",
     "quoted",
     "row_hash",
     "same",
@@ -139,32 +137,6 @@ def evaluated_once(rows: DataFrame) -> Iterator[DataFrame]:
         kept.unpersist()
 
 
-def observed(seen: Observation, rows: DataFrame, measures: Mapping[str, str]) -> dict[str, Any]:
-    """Read the figures that ``seen`` observed of ``rows``; waits for the job that observes them.
-
-    Where Spark finds that nothing can come of a part of a query, by its text or while it runs, it leaves that part out,
-    and what was to be observed there is missing. Then the rows are counted in a pass of their own.
-    """
-    try:
-        found = dict(seen.get)
-    except Py4JError:
-        # An embedded session cannot hand over that nothing was observed.
-        found = {}
-    if found.keys() >= measures.keys():
-        return found
-    return rows.agg(*_aggregates(measures)).collect()[0].asDict()
-
-
-def measured(rows: DataFrame, measures: Mapping[str, str]) -> dict[str, Any]:
-    """Compute SQL aggregates of ``rows``, by name, in one Spark job.
-
-    ``DataFrame.agg`` takes two, because it shuffles what each task has computed.
-    """
-    seen = Observation()
-    rows.observe(seen, *_aggregates(measures)).write.format("noop").mode("overwrite").save()
-    return observed(seen, rows, measures)
-
-
 def _names(names: str | tuple[str, ...]) -> tuple[str, ...]:
     return (names,) if isinstance(names, str) else names
 
@@ -177,7 +149,7 @@ class Tally:
         identity: columns that identify one row.
         rows: what is counted, to count it in a pass of its own where Spark left the observation out.
         measures: figures -> SQL aggregate.
-        seen: the observation.
+        watch: what is observed of them, where the rows are read.
         kept: SQL predicate of the counted rows that the step goes on with; all of them, if empty.
         handed: what the step was given to go on with.
         along: whether it is taken in the pass that writes the rows, where identities need no comparison.
@@ -186,7 +158,7 @@ class Tally:
     identity: tuple[str, ...]
     rows: DataFrame = field(repr=False)
     measures: Measures = field(repr=False)
-    seen: Observation = field(default_factory=Observation, repr=False)
+    watch: Watch = field(default_factory=lambda: Watch({}), repr=False)
     kept: str = ""
     handed: DataFrame | None = field(default=None, repr=False, compare=False)
     along: bool = False
@@ -197,22 +169,45 @@ class Tally:
         return [name for names in self.measures for name in _names(names)]
 
     @property
-    def aggregates(self) -> dict[str, str]:
-        """The SQL aggregate for each observed name."""
+    def own(self) -> dict[str, str]:
+        """The SQL aggregate for each number that is the library's own."""
+        return {name: sql for name, sql in self._aggregates.items() if _is_own(name)}
+
+    @property
+    def asked(self) -> dict[str, str]:
+        """The SQL aggregate for each observed name of a further measure."""
+        return {name: sql for name, sql in self._aggregates.items() if not _is_own(name)}
+
+    @property
+    def _aggregates(self) -> dict[str, str]:
         return {_names(names)[0]: measure for names, measure in self.measures.items()}
 
-    def figures(self) -> dict[str, Any]:
+    def figures(self, found: Mapping[str, Any] | None = None, *, again: bool = False) -> dict[str, Any]:
         """Read the number of rows (``read``), the digest of the identities and the further measures.
 
         Waits for the job that reads the rows; ask only after a write of theirs.
+
+        Args:
+            found: what was observed, if it was taken along.
+            again: whether to compute them in a pass of its own.
+
+        Raises:
+            ContractError: if a measure cannot be evaluated.
         """
-        found = observed(self.seen, self.rows, self.aggregates)
+        if found is None:
+            found = self.watch.completed(self.rows, {}) if again else self.watch.figures(self.rows)
         figures: dict[str, Any] = {}
         for names, measure in self.measures.items():
             value = found[_names(names)[0]]
+            if isinstance(value, Unmeasured):
+                raise ContractError(f"the figure {_names(names)[0]} of the rows read: {value.why}")
             values = measure.figures(value) if isinstance(measure, Decoded) else [value]
             figures.update(zip(_names(names), values, strict=True))
         return figures
+
+
+def _is_own(name: str) -> bool:
+    return name in ("read", READ_IDENTITY) or name.startswith(DROPPED)
 
 
 def tally(
@@ -253,7 +248,8 @@ def tally(
         **further,
     }
     counter = Tally(tuple(identity), counted, found, kept=f"{_PART} = 0" if others else "")
-    rest = counted.observe(counter.seen, *_aggregates(counter.aggregates))
+    counter = replace(counter, watch=Watch(counter.own, counter.asked))
+    rest = counter.watch.on(counted)
     if others:
         rest = rest.filter(counter.kept).select(*map(identifier, split.parts[keep]))
     return rest, replace(counter, handed=rest)
@@ -270,10 +266,6 @@ def _numbered(split: Split, parts: Sequence[str], measures: Iterable[str]) -> Da
     numbers = " ".join(f"WHEN {quoted(part)} THEN {number}" for number, part in enumerate(parts))
     number = F.expr(f"CASE {identifier(split.outcome)} {numbers} END").alias(_PART)
     return split.rows.select(*map(identifier, shown), number)
-
-
-def _aggregates(measures: Mapping[str, str]) -> list[Column]:
-    return [F.expr(sql).alias(name) for name, sql in measures.items()]
 
 
 @dataclass(frozen=True, slots=True)
@@ -303,7 +295,7 @@ class RowsRead:
         if tally.kept and any(audit.sees_all for audit in audits):
             return self
         measures = {names: sql for names, sql in tally.measures.items() if names != READ_IDENTITY}
-        return replace(self, tally=replace(tally, measures=measures, seen=Observation(), along=True))
+        return replace(self, tally=replace(tally, measures=measures, along=True))
 
 
 def _parts(value: str, kind: T.DataType, path: str, depth: int = 0) -> list[str]:

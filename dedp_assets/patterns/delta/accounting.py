@@ -17,6 +17,7 @@ from typing import Any, Protocol
 from dedp_assets.patterns.core.audits import Audit, judge, overrule, summary, verdict
 from dedp_assets.patterns.core.errors import ConfigError
 from dedp_assets.patterns.core.names import OUTCOME, RESERVED
+from dedp_assets.patterns.core.observing import Unmeasured
 from dedp_assets.patterns.core.partitions import equals
 from dedp_assets.patterns.core.records import Approval, CommitRecord, Provenance
 from dedp_assets.patterns.core.results import Finding, RowCounts
@@ -53,7 +54,8 @@ class Measured:
         identity: order-free digest of what identifies each of the rows; ``None`` if nothing does.
         outside: kept ones outside of the partition that the write owns.
         broken: constraint -> kept ones that break it, if there are any.
-        audited: figure of an audit -> what was measured for it.
+        audited: figure of an audit -> what was measured for it, ``None`` if it could not be.
+        observed: everything that was measured, by the names it was measured under.
         staged: those in the files that the pass wrote, by the files.
         replaced: those in the files that the written ones take the place of, by the log; ``None`` if it does not say.
     """
@@ -66,6 +68,7 @@ class Measured:
     outside: int = 0
     broken: Mapping[str, int] = field(default_factory=dict)
     audited: Mapping[str, Any] = field(default_factory=dict)
+    observed: Mapping[str, Any] = field(default_factory=dict)
     staged: int = 0
     replaced: int | None = None
 
@@ -103,6 +106,10 @@ class Balance(Protocol):
     @property
     def outcomes(self) -> Collection[str]:
         """The outcomes that rows can have; none, if they all have the same."""
+
+    @property
+    def landed(self) -> Mapping[str | None, Collection[str]]:
+        """Part of a split, ``None`` for plain rows -> the outcomes of the rows in its files; none: the kept rows."""
 
     @property
     def others(self) -> str:
@@ -217,10 +224,19 @@ class Accounting:
             found[_IDENTITY] = digest(balance.identity)
         found |= {_PART + outcome: count_where(f"{OUTCOME} = {quoted(outcome)}") for outcome in balance.outcomes}
         found |= {_CONSTRAINT + name: self._count(_broken(rule)) for name, rule in self.rules.items()}
-        for audit in self.audits:
-            if how := audit.measure:
-                found[audit.figure] = how if audit.where is None else self._count(audit.where)
         return found
+
+    def asked(self) -> dict[str, str]:
+        """List the SQL aggregates of the audits, by the figure they measure."""
+        wheres = {audit.figure: self._count(audit.where) for audit in self.audits if audit.where is not None}
+        return {**{audit.figure: audit.measure for audit in self.audits if audit.measure}, **wheres}
+
+    def landed(self) -> dict[str | None, tuple[str, ...]]:
+        """Name the measures that add up to the rows in the files of each part."""
+        return {
+            part: (*([_PART + outcome for outcome in outcomes] or [_KEPT]), OTHERS)
+            for part, outcomes in self.balance.landed.items()
+        }
 
     def judge(
         self,
@@ -230,15 +246,15 @@ class Accounting:
         staged: int = 0,
         replaced: int | None = None,
     ) -> Judged:
-        """Judge what was observed under the names of :meth:`measures`.
+        """Judge what was observed under the names of :meth:`measures` and :meth:`asked`.
 
         Args:
-            observed: the numbers; none of them, if there was no row to stage.
+            observed: all of the numbers; none of them, if there was no row to stage.
             approval: a person's decision on audits that fail; the rules that every write keeps nobody can overrule.
             staged: rows in the files that the pass wrote, by the files.
             replaced: rows in the files that those take the place of, by the log; ``None`` if it does not say.
         """
-        measured = self._measured(observed, staged, replaced)
+        measured = self._measured(observed, staged, replaced) if observed else Measured()
         account = self.balance.account(measured)
         figures = {**account.figures, **measured.audited}
         own = (
@@ -246,24 +262,26 @@ class Accounting:
             Finding(_INSIDE, passed=not measured.outside, figures={"outside": measured.outside}),
             Finding(_SOUND, passed=not measured.broken, figures=measured.broken),
         )
-        findings = overrule((*own, *judge(self.audits, {**account.aside, **figures})), approval)
+        why = {name: value.why for name, value in observed.items() if isinstance(value, Unmeasured)}
+        findings = overrule((*own, *judge(self.audits, {**account.aside, **figures}, why)), approval)
         failed = {finding.name for finding in findings if finding.refuses}
         faults = [_broken(self.rules[name]) for name in measured.broken]
         faults += [audit.where for audit in self.audits if audit.where and audit.name in failed]
         return Judged(account, findings, verdict((*account.inputs, *findings)), figures, tuple(faults))
 
     def _measured(self, observed: Mapping[str, Any], staged: int, replaced: int | None) -> Measured:
-        broken = {name: observed.get(_CONSTRAINT + name, 0) for name in self.rules}
-        others = {"kept": observed.get(OTHERS, 0)}
+        others, broken = observed[OTHERS], {name: observed[_CONSTRAINT + name] for name in self.rules}
+        audited = {audit.figure: observed[audit.figure] for audit in self.audits if audit.measure}
         return Measured(
-            rows=observed.get(_ROWS, 0) + others["kept"],
-            kept=observed.get(_KEPT, 0),
-            parts={o: observed.get(_PART + o, 0) + others.get(o, 0) for o in self.balance.outcomes},
-            content=observed.get(_CONTENT) or "",
-            identity=(observed.get(_IDENTITY) or "") if self.balance.identity else None,
-            outside=observed.get(_OUTSIDE, 0),
+            rows=observed[_ROWS] + others,
+            kept=observed[_KEPT],
+            parts={o: observed[_PART + o] + (others if o == "kept" else 0) for o in self.balance.outcomes},
+            content=(observed[_CONTENT] or "") if self.balance.content else "",
+            identity=(observed[_IDENTITY] or "") if self.balance.identity else None,
+            outside=observed[_OUTSIDE],
             broken={name: rows for name, rows in broken.items() if rows},
-            audited={audit.figure: observed.get(audit.figure) for audit in self.audits if audit.measure},
+            audited={name: None if isinstance(value, Unmeasured) else value for name, value in audited.items()},
+            observed=observed,
             staged=staged,
             replaced=replaced,
         )

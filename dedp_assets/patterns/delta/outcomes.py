@@ -40,6 +40,7 @@ class Outcomes:
 
     kept: ClassVar[str] = f"`{OUTCOME}` IN ('inserted', 'updated')"
     outcomes: ClassVar[tuple[str, ...]] = OUTCOMES
+    landed: ClassVar[Mapping[str | None, tuple[str, ...]]] = {None: ("inserted", "updated", "kept")}
     others: ClassVar[str] = "rows that were there before, too"
     known: ClassVar[frozenset[str]] = COUNTED | {*OUTCOMES, *_TOTALS}
     content: ClassVar[str] = ""

@@ -78,6 +78,11 @@ class Parts:
         return f"{OUTCOME} = {quoted(self.keep)}" if self.outcomes else self.where or "true"
 
     @property
+    def landed(self) -> dict[str | None, tuple[str, ...]]:
+        """The part that each outcome is; plain rows are the kept ones."""
+        return {outcome: (outcome,) for outcome in self.outcomes} or {None: ()}
+
+    @property
     def others(self) -> str:
         """The rows of other parts."""
         return "every part of the split" if self.outcomes else ""
@@ -88,8 +93,18 @@ class Parts:
         return {*COUNTED, *self._tallied, *self.rows_read.figures}
 
     def account(self, measured: Measured) -> Account:
-        """Add up the parts; those without a count of their own are filtered."""
-        tallied = self.rows_read.tally.figures() if self.rows_read.tally else {}
+        """Add up the parts; those without a count of their own are filtered.
+
+        What a tally observed where the rows were read may be of some of them only, or of a job before that failed. So
+        if it does not agree, the rows read are counted in a pass of their own.
+        """
+        tally = self.rows_read.tally
+        if tally is None or tally.along:
+            return self._account(measured, tally.figures(measured.observed) if tally else {})
+        account = self._account(measured, tally.figures())
+        return account if account.finding.passed else self._account(measured, tally.figures(again=True))
+
+    def _account(self, measured: Measured, tallied: Mapping[str, Any]) -> Account:
         known = {name: tallied[name] for name in self._tallied if name in tallied} | dict(self.rows_read.figures)
         dropped = {n.removeprefix(DROPPED): rows for n, rows in tallied.items() if n.startswith(DROPPED)}
         figures = {"read": measured.rows, "written": measured.kept, **measured.audited, **known}

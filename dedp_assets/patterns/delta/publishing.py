@@ -19,11 +19,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from deltalake.transaction import AddAction
-from py4j.protocol import Py4JError
-from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
 from dedp_assets.patterns.core.errors import Conflict, ContractError, TransactionReused
+from dedp_assets.patterns.core.observing import SPARK_ERRORS
 from dedp_assets.patterns.core.partitions import equals
 from dedp_assets.patterns.core.records import CommitRecord, slice_name
 from dedp_assets.patterns.core.results import RowCounts, WriteResult
@@ -65,9 +64,6 @@ __all__ = [
     "sql_settings",
     "violation",
 ]
-
-SPARK_ERRORS = (PySparkException, Py4JError)
-"""What a Spark action may raise: an embedded session does not translate every error of the JVM."""
 
 _CONFLICT = re.compile(
     r"DELTA_(CONCURRENT|METADATA_CHANGED|PROTOCOL_CHANGED)"

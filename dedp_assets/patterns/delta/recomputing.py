@@ -11,14 +11,14 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import functions as F
 
 from dedp_assets.patterns.core.columns import COMPARED, require_columns
 from dedp_assets.patterns.core.errors import AmbiguousKeys, ConfigError
 from dedp_assets.patterns.core.names import OUTCOME, RESERVED, identifier
 from dedp_assets.patterns.core.results import Split
-from dedp_assets.patterns.core.rows import digest, evaluated_once, measured, row_hash
+from dedp_assets.patterns.core.rows import digest, evaluated_once, row_hash
 from dedp_assets.patterns.delta.definition import conform
 from dedp_assets.patterns.delta.log import KeyedFile, TableState
 from dedp_assets.patterns.delta.merging import SMALL_ROWS, files_at, is_small
@@ -61,15 +61,13 @@ def look(table: str, source: DataFrame, keys: Sequence[str]) -> Looked:
         raise ConfigError(f"{table}: name the columns (keys=) that say which rows belong together")
     require_columns(source, keys, COMPARED)
     names = [identifier(key) for key in keys]
-    found = measured(
-        source,
-        {
-            "rows": "count(1)",
-            "digest": digest(row_hash(source.schema.fields)),
-            "nulls": f"count_if({' OR '.join(f'{name} IS NULL' for name in names)})",
-            **{f"b{n}": f"struct(min({name}), max({name}))" for n, name in enumerate(names)},
-        },
-    )
+    # These decide which files are read, so they are rows of a result: observed figures may be lost.
+    found = source.agg(
+        F.expr("count(1)").alias("rows"),
+        F.expr(digest(row_hash(source.schema.fields))).alias("digest"),
+        F.expr(f"count_if({' OR '.join(f'{name} IS NULL' for name in names)})").alias("nulls"),
+        *[F.expr(f"struct(min({name}), max({name}))").alias(f"b{n}") for n, name in enumerate(names)],
+    ).collect()[0]
     if found["nulls"]:
         raise AmbiguousKeys(
             f"{table}: {found['nulls']} of {found['rows']} rows have NULL in {', '.join(keys)}, so nobody knows what "
@@ -151,11 +149,13 @@ class Recomputing:
         few = self.looked.rows <= SMALL_ROWS
         named = self.rows.select(*self._keys)
         named = named.hint("broadcast") if few else named
-        there: Mapping[str, Any] = {"files": (), "rows": 0}
+        there: Mapping[str, Any] | Row = {"files": (), "rows": 0}
         if files:
             held = read_files(self._session, self.store, state, files, named=True).select(FILE, *self._keys)
             held = held.join(named, list(self.keys), "left_semi")
-            there = measured(held, {"files": f"collect_set({FILE})", "rows": "count(1)"})
+            there = held.agg(F.expr(f"collect_set({FILE})").alias("files"), F.expr("count(1)").alias("rows")).collect()[
+                0
+            ]
         files = files_at(self.store, files, there["files"])
         found = self._found(files, self.rows, read_files(self._session, self.store, state, files), named)
         if self.looked.rows + there["rows"] <= SMALL_ROWS:

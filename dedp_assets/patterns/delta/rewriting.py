@@ -220,7 +220,13 @@ def _prepare(table: Table, change: RowChange, request: ChangeRequest, ground: Gr
         if others is not None and accounting.measures_others:
             rows, others = rows.unionByName(others.withColumn(OUTCOME, F.lit("kept"))), None
         measuring = Measuring(
-            accounting.measures(), aside=(OUTCOME,), where=WRITTEN, others=others, in_one_task=planned.in_one_task
+            accounting.measures(),
+            accounting.asked(),
+            accounting.landed(),
+            aside=(OUTCOME,),
+            where=WRITTEN,
+            others=others,
+            in_one_task=planned.in_one_task,
         )
         stage = stage_rows(Split.of(rows), layout_of(table, state, request.owned), measuring=measuring)
         with discarded_if_unjudged(stage):

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import uuid
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -20,8 +21,9 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import StringType, StructField, StructType
 
-from dedp_assets.patterns.core.errors import ConfigError
+from dedp_assets.patterns.core.errors import ConfigError, ContractError, PatternError
 from dedp_assets.patterns.core.names import OUTCOME, RESERVED, identifier, unused
+from dedp_assets.patterns.core.observing import SPARK_ERRORS, is_data_fault
 from dedp_assets.patterns.core.partitions import folder_value, from_folder, literal, to_folder
 from dedp_assets.patterns.core.results import Split
 from dedp_assets.patterns.core.sql_options import reason_of
@@ -94,7 +96,7 @@ class Stage(Located):
     @property
     def rows(self) -> int:
         """The number of rows of the kept part, by the files."""
-        return sum(json.loads(add.stats)["numRecords"] for add in self.adds)
+        return sum(map(_rows_of, self.adds))
 
     def read(self, part: str | None = None) -> DataFrame:
         """Read the staged rows of one part (the kept one if ``None``) back from the files."""
@@ -173,41 +175,82 @@ def stage_rows(
 
     Raises:
         ConfigError: if Spark cannot analyse the rows or a measure; the text names the expression.
+        ContractError: if figures of some of the rows were lost, and again when they were staged once more.
     """
+    stage = None
+    try:
+        stage = _stage(split, layout, measuring, keep, also)
+    except SPARK_ERRORS as error:
+        if not (measuring.asked and is_data_fault(error)):
+            raise
+    # What was asked may be why: now it is measured apart, figure by figure.
+    stage = stage or _stage(split, layout, measuring.again(), keep, also)
+    if stage is None:
+        raise ContractError(
+            f"{layout.store.name}: Spark counted other rows than the staged files hold, twice, so their figures say "
+            "nothing, and nothing was published: look for 'Failed to update accumulator' in the engine's log"
+        )
+    return stage
+
+
+def _stage(split: Split, layout: Layout, measuring: Measuring, keep: str, also: Sequence[str]) -> Stage | None:
+    """Write and measure rows once; ``None`` if figures of some of them were lost."""
     stage = new_stage(layout.store)
+    try:
+        filled = _filled(stage, split, layout, measuring, keep, also)
+    except AnalysisException as error:
+        stage.discard()
+        measures = {**measuring.measures, **measuring.asked}
+        parts = (keep, *also) if split.outcome else ()
+        culprit = _culprit(lambda: _projected(split, layout, parts, measuring), measures)
+        raise ConfigError(f"{layout.store.name}: {culprit or reason_of(error)}") from error
+    except (PatternError, *SPARK_ERRORS):
+        stage.discard()
+        raise
+    if filled is None:
+        stage.discard()
+    return filled
+
+
+def _filled(
+    stage: Stage, split: Split, layout: Layout, measuring: Measuring, keep: str, also: Sequence[str]
+) -> Stage | None:
     kept = keep if split.outcome else None
     parts = (keep, *also) if split.outcome else ()
     apart, folders = _named_folders(split, layout, parts, also)
-    try:
-        frame = _projected(split, layout, parts, measuring)
-        session = frame.sparkSession
-        out = measuring.observe(frame)
-        out = out.filter(F.col(OUTCOME).isin(*parts)) if parts else measuring.written(out)
-        columns = [c for c in out.columns if c in layout.columns or (parts and not c.startswith(RESERVED))]
-        stored = [c for c in columns if c not in folders and not (c in layout.partition and c in layout.partition_by)]
-        spelled = [F.expr(to_folder(c, layout.partition_by[c])).alias(folder) for c, folder in folders.items()]
-        outcome = [F.col(OUTCOME).alias(apart)] if parts else []
-        files = out.select(*[F.col(identifier(c)) for c in stored], *spelled, *outcome)
-        files.write.partitionBy(*folders.values(), *filter(None, [apart])).parquet(stage.store.address)
-    except AnalysisException as error:
-        stage.discard()
-        culprit = _culprit(lambda: _projected(split, layout, parts, measuring), measuring.measures)
-        raise ConfigError(f"{layout.store.name}: {culprit or reason_of(error)}") from error
-    shown = {c: _read_back(c, layout, folders) for c in columns}
+    frame = _projected(split, layout, parts, measuring)
+    out = measuring.watch.on(frame)
+    out = out.filter(F.col(OUTCOME).isin(*parts)) if parts else measuring.written(out)
+    columns = [c for c in out.columns if c in layout.columns or (parts and not c.startswith(RESERVED))]
+    stored = [c for c in columns if c not in folders and not (c in layout.partition and c in layout.partition_by)]
+    spelled = [F.expr(to_folder(c, layout.partition_by[c])).alias(folder) for c, folder in folders.items()]
+    outcome = [F.col(OUTCOME).alias(apart)] if parts else []
+    files = out.select(*[F.col(identifier(c)) for c in stored], *spelled, *outcome)
+    files.write.partitionBy(*folders.values(), *filter(None, [apart])).parquet(stage.store.address)
     staged = list(_staged_files(stage.store, layout, folders, apart))
+    held = Counter[str | None](dict.fromkeys(parts or (None,), 0))
+    for add, part in staged:
+        held[part] += _rows_of(add)
+    figures = measuring.figures(frame, held)
+    if figures is None:
+        return None
     told = [*[out.schema[c] for c in columns], *[StructField(apart, StringType()) for _ in outcome]]
     _describe(stage.store, StructType(told), layout, staged, apart)
     return replace(
         stage,
-        adds=tuple(add for add, outcome in staged if outcome == kept),
-        observed=measuring.figures(frame),
+        adds=tuple(add for add, part in staged if part == kept),
+        observed=figures,
         keep=kept,
-        held=frozenset(outcome for _, outcome in staged),
+        held=frozenset(part for _, part in staged),
         apart=apart,
-        session=session,
+        session=frame.sparkSession,
         schema=files.schema,
-        shown=shown,
+        shown={c: _read_back(c, layout, folders) for c in columns},
     )
+
+
+def _rows_of(add: AddAction) -> int:
+    return int(json.loads(add.stats)["numRecords"])
 
 
 def _named_folders(

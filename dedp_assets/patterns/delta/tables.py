@@ -194,7 +194,8 @@ class Table(Located):
         split = Split.of(tally.rows) if tally and tally.along else split
         parts = Parts.of(split, keep, content_columns(self.spec, state), rows_read)
         accounting = Accounting.of(parts, state, owned, audits)
-        measuring = Measuring.along(tally, accounting.measures(), parts.hashes)
+        measuring = Measuring(accounting.measures(), accounting.asked(), accounting.landed(), parts.hashes)
+        measuring = measuring.along(tally)
         stage = stage_rows(split, layout_of(self, state, owned), measuring=measuring, keep=keep, also=also)
         with discarded_if_unjudged(stage):
             judged = accounting.judge(stage.observed, provenance.approval)

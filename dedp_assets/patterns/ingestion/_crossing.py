@@ -85,9 +85,9 @@ class NothingCrossed(Audit):
 
     unproven: tuple[str, ...] = ()
 
-    def judge(self, figures: Mapping[str, Any]) -> Finding:
-        """Judge the measured ``figures``."""
-        found, unproven, often = Audit.judge(self, figures), [*self.unproven], ""
+    def judge(self, figures: Mapping[str, Any], why: str = "") -> Finding:
+        """Judge the measured ``figures``; ``why`` says why the judged one could not be measured."""
+        found, unproven, often = Audit.judge(self, figures, why), [*self.unproven], ""
         rows, shown = int(figures.get("chance_rows") or 0), int(figures.get("chance_shown") or 0)
         if 2 * shown > rows:
             often = (

@@ -1,0 +1,157 @@
+"""Observing: figures of a pass over rows that count only if they are of all rows, and of which none takes others along.
+
+Spark adds up in the driver what each task observed. Where that fails for one aggregate (a sum that overflows), the
+whole observation loses the update of that task, with no more than a line in the engine's log: figures that are there
+may be those of some of the rows.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from itertools import accumulate
+from typing import Any
+
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
+from pyspark.sql import Column, DataFrame, Observation
+from pyspark.sql import functions as F
+
+from dedp_assets.patterns.core.errors import ContractError
+from dedp_assets.patterns.core.names import RESERVED
+from dedp_assets.patterns.core.sql_options import reason_of
+
+__all__ = ["SPARK_ERRORS", "Unmeasured", "Watch", "is_data_fault"]
+
+SPARK_ERRORS = (PySparkException, Py4JError)
+"""What a Spark action may raise: an embedded session does not translate every error of the JVM."""
+
+_ROWS = f"{RESERVED}watched"
+_COUNTED = {_ROWS: "count(1)"}
+_SURE = re.compile(r"\s*(count|count_if|min|max|bool_and|bool_or|bit_xor|histogram_numeric)\(", re.IGNORECASE)
+_DATA_FAULT = re.compile(r"\[[A-Z_.]+\][^\n]*SQLSTATE: 22")
+
+
+@dataclass(frozen=True, slots=True)
+class Unmeasured:
+    """A figure that cannot be computed.
+
+    Attributes:
+        why: the aggregate and what is wrong with it.
+    """
+
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class Watch:
+    """Aggregates to observe in a pass over rows.
+
+    Attributes:
+        own: name -> SQL aggregate that cannot fail.
+        asked: name -> SQL aggregate of somebody else. What may fail when tasks are added up is observed beside the
+            others, and counts only if it is of as many rows.
+        apart: whether nothing that is asked is observed, because the job has failed on it: it has a pass of its own.
+        seen: the observation of what cannot fail.
+        beside: the observation of what may.
+    """
+
+    own: Mapping[str, str]
+    asked: Mapping[str, str] = field(default_factory=dict)
+    apart: bool = False
+    seen: Observation = field(default_factory=Observation, repr=False)
+    beside: Observation = field(default_factory=Observation, repr=False)
+
+    def on(self, rows: DataFrame) -> DataFrame:
+        """Observe ``rows`` in whatever job reads them; lazy."""
+        rows = rows.observe(self.seen, *_columns(self._sure))
+        return rows.observe(self.beside, *_columns(self._doubtful)) if self._doubtful else rows
+
+    def observed(self) -> dict[str, Any]:
+        """Read the figures that were observed; waits for the job. Those that may be incomplete are left out.
+
+        Where Spark finds that nothing can come of a part of a query, by its text or while it runs, it leaves that part
+        out, and what was to be observed there is missing.
+        """
+        found = _read(self.seen, self._sure)
+        beside = _read(self.beside, self._doubtful) if found and self._doubtful else {}
+        if not self._doubtful or beside.get(_ROWS) == found.get(_ROWS):
+            found |= beside
+        return {name: value for name, value in found.items() if name in self.own or name in self.asked}
+
+    def completed(self, rows: DataFrame, observed: Mapping[str, Any]) -> dict[str, Any]:
+        """Compute in a pass of its own what ``observed`` lacks; a figure that cannot be is :class:`Unmeasured`.
+
+        Raises:
+            ContractError: if ``rows`` are others each time they are computed.
+        """
+        found = dict(observed) or _computed(rows, self.own)
+        known = {name: found[name] for name in self.own}
+        lacking = {name: sql for name, sql in self.asked.items() if name not in found}
+        return {**found, **(_asked(rows, self.own, known, lacking) if lacking else {})}
+
+    def figures(self, rows: DataFrame) -> dict[str, Any]:
+        """Read the figures of ``rows``; waits for the job that observes them."""
+        return self.completed(rows, self.observed())
+
+    @property
+    def _sure(self) -> dict[str, str]:
+        sure = {name: sql for name, sql in self.asked.items() if _is_sure(sql) and not self.apart}
+        return {**self.own, **sure, **(_COUNTED if self._doubtful else {})}
+
+    @property
+    def _doubtful(self) -> dict[str, str]:
+        found = {name: sql for name, sql in self.asked.items() if not (_is_sure(sql) or self.apart)}
+        return {**found, **_COUNTED} if found else {}
+
+
+def is_data_fault(error: Exception) -> bool:
+    """Tell whether Spark says that a value could not be computed, such as an overflow."""
+    return isinstance(error, SPARK_ERRORS) and bool(_DATA_FAULT.search(str(error)))
+
+
+def _is_sure(sql: str) -> bool:
+    """Tell whether an aggregate is one call of a function that counts or compares, whose results always add up."""
+    call = _SURE.match(sql)
+    if call is None:
+        return False
+    depths = list(accumulate({"(": 1, ")": -1}.get(char, 0) for char in sql.strip()[sql.strip().index("(") :]))
+    return 0 not in depths[:-1] and depths[-1] == 0
+
+
+def _read(seen: Observation, names: Mapping[str, str]) -> dict[str, Any]:
+    """Read an observation; empty if it is not whole, or what was observed cannot be evaluated."""
+    try:
+        found = dict(seen.get)
+    except SPARK_ERRORS:
+        # An embedded session cannot hand over that nothing was observed.
+        return {}
+    return {name: found[name] for name in names} if found.keys() >= names.keys() else {}
+
+
+def _columns(measures: Mapping[str, str]) -> list[Column]:
+    return [F.expr(sql).alias(name) for name, sql in measures.items()]
+
+
+def _computed(rows: DataFrame, measures: Mapping[str, str]) -> dict[str, Any]:
+    return rows.agg(*_columns(measures)).collect()[0].asDict()
+
+
+def _asked(
+    rows: DataFrame, own: Mapping[str, str], known: Mapping[str, Any], asked: Mapping[str, str]
+) -> dict[str, Any]:
+    """Compute aggregates over the rows of which ``known`` is known: together, or one by one if that fails."""
+    try:
+        found = _computed(rows, {**own, **asked})
+    except SPARK_ERRORS as error:
+        if len(asked) > 1:
+            return {name: _asked(rows, own, known, {name: sql})[name] for name, sql in asked.items()}
+        ((name, sql),) = asked.items()
+        return {name: Unmeasured(f"{sql} cannot be evaluated: {reason_of(error)}")}
+    if {name: found[name] for name in own} != known:
+        raise ContractError(
+            f"{', '.join(asked)} could not be measured in the pass that wrote the rows, and these are others when they "
+            "are computed once more: give rows that are the same each time"
+        )
+    return {name: found[name] for name in asked}
