@@ -6,12 +6,14 @@ import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from dedp_assets.patterns.core import observing
 from dedp_assets.patterns.delta.store import LocalStore
+from dedp_assets.patterns.delta.tables import Table
 from dedp_assets.patterns.idempotency import _transactions, transactional_writer
 
 POINTS = ("before", "after")
@@ -107,3 +109,24 @@ def losing_figures(what: str) -> Iterator[list[str]]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(observing, "_read", lossy)
         yield losses
+
+
+@contextmanager
+def vacuuming(table: Table, *, times: int = 1) -> Iterator[list[str]]:
+    """Let somebody remove one file of a stage right before it is published, as VACUUM does without a retention."""
+    removed: list[str] = []
+    locked = LocalStore.lock
+
+    @contextmanager
+    def lock(store: LocalStore, timeout_seconds: float) -> Iterator[None]:
+        with locked(store, timeout_seconds):
+            if len(removed) < times and store.root == str(table.location):
+                live = {Path(store.root, file["path"]) for file in table.ledger.state().files()}
+                for staged in sorted({*Path(store.root).glob("staged-*/**/*.parquet")} - live)[:1]:
+                    staged.unlink()
+                    removed.append(staged.name)
+            yield
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(LocalStore, "lock", lock)
+        yield removed

@@ -17,6 +17,7 @@ import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
+from urllib.parse import unquote
 
 from deltalake.transaction import AddAction
 from pyspark.sql import DataFrame, SparkSession
@@ -41,10 +42,12 @@ from dedp_assets.patterns.delta.log import (
 from dedp_assets.patterns.delta.reading import lies_outside
 from dedp_assets.patterns.delta.stages import Stage
 from dedp_assets.patterns.delta.store import Store
+from dedp_assets.patterns.delta.verification import loss
 
 __all__ = [
     "SPARK_ERRORS",
     "Decision",
+    "FilesGone",
     "Told",
     "already_applied",
     "attempts",
@@ -59,6 +62,8 @@ __all__ = [
     "other_rows",
     "raise_generation",
     "require_channel",
+    "require_files",
+    "require_staged",
     "same_write",
     "serves",
     "sql_settings",
@@ -81,6 +86,10 @@ _SERVED = {
     "v2Checkpoint",
     "variantType",
 }
+
+
+class FilesGone(Conflict):
+    """Files that a commit was about to name, and somebody removed: only staging the rows once more helps."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -280,6 +289,31 @@ def commit_files(
     )
 
 
+def require_staged(store: Store, adds: Iterable[AddAction]) -> None:
+    """Look at files once more that a commit is about to name; the caller holds the table's lock.
+
+    Raises:
+        FilesGone: if one is not there, or is cut short.
+    """
+    require_files(store, [(unquote(add.path), add.size) for add in adds])
+
+
+def require_files(store: Store, files: Iterable[tuple[str, int]]) -> None:
+    """Look at files, each a path and its size in bytes, that are about to be read or named in a commit.
+
+    Raises:
+        FilesGone: if one is not there, or is cut short.
+    """
+    lost = [(path, what) for path, size in files if (what := loss(store, path, size))]
+    if lost:
+        path, what = lost[0]
+        more = f", like {len(lost) - 1} more" if len(lost) > 1 else ""
+        raise FilesGone(
+            f"{store.name}: {path} {what}{more} since it was written, and nothing was committed. A VACUUM with a "
+            "retention of 0 hours does that: run the step again, and keep what is younger than the longest step"
+        )
+
+
 def exchange_files(
     store: Store,
     state: TableState,
@@ -304,10 +338,11 @@ def exchange_files(
         data_change: whether readers of changes have to look at what goes and what comes.
 
     Raises:
-        Conflict: if another writer committed meanwhile.
+        Conflict: if another writer committed meanwhile, or files to add are gone (:class:`FilesGone`).
         ConfigError: if rows would be taken from a table that only takes appends.
     """
-    now, removed = commits.now_ms(), list(gone)
+    now, adds, removed = commits.now_ms(), list(adds), list(gone)
+    require_staged(store, adds)
     if removed:
         require_replaceable(store.name, state)
     content: list[dict[str, Any]] = [
@@ -377,6 +412,8 @@ def sql_settings(record: CommitRecord, decision: Decision) -> dict[str, str]:
 
 def is_conflict(error: Exception) -> bool:
     """Tell whether a commit was lost to another writer, by the error's text, which is the same over Spark Connect."""
+    if isinstance(error, FilesGone):
+        return False
     return isinstance(error, Conflict) or (isinstance(error, SPARK_ERRORS) and bool(_CONFLICT.search(str(error))))
 
 

@@ -138,6 +138,7 @@ def rewrite(table: Table, change: RowChange, request: ChangeRequest) -> WriteRes
         NotReady: if an execution before it is not in the rows.
     """
     prepared: _Prepared | None = None
+    gone: BaseException | None = None
     for _ in publishing.attempts():
         if prepared is None:
             ground = request.ground(table, change.content)
@@ -148,15 +149,15 @@ def rewrite(table: Table, change: RowChange, request: ChangeRequest) -> WriteRes
             with table_lock(table.store):
                 if done := _publish(table, change, request, prepared):
                     return done
-        except _Outdated:
+        except _Outdated as error:
             prepared.stage.discard()
-            prepared = None
+            prepared, gone = None, error.__cause__
         except PatternError:
             prepared.stage.discard()
             raise
     if prepared is not None:
         prepared.stage.discard()
-    raise Conflict(
+    raise gone or Conflict(
         f"{table.name} {slice_name(request.about)}: other writers changed the rows that this run changes, each time it "
         "tried: run it again"
     )
@@ -166,7 +167,7 @@ def _publish(table: Table, change: RowChange, request: ChangeRequest, prepared: 
     """Commit what is staged; do nothing if another writer, who knows no lock, committed at the same moment.
 
     Raises:
-        _Outdated: if others changed what the change depends on.
+        _Outdated: if others changed what the change depends on, or removed what was staged.
     """
     ground = request.ground(table, change.content)
     if ground.decision.applied:
@@ -186,6 +187,8 @@ def _publish(table: Table, change: RowChange, request: ChangeRequest, prepared: 
         publishing.exchange_files(
             table.store, state, added, removed, record=record, decision=ground.decision, told=told
         )
+    except publishing.FilesGone as error:
+        raise _Outdated from error
     except Conflict:
         return None
     if prepared.changed:
@@ -196,7 +199,7 @@ def _publish(table: Table, change: RowChange, request: ChangeRequest, prepared: 
 
 
 class _Outdated(Exception):
-    """A difference between what was read and what is there."""
+    """A difference between what was read or staged and what is there."""
 
 
 def _relevant(change: RowChange, ground: Ground) -> object:

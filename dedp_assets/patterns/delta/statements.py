@@ -61,6 +61,7 @@ def run(
     Raises:
         ConfigError: if audits are asked for.
         ContractError: if a row would break a constraint of the table.
+        Conflict: if other writers do not yield, or somebody removed the files of the source.
     """
     if request.audits:
         raise ConfigError(
@@ -74,12 +75,14 @@ def run(
     try:
         if source is not None:
             source.write.parquet(stage.store.address)
+        written = [(file.path, file.size_bytes) for file in stage.store.files() if file.path.endswith(".parquet")]
         with table_lock(table.store):
             for last in publishing.attempts():
                 state = table.ledger.state()
                 decision = publishing.decide(table.ledger, state, record)
                 if decision.applied:
                     return publishing.already_applied(table.name, record, decision.applied)
+                publishing.require_files(stage.store, written)
                 if _ran(
                     table, statement, publishing.sql_settings(record, decision), source, stage.store.address, last=last
                 ):

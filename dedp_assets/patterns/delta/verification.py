@@ -15,7 +15,7 @@ from dedp_assets.patterns.delta.log import Ledger, Partition, TableState
 from dedp_assets.patterns.delta.logfiles import Fault, log_faults, stated_figures
 from dedp_assets.patterns.delta.store import Store
 
-__all__ = ["LostFile", "Verification", "lost_files", "tell_lost", "verify_table"]
+__all__ = ["LostFile", "Verification", "loss", "lost_files", "tell_lost", "verify_table"]
 
 _SHOWN = 3
 
@@ -68,7 +68,7 @@ def lost_files(store: Store, state: TableState, *partitions: Mapping[str, str | 
     for file, key in state.keyed_files():
         if not partitions or any(named.items() <= dict(key).items() for named in partitions):
             path = unquote(file["path"])
-            if what := _loss(store, path, file["size_bytes"]):
+            if what := loss(store, path, file["size_bytes"]):
                 found.append(LostFile(path, key, what))
     return found
 
@@ -99,7 +99,7 @@ def verify_table(ledger: Ledger) -> Verification:
     return Verification(ledger.name, state.version, len(state.files()), tuple(faults), tuple(lost))
 
 
-def _loss(store: Store, path: str, size_bytes: int) -> str:
+def loss(store: Store, path: str, size_bytes: int) -> str:
     """Say what is wrong with a data file; empty if it is sound, or lies behind a path with a scheme."""
     if "://" in path:
         return ""

@@ -132,8 +132,8 @@ class StagedWrite:
         Raises:
             TransactionReused: if the same inputs were applied before with other rows.
             ConfigError: if the table is append-only and holds rows that would be replaced.
-            Conflict: if a newer upstream version was applied meanwhile, the partition was written after ``since``, or
-                another writer does not yield.
+            Conflict: if a newer upstream version was applied meanwhile, the partition was written after ``since``,
+                another writer does not yield, or somebody removed what was staged.
             ContractError: if the rows' partition belongs to another channel.
         """
         table = self.table
@@ -202,6 +202,8 @@ class StagedWrite:
             raise
 
     def _commit(self, state: TableState, decision: publishing.Decision, differing: _Differing | None) -> bool:
+        if not decision.same_rows:
+            self._require_staged()
         if not publishing.serves(state):
             location = self.table.store.address
             rows = self.stage.read() if self.stage.session else self.table.read(version=state.version).limit(0)
@@ -213,6 +215,14 @@ class StagedWrite:
         only = differing.partitions if differing and differing.files == self._replaced(state) else None
         publishing.commit_files(state, self.stage, self.record, decision, append=self.append, only=only)
         return not decision.same_rows
+
+    def _require_staged(self) -> None:
+        """Look at the staged files once more: who reads them by their folder would miss one without a word."""
+        try:
+            publishing.require_staged(self.table.store, self.stage.adds)
+        except publishing.FilesGone:
+            self.stage.discard()
+            raise
 
     def _look(self, after: int | None) -> _Differing | None:
         """Compare staged rows with those they replace, by partition; runs Spark jobs, so it takes no lock."""

@@ -12,6 +12,7 @@ import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
+from urllib.parse import unquote
 
 from deltalake.transaction import AddAction
 
@@ -57,7 +58,7 @@ def rewrite(
 
     Raises:
         ContractError: if files cannot be read, or other rows came out than went in; nothing is committed.
-        Conflict: if other writers do not yield.
+        Conflict: if other writers do not yield, or somebody removed what was staged.
     """
     settings = {
         "spark.databricks.delta.optimize.minFileSize": str(small_bytes),
@@ -144,10 +145,11 @@ def _exchange(table: Table, stage: Stage, record: CommitRecord, rewritten: Seque
             figures = {**_sizes(now, moved), "partitions": len(kept), "gave_way": len(gave_way)}
             record = replace(record, figures=figures, notes={**record.notes, "gave_way": gave_way})
             try:
+                publishing.require_files(table.store, [(unquote(a["path"]), a["size"]) for p in kept for a in p.new])
                 commits.write(table.store, now.version + 1, [commits.info(record, "OPTIMIZE", now, moved), *actions])
                 break
-            except Conflict:
-                if last:
+            except Conflict as error:
+                if last or isinstance(error, publishing.FilesGone):
                     stage.discard()
                     raise
         replace(stage, adds=tuple(_staged(add) for part in kept for add in part.new)).settle()
