@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from decimal import Decimal
 
 import pytest
 from hypothesis import given
@@ -46,6 +47,26 @@ def test_a_ratio_is_judged_as_the_quotient(value, base, bound):
     found = Audit(name="a", of="x", per="y", fail_above=bound).judge({"x": value, "y": base})
     assert found.figures == {"x": value, "y": base, "ratio": float(value) / base}
     assert found.passed is (float(value) / base <= bound)
+
+
+@pytest.mark.parametrize(
+    ("value", "base", "refuses"),
+    [
+        (math.inf, 1, True),
+        (-math.inf, 1, True),
+        (math.nan, 1, True),
+        pytest.param(10**400, 1, True, id="huge"),
+        (Decimal("NaN"), 1, True),
+        (5, math.nan, True),
+        (math.inf, math.inf, True),
+        pytest.param(5, 10**400, False, id="huge base"),
+    ],
+)
+def test_a_figure_without_end_lies_beyond_every_bound(value, base, refuses):
+    """And of what is no number nothing is known, so that it is refused, alone and as a ratio."""
+    audit = Audit(name="a", of="x", per="y", fail_above=9, fail_below=-9)
+    assert audit.judge({"x": value, "y": base}).refuses is refuses
+    assert base != 1 or Audit(name="a", of="x", fail_above=9, fail_below=-9).judge({"x": value}).refuses
 
 
 @pytest.mark.parametrize("base", [None, 0])

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from datetime import datetime, timezone
+import json
+import math
+from datetime import date, datetime, timezone
 from decimal import Decimal
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -17,7 +20,7 @@ from tests.helpers import a_record, a_run
 DAY = {"event_date": "2026-01-05"}
 
 plain = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(),
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3),
     max_leaves=8,
 )
@@ -41,6 +44,69 @@ def test_values_json_does_not_know_are_stored_as_their_text():
     record = a_record("silver/events", DAY, figures=figures).stored()
     assert record.figures == {"newest": "2026-01-05 00:00:00+00:00", "total": "1.50"}
     assert CommitRecord.from_json(record.to_json()) == record
+
+
+odd = st.one_of(
+    st.floats(),
+    st.floats(width=32).map(np.float32),
+    st.integers(0, 9).map(np.int64),
+    st.booleans().map(np.bool_),
+    st.decimals(),
+    st.fractions(),
+    st.complex_numbers(),
+    st.binary(),
+    st.dates(),
+    st.datetimes(),
+    st.timedeltas(),
+    st.uuids(),
+    st.text(st.characters(categories=["Cs", "Cc"])),
+    st.integers(-(10**400), 10**400),
+    st.frozensets(st.integers() | st.text()),
+    st.builds(Finding, st.text(), passed=st.booleans(), figures=st.dictionaries(st.text(), st.floats())),
+)
+anything = st.recursive(
+    odd,
+    lambda inner: st.lists(inner, max_size=3) | st.tuples(inner) | st.dictionaries(st.text() | st.integers(), inner),
+    max_leaves=8,
+)
+
+
+def no_constant(name):
+    """JSON knows none."""
+    raise AssertionError(f"{name} is no JSON")
+
+
+@given(st.dictionaries(st.text(), anything, max_size=4))
+def test_a_record_is_json_whatever_it_holds(found):
+    """A strict reader takes it, and what it reads back is stored as it is."""
+    record = a_record("silver/events", DAY, figures=found, notes=found, inputs=found)
+    assert json.loads(record.to_json(), parse_constant=no_constant)
+    assert record.stored().to_json() == record.to_json()
+
+
+@pytest.mark.parametrize(
+    ("value", "stored"),
+    [
+        (math.inf, "Infinity"),
+        (-math.inf, "-Infinity"),
+        (math.nan, "NaN"),
+        (Decimal("Infinity"), "Infinity"),
+        (b"\x00\xff", "00ff"),
+        (frozenset("ba"), ["a", "b"]),
+        (np.float32(0.5), 0.5),
+        (date(2026, 1, 5), "2026-01-05"),
+    ],
+)
+def test_each_value_has_one_spelling(value, stored):
+    """The one that the record states."""
+    assert a_record("silver/events", DAY, figures={"of": value}).stored().figures == {"of": stored}
+
+
+def test_a_record_with_bare_infinities_still_reads_back():
+    """As records were written before."""
+    old = a_record("silver/events", DAY, figures={"most": 1, "least": 2}).to_json()
+    old = old.replace('"most":1', '"most":Infinity').replace('"least":2', '"least":NaN')
+    assert CommitRecord.from_json(old).stored().figures == {"most": "Infinity", "least": "NaN"}
 
 
 @pytest.mark.parametrize("text", [None, "", "new generation", "[1]", "1", "null", "{}", '{"dedp": 2}', '{"dedp": 1'])

@@ -95,7 +95,7 @@ class Audit:
                 return Finding(self.name, passed=False, figures=shown, note=f"nobody measured {self.per}")
             base = self._number(figures[self.per])
             shown[self.per] = base
-            if not base:
+            if base is None or not _float(base):
                 return Finding(self.name, passed=True, figures=shown, note=f"no {self.per} to compare with")
             value = None if value is None else _float(value) / _float(base)
             shown["ratio"] = value
@@ -174,7 +174,7 @@ def _float(value: Any) -> float:  # noqa: ANN401 - any number
     try:
         return float(value)
     except OverflowError:
-        return math.copysign(math.inf, value)
+        return math.inf if value > 0 else -math.inf
 
 
 def _round(value: object) -> str:

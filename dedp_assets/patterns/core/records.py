@@ -7,9 +7,11 @@ what, so nothing can disagree with the table.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+import math
+from collections.abc import Mapping, Sequence, Set
+from dataclasses import dataclass, field, fields, is_dataclass, replace
 from datetime import datetime, timezone
+from numbers import Integral, Real
 from typing import Any
 
 from dedp_assets.patterns.core.errors import ConfigError
@@ -27,14 +29,39 @@ def slice_name(partition: Mapping[str, str] | Mapping[str, str | None]) -> str:
     """
     if len(partition) == 1:  # a sensor names thousands
         ((column, value),) = partition.items()
-        return f"{_plain(column)}={'NULL' if value is None else _plain(value)}"
+        return f"{_escaped(column)}={'NULL' if value is None else _escaped(value)}"
     return "/".join([slice_name({column: value}) for column, value in sorted(partition.items())]) or "all"
 
 
-def _plain(name: str) -> str:
+def _escaped(name: str) -> str:
     if "%" in name or "/" in name:
         return name.replace("%", "%25").replace("/", "%2F")
     return "%4EULL" if name == "NULL" else name
+
+
+def _plain(value: Any) -> Any:  # noqa: ANN401, PLR0911 - whatever a figure or a note is
+    """Convert a value to what JSON has: texts, finite numbers, truths, nothing, lists and objects."""
+    if value is None or isinstance(value, str | bool):
+        return value
+    if is_dataclass(value) and not isinstance(value, type):
+        return {each.name: _plain(getattr(value, each.name)) for each in fields(value)}
+    if isinstance(value, Mapping):
+        return {str(name): _plain(inner) for name, inner in value.items()}
+    if isinstance(value, list | tuple):
+        return [*map(_plain, value)]
+    if isinstance(value, Set):
+        return sorted(map(_plain, value), key=str)
+    if isinstance(value, Integral):
+        return int(value)
+    return _text_of(float(value) if isinstance(value, Real) else value)
+
+
+def _text_of(value: object) -> object:
+    """Spell what JSON has no value for; a finite number is one."""
+    if isinstance(value, float):
+        endless = "Infinity" if value > 0 else "-Infinity"
+        return value if math.isfinite(value) else "NaN" if math.isnan(value) else endless
+    return value.hex() if isinstance(value, bytes | bytearray) else str(value)
 
 
 def _utc(moment: datetime | None) -> str:
@@ -196,8 +223,12 @@ class CommitRecord:
         return partition.keys() == self.partition.keys() and any(key in partition.values() for key in pending)
 
     def to_json(self) -> str:
-        """Write the record as it is stored in the commit."""
-        return json.dumps({"dedp": 1, **asdict(self)}, default=str, separators=(",", ":"))
+        """Write the record as it is stored in the commit, which is JSON whatever it holds.
+
+        JSON has no number for infinity and for what is none: they are the texts ``Infinity``, ``-Infinity`` and
+        ``NaN``. Bytes are hexadecimal digits, sets are lists in order, and what else JSON does not know is its text.
+        """
+        return json.dumps({"dedp": 1, **_plain(self)}, allow_nan=False, separators=(",", ":"))
 
     def stored(self) -> CommitRecord:
         """Convert the record to what will read back from the log: plain JSON values only."""

@@ -11,6 +11,7 @@ Choose instead: Constraints Enforcer, if every rule is about a single row.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from statistics import median
@@ -125,7 +126,8 @@ def usual(ledger: Ledger, *, figure: str, partition: Mapping[str, str], days: in
     """Find the usual value of ``figure``: its own last published value, or else the median of earlier partitions.
 
     A partition that is rebuilt is compared with its own history, a new one with the last ``days`` partitions before it.
-    What was published of a partition that was not over yet (``notes["open"]`` of its record) is no measure of anything.
+    What was published of a partition that was not over yet (``notes["open"]`` of its record) is no measure of anything,
+    and neither is a figure that is infinite.
 
     Args:
         ledger: the table's ledger.
@@ -150,7 +152,8 @@ def usual(ledger: Ledger, *, figure: str, partition: Mapping[str, str], days: in
 
 
 def _is_measure(record: CommitRecord, figure: str) -> bool:
-    return record.promotable and record.figures.get(figure) is not None and not record.notes.get("open")
+    value = record.figures.get(figure)
+    return record.promotable and value is not None and math.isfinite(float(value)) and not record.notes.get("open")
 
 
 def _judge_upstream(
