@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import itertools
 import json
+from pathlib import Path
 
 import pytest
+from pyspark.sql import functions as F
 
 from dedp_assets.patterns.core.errors import Conflict
+from dedp_assets.patterns.core.names import OUTCOME
+from dedp_assets.patterns.core.results import Split
 from dedp_assets.patterns.core.schema import Column, TableSpec
 from dedp_assets.patterns.delta.clauses import Insert, Update
 from dedp_assets.patterns.delta.tables import Table
@@ -109,3 +113,18 @@ def test_a_change_gives_up_where_each_stage_is_removed(world):
         CHANGES["merge"](table, rows)
     assert ids(table) == before
     assert not [name for name in table.store.list() if name.startswith("staged-") and table.store.is_claimed(name)]
+
+
+@pytest.mark.parametrize("part", ["valid", "dead"])
+def test_staged_rows_are_read_back_whole_or_not_at_all(world, part):
+    """Letters that are filed from a stage are all of its letters."""
+    table, rows = world()
+    split = Split(
+        rows.withColumn(OUTCOME, F.expr("if(id % 2 = 0, 'valid', 'dead')")),
+        dict.fromkeys(("valid", "dead"), tuple(COLUMNS)),
+    )
+    held = staged(table, split, also=("dead",))
+    assert held.part(part).count() == {"valid": 3, "dead": 2}[part]
+    next(Path(table.location).glob(f"{held.stage.store.name}/*={part}/*.parquet")).unlink()
+    with pytest.raises(Conflict, match="is missing since it was written"):
+        held.part(part)

@@ -30,7 +30,6 @@ SPARK_ERRORS = (PySparkException, Py4JError)
 _ROWS = f"{RESERVED}watched"
 _COUNTED = {_ROWS: "count(1)"}
 _SURE = re.compile(r"\s*(count|count_if|min|max|bool_and|bool_or|bit_xor|histogram_numeric)\(", re.IGNORECASE)
-_DATA_FAULT = re.compile(r"\[[A-Z_.]+\][^\n]*SQLSTATE: 22")
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,9 +74,11 @@ class Watch:
         out, and what was to be observed there is missing.
         """
         found = _read(self.seen, self._sure)
-        beside = _read(self.beside, self._doubtful) if found and self._doubtful else {}
-        if not self._doubtful or beside.get(_ROWS) == found.get(_ROWS):
-            found |= beside
+        if found and self._doubtful:
+            beside = _read(self.beside, self._doubtful)
+            if beside.get(_ROWS, 0) > found[_ROWS]:
+                return {}
+            found |= beside if beside.get(_ROWS) == found[_ROWS] else {}
         return {name: value for name, value in found.items() if name in self.own or name in self.asked}
 
     def completed(self, rows: DataFrame, observed: Mapping[str, Any]) -> dict[str, Any]:
@@ -108,7 +109,7 @@ class Watch:
 
 def is_data_fault(error: Exception) -> bool:
     """Tell whether Spark says that a value could not be computed, such as an overflow."""
-    return isinstance(error, SPARK_ERRORS) and bool(_DATA_FAULT.search(str(error)))
+    return isinstance(error, SPARK_ERRORS) and "SQLSTATE: 22" in str(error)
 
 
 def _is_sure(sql: str) -> bool:

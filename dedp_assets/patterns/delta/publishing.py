@@ -42,12 +42,11 @@ from dedp_assets.patterns.delta.log import (
 from dedp_assets.patterns.delta.reading import lies_outside
 from dedp_assets.patterns.delta.stages import Stage
 from dedp_assets.patterns.delta.store import Store
-from dedp_assets.patterns.delta.verification import loss
+from dedp_assets.patterns.delta.verification import FilesGone, require_files
 
 __all__ = [
     "SPARK_ERRORS",
     "Decision",
-    "FilesGone",
     "Told",
     "already_applied",
     "attempts",
@@ -62,7 +61,6 @@ __all__ = [
     "other_rows",
     "raise_generation",
     "require_channel",
-    "require_files",
     "require_staged",
     "same_write",
     "serves",
@@ -86,10 +84,6 @@ _SERVED = {
     "v2Checkpoint",
     "variantType",
 }
-
-
-class FilesGone(Conflict):
-    """Files that a commit was about to name, and somebody removed: only staging the rows once more helps."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -296,22 +290,6 @@ def require_staged(store: Store, adds: Iterable[AddAction]) -> None:
         FilesGone: if one is not there, or is cut short.
     """
     require_files(store, [(unquote(add.path), add.size) for add in adds])
-
-
-def require_files(store: Store, files: Iterable[tuple[str, int]]) -> None:
-    """Look at files, each a path and its size in bytes, that are about to be read or named in a commit.
-
-    Raises:
-        FilesGone: if one is not there, or is cut short.
-    """
-    lost = [(path, what) for path, size in files if (what := loss(store, path, size))]
-    if lost:
-        path, what = lost[0]
-        more = f", like {len(lost) - 1} more" if len(lost) > 1 else ""
-        raise FilesGone(
-            f"{store.name}: {path} {what}{more} since it was written, and nothing was committed. A VACUUM with a "
-            "retention of 0 hours does that: run the step again, and keep what is younger than the longest step"
-        )
 
 
 def exchange_files(

@@ -29,6 +29,7 @@ from dedp_assets.patterns.delta.log import KeyedFile, TableState
 from dedp_assets.patterns.delta.measuring import Measuring
 from dedp_assets.patterns.delta.outcomes import WRITTEN, Outcomes, rows_in
 from dedp_assets.patterns.delta.stages import Stage, stage_rows
+from dedp_assets.patterns.delta.verification import FilesGone
 from dedp_assets.patterns.delta.writes import discarded_if_unjudged, layout_of, refusal
 
 if TYPE_CHECKING:
@@ -187,7 +188,7 @@ def _publish(table: Table, change: RowChange, request: ChangeRequest, prepared: 
         publishing.exchange_files(
             table.store, state, added, removed, record=record, decision=ground.decision, told=told
         )
-    except publishing.FilesGone as error:
+    except FilesGone as error:
         raise _Outdated from error
     except Conflict:
         return None

@@ -32,6 +32,7 @@ from dedp_assets.patterns.delta.locations import Located, literal_path
 from dedp_assets.patterns.delta.measuring import Measuring
 from dedp_assets.patterns.delta.statistics import file_statistics
 from dedp_assets.patterns.delta.store import Claim, Store, require
+from dedp_assets.patterns.delta.verification import require_files
 
 __all__ = ["STAGE", "Layout", "Stage", "claim_of", "empty_stage", "new_stage", "stage_rows"]
 
@@ -74,6 +75,7 @@ class Stage(Located):
         session: reads the rows back.
         schema: of the files, the names of folders included.
         shown: column -> SQL expression that reads it back from the files.
+        files_written: path and size of every staged file, of all parts.
         claim: held until the stage is published, discarded or forgotten.
     """
 
@@ -86,6 +88,7 @@ class Stage(Located):
     session: SparkSession | None = field(default=None, repr=False)
     schema: StructType = field(default_factory=StructType, repr=False)
     shown: Mapping[str, str] = field(default_factory=dict, repr=False)
+    files_written: tuple[tuple[str, int], ...] = field(default=(), repr=False)
     claim: Claim | None = field(default=None, repr=False, compare=False)
 
     @property
@@ -99,7 +102,12 @@ class Stage(Located):
         return sum(map(_rows_of, self.adds))
 
     def read(self, part: str | None = None) -> DataFrame:
-        """Read the staged rows of one part (the kept one if ``None``) back from the files."""
+        """Read the staged rows of one part (the kept one if ``None``) back from the files.
+
+        Raises:
+            ConfigError: for a stage without rows.
+            Conflict: if somebody removed one of the files.
+        """
         if self.session is None:
             raise ConfigError(f"{self.store.name} was staged without rows")
         wanted = part or self.keep
@@ -108,6 +116,8 @@ class Stage(Located):
         frame = (
             files.parquet(literal_path(self.store.address)) if held else self.session.createDataFrame([], self.schema)
         )
+        # Spark reads what it finds in the folder, and has looked by now.
+        require_files(self.store.above(), self.files_written)
         rows = frame if wanted is None else frame.filter(F.col(self.apart) == wanted)
         return rows.select(*[F.expr(sql).alias(column) for column, sql in self.shown.items()])
 
@@ -241,6 +251,7 @@ def _filled(
         adds=tuple(add for add, part in staged if part == kept),
         observed=figures,
         keep=kept,
+        files_written=tuple((unquote(add.path), add.size) for add, _ in staged),
         held=frozenset(part for _, part in staged),
         apart=apart,
         session=frame.sparkSession,

@@ -22,6 +22,7 @@ from dedp_assets.patterns.delta.log import Commit
 from dedp_assets.patterns.delta.rewriting import ChangeRequest
 from dedp_assets.patterns.delta.sessions import private
 from dedp_assets.patterns.delta.stages import new_stage
+from dedp_assets.patterns.delta.verification import require_files
 
 if TYPE_CHECKING:
     from dedp_assets.patterns.delta.tables import Table
@@ -82,7 +83,7 @@ def run(
                 decision = publishing.decide(table.ledger, state, record)
                 if decision.applied:
                     return publishing.already_applied(table.name, record, decision.applied)
-                publishing.require_files(stage.store, written)
+                require_files(stage.store, written)
                 if _ran(
                     table, statement, publishing.sql_settings(record, decision), source, stage.store.address, last=last
                 ):

@@ -6,18 +6,22 @@ files are compared with the log, the log with its own checksums.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from urllib.parse import unquote
 
-from dedp_assets.patterns.core.errors import ContractError
+from dedp_assets.patterns.core.errors import Conflict, ContractError
 from dedp_assets.patterns.delta.log import Ledger, Partition, TableState
 from dedp_assets.patterns.delta.logfiles import Fault, log_faults, stated_figures
 from dedp_assets.patterns.delta.store import Store
 
-__all__ = ["LostFile", "Verification", "loss", "lost_files", "tell_lost", "verify_table"]
+__all__ = ["FilesGone", "LostFile", "Verification", "lost_files", "require_files", "tell_lost", "verify_table"]
 
 _SHOWN = 3
+
+
+class FilesGone(Conflict):
+    """Staged files that somebody removed: only staging the rows once more helps."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,9 +72,25 @@ def lost_files(store: Store, state: TableState, *partitions: Mapping[str, str | 
     for file, key in state.keyed_files():
         if not partitions or any(named.items() <= dict(key).items() for named in partitions):
             path = unquote(file["path"])
-            if what := loss(store, path, file["size_bytes"]):
+            if what := _loss(store, path, file["size_bytes"]):
                 found.append(LostFile(path, key, what))
     return found
+
+
+def require_files(store: Store, files: Iterable[tuple[str, int]]) -> None:
+    """Look at staged files, each a path and its size in bytes, that are about to be read or named in a commit.
+
+    Raises:
+        FilesGone: if one is not there, or is cut short.
+    """
+    lost = [(path, what) for path, size in files if (what := _loss(store, path, size))]
+    if lost:
+        path, what = lost[0]
+        more = f", like {len(lost) - 1} more" if len(lost) > 1 else ""
+        raise FilesGone(
+            f"{store.name}: {path} {what}{more} since it was written, and nothing was committed. A VACUUM with a "
+            "retention of 0 hours does that: run the step again, and keep what is younger than the longest step"
+        )
 
 
 def tell_lost(table: str, lost: Sequence[LostFile]) -> str:
@@ -99,7 +119,7 @@ def verify_table(ledger: Ledger) -> Verification:
     return Verification(ledger.name, state.version, len(state.files()), tuple(faults), tuple(lost))
 
 
-def loss(store: Store, path: str, size_bytes: int) -> str:
+def _loss(store: Store, path: str, size_bytes: int) -> str:
     """Say what is wrong with a data file; empty if it is sound, or lies behind a path with a scheme."""
     if "://" in path:
         return ""

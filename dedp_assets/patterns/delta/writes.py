@@ -28,7 +28,7 @@ from dedp_assets.patterns.delta.definition import content_columns, require_repla
 from dedp_assets.patterns.delta.locks import table_lock
 from dedp_assets.patterns.delta.log import Partition, TableState
 from dedp_assets.patterns.delta.stages import Layout, Stage
-from dedp_assets.patterns.delta.verification import lost_files
+from dedp_assets.patterns.delta.verification import FilesGone, lost_files
 
 if TYPE_CHECKING:
     from dedp_assets.patterns.delta.tables import Table
@@ -220,7 +220,7 @@ class StagedWrite:
         """Look at the staged files once more: who reads them by their folder would miss one without a word."""
         try:
             publishing.require_staged(self.table.store, self.stage.adds)
-        except publishing.FilesGone:
+        except FilesGone:
             self.stage.discard()
             raise
 

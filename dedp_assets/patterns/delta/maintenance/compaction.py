@@ -26,6 +26,7 @@ from dedp_assets.patterns.delta.reading import lies_outside, predicate
 from dedp_assets.patterns.delta.sessions import private
 from dedp_assets.patterns.delta.stages import Stage, new_stage
 from dedp_assets.patterns.delta.tables import Table
+from dedp_assets.patterns.delta.verification import FilesGone, require_files
 
 __all__ = ["Files", "partition_name", "rewrite", "small_files"]
 
@@ -145,11 +146,11 @@ def _exchange(table: Table, stage: Stage, record: CommitRecord, rewritten: Seque
             figures = {**_sizes(now, moved), "partitions": len(kept), "gave_way": len(gave_way)}
             record = replace(record, figures=figures, notes={**record.notes, "gave_way": gave_way})
             try:
-                publishing.require_files(table.store, [(unquote(a["path"]), a["size"]) for p in kept for a in p.new])
+                require_files(table.store, [(unquote(a["path"]), a["size"]) for p in kept for a in p.new])
                 commits.write(table.store, now.version + 1, [commits.info(record, "OPTIMIZE", now, moved), *actions])
                 break
             except Conflict as error:
-                if last or isinstance(error, publishing.FilesGone):
+                if last or isinstance(error, FilesGone):
                     stage.discard()
                     raise
         replace(stage, adds=tuple(_staged(add) for part in kept for add in part.new)).settle()
