@@ -114,9 +114,9 @@ def undisturbed(world, spark):
 @pytest.mark.parametrize(
     ("verb", "lost"),
     [
-        *itertools.product(VERBS, ["of one task", "all"]),
-        ("overwrite", "of one task, again"),
-        ("merge", "of one task, again"),
+        *itertools.product(VERBS, ["of one task"]),
+        *itertools.product(["overwrite", "read apart", "read along", "merge", "recompute"], ["all"]),
+        *itertools.product(["overwrite", "merge"], ["of one task, again"]),
     ],
 )
 def test_figures_are_of_all_rows_or_nothing_is_published(world, undisturbed, spark, verb, lost):

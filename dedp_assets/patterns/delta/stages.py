@@ -214,8 +214,10 @@ def _stage(split: Split, layout: Layout, measuring: Measuring, keep: str, also: 
         parts = (keep, *also) if split.outcome else ()
         culprit = _culprit(lambda: _projected(split, layout, parts, measuring), measures)
         raise ConfigError(f"{layout.store.name}: {culprit or reason_of(error)}") from error
-    except (PatternError, *SPARK_ERRORS):
-        stage.discard()
+    except (PatternError, *SPARK_ERRORS) as error:
+        # A task that died leaves its files to a vacuum, as tasks may still be writing.
+        if isinstance(error, PatternError) or is_data_fault(error):
+            stage.discard()
         raise
     if filled is None:
         stage.discard()
