@@ -164,6 +164,23 @@ def test_a_row_of_another_day_is_seen_though_an_aggregate_overflows(world, spark
     assert got.value.findings[0].figures["written"] == 2
 
 
+@pytest.mark.parametrize(
+    "failing",
+    [Audit.none_where("odd", "1 / (id - 20) > 3"), Audit(name="odd", sql="count(1) / count_if(id > 99)", fail_below=0)],
+)
+def test_an_audit_that_divides_by_zero_fails_alone(world, spark, failing):
+    """In a row or at the end: refused by its SQL; it names no rows, so all of them go into quarantine."""
+    table, aside = world(), world()
+    before, rows = read_back(table), rows_of(spark, range(20, 23))
+    with pytest.raises(AuditFailed, match=r"odd: .* cannot be evaluated: \[DIVIDE_BY_ZERO") as got:
+        stage(table, rows, audits=(failing, FEW))
+    assert [finding.name for finding in got.value.findings if not finding.passed] == ["odd"]
+    options = {"partition": DAY, "provenance": a_run(), "on_failure": "quarantine"}
+    audit_write_audit_publish(rows, table, aside, audits=(failing, FEW), **options)
+    assert read_back(table) == before
+    assert [row["id"] for row in read_back(aside)] == [20, 21, 22]
+
+
 def test_a_measure_of_the_rows_read_that_overflows_is_named(world, spark):
     """A tally's own measure is no audit: without it nothing is published."""
     table = world()

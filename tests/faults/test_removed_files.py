@@ -125,6 +125,6 @@ def test_staged_rows_are_read_back_whole_or_not_at_all(world, part):
     )
     held = staged(table, split, also=("dead",))
     assert held.part(part).count() == {"valid": 3, "dead": 2}[part]
-    next(Path(table.location).glob(f"{held.stage.store.name}/*={part}/*.parquet")).unlink()
+    next(Path(table.location).glob(f"{held.stage.store.name}/**/*={part}/*.parquet")).unlink()
     with pytest.raises(Conflict, match="is missing since it was written"):
         held.part(part)

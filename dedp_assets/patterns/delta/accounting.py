@@ -266,7 +266,7 @@ class Accounting:
         findings = overrule((*own, *judge(self.audits, {**account.aside, **figures}, why)), approval)
         failed = {finding.name for finding in findings if finding.refuses}
         faults = [_broken(self.rules[name]) for name in measured.broken]
-        faults += [audit.where for audit in self.audits if audit.where and audit.name in failed]
+        faults += [a.where for a in self.audits if a.where and a.name in failed and a.figure not in why]
         return Judged(account, findings, verdict((*account.inputs, *findings)), figures, tuple(faults))
 
     def _measured(self, observed: Mapping[str, Any], staged: int, replaced: int | None) -> Measured:

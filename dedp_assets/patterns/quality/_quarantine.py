@@ -38,10 +38,12 @@ def dispatch(
     rows_read: RowsRead,
 ) -> WriteResult:
     """Publish what no failed audit names; put the rest into quarantine, first, so that no crash loses a row."""
-    failed = {finding.name for finding in refused.findings if finding.refuses}
+    failed = {finding.name: finding for finding in refused.findings if finding.refuses}
     named = [audit for audit in audits if audit.name in failed]
-    faults = [audit.where for audit in named if audit.where]
-    if refused.stage is None or {audit.name for audit in named} != failed:
+    # A predicate that cannot be evaluated names no row.
+    measured = [audit for audit in named if failed[audit.name].figures.get(audit.figure) is not None]
+    faults = [audit.where for audit in measured if audit.where]
+    if refused.stage is None or {audit.name for audit in named} != failed.keys():
         raise refused
     staged = target.session.read.format("delta").load(refused.stage).select(*map(identifier, target.spec.columns))
     fault = " OR ".join(f"coalesce(({where}), false)" for where in faults)
