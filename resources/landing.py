@@ -11,12 +11,11 @@ import dagster as dg
 from pydantic import Field
 
 from dedp_assets.patterns.connectors.deliveries import MARKER, DeliveredFile, Delivery, look_at
+from dedp_assets.patterns.connectors.files import count_lines
 from dedp_assets.patterns.core.errors import ContractError, NotReady
 
 __all__ = ["Landing"]
 
-_CHUNK = 1 << 20
-_LONGEST_LINE = 64 << 20
 _MARKERS = 400
 
 
@@ -65,18 +64,16 @@ class Landing(dg.ConfigurableResource[Any]):
         """Compute the SHA-256 of the delivery's files, by name and bytes: equal content means nothing new to load.
 
         Raises:
-            ContractError: if a line is longer than 64 MiB, which no record is and which may exhaust an engine's memory.
+            ContractError: if an engine would skip, misread or die of a file (``connectors.files``).
         """
         digest = hashlib.sha256()
         for path in self.paths(dataset, delivery):
-            digest.update(f"{len(path.name.encode())} {path.name} {path.stat().st_size} ".encode())
-            open_line = 0
-            with path.open("rb") as file:
-                while chunk := file.read(_CHUNK):
-                    digest.update(chunk)
-                    first = chunk.find(b"\n")
-                    _require_short(delivery, path, open_line + (first if first >= 0 else len(chunk)))
-                    open_line = open_line + len(chunk) if first < 0 else len(chunk) - chunk.rfind(b"\n") - 1
+            name = os.fsencode(path.name)
+            digest.update(b"%d %b %d " % (len(name), name, path.stat().st_size))
+            try:
+                count_lines(path, seen=digest.update)
+            except ContractError as error:
+                raise ContractError(f"{delivery.partition}: {error}") from error
         return digest.hexdigest()
 
     def touched(self, dataset: str, *, since_ns: int) -> Iterator[tuple[str, int]]:
@@ -94,14 +91,6 @@ class Landing(dg.ConfigurableResource[Any]):
         for name in heapq.nlargest(_MARKERS, folders):
             folders[name] = max(folders[name], _modified(f"{root}/{name}/{MARKER}"))
         yield from ((name, changed_ns) for name, changed_ns in folders.items() if changed_ns >= since_ns)
-
-
-def _require_short(delivery: Delivery, path: Path, length_bytes: int) -> None:
-    if length_bytes > _LONGEST_LINE:
-        raise ContractError(
-            f"{delivery.partition}: {path.name} has a line of more than {_LONGEST_LINE >> 20} MiB: deliver it with a "
-            "line feed after each record"
-        )
 
 
 def _is_still(path: Path, file: DeliveredFile) -> bool:

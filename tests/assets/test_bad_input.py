@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 from collections import Counter
 from datetime import datetime
@@ -183,8 +184,35 @@ def test_what_has_no_date_of_its_own_is_filed_under_the_day_it_landed(damaged):
             f"{TODAY}: _SUCCESS is there but no file: deliver the files, or declare the day empty by a manifest",
         ),
         ({"part.jsonl": b""}, True, "input_is_not_empty"),
+        (
+            {"a.jsonl": b"{}\n", "b.jsonl.lz4": b"\x04\x22\x4d\x18"},
+            True,
+            f"{TODAY}: b.jsonl.lz4 is a .lz4 file by its name, which is not read: deliver plain text, .gz",
+        ),
+        (
+            {"a.jsonl": b"{}\n", "b.jsonl": b"\x04\x22\x4d\x18"},
+            True,
+            f"{TODAY}: b.jsonl holds lz4 data, which is not read",
+        ),
+        ({"10:30:00.jsonl": b"{}\n"}, True, f"{TODAY}: 10:30:00.jsonl has a colon in its name"),
+        ({"a.jsonl": b"{}\n", "_b.jsonl": b"{}\n"}, True, f"{TODAY}: _b.jsonl has the name of a hidden file"),
+        (
+            {"a.jsonl.gz": gzip.compress(b"{}\n")[:-4]},
+            True,
+            f"{TODAY}: a.jsonl.gz is damaged: its gzip data ends early or is not as written",
+        ),
     ],
-    ids=["no marker", "nothing at all", "marker without files", "zero bytes"],
+    ids=[
+        "no marker",
+        "nothing at all",
+        "marker without files",
+        "zero bytes",
+        "lz4",
+        "lz4 by its bytes",
+        "colon",
+        "hidden",
+        "truncated gzip",
+    ],
 )
 def test_a_delivery_that_must_not_be_read_refuses_the_run_in_one_sentence(world, files, marked, sentence):
     """A run that somebody starts by hand fails, says why in one line, and writes nothing."""

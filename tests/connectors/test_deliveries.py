@@ -86,6 +86,34 @@ def test_a_link_to_nothing_holds_the_day_until_it_resolves(day):
 
 
 @pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("b.jsonl.lz4", r"2026-01-05: b\.jsonl\.lz4 is a \.lz4 file by its name"),
+        ("10:30.json", "10:30.json has a colon in its name"),
+        ("_late.jsonl", "_late.jsonl has the name of a hidden file"),
+        (".late.json.gz", "has the name of a hidden file"),
+        ("_part-00001", "has the name of a hidden file"),
+    ],
+)
+def test_a_file_that_its_name_keeps_from_engines_is_refused_unopened(day, name, words):
+    """Neither skipped nor tried: what tools leave there (an empty marker, checksums, a schema) holds nobody up."""
+    deliver(day, a="1")
+    for beside in ("_started", ".a.json.crc", "_schema.json", "_manifest.json"):
+        (day / beside).write_text("x")
+    (day / "_empty.json").touch()
+    assert len(look_at(day).require_ready().files) == 1
+    (day / name).write_text("1")
+    refused(day, ContractError, words)
+
+
+def test_a_pipe_among_the_files_is_refused(day):
+    """Whoever opened it would wait."""
+    deliver(day, a="1")
+    os.mkfifo(day / "pipe.json")
+    refused(day, ContractError, "holds what is no file: pipe.json \\(no regular file\\)")
+
+
+@pytest.mark.parametrize(
     ("stated", "words"),
     [
         ({"a.json": 1, "b.json": 1}, "b.json is in the manifest but not in the folder"),

@@ -6,9 +6,9 @@ import os
 
 import pytest
 
+from dedp_assets.patterns.connectors import files
 from dedp_assets.patterns.core.errors import ContractError, NotReady
 from dedp_assets.patterns.ingestion.readiness_marker import delivering
-from resources import landing
 from resources.landing import Landing
 
 DAY = "2026-01-05"
@@ -174,8 +174,8 @@ def test_an_object_that_is_not_there_yet_may_come(zone):
 
 def test_a_line_that_is_too_long_is_refused_by_its_file(zone, monkeypatch):
     """Before any engine reads it; lines of the longest length pass, wherever the pieces that are read begin."""
-    monkeypatch.setattr(landing, "_CHUNK", 8)
-    monkeypatch.setattr(landing, "_LONGEST_LINE", 20)
+    monkeypatch.setattr(files, "_CHUNK", 8)
+    monkeypatch.setattr(files, "LONGEST_LINE", 20)
     assert deliver(zone, {"a.jsonl": b"x" * 20 + b"\n" + b"y" * 20})
     for content in (b"x" * 21 + b"\n", b"x\n" + b"y" * 21, b"x" * 40):
         with pytest.raises(

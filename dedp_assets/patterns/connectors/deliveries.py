@@ -9,12 +9,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from dedp_assets.patterns.connectors.files import name_refusal
 from dedp_assets.patterns.core.errors import ContractError, NotReady
 
 __all__ = ["MARKER", "DeliveredFile", "Delivery", "look_at"]
 
 MARKER = "_SUCCESS"
 _HIDDEN = ("_", ".")
+_OF_DATA = (".json", ".jsonl", ".ndjson", ".csv", ".tsv", ".txt", ".log", ".gz", ".bz2", ".zst")
+_OF_TOOLS = ("_SUCCESS", "_started", "_committed", "_manifest", "_metadata", "_schema")
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +38,8 @@ class Delivery:
         files: data files by name; names that start with ``_`` or ``.`` are not data.
         marker: the marker, if the producer has finished.
         manifest: file name -> bytes, if the marker lists what belongs to it; an empty marker lists nothing.
-        strange: entries that are neither data files nor hidden: folders, and links that lead nowhere.
+        strange: entries that are neither data files nor hidden: folders, pipes, and links that lead nowhere.
+        hidden: files with bytes that are called like data, behind a ``_`` or ``.`` that hides them from engines.
         absent: the folder that is not there, if nothing has landed.
     """
 
@@ -44,6 +48,7 @@ class Delivery:
     marker: DeliveredFile | None = None
     manifest: Mapping[str, int] | None = None
     strange: tuple[str, ...] = ()
+    hidden: tuple[str, ...] = ()
     absent: str = ""
 
     @property
@@ -65,6 +70,9 @@ class Delivery:
             return f"{len(self.files)} files but no {MARKER}: the producer has not finished"
         if self.strange:
             return f"holds what is no file: {', '.join(self.strange)}"
+        for name in (*self.hidden, *(file.name for file in self.files)):
+            if reason := name_refusal(name):
+                return f"{name} {reason}"
         if not self.files and self.manifest is None:
             return f"{MARKER} is there but no file: deliver the files, or declare the day empty by a manifest"
         return self._shortfall()
@@ -109,6 +117,7 @@ def look_at(folder: Path | str) -> Delivery:
         files=tuple(file for file in files if file is not None),
         marker=_file(marker) if marker else None,
         manifest=_manifest(marker.path) if marker else None,
+        hidden=tuple(name for name in sorted(entries) if name.startswith(_HIDDEN) and _is_data(entries[name])),
         strange=tuple(f"{entry.name} ({what})" for entry in shown if (what := _strangeness(entry))),
     )
 
@@ -117,7 +126,19 @@ def _strangeness(entry: os.DirEntry[str]) -> str:
     """Say what keeps an entry from being a data file; empty for one that is."""
     if entry.is_dir():
         return "a folder"
-    return "a link to nothing" if entry.is_symlink() and not os.path.exists(entry.path) else ""  # noqa: PTH110
+    if entry.is_file():
+        return ""
+    return "a link to nothing" if entry.is_symlink() else "no regular file"
+
+
+def _is_data(entry: os.DirEntry[str]) -> bool:
+    """Tell whether a file with a hidden name is called like data, and not what tools leave beside it."""
+    if not entry.name.endswith(_OF_DATA) and not entry.name.lstrip("._").startswith("part-"):
+        return False
+    if entry.name.startswith(_OF_TOOLS) or not entry.is_file():
+        return False
+    file = _file(entry)
+    return file is not None and file.size_bytes > 0
 
 
 def _file(entry: os.DirEntry[str]) -> DeliveredFile | None:

@@ -11,7 +11,8 @@ from urllib.parse import unquote
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from dedp_assets.patterns.core.errors import ConfigError
+from dedp_assets.patterns.connectors.files import count_lines, file_refusal
+from dedp_assets.patterns.core.errors import ConfigError, ContractError
 from dedp_assets.patterns.delta.locations import literal_path
 
 __all__ = ["Lines", "read_lines"]
@@ -43,11 +44,18 @@ def read_lines(session: SparkSession, files: Sequence[Path]) -> Lines:
     piece of a file starts; the line numbers follow by addition. Lines end with a line feed; a carriage return before it
     stays part of the line. Of no file there are no lines.
 
+    Files may be compressed as ``.gz``, ``.bz2`` or ``.zst``; what an engine would skip, misread or die of is refused.
+
     Raises:
         ConfigError: if two files of different folders share a name: their lines could not be told apart.
+        ContractError: if a file is called or made in a way that is not read (``connectors.files``), is damaged, or has
+            bytes and no line.
     """
     if twice := sorted(name for name, n in Counter(file.name for file in files).items() if n > 1):
         raise ConfigError(f"several files are called {', '.join(twice)}: read each folder on its own")
+    for file in files:
+        if reason := file_refusal(file):
+            raise ContractError(f"{file.name} {reason}")
     if not files:
         schema = "raw STRING, raw_bytes BINARY, source_file STRING, line_number BIGINT"
         return Lines(session.createDataFrame([], schema), {})
@@ -61,7 +69,12 @@ def read_lines(session: SparkSession, files: Sequence[Path]) -> Lines:
             F.monotonically_increasing_id().alias("place"),
         )
     )
-    pieces = text.groupBy("source_file", "piece").agg(F.min("place").alias("first"), F.count("*").alias("n")).collect()
+    counted = text.groupBy("source_file", "piece").agg(F.min("place").alias("first"), F.count("*").alias("n"))
+    try:
+        pieces = counted.collect()
+    except Exception:
+        _require_sound(files)  # what is damaged is named; any other failure is the engine's own
+        raise
     count: dict[str, int] = {}
     offsets = []
     for piece in sorted(pieces, key=lambda p: (p["source_file"], p["piece"])):
@@ -70,6 +83,7 @@ def read_lines(session: SparkSession, files: Sequence[Path]) -> Lines:
         count[piece["source_file"]] = before + piece["n"]
     # Spark names files as in a URI.
     count = {unquote(name): n for name, n in count.items()}
+    _require_read(files, count)
     located = [(name, piece, offset, unquote(name)) for name, piece, offset in offsets]
     schema = "uri STRING, piece BIGINT, offset BIGINT, source_file STRING"
     known = F.broadcast(session.createDataFrame(located, schema))
@@ -84,3 +98,23 @@ def read_lines(session: SparkSession, files: Sequence[Path]) -> Lines:
         )
     )
     return Lines(rows, count)
+
+
+def _require_sound(files: Sequence[Path]) -> None:
+    """Refuse the first of these files that an engine cannot read to its end."""
+    for file in files:
+        count_lines(file)
+        if (sidecar := file.with_name(f".{file.name}.crc")).exists():
+            raise ContractError(
+                f"{file.name} may not be what {sidecar.name} beside it states, which engines hold it against: deliver "
+                "it again, or remove that file"
+            )
+
+
+def _require_read(files: Sequence[Path], count: Mapping[str, int]) -> None:
+    """Refuse a file that has bytes and of which the engine read no line."""
+    for file in files:
+        if file.name not in count and (size := file.stat().st_size):
+            raise ContractError(
+                f"{file.name} has {size} bytes, of {count_lines(file)} lines, and none of them was read"
+            )

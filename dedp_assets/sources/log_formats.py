@@ -1,0 +1,273 @@
+"""Formats of web server logs: which one a line is written in, and the request that it tells of.
+
+Apache and nginx: common, combined and nginx's main, each with a virtual host or forwarded addresses in front or behind
+and with further fields; W3C extended (IIS, CloudFront); JSON lines under usual names.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta, timezone
+from functools import lru_cache
+from ipaddress import ip_address
+from typing import Any
+from urllib.parse import unquote
+
+__all__ = ["FORMATS", "Lines", "Noise", "Request", "moment_in", "shape_of"]
+
+FORMATS = "common, combined, vhost_combined, nginx main, forwarded addresses in front or behind, W3C, JSON lines"
+_QUOTED = r'"((?:[^"\\]|\\.)*)"'
+_LINE = re.compile(rf"(?P<front>.+?) \[(?P<time>[^\]]+)\] {_QUOTED} (?P<status>\d{{3}}|-) (?P<bytes>\d+|-)(?P<rest>.*)")
+_REST = re.compile(rf"\s+(?:{_QUOTED}(?=\s|$)|([^\s\"]\S*))")
+_TIME = re.compile(r"(\d{2})/([A-Z][a-z]{2})/(\d{4}):(\d{2}):(\d{2}):(\d{2}) ([+-])(\d{2})(\d{2})")
+_MONTHS = {name: n for n, name in enumerate("Jan Feb Mar Apr May Jun Jul Aug Sep Oct Nov Dec".split(), start=1)}
+_REQUEST = re.compile(r"(?P<method>[!#$%&'*+.^_`|~0-9A-Za-z-]+) (?P<page>.*?)(?P<protocol> HTTP/\d(?:\.\d)?)?")
+_WITHOUT_PROTOCOL = ("GET", "HEAD", "POST")
+_ESCAPE = re.compile(r'\\x([0-9A-Fa-f]{2})|\\(["\\bnrtv])|([^\\]+|\\)', re.DOTALL)
+_ESCAPED = {'"': '"', "\\": "\\", "b": "\b", "n": "\n", "r": "\r", "t": "\t", "v": "\v"}
+_NOBODY = ("-", "unknown")
+_JSON = {
+    "time": ("time_iso8601", "@timestamp", "timestamp", "time_local", "time", "ts", "StartUTC"),
+    "host": ("remote_addr", "remote_ip", "client_ip", "clientip", "ClientHost", "c-ip"),
+    "forwarded": ("http_x_forwarded_for", "x_forwarded_for"),
+    "line": ("request",),
+    "method": ("request_method", "method", "verb", "RequestMethod"),
+    "page": ("request_uri", "uri", "url", "path", "RequestPath"),
+    "status": ("status", "status_code", "response", "DownstreamStatus"),
+    "bytes": ("body_bytes_sent", "bytes_sent", "bytes", "size", "DownstreamContentSize"),
+    "referrer": ("http_referer", "http_referrer", "referer", "referrer", "Referer"),
+    "agent": ("http_user_agent", "user_agent", "agent", "User-Agent"),
+}
+_MILLIS = 10**11
+"""From here on a number is a time in milliseconds: in seconds it would be the year 5138."""
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """One request, as a line tells of it; texts as the client sent them, ``None`` where the line has a dash."""
+
+    moment: datetime
+    host: str
+    method: str
+    page: str
+    status: int | None
+    bytes: int | None
+    referrer: str | None = None
+    agent: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Noise:
+    """What a server logged of a connection that sent no request: a TLS handshake, nothing, or anything else.
+
+    Attributes:
+        moment: when it was; ``None`` of a comment.
+    """
+
+    moment: datetime | None = None
+
+
+class Lines:
+    """The lines of one log, read one after the other: a line of W3C follows from the ``#Fields`` before it."""
+
+    def __init__(self) -> None:
+        self._fields: Sequence[str] = ()
+
+    def read(self, line: str) -> tuple[str, Request | Noise | None]:
+        """Find the format of a line and what it tells of; ``None`` if it cannot be read."""
+        if line.startswith("#"):
+            name, _, stated = line[1:].partition(":")
+            self._fields = stated.split() if name == "Fields" else self._fields
+            return ("W3C", Noise()) if self._fields or ":" in line else ("", None)
+        if line.startswith("{"):
+            return "JSON lines", _of_json(line)
+        if self._fields:
+            return "W3C", _of_w3c(line, self._fields)
+        return _classic(line)
+
+
+def moment_in(text: str) -> datetime | None:
+    """Read a time like ``17/May/2015:10:05:03 +0000`` as UTC; ``None`` if there is none in the text, or no such time."""
+    found = _TIME.search(text)
+    if not found or found[2] not in _MONTHS:
+        return None
+    day, year, hour, minute, second, hours, minutes = (int(found[n]) for n in (1, 3, 4, 5, 6, 8, 9))
+    ahead = timedelta(hours=hours, minutes=minutes) * (-1 if found[7] == "-" else 1)
+    try:
+        return datetime(year, _MONTHS[found[2]], day, hour, minute, second, tzinfo=timezone.utc) - ahead
+    except (ValueError, OverflowError):
+        return None
+
+
+def shape_of(line: str) -> str:
+    """Write what a line looks like, without what it says: a letter and a digit for each run of them."""
+    shape = re.sub(r"\d+", "9", re.sub(r"[^\W\d_]+", "a", line.rstrip()[:200]))
+    return repr(shape if len(shape) <= 100 else f"{shape[:100]}...")[1:-1]
+
+
+def _classic(line: str) -> tuple[str, Request | Noise | None]:
+    """Read a line of Apache or nginx: addresses and names, time, request line, status, size, and what follows."""
+    found = _LINE.fullmatch(line.rstrip())
+    moment = moment_in(found["time"]) if found and _TIME.fullmatch(found["time"]) else None
+    if not found or moment is None or (front := _front(found["front"])) is None:
+        return "", None
+    quoted, others = [], []
+    rest = found["rest"]
+    while rest:
+        if (field := _REST.match(rest)) is None:
+            return "", None
+        (others if field[1] is None else quoted).append(field[1] if field[1] is not None else field[2])
+        rest = rest[field.end() :]
+    if len(quoted) == 1:
+        return "", None
+    host, name = front
+    forwarded = _client(quoted[2].split(",")) if len(quoted) > 2 and _are_addresses(quoted[2]) else ""
+    kind = f"{name}{'combined' if quoted else 'common'}"
+    if len(quoted) == 3 and not others and _are_addresses(quoted[2]) and not name:
+        kind = "nginx main"
+    elif others or len(quoted) > 2:
+        kind += " with further fields"
+    request = _REQUEST.fullmatch(found[3])
+    if request is None or not _is_request(request):
+        return kind, Noise(moment)
+    referrer, agent = quoted[:2] if quoted else (None, None)
+    return kind, Request(
+        moment,
+        forwarded or host,
+        request["method"],
+        _unescaped(request["page"]),
+        None if found["status"] == "-" else int(found["status"]),
+        None if found["bytes"] == "-" else int(found["bytes"]),
+        None if referrer in (None, "", "-") else _unescaped(referrer),
+        None if agent is None else _unescaped(agent),
+    )
+
+
+def _front(text: str) -> tuple[str, str] | None:
+    """Find the client's address before ident and user, and what else is there: a virtual host, a list of addresses.
+
+    A user may have blanks in it; ident and user are not kept.
+    """
+    listed, quote, rest = text[1:].partition('" ') if text.startswith('"') else ("", "", "")
+    words = [*(f"{each}," for each in listed.replace(" ", "").split(",")), *rest.split(" ")] if quote else text.split(" ")
+    lead = 1
+    while lead < len(words) and (words[lead - 1].endswith(",") or _is_address(words[lead].rstrip(","))):
+        lead += 1
+    first = words[0].rstrip(",")
+    if len(words) - lead < 2 or not first:
+        return None
+    is_virtual = lead > 1 and not words[0].endswith(",") and first not in _NOBODY and not _is_address(first)
+    addresses = words[1:lead] if is_virtual else words[:lead]
+    host = _client(addresses) or addresses[-1]
+    named = "vhost_" if is_virtual else ""
+    return host, f"forwarded addresses and {named}" if len(addresses) > 1 else named
+
+
+def _client(addresses: Sequence[str]) -> str:
+    """Find the first address of a list that names somebody."""
+    known = (each.strip(" ,") for each in addresses)
+    return next((each for each in known if each and each not in _NOBODY), "")
+
+
+def _are_addresses(text: str) -> bool:
+    return all(each.strip() in _NOBODY or _is_address(each.strip()) for each in text.split(","))
+
+
+@lru_cache(4096)
+def _is_address(text: str) -> bool:
+    """Tell whether a text is an IPv4 or IPv6 address, with or without a port behind it."""
+    bare = text[1:].partition("]")[0] if text.startswith("[") else text
+    bare = bare.rpartition(":")[0] if bare.count(":") == 1 else bare
+    try:
+        ip_address(bare)
+    except ValueError:
+        return False
+    return True
+
+
+def _is_request(request: re.Match[str]) -> bool:
+    if request["protocol"]:
+        return bool(request["page"].strip())
+    return request["method"] in _WITHOUT_PROTOCOL and request["page"].startswith("/")
+
+
+def _unescaped(text: str) -> str:
+    """Undo what Apache and nginx escape; bytes that are no UTF-8 stay as they were written, like ``\\xe4``."""
+    if "\\" not in text:
+        return text
+    pieces = [
+        bytes.fromhex(code) if code else (_ESCAPED[letter] if letter else plain).encode("utf-8", "surrogatepass")
+        for code, letter, plain in _ESCAPE.findall(text)
+    ]
+    return b"".join(pieces).decode("utf-8", "backslashreplace")
+
+
+def _of_w3c(line: str, fields: Sequence[str]) -> Request | None:
+    values = line.rstrip("\r\n").split("\t") if "\t" in line else line.split()
+    if len(values) != len(fields):
+        return None
+    told = {name.lower(): value for name, value in zip(fields, values, strict=True) if value != "-"}
+    try:
+        moment = datetime.strptime(f"{told['date']} {told['time'][:8]} +0000", "%Y-%m-%d %H:%M:%S %z")
+        query = f"?{told['cs-uri-query']}" if "cs-uri-query" in told else ""
+        agent = told.get("cs(user-agent)")
+        return Request(
+            moment,
+            _client(told.get("x-forwarded-for", "").split(",")) or told.get("c-ip", ""),
+            told.get("cs-method", "GET"),
+            told["cs-uri-stem"] + query,
+            int(told["sc-status"]) if "sc-status" in told else None,
+            int(told["sc-bytes"]) if "sc-bytes" in told else None,
+            told.get("cs(referer)"),
+            None if agent is None else unquote(agent.replace("+", " ")),
+        )
+    except (KeyError, ValueError):
+        return None
+
+
+def _of_json(line: str) -> Request | Noise | None:
+    try:
+        told = json.loads(line)
+        if isinstance(nested := told.get("request"), dict):  # as Caddy writes it
+            headers = nested.get("headers") or {}
+            sent = {name: values[0] for name, values in headers.items() if isinstance(values, list) and values}
+            told = {**told, **sent, **nested, "request": None}
+        return _of_fields({of: next((told[n] for n in names if told.get(n)), None) for of, names in _JSON.items()})
+    except (ValueError, TypeError, AttributeError, OverflowError, RecursionError):
+        return None
+
+
+def _of_fields(told: Mapping[str, Any]) -> Request | Noise | None:
+    moment = _moment(told["time"])
+    if moment is None or not (told["line"] or told["page"]):
+        return None
+    method, page = str(told["method"] or "GET"), str(told["page"] or "")
+    if not told["page"]:
+        request = _REQUEST.fullmatch(told["line"])
+        if request is None or not _is_request(request):
+            return Noise(moment)
+        method, page = request["method"], request["page"]
+    texts = [None if told[name] in (None, "", "-") else str(told[name]) for name in ("referrer", "agent")]
+    numbers = [None if told[name] in (None, "", "-") else int(told[name]) for name in ("status", "bytes")]
+    host = _client(str(told["forwarded"] or "").split(",")) or str(told["host"] or "")
+    return Request(moment, host, method, page, *numbers, *texts)
+
+
+def _moment(told: Any) -> datetime | None:  # noqa: ANN401 - of JSON
+    """Read a time of JSON: with a zone, or a number of seconds or milliseconds since 1970."""
+    if isinstance(told, (int, float)) and not isinstance(told, bool):
+        return datetime.fromtimestamp(told / 1000 if told >= _MILLIS else told, timezone.utc)
+    if not isinstance(told, str):
+        return None
+    if found := moment_in(told):
+        return found
+    if re.fullmatch(r"\d{9,10}(\.\d+)?", told):
+        return datetime.fromtimestamp(float(told), timezone.utc)
+    iso = re.fullmatch(r"(\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d)(\.\d{1,6})?\d*(Z|[+-]\d\d:?\d\d)", told)
+    if iso is None:
+        return None
+    zone = "+0000" if iso[3] == "Z" else iso[3].replace(":", "")
+    return datetime.strptime(f"{iso[1].replace(' ', 'T')}{zone}", "%Y-%m-%dT%H:%M:%S%z").astimezone(timezone.utc)
