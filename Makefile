@@ -30,7 +30,7 @@ $(VENV)/.ready: pyproject.toml requirements.lock
 	@$(BIN)/uv pip install --quiet --python $(BIN)/python --no-deps --editable .
 	@touch $@
 
-demo: $(VENV)/.ready ## land a week, load it, then late data and a bad batch; FROM=day, or LOG=path of a web server log
+demo: $(VENV)/.ready ## land a week, load it, then late data and a bad batch; FROM=day, or LOG=web server logs
 	@$(BIN)/dedp demo $(if $(LOG),--log $(LOG)) $(if $(FROM),--from $(FROM))
 
 up: $(VENV)/.ready ## Spark engine, PostgreSQL, Kafka, HTTP services, Dagster webserver and daemon; Ctrl-C ends them

@@ -60,7 +60,13 @@ def _parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(dest="command", required=True)
     commands.add_parser("setup", help="fetch the engine's jars and prepare its class-data archive")
     demo = commands.add_parser("demo", help="land a week, load it, then let late data and a bad batch arrive")
-    demo.add_argument("--log", type=Path, help="a web server log in Apache combined format to load instead")
+    demo.add_argument(
+        "--log",
+        type=Path,
+        nargs="+",
+        default=[],
+        help="web server logs to load instead, compressed or not: files, folders, or patterns of names",
+    )
     demo.add_argument(
         "--from", dest="first", type=date.fromisoformat, help="first day of the week (default: it ends yesterday)"
     )
@@ -113,7 +119,7 @@ def _demo(chosen: argparse.Namespace) -> int:
     from dedp_assets.story import demo  # noqa: PLC0415
 
     with engine.preparing(settings()):
-        return demo(settings(), log=chosen.log, first=chosen.first)
+        return demo(settings(), logs=chosen.log, first=chosen.first)
 
 
 def _up(chosen: argparse.Namespace) -> int:

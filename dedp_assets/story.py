@@ -28,18 +28,18 @@ _DAYS = 9
 """Landing days of the story: a week, and two after it."""
 
 
-def demo(settings: Settings, *, log: Path | None = None, first: date | None = None) -> int:
+def demo(settings: Settings, *, logs: Sequence[Path] = (), first: date | None = None) -> int:
     """Tell the whole story and end.
 
     Args:
         settings: where everything is written.
-        log: a web server's log to load instead of generated visits.
+        logs: web servers' logs, folders of them or patterns of their names, to load instead of generated visits.
         first: first landing day of the generated week; by default the story ends yesterday.
     """
     apply({"DEDP_JIT": "quick"})
     console = Console(width=150)
-    if log is not None:
-        _land_log(settings, log, console)
+    if logs:
+        _land_logs(settings, logs, console)
     else:
         first = _first_day(settings, first)
         _land_week(settings, first, console)
@@ -172,9 +172,13 @@ def _land_trouble(settings: Settings, first: date, console: Console) -> None:
     console.print("  devices: a delivery that broke off after a quarter")
 
 
-def _land_log(settings: Settings, log: Path, console: Console) -> None:
-    days = access_log.land_log(log, settings.landing / "visits")
-    console.print(f"[bold]Landed[/bold] {sum(days.values())} lines of {log.name} on {len(days)} days")
+def _land_logs(settings: Settings, places: Sequence[Path], console: Console) -> None:
+    logs = access_log.land_logs(places, settings.landing / "visits")
+    days = {day for log in logs for day in log.days}
+    lines = sum(len(landed) for log in logs for landed in log.days.values())
+    console.print(f"[bold]Landed[/bold] {lines} lines of {len(logs)} logs on {len(days)} days")
+    for log in logs:
+        console.print(f"  {escape(log.sentence())}", soft_wrap=True)
 
 
 def _react(platform: Platform, console: Console) -> None:

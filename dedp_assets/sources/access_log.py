@@ -1,96 +1,308 @@
-"""A real web server log in Apache combined format as visit events, landed on the day of each request."""
+"""Web server logs as visit events, landed on the UTC day of each request: every line lands once, whatever it holds."""
 
 from __future__ import annotations
 
 import hashlib
 import json
 import re
-from collections.abc import Iterator
-from datetime import date, datetime, timezone
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import date
+from glob import glob
 from pathlib import Path
 
+from dedp_assets.patterns.connectors.files import LONGEST_LINE, content_kind, unpacked
+from dedp_assets.patterns.core.errors import ContractError
 from dedp_assets.patterns.ingestion.readiness_marker import delivering
+from dedp_assets.sources.log_formats import FORMATS, Lines, Noise, Request, moment_in, shape_of
 
-__all__ = ["land_log", "visit_of"]
+__all__ = ["Log", "land_log", "land_logs", "visit_of"]
 
-_COMBINED = re.compile(
-    r'(?P<host>\S+) \S+ \S+ \[(?P<time>[^\]]+)\] "(?P<method>[A-Z]+) (?P<page>\S+)[^"]*" (?P<status>\d{3}) '
-    r'(?P<bytes>\d+|-) "(?P<referrer>[^"]*)" "(?P<agent>(?:[^"\\]|\\.)*)"\s*$'
-)
-_DATE = re.compile(r"\[(\d{2}/[A-Z][a-z]{2}/\d{4}):")
+_COMPRESSED = ("", "gzip", "bzip2", "zstd")
+_FEW = 10
+"""So many lines of a log may be unreadable, however few the others are: they are dead letters."""
+_KNOWN = {
+    "Apache's error log": re.compile(r"\[\w{3} \w{3} +\d+ [\d:.]+ \d{4}\] \["),
+    "nginx's error log": re.compile(r"\d{4}/\d\d/\d\d \d\d:\d\d:\d\d \[\w+\] "),
+    "syslog": re.compile(r"(<\d+>)?(\w{3} [ \d]\d \d\d:\d\d:\d\d|\d{4}-\d\d-\d\dT\S+) \S+ \S+?(\[\d+\])?: "),
+    "AWS load balancers": re.compile(r"(\w+ )?\d{4}-\d\d-\d\dT[\d:.]+Z \S+ [\d.]+:\d+ "),
+}
+_COMBINED = ("combined", "nginx main")
 
 
-def visit_of(line: str, number: int) -> str | None:
-    """Convert one log line to a visit event as JSON; ``None`` if the line is not in combined format.
+@dataclass(slots=True)
+class Log:
+    """The lines of one log.
 
-    The visit's id is the request's second and its line number; the user is a digest of host and agent, so that no
-    address travels further.
+    Attributes:
+        path: the file.
+        format: the format that most of its lines are in.
+        name: what its files in the landing zone are called.
+        days: landing day -> requests, as events, and lines that cannot be read, as they are.
+        requests: how many lines tell of a request.
+        noise: lines that tell of none, as they are: TLS handshakes, empty requests, comments.
+        unread: how many lines cannot be read.
+        marks: number of lines -> digest of them, for the counts that were asked for and of all whole lines.
+        whole: number of lines that end in a line feed.
+        refusal: why it does not land; empty if it does.
     """
-    match = _COMBINED.match(line)
-    if match is None:
-        return None
-    try:
-        moment = datetime.strptime(match["time"], "%d/%b/%Y:%H:%M:%S %z").astimezone(timezone.utc)
-    except ValueError:
-        return None
+
+    path: Path
+    format: str = ""
+    name: str = ""
+    days: dict[date, list[tuple[int, bytes | Request]]] = field(default_factory=dict)
+    requests: int = 0
+    noise: list[bytes] = field(default_factory=list)
+    unread: int = 0
+    marks: dict[int, str] = field(default_factory=dict)
+    whole: int = 0
+    refusal: str = ""
+
+    def sentence(self) -> str:
+        """Say what was found in it."""
+        if self.refusal:
+            return f"left out: {self.refusal}"
+        beside = [f"{len(self.noise)} that are no request"] if self.noise else []
+        beside += [f"{self.unread} that cannot be read"] if self.unread else []
+        more = f", and {' and '.join(beside)}" if beside else ""
+        return f"{self.path.name} ({self.format}): {self.requests} requests{more}"
+
+
+def visit_of(line: str, number: int, *, log: str = "") -> str | None:
+    """Convert one log line to a visit event as JSON; ``None`` if the line tells of no request.
+
+    Args:
+        line: the line, in any of the formats but W3C, which needs the lines before it.
+        number: its number in the log.
+        log: what the log is called, if there are several.
+    """
+    _, found = Lines().read(line)
+    return _visit(found, number, log) if isinstance(found, Request) else None
+
+
+def land_log(log: Path, folder: Path) -> dict[date, int]:
+    """Land a log; see :func:`land_logs`.
+
+    Returns:
+        Landing day -> lines landed.
+    """
+    return {day: len(lines) for each in land_logs([log], folder) for day, lines in each.days.items()}
+
+
+def land_logs(places: Sequence[Path], folder: Path) -> list[Log]:
+    """Land logs as a file for each log and day; a line that cannot be read lands as it is, on the day around it.
+
+    A log may be compressed. One that has landed before, under whatever name, and has grown since takes the place of
+    what it was; any other adds to the days that it is about. Lines that tell of no request are kept beside the landing
+    folder (``<folder>_logs``): they are no visits and no faults.
+
+    Args:
+        places: logs, patterns of their names, or folders of logs.
+        folder: landing folder of the dataset.
+
+    Returns:
+        Every log that was found, also one of a folder or a pattern that is left out (``refusal``).
+
+    Raises:
+        ValueError: if one that is named is in no format that is read, or holds no request, or none is left of several;
+            nothing lands.
+        ContractError: if one is damaged; nothing lands.
+    """
+    notes = folder.with_name(f"{folder.name}_logs")
+    known = _known(notes)
+    logs: list[Log] = []
+    for path in _files_of(places):
+        log = _read(path, {lines for lines, _ in known.values()})
+        if log.refusal and path in places:
+            raise ValueError(log.refusal)
+        if not log.refusal:
+            log.name = _name(log, known)
+            known[log.name] = (log.whole, log.marks[log.whole])
+        logs.append(log)
+    landed = {log.name: log for log in logs if not log.refusal}
+    if not landed:
+        raise ValueError("; ".join(log.refusal for log in logs))
+    _land(landed, folder)
+    for name, log in landed.items():
+        _put(notes / f"{name}.json", json.dumps({"log": log.path.name, "lines": known[name]}).encode())
+        _put(notes / f"{name}.noise", b"".join(log.noise))
+    return logs
+
+
+def _visit(request: Request, number: int, log: str) -> str:
+    """Write a visit event: its id is the request's second, its line and log, its user a digest of host and agent.
+
+    So no address travels further.
+    """
     visit = {
-        "visit_id": f"{int(moment.timestamp())}_{number}",
-        "event_time": moment.isoformat().replace("+00:00", "Z"),
-        "user_id": hashlib.sha256(f"{match['host']} {match['agent']}".encode()).hexdigest()[:16],
-        "page": match["page"],
-        "referrer": None if match["referrer"] in ("", "-") else match["referrer"],
-        "user_agent": match["agent"],
-        "status": int(match["status"]),
-        "bytes": None if match["bytes"] == "-" else int(match["bytes"]),
+        "visit_id": f"{int(request.moment.timestamp())}_{number}{f'_{log}' if log else ''}",
+        "event_time": request.moment.isoformat().replace("+00:00", "Z"),
+        "user_id": hashlib.sha256(f"{request.host} {request.agent or ''}".encode()).hexdigest()[:16],
+        "page": request.page,
+        "referrer": request.referrer,
+        "user_agent": request.agent,
+        "status": request.status,
+        "bytes": request.bytes,
     }
     return json.dumps({name: value for name, value in visit.items() if value is not None})
 
 
-def land_log(log: Path, folder: Path) -> dict[date, int]:
-    """Land a log as one delivery a day; a line that is no request lands as it is, on the day around it.
-
-    Returns:
-        Landing day -> lines landed.
+def _files_of(places: Sequence[Path]) -> Iterator[Path]:
+    """List the logs that are meant, each once; a name that is a file is no pattern.
 
     Raises:
-        ValueError: if no line of the file carries a date.
+        ValueError: if a folder or a pattern holds no file.
+        FileNotFoundError: if there is nothing of a name.
     """
-    days: dict[date, list[bytes]] = {}
-    for day, line in _dated(log):
-        days.setdefault(day, []).append(line)
-    if not days:
-        raise ValueError(f"{log} has no line with a date: it is empty")
-    for day, lines in days.items():
-        content, path = b"".join(lines), folder / day.isoformat() / "access.jsonl"
-        if not (path.exists() and path.read_bytes() == content):
-            with delivering(path.parent):
-                path.write_bytes(content)
-    return {day: len(lines) for day, lines in days.items()}
+    found: dict[Path, None] = {}
+    for place in places:
+        there = [place]
+        if place.is_dir():
+            there = sorted(each for each in place.iterdir() if each.is_file() and not each.name.startswith("."))
+        elif not place.exists() and any(sign in str(place) for sign in "*?["):
+            there = sorted(each for each in map(Path, glob(str(place))) if each.is_file())  # noqa: PTH207 - absolute ones, too
+        if not there:
+            raise ValueError(f"{place} holds no file: name a log, a folder of logs, or a pattern of their names")
+        found |= dict.fromkeys(there)
+    return iter(found)
 
 
-def _dated(log: Path) -> Iterator[tuple[date, bytes]]:
-    day: date | None = None
-    waiting: list[bytes] = []
-    with log.open("rb") as file:
-        for number, raw in enumerate(file, start=1):
-            event = visit_of(raw.decode("utf-8", "replace"), number)
-            landed = f"{event}\n".encode() if event else raw.rstrip(b"\r\n") + b"\n"
-            day = _day(raw, event) or day
-            if day is None:
-                waiting.append(landed)
-                continue
-            yield from ((day, early) for early in waiting)
-            waiting.clear()
-            yield day, landed
-    if waiting:
-        raise ValueError(f"{log} has no line with a date like [17/May/2015:10:05:03 +0000]")
+def _read(path: Path, wanted: Collection[int]) -> Log:
+    """Read a log; its refusal says if it is in no format that is read.
 
+    Args:
+        path: the file.
+        wanted: numbers of lines of which the digest is asked for.
 
-def _day(raw: bytes, event: str | None) -> date | None:
-    if event:
-        return date.fromisoformat(json.loads(event)["event_time"][:10])
-    found = _DATE.search(raw.decode("utf-8", "replace"))
+    Raises:
+        ContractError: if it is damaged.
+    """
+    log, lines, digest = Log(path), Lines(), hashlib.sha256()
+    formats: Counter[str] = Counter()
+    read: list[tuple[bytes, str, Request | Noise | None]] = []
     try:
-        return datetime.strptime(found[1], "%d/%b/%Y").replace(tzinfo=timezone.utc).date() if found else None
-    except ValueError:
-        return None
+        raws = enumerate(_lines_of(path), start=1)
+    except ValueError as error:
+        log.refusal = str(error)
+        return log
+    for number, raw in raws:
+        found = lines.read(raw.decode("utf-8", "backslashreplace"))
+        read.append((raw, *found))
+        formats[found[0]] += isinstance(found[1], Request)
+        digest.update(raw.rstrip(b"\r\n") + b"\n")
+        if raw.endswith(b"\n"):
+            if log.whole not in wanted:
+                log.marks.pop(log.whole, None)
+            log.whole = number
+        if log.whole in (number, 0) or number in wanted:
+            log.marks[number if number in wanted else log.whole] = digest.hexdigest()
+    log.format = max(formats, key=formats.__getitem__) if read else ""
+    _sort_out(log, read)
+    return log
+
+
+def _sort_out(log: Log, read: Sequence[tuple[bytes, str, Request | Noise | None]]) -> None:
+    """Put each line where it belongs: a request on its day, noise apart, what cannot be read on the day around it."""
+    day: date | None = None
+    waiting: list[tuple[int, bytes | Request]] = []
+    first_unread = 0
+    for number, (raw, kind, found) in enumerate(read, start=1):
+        torn = "common" in kind and any(of in log.format for of in _COMBINED)
+        if isinstance(found, Noise) and not torn:
+            log.noise.append(raw.rstrip(b"\r\n") + b"\n")
+            continue
+        landed = found if isinstance(found, Request) and not torn else raw.rstrip(b"\r\n") + b"\n"
+        moment = landed.moment if isinstance(landed, Request) else moment_in(raw.decode("utf-8", "replace"))
+        day = moment.date() if moment else day
+        log.requests += isinstance(landed, Request)
+        if not isinstance(landed, Request):
+            log.unread += 1
+            first_unread = first_unread or number
+        waiting.append((number, landed))
+        if day is not None:
+            log.days.setdefault(day, []).extend(waiting)
+            waiting.clear()
+    if log.requests == 0 or log.unread > max(log.requests, _FEW):
+        log.refusal = _refusal(log, read, first_unread)
+
+
+def _refusal(log: Log, read: Sequence[tuple[bytes, str, Request | Noise | None]], number: int) -> str:
+    """Say which line is in no format that is read, and what it looks like."""
+    if not read:
+        return f"{log.path} has no line with a date: it is empty"
+    if not number:
+        return f"{log.path} tells of no request: each of its {len(log.noise)} lines is a connection without one"
+    line = read[number - 1][0].decode("utf-8", "backslashreplace")
+    known = next((name for name, pattern in _KNOWN.items() if pattern.match(line)), "")
+    seen = f"is in the format of {known}" if known else f"looks like {shape_of(line)}"
+    undated = "" if log.days else f"{log.path} has no line with a date like [17/May/2015:10:05:03 +0000]: "
+    said = f"line {number} {seen}; what is read: {FORMATS}"
+    return f"{undated}{said}" if undated else f"{log.path}: {said} ({log.requests} of {len(read)} lines can be read)"
+
+
+def _lines_of(path: Path) -> Iterator[bytes]:
+    """Read the lines of a log, compressed or not, each with its end.
+
+    Raises:
+        ValueError: if it holds something else than text.
+    """
+    with path.open("rb") as file:
+        kind = content_kind(file.read(264))
+    if kind not in _COMPRESSED:
+        raise ValueError(f"{path} holds {kind} data: give it as text in UTF-8, or compressed as .gz, .bz2 or .zst")
+    return _unpacked_lines(path, kind)
+
+
+def _unpacked_lines(path: Path, kind: str) -> Iterator[bytes]:
+    left = b""
+    with path.open("rb") as file:
+        for piece in unpacked(file, str(path), kind=kind):
+            *lines, left = (left + piece).split(b"\n")
+            yield from (line + b"\n" for line in lines)
+            if len(left) > LONGEST_LINE:
+                raise ContractError(f"{path} has a line of more than {LONGEST_LINE >> 20} MiB, which no log has")
+    if left:
+        yield left
+
+
+def _name(log: Log, known: Mapping[str, tuple[int, str]]) -> str:
+    """Name a log's files: as before, if its first lines have landed before, otherwise as no other log is named."""
+    for name, (lines, digest) in known.items():
+        if log.marks.get(lines) == digest:
+            return name
+    stem = re.sub(r"\.(gz|gzip|bz2|zst)$", "", log.path.name, flags=re.IGNORECASE).removesuffix(".log")
+    plain = re.sub(r"[^A-Za-z0-9.-]+", "-", stem).strip("-.") or "log"
+    return next(name for n in range(1, len(known) + 2) if (name := plain if n == 1 else f"{plain}-{n}") not in known)
+
+
+def _known(notes: Path) -> dict[str, tuple[int, str]]:
+    """Read what has landed before: name -> number of lines and their digest."""
+    found = {}
+    for path in sorted(notes.glob("*.json")) if notes.is_dir() else ():
+        lines, digest = json.loads(path.read_text())["lines"]
+        found[path.name.removesuffix(".json")] = (int(lines), str(digest))
+    return found
+
+
+def _land(logs: Mapping[str, Log], folder: Path) -> None:
+    """Deliver each day once, with the files of all logs that are about it."""
+    for day in sorted({day for log in logs.values() for day in log.days}):
+        target = folder / day.isoformat()
+        wanted = {f"{name}.jsonl": _content(name, log.days[day]) for name, log in logs.items() if day in log.days}
+        if any(not (target / name).exists() or (target / name).read_bytes() != of for name, of in wanted.items()):
+            with delivering(target):
+                for name, content in wanted.items():
+                    (target / name).write_bytes(content)
+
+
+def _content(name: str, lines: Iterable[tuple[int, bytes | Request]]) -> bytes:
+    return b"".join(
+        line if isinstance(line, bytes) else f"{_visit(line, number, name)}\n".encode() for number, line in lines
+    )
+
+
+def _put(path: Path, content: bytes) -> None:
+    if content and not (path.exists() and path.read_bytes() == content):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(content)

@@ -23,11 +23,13 @@ _QUOTED = r'"((?:[^"\\]|\\.)*)"'
 _LINE = re.compile(rf"(?P<front>.+?) \[(?P<time>[^\]]+)\] {_QUOTED} (?P<status>\d{{3}}|-) (?P<bytes>\d+|-)(?P<rest>.*)")
 _REST = re.compile(rf"\s+(?:{_QUOTED}(?=\s|$)|([^\s\"]\S*))")
 _TIME = re.compile(r"(\d{2})/([A-Z][a-z]{2})/(\d{4}):(\d{2}):(\d{2}):(\d{2}) ([+-])(\d{2})(\d{2})")
-_MONTHS = {name: n for n, name in enumerate("Jan Feb Mar Apr May Jun Jul Aug Sep Oct Nov Dec".split(), start=1)}
+_NAMES = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
+_MONTHS = {name: number for number, name in enumerate(_NAMES, start=1)}
 _REQUEST = re.compile(r"(?P<method>[!#$%&'*+.^_`|~0-9A-Za-z-]+) (?P<page>.*?)(?P<protocol> HTTP/\d(?:\.\d)?)?")
 _WITHOUT_PROTOCOL = ("GET", "HEAD", "POST")
 _ESCAPE = re.compile(r'\\x([0-9A-Fa-f]{2})|\\(["\\bnrtv])|([^\\]+|\\)', re.DOTALL)
 _ESCAPED = {'"': '"', "\\": "\\", "b": "\b", "n": "\n", "r": "\r", "t": "\t", "v": "\v"}
+_HOST_AND_PORT = re.compile(r"[A-Za-z0-9.-]+:\d+")
 _NOBODY = ("-", "unknown")
 _JSON = {
     "time": ("time_iso8601", "@timestamp", "timestamp", "time_local", "time", "ts", "StartUTC"),
@@ -90,7 +92,7 @@ class Lines:
 
 
 def moment_in(text: str) -> datetime | None:
-    """Read a time like ``17/May/2015:10:05:03 +0000`` as UTC; ``None`` if there is none in the text, or no such time."""
+    """Read a time like ``17/May/2015:10:05:03 +0000`` as UTC; ``None`` without one in the text."""
     found = _TIME.search(text)
     if not found or found[2] not in _MONTHS:
         return None
@@ -114,13 +116,9 @@ def _classic(line: str) -> tuple[str, Request | Noise | None]:
     moment = moment_in(found["time"]) if found and _TIME.fullmatch(found["time"]) else None
     if not found or moment is None or (front := _front(found["front"])) is None:
         return "", None
-    quoted, others = [], []
-    rest = found["rest"]
-    while rest:
-        if (field := _REST.match(rest)) is None:
-            return "", None
-        (others if field[1] is None else quoted).append(field[1] if field[1] is not None else field[2])
-        rest = rest[field.end() :]
+    if (fields := _fields(found["rest"])) is None:
+        return "", None
+    quoted, others = fields
     if len(quoted) == 1:
         return "", None
     host, name = front
@@ -146,24 +144,41 @@ def _classic(line: str) -> tuple[str, Request | Noise | None]:
     )
 
 
+def _fields(rest: str) -> tuple[list[str], list[str]] | None:
+    """Split what follows the size into quoted fields and others; ``None`` if it is torn."""
+    quoted: list[str] = []
+    others: list[str] = []
+    while rest:
+        if (field := _REST.match(rest)) is None:
+            return None
+        if field[1] is None:
+            others.append(field[2])
+        else:
+            quoted.append(field[1])
+        rest = rest[field.end() :]
+    return quoted, others
+
+
 def _front(text: str) -> tuple[str, str] | None:
     """Find the client's address before ident and user, and what else is there: a virtual host, a list of addresses.
 
     A user may have blanks in it; ident and user are not kept.
     """
     listed, quote, rest = text[1:].partition('" ') if text.startswith('"') else ("", "", "")
-    words = [*(f"{each}," for each in listed.replace(" ", "").split(",")), *rest.split(" ")] if quote else text.split(" ")
-    lead = 1
+    words = [*re.split(r"(?<=,) ", listed), *rest.split(" ")] if quote else text.split(" ")
+    # of a virtual host with its port, the client may be a name, too
+    lead = 2 if len(words) > 3 and _HOST_AND_PORT.fullmatch(words[0]) and not _is_address(words[0]) else 1
     while lead < len(words) and (words[lead - 1].endswith(",") or _is_address(words[lead].rstrip(","))):
         lead += 1
     first = words[0].rstrip(",")
-    if len(words) - lead < 2 or not first:
+    named = words[lead:]
+    if len(named) < 2 or not first or (len(named) > 2 and named[0] != "-"):
         return None
     is_virtual = lead > 1 and not words[0].endswith(",") and first not in _NOBODY and not _is_address(first)
     addresses = words[1:lead] if is_virtual else words[:lead]
     host = _client(addresses) or addresses[-1]
-    named = "vhost_" if is_virtual else ""
-    return host, f"forwarded addresses and {named}" if len(addresses) > 1 else named
+    kind = "vhost_" if is_virtual else ""
+    return host, f"forwarded addresses and {kind}" if len(addresses) > 1 else kind
 
 
 def _client(addresses: Sequence[str]) -> str:
@@ -195,7 +210,7 @@ def _is_request(request: re.Match[str]) -> bool:
 
 
 def _unescaped(text: str) -> str:
-    """Undo what Apache and nginx escape; bytes that are no UTF-8 stay as they were written, like ``\\xe4``."""
+    """Undo what Apache and nginx escape; bytes that are no UTF-8 stay escaped."""
     if "\\" not in text:
         return text
     pieces = [
@@ -235,7 +250,9 @@ def _of_json(line: str) -> Request | Noise | None:
             headers = nested.get("headers") or {}
             sent = {name: values[0] for name, values in headers.items() if isinstance(values, list) and values}
             told = {**told, **sent, **nested, "request": None}
-        return _of_fields({of: next((told[n] for n in names if told.get(n)), None) for of, names in _JSON.items()})
+        return _of_fields(
+            {of: next((told[n] for n in names if told.get(n) not in (None, "")), None) for of, names in _JSON.items()}
+        )
     except (ValueError, TypeError, AttributeError, OverflowError, RecursionError):
         return None
 
@@ -250,10 +267,10 @@ def _of_fields(told: Mapping[str, Any]) -> Request | Noise | None:
         if request is None or not _is_request(request):
             return Noise(moment)
         method, page = request["method"], request["page"]
-    texts = [None if told[name] in (None, "", "-") else str(told[name]) for name in ("referrer", "agent")]
-    numbers = [None if told[name] in (None, "", "-") else int(told[name]) for name in ("status", "bytes")]
+    referrer, agent = (None if told[name] in (None, "", "-") else str(told[name]) for name in ("referrer", "agent"))
+    status, size = (None if told[name] in (None, "", "-") else int(told[name]) for name in ("status", "bytes"))
     host = _client(str(told["forwarded"] or "").split(",")) or str(told["host"] or "")
-    return Request(moment, host, method, page, *numbers, *texts)
+    return Request(moment, host, method, page, status, size, referrer, agent)
 
 
 def _moment(told: Any) -> datetime | None:  # noqa: ANN401 - of JSON

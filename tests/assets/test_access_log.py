@@ -9,7 +9,10 @@ import pytest
 from dedp_assets.sources.access_log import land_log, visit_of
 from tests.assets.conftest import day, world_in
 
-TORN = '203.0.113.9 - - [05/Jan/2026:10:00:06 +0000] "\\x16\\x03\\x01" 400 - "-"'
+TORN = '203.0.113.9 - - [05/Jan/2026:10:00:06 +0000] "GET /posts'
+HANDSHAKES = 5 * [r'203.0.113.7 - - [05/Jan/2026:11:00:00 +0000] "\x16\x03\x01" 400 226 "-" "-"']
+ELSEWHERE = 4
+"""Requests of the first day in another server's log."""
 
 
 def request(number, date):
@@ -26,6 +29,7 @@ LINES = [
     TORN,
     *[request(number, "05/Jan/2026") for number in range(7, 12)],
     *[request(number, "06/Jan/2026") for number in range(12, 20)],
+    *HANDSHAKES,
 ]
 SOUND = [number for number in range(20) if number != 6]
 
@@ -50,7 +54,7 @@ def test_silver_holds_exactly_the_requests(served):
         assert str(row["event_date"]) == day(number >= 12)
         assert row["page"] == f"/posts/{number % 3}"
         assert row["bytes"] == (None if number % 3 == 0 else number)
-        assert row["user_agent"] == (r"say \"hi\"" if number % 5 == 0 else "Mozilla/5.0")
+        assert row["user_agent"] == ('say "hi"' if number % 5 == 0 else "Mozilla/5.0")
     assert {visit_of(LINES[n], n + 1) is None for n in SOUND} == {False}
 
 
@@ -81,3 +85,16 @@ def test_the_same_log_again_changes_nothing(served):
     land_log(served.settings.home / "access.log", served.landing / "visits")
     assert served.react() == []
     assert served.versions() == before
+
+
+def test_another_log_of_a_day_adds_its_requests_to_silver(served):
+    """The demo run again with the log of another server: what the first one landed stays."""
+    log = served.settings.home / "second" / "access.log"
+    log.parent.mkdir()
+    log.write_text("".join(f"{request(number, '05/Jan/2026')}\n" for number in range(ELSEWHERE)))
+    before = served.ids("silver/visits")
+    land_log(log, served.landing / "visits")
+    assert served.react()
+    after = served.ids("silver/visits")
+    assert {*before} < {*after}
+    assert len(after) == len({*after}) == len(SOUND) + ELSEWHERE
