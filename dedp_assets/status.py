@@ -120,7 +120,7 @@ def _gaps(platform: Platform, lake: Lake, landing: Landing) -> Iterable[Gap]:
     from dedp_assets.graph.tables import declared  # noqa: PLC0415
 
     repository = platform.definitions.get_repository_def()
-    outcome, _ = Reconciler(declared(defs)).reconcile(
+    outcome, _ = Reconciler(declared(defs), thorough=True).reconcile(
         lake, landing, Clock().now(), instance=platform.instance, repository=repository
     )
     return outcome.gaps

@@ -4,6 +4,7 @@ import hashlib
 import heapq
 import os
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -75,6 +76,20 @@ class Landing(dg.ConfigurableResource[Any]):
             except ContractError as error:
                 raise ContractError(f"{delivery.partition}: {error}") from error
         return digest.hexdigest()
+
+    def holds(self, dataset: str, delivery: Delivery, content: str) -> bool:
+        """Tell whether the delivery's files hold this content; not, if one of them can no longer be read."""
+        try:
+            return self.content(dataset, delivery) == content
+        except (ContractError, NotReady):
+            return False
+
+    def written(self, dataset: str, delivery: Delivery) -> int:
+        """Find when one of the delivery's files was last written or renamed, whatever it says, in ns since 1970."""
+        folder = self.folder(dataset, delivery.partition)
+        with suppress(FileNotFoundError):
+            return max(((folder / file.name).stat().st_ctime_ns for file in delivery.files), default=0)
+        return 0
 
     def touched(self, dataset: str, *, since_ns: int) -> Iterator[tuple[str, int]]:
         """List the partitions that changed at or after ``since_ns``, each with that time in ns since 1970.

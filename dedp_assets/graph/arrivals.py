@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from dataclasses import dataclass, field, replace
-from datetime import datetime
+from datetime import datetime, timedelta
 
 import dagster as dg
 
 from dedp_assets.graph.tables import LakeTable
-from dedp_assets.graph.watching import TableWatch
+from dedp_assets.graph.watching import Loaded, TableWatch
+from dedp_assets.patterns.connectors.deliveries import Delivery
 from dedp_assets.patterns.core.errors import ConfigError
 from dedp_assets.patterns.core.results import Plan
 from dedp_assets.patterns.ingestion.readiness_marker import plan_ready
@@ -20,6 +21,11 @@ __all__ = ["Arrivals"]
 _SLACK_NS = 2_000_000_000
 _SETTLE_SECONDS = 1
 """How long a late file has to be left alone. One that grows later on is read again: its delivery is another then."""
+_FULL_LOOK = timedelta(hours=1)
+"""How often everything that is loaded is held against what lies there: a file that grows in place leaves its folder."""
+_AT_ONCE = 500
+"""Most loaded partitions that one look holds against what lies there; the next looks go on."""
+_MOST_BYTES = 64 << 20
 _MANY = 1_000
 """Names of which it is quicker to list every key than to look at each."""
 
@@ -36,6 +42,10 @@ class Arrivals:
         seen: folder -> when it changed, of those that changed about then.
         waiting: keys that are not loaded as they lie there.
         strange: folders that are no partition, and why.
+        began: when the full look began that is under way, or was the last.
+        unlooked: loaded keys that it has not come to.
+        rewritten: loaded keys whose files hold other bytes under the same names, sizes and times.
+        sound: key -> when its files were touched last that still hold the bytes that were loaded.
     """
 
     dataset: str
@@ -45,24 +55,34 @@ class Arrivals:
     seen: dict[str, int] = field(default_factory=dict)
     waiting: set[str] = field(default_factory=set)
     strange: dict[str, str] = field(default_factory=dict)
+    began: datetime | None = None
+    unlooked: list[str] = field(default_factory=list)
+    rewritten: set[str] = field(default_factory=set)
+    sound: dict[str, int] = field(default_factory=dict)
 
-    def look(self, landing: Landing, watch: TableWatch, news: Collection[str], now: datetime) -> Plan:
+    def look(
+        self, landing: Landing, watch: TableWatch, news: Collection[str], now: datetime, *, thorough: bool = False
+    ) -> Plan:
         """Plan what is ready; only folders that changed since the last look, or wait, are looked at.
+
+        Once an hour, what is loaded is held against what lies there, some partitions at each look.
 
         Args:
             landing: the landing zone.
             watch: the table's log.
             news: partition keys that were written or rolled back since the last look.
             now: current time, with time zone.
+            thorough: whether all that is loaded is held against what lies there at once.
         """
         if self.table.partitions is None:
             delivery = replace(landing.delivery(self.dataset), partition="")
             known = {"": watch.loaded[""].delivery} if "" in watch.loaded else {}
             return plan_ready([] if delivery.absent else [delivery], consumed=known, now=now)
-        touched = self._touched(landing, watch, now)
+        self.rewritten.difference_update(news)
+        touched = self._touched(landing, watch, now) | self._changed(landing, watch, now, thorough=thorough)
         days = self._days({*touched, *self.waiting, *(key for key in news if key not in watch.loaded)}, now)
         found = [landing.delivery(self.dataset, day) for day in days]
-        loaded = {day: watch.loaded[day].delivery for day in days if day in watch.loaded}
+        loaded = {day: watch.loaded[day].delivery for day in days if day in watch.loaded and day not in self.rewritten}
         rolled_back = watch.rolled_back.keys()
         there = [each for each in found if not each.absent or each.partition in rolled_back]
         plan = plan_ready(there, consumed=loaded, now=now, settle_seconds=_SETTLE_SECONDS)
@@ -81,6 +101,36 @@ class Arrivals:
         # A change in the moment of a look may leave the time as it was: only what has settled is not looked at again.
         self.seen = {n: changed for n, changed in recent.items() if self.since - _SLACK_NS <= changed < settled}
         return touched
+
+    def _changed(self, landing: Landing, watch: TableWatch, now: datetime, *, thorough: bool) -> set[str]:
+        """List loaded keys that are no longer as they were loaded, of the next ones of the full look."""
+        if thorough or (not self.unlooked and (self.began is None or now - self.began >= _FULL_LOOK)):
+            self.began, self.unlooked = now, sorted(watch.loaded)
+        changed: set[str] = set()
+        looked, read = 0, 0
+        while self.unlooked and (thorough or (looked < _AT_ONCE and read < _MOST_BYTES)):
+            key = self.unlooked.pop()  # the newest first
+            if key not in watch.loaded:
+                continue
+            delivery, loaded = landing.delivery(self.dataset, key), watch.loaded[key]
+            looked += 1
+            if delivery.identity != loaded.delivery:
+                changed.add(key)
+            elif self._is_suspicious(landing, key, delivery, loaded):
+                read += sum(file.size_bytes for file in delivery.files)
+                if not landing.holds(self.dataset, delivery, loaded.content):
+                    changed.add(key)
+                    self.rewritten.add(key)
+        return changed
+
+    def _is_suspicious(self, landing: Landing, key: str, delivery: Delivery, loaded: Loaded) -> bool:
+        """Tell whether a file was written, or renamed, after the run began that loaded it: its bytes may be others."""
+        if not (loaded.at and loaded.content):
+            return False
+        written = landing.written(self.dataset, delivery)
+        before = self.sound.get(key, int(datetime.fromisoformat(loaded.at).timestamp() * 1e9))
+        self.sound[key] = max(before, written)
+        return written > before
 
     def _days(self, names: set[str], now: datetime) -> list[str]:
         """Tell the folder names that are partitions from the others, and keep why those are not."""

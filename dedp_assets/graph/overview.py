@@ -53,8 +53,15 @@ class Overview:
         self.arrivals += [Arrivals(dataset, job, table) for table in loading for dataset, job in table.lands.items()]
         self.groups += groups_of(following)
 
-    def look(self, lake: Lake, landing: Landing | None, now: datetime) -> list[Want]:
-        """Read what is new, and list what is not current, in the order of the graph."""
+    def look(self, lake: Lake, landing: Landing | None, now: datetime, *, thorough: bool = False) -> list[Want]:
+        """Read what is new, and list what is not current, in the order of the graph.
+
+        Args:
+            lake: the tables.
+            landing: what was delivered.
+            now: current time, with time zone.
+            thorough: whether all deliveries that are loaded are held against what lies there at once.
+        """
         news: dict[str, News] = {}
         self.unreadable.clear()
         for name, watch in self.watches.items():
@@ -62,7 +69,7 @@ class Overview:
                 news[name] = watch.look(lake.ledger(name))
             except ContractError as error:
                 self.unreadable[name] = str(error)
-        wants = [want for each in self.arrivals for want in self._landed(each, landing, news, now)]
+        wants = [want for each in self.arrivals for want in self._landed(each, landing, news, now, thorough)]
         fed = fed_by(self.watches, news)
         for group in self.groups:
             readable = [edge for edge in group.edges if edge.look(lake, self.watches, news, fed)]
@@ -70,13 +77,18 @@ class Overview:
         return wants
 
     def _landed(
-        self, arrivals: Arrivals, landing: Landing | None, news: Mapping[str, News], now: datetime
+        self,
+        arrivals: Arrivals,
+        landing: Landing | None,
+        news: Mapping[str, News],
+        now: datetime,
+        thorough: bool,  # noqa: FBT001
     ) -> Iterator[Want]:
         name = arrivals.table.spec.name
         if landing is None or name not in news:
             return
         watch = self.watches[name]
-        plan = arrivals.look(landing, watch, news[name].keys, now)
+        plan = arrivals.look(landing, watch, news[name].keys, now, thorough=thorough)
         for key in plan.partitions:
             state = "behind" if key in watch.loaded else "missing"
             reason = f"{landing.folder(arrivals.dataset, key)} is complete and not loaded as it is now"

@@ -25,10 +25,15 @@ _MOST = 25
 
 
 class Reconciler:
-    """Looks at the graph again and again, and remembers what it has read."""
+    """Looks at the graph again and again, and remembers what it has read.
 
-    def __init__(self, tables: Sequence[LakeTable[...]]) -> None:
-        self.tables = tables
+    Attributes:
+        tables: the declared tables of the graph.
+        thorough: whether each look holds all deliveries that are loaded against what lies there, not some at a time.
+    """
+
+    def __init__(self, tables: Sequence[LakeTable[...]], *, thorough: bool = False) -> None:
+        self.tables, self.thorough = tables, thorough
         self._overviews: dict[tuple[str, str], Overview] = {}
         self._lock = Lock()
 
@@ -60,7 +65,7 @@ class Reconciler:
         busy = in_flight(instance, repository, launched_by=name) if instance else {}
         with self._lock:
             overview = self._overviews.setdefault((lake.root, landing.root), Overview(self.tables))
-            wants = overview.look(lake, landing, now)
+            wants = overview.look(lake, landing, now, thorough=self.thorough)
         notes = cache(lambda table: Refusals(lake.refused(table)).by_key())
         versions = _code_versions(self.tables, repository)
 

@@ -50,10 +50,17 @@ class RolledBack:
 
 @dataclass(frozen=True, slots=True)
 class Loaded:
-    """The delivery that a partition was loaded from, and when the run that looked at it began (ISO 8601 in UTC)."""
+    """The delivery that a partition was loaded from.
+
+    Attributes:
+        delivery: its identity.
+        at: when the run that looked at it began (ISO 8601 in UTC).
+        content: the digest of its bytes.
+    """
 
     delivery: str
     at: str
+    content: str = ""
 
 
 @dataclass(slots=True)
@@ -155,7 +162,8 @@ class TableWatch:
             self.rolled_back.pop(key, None)
         if glimpse.stated and "delivery" in glimpse.stated.get("notes", ()):
             key = glimpse.stated["partition"].get(self.column, "") if self.column else ""
-            self.loaded[key] = Loaded(str(glimpse.stated["notes"]["delivery"]), glimpse.stated.get("at", ""))
+            content = "".join(map(str, glimpse.stated.get("inputs", {}).values()))
+            self.loaded[key] = Loaded(str(glimpse.stated["notes"]["delivery"]), glimpse.stated.get("at", ""), content)
             written.append(key)
         return written
 

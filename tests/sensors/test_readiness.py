@@ -6,6 +6,7 @@ import os
 from contextlib import suppress
 from dataclasses import replace
 from datetime import date, datetime, timedelta, timezone
+from time import sleep
 
 import pytest
 
@@ -37,10 +38,12 @@ def deliver(zone, day: str, *names: str) -> None:
             (folder / name).write_text("{}\n")
 
 
-def loaded(zone, day: str) -> dict:
+def loaded(zone, day: str, at: str = "") -> dict:
     """The commit that bronze makes of what lies in a day's folder now."""
+    landing = Landing(root=str(zone.landing))
+    inputs = {f"landing/visits/{day}": landing.content("visits", landing.delivery("visits", day))}
     notes = {"delivery": look_at(zone.landing / "visits" / day).identity}
-    record = a_record("bronze/visits", {"landed_on": day}, notes=notes)
+    record = a_record("bronze/visits", {"landed_on": day}, notes=notes, inputs=inputs, at=at)
     txn = {transaction_id("bronze/visits", {"landed_on": day}, 0): 1}
     return {"changed": [{"landed_on": day, "event_date": day}], "record": record, "txn": txn}
 
@@ -124,6 +127,59 @@ def test_late_file_of_a_loaded_day_is_requested_when_it_has_settled(zone, keys):
     settled = zone.tick(visits_delivered)
     assert keys(settled) == ["2026-01-05"]
     assert settled.run_requests[0].tags["dedp/cause"] == "late-file"
+
+
+def moment() -> str:
+    """Now, as a run notes when it began."""
+    return datetime.now(timezone.utc).isoformat()  # noqa: TID251
+
+
+def rewritten(path, content: str) -> None:
+    """Write a file where it lies, so that its folder keeps its time; and its own, if it keeps its size."""
+    before = path.stat()
+    with path.open("r+") as file:
+        file.write(content)
+        file.truncate()
+    if path.stat().st_size == before.st_size:
+        os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
+
+
+@pytest.mark.parametrize("content", ["{}\n{}\n", "[]\n"], ids=["appended to", "same size and time"])
+@pytest.mark.parametrize("at_once", [1, 500])
+def test_a_loaded_file_that_changes_where_it_lies_is_found_within_the_hour(zone, keys, monkeypatch, content, at_once):
+    """No folder changes with it: a slow look at all that is loaded finds it, a few days at a time, and only then."""
+    monkeypatch.setattr(arrivals, "_AT_ONCE", at_once)
+    now = datetime.now(timezone.utc) + timedelta(days=1)  # noqa: TID251
+    zone.now = now.isoformat()
+    for day in ("2026-01-05", "2026-01-06", "2026-01-07"):
+        deliver(zone, day)
+        zone.bronze(loaded(zone, day, at=moment()))
+    for _ in range(4):
+        assert keys(zone.tick(visits_delivered)) == []
+    rewritten(zone.landing / "visits/2026-01-05/part-000.jsonl", content)
+    assert keys(zone.tick(visits_delivered)) == []
+    zone.now = (now + timedelta(hours=1)).isoformat()
+    asked = [keys(zone.tick(visits_delivered)) for _ in range(3)]
+    assert asked[-1] == ["2026-01-05"]
+    zone.bronze(loaded(zone, "2026-01-05", at=moment()))
+    zone.now = (now + timedelta(hours=3)).isoformat()
+    assert [keys(zone.tick(visits_delivered)) for _ in range(3)] == [[], [], []]
+
+
+def test_a_loaded_file_that_was_only_touched_is_read_once_and_left_alone(zone, keys, monkeypatch):
+    """Its inode says that something was done to it; its bytes say that it was nothing."""
+    now = datetime.now(timezone.utc) + timedelta(days=1)  # noqa: TID251
+    zone.now = now.isoformat()
+    deliver(zone, "2026-01-05")
+    zone.bronze(loaded(zone, "2026-01-05", at=moment()))
+    sleep(0.02)  # the clock of the file system is coarse
+    (zone.landing / "visits/2026-01-05/part-000.jsonl").chmod(0o600)
+    read, content = [], Landing.content
+    monkeypatch.setattr(Landing, "content", lambda *of: read.append(of) or content(*of))
+    for hour in range(3):
+        zone.now = (now + timedelta(hours=hour)).isoformat()
+        assert keys(zone.tick(visits_delivered)) == []
+    assert len(read) == 1
 
 
 def test_what_has_settled_is_not_looked_at_again_until_it_changes(zone, keys, monkeypatch):
@@ -241,8 +297,9 @@ def test_rows_that_somebody_deleted_in_bronze_are_not_loaded_again(zone, keys):
     assert keys(zone.tick(visits_delivered)) == keys(zone.tick(watching())) == []
 
 
-def test_a_file_that_came_while_its_day_was_loaded_is_found_after_a_restart(zone, keys):
-    """A folder that changed after the run began is looked at; one that did not is not."""
+def test_a_file_that_came_while_its_day_was_loaded_is_found_after_a_restart(zone, keys, monkeypatch):
+    """A folder that changed after the run began is looked at; one that did not waits for the full look."""
+    monkeypatch.setattr(arrivals, "_AT_ONCE", 0)
     deliver(zone, "2026-01-05")
     changed = (zone.landing / "visits/2026-01-05").stat().st_mtime
     for seconds, found in ((60, []), (-60, ["2026-01-05"])):
