@@ -90,7 +90,8 @@ def needs(settings: Settings, lake: Lake, names: Iterable[str]) -> Iterator[Need
             yield Need("unreadable", name, ", ".join(sorted(keys)), said)
     if not (settings.dagster_home.exists() or settings.landing.exists()):
         return
-    from dedp_assets.instance import Platform  # noqa: PLC0415 - seconds of imports, which an empty home does without
+    from dedp_assets.graph.reconciling import Gap  # noqa: PLC0415 - seconds of imports, which an empty home does without
+    from dedp_assets.instance import Platform  # noqa: PLC0415
 
     platform = Platform(settings)
     gaps = list(_gaps(platform, lake, Landing(root=str(settings.landing))))
@@ -114,16 +115,22 @@ def tables_named(names: Iterable[str]) -> str:
 
 
 def _gaps(platform: Platform, lake: Lake, landing: Landing) -> Iterable[Gap]:
-    """List the partitions that are not current, as the reconciler finds them."""
+    """List the partitions that are not current, as the reconciler finds them, and what lies in none."""
     from dedp_assets import defs  # noqa: PLC0415
     from dedp_assets.graph.reconciler import Reconciler  # noqa: PLC0415
+    from dedp_assets.graph.reconciling import Gap  # noqa: PLC0415
     from dedp_assets.graph.tables import declared  # noqa: PLC0415
 
     repository = platform.definitions.get_repository_def()
-    outcome, _ = Reconciler(declared(defs), thorough=True).reconcile(
+    outcome, overview = Reconciler(declared(defs), thorough=True).reconcile(
         lake, landing, Clock().now(), instance=platform.instance, repository=repository
     )
-    return outcome.gaps
+    strange = [
+        Gap(arrivals.table.spec.name, name, "waiting", f"{landing.folder(arrivals.dataset, name)} {why}")
+        for arrivals in overview.arrivals
+        for name, why in arrivals.strange.items()
+    ]
+    return [*outcome.gaps, *strange]
 
 
 def _few(gaps: Sequence[Gap]) -> Iterator[Need]:

@@ -11,7 +11,7 @@ from typing import Any
 import dagster as dg
 from pydantic import Field
 
-from dedp_assets.patterns.connectors.deliveries import MARKER, DeliveredFile, Delivery, look_at
+from dedp_assets.patterns.connectors.deliveries import MARKER, DeliveredFile, Delivery, is_called_like_data, look_at
 from dedp_assets.patterns.connectors.files import count_lines
 from dedp_assets.patterns.core.errors import ContractError, NotReady
 
@@ -90,6 +90,14 @@ class Landing(dg.ConfigurableResource[Any]):
         with suppress(FileNotFoundError):
             return max(((folder / file.name).stat().st_ctime_ns for file in delivery.files), default=0)
         return 0
+
+    def stray(self, dataset: str) -> list[str]:
+        """List files that are called like data and lie in no partition's folder."""
+        root = Path(self.root) / dataset
+        if not root.is_dir():
+            return []
+        with os.scandir(root) as entries:
+            return sorted(e.name for e in entries if is_called_like_data(e.name) and e.is_file())
 
     def touched(self, dataset: str, *, since_ns: int) -> Iterator[tuple[str, int]]:
         """List the partitions that changed at or after ``since_ns``, each with that time in ns since 1970.

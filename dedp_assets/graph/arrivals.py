@@ -26,6 +26,7 @@ _FULL_LOOK = timedelta(hours=1)
 _AT_ONCE = 500
 """Most loaded partitions that one look holds against what lies there; the next looks go on."""
 _MOST_BYTES = 64 << 20
+_STRAY = "lies in no partition's folder, so nobody reads it: move it"
 _MANY = 1_000
 """Names of which it is quicker to list every key than to look at each."""
 
@@ -41,7 +42,7 @@ class Arrivals:
         since: newest change of a folder that was seen, in ns since 1970.
         seen: folder -> when it changed, of those that changed about then.
         waiting: keys that are not loaded as they lie there.
-        strange: folders that are no partition, and why.
+        strange: folders that are no partition and files that are in none, and why.
         began: when the full look began that is under way, or was the last.
         unlooked: loaded keys that it has not come to.
         rewritten: loaded keys whose files hold other bytes under the same names, sizes and times.
@@ -106,6 +107,8 @@ class Arrivals:
         """List loaded keys that are no longer as they were loaded, of the next ones of the full look."""
         if thorough or (not self.unlooked and (self.began is None or now - self.began >= _FULL_LOOK)):
             self.began, self.unlooked = now, sorted(watch.loaded)
+            known = {name: why for name, why in self.strange.items() if why != _STRAY}
+            self.strange = known | dict.fromkeys(landing.stray(self.dataset), _STRAY)
         changed: set[str] = set()
         looked, read = 0, 0
         while self.unlooked and (thorough or (looked < _AT_ONCE and read < _MOST_BYTES)):

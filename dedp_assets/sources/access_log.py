@@ -6,20 +6,18 @@ import hashlib
 import json
 import re
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import date
-from glob import glob
 from pathlib import Path
 
-from dedp_assets.patterns.connectors.files import LONGEST_LINE, content_kind, unpacked
-from dedp_assets.patterns.core.errors import ContractError
 from dedp_assets.patterns.ingestion.readiness_marker import delivering
+from dedp_assets.sources.log_files import files_of, lines_of
 from dedp_assets.sources.log_formats import FORMATS, Lines, Noise, Request, moment_in, shape_of
 
 __all__ = ["Log", "land_log", "land_logs", "visit_of"]
 
-_COMPRESSED = ("", "gzip", "bzip2", "zstd")
+_MARK = 8
 _FEW = 10
 """So many lines of a log may be unreadable, however few the others are: they are dead letters."""
 _KNOWN = {
@@ -43,8 +41,9 @@ class Log:
         requests: how many lines tell of a request.
         noise: lines that tell of none, as they are: TLS handshakes, empty requests, comments.
         unread: how many lines cannot be read.
-        marks: number of lines -> digest of them, for the counts that were asked for and of all whole lines.
-        whole: number of lines that end in a line feed.
+        marks: after each whole line, eight bytes of the digest of all lines so far: two logs begin alike as far as
+            theirs are equal.
+        part_of: the name of the log, landed before, that begins with all of its lines.
         refusal: why it does not land; empty if it does.
     """
 
@@ -55,14 +54,16 @@ class Log:
     requests: int = 0
     noise: list[bytes] = field(default_factory=list)
     unread: int = 0
-    marks: dict[int, str] = field(default_factory=dict)
-    whole: int = 0
+    marks: bytes = b""
+    part_of: str = ""
     refusal: str = ""
 
     def sentence(self) -> str:
         """Say what was found in it."""
         if self.refusal:
             return f"left out: {self.refusal}"
+        if self.part_of:
+            return f"{self.path.name} ({self.format}): its lines are those that {self.part_of} begins with"
         beside = [f"{len(self.noise)} that are no request"] if self.noise else []
         beside += [f"{self.unread} that cannot be read"] if self.unread else []
         more = f", and {' and '.join(beside)}" if beside else ""
@@ -112,21 +113,22 @@ def land_logs(places: Sequence[Path], folder: Path) -> list[Log]:
     notes = folder.with_name(f"{folder.name}_logs")
     known = _known(notes)
     logs: list[Log] = []
-    for path in _files_of(places):
-        log = _read(path, {lines for lines, _ in known.values()})
+    for path in files_of(places):
+        log = _read(path)
         if log.refusal and path in places:
             raise ValueError(log.refusal)
         if not log.refusal:
-            log.name = _name(log, known)
-            known[log.name] = (log.whole, log.marks[log.whole])
+            log.part_of = next((name for name, marks in known.items() if _begins(marks, log.marks, longer=True)), "")
+            log.name = "" if log.part_of else _name(log, known)
+            known |= {log.name: log.marks} if log.name else {}
         logs.append(log)
-    landed = {log.name: log for log in logs if not log.refusal}
-    if not landed:
+    if all(log.refusal for log in logs):
         raise ValueError("; ".join(log.refusal for log in logs))
-    _land(landed, folder)
-    for name, log in landed.items():
-        _put(notes / f"{name}.json", json.dumps({"log": log.path.name, "lines": known[name]}).encode())
+    landed = {log.name: log for log in logs if log.name}
+    for name, log in landed.items():  # first: a name that is noted is no other log's, whatever becomes of this run
+        _put(notes / f"{name}.marks", log.marks)
         _put(notes / f"{name}.noise", b"".join(log.noise))
+    _land(landed, folder)
     return logs
 
 
@@ -148,41 +150,17 @@ def _visit(request: Request, number: int, log: str) -> str:
     return json.dumps({name: value for name, value in visit.items() if value is not None})
 
 
-def _files_of(places: Sequence[Path]) -> Iterator[Path]:
-    """List the logs that are meant, each once; a name that is a file is no pattern.
-
-    Raises:
-        ValueError: if a folder or a pattern holds no file.
-        FileNotFoundError: if there is nothing of a name.
-    """
-    found: dict[Path, None] = {}
-    for place in places:
-        there = [place]
-        if place.is_dir():
-            there = sorted(each for each in place.iterdir() if each.is_file() and not each.name.startswith("."))
-        elif not place.exists() and any(sign in str(place) for sign in "*?["):
-            there = sorted(each for each in map(Path, glob(str(place))) if each.is_file())  # noqa: PTH207 - absolute ones, too
-        if not there:
-            raise ValueError(f"{place} holds no file: name a log, a folder of logs, or a pattern of their names")
-        found |= dict.fromkeys(there)
-    return iter(found)
-
-
-def _read(path: Path, wanted: Collection[int]) -> Log:
+def _read(path: Path) -> Log:
     """Read a log; its refusal says if it is in no format that is read.
-
-    Args:
-        path: the file.
-        wanted: numbers of lines of which the digest is asked for.
 
     Raises:
         ContractError: if it is damaged.
     """
     log, lines, digest = Log(path), Lines(), hashlib.sha256()
-    formats: Counter[str] = Counter()
+    formats, marks = Counter[str](), bytearray()
     read: list[tuple[bytes, str, Request | Noise | None]] = []
     try:
-        raws = enumerate(_lines_of(path), start=1)
+        raws = enumerate(lines_of(path), start=1)
     except ValueError as error:
         log.refusal = str(error)
         return log
@@ -191,12 +169,9 @@ def _read(path: Path, wanted: Collection[int]) -> Log:
         read.append((raw, *found))
         formats[found[0]] += isinstance(found[1], Request)
         digest.update(raw.rstrip(b"\r\n") + b"\n")
-        if raw.endswith(b"\n"):
-            if log.whole not in wanted:
-                log.marks.pop(log.whole, None)
-            log.whole = number
-        if log.whole in (number, 0) or number in wanted:
-            log.marks[number if number in wanted else log.whole] = digest.hexdigest()
+        if raw.endswith(b"\n") or number == 1:  # the last line may not be whole yet
+            marks += digest.digest()[:_MARK]
+    log.marks = bytes(marks)
     log.format = max(formats, key=formats.__getitem__) if read else ""
     _sort_out(log, read)
     return log
@@ -241,48 +216,25 @@ def _refusal(log: Log, read: Sequence[tuple[bytes, str, Request | Noise | None]]
     return f"{undated}{said}" if undated else f"{log.path}: {said} ({log.requests} of {len(read)} lines can be read)"
 
 
-def _lines_of(path: Path) -> Iterator[bytes]:
-    """Read the lines of a log, compressed or not, each with its end.
-
-    Raises:
-        ValueError: if it holds something else than text.
-    """
-    with path.open("rb") as file:
-        kind = content_kind(file.read(264))
-    if kind not in _COMPRESSED:
-        raise ValueError(f"{path} holds {kind} data: give it as text in UTF-8, or compressed as .gz, .bz2 or .zst")
-    return _unpacked_lines(path, kind)
+def _begins(marks: bytes, others: bytes, *, longer: bool = False) -> bool:
+    """Tell whether a log begins with all lines of another, and has more of them."""
+    size = len(others)
+    return marks[size - _MARK : size] == others[-_MARK:] and (not longer or len(marks) > size)
 
 
-def _unpacked_lines(path: Path, kind: str) -> Iterator[bytes]:
-    left = b""
-    with path.open("rb") as file:
-        for piece in unpacked(file, str(path), kind=kind):
-            *lines, left = (left + piece).split(b"\n")
-            yield from (line + b"\n" for line in lines)
-            if len(left) > LONGEST_LINE:
-                raise ContractError(f"{path} has a line of more than {LONGEST_LINE >> 20} MiB, which no log has")
-    if left:
-        yield left
-
-
-def _name(log: Log, known: Mapping[str, tuple[int, str]]) -> str:
+def _name(log: Log, known: Mapping[str, bytes]) -> str:
     """Name a log's files: as before, if its first lines have landed before, otherwise as no other log is named."""
-    for name, (lines, digest) in known.items():
-        if log.marks.get(lines) == digest:
+    for name, marks in known.items():
+        if _begins(log.marks, marks):
             return name
     stem = re.sub(r"\.(gz|gzip|bz2|zst)$", "", log.path.name, flags=re.IGNORECASE).removesuffix(".log")
     plain = re.sub(r"[^A-Za-z0-9.-]+", "-", stem).strip("-.") or "log"
     return next(name for n in range(1, len(known) + 2) if (name := plain if n == 1 else f"{plain}-{n}") not in known)
 
 
-def _known(notes: Path) -> dict[str, tuple[int, str]]:
-    """Read what has landed before: name -> number of lines and their digest."""
-    found = {}
-    for path in sorted(notes.glob("*.json")) if notes.is_dir() else ():
-        lines, digest = json.loads(path.read_text())["lines"]
-        found[path.name.removesuffix(".json")] = (int(lines), str(digest))
-    return found
+def _known(notes: Path) -> dict[str, bytes]:
+    """Read what has landed before: name -> marks."""
+    return {path.stem: path.read_bytes() for path in sorted(notes.glob("*.marks"))} if notes.is_dir() else {}
 
 
 def _land(logs: Mapping[str, Log], folder: Path) -> None:

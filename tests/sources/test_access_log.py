@@ -255,6 +255,26 @@ def test_a_log_that_has_grown_and_was_renamed_is_the_same_log(tmp_path):
     assert [path.name for path in tmp_path.glob("landing/*/*.jsonl")] == ["access.jsonl"]
 
 
+@pytest.mark.parametrize("count", [1, 2, 29, 30])
+@pytest.mark.parametrize("together", [True, False])
+def test_an_older_copy_of_a_log_adds_nothing(tmp_path, count, together):
+    """Its lines have landed with the longer one, whichever comes first; a log that goes on otherwise is another."""
+    lines = [line(request=f"GET /{number} HTTP/1.1") for number in range(30)]
+    new, old = written(tmp_path / "access.log", *lines), written(tmp_path / "backup.log", *lines[:count])
+    for places in [[new, old], [old, new]] if together else [[old], [new], [old]]:
+        land_logs(places, tmp_path / "landing")
+    assert len(pages(tmp_path)[5]) == 30
+
+
+def test_a_log_that_goes_on_otherwise_is_another_log(tmp_path):
+    """However many lines two logs have in common, none of either is left out."""
+    lines = [line(request=f"GET /{number} HTTP/1.1") for number in range(3)]
+    for name, last in (("a.log", "/x"), ("b.log", "/y")):
+        log = written(tmp_path / name, *lines, line(request=f"GET {last} HTTP/1.1"), *lines[: name == "a.log"])
+        land_logs([log], tmp_path / "landing")
+    assert len(pages(tmp_path)[5]) == 5 + 4
+
+
 def test_another_log_of_the_same_name_adds_its_requests(tmp_path):
     """Two servers call their logs alike, and two requests of one second and one line number are two."""
     for server in ("a", "b"):

@@ -12,7 +12,7 @@ from pathlib import Path
 from dedp_assets.patterns.connectors.files import name_refusal
 from dedp_assets.patterns.core.errors import ContractError, NotReady
 
-__all__ = ["MARKER", "DeliveredFile", "Delivery", "look_at"]
+__all__ = ["MARKER", "DeliveredFile", "Delivery", "is_called_like_data", "look_at"]
 
 MARKER = "_SUCCESS"
 _HIDDEN = ("_", ".")
@@ -131,11 +131,14 @@ def _strangeness(entry: os.DirEntry[str]) -> str:
     return "a link to nothing" if entry.is_symlink() else "no regular file"
 
 
+def is_called_like_data(name: str) -> bool:
+    """Tell whether a file's name is one that producers give to data."""
+    return name.endswith(_OF_DATA) or name.lstrip("._").startswith("part-")
+
+
 def _is_data(entry: os.DirEntry[str]) -> bool:
     """Tell whether a file with a hidden name is called like data, and not what tools leave beside it."""
-    if not entry.name.endswith(_OF_DATA) and not entry.name.lstrip("._").startswith("part-"):
-        return False
-    if entry.name.startswith(_OF_TOOLS) or not entry.is_file():
+    if not is_called_like_data(entry.name) or entry.name.startswith(_OF_TOOLS) or not entry.is_file():
         return False
     file = _file(entry)
     return file is not None and file.size_bytes > 0
