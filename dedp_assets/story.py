@@ -174,9 +174,10 @@ def _land_trouble(settings: Settings, first: date, console: Console) -> None:
 
 def _land_logs(settings: Settings, places: Sequence[Path], console: Console) -> None:
     logs = access_log.land_logs(places, settings.landing / "visits")
-    days = {day for log in logs for day in log.days}
-    lines = sum(len(landed) for log in logs for landed in log.days.values())
-    console.print(f"[bold]Landed[/bold] {lines} lines of {len(logs)} logs on {len(days)} days")
+    landed = {log.name: log.days for log in logs if log.name}
+    days = {day for each in landed.values() for day in each}
+    lines = sum(len(found) for each in landed.values() for found in each.values())
+    console.print(f"[bold]Landed[/bold] {lines} lines on {len(days)} days")
     for log in logs:
         console.print(f"  {escape(log.sentence())}", soft_wrap=True)
 

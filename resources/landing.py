@@ -11,7 +11,14 @@ from typing import Any
 import dagster as dg
 from pydantic import Field
 
-from dedp_assets.patterns.connectors.deliveries import MARKER, DeliveredFile, Delivery, is_called_like_data, look_at
+from dedp_assets.patterns.connectors.deliveries import (
+    MARKER,
+    DeliveredFile,
+    Delivery,
+    is_called_like_data,
+    is_so,
+    look_at,
+)
 from dedp_assets.patterns.connectors.files import count_lines
 from dedp_assets.patterns.core.errors import ContractError, NotReady
 
@@ -97,7 +104,7 @@ class Landing(dg.ConfigurableResource[Any]):
         if not root.is_dir():
             return []
         with os.scandir(root) as entries:
-            return sorted(e.name for e in entries if is_called_like_data(e.name) and e.is_file())
+            return sorted(e.name for e in entries if is_called_like_data(e.name) and is_so(e.is_file))
 
     def touched(self, dataset: str, *, since_ns: int) -> Iterator[tuple[str, int]]:
         """List the partitions that changed at or after ``since_ns``, each with that time in ns since 1970.
@@ -110,7 +117,7 @@ class Landing(dg.ConfigurableResource[Any]):
         if not root.is_dir():
             return
         with os.scandir(root) as entries:
-            folders = {e.name: e.stat().st_mtime_ns for e in entries if e.name[0] not in "._" and e.is_dir()}
+            folders = {e.name: e.stat().st_mtime_ns for e in entries if e.name[0] not in "._" and is_so(e.is_dir)}
         for name in heapq.nlargest(_MARKERS, folders):
             folders[name] = max(folders[name], _modified(f"{root}/{name}/{MARKER}"))
         yield from ((name, changed_ns) for name, changed_ns in folders.items() if changed_ns >= since_ns)

@@ -85,6 +85,15 @@ def test_a_link_to_nothing_holds_the_day_until_it_resolves(day):
     assert [file.name for file in look_at(day).require_ready().files] == ["a.json", "b"]
 
 
+def test_a_link_to_itself_is_refused(day):
+    """It is named like a link to nothing, and does not end the look at everything else."""
+    deliver(day, a="1")
+    (day / "_loop.json").symlink_to("_loop.json")
+    assert look_at(day).refusal() == ""
+    (day / "loop.json").symlink_to("loop.json")
+    refused(day, ContractError, "holds what is no file: loop.json \\(a link to nothing\\)")
+
+
 @pytest.mark.parametrize(
     ("name", "words"),
     [

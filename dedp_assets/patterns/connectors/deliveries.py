@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from dedp_assets.patterns.connectors.files import name_refusal
 from dedp_assets.patterns.core.errors import ContractError, NotReady
 
-__all__ = ["MARKER", "DeliveredFile", "Delivery", "is_called_like_data", "look_at"]
+__all__ = ["MARKER", "DeliveredFile", "Delivery", "is_called_like_data", "is_so", "look_at"]
 
 MARKER = "_SUCCESS"
 _HIDDEN = ("_", ".")
@@ -111,7 +112,7 @@ def look_at(folder: Path | str) -> Delivery:
         return Delivery(partition, absent=str(folder))
     marker = entries.get(MARKER)
     shown = [entries[name] for name in sorted(entries) if not name.startswith(_HIDDEN)]
-    files = [_file(entry) for entry in shown if not entry.is_dir()]
+    files = [_file(entry) for entry in shown if is_so(entry.is_file)]
     return Delivery(
         partition=partition,
         files=tuple(file for file in files if file is not None),
@@ -124,11 +125,21 @@ def look_at(folder: Path | str) -> Delivery:
 
 def _strangeness(entry: os.DirEntry[str]) -> str:
     """Say what keeps an entry from being a data file; empty for one that is."""
-    if entry.is_dir():
+    if is_so(entry.is_dir):
         return "a folder"
-    if entry.is_file():
+    if is_so(entry.is_file):
         return ""
     return "a link to nothing" if entry.is_symlink() else "no regular file"
+
+
+def is_so(ask: Callable[[], bool]) -> bool:
+    """Ask an entry what it is; a link that leads to itself is nothing."""
+    try:
+        return ask()
+    except OSError as error:
+        if error.errno != errno.ELOOP:
+            raise
+        return False
 
 
 def is_called_like_data(name: str) -> bool:
@@ -138,7 +149,7 @@ def is_called_like_data(name: str) -> bool:
 
 def _is_data(entry: os.DirEntry[str]) -> bool:
     """Tell whether a file with a hidden name is called like data, and not what tools leave beside it."""
-    if not is_called_like_data(entry.name) or entry.name.startswith(_OF_TOOLS) or not entry.is_file():
+    if not is_called_like_data(entry.name) or entry.name.startswith(_OF_TOOLS) or not is_so(entry.is_file):
         return False
     file = _file(entry)
     return file is not None and file.size_bytes > 0
