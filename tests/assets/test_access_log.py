@@ -6,13 +6,11 @@ from collections import Counter
 
 import pytest
 
-from dedp_assets.sources.access_log import land_log, visit_of
+from dedp_assets.sources.access_log import land_log, land_logs, visit_of
 from tests.assets.conftest import day, world_in
 
 TORN = '203.0.113.9 - - [05/Jan/2026:10:00:06 +0000] "GET /posts'
 HANDSHAKES = 5 * [r'203.0.113.7 - - [05/Jan/2026:11:00:00 +0000] "\x16\x03\x01" 400 226 "-" "-"']
-ELSEWHERE = 4
-"""Requests of the first day in another server's log."""
 
 
 def request(number, date):
@@ -36,18 +34,19 @@ SOUND = [number for number in range(20) if number != 6]
 
 @pytest.fixture(scope="module")
 def served(spark, tmp_path_factory):
-    """Twenty lines of two days, landed and loaded."""
+    """Twenty-five lines of two days in two logs that share the first day, landed one after the other, and loaded."""
     with world_in(tmp_path_factory.mktemp("served")) as world:
-        log = world.settings.home / "access.log"
-        log.write_text("".join(f"{line}\n" for line in LINES))
-        land_log(log, world.landing / "visits")
+        for name, lines in (("access.log", LINES[:9]), ("access.log.1", LINES[9:])):
+            log = world.settings.home / name
+            log.write_text("".join(f"{line}\n" for line in lines))
+            land_log(log, world.landing / "visits")
         assert world.react() == [("daily_visits", day(0)), ("daily_visits", day(1))]
         yield world
 
 
 def test_silver_holds_exactly_the_requests(served):
     """Each sound line once, typed, with its id, page, size and agent, on its day."""
-    rows = {int(row["visit_id"].split("_")[1]) - 1: row for row in served.rows("silver/visits")}
+    rows = {row["event_time"].second: row for row in served.rows("silver/visits")}
     assert sorted(rows) == SOUND
     assert len(served.rows("silver/visits")) == len(SOUND)
     for number, row in rows.items():
@@ -82,19 +81,6 @@ def test_gold_counts_what_the_log_says(served, which):
 def test_the_same_log_again_changes_nothing(served):
     """Landing it a second time wakes nobody."""
     before = served.versions()
-    land_log(served.settings.home / "access.log", served.landing / "visits")
+    land_logs([served.settings.home], served.landing / "visits")
     assert served.react() == []
     assert served.versions() == before
-
-
-def test_another_log_of_a_day_adds_its_requests_to_silver(served):
-    """The demo run again with the log of another server: what the first one landed stays."""
-    log = served.settings.home / "second" / "access.log"
-    log.parent.mkdir()
-    log.write_text("".join(f"{request(number, '05/Jan/2026')}\n" for number in range(ELSEWHERE)))
-    before = served.ids("silver/visits")
-    land_log(log, served.landing / "visits")
-    assert served.react()
-    after = served.ids("silver/visits")
-    assert {*before} < {*after}
-    assert len(after) == len({*after}) == len(SOUND) + ELSEWHERE
