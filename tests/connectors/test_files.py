@@ -203,7 +203,11 @@ def spoiled(content: bytes, damage: str | None, at: int) -> bytes:
     return made.get(damage or "", content)
 
 
-@settings(max_examples=20, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    deadline=None,
+    max_examples=max(1, settings.default.max_examples // 5),
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
+)
 @given(folder=st.lists(FILES, min_size=6, max_size=16))
 def test_files_listed_are_files_read_and_files_refused(spark, tmp_path_factory, folder):
     """Any names, formats and damage: what is not refused is read by the engine, to the lines that were counted."""
