@@ -35,7 +35,7 @@ DAILY_SESSIONS = TableSpec(
     partition_by=("event_date",),
     checks={"it_ends_after_it_started": "ended_at >= started_at AND visits > 0"},
     comment="One row per session: visits of one visitor, half an hour apart at most.",
-    key=("session_id",),
+    key=("event_date", "session_id"),
 )
 NUMBERED = """
     SELECT *, count_if(begins) OVER (PARTITION BY user_id ORDER BY event_time, visit_id) AS session FROM (
@@ -65,6 +65,7 @@ AUDITS = (Audit.none_where("visits_are_of_the_day", "to_date(started_at) <> even
     used_by="analysts, who refer to sessions by their id",
     partitions=DAILY,
     audits=AUDITS,
+    checks={"input_is_not_empty": "A day without visits is refused."},
     patterns=[add_stable_key, plan_lookback],
     owner="team:web-analytics",
     code_version="1",
@@ -72,10 +73,11 @@ AUDITS = (Audit.none_where("visits_are_of_the_day", "to_date(started_at) <> even
 def daily_sessions(step: Step, visits: Pinned, table: Table) -> WriteResult:
     """Bring one day's sessions up to its visits under the ids they have; who asks for it (force) has ids made anew."""
     rows, day = visits.rows(), step.owned(table)
-    anew = step.provenance.replay or step.provenance.cause == "repair" or not table.ledger.exists()
+    since = table.ensure().version
+    anew = step.provenance.replay or step.provenance.cause == "repair"
     keyed = add_stable_key(
         rows.sparkSession.sql(NUMBERED, visits=rows),
-        None if anew else table.read(day),
+        None if anew else table.read(day, version=since),
         entity=["user_id"],
         appended=["landed_on", "source_file", "line_number"],
         group=["session"],
@@ -85,7 +87,7 @@ def daily_sessions(step: Step, visits: Pinned, table: Table) -> WriteResult:
     found = rows.sparkSession.sql(QUERY, visits=keyed)
     if anew:
         return table.overwrite(found, partition=day, provenance=step.provenance, audits=AUDITS)
-    return upsert_keyed(found, table, partition=day, provenance=step.provenance, audits=AUDITS)
+    return upsert_keyed(found, table, partition=day, provenance=step.provenance, audits=AUDITS, since=since)
 
 
 compute_daily_sessions = dg.define_asset_job(

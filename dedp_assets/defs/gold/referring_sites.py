@@ -58,6 +58,7 @@ AUDITS = (
     partitions=DAILY,
     used_by="marketing, who compare the websites that send visitors",
     audits=AUDITS,
+    checks={"input_is_not_empty": "Warns of a date that no other website sent a visit on."},
     patterns=[write_transaction],
     owner="team:web-analytics",
     code_version="1",
@@ -68,7 +69,14 @@ def referring_sites(step: Step, referrals: Pinned, sites: Table, pages: Table) -
     counted = RowsRead(figures={"read": referrals.count()}, represented="referrals")
     return publish_group(
         [
-            TableRows(table, rows.sparkSession.sql(query, referrals=rows), step.owned(table), AUDITS, counted)
+            TableRows(
+                table,
+                rows.sparkSession.sql(query, referrals=rows),
+                step.owned(table),
+                AUDITS,
+                counted,
+                allow_empty=True,
+            )
             for table, query in ((sites, BY_SITE), (pages, BY_PAGE))
         ],
         provenance=step.provenance,

@@ -102,6 +102,7 @@ def open_before(request: Request, visits: Pinned, completed: Table, pending: Tab
     fresh=timedelta(hours=28),
     used_by="analysts, who follow visitors over midnight",
     partitions=DAILY,
+    checks={"input_is_not_empty": "Warns of a day in which no session was complete."},
     patterns=[sessionize_partition, write_transaction],
     owner="team:web-analytics",
     code_version="1",
@@ -116,8 +117,8 @@ def sessions(step: Step, visits: Pinned, completed: Table, pending: Table) -> Wr
     public = split["completed"].selectExpr(day, *_PUBLIC, "events.page AS pages")
     return publish_group(
         [
-            TableRows(completed, public, step.owned(completed)),
-            TableRows(pending, split["pending"].selectExpr(day, "*"), step.owned(pending)),
+            TableRows(completed, public, step.owned(completed), allow_empty=True),
+            TableRows(pending, split["pending"].selectExpr(day, "*"), step.owned(pending), allow_empty=True),
         ],
         provenance=step.provenance,
     )

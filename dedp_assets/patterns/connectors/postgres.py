@@ -21,6 +21,7 @@ from psycopg import Connection, sql
 
 from dedp_assets.patterns.connectors.definitions import Definition, define
 from dedp_assets.patterns.connectors.pgoutput import Change, Relation, Row, Transaction, decode, position_text
+from dedp_assets.patterns.core.audits import not_empty, require_passed
 from dedp_assets.patterns.core.errors import (
     AmbiguousKeys,
     ConfigError,
@@ -30,6 +31,7 @@ from dedp_assets.patterns.core.errors import (
     PatternError,
     SchemaMismatch,
 )
+from dedp_assets.patterns.core.keys import require_distinct
 
 __all__ = [
     "RESNAPSHOT",
@@ -186,6 +188,7 @@ class Incoming:
         keys: columns that tell rows apart: the primary key, or those of a unique index.
         rows: values as PostgreSQL reads them, in the order of ``columns``.
         owned: column -> value of the part of the table that the rows are all there is of.
+        may_be_empty: whether no rows may empty that part.
     """
 
     table: str
@@ -193,10 +196,12 @@ class Incoming:
     keys: Sequence[str]
     rows: Iterable[Sequence[str | None]] = field(repr=False)
     owned: Mapping[str, str] = field(default_factory=dict)
+    may_be_empty: bool = False
 
     def __post_init__(self) -> None:
         if self.table.count(".") != 1:
             raise ConfigError(f"{self.table!r} is no table: write schema.table")
+        require_distinct(f"{self.table}: keys=", self.keys)
         lacking = {*self.keys, *self.owned} - {*self.columns}
         if not self.keys or lacking:
             raise ConfigError(f"{self.table}: its rows need columns that are their key; missing: {sorted(lacking)}")
@@ -229,6 +234,7 @@ def receive(connection: Connection[Any], incoming: Incoming, number: int) -> Non
 
     Raises:
         AmbiguousKeys: if a key is NULL.
+        AuditFailed: if there is no row for the part that is owned.
         ContractError: if a row lies outside of the part that is owned.
     """
     with _told_of(incoming.table):
@@ -245,8 +251,10 @@ def _receive(connection: Connection[Any], incoming: Incoming, received: sql.Iden
     connection.execute(sql.SQL("ANALYZE {}").format(received))
     without = sql.SQL(" OR ").join(sql.SQL("{} IS NULL").format(sql.Identifier(c)) for c in incoming.keys)
     strange = sql.SQL("({}) IS NOT TRUE").format(_owned(incoming)) if incoming.owned else sql.SQL("false")
-    count = sql.SQL("SELECT count(*) FILTER (WHERE {}), count(*) FILTER (WHERE {}) FROM {}")
-    ((keyless, outside),) = connection.execute(count.format(without, strange, received)).fetchall()
+    count = sql.SQL("SELECT count(*), count(*) FILTER (WHERE {}), count(*) FILTER (WHERE {}) FROM {}")
+    ((rows, keyless, outside),) = connection.execute(count.format(without, strange, received)).fetchall()
+    if incoming.owned and not incoming.may_be_empty:
+        require_passed(incoming.table, [not_empty()], {"written": rows}, None)
     if keyless:
         raise AmbiguousKeys(f"{incoming.table}: {keyless} rows have no {', '.join(incoming.keys)}; nothing was written")
     if outside:

@@ -13,12 +13,12 @@ from decimal import Decimal
 from numbers import Real
 from typing import Any
 
-from dedp_assets.patterns.core.errors import ConfigError
+from dedp_assets.patterns.core.errors import AuditFailed, ConfigError
 from dedp_assets.patterns.core.names import reserved
 from dedp_assets.patterns.core.records import Approval
 from dedp_assets.patterns.core.results import Approvable, Finding, Severity
 
-__all__ = ["Audit", "judge", "overrule", "summary", "verdict"]
+__all__ = ["Audit", "judge", "not_empty", "overrule", "require_passed", "summary", "verdict"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -136,6 +136,28 @@ def judge(
         why: figure that could not be measured -> the reason.
     """
     return tuple(audit.judge(figures, (why or {}).get(audit.figure, "")) for audit in audits)
+
+
+def not_empty(of: str = "written", *, allow_empty: bool = False) -> Audit:
+    """Declare that there are rows to put in the place of others; a source that delivers nothing is usually broken.
+
+    Args:
+        of: the figure that counts them.
+        allow_empty: whether no rows may replace others, with a warning.
+    """
+    bounds = (1, None) if allow_empty else (None, 1)
+    return Audit(name="input_is_not_empty", of=of, warn_below=bounds[0], fail_below=bounds[1], approvable=True)
+
+
+def require_passed(table: str, audits: Iterable[Audit], figures: Mapping[str, Any], approval: Approval | None) -> None:
+    """Judge audits of what is known before anything is written.
+
+    Raises:
+        AuditFailed: if one of them refuses it, and nobody approved that.
+    """
+    findings = overrule(judge(audits, figures), approval)
+    if refused := summary(findings):
+        raise AuditFailed(f"{table}: nothing published. {refused}", findings=findings)
 
 
 def overrule(findings: Sequence[Finding], approval: Approval | None) -> tuple[Finding, ...]:

@@ -1,20 +1,26 @@
-"""Keys made of typed values, which any engine and any language computes alike.
+"""Keys: what tells one thing from others, by columns or as one text made of their values.
 
-A key is the SHA-256 of its values, each written as a letter for its type, the number of its bytes, a colon and its
-text; NULL is ``-``. So no two lists of values are written the same.
+One rule holds wherever rows meet by keys. A row with NULL in a key column has no key: it meets nothing in a join, and
+is refused by name where each row has to be told from the others; a pattern whose docstring says so takes NULL for a
+value of its own. All else is compared as Spark compares it: ``-0.0`` is ``0.0``, NaN is NaN, an empty text is a text,
+and blanks at its end count. Columns that make a key are named once each, in whatever case.
+
+The text of a key is one that any engine and any language computes alike: the SHA-256 of its values, each written as a
+letter for its type, the number of its bytes, a colon and its text; NULL is ``-``. So no two lists of values are written
+the same.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from dedp_assets.patterns.core.errors import ConfigError
+from dedp_assets.patterns.core.errors import AmbiguousKeys, ConfigError
 
-__all__ = ["key_of"]
+__all__ = ["key_of", "require_distinct", "without_key"]
 
 _TEXTS: Sequence[tuple[type[T.DataType], str, str]] = (
     (T.StringType, "s", "{}"),
@@ -25,6 +31,38 @@ _TEXTS: Sequence[tuple[type[T.DataType], str, str]] = (
     (T.TimestampNTZType, "n", "CAST({} AS STRING)"),
     (T.BinaryType, "x", "hex({})"),
 )
+
+
+def require_distinct(what: str, names: Iterable[str]) -> None:
+    """Refuse names that are given twice, in whatever case: the second one says nothing, or other than the first.
+
+    Args:
+        what: the option, as its function calls it.
+        names: the names.
+
+    Raises:
+        ConfigError: names the option and the name.
+    """
+    seen: dict[str, str] = {}
+    for name in names:
+        if name.lower() in seen:
+            raise ConfigError(f"{what} names {seen[name.lower()]} twice, again as {name}: name each once")
+        seen[name.lower()] = name
+
+
+def without_key(table: str, keys: Iterable[str], rows: int, of: int) -> AmbiguousKeys:
+    """Make the error that says how many rows have no key.
+
+    Args:
+        table: what the rows are for.
+        keys: the key columns.
+        rows: how many rows have NULL in one of them.
+        of: how many rows there are.
+    """
+    return AmbiguousKeys(
+        f"{table}: {rows} of {of} rows have NULL in {', '.join(keys)}, so nobody knows what they are about; nothing "
+        "was changed"
+    )
 
 
 def key_of(rows: DataFrame, values: Sequence[str]) -> str:

@@ -10,6 +10,7 @@ from typing import Any
 from pyspark.sql import DataFrame
 
 from dedp_assets.patterns.core.errors import ConfigError, SchemaMismatch
+from dedp_assets.patterns.core.keys import require_distinct
 from dedp_assets.patterns.core.names import SUBSTITUTED, identifier, require_name, reserved
 from dedp_assets.patterns.core.partitions import is_possible, stored_type
 
@@ -59,7 +60,8 @@ class TableSpec:
         one_channel_per: partition column of which each value takes rows by one channel only (``Provenance.channel``):
             what came by one is neither replaced nor mixed with what comes by another.
         properties: further Delta table properties.
-        key: columns that tell the rows apart, if the table promises that: no row is ever appended to it.
+        key: columns that tell the rows apart, if the table promises that: no write of the library brings a key twice,
+            or NULL in one. Rows are merged by it or replace a partition that it names, or the table; none is appended.
         executed_by: name of what tells the executions apart that all change the whole table, e.g. ``event_date``; no
             column that it is partitioned by. Empty if a run owns a partition, or all there is.
 
@@ -99,6 +101,7 @@ class TableSpec:
             raise ConfigError(
                 f"{self.name}: {self.one_channel_per} is no partition column, so no channel can own its values"
             )
+        require_distinct(f"{self.name}: key=", self.key)
         _refuse_unusable(self)
 
     @property

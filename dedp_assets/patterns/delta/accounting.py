@@ -39,6 +39,7 @@ _NAMES_OUTCOME = re.compile(rf"\b{OUTCOME}\b", re.IGNORECASE)
 # Internal figures are observed under names that no audit can have.
 _ROWS, _CONTENT, _IDENTITY = (f"{RESERVED}{name}" for name in ("rows", "content", "identity"))
 _KEPT, _OUTSIDE = f"{RESERVED}kept", f"{RESERVED}outside"
+_SHARING = f"{RESERVED}sharing"
 _PART, _CONSTRAINT = f"{RESERVED}part_", f"{RESERVED}constraint_"
 
 
@@ -53,6 +54,7 @@ class Measured:
         content: order-free digest of the content of the kept ones.
         identity: order-free digest of what identifies each of the rows; ``None`` if nothing does.
         outside: kept ones outside of the partition that the write owns.
+        repeated: kept ones without the key that the table declares, or with that of another one.
         broken: constraint -> kept ones that break it, if there are any.
         audited: figure of an audit -> what was measured for it, ``None`` if it could not be.
         observed: everything that was measured, by the names it was measured under.
@@ -66,6 +68,7 @@ class Measured:
     content: str = ""
     identity: str | None = None
     outside: int = 0
+    repeated: int = 0
     broken: Mapping[str, int] = field(default_factory=dict)
     audited: Mapping[str, Any] = field(default_factory=dict)
     observed: Mapping[str, Any] = field(default_factory=dict)
@@ -176,6 +179,7 @@ class Accounting:
         audits: rules over the kept rows.
         rules: the table's constraints, name -> SQL predicate.
         outside: SQL predicate of the rows outside of the partition that the write owns; empty if it owns the table.
+        repeated: SQL predicate of the rows without a declared key, or with that of another row; empty if none is.
 
     Raises:
         ConfigError: if two audits share a name, two numbers a figure, or an audit would measure other rows, too.
@@ -185,6 +189,7 @@ class Accounting:
     audits: tuple[Audit, ...] = ()
     rules: Mapping[str, str] = field(default_factory=dict)
     outside: str = ""
+    repeated: str = ""
 
     def __post_init__(self) -> None:
         names = Counter(audit.name for audit in self.audits)
@@ -203,11 +208,17 @@ class Accounting:
 
     @classmethod
     def of(
-        cls, balance: Balance, state: TableState, owned: Mapping[str, str], audits: Collection[Audit] = ()
+        cls,
+        balance: Balance,
+        state: TableState,
+        owned: Mapping[str, str],
+        audits: Collection[Audit] = (),
+        *,
+        repeated: str = "",
     ) -> Accounting:
         """Account for a write to the partition ``owned`` of the table at ``state``."""
         outside = " OR ".join(f"NOT ({equals(column, value, state.kinds[column])})" for column, value in owned.items())
-        return cls(balance, tuple(audits), constraints(state), outside)
+        return cls(balance, tuple(audits), constraints(state), outside, repeated)
 
     @property
     def measures_others(self) -> bool:
@@ -218,6 +229,7 @@ class Accounting:
         """List the SQL aggregates to observe in the pass that stages the rows, by the name to observe them under."""
         balance = self.balance
         found = {_ROWS: "count(1)", _KEPT: self._count("true"), _OUTSIDE: self._count(self.outside or "false")}
+        found |= {_SHARING: self._count(self.repeated)} if self.repeated else {}
         if balance.content:
             found[_CONTENT] = digest(balance.content, where=balance.kept)
         if balance.identity:
@@ -257,10 +269,12 @@ class Accounting:
         measured = self._measured(observed, staged, replaced) if observed else Measured()
         account = self.balance.account(measured)
         figures = {**account.figures, **measured.audited}
+        sharing = {"rows without a key of their own": measured.repeated} if measured.repeated else {}
+        broken = {**measured.broken, **sharing}
         own = (
             account.finding,
             Finding(_INSIDE, passed=not measured.outside, figures={"outside": measured.outside}),
-            Finding(_SOUND, passed=not measured.broken, figures=measured.broken),
+            Finding(_SOUND, passed=not broken, figures=broken),
         )
         why = {name: value.why for name, value in observed.items() if isinstance(value, Unmeasured)}
         findings = overrule((*own, *judge(self.audits, {**account.aside, **figures}, why)), approval)
@@ -279,6 +293,7 @@ class Accounting:
             content=(observed[_CONTENT] or "") if self.balance.content else "",
             identity=(observed[_IDENTITY] or "") if self.balance.identity else None,
             outside=observed[_OUTSIDE],
+            repeated=observed[_SHARING] if self.repeated else 0,
             broken={name: rows for name, rows in broken.items() if rows},
             audited={name: None if isinstance(value, Unmeasured) else value for name, value in audited.items()},
             observed=observed,

@@ -90,6 +90,8 @@ class Merge:
         null_keys: whether NULL in a key is a value like any other; otherwise such a row matches nothing, as in SQL.
         owned: partition values that every row lies in, before and after.
         unusable: what is wrong with a row of the source -> SQL that is true of such a row; none of them is merged.
+        whole: whether the source is all that the partition holds, so that a row which meets none of it is removed.
+        declared: the key that the table declares; empty if it declares none.
     """
 
     keys: Sequence[str]
@@ -98,6 +100,8 @@ class Merge:
     null_keys: bool
     owned: Mapping[str, str]
     unusable: Mapping[str, str] = field(default_factory=dict)
+    whole: bool = False
+    declared: Sequence[str] = ()
 
     @property
     def matched(self) -> dict[int, Update | Delete]:
@@ -113,6 +117,11 @@ class Merge:
     def takes_columns(self) -> bool:
         """Tell whether a clause takes the source's columns as they are, those of the partition among them."""
         return any(not isinstance(clause, Delete) and clause.values is None for clause in self.clauses)
+
+    @property
+    def reaches_out(self) -> bool:
+        """Tell whether a key of the source may stand outside of the partition, where no other row may have it."""
+        return bool(self.declared) and not {*map(str.lower, self.owned)} <= {*map(str.lower, self.declared)}
 
     @property
     def condition(self) -> str:
@@ -140,7 +149,9 @@ class Merge:
         """Write the same merge as Delta's SQL, into ``table`` from a source ``{s}``; other braces are doubled."""
         ordered = [*self.matched.values(), *self.inserts.values()]
         clauses = " ".join(_sql(clause) for clause in ordered)
-        condition = f"{self.condition} AND {predicate(self.owned, state, 't.')}"
+        owned = predicate(self.owned, state, "t.")
+        clauses += f" WHEN NOT MATCHED BY SOURCE AND {owned} THEN DELETE" if self.whole else ""
+        condition = f"{self.condition} AND {owned}"
         asked = f"{condition} {clauses}".replace("{", "{{").replace("}", "}}")
         return f"MERGE INTO {table} t USING {{s}} s ON {asked}"
 

@@ -124,10 +124,10 @@ class Commit:
         """Tell whether the commit changed rows of ``partition``."""
         return any(partition.items() <= dict(values).items() for values in self.changed)
 
-    def relabels(self, partition: Mapping[str, str | None]) -> bool:
-        """Tell whether the commit made the files of ``partition`` those of another one."""
-        moved = self.maintenance.notes.get(RELABELLED, {}) if self.maintenance else {}
-        return not moved.keys().isdisjoint(partition.values())
+    @property
+    def relabels(self) -> bool:
+        """Tell whether the commit made files of partitions those of others, which may stand for one without files."""
+        return bool(self.maintenance and self.maintenance.notes.get(RELABELLED))
 
     def touches(self, partition: Mapping[str, str | None]) -> bool:
         """Tell whether the commit changed rows of ``partition``, was written for it, or took it back."""

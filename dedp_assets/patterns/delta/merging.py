@@ -19,11 +19,13 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
 from dedp_assets.patterns.core.errors import AmbiguousKeys, ContractError
+from dedp_assets.patterns.core.keys import without_key
 from dedp_assets.patterns.core.names import OUTCOME, RESERVED, identifier
 from dedp_assets.patterns.core.partitions import equals
 from dedp_assets.patterns.core.rows import digest, evaluated_once, row_hash
 from dedp_assets.patterns.core.schema import TableSpec
 from dedp_assets.patterns.delta.clauses import IN_SOURCE, IN_TABLE, TAKEN, Delete, Insert, Merge
+from dedp_assets.patterns.delta.declared_keys import require_free
 from dedp_assets.patterns.delta.log import KeyedFile, TableState
 from dedp_assets.patterns.delta.pruning import Bounds, candidates, inside
 from dedp_assets.patterns.delta.reading import FILE, plain_uri, read_files
@@ -36,6 +38,8 @@ _SMALL_BYTES = 4 << 20
 SMALL_ROWS = 100_000
 """Number of rows up to which one task computes a rewrite in less time than a shuffle takes."""
 _SAMPLES = 3
+_ALONE = -1
+"""Place of what becomes of a row that meets no row of a source which is all that its partition holds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +63,7 @@ def look(spec: TableSpec, merge: Merge, source: DataFrame, state: TableState) ->
     """Look at a source once, in one job.
 
     Raises:
-        AmbiguousKeys: if two of its rows have the same key.
+        AmbiguousKeys: if two of its rows have the same key, or one has no key that the table declares.
         ContractError: if a row is unusable.
     """
     keys = [identifier(key) for key in merge.keys]
@@ -83,6 +87,8 @@ def look(spec: TableSpec, merge: Merge, source: DataFrame, state: TableState) ->
         raise _unusable(spec, merge, source, faulty)
     if found["keyed"] != found["keys"]:
         raise _ambiguous(spec, merge, source)
+    if merge.declared and found["keyed"] < found["rows"]:
+        raise without_key(spec.name, merge.keys, found["rows"] - found["keyed"], found["rows"])
     bounds = [found[f"b{n}"] for n in range(len(keys))]
     nulls = [merge.null_keys and bool(b[2]) for b in bounds]
     by_key = {key: Bounds(b[0], b[1], null) for key, b, null in zip(merge.keys, bounds, nulls, strict=True)}
@@ -99,6 +105,7 @@ class Merging:
         seen: what a look at it told.
         statement: the merge as SQL.
         store: the table's.
+        spec: the table's declaration.
     """
 
     merge: Merge
@@ -106,6 +113,7 @@ class Merging:
     seen: Seen
     statement: str
     store: Store
+    spec: TableSpec
     operation: str = field(default="MERGE", init=False)
 
     @property
@@ -119,21 +127,36 @@ class Merging:
         return self.seen.rows
 
     def candidates(self, state: TableState) -> list[KeyedFile]:
-        """List the files that may hold a key of the source."""
-        return candidates(state, self.merge.owned, self.seen.keys) if self.seen.rows else []
+        """List the files that may hold a key of the source, and those of a partition that it is all of."""
+        owned = {} if self.merge.reaches_out else self.merge.owned
+        held = candidates(state, owned, self.seen.keys) if self.seen.rows else []
+        if not self.merge.whole:
+            return held
+        return [*inside(state, self.merge.owned), *(pair for pair in held if not self._owns(pair))]
 
     @contextmanager
     def plan(self, state: TableState, files: Sequence[KeyedFile]) -> Iterator[Rewrite]:
         """Rewrite small files as they are; of many or large ones, those with a row that a clause takes."""
-        if self.merge.matched and is_small(files, self.seen.rows):
+        self._require_free([pair for pair in files if not self._owns(pair)], state)
+        files = [pair for pair in files if self._owns(pair)]
+        changes = bool(self.merge.matched) or self.merge.whole
+        if changes and is_small(files, self.seen.rows):
             yield Rewrite(files, self._together(state, files))
             return
         with evaluated_once(self._pairs(state, files)) as pairs:
             removed: Sequence[KeyedFile] = []
-            if self.merge.matched and files:
+            if changes and files:
                 removed = touched(self.store, files, pairs.filter(TAKEN))
-            new = self._unmatched(state, pairs)
+            new = self._unmatched(state, pairs.filter(IN_SOURCE))
             yield Rewrite(removed, self._matched(state, removed).unionByName(new) if removed else new)
+
+    def _owns(self, pair: KeyedFile) -> bool:
+        return self.merge.owned.items() <= dict(pair[1]).items()
+
+    def _require_free(self, files: Sequence[KeyedFile], state: TableState) -> None:
+        """Refuse keys of the source that rows of other partitions have."""
+        if files:
+            require_free(self.spec, self.merge, read_files(self._session, self.store, state, files), self.rows)
 
     @cached_property
     def _session(self) -> SparkSession:
@@ -149,27 +172,30 @@ class Merging:
     def _pairs(self, state: TableState, files: Sequence[KeyedFile]) -> DataFrame:
         """Pair the source's keys with the files whose rows they match, and tell whether a clause takes the row."""
         target = read_files(self._session, self.store, state, files, named=True).alias("t")
-        taken = f"{self.merge.taken(self.merge.matched)} IS NOT NULL AS {TAKEN}"
+        taken = f"{self._matching} IS NOT NULL AS {TAKEN}"
         keys = [f"s.{identifier(key)} AS {_key(n)}" for n, key in enumerate(self.merge.keys)]
-        joined = target.join(self.rows.alias("s"), F.expr(self.merge.condition))
-        return joined.selectExpr(*keys, f"t.{FILE}", taken)
+        joined = target.join(self._source(), F.expr(self.merge.condition), "left" if self.merge.whole else "inner")
+        return joined.selectExpr(*keys, f"t.{FILE}", taken, f"coalesce({IN_SOURCE}, false) AS {IN_SOURCE}")
+
+    @property
+    def _matching(self) -> str:
+        """Write SQL: the place of what becomes of a row of the table; NULL if nothing does."""
+        alone = _ALONE if self.merge.whole else "NULL"
+        return f"CASE WHEN {IN_SOURCE} IS NULL THEN {alone} ELSE {self.merge.taken(self.merge.matched)} END"
 
     def _together(self, state: TableState, files: Sequence[KeyedFile]) -> DataFrame:
         """Give all rows of either side, each with its outcome, in one task."""
         source = self._source().coalesce(1).hint("shuffle_hash").alias("s")
         joined = self._target(state, files).coalesce(1).alias("t").join(source, F.expr(self.merge.condition), "full")
-        taken = (
-            f"CASE WHEN {IN_TABLE} IS NULL THEN {self.merge.taken(self.merge.inserts)} "
-            f"WHEN {IN_SOURCE} IS NULL THEN NULL ELSE {self.merge.taken(self.merge.matched)} END"
-        )
+        taken = f"CASE WHEN {IN_TABLE} IS NULL THEN {self.merge.taken(self.merge.inserts)} ELSE {self._matching} END"
         rest = f"if({IN_TABLE} IS NULL, 'unused', 'kept')"
         return self._outcomes(state, joined.withColumn(TAKEN, F.expr(taken)), range(len(self.merge.clauses)), rest)
 
     def _matched(self, state: TableState, files: Sequence[KeyedFile]) -> DataFrame:
         """Give all rows of ``files``, each with its outcome."""
         joined = self._target(state, files).join(self._source(), F.expr(self.merge.condition), "left")
-        taken = f"CASE WHEN {IN_SOURCE} IS NOT NULL THEN {self.merge.taken(self.merge.matched)} END"
-        return self._outcomes(state, joined.withColumn(TAKEN, F.expr(taken)), self.merge.matched, "'kept'")
+        taken = joined.withColumn(TAKEN, F.expr(self._matching))
+        return self._outcomes(state, taken, self.merge.matched, "'kept'")
 
     def _unmatched(self, state: TableState, pairs: DataFrame) -> DataFrame:
         """Give the rows of the source whose key matches no row, each with its outcome."""
@@ -205,6 +231,7 @@ class Merging:
     def _outcome(self, numbers: Mapping[int, Any], rest: str) -> str:
         names = {Insert: "inserted", Delete: "deleted"}
         branches = [f"WHEN {n} THEN '{names.get(type(self.merge.clauses[n]), 'updated')}'" for n in numbers]
+        branches += [f"WHEN {_ALONE} THEN 'deleted'"] if self.merge.whole else []
         return f"CASE {TAKEN} {' '.join(branches)} ELSE {rest} END" if branches else rest
 
 

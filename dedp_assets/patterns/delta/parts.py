@@ -34,6 +34,7 @@ class Parts:
         rows_read: what is known about the rows read.
         hashes: columns that ``content`` and ``identity`` name -> SQL over the rows.
         where: SQL predicate of the plain rows that are meant for the table, if others are measured, too.
+        chosen: the same over the rows of a split or plain ones, as they are given.
 
     Raises:
         ConfigError: if ``rows_read`` brings a figure that is measured.
@@ -46,6 +47,7 @@ class Parts:
     rows_read: RowsRead = field(default_factory=RowsRead)
     hashes: Mapping[str, str] = field(default_factory=dict)
     where: str = ""
+    chosen: str = "true"
 
     def __post_init__(self) -> None:
         tallied, brought = self._tallied, self.rows_read.figures
@@ -70,7 +72,7 @@ class Parts:
         if named:
             hashes[_IDENTITY] = row_hash(fields_of(split.rows, named))
         outcomes = tuple(split.parts) if split.outcome else ()
-        return cls(keep, outcomes, _CONTENT, _IDENTITY if named else "", rows_read, hashes, where)
+        return cls(keep, outcomes, _CONTENT, _IDENTITY if named else "", rows_read, hashes, where, kept or "true")
 
     @property
     def kept(self) -> str:

@@ -15,7 +15,8 @@ from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import functions as F
 
 from dedp_assets.patterns.core.columns import COMPARED, require_columns
-from dedp_assets.patterns.core.errors import AmbiguousKeys, ConfigError
+from dedp_assets.patterns.core.errors import ConfigError
+from dedp_assets.patterns.core.keys import without_key
 from dedp_assets.patterns.core.names import OUTCOME, RESERVED, identifier
 from dedp_assets.patterns.core.results import Split
 from dedp_assets.patterns.core.rows import digest, evaluated_once, row_hash
@@ -69,10 +70,7 @@ def look(table: str, source: DataFrame, keys: Sequence[str]) -> Looked:
         *[F.expr(f"struct(min({name}), max({name}))").alias(f"b{n}") for n, name in enumerate(names)],
     ).collect()[0]
     if found["nulls"]:
-        raise AmbiguousKeys(
-            f"{table}: {found['nulls']} of {found['rows']} rows have NULL in {', '.join(keys)}, so nobody knows what "
-            "they are about; nothing was changed"
-        )
+        raise without_key(table, keys, found["nulls"], found["rows"])
     by_key = {key: Bounds(*found[f"b{n}"]) for n, key in enumerate(keys)}
     return Looked(found["rows"], found["digest"] or "", by_key)
 

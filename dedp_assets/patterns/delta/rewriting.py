@@ -30,7 +30,7 @@ from dedp_assets.patterns.delta.measuring import Measuring
 from dedp_assets.patterns.delta.outcomes import WRITTEN, Outcomes, rows_in
 from dedp_assets.patterns.delta.stages import Stage, stage_rows
 from dedp_assets.patterns.delta.verification import FilesGone
-from dedp_assets.patterns.delta.writes import discarded_if_unjudged, layout_of, refusal
+from dedp_assets.patterns.delta.writes import discarded_if_unjudged, layout_of, refusal, require_untouched
 
 if TYPE_CHECKING:
     from dedp_assets.patterns.delta.tables import Table
@@ -90,6 +90,7 @@ class ChangeRequest:
         audits: rules over the rows that are inserted or updated.
         execution: the execution that it is, of those that all change the whole table.
         due: executions that have to be in the rows before it; ``None`` if their order is no matter.
+        since: version of the table that the change was computed from, if it was.
     """
 
     owned: Mapping[str, str]
@@ -97,6 +98,7 @@ class ChangeRequest:
     audits: Sequence[Audit] = ()
     execution: Mapping[str, str] = field(default_factory=dict)
     due: Collection[str] | None = None
+    since: int | None = None
 
     @property
     def about(self) -> Mapping[str, str]:
@@ -174,6 +176,7 @@ def _publish(table: Table, change: RowChange, request: ChangeRequest, prepared: 
     if ground.decision.applied:
         prepared.stage.discard()
         return publishing.already_applied(table.name, prepared.record, ground.decision.applied)
+    require_untouched(table, request.owned, request.since)
     if _relevant(change, ground) != prepared.relevant:
         raise _Outdated
     state, record = ground.state, ground.noted(prepared.record)

@@ -23,6 +23,7 @@ from dedp_assets.patterns.delta.rewriting import ChangeRequest
 from dedp_assets.patterns.delta.sessions import private
 from dedp_assets.patterns.delta.stages import new_stage
 from dedp_assets.patterns.delta.verification import require_files
+from dedp_assets.patterns.delta.writes import require_untouched
 
 if TYPE_CHECKING:
     from dedp_assets.patterns.delta.tables import Table
@@ -84,6 +85,7 @@ def run(
                 if decision.applied:
                     return publishing.already_applied(table.name, record, decision.applied)
                 require_files(stage.store, written)
+                require_untouched(table, request.owned, request.since)
                 if _ran(
                     table, statement, publishing.sql_settings(record, decision), source, stage.store.address, last=last
                 ):

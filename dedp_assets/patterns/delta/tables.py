@@ -13,11 +13,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
-from dedp_assets.patterns.core.audits import Audit
+from dedp_assets.patterns.core.audits import Audit, not_empty, require_passed
 from dedp_assets.patterns.core.columns import require_rows
 from dedp_assets.patterns.core.errors import ConfigError, Conflict, ContractError
 from dedp_assets.patterns.core.records import CommitRecord, Provenance, slice_name
@@ -29,6 +30,14 @@ from dedp_assets.patterns.delta import commits, publishing, statements
 from dedp_assets.patterns.delta.accounting import Accounting
 from dedp_assets.patterns.delta.clauses import Clause, Merge, check_condition, no_rows
 from dedp_assets.patterns.delta.creation import doubtful_checks, first_commit
+from dedp_assets.patterns.delta.declared_keys import (
+    REPEATED,
+    repeated,
+    require_free,
+    require_merge_by_key,
+    require_own_key,
+    require_whole,
+)
 from dedp_assets.patterns.delta.definition import (
     alterations,
     conform,
@@ -179,13 +188,11 @@ class Table(Located):
 
         Raises:
             AuditFailed: if a rule refuses the rows; the stage stays for inspection.
-            ConfigError: for an append to a table with a key.
+            ConfigError: for an append to a table with a key, or a partition that does not follow from the key.
             SchemaMismatch: if the rows' columns are not the table's.
         """
         require_rows(self.name, rows)
-        if append and self.spec.key:
-            key = ", ".join(self.spec.key)
-            raise ConfigError(f"{self.name} is keyed by {key}, which an append could bring twice: merge")
+        require_whole(self.spec, partition or {}, append=append)
         split, state = Split.of(rows, keep), self.ensure()
         owned = require_partition(self.name, state, partition or {})
         conform(self.name, split, keep, state)
@@ -193,9 +200,10 @@ class Table(Located):
         tally = rows_read.tally
         split = Split.of(tally.rows) if tally and tally.along else split
         parts = Parts.of(split, keep, content_columns(self.spec, state), rows_read)
-        accounting = Accounting.of(parts, state, owned, audits)
-        measuring = Measuring(accounting.measures(), accounting.asked(), accounting.landed(), parts.hashes)
-        measuring = measuring.along(tally)
+        same = repeated(self.spec, parts.chosen)
+        accounting = Accounting.of(parts, state, owned, audits, repeated=REPEATED if same else "")
+        hashes = {**parts.hashes, **same}
+        measuring = Measuring(accounting.measures(), accounting.asked(), accounting.landed(), hashes).along(tally)
         stage = stage_rows(split, layout_of(self, state, owned), measuring=measuring, keep=keep, also=also)
         with discarded_if_unjudged(stage):
             judged = accounting.judge(stage.observed, provenance.approval)
@@ -214,13 +222,17 @@ class Table(Located):
         null_keys: bool = False,
         unusable: Mapping[str, str] | None = None,
         partition: Mapping[str, object] | None = None,
+        whole: bool = False,
+        allow_empty: bool = False,
+        since: int | None = None,
         execution: str = "",
         due: Collection[str] | None = None,
         audits: Sequence[Audit] = (),
     ) -> WriteResult:
         """Merge a source (``s``) into the table (``t``), as one audited commit.
 
-        Rows meet by ``keys``; a NULL in a key equals nothing, so that such a row of the source is a new one. The result
+        Rows meet by ``keys``; a NULL in a key equals nothing, so that such a row of the source is a new one. A table
+        that declares its key (``TableSpec.key``) is merged by this key alone, and takes no row without it. The result
         and the record count the rows ``inserted``, ``updated``, ``deleted``, ``untouched``, and ``unused``: rows of the
         source that met no row and were not inserted.
 
@@ -236,16 +248,22 @@ class Table(Located):
                 nothing is merged.
             partition: partition values that this merge owns: only their rows are met, and a row that would leave them
                 is refused; without, a row whose partition value changes moves.
+            whole: whether the source is all that the partition holds: rows that meet none of it are removed.
+            allow_empty: whether a source without rows may remove them, with a warning.
+            since: version of the table that the source was computed from, if it was: what others wrote to the partition
+                after it is not in the source.
             execution: key of the execution that this merge is, for a table that declares what they are told apart by.
             due: executions that have to be in the rows before it. If it is given, an execution of the past begins with
                 the rows that were there before it, and those after it have to follow.
             audits: rules over the rows inserted or updated; the table's constraints are judged in any case.
 
         Raises:
-            AmbiguousKeys: if the source has two rows for one key.
+            AmbiguousKeys: if the source has two rows for one key, or of a declared key one without it, or one that
+                stands outside of the partition already.
             AuditFailed: if a rule or a constraint refuses the rows; nothing is published.
-            ConfigError: if the clauses can never work.
-            Conflict: if other writers change the same rows and do not yield.
+            ConfigError: if the clauses can never work, or could bring a declared key twice.
+            Conflict: if the partition was written after ``since``, or other writers change the same rows and do not
+                yield.
             ContractError: if a row of the source is unusable, or the rows before an execution are gone.
             NotReady: if an execution before it is not in the rows.
 
@@ -261,14 +279,17 @@ class Table(Located):
         require_rows(self.name, source)
         state = self.ensure()
         owned = require_partition(self.name, state, partition or {})
-        merge = Merge(tuple(keys), tuple(clauses), on, null_keys, owned, unusable or {})
+        merge = Merge(tuple(keys), tuple(clauses), on, null_keys, owned, unusable or {}, whole, self.spec.key)
+        require_merge_by_key(self.spec, merge)
         merge.check(self.name, state, source)
+        some = (not_empty("source", allow_empty=allow_empty),) if whole else ()
         with evaluated_once(source.select("*")) as rows:
             seen = look(self.spec, merge, rows, state)
-            change = Merging(merge, rows, seen, merge.statement(self.name, state), self.store)
-            request = ChangeRequest(owned, provenance, audits, self._execution(execution), due)
+            change = Merging(merge, rows, seen, merge.statement(self.name, state), self.store, self.spec)
+            request = ChangeRequest(owned, provenance, audits, self._execution(execution), due, since)
             if not (why := publishing.only_spark_changes(state)):
-                return rewrite(self, change, request)
+                return rewrite(self, change, replace(request, audits=(*some, *audits)))
+            require_passed(self.name, some, {"source": seen.rows}, provenance.approval)
             if execution:
                 raise ConfigError(f"{self.name} has {why}: only a merge without executions can be made of it")
             if seen.outside and merge.takes_columns:
@@ -276,9 +297,17 @@ class Table(Located):
                     f"{self.name}: {seen.outside} rows of the source lie outside of {slice_name(owned)}"
                 )
             statement = merge.statement(f"delta.`{self.store.address}`", state)
+
+            def run(session: SparkSession, staged: DataFrame | None) -> None:
+                if merge.reaches_out and staged is not None:
+                    there = session.read.format("delta").load(self.store.address)
+                    others = there.filter(f"NOT coalesce({predicate(owned, state)}, false)")
+                    require_free(self.spec, merge, others, staged)
+                session.sql(statement, s=staged)
+
             return statements.run(
                 self,
-                lambda session, staged: session.sql(statement, s=staged),
+                run,
                 change.content,
                 request,
                 source=rows,
@@ -317,6 +346,7 @@ class Table(Located):
         """
         require_rows(self.name, source)
         state = self.ensure()
+        require_own_key(self.spec, identity)
         if why := publishing.only_spark_changes(state):
             raise ConfigError(f"{self.name} has {why}: rows of it cannot be computed anew, merge into it instead")
         with evaluated_once(source.select("*")) as rows:

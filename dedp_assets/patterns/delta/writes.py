@@ -33,7 +33,7 @@ from dedp_assets.patterns.delta.verification import FilesGone, lost_files
 if TYPE_CHECKING:
     from dedp_assets.patterns.delta.tables import Table
 
-__all__ = ["StagedWrite", "discarded_if_unjudged", "layout_of", "refusal"]
+__all__ = ["StagedWrite", "discarded_if_unjudged", "layout_of", "refusal", "require_untouched"]
 
 _SAMPLES = 3
 
@@ -120,7 +120,9 @@ class StagedWrite:
         """Read the staged rows of another part of the split."""
         return self.stage.read(name)
 
-    def publish(self, *, since: int | None = None, after: int | None = None) -> WriteResult:
+    def publish(
+        self, *, since: int | None = None, after: int | None = None, held: Mapping[str, str] | None = None
+    ) -> WriteResult:
         """Make the staged rows the table's rows, in one commit; publishing the same write again changes nothing.
 
         Args:
@@ -128,6 +130,7 @@ class StagedWrite:
                 partition after it would be lost.
             after: upstream version that has to be the last one applied when the rows are published (0: none yet), so
                 that of two runs which went on from the same place only one appends; ``None`` asks for none.
+            held: partition that nobody may have written after ``since``: the owned one if ``None``, the table if empty.
 
         Raises:
             TransactionReused: if the same inputs were applied before with other rows.
@@ -146,7 +149,7 @@ class StagedWrite:
                     self._discard_unless_live()
                     return publishing.already_applied(table.name, self.record, decision.applied)
                 self._require_replaceable(state, decision)
-                self._require_untouched(since)
+                require_untouched(table, self.record.partition if held is None else held, since)
                 self._require_channel(state)
                 try:
                     changed = self._commit(state, decision, differing)
@@ -240,15 +243,6 @@ class StagedWrite:
         owned = self.record.partition.items()
         return frozenset(file["path"] for file, key in state.keyed_files() if owned <= dict(key).items())
 
-    def _require_untouched(self, since: int | None) -> None:
-        table, owned = self.table, self.record.partition
-        others = () if since is None else table.ledger.commits(since=since)
-        if met := next((commit for commit in others if commit.touches(owned) or commit.relabels(owned)), None):
-            raise Conflict(
-                f"{table.name} {slice_name(owned)} was written at version {met.version}, these rows were computed from "
-                f"version {since}: run it again"
-            )
-
     def _discard_unless_live(self) -> None:
         """Remove the stage unless its files are the table's: publishing twice is a retry, too."""
         own = f"{self.stage.store.name}/"
@@ -275,6 +269,20 @@ class StagedWrite:
         now = digests(self.table.read(owned, version=state.version))
         then = digests(self.stage.read() if self.stage.adds else None)
         return {key for key in {*now, *then} if now.get(key) != then.get(key)}
+
+
+def require_untouched(table: Table, held: Mapping[str, str], since: int | None) -> None:
+    """Refuse rows that were computed from an earlier version than the one of which a partition is now.
+
+    Raises:
+        Conflict: names both versions.
+    """
+    others = () if since is None else table.ledger.commits(since=since)
+    if met := next((commit for commit in others if commit.touches(held) or commit.relabels), None):
+        raise Conflict(
+            f"{table.name} {slice_name(held)} was written at version {met.version}, these rows were computed from "
+            f"version {since}: run it again"
+        )
 
 
 def layout_of(table: Table, state: TableState, owned: Mapping[str, str]) -> Layout:

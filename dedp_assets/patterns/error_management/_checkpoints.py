@@ -15,6 +15,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql.types import StructType
 
 from dedp_assets.patterns.core.audits import Audit
+from dedp_assets.patterns.core.errors import Conflict
 from dedp_assets.patterns.core.records import Provenance
 from dedp_assets.patterns.core.results import WriteResult
 from dedp_assets.patterns.core.schema import TableSpec
@@ -94,8 +95,14 @@ class Sink:
         if self.keys:
             _ = _inserted(rows, table, self.keys, provenance, self.audits)
             return
+        since = table.ledger.version()
+        if (last := last_applied(table.ledger)).number != number - 1 or (last.query and last.query != batch.query):
+            raise Conflict(
+                f"{table.name} stands at micro-batch {last.number} of query {last.query or 'none'}, this is {number} of "
+                f"{batch.query}: run it again"
+            )
         staged = table.stage(rows, provenance=provenance, audits=self.audits, append=True)
-        staged.publish(after=self.base + number)
+        staged.publish(after=self.base + number, since=since, held={})
 
 
 def begin_anew(table: Table, schema: StructType, provenance: Provenance, keys: Sequence[str]) -> None:

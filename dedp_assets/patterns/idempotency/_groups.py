@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from dedp_assets.patterns.core.errors import ConfigError, ContractError, NotReady, PatternError
+from dedp_assets.patterns.core.keys import require_distinct
 from dedp_assets.patterns.core.results import WriteResult
 from dedp_assets.patterns.delta.locks import table_lock
 from dedp_assets.patterns.delta.store import Store
@@ -130,6 +131,8 @@ def group_of(tables: Sequence[Table], results: dict[str, WriteResult]) -> Group:
     """Make the group of tables, whose files lie beside the first one; what is published comes into ``results``."""
     if not tables:
         raise ConfigError("a group needs a table")
+    for what in ("name", "location"):
+        require_distinct(f"a group ({what})", [str(getattr(table, what)) for table in tables])
     by_name = {table.name: table for table in tables}
 
     def publish(name: str, note: Mapping[str, Any]) -> None:

@@ -10,11 +10,10 @@ Choose instead: Merger, if a run sees only changes; Fast Metadata Cleaner, for w
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 
 from pyspark.sql import DataFrame
 
-from dedp_assets.patterns.core.audits import Audit
+from dedp_assets.patterns.core.audits import Audit, not_empty
 from dedp_assets.patterns.core.errors import ConfigError
 from dedp_assets.patterns.core.records import Provenance
 from dedp_assets.patterns.core.results import Split, WriteResult
@@ -62,12 +61,11 @@ def overwrite_partition(
         raise ConfigError(
             f"name the partition of {target.name} to replace; for the whole table use full_loader.load_full"
         )
-    some = Audit(name="input_is_not_empty", of="written", fail_below=1, approvable=True)
     staged = target.stage(
         rows,
         partition=partition,
         provenance=provenance.by("idempotency.data_overwrite"),
-        audits=(replace(some, fail_below=None, warn_below=1) if allow_empty else some, *audits),
+        audits=(not_empty(allow_empty=allow_empty), *audits),
         rows_read=rows_read,
     )
     return staged.publish()

@@ -18,7 +18,7 @@ from datetime import date
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from dedp_assets.patterns.core.audits import Audit
+from dedp_assets.patterns.core.audits import Audit, not_empty
 from dedp_assets.patterns.core.errors import ContractError
 from dedp_assets.patterns.core.names import identifier
 from dedp_assets.patterns.core.partitions import quoted
@@ -109,7 +109,7 @@ def load_unit(
         partition={column: name},
         provenance=replace(run, notes={**run.notes, DAYS: dict(days)}),
         audits=(
-            Audit(name="input_is_not_empty", of="written", fail_below=1, approvable=True),
+            not_empty(),
             Audit.none_where("rows_are_of_their_days", f"NOT coalesce({of_days}, false)"),
             *audits,
         ),

@@ -20,18 +20,16 @@ from dedp_assets.patterns.core.audits import Audit
 from dedp_assets.patterns.core.columns import COMPARED, fields_of, require_columns, require_free, require_rows
 from dedp_assets.patterns.core.errors import ConfigError, ContractError
 from dedp_assets.patterns.core.keys import key_of
-from dedp_assets.patterns.core.names import RESERVED, identifier, reserved
+from dedp_assets.patterns.core.names import identifier, reserved
 from dedp_assets.patterns.core.records import Provenance
 from dedp_assets.patterns.core.results import WriteResult
 from dedp_assets.patterns.core.rows import same
-from dedp_assets.patterns.delta.clauses import Clause, Delete, Insert, Update
+from dedp_assets.patterns.delta.clauses import Insert, Update
 from dedp_assets.patterns.delta.publishing import SPARK_ERRORS
 from dedp_assets.patterns.delta.tables import Table
 from dedp_assets.patterns.idempotency._stable_keys import FIRST, LAST, REFUSED, Grouping
 
 __all__ = ["add_stable_key", "upsert_keyed", "FIRST", "LAST", "key_of"]
-
-_GONE = f"{RESERVED}gone"
 
 
 def add_stable_key(
@@ -98,8 +96,13 @@ def upsert_keyed(
     provenance: Provenance,
     partition: Mapping[str, object] | None = None,
     audits: Sequence[Audit] = (),
+    allow_empty: bool = False,
+    since: int | None = None,
 ) -> WriteResult:
     """Write rows by their key, in one commit: known keys are updated in place, new ones inserted.
+
+    A key is in the table once. Unless it says which partition a row is of, a write to one looks through the keys of the
+    others, too.
 
     Args:
         rows: one row for each key.
@@ -108,11 +111,15 @@ def upsert_keyed(
         partition: partition that ``rows`` are all there is of: what it holds under other keys is removed. Without, what
             is not among ``rows`` stays.
         audits: rules over the rows that are inserted or updated.
+        allow_empty: whether no rows may empty the partition, with a warning; a source that delivers nothing is usually
+            broken.
+        since: version of the table that keys were looked up at (``known`` of :func:`add_stable_key`), if they were.
 
     Raises:
-        AmbiguousKeys: if a key comes twice.
-        AuditFailed: if a rule refuses the rows.
+        AmbiguousKeys: if a key is NULL, comes twice, or stands in another partition than the one that is written.
+        AuditFailed: if a rule refuses the rows, or there are none for a partition.
         ConfigError: if the table declares no key.
+        Conflict: if the partition was written after ``since``, or other writers change the same rows and do not yield.
         ContractError: if a group was refused a key.
 
     Example:
@@ -126,17 +133,20 @@ def upsert_keyed(
     keys = list(table.spec.key)
     if not keys:
         raise ConfigError(f"{table.name} declares no key (TableSpec.key): nothing says which rows are the same")
-    source = require_free(require_rows(table.name, rows)).selectExpr("*", f"false AS {_GONE}")
-    if partition and table.ledger.exists():
-        stale = table.read(partition).join(rows.select(*map(identifier, keys)), keys, "left_anti")
-        source = source.unionByName(stale.selectExpr("*", f"true AS {_GONE}"), allowMissingColumns=True)
-    values = fields_of(source, table.spec.columns)
+    values = fields_of(require_free(require_rows(table.name, rows)), table.spec.columns)
     differs = [f"NOT ({same(f, f't.{identifier(f.name)}', f's.{identifier(f.name)}')})" for f in values]
-    clauses: list[Clause] = [Delete(when=f"s.{_GONE}"), Update(when=" OR ".join(differs))]
-    clauses.append(Insert(when=f"NOT s.{_GONE}"))
-    run = provenance.by("idempotency.keyed_idempotency")
     try:
-        return table.merge(source, keys=keys, clauses=clauses, provenance=run, partition=partition, audits=audits)
+        return table.merge(
+            rows,
+            keys=keys,
+            clauses=[Update(when=" OR ".join(differs)), Insert()],
+            provenance=provenance.by("idempotency.keyed_idempotency"),
+            partition=partition,
+            whole=bool(partition),
+            allow_empty=allow_empty,
+            since=since,
+            audits=audits,
+        )
     except SPARK_ERRORS as error:
         if (said := REFUSED.search(str(error))) is None:
             raise

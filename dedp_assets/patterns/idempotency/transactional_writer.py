@@ -19,8 +19,9 @@ from psycopg import Connection
 from pyspark.sql import DataFrame
 
 from dedp_assets.patterns.connectors.postgres import Incoming
-from dedp_assets.patterns.core.audits import Audit
+from dedp_assets.patterns.core.audits import Audit, not_empty
 from dedp_assets.patterns.core.errors import ConfigError, PatternError
+from dedp_assets.patterns.core.keys import require_distinct
 from dedp_assets.patterns.core.records import Provenance, slice_name
 from dedp_assets.patterns.core.results import RowCounts, Split, WriteResult
 from dedp_assets.patterns.core.rows import RowsRead
@@ -42,12 +43,14 @@ class RowSet:
         keys: columns that tell rows apart: the primary key, or those of a unique index.
         partition: column -> value of the part of the table that the rows are all there is of: what it holds under other
             keys is removed. Without, what is not among the rows stays.
+        allow_empty: whether no rows may empty the partition; a source that delivers nothing is usually broken.
     """
 
     table: str
     rows: DataFrame
     keys: Sequence[str]
     partition: Mapping[str, str] = field(default_factory=dict)
+    allow_empty: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +63,8 @@ class TableRows:
         partition: column -> value; every partition column of the table has one.
         audits: rules over the rows.
         rows_read: what is known about the rows read, to account for them.
+        allow_empty: whether no rows may replace the partition, with a warning; a source that delivers nothing is
+            usually broken.
     """
 
     table: Table
@@ -67,6 +72,7 @@ class TableRows:
     partition: Mapping[str, str]
     audits: Sequence[Audit] = ()
     rows_read: RowsRead = RowsRead()  # noqa: RUF009 - frozen
+    allow_empty: bool = False
 
 
 def write_transaction(
@@ -97,7 +103,9 @@ def write_transaction(
 
     Raises:
         AmbiguousKeys: if a key is NULL or comes twice.
-        ConfigError: without an upstream version, or for tables and keys that are not there.
+        AuditFailed: if there are no rows for a partition.
+        ConfigError: without an upstream version, for two sets of rows of one table, or tables and keys that are not
+            there.
         Conflict: if a newer upstream version was written, or another transaction is in the way.
         ContractError: if the database refuses a value; the text names its column.
         NotReady: if the database does not answer.
@@ -117,7 +125,10 @@ def write_transaction(
         >>> found
         [(1, 'Ada')]
     """
-    incoming = [Incoming(s.table, s.rows.columns, s.keys, texts_of(s.table, s.rows), s.partition) for s in sets]
+    incoming = [
+        Incoming(s.table, s.rows.columns, s.keys, texts_of(s.table, s.rows), s.partition, s.allow_empty) for s in sets
+    ]
+    require_distinct(f"{target}: sets=", [each.table for each in incoming])
     if not incoming or provenance.sequence is None:
         raise ConfigError(f"{target}: name rows to write and their upstream version, by which a retry is known")
     content = json.dumps([provenance.code_version, provenance.inputs], sort_keys=True, default=str)
@@ -150,8 +161,8 @@ def publish_group(sets: Iterable[TableRows], *, provenance: Provenance) -> Write
         What became of the first table, and beside it of the others.
 
     Raises:
-        AuditFailed: if a rule refuses rows of one of the tables; nothing is published.
-        ConfigError: for tables that only Spark can publish to.
+        AuditFailed: if a rule refuses rows of one of the tables, or there are none; nothing is published.
+        ConfigError: for tables that only Spark can publish to, or one that is named twice.
         Conflict: if a newer upstream version was applied, or somebody else wrote one of the tables.
     """
     wanted, staged, results = list(sets), list[StagedWrite](), dict[str, WriteResult]()
@@ -166,7 +177,11 @@ def publish_group(sets: Iterable[TableRows], *, provenance: Provenance) -> Write
         for each in wanted:
             staged.append(
                 each.table.stage(
-                    each.rows, partition=each.partition, provenance=run, audits=each.audits, rows_read=each.rows_read
+                    each.rows,
+                    partition=each.partition,
+                    provenance=run,
+                    audits=(not_empty(allow_empty=each.allow_empty), *each.audits),
+                    rows_read=each.rows_read,
                 )
             )
         notes = {write.table.name: write.note() for write in reversed(staged)}
@@ -191,8 +206,13 @@ def read_group(tables: Iterable[Table]) -> Mapping[str, DataFrame]:
         The rows of each table, by its name.
 
     Raises:
+        ConfigError: for a table that is not of the group, or named twice.
         NotReady: if they were not published together yet.
     """
     wanted = list(tables)
     versions = group_of(wanted, {}).visible()
+    if strange := [table.name for table in wanted if table.name not in versions]:
+        raise ConfigError(
+            f"{', '.join(strange)} is not of the group of {wanted[0].name}: it holds {', '.join(versions)}"
+        )
     return {table.name: table.read(version=versions[table.name]) for table in wanted}

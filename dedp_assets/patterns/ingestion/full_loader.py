@@ -53,6 +53,7 @@ def load_full(
 
     Raises:
         AuditFailed: if the volume guard or an audit refuses the delivery; the present rows stay.
+        Conflict: if another run wrote the table meanwhile, whose rows the guard did not see.
         ConfigError: for bounds that would refuse every delivery, or if ``target`` keeps versions and is loaded
             without, or the other way round.
 
@@ -68,10 +69,11 @@ def load_full(
         raise ConfigError(f"max_shrink={max_shrink} must lie in 0..1 and max_growth={max_growth} must be at least 1")
     named = provenance.by("ingestion.full_loader")
     rules = (*volume_guard(min_rows=min_rows, max_shrink=max_shrink, max_growth=max_growth), *audits)
-    present = RowsRead(figures={"present": _present(target)})
+    since = target.ledger.version() if target.ledger.exists() else None
+    present = RowsRead(figures={"present": _present(target, since)})
     if keep_versions:
         return exposure.load(snapshot, target, provenance=named, audits=rules, rows_read=present)
-    return target.stage(snapshot, provenance=named, audits=rules, rows_read=present).publish()
+    return target.stage(snapshot, provenance=named, audits=rules, rows_read=present).publish(since=since)
 
 
 def volume_guard(*, min_rows: int = 1, max_shrink: float = 0.5, max_growth: float = 2.0) -> tuple[Audit, ...]:
@@ -89,10 +91,10 @@ def volume_guard(*, min_rows: int = 1, max_shrink: float = 0.5, max_growth: floa
     )
 
 
-def _present(target: Table) -> int:
-    """Count the rows of the table: by the log, or by a job where the log does not say exactly."""
-    state = target.ledger.state() if target.ledger.exists() else None
-    if state is None:
+def _present(target: Table, version: int | None) -> int:
+    """Count the rows of a version: by the log, or by a job where the log does not say exactly."""
+    if version is None:
         return 0
-    found = state.statistics().values()
-    return sum(each.rows for each in found) if all(each.exact for each in found) else counted(target.read())
+    found = target.ledger.state(version).statistics().values()
+    exact = all(each.exact for each in found)
+    return sum(each.rows for each in found) if exact else counted(target.read(version=version))

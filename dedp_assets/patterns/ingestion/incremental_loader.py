@@ -18,7 +18,7 @@ from dataclasses import replace
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from dedp_assets.patterns.core.audits import Audit
+from dedp_assets.patterns.core.audits import Audit, not_empty
 from dedp_assets.patterns.core.columns import COMPARED, require_columns, require_free, require_rows
 from dedp_assets.patterns.core.errors import ConfigError, NotReady
 from dedp_assets.patterns.core.names import OUTCOME, identifier
@@ -184,6 +184,6 @@ def load_partition(
         reason = next((ready.held[name] for name in named if name in ready.held), "there is no such partition")
         raise NotReady(f"{target.name} {named[0]} was not loaded: {reason}")
     noted = replace(provenance, notes={**provenance.notes, "delivery": ready.cursor.get(key)}).by(_NAME)
-    some = Audit(name="input_is_not_empty", of="written", fail_below=1, approvable=True)
+    some = not_empty()
     own = rows.filter(predicate(partition, target.ensure()))
     return target.stage(own, partition=partition, provenance=noted, audits=(some, *audits)).publish()

@@ -65,15 +65,19 @@ def keep_answers(
     Raises:
         ConfigError: for a key that is no text; for more unknown keys than ``most``, before the first is asked for;
             without ``provenance.at``.
+        Conflict: if another run wrote the table meanwhile, whose answers this one did not see.
         ContractError: if an answer holds what its column cannot.
     """
     at = provenance.at
     if at is None:
         raise ConfigError(f"{table.name} notes when it asked: give provenance.at")
     require_columns(require_rows("a table of answers", facts), [key], TEXT)
-    partition = require_partition(table.name, table.ensure(), partition)
+    state = table.ensure()
+    partition = require_partition(table.name, state, partition)
     wanted = facts.select(identifier(key)).filter(f"{identifier(key)} IS NOT NULL").distinct()
-    known = _known(table, key, wanted, partition, lookback)
+    known = _known(
+        table, key, wanted, partition, _written_last(table, partition, lookback, state.version), state.version
+    )
     asked = sorted(row[0] for row in wanted.join(known, key, "left_anti").limit(most + 1).collect())
     if len(asked) > most:
         raise ConfigError(f"{table.name} lacks more than {most} keys, which one run may ask for: raise most=")
@@ -83,22 +87,29 @@ def keep_answers(
         partition=partition,
         provenance=provenance.by("value.static_joiner"),
         rows_read=RowsRead(figures={"asked": len(asked)}),
-    ).publish()
+    ).publish(since=state.version, held={})
 
 
-def _known(table: Table, key: str, wanted: DataFrame, partition: Mapping[str, str], lookback: int) -> DataFrame:
+def _known(
+    table: Table,
+    key: str,
+    wanted: DataFrame,
+    partition: Mapping[str, str],
+    others: Sequence[Mapping[str, str | None]],
+    version: int,
+) -> DataFrame:
     """Choose the answer to keep for each wanted key that has one: the partition's own, or the newest of another."""
     own = [F.col(identifier(name)).eqNullSafe(value).desc() for name, value in _values(table, partition).items()]
     ordered = Window.partitionBy(identifier(key)).orderBy(*own, F.col("asked_at").desc())
-    near = table.read(partition, *_written_last(table, partition, lookback))
+    near = table.read(partition, *others, version=version)
     held = near.join(wanted, key, "left_semi").withColumn(_CHOSEN, F.row_number().over(ordered))
     return held.filter(f"{_CHOSEN} = 1").drop(_CHOSEN, *partition)
 
 
-def _written_last(table: Table, partition: Mapping[str, str], most: int) -> list[dict[str, str | None]]:
+def _written_last(table: Table, partition: Mapping[str, str], most: int, until: int) -> list[dict[str, str | None]]:
     """List up to ``most`` other partitions, from the one that was written last; older commits are not read."""
     found: list[dict[str, str | None]] = []
-    for commit in table.ledger.history():
+    for commit in (commit for commit in table.ledger.history() if commit.version <= until):
         found += [other for other in map(dict, commit.changed) if other != partition and other not in found]
         if len(found) >= most:
             break

@@ -12,8 +12,10 @@ from random import Random
 import pytest
 from pyspark.sql import functions as F
 
-from dedp_assets.patterns.core.errors import AmbiguousKeys, ConfigError, ContractError
+from dedp_assets.patterns.core.errors import AmbiguousKeys, AuditFailed, ConfigError, ContractError
 from dedp_assets.patterns.core.schema import Column, TableSpec
+from dedp_assets.patterns.delta import merging
+from dedp_assets.patterns.delta.clauses import Insert, Update
 from dedp_assets.patterns.idempotency.keyed_idempotency import FIRST, LAST, add_stable_key, key_of, upsert_keyed
 from tests.helpers import a_run, read_back
 
@@ -257,3 +259,122 @@ def test_a_stream_gives_the_same_keys(spark, tmp_path):
     found = {tuple(row) for row in spark.read.parquet(str(seen / "*")).collect()}
     assert len(list(seen.iterdir())) >= 2
     assert found == {("Ada", reference("Ada", 1009)), ("Bob", reference("Bob", 1009))}
+
+
+DAYS = TableSpec(
+    "gold/keyed_days",
+    {"key": Column("STRING"), "day": Column("STRING"), "n": Column("INT")},
+    partition_by=("day",),
+    key=("key",),
+)
+DAY_ROWS = "key STRING, day STRING, n INT"
+
+
+def held_in(table):
+    return sorted((row["key"], row["day"], row["n"]) for row in read_back(table)) if table.ledger.exists() else []
+
+
+@pytest.fixture(params=["files", "statements"])
+def keyed_days(request, make_table):
+    """A table with a key that does not say which partition a row is of, once as one that only Delta's SQL changes."""
+    fed = {"delta.enableChangeDataFeed": "true"} if request.param == "statements" else {}
+    return make_table(replace(DAYS, properties=fed))
+
+
+def test_a_declared_key_is_there_once_whatever_is_written(spark, keyed_days):
+    """A key of Tuesday is refused for Monday and moves if no partition is named; NULL and repeated ones are refused."""
+    table = keyed_days
+
+    def write(*rows, **options):
+        return upsert_keyed(spark.createDataFrame(rows, DAY_ROWS), table, provenance=a_run(), **options)
+
+    monday, tuesday = {"day": "mon"}, {"day": "tue"}
+    write(("a", "mon", 1), ("b", "mon", 1), partition=monday)
+    write(("k", "tue", 1), ("l", "tue", 1), partition=tuesday)
+    before = held_in(table)
+    for rows, error in (
+        ([("k", "mon", 2), ("a", "mon", 2)], "day=mon have keys of the source already.*'key': 'k', 'day': 'tue'"),
+        ([(None, "mon", 2), (None, "mon", 3)], "2 of 2 rows have NULL in key"),
+        ([("a", "mon", 2), ("a", "mon", 3)], "several rows for one key"),
+    ):
+        with pytest.raises(AmbiguousKeys, match=error):
+            write(*rows, partition=monday)
+        assert held_in(table) == before
+    write(("a", "mon", 1), ("c", "mon", 3), partition=monday)
+    write(("k", "mon", 2))
+    assert held_in(table) == [("a", "mon", 1), ("c", "mon", 3), ("k", "mon", 2), ("l", "tue", 1)]
+
+
+def test_no_rows_empty_a_partition_only_if_somebody_says_so(spark, keyed_days):
+    """As of a partition that is overwritten: a source that delivers nothing is usually broken."""
+    table, nothing = keyed_days, spark.createDataFrame([], DAY_ROWS)
+    rows = spark.createDataFrame([("a", "mon", 1)], DAY_ROWS)
+    upsert_keyed(rows, table, partition={"day": "mon"}, provenance=a_run())
+    with pytest.raises(AuditFailed, match="input_is_not_empty"):
+        upsert_keyed(nothing, table, partition={"day": "mon"}, provenance=a_run(inputs={"n": 2}))
+    assert held_in(table) == [("a", "mon", 1)]
+    upsert_keyed(nothing, table, provenance=a_run(inputs={"n": 3}))
+    assert held_in(table) == [("a", "mon", 1)]
+    upsert_keyed(nothing, table, partition={"day": "mon"}, provenance=a_run(inputs={"n": 4}), allow_empty=True)
+    assert held_in(table) == []
+
+
+@pytest.mark.parametrize(
+    ("write", "error"),
+    [
+        (lambda t, rows: t.append(rows, provenance=a_run(sequence=1)), "an append could bring twice"),
+        (
+            lambda t, rows: t.overwrite(rows, partition={"day": "mon"}, provenance=a_run()),
+            "may stand outside of day=mon",
+        ),
+        (lambda t, rows: t.overwrite(rows.union(rows), provenance=a_run()), "rows without a key of their own="),
+        (
+            lambda t, rows: t.overwrite(rows.selectExpr("CAST(NULL AS STRING) key", "day", "n"), provenance=a_run()),
+            "rows without a key of their own=1",
+        ),
+        (lambda t, rows: merged(t, rows, [Insert()], keys=["n"]), "merge by n could bring twice"),
+        (lambda t, rows: merged(t, rows, [Insert()], keys=["key", "n"]), "merge by key, n could bring twice"),
+        (lambda t, rows: merged(t, rows, [Insert()], on="t.n > s.n"), "rows that do not meet by"),
+        (lambda t, rows: merged(t, rows, [Update({"KEY": "'a'"})]), "key would become 'a'"),
+        (lambda t, rows: merged(t, rows, [Insert({"n": "1"})]), "key would become NULL"),
+        (lambda t, rows: t.recompute(rows, keys=["n"], identity=["n"], compute=max, provenance=a_run()), "not by n"),
+    ],
+)
+def test_a_write_that_could_bring_a_declared_key_twice_is_refused(spark, make_table, write, error):
+    """Whatever is asked for: rows that are added, a partition that the key does not name, a merge by something else."""
+    table = make_table(DAYS)
+    upsert_keyed(spark.createDataFrame([("b", "tue", 1)], DAY_ROWS), table, provenance=a_run())
+    with pytest.raises((ConfigError, AuditFailed), match=error):
+        write(table, spark.createDataFrame([("a", "mon", 1)], DAY_ROWS))
+    assert held_in(table) == [("b", "tue", 1)]
+
+
+def merged(table, rows, clauses, **options):
+    return table.merge(rows, **{"keys": ["key"], "clauses": clauses, "provenance": a_run(), **options})
+
+
+def test_a_key_that_names_the_partition_needs_no_look_at_others(spark, make_table):
+    """Then the partition may be replaced as well, once its rows have one key each; the same key may stand elsewhere."""
+    table = make_table(replace(DAYS, name="gold/by_day", key=("day", "key")))
+    rows = spark.createDataFrame([("a", "mon", 1), ("b", "mon", 1)], DAY_ROWS)
+    upsert_keyed(spark.createDataFrame([("a", "tue", 9)], DAY_ROWS), table, provenance=a_run())
+    upsert_keyed(rows, table, partition={"day": "mon"}, provenance=a_run())
+    table.overwrite(rows.filter("key = 'a'"), partition={"day": "mon"}, provenance=a_run())
+    with pytest.raises(AuditFailed, match="rows without a key of their own="):
+        table.overwrite(rows.union(rows), partition={"day": "mon"}, provenance=a_run())
+    assert held_in(table) == [("a", "mon", 1), ("a", "tue", 9)]
+
+
+@pytest.mark.parametrize("many", [False, True])
+def test_a_partition_written_by_key_holds_these_rows_and_no_others(spark, make_table, monkeypatch, many):
+    """Once with files rewritten as they are, and once with only those that hold a row to change."""
+    if many:
+        monkeypatch.setattr(merging, "_SMALL_BYTES", -1)
+    table, monday = make_table(replace(DAYS, key=("key", "day"))), {"day": "mon"}
+    upsert_keyed(spark.createDataFrame([("x", "tue", 0)], DAY_ROWS), table, provenance=a_run())
+    rows = [[("a", 1), ("b", 1), ("c", 1)], [("b", 1), ("c", 2), ("d", 1)], [("b", 1), ("c", 2), ("d", 1)]]
+    for number, pairs in enumerate(rows):
+        frame = spark.createDataFrame([(key, "mon", n) for key, n in pairs], DAY_ROWS)
+        done = upsert_keyed(frame, table, partition=monday, provenance=a_run(inputs={"n": number}))
+        assert held_in(table) == sorted([(key, "mon", n) for key, n in pairs] + [("x", "tue", 0)])
+    assert not done.changed
