@@ -17,6 +17,7 @@ from dedp_assets.patterns.core.results import WriteResult
 from dedp_assets.patterns.core.schema import Column, TableSpec
 from dedp_assets.patterns.delta.tables import Table
 from dedp_assets.patterns.error_management.static_late_data_integrator import plan_lookback
+from dedp_assets.patterns.idempotency.data_overwrite import overwrite_partition
 from dedp_assets.patterns.idempotency.keyed_idempotency import FIRST, LAST, add_stable_key, upsert_keyed
 
 _PLACE = "STRUCT<landed_on: DATE, source_file: STRING, line_number: BIGINT>"
@@ -86,7 +87,7 @@ def daily_sessions(step: Step, visits: Pinned, table: Table) -> WriteResult:
     )
     found = rows.sparkSession.sql(QUERY, visits=keyed)
     if anew:
-        return table.overwrite(found, partition=day, provenance=step.provenance, audits=AUDITS)
+        return overwrite_partition(found, table, partition=day, provenance=step.provenance, audits=AUDITS)
     return upsert_keyed(found, table, partition=day, provenance=step.provenance, audits=AUDITS, since=since)
 
 

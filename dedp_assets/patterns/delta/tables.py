@@ -152,10 +152,12 @@ class Table(Located):
             raise ConfigError(f"an append to {self.name} needs provenance.sequence, or a retry adds its rows twice")
         return self.stage(rows, provenance=provenance, audits=audits, append=True).publish()
 
-    def clear(self, *, partition: Mapping[str, object], provenance: Provenance) -> WriteResult:
-        """Replace a partition by no rows, without starting Spark for it."""
+    def clear(
+        self, *, partition: Mapping[str, object], provenance: Provenance, since: int | None = None
+    ) -> WriteResult:
+        """Replace a partition by no rows, without starting Spark for it; ``since`` as :meth:`StagedWrite.publish`."""
         owned = require_partition(self.name, self.ensure(), partition)
-        return self._without_rows(owned, provenance, append=False)
+        return self._without_rows(owned, provenance, since=since)
 
     def mark(self, *, provenance: Provenance) -> WriteResult:
         """Move the table's cursor to ``provenance.sequence`` without rows: upstream held nothing for it so far."""
@@ -421,10 +423,13 @@ class Table(Located):
 
     # --- what the methods above share ---------------------------------------------------------------------------------
 
-    def _without_rows(self, owned: Mapping[str, str], provenance: Provenance, *, append: bool) -> WriteResult:
+    def _without_rows(
+        self, owned: Mapping[str, str], provenance: Provenance, *, append: bool = False, since: int | None = None
+    ) -> WriteResult:
         """Publish that there are no rows, without a job."""
         judged = Accounting(Parts()).judge({})
-        return StagedWrite.of(self, empty_stage(self.store), judged, owned, provenance, append=append).publish()
+        staged = StagedWrite.of(self, empty_stage(self.store), judged, owned, provenance, append=append)
+        return staged.publish(since=since)
 
     def _same_rows(
         self, state: TableState, partitions: Sequence[Mapping[str, str | None]], gone: Sequence[str]

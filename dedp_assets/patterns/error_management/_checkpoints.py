@@ -96,10 +96,11 @@ class Sink:
             _ = _inserted(rows, table, self.keys, provenance, self.audits)
             return
         since = table.ledger.version()
-        if (last := last_applied(table.ledger)).number != number - 1 or (last.query and last.query != batch.query):
+        last = last_applied(table.ledger)
+        if last.number != number - 1 or last.query not in ("", batch.query):
             raise Conflict(
-                f"{table.name} stands at micro-batch {last.number} of query {last.query or 'none'}, this is {number} of "
-                f"{batch.query}: run it again"
+                f"{table.name} stands at micro-batch {last.number} of query {last.query or 'none'}, this is {number} "
+                f"of {batch.query}: run it again"
             )
         staged = table.stage(rows, provenance=provenance, audits=self.audits, append=True)
         staged.publish(after=self.base + number, since=since, held={})

@@ -162,12 +162,14 @@ def route(
 
     Raises:
         AuditFailed: if an audit refuses the step; neither table is touched.
+        Conflict: if another run wrote one of the partitions meanwhile.
     """
     provenance = provenance.by("error_management.dead_letter")
+    # Another run may write both tables meanwhile: what is decided here holds against both as they are now.
+    since, present = valid.ensure().version, dead.ensure()
     staged = valid.stage(
         split, partition=partition, provenance=provenance, audits=audits, rows_read=rows_read, also=("dead",)
     )
-    present = dead.ensure()
     filed_under = require_partition(dead.name, present, filed_under)
     known = present.holds(filed_under)
     if staged.record.rows["dead"] or known:
@@ -183,7 +185,7 @@ def route(
             since=present.version,
         )
     else:
-        letters_written = dead.clear(partition=filed_under, provenance=provenance)
-    result, rows = staged.publish(), staged.record.rows
+        letters_written = dead.clear(partition=filed_under, provenance=provenance, since=present.version)
+    result, rows = staged.publish(since=since), staged.record.rows
     share = {"dead letters [%]": round(100 * rows["dead"] / rows["read"], 3)} if rows["read"] else {}
     return replace(result, figures={**result.figures, **share}, beside=(letters_written,))

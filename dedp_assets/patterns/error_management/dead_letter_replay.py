@@ -25,6 +25,7 @@ from dedp_assets.patterns.core.rows import evaluated_once
 from dedp_assets.patterns.delta.clauses import Insert, Update
 from dedp_assets.patterns.delta.definition import require_partition
 from dedp_assets.patterns.delta.tables import Table
+from dedp_assets.patterns.delta.writes import require_untouched
 from dedp_assets.patterns.error_management._letters import LETTER, filed, publish_letters
 
 __all__ = ["replay_letters", "open_letters", "plan_replay"]
@@ -87,8 +88,11 @@ def replay_letters(  # noqa: PLR0913 - two tables and their partitions
     """
     if loose := [key for key in keys if not valid.spec.columns[key].required]:
         raise ConfigError(f"{', '.join(loose)} may be NULL in {valid.name}: a replay needs keys that are required")
-    partition = require_partition(valid.name, valid.ensure(), partition)
+    standing = valid.ensure()
+    partition = require_partition(valid.name, standing, partition)
     filed_under = require_partition(dead.name, dead.ledger.state(), filed_under)
+    # Who writes both tables writes the letters first: what comes between these two lines and the merge is seen by it.
+    require_untouched(dead, filed_under, since)
     provenance = provenance.by("error_management.dead_letter_replay")
     provenance = replace(provenance, inputs={dead.name: since}, sequence=None)
     with evaluated_once(split.rows) as rows:
@@ -98,7 +102,9 @@ def replay_letters(  # noqa: PLR0913 - two tables and their partitions
         written = WriteResult(valid.name, valid.ledger.version(), applied=False, changed=False, reason="")
         if saved:
             left = _left(audits, valid, partition, again, saved)
-            written = _admit(known, valid, keys=keys, partition=partition, provenance=provenance, audits=left)
+            written = _admit(
+                known, valid, keys=keys, partition=partition, provenance=provenance, audits=left, since=standing.version
+            )
         there = valid.read(partition).filter("was_dead_lettered").select(*map(identifier, split.identity))
         letters = filed(known["dead"], dead.read(filed_under, version=since), there, dead, filed_under, provenance)
         if provenance.approval:
@@ -149,6 +155,7 @@ def _admit(
     partition: Mapping[str, str],
     provenance: Provenance,
     audits: Sequence[Audit],
+    since: int,
 ) -> WriteResult:
     """Merge the valid records into their partition; of two with the same key the first by identity stays."""
     mine, theirs = (f"struct({', '.join(f'{side}.{identifier(c)}' for c in split.identity)})" for side in "st")
@@ -158,6 +165,7 @@ def _admit(
         clauses=[Update(when=f"{mine} < {theirs}"), Insert()],
         provenance=provenance,
         partition=partition,
+        since=since,
         audits=audits,
     )
 

@@ -1,0 +1,449 @@
+"""Two runs that write at once: whatever one of them has read by then, it is as if one came after the other.
+
+Each write of the library is run with another one that runs to its end at a point where the first has read something of
+the tables: their log, their rows, the files of a group. In `make test` at the last such point before its commit and at
+one of the others; `make fuzz` takes all of them.
+"""
+
+from __future__ import annotations
+
+import shutil
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import date
+from functools import partial
+from typing import Any
+
+import pytest
+from hypothesis import settings
+
+from dedp_assets.patterns.connectors.receipts import RECEIPT
+from dedp_assets.patterns.core.errors import Conflict, PatternError
+from dedp_assets.patterns.core.schema import Column, TableSpec
+from dedp_assets.patterns.delta.log import Ledger
+from dedp_assets.patterns.delta.store import LocalStore
+from dedp_assets.patterns.delta.tables import Table
+from dedp_assets.patterns.error_management.dead_letter import LETTER, divert_unprocessable, route
+from dedp_assets.patterns.error_management.dead_letter_replay import open_letters, replay_letters
+from dedp_assets.patterns.error_management.dynamic_late_data_integrator import claim_late_partitions
+from dedp_assets.patterns.idempotency.data_overwrite import overwrite_partition
+from dedp_assets.patterns.idempotency.fast_metadata_cleaner import freeze_units, load_unit
+from dedp_assets.patterns.idempotency.keyed_idempotency import upsert_keyed
+from dedp_assets.patterns.idempotency.merger import merge_changes
+from dedp_assets.patterns.idempotency.stateful_merger import merge_execution
+from dedp_assets.patterns.idempotency.transactional_writer import TableRows, publish_group, read_group
+from dedp_assets.patterns.ingestion.compactor import compact
+from dedp_assets.patterns.ingestion.full_loader import load_full
+from dedp_assets.patterns.ingestion.incremental_loader import load_increment
+from dedp_assets.patterns.modeling.current_dimension import NEWEST, keep_newest
+from dedp_assets.patterns.modeling.versioned_dimension import VERSION, ChangeStream, keep_versions
+from dedp_assets.patterns.value.fifo_orderer import deliver_in_order
+from dedp_assets.patterns.value.static_joiner import ANSWER, keep_answers
+from tests.helpers import NOW, a_run, read_back
+from tests.renaming import at
+from tests.sinks import Inbox
+
+pytestmark = pytest.mark.spark
+
+FUZZ = settings.get_current_profile_name() == "fuzz"
+READS = ("state", "version", "transactions", "history", "commits", "latest", "changed", "changes", "exists")
+MONDAY, TUESDAY = {"day": "mon"}, {"day": "tue"}
+UNLIKE = {"asked_at", "dead_lettered_at", "was_present"}
+
+
+@dataclass
+class Other:
+    """A run that comes in between, once: at the n-th read of the first one that holds no lock."""
+
+    run: Any = None
+    at: int = 0
+    reads: int = 0
+    locks: int = 0
+    busy: bool = False
+
+    def pass_by(self):
+        if self.busy or self.locks:
+            return
+        self.reads += 1
+        if self.reads == self.at:
+            self.busy = True
+            self.run()
+            self.busy = False
+
+
+@contextmanager
+def watched(other):
+    """Let ``other`` run at its point of whatever the block does."""
+    with pytest.MonkeyPatch.context() as patch:
+        for owner, name in [*((Ledger, name) for name in READS), (Table, "read"), (LocalStore, "list")]:
+            patch.setattr(owner, name, _passing(getattr(owner, name), other))
+        lock = LocalStore.lock
+
+        @contextmanager
+        def counted(store, timeout_seconds):
+            with lock(store, timeout_seconds):
+                other.locks += not other.busy
+                try:
+                    yield
+                finally:
+                    other.locks -= not other.busy
+
+        patch.setattr(LocalStore, "lock", counted)
+        yield
+
+
+def _passing(read, other):
+    def passing(*args, **options):
+        found = read(*args, **options)
+        other.pass_by()
+        return found
+
+    return passing
+
+
+@dataclass
+class World:
+    """Tables below one folder, of which a copy is made for each pair of runs."""
+
+    spark: Any
+    root: Any
+    specs: dict[str, TableSpec] = field(default_factory=dict)
+
+    def table(self, name, columns, *, more=None, by=(), **spec):
+        kinds = dict(column.split(" ", 1) for column in columns.split(", "))
+        held = {c: Column(k.removesuffix("!"), required=k.endswith("!")) for c, k in kinds.items()}
+        self.specs[name] = TableSpec(name, {**held, **(more or {})}, tuple(by), **spec)
+        return self[name]
+
+    def __getitem__(self, name):
+        return Table(self.specs[name], self.root / name, self.spark)
+
+    def frame(self, columns, *rows):
+        return self.spark.createDataFrame(rows, columns.replace("!", ""))
+
+    def copy(self, place):
+        shutil.copytree(self.root, place)
+        return World(self.spark, place, self.specs)
+
+    def rows(self):
+        """What every table holds, without what says when a run looked."""
+        held = [(name, row) for name in self.specs if self[name].ledger.exists() for row in read_back(self[name])]
+        return sorted(repr([name, *((c, v) for c, v in row.items() if c not in UNLIKE)]) for name, row in held)
+
+
+def run(name, **more):
+    return a_run("t", run_id=name, inputs={name: 1}, **more)
+
+
+def upserted(world):
+    columns = "key STRING, day STRING, n INT"
+    table = world.table("keyed", columns, by=["day"], key=("key", "day"))
+    upsert_keyed(world.frame(columns, ("a", "mon", 0), ("z", "tue", 0)), table, provenance=run("base"))
+
+    def write(world, name, *rows, **partition):
+        upsert_keyed(world.frame(columns, *rows), world["keyed"], provenance=run(name), **partition)
+
+    yield lambda w: write(w, "1", ("b", "mon", 1), partition=MONDAY)
+    yield lambda w: write(w, "2", ("b", "mon", 2), ("c", "mon", 2), partition=MONDAY)
+
+
+def upserted_elsewhere(world):
+    columns = "key STRING, day STRING, n INT"
+    world.table("keyed", columns, by=["day"], key=("key",))
+    upsert_keyed(world.frame(columns, ("a", "mon", 0), ("z", "tue", 0)), world["keyed"], provenance=run("base"))
+    for day in ("mon", "tue"):
+        yield lambda w, day=day: upsert_keyed(
+            w.frame(columns, ("k", day, 1)), w["keyed"], partition={"day": day}, provenance=run(day)
+        )
+
+
+def upserted_from(world):
+    """Rows that were computed from those that are there, at a version."""
+    columns = "key STRING, day STRING, n INT"
+    table = world.table("keyed", columns, by=["day"], key=("key", "day"))
+    upsert_keyed(world.frame(columns, ("a", "mon", 1)), table, provenance=run("base"))
+
+    def write(w, name, more):
+        since = w["keyed"].ledger.version()
+        rows = w["keyed"].read(MONDAY, version=since).selectExpr("key", "day", f"n * 2 + {more} AS n")
+        upsert_keyed(rows, w["keyed"], partition=MONDAY, provenance=run(name), since=since)
+
+    yield lambda w: write(w, "1", 1)
+    yield lambda w: write(w, "2", 5)
+
+
+def merged(world):
+    columns = "id INT, name STRING, seq INT, gone BOOLEAN"
+    table = world.table("placed", columns)
+    options = {"keys": ["id"], "order_by": ["seq"], "deleted": "gone"}
+    merge_changes(world.frame(columns, (1, "a", 3, False)), table, **options, provenance=run("base"))
+    for name, row in (("1", (1, "b", 5, False)), ("2", (1, "c", 4, True))):
+        yield lambda w, name=name, row=row: merge_changes(
+            w.frame(columns, row, (9, name, 1, False)) if name == "1" else w.frame(columns, row),
+            w["placed"],
+            **options,
+            provenance=run(name),
+        )
+
+
+def merged_in_order(world):
+    columns = "id INT, name STRING"
+    table = world.table("batches", columns)
+    merge_changes(world.frame(columns, (1, "a")), table, keys=["id"], provenance=run("base", sequence=1))
+    for number in (2, 3):
+        yield lambda w, number=number: merge_changes(
+            w.frame(columns, (1, f"b{number}")),
+            w["batches"],
+            keys=["id"],
+            provenance=run(str(number), sequence=number),
+        )
+
+
+def merged_executions(world):
+    columns = "page STRING, views INT"
+    table = world.table("pages", columns, executed_by="day")
+    options = {"keys": ["page"], "update": {"views": "t.views * 10 + s.views"}}
+    merge_execution(world.frame(columns, ("/a", 1)), table, execution="mon", **options, provenance=run("base"))
+    for day, views in (("tue", 2), ("wed", 3)):
+        yield lambda w, day=day, views=views: merge_execution(
+            w.frame(columns, ("/a", views)), w["pages"], execution=day, **options, provenance=run(day)
+        )
+
+
+def dimensions(world):
+    columns = "id INT, mail STRING, at TIMESTAMP"
+    stream = ChangeStream(keys=["id"], event_time="at")
+    versions = world.table("versions", "id INT!, mail STRING", more=VERSION)
+    keep_versions(world.frame(columns, (1, "a", at(1))), versions, stream=stream, provenance=run("base"))
+    for name, rows in (("1", [(1, "b", at(5))]), ("2", [(1, "c", at(3)), (2, "c", at(3))])):
+        yield lambda w, name=name, rows=rows: keep_versions(
+            w.frame(columns, *rows), w["versions"], stream=stream, provenance=run(name)
+        )
+
+
+def newest(world):
+    columns = "id INT, mail STRING, at TIMESTAMP"
+    stream = ChangeStream(keys=["id"], event_time="at")
+    table = world.table("newest", "id INT!, mail STRING", more=NEWEST)
+    keep_newest(world.frame(columns, (1, "a", at(1))), table, stream=stream, provenance=run("base"))
+    for name, rows in (("1", [(1, "b", at(5))]), ("2", [(1, "c", at(3)), (2, "c", at(3))])):
+        yield lambda w, name=name, rows=rows: keep_newest(
+            w.frame(columns, *rows), w["newest"], stream=stream, provenance=run(name)
+        )
+
+
+def answered(world, *, days=("mon", "mon"), ips=("ab", "b")):
+    table = world.table("answers", "ip STRING!, land STRING, day STRING", more=ANSWER, by=["day"])
+
+    def write(w, name, keys, day):
+        ask = lambda asked: [{"ip": key, "land": f"{key} of {name}"} for key in asked]  # noqa: E731
+        keep_answers(
+            w.frame("ip STRING", *[(k,) for k in keys]),
+            w["answers"],
+            key="ip",
+            ask=ask,
+            partition={"day": day},
+            provenance=run(name, at=NOW),
+        )
+
+    write(world, "base", "x", "sun")
+    assert table.ledger.exists()
+    yield lambda w: write(w, "1", ips[0], days[0])
+    yield lambda w: write(w, "2", ips[1], days[1])
+
+
+def incremented(world):
+    columns = "id INT, seq BIGINT"
+    table = world.table("loaded", f"{columns}, part STRING", by=["part"])
+    options = {"window": (100, 200), "partition": {"part": "100"}, "keys": ["id"], "delta": "seq"}
+    load_increment(world.frame(columns, (1, 100)), table, **options, provenance=run("base"))
+    for name, rows in (("1", [(1, 100), (2, 150)]), ("2", [(3, 160)])):
+        yield lambda w, name=name, rows=rows: load_increment(
+            w.frame(columns, *rows), w["loaded"], **options, provenance=run(name)
+        )
+
+
+def loaded(world):
+    table = world.table("full", "id BIGINT")
+    load_full(world.spark.range(10), table, provenance=run("base"))
+    for name, rows in (("1", 6), ("2", 18)):  # of ten, neither is implausible; of each other's, one is
+        yield lambda w, name=name, rows=rows: load_full(w.spark.range(rows), w["full"], provenance=run(name))
+
+
+def units(world):
+    columns = "id INT, day STRING"
+    table = world.table("weekly", f"{columns}, week STRING", by=["week"])
+
+    def write(w, day):
+        rows = w.frame(columns, (1, day))
+        load_unit(rows, w["weekly"], days={day: 1}, by="day", provenance=run(day))
+
+    write(world, "2026-01-05")
+    assert table.ledger.exists()
+    yield lambda w: write(w, "2026-01-06")
+    yield lambda w: write(w, "2026-01-07")
+
+
+def frozen(world):
+    columns = "id INT, day STRING"
+    table = world.table("weekly", f"{columns}, week STRING", by=["week"])
+
+    def write(w, day):
+        rows = w.frame(columns, (1, day))
+        load_unit(rows, w["weekly"], days={day: 1}, by="day", provenance=run(day))
+
+    write(world, "2025-12-01")
+    assert table.ledger.exists()
+    yield lambda w: write(w, "2025-12-09")
+    yield lambda w: freeze_units(w["weekly"], before=date(2026, 2, 1), provenance=run("freeze"))
+
+
+def overwritten(world):
+    columns = "id INT, day STRING, hour INT"
+    table = world.table("days", columns, by=["day", "hour"])
+    overwrite_partition(
+        world.frame(columns, (1, "mon", 1), (2, "mon", 2)), table, partition=MONDAY, provenance=run("0")
+    )
+    for name, rows in (("1", [(1, "mon", 1), (3, "mon", 3)]), ("2", [(9, "mon", 1)])):
+        yield lambda w, name=name, rows=rows: overwrite_partition(
+            w.frame(columns, *rows), w["days"], partition=MONDAY, provenance=run(name)
+        )
+
+
+def compacted(world):
+    columns = "id INT, day STRING"
+    table = world.table("small", columns, by=["day"])
+    for n in range(2):
+        table.append(world.frame(columns, (n, "mon"), (n, "tue")), provenance=run(str(n), sequence=n + 1))
+    yield lambda w: compact(w["small"], provenance=run("compaction"))
+    yield lambda w: overwrite_partition(w.frame(columns, (9, "mon")), w["small"], partition=MONDAY, provenance=run("2"))
+
+
+def deleted(world):
+    columns = "key STRING, day STRING, n INT"
+    table = world.table("keyed", columns, by=["day"], key=("key", "day"))
+    upsert_keyed(world.frame(columns, ("a", "mon", 1), ("b", "mon", 2)), table, provenance=run("base"))
+    yield lambda w: w["keyed"].delete("n > 5", provenance=run("1"))
+    yield lambda w: upsert_keyed(
+        w.frame(columns, ("a", "mon", 9), ("c", "mon", 7)), w["keyed"], partition=MONDAY, provenance=run("2")
+    )
+
+
+def grouped(world):
+    columns = "n BIGINT, day STRING"
+    tables = [world.table(name, columns, by=["day"]) for name in ("sites", "pages")]
+
+    def write(w, name, rows, day):
+        frame = w.spark.range(rows).selectExpr("id AS n", f"'{day}' AS day")
+        publish_group([TableRows(w[table.name], frame, {"day": day}) for table in tables], provenance=run(name))
+
+    write(world, "base", 1, "mon")
+    assert all(rows.count() == 1 for rows in read_group(tables).values())
+    yield lambda w: write(w, "1", 2, "mon")
+    yield lambda w: write(w, "2", 3, "mon")
+
+
+def filed(world, *, second="replay"):
+    schema = "n INT, raw STRING, day STRING"
+    valid = {"was_dead_lettered": Column("BOOLEAN")}
+    world.table("valid", "id BIGINT, n INT!, day STRING", more=valid, by=["day"])
+    world.table("dead", "raw STRING, n INT, day STRING", more=LETTER, by=["day"])
+    told = {"partition": MONDAY, "filed_under": MONDAY}
+
+    def judged(lines, earlier=None, **rules):
+        options = {"payload": "raw", "schema": {"id": "BIGINT"}, "identity": ["n"], "carry": ["day"]}
+        return divert_unprocessable(lines, earlier, rules=rules, **options)
+
+    def delivered(w, name, *lines, **rules):
+        known = w["dead"].read(MONDAY) if w["dead"].ledger.exists() else None
+        split = judged(w.frame(schema, *lines), known, **rules)
+        route(split, w["valid"], w["dead"], **told, provenance=run(name, at=NOW))
+
+    def replay(w):
+        since = w["dead"].ledger.version()
+        letters = judged(open_letters(w["dead"], filed_under=MONDAY, version=since))
+        replay_letters(letters, w["valid"], w["dead"], keys=["n"], since=since, **told, provenance=run("r", at=NOW))
+
+    delivered(world, "base", (1, '{"id": 7}', "mon"), (2, '{"id": -1}', "mon"), positive="id > 0")
+    yield replay if second == "replay" else lambda w: delivered(w, "1", (1, '{"id": 9}', "mon"), (4, "[", "mon"))
+    yield lambda w: delivered(w, "2", (1, '{"id": 8}', "mon"), (3, "{", "mon"), positive="id > 0")
+
+
+def claimed(world):
+    table = world.table("late", "day STRING, n INT", by=["day"])
+    table.overwrite(world.frame("day STRING, n INT", ("mon", 1)), provenance=run("base"))
+    for owner in ("one", "two"):
+        yield (
+            lambda w, owner=owner: (
+                claim_late_partitions(
+                    {"mon": 9, "tue": 9}, w["late"], current="wed", owner=owner, now=NOW, lease_seconds=60
+                ).plan.partitions
+            )
+        )
+
+
+def delivered(world):
+    table = world.table("sent", "day STRING", more=RECEIPT, by=["day"])
+    sinks = {}
+
+    def write(w, name, *ids):
+        sink = sinks.setdefault(w.root, Inbox(limit=2))
+        rows = w.frame("id INT, at INT", *[(n, n) for n in ids])
+        options = {"destination": "x", "order_by": ["at"], "identity": "id", "partition": MONDAY}
+        deliver_in_order(rows, w["sent"], sink=sink, provenance=run(name), **options)
+        return sorted(set(sink.ids("x")))
+
+    write(world, "base", 1)
+    assert table.ledger.exists()
+    yield lambda w: write(w, "1", 1, 2)
+    yield lambda w: write(w, "2", 1, 2, 3)
+
+
+CASES = [upserted, upserted_elsewhere, upserted_from, merged, merged_in_order, merged_executions, dimensions, newest]
+CASES += [answered, partial(answered, days=("mon", "tue")), incremented, loaded, units, frozen, overwritten, compacted]
+CASES += [deleted, grouped, filed, partial(filed, second="route"), claimed, delivered]
+
+
+def named(case):
+    return f"{case.func.__name__} {case.keywords}" if isinstance(case, partial) else case.__name__
+
+
+def done(write, world):
+    """What a run gave, or the name of what refused it."""
+    try:
+        found = write(world)
+    except PatternError as error:
+        return type(error).__name__ if not isinstance(error, Conflict) else "Conflict"
+    return found if isinstance(found, (tuple, list)) else "done"
+
+
+@pytest.mark.parametrize("case", CASES, ids=named)
+def test_two_runs_at_once_are_one_after_the_other(spark, tmp_path, case):
+    """Of two runs that write the same, one sees all that the other did, or nothing, or is told to come again."""
+    base = World(spark, tmp_path / "base")
+    one, other = case(base)
+    counted = Other()
+
+    def serial(place, first, second):
+        world = base.copy(tmp_path / place)
+        with watched(counted):
+            counted.reads = 0
+            results = [done(first, world)]
+            reads, alone = counted.reads, world.rows()
+            counted.busy = True
+            results.append(done(second, world))
+            counted.busy = False
+        return reads, alone, (world.rows(), *results)
+
+    reads, _, forwards = serial("forwards", one, other)
+    _, alone, (rows, two, first) = serial("backwards", other, one)
+    allowed = [forwards, (rows, first, two)]
+    points = range(1, reads + 1) if FUZZ else sorted({reads, reads // 2} - {0})
+    for point in points:
+        world, results = base.copy(tmp_path / str(point)), []
+        between = Other(lambda: results.append(done(other, world)), point)  # noqa: B023
+        with watched(between):
+            results.insert(0, done(one, world))
+        found = (world.rows(), *results)
+        refused = results[0] == "Conflict" and (world.rows(), results[1]) == (alone, two)
+        assert refused or found in allowed, f"read {point} of {reads}"
