@@ -19,6 +19,7 @@ __all__ = [
     "INSTANT",
     "NAMED",
     "RECORD",
+    "REMEMBERED",
     "TEXT",
     "WHOLE_NUMBER",
     "Use",
@@ -67,6 +68,10 @@ def _comparable(kind: T.DataType) -> bool:
     return not any(isinstance(each, (T.MapType, T.VariantType)) for each in inside(kind))
 
 
+def _has_zeros(kind: T.DataType) -> bool:
+    return any(isinstance(each, (T.FloatType, T.DoubleType)) for each in inside(kind))
+
+
 def _one_of(*kinds: type[T.DataType]) -> Callable[[T.DataType], bool]:
     return lambda kind: isinstance(kind, (*kinds, T.NullType))
 
@@ -77,7 +82,12 @@ IDENTICAL = Use(
     lambda kind: _comparable(kind) and not is_collated(kind),
     "cannot be compared, or only by a collation: name others, or a text of it without a collation",
 )
-"""For keys of which equal values have to be the same, byte by byte: a collation makes ``a`` and ``A`` equal."""
+"""For values of which equal ones have to be the same, byte by byte: a collation makes ``a`` and ``A`` equal."""
+REMEMBERED = Use(
+    lambda kind: IDENTICAL.fits(kind) and not _has_zeros(kind),
+    "cannot be compared, or is equal where its bytes differ: name others, or a text of it without a collation",
+)
+"""For keys that a stream keeps as bytes: a floating-point number has two zeros, which are equal."""
 NAMED = Use(
     _one_of(T.StringType, T.NumericType, T.BooleanType, T.DateType, T.TimestampNTZType),
     "has no text of its own for each value: name a text or a number",

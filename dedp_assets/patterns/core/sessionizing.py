@@ -15,7 +15,7 @@ from typing import TypeVar
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from dedp_assets.patterns.core.columns import IDENTICAL, INSTANT, require_columns, require_free
+from dedp_assets.patterns.core.columns import IDENTICAL, INSTANT, REMEMBERED, require_columns, require_free
 from dedp_assets.patterns.core.errors import ConfigError
 from dedp_assets.patterns.core.keys import key_of
 from dedp_assets.patterns.core.names import RESERVED, identifier
@@ -84,6 +84,7 @@ class SessionRule:
         named = [*self.entity, *self.event]
         require_columns(require_free(rows), [self.event_time], INSTANT)
         require_columns(rows, named, IDENTICAL)
+        require_columns(rows, [*self.entity, self.event_id], REMEMBERED)
         needed = [*self.entity, self.event_time, self.event_id]
         return rows.select(*[_needed(c) if c in needed else F.col(identifier(c)) for c in dict.fromkeys(named)])
 

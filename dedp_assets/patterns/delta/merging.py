@@ -312,7 +312,8 @@ def _unusable(spec: TableSpec, merge: Merge, source: DataFrame, faulty: Mapping[
 
 def _ambiguous(spec: TableSpec, merge: Merge, source: DataFrame) -> AmbiguousKeys:
     rows = f"{RESERVED}rows"
-    repeated = source if merge.null_keys else source.dropna(subset=[identifier(key) for key in merge.keys])
+    known = " AND ".join(f"{identifier(key)} IS NOT NULL" for key in merge.keys)
+    repeated = source if merge.null_keys else source.filter(known)
     repeated = repeated.groupBy(*[F.col(identifier(key)) for key in merge.keys]).agg(F.count("*").alias(rows))
     repeated = repeated.filter(f"{rows} > 1").orderBy(F.desc(rows))
     shown = [key for key in merge.keys if key not in spec.personal]

@@ -16,6 +16,7 @@ from pyspark.sql.types import StructType
 
 from dedp_assets.patterns.core.audits import Audit
 from dedp_assets.patterns.core.errors import Conflict
+from dedp_assets.patterns.core.names import identifier
 from dedp_assets.patterns.core.records import Provenance
 from dedp_assets.patterns.core.results import WriteResult
 from dedp_assets.patterns.core.schema import TableSpec
@@ -120,7 +121,12 @@ def _inserted(
     rows: DataFrame, table: Table, keys: Sequence[str], provenance: Provenance, audits: Sequence[Audit] = ()
 ) -> WriteResult:
     return table.merge(
-        rows, keys=keys, clauses=[Insert()], provenance=replace(provenance, sequence=None), audits=audits
+        rows,
+        keys=keys,
+        clauses=[Insert()],
+        unusable={f"no {key}": f"{identifier(key)} IS NULL" for key in keys},
+        provenance=replace(provenance, sequence=None),
+        audits=audits,
     )
 
 

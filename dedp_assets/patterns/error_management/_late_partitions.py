@@ -14,11 +14,14 @@ def by_key(table: Table, keys: Iterable[str]) -> dict[str, dict[str, str]]:
     """Give the partition values of each key of a table that is partitioned by one column.
 
     Raises:
-        ConfigError: if it is not.
+        ConfigError: if it is not, or for a key that is no text.
     """
     if len(table.spec.partition_by) != 1:
         raise ConfigError(f"{table.name} is not partitioned by one column, which late data is integrated by")
-    return {key: {table.spec.partition_by[0]: key} for key in keys}
+    named = list(keys)
+    if wrong := [key for key in named if not isinstance(key, str) or not key]:
+        raise ConfigError(f"{table.name} has no partition {wrong[0]!r}: name each by the text of its value")
+    return {key: {table.spec.partition_by[0]: key} for key in named}
 
 
 def applied_versions(table: Table, partitions: Mapping[str, Mapping[str, str]]) -> dict[str, int]:

@@ -6,18 +6,21 @@ empty commit under the table's lock, so of several planners exactly one gets it;
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timezone
 
+from dedp_assets.patterns.core.errors import ConfigError
 from dedp_assets.patterns.core.records import slice_name
 from dedp_assets.patterns.delta import publishing
 from dedp_assets.patterns.delta.locks import table_lock
 from dedp_assets.patterns.delta.log import Ledger
 
-__all__ = ["Lease", "give_back", "note", "of_partitions"]
+__all__ = ["Lease", "give_back", "note", "of_partitions", "require_lease", "require_zone"]
 
 _LEASED = "leased by "
+_LONGEST = 366 * 24 * 3600
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +39,32 @@ class Lease:
     def until(self) -> str:
         """When it ends, in ISO 8601."""
         return datetime.fromtimestamp(self.ends, timezone.utc).isoformat()
+
+
+def require_zone(now: object) -> None:
+    """Refuse a time that different machines take for different instants.
+
+    Raises:
+        ConfigError: for what is no time with a time zone.
+    """
+    if not isinstance(now, datetime) or now.utcoffset() is None:
+        raise ConfigError(f"now={now!r} must be a datetime with a time zone, or runs would not agree when a lease ends")
+
+
+def require_lease(owner: object, now: object, seconds: object) -> None:
+    """Refuse a lease that nobody could be told to have, or that ends before it begins.
+
+    Raises:
+        ConfigError: names the option.
+    """
+    if not isinstance(owner, str) or not owner or owner != owner.strip():
+        raise ConfigError(
+            f"owner={owner!r} must be a text that tells one run from the others, without blanks around it"
+        )
+    require_zone(now)
+    number = isinstance(seconds, (int, float)) and not isinstance(seconds, bool)
+    if not number or not 0 < float(seconds) < _LONGEST:  # type: ignore[arg-type]
+        raise ConfigError(f"lease_seconds={seconds!r} must be a number of seconds above 0 and below {_LONGEST}")
 
 
 def of_partitions(
@@ -63,7 +92,7 @@ def of_partitions(
 
 def note(ledger: Ledger, partitions: Iterable[Mapping[str, str]], *, owner: str, now: datetime, seconds: float) -> None:
     """Write down, in one commit, that ``owner`` has the lease of the partitions; the caller holds the table's lock."""
-    ends = int(now.timestamp() + seconds)
+    ends = math.ceil(now.timestamp() + seconds)
     if moved := {_id(ledger, partition): ends for partition in partitions}:
         publishing.commit_transactions(ledger, moved, f"{_LEASED}{owner}")
 

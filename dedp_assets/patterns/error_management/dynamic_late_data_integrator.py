@@ -41,6 +41,7 @@ class Claim:
 
     def release(self, partition: str, *, now: datetime) -> None:
         """Give a partition back, so that data which arrived meanwhile can be planned at once."""
+        leases.require_zone(now)
         values = by_key(self.table, [partition])[partition]
         leases.give_back(self.table.ledger, values, owner=self.owner, now=now)
 
@@ -135,8 +136,10 @@ def claim_late_partitions(
         replay_history: as there.
 
     Raises:
-        ConfigError: if the table is not partitioned by one column.
+        ConfigError: if the table is not partitioned by one column, or for an owner without a name, a time without a
+            time zone, or a lease that ends before it begins.
     """
+    leases.require_lease(owner, now, lease_seconds)
     partitions = by_key(table, [*changed, current])
     with table_lock(table.store):
         held = leases.of_partitions(table.ledger, partitions, after=now)
@@ -163,6 +166,7 @@ def judge_late_partitions(
 
     The arguments are those of :func:`claim_late_partitions`.
     """
+    leases.require_zone(now)
     partitions = by_key(table, sorted(changed))
     applied = applied_versions(table, partitions)
     behind = {k: p for k, p in partitions.items() if k < current and changed[k] > applied.get(k, -1)}

@@ -20,8 +20,8 @@ from pyspark.sql import functions as F
 
 from dedp_assets.patterns.core.columns import (
     COMPARED,
-    IDENTICAL,
     INSTANT,
+    REMEMBERED,
     fields_of,
     is_collated,
     require_columns,
@@ -148,7 +148,7 @@ def deduplicate_stream(stream: DataFrame, *, keys: Sequence[str], event_time: st
     Raises:
         ConfigError: if ``stream`` is not a stream, or a column cannot be used so.
     """
-    require_columns(stream, keys, IDENTICAL)
+    require_columns(stream, keys, REMEMBERED)
     if not stream.isStreaming:
         raise ConfigError("deduplicate_stream needs a streaming DataFrame; for a batch use deduplicate")
     require_columns(stream, [event_time], INSTANT)

@@ -133,7 +133,7 @@ def judge_reference(
     rows = _versions(reference, former, valid) if valid else _living(reference)
     require_columns(require_free(rows), [*keys, *(valid or ())], COMPARED)
     named = [F.col(identifier(key)) for key in keys]
-    known = rows.dropna(subset=[*map(identifier, keys)])
+    known = rows.filter(" AND ".join(f"{identifier(key)} IS NOT NULL" for key in keys))  # dropna drops NaN, too
     key = F.concat_ws(", ", *[one.cast("STRING") for one in named]).alias(_KEY)
     if valid is None:
         faulty = known.groupBy(*named).agg(F.count("*").alias(_FAULT)).filter(f"{_FAULT} > 1")
