@@ -21,6 +21,7 @@ from dedp_assets.patterns.connectors import sinks
 from dedp_assets.patterns.connectors.sinks import Outgoing, Sink
 from dedp_assets.patterns.core.columns import COMPARED, NAMED, require_columns, require_rows
 from dedp_assets.patterns.core.errors import AmbiguousKeys, ConfigError, Conflict, ContractError, NotReady
+from dedp_assets.patterns.core.keys import require_distinct
 from dedp_assets.patterns.core.names import identifier
 from dedp_assets.patterns.core.records import Provenance, slice_name
 from dedp_assets.patterns.core.results import WriteResult
@@ -75,6 +76,8 @@ def outgoing(
     require_columns(require_rows("a delivery", rows), [identity], NAMED)
     require_columns(rows, [unit, *order_by], COMPARED)
     require_columns(rows, payload)
+    require_distinct("order_by=", order_by)
+    require_distinct("payload=", payload)
     if not order_by:
         raise ConfigError("name the columns that order the records of an entity (order_by)")
     record_id, order = f"CAST({identifier(identity)} AS STRING)", [identifier(column) for column in order_by]

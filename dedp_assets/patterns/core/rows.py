@@ -14,6 +14,7 @@ from pyspark.sql import types as T
 from dedp_assets.patterns.core.audits import Audit
 from dedp_assets.patterns.core.columns import fields_of, inside
 from dedp_assets.patterns.core.errors import ConfigError, ContractError
+from dedp_assets.patterns.core.keys import require_distinct
 from dedp_assets.patterns.core.names import RESERVED, identifier, reserved
 from dedp_assets.patterns.core.observing import Unmeasured, Watch
 from dedp_assets.patterns.core.partitions import quoted
@@ -233,6 +234,7 @@ def tally(
     Raises:
         ConfigError: for a column the rows do not have, or a measure with a name that is taken.
     """
+    require_distinct("identity=", identity)
     further = dict[str | tuple[str, ...], str]((measures or {}).items())
     named = [name for names in further for name in _names(names)]
     if taken := [name for name in named if name == "read"] + reserved(named):

@@ -17,7 +17,7 @@ from pyspark.sql import functions as F
 
 from dedp_assets.patterns.core.columns import IDENTICAL, INSTANT, REMEMBERED, require_columns, require_free
 from dedp_assets.patterns.core.errors import ConfigError
-from dedp_assets.patterns.core.keys import key_of
+from dedp_assets.patterns.core.keys import key_of, require_distinct
 from dedp_assets.patterns.core.names import RESERVED, identifier
 from dedp_assets.patterns.core.rows import quoted
 from dedp_assets.patterns.core.sql_options import naming_options
@@ -59,6 +59,8 @@ class SessionRule:
             raise ConfigError(
                 f"name the entity, and a gap above 0 seconds, not {[*self.entity]} and {self.gap_seconds}"
             )
+        require_distinct("entity=", self.entity)
+        require_distinct("keep=", self.keep)
         met = {c.lower() for c in self.entity} & {*ADDED, *(c.lower() for c in self.event)}
         if met:
             raise ConfigError(

@@ -17,6 +17,7 @@ from pyspark.sql.types import StructType
 
 from dedp_assets.patterns.core.columns import COMPARED, require_columns
 from dedp_assets.patterns.core.errors import ConfigError, SchemaMismatch
+from dedp_assets.patterns.core.keys import require_distinct
 from dedp_assets.patterns.core.names import OUTCOME, RESERVED, identifier
 from dedp_assets.patterns.core.schema import shape
 from dedp_assets.patterns.core.sql_options import reason_of
@@ -196,6 +197,7 @@ def _check_shape(table: str, merge: Merge, state: TableState, source: DataFrame)
         raise ConfigError(f"{table}: the keys {missing} are not columns of both the table and the source")
     if taken := [c for c in source.columns if c.lower() in (TAKEN, IN_TABLE, IN_SOURCE, OUTCOME)]:
         raise ConfigError(f"{table}: source columns {taken} have names that belong to the library: rename them")
+    require_distinct(f"{table}: keys=", merge.keys)
     require_columns(source, merge.keys, COMPARED)
     kinds = {f.name.lower(): f.dataType.jsonValue() for f in source.schema.fields}
     stored = {name.lower(): field["type"] for name, field in state.columns.items()}

@@ -21,6 +21,7 @@ from dedp_assets.patterns.core.audits import Audit
 from dedp_assets.patterns.core.columns import COMPARED, RECORD, require_columns, require_free, spelled_as
 from dedp_assets.patterns.core.conversion import convert_columns, convert_json, texts_of
 from dedp_assets.patterns.core.errors import ConfigError
+from dedp_assets.patterns.core.keys import require_distinct
 from dedp_assets.patterns.core.names import OUTCOME, identifier, reserved
 from dedp_assets.patterns.core.records import Provenance
 from dedp_assets.patterns.core.results import Split, WriteResult
@@ -89,6 +90,8 @@ def divert_unprocessable(  # noqa: PLR0913 - what a record is takes many words
         >>> rows(split["dead"].select("n", "line", "reason"))
         [(2, '{"id": "seven"}', 'id is not a BIGINT')]
     """
+    for option, names in (("identity=", identity), ("carry=", carry), ("raw=", raw), ("schema=", schema)):
+        require_distinct(option, names)
     _require_usable(rows, identity, payload, [*carry, *raw, *([] if payload else schema)])
     identity, carry, raw = (spelled_as(rows.columns, named) for named in (identity, carry, raw))
     handed = list(dict.fromkeys([*identity, *carry]))

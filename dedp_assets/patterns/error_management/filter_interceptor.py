@@ -12,7 +12,9 @@ Choose instead: Dead-Letter, if a row that breaks a rule is an error that somebo
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import hashlib
+import json
+from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -22,6 +24,7 @@ from pyspark.sql import functions as F
 from dedp_assets.patterns.core.audits import Audit
 from dedp_assets.patterns.core.columns import require_columns, require_free
 from dedp_assets.patterns.core.errors import ConfigError
+from dedp_assets.patterns.core.keys import require_distinct
 from dedp_assets.patterns.core.names import OUTCOME, RESERVED, identifier, reserved
 from dedp_assets.patterns.core.results import Split
 from dedp_assets.patterns.core.rows import Decoded, Measures, quoted
@@ -34,7 +37,7 @@ __all__ = ["intercept_filters", "filter_measures", "filter_audits"]
 _VERDICTS = f"{RESERVED}verdicts"
 """Column with two bits for each condition: whether it drops the row, and whether that is because it is NULL."""
 _GROUP = f"{RESERVED}group_"
-"""What begins the columns with the verdicts on a group of conditions; the place of its first condition follows."""
+"""What begins the columns with the verdicts on a group of conditions."""
 _MOST = 31
 _AT_ONCE = 5
 """How many conditions one histogram counts the verdicts on."""
@@ -71,9 +74,14 @@ def intercept_filters(rows: DataFrame | Split, *, conditions: Mapping[str, str],
         {'rejected by adult': 2, 'rejected by american': 1}
     """
     _require_conditions(conditions)
+    require_distinct("identity=", identity)
     split = Split.of(rows)
     require_columns(split.rows, identity)
     require_free(split, *(() if "filtered" in split.parts else ("filtered_by",)))
+    if _column(conditions, 0) in split.rows.columns:
+        raise ConfigError(
+            f"the rows were filtered by conditions {', '.join(conditions)} before: give these other names"
+        )
     before = identifier(split.outcome) if split.outcome else "'valid'"
     # True is 1 and false 0, so that NULL is told from both; AND takes nothing but a predicate.
     bits = [
@@ -90,7 +98,7 @@ def intercept_filters(rows: DataFrame | Split, *, conditions: Mapping[str, str],
             {
                 OUTCOME: F.expr(f"if({_VERDICTS} = 0, {before}, 'filtered')"),
                 "filtered_by": F.expr(f"CASE {' '.join(named)} END"),
-                **{f"{_GROUP}{start}": F.expr(_group(start)) for start in range(0, len(conditions), _AT_ONCE)},
+                **{_column(conditions, start): F.expr(_group(start)) for start in range(0, len(conditions), _AT_ONCE)},
             }
         )
     filtered = (*split.parts["valid"], "filtered_by")
@@ -123,7 +131,7 @@ def filter_measures(conditions: Mapping[str, str]) -> Measures:
             },
             **{f"unknown to {name}": (2 * _rejected(place), None) for place, name in group.items()},
         }
-        histogram = f"histogram_numeric({_GROUP}{start}, {_BINS})"
+        histogram = f"histogram_numeric({_column(conditions, start)}, {_BINS})"
         found[tuple(masks)] = Decoded(histogram, partial(_counts, list(masks.values())))
     return found
 
@@ -168,6 +176,11 @@ def filter_audits(
 def _require_conditions(conditions: Mapping[str, str]) -> None:
     if not 0 < len(conditions) <= _MOST or "" in conditions or reserved(conditions):
         raise ConfigError(f"give 1 to {_MOST} conditions with names of their own, not {list(conditions)}")
+
+
+def _column(conditions: Iterable[str], start: int) -> str:
+    """Name the column with a group of verdicts: its own for other conditions, of a filter before or behind this one."""
+    return f"{_GROUP}{hashlib.sha256(json.dumps(list(conditions)).encode()).hexdigest()[:16]}_{start}"
 
 
 def _rejected(place: int) -> int:

@@ -16,6 +16,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Literal
 
 from dedp_assets.patterns.core.errors import ConfigError
+from dedp_assets.patterns.core.keys import require_distinct
 from dedp_assets.patterns.core.results import Finding, Plan
 
 __all__ = ["plan_lookback", "order_steps", "judge_beyond_lookback"]
@@ -144,6 +145,8 @@ def _require_possible(
     current: Sequence[str], partitions: Sequence[str], lookback: int, placement: Placement, *, stateful: bool
 ) -> None:
     _require_placement(placement, stateful=stateful)
+    require_distinct("current=", current)
+    require_distinct("partitions=", partitions)
     if unknown := [key for key in current if key not in partitions]:
         raise ConfigError(f"there is no partition {', '.join(unknown)}: name current ones among the partitions")
     if lookback < 0 or not current:

@@ -29,6 +29,7 @@ from dedp_assets.patterns.core.columns import (
     require_rows,
 )
 from dedp_assets.patterns.core.errors import ConfigError
+from dedp_assets.patterns.core.keys import require_distinct
 from dedp_assets.patterns.core.names import OUTCOME, RESERVED, identifier
 from dedp_assets.patterns.core.results import Finding, Split
 from dedp_assets.patterns.core.rows import row_hash
@@ -78,6 +79,8 @@ def deduplicate(
             f"keys must name a column, keep be first or last and null_keys keep or drop, not {list(keys)}, {keep!r} "
             f"and {null_keys!r}"
         )
+    require_distinct("keys=", keys)
+    require_distinct("order_by=", order_by)
     require_rows("deduplicate (for a stream there is deduplicate_stream)", rows)
     split = _flagged(Split.of(rows))
     frame = split.rows
@@ -119,6 +122,7 @@ def judge_uniqueness(rows: DataFrame, *, keys: Sequence[str]) -> Finding:
     """
     if not keys:
         raise ConfigError("keys must name a column")
+    require_distinct("keys=", keys)
     require_columns(require_free(rows), keys, COMPARED)
     found = f"{RESERVED}rows"
     known = rows.filter(" AND ".join(f"{identifier(key)} IS NOT NULL" for key in keys))
@@ -148,6 +152,7 @@ def deduplicate_stream(stream: DataFrame, *, keys: Sequence[str], event_time: st
     Raises:
         ConfigError: if ``stream`` is not a stream, or a column cannot be used so.
     """
+    require_distinct("keys=", keys)
     require_columns(stream, keys, REMEMBERED)
     if not stream.isStreaming:
         raise ConfigError("deduplicate_stream needs a streaming DataFrame; for a batch use deduplicate")

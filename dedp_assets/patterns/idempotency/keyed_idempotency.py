@@ -19,7 +19,7 @@ from pyspark.sql import DataFrame
 from dedp_assets.patterns.core.audits import Audit
 from dedp_assets.patterns.core.columns import COMPARED, fields_of, require_columns, require_free, require_rows
 from dedp_assets.patterns.core.errors import ConfigError, ContractError
-from dedp_assets.patterns.core.keys import key_of
+from dedp_assets.patterns.core.keys import key_of, require_distinct
 from dedp_assets.patterns.core.names import identifier, reserved
 from dedp_assets.patterns.core.records import Provenance
 from dedp_assets.patterns.core.results import WriteResult
@@ -79,6 +79,8 @@ def add_stable_key(
     record = [*appended, *event_time]
     if not entity or not record or (appended and event_time):
         raise ConfigError("name the entity, and either when its records were appended or, on purpose, their event time")
+    for option, names in (("entity=", entity), ("appended=", appended), ("event_time=", event_time), ("group=", group)):
+        require_distinct(option, names)
     require_columns(require_rows("a stable key", rows), [*entity, *record, *group], COMPARED)
     require_free(rows, key, FIRST, LAST)
     if key.lower() in (FIRST, LAST) or reserved([key]):

@@ -19,6 +19,7 @@ from pyspark.sql import functions as F
 from dedp_assets.patterns.core.audits import Audit
 from dedp_assets.patterns.core.columns import COMPARED, FLAG, fields_of, require_columns, spelled_as
 from dedp_assets.patterns.core.errors import ConfigError, ContractError
+from dedp_assets.patterns.core.keys import require_distinct
 from dedp_assets.patterns.core.names import RESERVED, identifier
 from dedp_assets.patterns.core.records import Provenance
 from dedp_assets.patterns.core.results import WriteResult
@@ -74,6 +75,8 @@ def merge_changes(
     """
     held = target.spec.columns
     keys, order_by, (deleted,) = spelled_as(held, keys), spelled_as(held, order_by), spelled_as(held, [deleted])
+    require_distinct("keys=", keys)
+    require_distinct("order_by=", order_by)
     require_columns(changes, held)
     require_columns(changes, [*keys, *order_by], COMPARED)
     require_columns(changes, [deleted], FLAG)

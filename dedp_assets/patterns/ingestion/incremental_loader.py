@@ -21,6 +21,7 @@ from pyspark.sql import functions as F
 from dedp_assets.patterns.core.audits import Audit, not_empty
 from dedp_assets.patterns.core.columns import COMPARED, require_columns, require_free, require_rows
 from dedp_assets.patterns.core.errors import ConfigError, NotReady
+from dedp_assets.patterns.core.keys import require_distinct
 from dedp_assets.patterns.core.names import OUTCOME, identifier
 from dedp_assets.patterns.core.partitions import literal
 from dedp_assets.patterns.core.records import Provenance, slice_name
@@ -81,6 +82,7 @@ def load_increment(
     """
     if not keys or not partition:
         raise ConfigError("keys and partition must each name a column")
+    require_distinct("keys=", keys)
     require_columns(require_free(require_rows("load_increment", rows)), [delta, *keys], COMPARED)
     undated = f"{identifier(delta)} IS NULL"
     wanted = f"({within(rows, delta, window)}) OR {undated}"
@@ -102,8 +104,9 @@ def load_increment(
     dated = Audit(name="every_row_has_a_delta_value", of="undated", fail_above=0, approvable=True)
     keyed = Audit.none_where("every_row_has_its_key", " OR ".join(f"{identifier(key)} IS NULL" for key in keys))
     rules, rows_read = (dated, keyed, *audits), RowsRead(tally=seen)
-    staged = target.stage(split, partition=partition, provenance=noted, audits=rules, rows_read=rows_read)
-    return staged.publish(since=state.version)
+    return target.stage(split, partition=partition, provenance=noted, audits=rules, rows_read=rows_read).publish(
+        since=state.version
+    )
 
 
 def plan_windows(

@@ -24,6 +24,7 @@ from dedp_assets.patterns.core.columns import (
     spelled_as,
 )
 from dedp_assets.patterns.core.errors import ConfigError
+from dedp_assets.patterns.core.keys import require_distinct
 from dedp_assets.patterns.core.names import RESERVED, identifier
 from dedp_assets.patterns.core.records import Provenance
 from dedp_assets.patterns.core.results import WriteResult
@@ -63,12 +64,18 @@ class ChangeStream:
         event_time: column that says when, a TIMESTAMP.
         sequence: whole number that orders the changes of a key at one instant, the greatest counts; empty if none does.
         deleted: BOOLEAN column, true where the key is gone since; empty if nothing is ever deleted.
+
+    Raises:
+        ConfigError: if a key is named twice.
     """
 
     keys: Sequence[str]
     event_time: str
     sequence: str = ""
     deleted: str = ""
+
+    def __post_init__(self) -> None:
+        require_distinct("keys=", self.keys)
 
     def of(self, spec: TableSpec) -> ChangeStream:
         """Spell the keys as a table does."""

@@ -16,6 +16,7 @@ from pyspark.sql import DataFrame
 
 from dedp_assets.patterns.core.columns import COMPARED, require_columns, require_free
 from dedp_assets.patterns.core.errors import ConfigError
+from dedp_assets.patterns.core.keys import require_distinct
 from dedp_assets.patterns.modeling._changes import by
 from dedp_assets.patterns.modeling._versions import VERSION, with_previous
 
@@ -50,6 +51,8 @@ def show_previous_values(versions: DataFrame, *, keys: Sequence[str], previous: 
     """
     if not previous:
         raise ConfigError("name the columns (previous=) whose former value shall be shown")
+    require_distinct("keys=", keys)
+    require_distinct("previous=", previous)
     require_columns(versions, [*VERSION, *previous])
     require_columns(versions, keys, COMPARED)
     rows = require_free(versions, *[f"previous_{column}" for column in previous])

@@ -20,6 +20,7 @@ from pyspark.sql import functions as F
 from dedp_assets.patterns.core.audits import Audit
 from dedp_assets.patterns.core.columns import COMPARED, require_columns, spelled_as
 from dedp_assets.patterns.core.errors import ConfigError
+from dedp_assets.patterns.core.keys import require_distinct
 from dedp_assets.patterns.core.names import RESERVED
 from dedp_assets.patterns.core.records import Provenance
 from dedp_assets.patterns.core.results import Finding, WriteResult
@@ -83,6 +84,8 @@ def keep_versions(
         [('new', '2026-01-05', None), ('old', '2026-01-02', '2026-01-05')]
     """
     held = table.spec.columns
+    require_distinct("current=", current)
+    require_distinct("previous=", previous)
     stream, current, previous = stream.of(table.spec), spelled_as(held, current), spelled_as(held, previous)
     derived = {f"current_{c}": c for c in current} | {f"previous_{c}": c for c in previous}
     if unknown := sorted({*derived.values()} - {*held}):
@@ -111,6 +114,7 @@ def judge_versions(dimension: DataFrame, *, keys: Sequence[str]) -> Finding:
     Raises:
         ConfigError: for a column that is not there.
     """
+    require_distinct("keys=", keys)
     require_columns(dimension, VERSION)
     require_columns(dimension, keys, COMPARED)
     by_key = Window.partitionBy(*by(keys))

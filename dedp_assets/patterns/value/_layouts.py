@@ -9,6 +9,7 @@ from itertools import pairwise
 from typing import Any
 
 from dedp_assets.patterns.core.errors import ConfigError, ContractError
+from dedp_assets.patterns.core.keys import require_distinct
 from dedp_assets.patterns.core.names import identifier
 from dedp_assets.patterns.core.schema import Column
 from dedp_assets.patterns.delta.log import KeyedFile, Partition, TableState
@@ -39,6 +40,7 @@ class Layout:
     column: str = "bucket"
 
     def __post_init__(self) -> None:
+        require_distinct("by=", self.by)
         if not self.by or self.column in self.by or self.buckets < 1:
             raise ConfigError(f"give columns to lay rows out by, other than {self.column}, and at least one bucket")
 

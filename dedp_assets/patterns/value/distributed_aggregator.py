@@ -20,6 +20,7 @@ from pyspark.sql import functions as F
 
 from dedp_assets.patterns.core.columns import COMPARED, require_columns, require_free
 from dedp_assets.patterns.core.errors import ConfigError
+from dedp_assets.patterns.core.keys import require_distinct
 from dedp_assets.patterns.core.names import RESERVED, identifier
 from dedp_assets.patterns.core.sql_options import naming_options
 from dedp_assets.patterns.value import _states as states_of
@@ -119,6 +120,7 @@ def merge_aggregates(
     Raises:
         ConfigError: if totals would be merged with what they are totals over, and as :func:`aggregate`.
     """
+    require_distinct("keys=", keys)
     known = states_of.parse(measures, keys)
     if GROUPING in states.columns and GROUPING not in keys:
         raise ConfigError(f"name {GROUPING} among the keys, or choose one level: totals hold their groups already")
@@ -165,6 +167,8 @@ def aggregate_query(
 
 def _named(keys: Sequence[str], sets: Sequence[Sequence[str]] | None) -> list[str]:
     """List the columns that tell the groups apart."""
+    for each in (keys, *(sets or ())):
+        require_distinct("keys=", each)
     if sets is None:
         return [*keys]
     distinct = {frozenset(each) for each in sets}

@@ -21,6 +21,7 @@ from pyspark.sql import functions as F
 
 from dedp_assets.patterns.core.columns import COMPARED, INSTANT, fields_of, require_columns, require_free
 from dedp_assets.patterns.core.errors import ConfigError
+from dedp_assets.patterns.core.keys import require_distinct
 from dedp_assets.patterns.core.names import RESERVED, identifier
 from dedp_assets.patterns.core.rows import row_hash
 
@@ -127,6 +128,8 @@ def join_latest(  # noqa: PLR0913 - as above, and which row it is that counts
     Raises:
         ConfigError: as :func:`join_within`, and without an identity.
     """
+    require_distinct("identity=", identity)
+    require_distinct("order_by=", order_by)
     require_columns(facts, identity, COMPARED)
     require_columns(others, order_by, COMPARED)
     if not identity:

@@ -20,6 +20,7 @@ from pyspark.sql import functions as F
 from dedp_assets.patterns.core.audits import Audit
 from dedp_assets.patterns.core.columns import COMPARED, require_columns, require_rows
 from dedp_assets.patterns.core.errors import ConfigError
+from dedp_assets.patterns.core.keys import require_distinct
 from dedp_assets.patterns.core.names import RESERVED, identifier, reserved
 from dedp_assets.patterns.core.records import Provenance
 from dedp_assets.patterns.core.results import Finding, WriteResult
@@ -176,6 +177,7 @@ def _of(version: int, keys: Sequence[str], partitions: Sequence[Mapping[str, str
 
 
 def _require_names(columns: Sequence[str], keys: Sequence[str], measures: Mapping[str, str]) -> None:
+    require_distinct("keys=", keys)
     there = {column.lower() for column in columns}
     names = [name.lower() for name in (*keys, *measures)]
     if not keys or not {key.lower() for key in keys} <= there:

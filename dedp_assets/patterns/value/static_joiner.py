@@ -18,6 +18,7 @@ from pyspark.sql import functions as F
 
 from dedp_assets.patterns.core.columns import COMPARED, FLAG, fields_of, require_columns, require_free, require_rows
 from dedp_assets.patterns.core.errors import AuditFailed, ConfigError
+from dedp_assets.patterns.core.keys import require_distinct
 from dedp_assets.patterns.core.names import RESERVED, identifier, reserved
 from dedp_assets.patterns.core.results import Finding
 from dedp_assets.patterns.value._answers import ANSWER, Ask, keep_answers
@@ -130,6 +131,7 @@ def judge_reference(
     require_rows("a reference", reference)
     if not keys:
         raise ConfigError("name the key columns of the reference")
+    require_distinct("keys=", keys)
     rows = _versions(reference, former, valid) if valid else _living(reference)
     require_columns(require_free(rows), [*keys, *(valid or ())], COMPARED)
     named = [F.col(identifier(key)) for key in keys]

@@ -22,6 +22,7 @@ from pyspark.sql import functions as F
 
 from dedp_assets.patterns.core.columns import require_columns, require_free, spelled_as
 from dedp_assets.patterns.core.errors import ConfigError
+from dedp_assets.patterns.core.keys import require_distinct
 from dedp_assets.patterns.core.names import RESERVED, identifier
 from dedp_assets.patterns.core.rows import quoted
 from dedp_assets.patterns.core.sql_options import naming_options
@@ -135,6 +136,7 @@ def separate(wrapped: DataFrame, *, key: Sequence[str], layout: Layout = "comput
         SchemaMismatch: if these are no columns of that layout.
     """
     raw, computed = parts_of(wrapped, layout)
+    require_distinct("key=", key)
     key = spelled_as(raw, key)
     if not key or (missing := [name for name in key if name not in raw]):
         raise ConfigError(f"name columns of the record as key, not {missing if key else 'none'}: it has {list(raw)}")

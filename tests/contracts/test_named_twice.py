@@ -1,0 +1,139 @@
+"""What an option takes several of may be given twice: it is refused, or as if it were given once.
+
+The uses of the patterns (``test_names.py``) are run again with the first column of a list twice, as it is or in
+capitals: of the first list and the last one that they name, and of each in `make fuzz`.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+
+import pytest
+from hypothesis import settings
+
+from dedp_assets.patterns.core.errors import AuditFailed, ConfigError, PatternError
+from dedp_assets.patterns.core.rows import RowsRead, tally
+from dedp_assets.patterns.core.schema import Column, TableSpec
+from dedp_assets.patterns.error_management.filter_interceptor import filter_measures, intercept_filters
+from dedp_assets.patterns.error_management.static_late_data_integrator import plan_lookback
+from dedp_assets.patterns.idempotency.transactional_writer import (
+    RowSet,
+    TableRows,
+    publish_group,
+    read_group,
+    write_transaction,
+)
+from tests.contracts.names_of_tables import merged_by_delta
+from tests.contracts.test_names import CASES
+from tests.helpers import a_run, read_back
+from tests.renaming import Renaming
+
+pytestmark = pytest.mark.spark
+
+FUZZ = settings.get_current_profile_name() == "fuzz"
+
+
+class Doubling(Renaming):
+    """Names under which the n-th list of columns has its first one twice."""
+
+    def __init__(self, *args, twice=0, **options):
+        super().__init__("", *args, **options)
+        self.twice, self.lists, self._label = twice, 0, f"twice{twice}"
+
+    def all(self, *names):
+        found = super().all(*names)
+        self.lists += 1
+        again = found[0].upper() if self.twice % 2 else found[0]
+        return [*found, again] if self.lists == self.twice else found
+
+
+@pytest.mark.parametrize("case", [c for c in CASES if c is not merged_by_delta], ids=lambda case: case.__name__)
+def test_a_column_named_twice_is_refused_or_counts_once(spark, make_table, tmp_path, case):
+    """In the same case or in another: the rows are those of one, or a sentence names the column."""
+
+    def used(twice):
+        doubling = Doubling(spark, make_table, tmp_path, twice=twice)
+        try:
+            return doubling, [doubling.rows(part) for part in case(doubling)]
+        except PatternError as error:
+            return doubling, str(error)
+
+    plain, expected = used(0)
+    assert isinstance(expected, list)
+    for place in range(1, plain.lists + 1) if FUZZ else sorted({1, plain.lists} - {0}):
+        doubling, found = used(place)
+        names = "|".join(map(re.escape, doubling.plain))
+        assert found == expected or re.search(rf"(?<![a-z])({names})(?![a-z]).* twice", str(found)), (place, found)
+
+
+DAYS = TableSpec("gold/days", {"n": Column("BIGINT"), "day": Column("STRING")}, partition_by=("day",))
+
+
+def test_a_table_named_twice_in_a_group_is_refused(spark, make_table):
+    """Whoever writes one table twice would lose what the first rows were; a table of another group is named."""
+    tables = [make_table(replace(DAYS, name=f"gold/{name}")) for name in ("days", "other", "stranger")]
+    rows = [TableRows(t, spark.range(2).selectExpr("id AS n", "'mon' AS day"), {"day": "mon"}) for t in tables]
+    with pytest.raises(ConfigError, match="names gold/days twice"):
+        publish_group([rows[0], rows[1], replace(rows[0], partition={"day": "tue"})], provenance=a_run())
+    assert not any(table.ledger.exists() for table in tables)
+    publish_group(rows[:2], provenance=a_run())
+    with pytest.raises(
+        ConfigError, match=r"gold/stranger is not of the group of gold/days: it holds gold/days, gold/o"
+    ):
+        read_group([tables[0], tables[2]])
+    with pytest.raises(ConfigError, match="names gold/days twice"):
+        read_group([tables[0], tables[0]])
+    assert [len(read_back(table)) for table in tables[:2]] == [2, 2]
+
+
+def test_a_group_that_is_given_no_rows_empties_no_partition(spark, make_table):
+    """Unless it is said of the table: as of a partition that is overwritten, and none of the others is written."""
+    tables = [make_table(replace(DAYS, name=f"gold/{name}")) for name in ("days", "other")]
+    rows = [TableRows(t, spark.range(2).selectExpr("id AS n", "'mon' AS day"), {"day": "mon"}) for t in tables]
+    publish_group(rows, provenance=a_run())
+    without = [rows[0], replace(rows[1], rows=rows[1].rows.limit(0))]
+    with pytest.raises(AuditFailed, match=r"gold/other.*input_is_not_empty"):
+        publish_group(without, provenance=a_run(inputs={"n": 2}))
+    assert [len(read_back(table)) for table in tables] == [2, 2]
+    publish_group([without[0], replace(without[1], allow_empty=True)], provenance=a_run(inputs={"n": 2}))
+    assert [len(read_back(table)) for table in tables] == [2, 0]
+
+
+def test_rows_for_one_table_of_a_database_come_in_one_set(spark):
+    """Before the database is asked for anything."""
+    rows = RowSet("public.users", spark.range(1), keys=["id"])
+    options = {"connect": None, "target": "users", "provenance": a_run(sequence=1)}
+    with pytest.raises(ConfigError, match=r"names public\.users twice"):
+        write_transaction([rows, rows], **options)
+    with pytest.raises(ConfigError, match="keys= names id twice"):
+        write_transaction([replace(rows, keys=["id", "id"])], **options)
+
+
+def test_two_filters_in_a_row_count_their_own(spark, make_table):
+    """What the first one drops is counted under its conditions, beside the second one's; the same again is refused."""
+    ages = spark.createDataFrame([(1, 20), (2, 1), (3, 30), (4, None)], "id INT, age INT")
+    first, second = {"old": "age > 3"}, {"older": "age > 25"}
+    split = intercept_filters(intercept_filters(ages, conditions=first), conditions=second)
+    kept, seen = tally(split, identity=["id"], measures={**filter_measures(first), **filter_measures(second)})
+    table = make_table(TableSpec("gold/ages", {"id": Column("INT"), "age": Column("INT")}))
+    found = table.stage(kept, provenance=a_run(), rows_read=RowsRead(tally=seen)).publish().figures
+    counted = {name: found[name] for name in ("rejected by old", "unknown to old", "rejected by older")}
+    assert counted == {"rejected by old": 2, "unknown to old": 1, "rejected by older": 1}
+    with pytest.raises(ConfigError, match="filtered by conditions old before"):
+        intercept_filters(split, conditions=first)
+
+
+def test_a_partition_named_twice_is_planned_for_once_or_refused():
+    """A look-back counts partitions: one that is there twice would shorten it."""
+    days = ["1", "2", "3"]
+    for options in ({"current": ["3", "3"], "partitions": days}, {"current": ["3"], "partitions": ["1", *days]}):
+        with pytest.raises(ConfigError, match="twice"):
+            plan_lookback({"1": 5}, {}, lookback=1, **options)
+
+
+@pytest.mark.parametrize("again", ["id", "ID"])
+def test_a_key_is_declared_of_each_column_once(again):
+    """As the columns of the table are."""
+    with pytest.raises(ConfigError, match=r"key= names id twice|are not among its columns"):
+        TableSpec("t", {"id": Column("INT")}, key=("id", again))
