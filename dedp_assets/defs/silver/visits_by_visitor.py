@@ -41,6 +41,7 @@ EVERY_VISIT = Audit(name="every_visit_is_laid_out", of="written", per="read", fa
     partitions=DAILY,
     fresh=timedelta(hours=28),
     audits=(EVERY_VISIT,),
+    checks={"input_is_not_empty": "Warns of a day without visits."},
     patterns=[lay_out],
     owner="team:web-analytics",
     code_version=f"1 in {BY_VISITOR.buckets}",
@@ -57,6 +58,7 @@ def visits_by_visitor(step: Step, visits: Pinned, table: Table) -> WriteResult:
         provenance=step.provenance,
         audits=(EVERY_VISIT,),
         rows_read=RowsRead(tally=seen),
+        allow_empty=True,
     )
 
 

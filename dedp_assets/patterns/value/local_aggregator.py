@@ -17,7 +17,7 @@ from functools import reduce
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from dedp_assets.patterns.core.audits import Audit
+from dedp_assets.patterns.core.audits import Audit, not_empty
 from dedp_assets.patterns.core.columns import COMPARED, require_columns, require_rows
 from dedp_assets.patterns.core.errors import ConfigError
 from dedp_assets.patterns.core.keys import require_distinct
@@ -96,6 +96,7 @@ def lay_out(
     provenance: Provenance,
     audits: Sequence[Audit] = (),
     rows_read: RowsRead = RowsRead(),  # noqa: B008 - frozen
+    allow_empty: bool = False,
 ) -> WriteResult:
     """Replace a table, or a partition of it, by rows laid out in buckets, one file each, in one commit.
 
@@ -109,9 +110,10 @@ def lay_out(
         provenance: who writes, from what, and why.
         audits: rules over the rows.
         rows_read: what is known about the rows read.
+        allow_empty: whether no rows may replace what is there, with a warning.
 
     Raises:
-        AuditFailed: if an audit refuses the rows.
+        AuditFailed: if an audit refuses the rows, or there are none.
         ConfigError: if the table does not declare the layout.
     """
     require_columns(require_rows("lay_out", rows), layout.by, COMPARED)
@@ -123,8 +125,8 @@ def lay_out(
         )
     placed = rows.withColumn(layout.column, F.expr(layout.bucket))
     together = placed.repartition(layout.buckets, identifier(layout.column))
-    by = provenance.by("value.local_aggregator")
-    return table.stage(together, partition=partition, provenance=by, audits=audits, rows_read=rows_read).publish()
+    by, rules = provenance.by("value.local_aggregator"), (not_empty(allow_empty=allow_empty), *audits)
+    return table.stage(together, partition=partition, provenance=by, audits=rules, rows_read=rows_read).publish()
 
 
 def judge_placement(

@@ -90,6 +90,27 @@ def test_values_arrive_as_they_are(spark, database):
         write_transaction([releases], **write, provenance=a_run())
 
 
+def test_a_part_of_a_table_is_emptied_only_if_somebody_says_so(spark, database):
+    """No rows for a partition are refused, and the other table's rows with them."""
+    with database.connect() as connection:
+        connection.execute("CREATE TABLE days (id int PRIMARY KEY, day text)")
+        connection.execute("CREATE TABLE others (id int PRIMARY KEY)")
+        connection.execute("INSERT INTO days VALUES (1, 'mon'), (2, 'tue')")
+    nothing = RowSet("public.days", spark.sql("SELECT 1 AS id, 'mon' AS day LIMIT 0"), ["id"], {"day": "mon"})
+    others = RowSet("public.others", spark.sql("SELECT 7 AS id"), ["id"])
+    write = {"connect": database.connect, "target": "days", "provenance": a_run(sequence=1)}
+
+    def held():
+        with database.connect() as connection:
+            return [connection.execute(f"SELECT id FROM {name} ORDER BY id").fetchall() for name in ("days", "others")]
+
+    with pytest.raises(AuditFailed, match=r"public\.days: nothing published\. input_is_not_empty"):
+        write_transaction([others, nothing], **write)
+    assert held() == [[(1,), (2,)], []]
+    write_transaction([others, replace(nothing, allow_empty=True)], **write)
+    assert held() == [[(2,)], [(7,)]]
+
+
 def test_a_task_that_dies_shows_half_of_plain_files_and_nothing_of_a_table(spark, make_table, tmp_path):
     """Files of JSON are read as they come; a table's wait for its log, and what died lies beside it till a vacuum."""
     table, fixed = make_table(SPECS[0]), spark.range(0, 6, 1, 3).selectExpr("'mon' AS day", "id AS n")
