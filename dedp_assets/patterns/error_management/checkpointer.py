@@ -70,8 +70,7 @@ def append_checkpointed(
         checkpoint: the query's own folder, outside of the table, for positions and state.
         provenance: who appends; inputs and sequence are filled in for each micro-batch.
         audits: rules over each micro-batch.
-        keys: columns that make a row unique: one whose key is in the table already is left out, one without it (NULL)
-            refuses its micro-batch.
+        keys: columns that make a row unique, never NULL: one whose key is in the table already is left out.
         restart: begin at the first record, with a new checkpoint, and empty the table first unless there are ``keys``.
 
     Returns:
@@ -81,8 +80,7 @@ def append_checkpointed(
 
     Raises:
         ConfigError: for a batch, or a checkpoint within the table.
-        ContractError: if the checkpoint does not go on where the table stands, which appends nothing; or a row has no
-            key.
+        ContractError: if the checkpoint does not go on where the table stands, or a row has no key.
         PatternError: what refused a micro-batch; the ones before it are in the table.
 
     Example:

@@ -136,8 +136,7 @@ def claim_late_partitions(
         replay_history: as there.
 
     Raises:
-        ConfigError: if the table is not partitioned by one column, or for an owner without a name, a time without a
-            time zone, or a lease that ends before it begins.
+        ConfigError: if the table is not partitioned by one column, or an owner, a time or a lease cannot be one.
     """
     leases.require_lease(owner, now, lease_seconds)
     partitions = by_key(table, [*changed, current])

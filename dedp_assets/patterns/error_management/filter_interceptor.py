@@ -12,11 +12,8 @@ Choose instead: Dead-Letter, if a row that breaks a rule is an error that somebo
 
 from __future__ import annotations
 
-import hashlib
-import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import Any
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
@@ -25,25 +22,28 @@ from dedp_assets.patterns.core.audits import Audit
 from dedp_assets.patterns.core.columns import require_columns, require_free
 from dedp_assets.patterns.core.errors import ConfigError
 from dedp_assets.patterns.core.keys import require_distinct
-from dedp_assets.patterns.core.names import OUTCOME, RESERVED, identifier, reserved
+from dedp_assets.patterns.core.names import OUTCOME, identifier, reserved
 from dedp_assets.patterns.core.results import Split
 from dedp_assets.patterns.core.rows import Decoded, Measures, quoted
 from dedp_assets.patterns.core.sql_options import naming_options
 from dedp_assets.patterns.delta.log import Ledger
 from dedp_assets.patterns.delta.shares import audits_of_usual
+from dedp_assets.patterns.error_management._verdicts import (
+    AT_ONCE,
+    BINS,
+    EARLIER,
+    VERDICTS,
+    column_of,
+    counts,
+    first,
+    group_of,
+    rejected,
+    up_to,
+)
 
 __all__ = ["intercept_filters", "filter_measures", "filter_audits"]
 
-_VERDICTS = f"{RESERVED}verdicts"
-"""Column with two bits for each condition: whether it drops the row, and whether that is because it is NULL."""
-_GROUP = f"{RESERVED}group_"
-"""What begins the columns with the verdicts on a group of conditions."""
 _MOST = 31
-_AT_ONCE = 5
-"""How many conditions one histogram counts the verdicts on."""
-_EARLIER = 1 << 2 * _AT_ONCE
-"""Bit beside the verdicts of a group: a condition of an earlier group drops the row, too."""
-_BINS = 2 * 3**_AT_ONCE
 
 
 def intercept_filters(rows: DataFrame | Split, *, conditions: Mapping[str, str], identity: Sequence[str] = ()) -> Split:
@@ -78,27 +78,30 @@ def intercept_filters(rows: DataFrame | Split, *, conditions: Mapping[str, str],
     split = Split.of(rows)
     require_columns(split.rows, identity)
     require_free(split, *(() if "filtered" in split.parts else ("filtered_by",)))
-    if _column(conditions, 0) in split.rows.columns:
+    if column_of(conditions, 0) in split.rows.columns:
         raise ConfigError(
             f"the rows were filtered by conditions {', '.join(conditions)} before: give these other names"
         )
     before = identifier(split.outcome) if split.outcome else "'valid'"
     # True is 1 and false 0, so that NULL is told from both; AND takes nothing but a predicate.
     bits = [
-        f"coalesce(CAST(({sql}) AND true AS BIGINT) ^ 1L, 3L) * {_rejected(place)}L"
+        f"coalesce(CAST(({sql}) AND true AS BIGINT) ^ 1L, 3L) * {rejected(place)}L"
         for place, sql in enumerate(conditions.values())
     ]
     # Most rows stay, and cost what a plain filter does; only the others are asked condition by condition.
     stays = " AND ".join(f"({sql})" for sql in conditions.values())
     verdicts = f"CASE WHEN NOT {before} <=> 'valid' OR ({stays}) THEN 0L ELSE {' | '.join(bits)} END"
-    named = [f"WHEN {_first(place)} THEN {quoted(name)}" for place, name in enumerate(conditions)]
+    named = [f"WHEN {first(place)} THEN {quoted(name)}" for place, name in enumerate(conditions)]
     named += ["ELSE filtered_by"] if "filtered" in split.parts else []
     with naming_options(split.rows, "condition", {name: f"({sql}) AND true" for name, sql in conditions.items()}):
-        judged = split.rows.withColumn(_VERDICTS, F.expr(verdicts)).withColumns(
+        judged = split.rows.withColumn(VERDICTS, F.expr(verdicts)).withColumns(
             {
-                OUTCOME: F.expr(f"if({_VERDICTS} = 0, {before}, 'filtered')"),
+                OUTCOME: F.expr(f"if({VERDICTS} = 0, {before}, 'filtered')"),
                 "filtered_by": F.expr(f"CASE {' '.join(named)} END"),
-                **{_column(conditions, start): F.expr(_group(start)) for start in range(0, len(conditions), _AT_ONCE)},
+                **{
+                    column_of(conditions, start): F.expr(group_of(start))
+                    for start in range(0, len(conditions), AT_ONCE)
+                },
             }
         )
     filtered = (*split.parts["valid"], "filtered_by")
@@ -121,18 +124,15 @@ def filter_measures(conditions: Mapping[str, str]) -> Measures:
     """
     _require_conditions(conditions)
     names, found = list(conditions), dict[str | tuple[str, ...], str]()
-    for start in range(0, len(names), _AT_ONCE):
-        group = dict(enumerate(names[start : start + _AT_ONCE]))
+    for start in range(0, len(names), AT_ONCE):
+        group = dict(enumerate(names[start : start + AT_ONCE]))
         masks = {
-            **{f"rejected by {name}": (_rejected(place), None) for place, name in group.items()},
-            **{
-                f"first rejected by {name}": (_up_to(place, _EARLIER), _rejected(place))
-                for place, name in group.items()
-            },
-            **{f"unknown to {name}": (2 * _rejected(place), None) for place, name in group.items()},
+            **{f"rejected by {name}": (rejected(place), None) for place, name in group.items()},
+            **{f"first rejected by {name}": (up_to(place, EARLIER), rejected(place)) for place, name in group.items()},
+            **{f"unknown to {name}": (2 * rejected(place), None) for place, name in group.items()},
         }
-        histogram = f"histogram_numeric({_column(conditions, start)}, {_BINS})"
-        found[tuple(masks)] = Decoded(histogram, partial(_counts, list(masks.values())))
+        histogram = f"histogram_numeric({column_of(conditions, start)}, {BINS})"
+        found[tuple(masks)] = Decoded(histogram, partial(counts, list(masks.values())))
     return found
 
 
@@ -176,38 +176,3 @@ def filter_audits(
 def _require_conditions(conditions: Mapping[str, str]) -> None:
     if not 0 < len(conditions) <= _MOST or "" in conditions or reserved(conditions):
         raise ConfigError(f"give 1 to {_MOST} conditions with names of their own, not {list(conditions)}")
-
-
-def _column(conditions: Iterable[str], start: int) -> str:
-    """Name the column with a group of verdicts: its own for other conditions, of a filter before or behind this one."""
-    return f"{_GROUP}{hashlib.sha256(json.dumps(list(conditions)).encode()).hexdigest()[:16]}_{start}"
-
-
-def _rejected(place: int) -> int:
-    return 1 << 2 * place
-
-
-def _up_to(place: int, earlier: int = 0) -> int:
-    return sum(_rejected(each) for each in range(place + 1)) | earlier
-
-
-def _first(place: int) -> str:
-    """Write the SQL predicate of the rows that the condition is the first one to drop."""
-    return f"{_VERDICTS} & {_up_to(place)}L = {_rejected(place)}L"
-
-
-def _group(start: int) -> str:
-    """Write SQL for a row's verdicts on a group of conditions; NULL if none of them drops the row."""
-    own = f"shiftright({_VERDICTS}, {2 * start}) & {_EARLIER - 1}L"
-    earlier = f"if({_VERDICTS} & {sum(map(_rejected, range(start)))}L = 0, 0L, {_EARLIER}L)"
-    return f"if({own} = 0, NULL, CAST({own} | {earlier} AS DOUBLE))"
-
-
-def _counts(masks: Sequence[tuple[int, int | None]], histogram: Sequence[Any] | None) -> list[int]:
-    """Count the rows of a histogram of verdicts that have the bits of each mask: those that are given, or any."""
-    # Spark merges equal bins of several tasks by a weighted mean.
-    bins = [(round(verdicts), int(rows)) for verdicts, rows in histogram or ()]
-    return [
-        sum(rows for verdicts, rows in bins if (verdicts & mask == bits if bits is not None else verdicts & mask))
-        for mask, bits in masks
-    ]

@@ -75,8 +75,7 @@ def plan_lookback(
     behind = {key for key, version in wanted.items() if version > applied.get(key, -1)}
     chosen = [key for key in wanted if key in behind or (key in window and not only_changed)]
     causes = {key: _cause(key, changed, applied, current, behind) for key in chosen}
-    if placement == "current first":
-        chosen.sort(key=lambda key: causes[key] != "current")
+    chosen.sort(key=lambda key: placement == "current first" and causes[key] != "current")
     held = {key: f"unchanged since version {wanted[key]}" for key in window & wanted.keys()}
     held |= _beyond(changed, applied, partitions, window, lookback)
     return Plan(
@@ -145,7 +144,6 @@ def _require_possible(
     current: Sequence[str], partitions: Sequence[str], lookback: int, placement: Placement, *, stateful: bool
 ) -> None:
     _require_placement(placement, stateful=stateful)
-    require_distinct("current=", current)
     require_distinct("partitions=", partitions)
     if unknown := [key for key in current if key not in partitions]:
         raise ConfigError(f"there is no partition {', '.join(unknown)}: name current ones among the partitions")

@@ -7,8 +7,8 @@ a retry that finds it there does nothing.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 from psycopg import Connection, sql
@@ -20,7 +20,7 @@ from dedp_assets.patterns.core.columns import require_rows
 from dedp_assets.patterns.core.errors import Conflict
 from dedp_assets.patterns.core.names import identifier
 
-__all__ = ["Written", "texts_of", "write_sets"]
+__all__ = ["RowSet", "Written", "texts_of", "write_sets"]
 
 _TABLE = "dedp_transactions"
 _CREATED = """
@@ -30,6 +30,26 @@ _CREATED = """
         PRIMARY KEY (target, partition, generation))
 """
 _NESTED = (T.StructType, T.ArrayType, T.MapType)
+
+
+@dataclass(frozen=True, slots=True)
+class RowSet:
+    """Rows for a table of a database.
+
+    Attributes:
+        table: ``schema.table``.
+        rows: one row for each key, with columns of the table's names; nested values become JSON.
+        keys: columns that tell rows apart: the primary key, or those of a unique index.
+        partition: column -> value of the part of the table that the rows are all there is of: what it holds under other
+            keys is removed. Without, what is not among the rows stays.
+        allow_empty: whether no rows may empty the partition; a source that delivers nothing is usually broken.
+    """
+
+    table: str
+    rows: DataFrame
+    keys: Sequence[str]
+    partition: Mapping[str, str] = field(default_factory=dict)
+    allow_empty: bool = False
 
 
 @dataclass(frozen=True, slots=True)

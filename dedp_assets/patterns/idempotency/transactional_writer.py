@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from psycopg import Connection
@@ -28,29 +28,9 @@ from dedp_assets.patterns.core.rows import RowsRead
 from dedp_assets.patterns.delta.tables import Table
 from dedp_assets.patterns.delta.writes import StagedWrite
 from dedp_assets.patterns.idempotency._groups import group_of
-from dedp_assets.patterns.idempotency._transactions import Written, texts_of, write_sets
+from dedp_assets.patterns.idempotency._transactions import RowSet, Written, texts_of, write_sets
 
 __all__ = ["write_transaction", "publish_group", "read_group", "RowSet", "TableRows"]
-
-
-@dataclass(frozen=True, slots=True)
-class RowSet:
-    """Rows for a table of a database.
-
-    Attributes:
-        table: ``schema.table``.
-        rows: one row for each key, with columns of the table's names; nested values become JSON.
-        keys: columns that tell rows apart: the primary key, or those of a unique index.
-        partition: column -> value of the part of the table that the rows are all there is of: what it holds under other
-            keys is removed. Without, what is not among the rows stays.
-        allow_empty: whether no rows may empty the partition; a source that delivers nothing is usually broken.
-    """
-
-    table: str
-    rows: DataFrame
-    keys: Sequence[str]
-    partition: Mapping[str, str] = field(default_factory=dict)
-    allow_empty: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -129,7 +129,6 @@ def join_latest(  # noqa: PLR0913 - as above, and which row it is that counts
         ConfigError: as :func:`join_within`, and without an identity.
     """
     require_distinct("identity=", identity)
-    require_distinct("order_by=", order_by)
     require_columns(facts, identity, COMPARED)
     require_columns(others, order_by, COMPARED)
     if not identity:

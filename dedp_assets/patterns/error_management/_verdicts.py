@@ -1,0 +1,57 @@
+"""Verdicts of filters: two bits for each condition of a row, in groups that a histogram can count."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from dedp_assets.patterns.core.names import RESERVED
+
+__all__ = ["AT_ONCE", "BINS", "EARLIER", "VERDICTS", "column_of", "counts", "first", "group_of", "rejected", "up_to"]
+
+VERDICTS = f"{RESERVED}verdicts"
+"""Column with two bits for each condition: whether it drops the row, and whether that is because it is NULL."""
+_GROUP = f"{RESERVED}group_"
+"""What begins the columns with the verdicts on a group of conditions."""
+AT_ONCE = 5
+"""How many conditions one histogram counts the verdicts on."""
+EARLIER = 1 << 2 * AT_ONCE
+"""Bit beside the verdicts of a group: a condition of an earlier group drops the row, too."""
+BINS = 2 * 3**AT_ONCE
+
+
+def column_of(conditions: Iterable[str], start: int) -> str:
+    """Name the column with a group of verdicts: its own for other conditions, of a filter before or behind this one."""
+    return f"{_GROUP}{hashlib.sha256(json.dumps(list(conditions)).encode()).hexdigest()[:16]}_{start}"
+
+
+def rejected(place: int) -> int:
+    return 1 << 2 * place
+
+
+def up_to(place: int, earlier: int = 0) -> int:
+    return sum(rejected(each) for each in range(place + 1)) | earlier
+
+
+def first(place: int) -> str:
+    """Write the SQL predicate of the rows that the condition is the first one to drop."""
+    return f"{VERDICTS} & {up_to(place)}L = {rejected(place)}L"
+
+
+def group_of(start: int) -> str:
+    """Write SQL for a row's verdicts on a group of conditions; NULL if none of them drops the row."""
+    own = f"shiftright({VERDICTS}, {2 * start}) & {EARLIER - 1}L"
+    earlier = f"if({VERDICTS} & {sum(map(rejected, range(start)))}L = 0, 0L, {EARLIER}L)"
+    return f"if({own} = 0, NULL, CAST({own} | {earlier} AS DOUBLE))"
+
+
+def counts(masks: Sequence[tuple[int, int | None]], histogram: Sequence[Any] | None) -> list[int]:
+    """Count the rows of a histogram of verdicts that have the bits of each mask: those that are given, or any."""
+    # Spark merges equal bins of several tasks by a weighted mean.
+    bins = [(round(verdicts), int(rows)) for verdicts, rows in histogram or ()]
+    return [
+        sum(rows for verdicts, rows in bins if (verdicts & mask == bits if bits is not None else verdicts & mask))
+        for mask, bits in masks
+    ]
