@@ -21,6 +21,7 @@ from dedp_assets.patterns.connectors import sinks
 from dedp_assets.patterns.connectors.sinks import Outgoing, Sink
 from dedp_assets.patterns.core.columns import COMPARED, NAMED, require_columns, require_rows
 from dedp_assets.patterns.core.errors import AmbiguousKeys, ConfigError, Conflict, ContractError, NotReady
+from dedp_assets.patterns.core.json_texts import EXACT, options
 from dedp_assets.patterns.core.keys import require_distinct
 from dedp_assets.patterns.core.names import identifier
 from dedp_assets.patterns.core.records import Provenance, slice_name
@@ -41,7 +42,6 @@ RECEIPT = {
 }
 """The columns of a table of receipts, beside those that it is partitioned by."""
 _KEYS = ("destination", "record_id")
-_JSON = "map('ignoreNullFields', 'false', 'timestampFormat', \"yyyy-MM-dd'T'HH:mm:ss.SSSSSSXXX\")"
 _NOTED = 10_000
 _SHOWN = 3
 
@@ -63,7 +63,7 @@ def outgoing(
         identity: column by which a destination tells records apart.
         destination: SQL for where a record goes.
         entity: SQL for whose record it is.
-        order_by: columns that order the records of an entity; equal ones are ordered by ``identity``.
+        order_by: columns that order the records of an entity; equal ones are ordered by ``identity``, as its type is.
         unit: column of what is delivered as a whole before the next; empty for all at once.
         payload: columns that are sent; all, if none is named.
 
@@ -88,8 +88,8 @@ def outgoing(
         f"{identifier(unit) if unit else 0} AS unit",
         f"{record_id} AS record_id",
         f"CAST({entity} AS STRING) AS entity",
-        f"to_json(struct({', '.join(map(identifier, payload or rows.columns))}), {_JSON}) AS value",
-        f"if({missing}, NULL, named_struct({fields}, 'id', {record_id})) AS place",
+        f"to_json(struct({', '.join(map(identifier, payload or rows.columns))}), {options(EXACT)}) AS value",
+        f"if({missing}, NULL, named_struct({fields}, 'id', {identifier(identity)})) AS place",
     )
 
 

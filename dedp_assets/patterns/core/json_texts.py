@@ -9,14 +9,38 @@ becomes ``"1.10:"`` and ``"1.10"`` becomes ``":1.10"``.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from dedp_assets.patterns.core.exact import NUMBER
 from dedp_assets.patterns.core.names import RESERVED
 from dedp_assets.patterns.core.rows import quoted
 
-__all__ = ["END", "elements", "fault", "inner", "marked", "members", "repeated", "scalar_text", "text_of", "trimmed"]
+__all__ = [
+    "END",
+    "EXACT",
+    "MICROSECONDS",
+    "elements",
+    "fault",
+    "inner",
+    "marked",
+    "members",
+    "options",
+    "repeated",
+    "scalar_text",
+    "text_of",
+    "trimmed",
+]
 
 END = f"{RESERVED}end"
 """The member behind the last one."""
+
+MICROSECONDS = {
+    "timestampFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSSXXX",
+    "timestampNTZFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSS",
+}
+"""Options of Spark's JSON under which no time is cut to milliseconds."""
+EXACT = {**MICROSECONDS, "ignoreNullFields": "false"}
+"""The same, and a NULL keeps its field."""
 
 _OPTIONS = "map('allowSingleQuotes', 'false', 'allowNonNumericNumbers', 'false')"
 _QUOTE, _BACKSLASH = '"', "\\"
@@ -30,6 +54,11 @@ _MARKED_WORD = rf'(?s)\G((?:[,\[\]{{}}]++|null|{_KEY}|":{_CHARACTERS}")*+)"([^":
 _MARKED_TEXT = rf'(?s)\G((?:[,\[\]{{}}]++|null|true|false|{NUMBER}|{_KEY})*+)":({_CHARACTERS})"'
 _PAIR = r"\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}"
 _HALF = r"\\u[dD][89a-fA-F]"
+
+
+def options(given: Mapping[str, str]) -> str:
+    """Write options of Spark's JSON as an argument in SQL."""
+    return f"map({', '.join(quoted(text) for option in given.items() for text in option)})"
 
 
 def members(record: str, own: str, *, empty: bool = False) -> str:

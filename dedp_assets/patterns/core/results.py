@@ -67,6 +67,7 @@ class Finding:
         note: one sentence for people, empty if the figures say it all.
         approvable: whether a named person may overrule a failure, or only one who names the audit (:data:`BY_NAME`).
         approved_by: who overruled it, if somebody did.
+        about: the data and the options that were judged, where another call relies on the verdict.
     """
 
     name: str
@@ -76,6 +77,7 @@ class Finding:
     note: str = ""
     approvable: Approvable = False
     approved_by: str = ""
+    about: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def refuses(self) -> bool:
@@ -84,7 +86,7 @@ class Finding:
 
     def as_dict(self) -> dict[str, Any]:
         """Write the finding as plain values, for the ledger."""
-        return asdict(self)
+        return {name: value for name, value in asdict(self).items() if name != "about" or value}
 
 
 @dataclass(frozen=True, slots=True)

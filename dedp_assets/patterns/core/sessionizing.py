@@ -1,7 +1,8 @@
 """The rule of sessions: events of one entity belong together unless a pause between them is longer than the gap.
 
-Events are in the order of their time and, at equal times, of their identity. A pause of exactly the gap does not end a
-session; an event that says so ends it at once. An event that is there twice counts once. A session's id is made of the
+An event is known by its entity, its time and its identity; one that is there twice counts once, and of two that differ
+in other columns the same one counts in any order. Events are in the order of time and, at equal times, of identity. A
+pause of exactly the gap does not end a session; an event that says so ends it at once. A session's id is made of the
 entity and of the session's first event, so it depends on no clock, no run and no batch.
 """
 
@@ -12,23 +13,33 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
 from typing import TypeVar
 
+from pyspark.errors import AnalysisException, IllegalArgumentException, ParseException
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from dedp_assets.patterns.core.columns import IDENTICAL, INSTANT, REMEMBERED, require_columns, require_free
+from dedp_assets.patterns.core.columns import (
+    IDENTICAL,
+    INSTANT,
+    REMEMBERED,
+    fields_of,
+    require_columns,
+    require_free,
+)
 from dedp_assets.patterns.core.errors import ConfigError
 from dedp_assets.patterns.core.keys import key_of, require_distinct
 from dedp_assets.patterns.core.names import RESERVED, identifier
-from dedp_assets.patterns.core.rows import quoted
-from dedp_assets.patterns.core.sql_options import naming_options
+from dedp_assets.patterns.core.rows import quoted, row_hash
+from dedp_assets.patterns.core.sql_options import naming_options, require_repeatable
 
-__all__ = ["ADDED", "ENDED", "EVENTS", "STARTED", "SessionRule", "cut", "micros"]
+__all__ = ["ADDED", "ENDED", "EVENTS", "STARTED", "SessionRule", "cut", "micros", "watermarked"]
 
 SESSION_ID, STARTED, ENDED, EVENTS = "session_id", "started_at", "ended_at", "events"
 ADDED = (SESSION_ID, STARTED, ENDED, EVENTS)
 """Columns of a session beside its entity's: id, time of the first and of the last event, events in their order."""
 
-_BEGINS, _NUMBER, _EVENT, _ENDS = (f"{RESERVED}{name}" for name in ("begins", "number", "event", "ends"))
+_BEGINS, _NUMBER, _EVENT, _ENDS, _CONTENT, _AGAIN = (
+    f"{RESERVED}{name}" for name in ("begins", "number", "event", "ends", "content", "again")
+)
 _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 
 E = TypeVar("E")
@@ -99,23 +110,32 @@ class SessionRule:
     def sessions(self, events: DataFrame) -> DataFrame:
         """Group events into sessions, and say of each whether an event ended it (``__dedp_ends``); lazy."""
         time, entity = identifier(self.event_time), ", ".join(map(identifier, self.entity))
-        ordered = f"OVER (PARTITION BY {entity} ORDER BY {time}, {identifier(self.event_id)})"
+        known = f"{time}, {identifier(self.event_id)}"
+        ordered = f"OVER (PARTITION BY {entity} ORDER BY {known}, {_CONTENT})"
+        again = f"lag(struct({known})) {ordered} <=> struct({known}) AS {_AGAIN}"
         pause = f"unix_micros({time}) - lag(unix_micros({time})) {ordered}"
         begins = f"coalesce({pause} > {self.gap_micros}L OR lag({_ENDS}) {ordered}, true) AS {_BEGINS}"
         event = f"struct({', '.join(map(identifier, self.event))}) AS {_EVENT}"
         found = (
             self.with_ends(events.selectExpr("*", event), _ENDS)
+            .selectExpr("*", f"{self.content(events)} AS {_CONTENT}")
+            .selectExpr("*", again)
+            .filter(f"NOT {_AGAIN}")
             .selectExpr("*", begins)
             .selectExpr("*", f"count_if({_BEGINS}) {ordered} AS {_NUMBER}")
             .groupBy(*map(identifier, self.entity), _NUMBER)
             .agg(
                 F.min(time).alias(STARTED),
                 F.max(time).alias(ENDED),
-                F.array_sort(F.collect_set(_EVENT)).alias(EVENTS),
+                F.array_sort(F.collect_list(_EVENT)).alias(EVENTS),
                 F.bool_or(_ENDS).alias(_ENDS),
             )
         )
         return self.identified(found).select(SESSION_ID, *self.columns[1:], _ENDS)
+
+    def content(self, events: DataFrame) -> str:
+        """Write SQL for the number that chooses between events of one identity that differ: the least counts."""
+        return row_hash(fields_of(events, self.event))
 
     def with_ends(self, events: DataFrame, name: str) -> DataFrame:
         """Add to events, as the column ``name``, whether one ends its session.
@@ -124,6 +144,7 @@ class SessionRule:
             ConfigError: if ``ends`` is SQL that Spark cannot evaluate.
         """
         ends = f"coalesce({self.ends or 'false'}, false)"
+        require_repeatable(events, "option", {"ends": self.ends})
         with naming_options(events, "option", {"ends": ends}):
             return events.withColumn(name, F.expr(ends))
 
@@ -164,6 +185,20 @@ def cut(
         else:
             found.append([event])
     return found
+
+
+def watermarked(stream: DataFrame, event_time: str, lateness: str, *, option: str = "lateness") -> DataFrame:
+    """Give a stream a watermark that an event as late as allowed is not below.
+
+    Spark drops what lies at its watermark, of whole milliseconds, too: one more keeps an event that is exactly so late.
+
+    Raises:
+        ConfigError: for a text that is no length of time, or a negative one.
+    """
+    try:
+        return stream.withWatermark(identifier(event_time), f"{lateness} 1 millisecond")
+    except (AnalysisException, IllegalArgumentException, ParseException):
+        raise ConfigError(f"{option} must be a length of time such as '10 minutes', not {lateness!r}") from None
 
 
 def micros(at: datetime) -> int:

@@ -2,15 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import re
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 
 from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
 
 from dedp_assets.patterns.core.errors import ConfigError
+from dedp_assets.patterns.core.names import RESERVED
 
-__all__ = ["naming_options", "reason_of"]
+__all__ = ["naming_options", "reason_of", "require_repeatable"]
+
+_CALL = re.compile(r"\b(?!(?:AND|CASE|ELSE|IN|LIKE|NOT|ON|OR|THEN|WHEN)\b)\w+`?\s*\(|/\*|--", re.IGNORECASE)
+"""What every SQL has that may say something else the next time: a function."""
+_OF_THE_ROW = re.compile(r"\binput_file_(name|block_start|block_length)\s*\(\s*\)", re.IGNORECASE)
+"""Functions that Spark lists with the random ones, and that say the same of a row each time."""
+_ONE = f"{RESERVED}one"
 
 
 @contextmanager
@@ -40,6 +49,45 @@ def naming_options(rows: DataFrame, what: str, options: Mapping[str, str]) -> It
         refused = ((f"{what} {name}", _refusal(rows, sql)) for name, sql in options.items())
         named, why = next(((name, why) for name, why in refused if why), (f"a {what}", reason_of(error)))
         raise ConfigError(f"{named} cannot be evaluated: {why}") from error
+
+
+def require_repeatable(rows: DataFrame, what: str, options: Mapping[str, str]) -> None:
+    """Refuse SQL that says something else of a row each time it is evaluated, as ``rand()``; analysed, never run.
+
+    Spark evaluates an expression as often as it likes: once for each part of a split, and again where a task is.
+
+    Args:
+        rows: what the options are evaluated over.
+        what: what such an option is called, as "condition".
+        options: name -> SQL.
+
+    Raises:
+        ConfigError: names the first such option.
+
+    Example:
+        >>> require_repeatable(frame("id INT"), "condition", {"few": "rand() < 0.1"})
+        Traceback (most recent call last):
+        dedp_assets.patterns.core.errors.ConfigError: condition few must say the same of a row each time, not ...
+    """
+    calls = {name: sql for name, sql in options.items() if _CALL.search(sql)}
+    if not calls or not _changes(rows, calls.values()):
+        return
+    found = next((name for name, sql in calls.items() if _changes(rows, [sql])), next(iter(calls)))
+    raise ConfigError(
+        f"{what} {found} must say the same of a row each time, not {options[found]}: make a column of it and store the "
+        "rows before"
+    )
+
+
+def _changes(rows: DataFrame, expressions: Iterable[str]) -> bool:
+    """Ask Spark's analysis: a condition of a join has to be deterministic. Any other fault is for others to name."""
+    together = ", ".join(f"({_OF_THE_ROW.sub('1', sql)})" for sql in expressions)
+    one = rows.sparkSession.range(1).select(F.lit(1).alias(_ONE))
+    try:
+        _ = rows.join(one, F.expr(f"struct({together}) IS NULL"), "left").schema
+    except AnalysisException as error:
+        return error.getCondition() == "INVALID_NON_DETERMINISTIC_EXPRESSIONS"
+    return False
 
 
 def reason_of(error: Exception) -> str:

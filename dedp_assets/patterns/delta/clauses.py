@@ -20,7 +20,7 @@ from dedp_assets.patterns.core.errors import ConfigError, SchemaMismatch
 from dedp_assets.patterns.core.keys import require_distinct
 from dedp_assets.patterns.core.names import OUTCOME, RESERVED, identifier
 from dedp_assets.patterns.core.schema import shape
-from dedp_assets.patterns.core.sql_options import reason_of
+from dedp_assets.patterns.core.sql_options import reason_of, require_repeatable
 from dedp_assets.patterns.delta.log import TableState
 from dedp_assets.patterns.delta.reading import predicate
 
@@ -183,10 +183,12 @@ def check_condition(table: str, rows: DataFrame, condition: str) -> None:
     """Refuse a text that is not an SQL condition over ``rows``.
 
     Raises:
-        ConfigError: if Spark cannot analyse it, or it is not true or false.
+        ConfigError: if Spark cannot analyse it, or it is not true or false, or not the same each time.
     """
     if (kind := _analysed(table, rows, [condition])[condition]) != "boolean":
         raise ConfigError(f"{table}: {condition} is no condition, its type is {kind}")
+    # It is asked twice: which files hold such a row, and which row is one.
+    require_repeatable(rows, f"{table}:", {"a condition": condition})
 
 
 def _check_shape(table: str, merge: Merge, state: TableState, source: DataFrame) -> None:

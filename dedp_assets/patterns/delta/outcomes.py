@@ -8,7 +8,7 @@ how many the files that were written do.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 from dedp_assets.patterns.core.names import OUTCOME
@@ -49,8 +49,9 @@ class Outcomes:
     def account(self, measured: Measured) -> Account:
         """Add up the outcomes, and hold them against the log and against the files written."""
         rows = {outcome: measured.parts.get(outcome, 0) for outcome in OUTCOMES}
-        totals, counts = self._totals(rows), self._counts(rows)
-        faults = "; ".join(self._faults(rows, measured))
+        faults, counts = "; ".join(self._faults(rows, measured)), self._counts(rows)
+        # Outcomes that do not add up say nothing of the rest of the table.
+        totals = replace(self, before=None if faults else self.before)._totals(rows)
         shown = {**rows, **{name: totals[name] for name in _TOTALS if name in totals}}
         return Account(
             counts,

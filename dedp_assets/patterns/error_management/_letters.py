@@ -19,7 +19,7 @@ from dedp_assets.patterns.core.records import Provenance
 from dedp_assets.patterns.core.results import WriteResult
 from dedp_assets.patterns.core.rows import RowsRead, count_where, quoted, row_hash, tally
 from dedp_assets.patterns.core.schema import Column
-from dedp_assets.patterns.core.sql_options import naming_options
+from dedp_assets.patterns.core.sql_options import naming_options, require_repeatable
 from dedp_assets.patterns.delta.tables import Table
 
 __all__ = ["LETTER", "filed", "judged", "mark_replayed", "open_by_class", "publish_letters"]
@@ -57,8 +57,9 @@ def judged(converted: DataFrame, rules: Mapping[str, str]) -> DataFrame:
     """Add to converted records the rules that they broke (``reason``), the error class, and the stage that failed.
 
     Raises:
-        ConfigError: for a rule that Spark cannot evaluate.
+        ConfigError: for a rule that Spark cannot evaluate, or that says something else each time (``rand()``).
     """
+    require_repeatable(converted, "rule", rules)
     broken = [f"CASE WHEN NOT coalesce({rule}, false) THEN {quoted(why)} END" for why, rule in rules.items()]
     places = f"slice({MISFITS}, 1, {_NAMED}), if(size({MISFITS}) > {_NAMED}, 'and more', NULL)"
     reason = f"coalesce({SYNTAX}, nullif(concat_ws('; ', {', '.join([places, *broken])}), ''))"

@@ -21,6 +21,7 @@ from dedp_assets.patterns.core.audits import Audit
 from dedp_assets.patterns.core.columns import COMPARED, RECORD, require_columns, require_free, spelled_as
 from dedp_assets.patterns.core.conversion import convert_columns, convert_json, texts_of
 from dedp_assets.patterns.core.errors import ConfigError
+from dedp_assets.patterns.core.json_texts import MICROSECONDS
 from dedp_assets.patterns.core.keys import require_distinct
 from dedp_assets.patterns.core.names import OUTCOME, identifier, reserved
 from dedp_assets.patterns.core.records import Provenance
@@ -105,7 +106,7 @@ def divert_unprocessable(  # noqa: PLR0913 - what a record is takes many words
     require_free(rows, *added)
     if not payload:
         payload = "raw"
-        record = F.to_json(F.struct(*[identifier(c) for c in rows.columns]))
+        record = F.to_json(F.struct(*[identifier(c) for c in rows.columns]), MICROSECONDS)
         marked = mark_replayed(rows.withColumn(payload, record), earlier, identity, payload)
         converted = convert_columns(marked, schema, lenient=lenient)
     else:

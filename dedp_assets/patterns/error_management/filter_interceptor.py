@@ -25,7 +25,7 @@ from dedp_assets.patterns.core.keys import require_distinct
 from dedp_assets.patterns.core.names import OUTCOME, identifier, reserved
 from dedp_assets.patterns.core.results import Split
 from dedp_assets.patterns.core.rows import Decoded, Measures, quoted
-from dedp_assets.patterns.core.sql_options import naming_options
+from dedp_assets.patterns.core.sql_options import naming_options, require_repeatable
 from dedp_assets.patterns.delta.log import Ledger
 from dedp_assets.patterns.delta.shares import audits_of_usual
 from dedp_assets.patterns.error_management._verdicts import (
@@ -58,7 +58,8 @@ def intercept_filters(rows: DataFrame | Split, *, conditions: Mapping[str, str],
         The columns of ``rows``; filtered ones also have ``filtered_by``, the first condition that is not true.
 
     Raises:
-        ConfigError: for no or more than 31 conditions, one that Spark cannot evaluate, or a column that is added here.
+        ConfigError: for no or more than 31 conditions, one that Spark cannot evaluate or that says something else each
+            time (``rand()``), or a column that is added here.
 
     Example:
         >>> from dedp_assets.patterns.core.rows import RowsRead, tally
@@ -82,6 +83,7 @@ def intercept_filters(rows: DataFrame | Split, *, conditions: Mapping[str, str],
         raise ConfigError(
             f"the rows were filtered by conditions {', '.join(conditions)} before: give these other names"
         )
+    require_repeatable(split.rows, "condition", conditions)
     before = identifier(split.outcome) if split.outcome else "'valid'"
     # True is 1 and false 0, so that NULL is told from both; AND takes nothing but a predicate.
     bits = [

@@ -21,7 +21,7 @@ from dedp_assets.patterns.core.columns import require_free
 from dedp_assets.patterns.core.errors import ConfigError
 from dedp_assets.patterns.core.names import OUTCOME, RESERVED
 from dedp_assets.patterns.core.results import Finding, Split
-from dedp_assets.patterns.core.sql_options import naming_options
+from dedp_assets.patterns.core.sql_options import naming_options, require_repeatable
 from dedp_assets.patterns.error_management._progress import Across, Progress, advanced
 
 __all__ = ["detect_late_data", "advance_watermark", "judge_lateness", "Progress"]
@@ -79,6 +79,7 @@ def detect_late_data(
     outcome = "CASE WHEN event_time IS NULL THEN 'undated' WHEN event_time < watermark THEN 'late' ELSE 'on_time' END"
     late_by = "greatest(unix_micros(watermark) - unix_micros(event_time), 0L) / 1e6"
     stated = {"event_time": event_time, **({"arrived": arrived} if arrived else {})}
+    require_repeatable(events, "option", stated)
     with naming_options(events, "option", {name: f"unix_micros({sql})" for name, sql in stated.items()}):
         moments = {_STATED: F.expr(event_time), **({"arrived_at": F.expr(arrived)} if arrived else {})}
         judged = (

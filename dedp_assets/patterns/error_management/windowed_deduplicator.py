@@ -33,6 +33,7 @@ from dedp_assets.patterns.core.keys import require_distinct
 from dedp_assets.patterns.core.names import OUTCOME, RESERVED, identifier
 from dedp_assets.patterns.core.results import Finding, Split
 from dedp_assets.patterns.core.rows import row_hash
+from dedp_assets.patterns.core.sessionizing import watermarked
 
 __all__ = ["deduplicate", "deduplicate_stream", "judge_uniqueness"]
 
@@ -157,7 +158,7 @@ def deduplicate_stream(stream: DataFrame, *, keys: Sequence[str], event_time: st
     if not stream.isStreaming:
         raise ConfigError("deduplicate_stream needs a streaming DataFrame; for a batch use deduplicate")
     require_columns(stream, [event_time], INSTANT)
-    return stream.withWatermark(identifier(event_time), window).dropDuplicatesWithinWatermark(list(keys))
+    return watermarked(stream, event_time, window, option="window").dropDuplicatesWithinWatermark(list(keys))
 
 
 def _flagged(split: Split) -> Split:
@@ -179,5 +180,5 @@ def _ranking(
     same_key = [F.expr(f"if({ranked}, {identifier(key)}, NULL)") for key in keys]
     columns = [F.col(identifier(column)) for column in order_by]
     order: list[Column] = [c.asc_nulls_first() if keep == "first" else c.desc_nulls_last() for c in columns]
-    total = bool(split.identity) and set(split.identity) <= set(order_by)
-    return Window.partitionBy(spread, *same_key).orderBy(*order, *([] if total else [F.expr(content)]))
+    # What identifies a row upstream is there twice as well, where a producer delivers again: only content ends a tie.
+    return Window.partitionBy(spread, *same_key).orderBy(*order, F.expr(content))

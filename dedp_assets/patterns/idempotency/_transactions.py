@@ -18,6 +18,7 @@ from pyspark.sql import types as T
 from dedp_assets.patterns.connectors.postgres import Changed, Incoming, exchange, receive, writing
 from dedp_assets.patterns.core.columns import require_rows
 from dedp_assets.patterns.core.errors import Conflict
+from dedp_assets.patterns.core.json_texts import MICROSECONDS, options
 from dedp_assets.patterns.core.names import identifier
 
 __all__ = ["RowSet", "Written", "texts_of", "write_sets"]
@@ -155,4 +156,4 @@ def _text(value: str, kind: T.DataType) -> str:
         return f"date_format({value}, 'yyyy-MM-dd HH:mm:ss.SSSSSSXXX')"
     if isinstance(kind, T.BinaryType):
         return rf"concat('\\x', hex({value}))"
-    return f"to_json({value})" if isinstance(kind, _NESTED) else f"CAST({value} AS STRING)"
+    return f"to_json({value}, {options(MICROSECONDS)})" if isinstance(kind, _NESTED) else f"CAST({value} AS STRING)"

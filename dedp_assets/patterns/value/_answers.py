@@ -15,7 +15,7 @@ from dedp_assets.patterns.core.errors import ConfigError, ContractError
 from dedp_assets.patterns.core.names import RESERVED, identifier
 from dedp_assets.patterns.core.records import Provenance
 from dedp_assets.patterns.core.results import WriteResult
-from dedp_assets.patterns.core.rows import RowsRead
+from dedp_assets.patterns.core.rows import RowsRead, row_hash
 from dedp_assets.patterns.core.schema import Column
 from dedp_assets.patterns.delta.definition import require_partition
 from dedp_assets.patterns.delta.tables import Table
@@ -100,8 +100,10 @@ def _known(
 ) -> DataFrame:
     """Choose the answer to keep for each wanted key that has one: the partition's own, or the newest of another."""
     own = [F.col(identifier(name)).eqNullSafe(value).desc() for name, value in _values(table, partition).items()]
-    ordered = Window.partitionBy(identifier(key)).orderBy(*own, F.col("asked_at").desc())
     near = table.read(partition, *others, version=version)
+    # Two partitions that asked at one moment were told the same, or else the content chooses.
+    content = row_hash([field for field in near.schema.fields if field.name not in partition])
+    ordered = Window.partitionBy(identifier(key)).orderBy(*own, F.col("asked_at").desc(), F.expr(content))
     held = near.join(wanted, key, "left_semi").withColumn(_CHOSEN, F.row_number().over(ordered))
     return held.filter(f"{_CHOSEN} = 1").drop(_CHOSEN, *partition)
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import groupby
+from operator import itemgetter
 from typing import Any
 
 import pandas as pd
@@ -13,10 +15,10 @@ from pyspark.sql.streaming.state import GroupState
 from dedp_assets.patterns.core.names import RESERVED
 from dedp_assets.patterns.core.sessionizing import cut
 
-__all__ = ["AT", "ENDS", "ID", "KEPT", "STATE", "TIME", "WINDOW", "Advance", "Event", "SESSION", "stated"]
+__all__ = ["AT", "CONTENT", "ENDS", "ID", "KEPT", "STATE", "TIME", "WINDOW", "Advance", "Event", "SESSION", "stated"]
 
-AT, ID, ENDS, KEPT = (f"{RESERVED}{name}" for name in ("at", "id", "ends", "kept"))
-"""Columns of an event: microseconds, identity, whether it ends its session, and the rest as JSON."""
+AT, ID, ENDS, KEPT, CONTENT = (f"{RESERVED}{name}" for name in ("at", "id", "ends", "kept", "content"))
+"""Columns of an event: microseconds, identity, whether it ends its session, the rest as JSON, a hash of its content."""
 WINDOW = f"{RESERVED}window"
 """Column of Spark's session window."""
 TIME = f"{RESERVED}time"
@@ -25,7 +27,11 @@ STATE = "events STRING, deadline BIGINT"
 SESSION = "events"
 """Column of a completed session: its events as JSON."""
 
-Event = tuple[int, Any, bool, str]
+Event = tuple[int, Any, bool, str | None, int]
+"""Microseconds, identity, whether it ends its session, the rest as JSON, and the hash of its content.
+
+The rest is ``None`` of an event whose session is told already: it is known as long as a repeat of it may come.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,33 +53,36 @@ class Advance:
         self, key: tuple[Any, ...], frames: Iterable[pd.DataFrame], state: GroupState
     ) -> Iterator[pd.DataFrame]:
         """Take in events, and give the sessions that are completed."""
-        known: list[Event] = [(e[0], e[1], e[2], e[3]) for e in json.loads(state.get[0])] if state.exists else []
+        known = _known(json.loads(state.get[0])) if state.exists else []
         deadline = state.get[1] if state.exists else 0
         new = [] if state.hasTimedOut else [event for frame in frames for event in _events_of(frame)]
         watermark = state.getCurrentWatermarkMs()
         if new:
             deadline = (watermark or max(event[0] for event in new) // 1000) + self.gap // 1000
-        sessions = cut(sorted({*known, *new}), time=_time, gap=self.gap, ends=_ends)
+        sessions = cut(_once([*known, *new]), time=_time, gap=self.gap, ends=_ends)
         done = self._done(watermark, deadline)
         completed = [session for session in sessions if _ends(session[-1]) or done(session)]
-        self._keep(state, [session for session in sessions if not (_ends(session[-1]) or done(session))], deadline)
-        if completed:
-            yield pd.DataFrame([[*key, json.dumps(session)] for session in completed], columns=list(self.columns))
+        still = [session for session in sessions if not (_ends(session[-1]) or done(session))]
+        told = [_told(event) for session in completed for event in session if event[0] > watermark * 1000]
+        self._keep(state, still, told, deadline)
+        fresh = [[event for event in session if event[3] is not None] for session in completed]
+        if any(fresh):
+            yield pd.DataFrame([[*key, json.dumps(each)] for each in fresh if each], columns=list(self.columns))
 
     def _done(self, watermark: int, deadline: int) -> Callable[[list[Event]], bool]:
         if self.by_watermark:
             return lambda _: 0 < deadline < watermark
         return lambda session: session[-1][0] + self.gap < watermark * 1000
 
-    def _keep(self, state: GroupState, sessions: list[list[Event]], deadline: int) -> None:
-        """Keep what may go on, and ask to be called when the first of it cannot."""
-        if not sessions:
+    def _keep(self, state: GroupState, sessions: list[list[Event]], told: list[Event], deadline: int) -> None:
+        """Keep what may go on or come again, and ask to be called when the first of it cannot."""
+        if not sessions and not told:
             if state.exists:
                 state.remove()
             return
-        state.update((json.dumps([event for session in sessions for event in session]), deadline))
-        first = min(session[-1][0] for session in sessions)
-        asked = deadline if self.by_watermark else (first + self.gap) // 1000 + 1
+        state.update((json.dumps([*told, *(event for session in sessions for event in session)]), deadline))
+        ends = [deadline if self.by_watermark else (session[-1][0] + self.gap) // 1000 + 1 for session in sessions]
+        asked = min([*ends, *([max(told)[0] // 1000 + 1] if told else [])])
         state.setTimeoutTimestamp(max(asked, state.getCurrentWatermarkMs() + 1))
 
 
@@ -82,9 +91,24 @@ def stated(entity: Sequence[str]) -> dict[str, str]:
     return {c: f"{RESERVED}entity_{n}" if {".", "`"} & {*c} else c for n, c in enumerate(entity)}
 
 
+def _known(events: list[list[Any]]) -> list[Event]:
+    """Read events of a state; one of a former release has no hash."""
+    return [(at, id_, ends, kept, *(rest or [0])) for at, id_, ends, kept, *rest in events]
+
+
 def _events_of(frame: pd.DataFrame) -> Iterator[Event]:
-    columns = (frame[name].tolist() for name in (AT, ID, ENDS, KEPT))
-    return ((at, id_, ends, kept) for at, id_, ends, kept in zip(*columns, strict=True))
+    columns = (frame[name].tolist() for name in (AT, ID, ENDS, KEPT, CONTENT))
+    return zip(*columns, strict=True)
+
+
+def _once(events: Iterable[Event]) -> list[Event]:
+    """Order events, each there once: as it was told, or else the one of the least content."""
+    ordered = sorted(events, key=lambda event: (*event[:2], event[3] is not None, event[4]))
+    return [next(same) for _, same in groupby(ordered, key=itemgetter(0, 1))]
+
+
+def _told(event: Event) -> Event:
+    return (*event[:3], None, event[4])
 
 
 def _time(event: Event) -> int:

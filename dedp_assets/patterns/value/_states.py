@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
-from pyspark.sql.types import DoubleType, FloatType, StructType
+from pyspark.sql.types import AnsiIntervalType, DecimalType, DoubleType, FloatType, IntegralType, StructType
 
 from dedp_assets.patterns.core.errors import ConfigError
 from dedp_assets.patterns.core.names import RESERVED, identifier, reserved
@@ -16,7 +16,8 @@ from dedp_assets.patterns.core.sql_options import naming_options
 
 __all__ = ["Measure", "inputs", "merged", "parse", "partial", "require_exact"]
 
-_CALL = re.compile(r"\s*([a-z]+)\s*\((.*)\)\s*", re.DOTALL)
+_CALL = re.compile(r"\s*([a-z]+)\s*\((.*)\)\s*", re.DOTALL | re.IGNORECASE)
+_QUOTED = re.compile(r"\br'[^']*'|'(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\"|`[^`]*`", re.DOTALL | re.IGNORECASE)
 _PARTIAL = {
     "count": "count({0})",
     "sum": "sum({0})",
@@ -34,6 +35,7 @@ _MERGED = {
     "sketch": "hll_union_agg({0})",
 }
 _FLOATS = (FloatType, DoubleType)
+_SUMMED = (IntegralType, DecimalType, AnsiIntervalType)
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,38 +107,50 @@ def require_exact(measures: Sequence[Measure], states: StructType) -> StructType
     Raises:
         ConfigError: as :func:`inputs`.
     """
-    kinds = StructType([states[m.name] for m in measures])
+    there = {field.name.lower(): field for field in states}
+    kinds = StructType([there[m.name.lower()] for m in measures])
     _require_exact(measures, kinds)
     return kinds
 
 
 def _parsed(name: str, text: str) -> Measure:
     call = _CALL.fullmatch(text)
-    if not call or call[1] not in _PARTIAL or not call[2].strip() or not _is_one(call[2]):
+    kind = call[1].lower() if call else ""
+    if not call or kind not in _PARTIAL or not call[2].strip() or not _is_one(call[2]):
         raise ConfigError(
-            f"{name} is {text}, of which parts cannot be merged: give one of {', '.join(_PARTIAL)} of an expression. "
+            f"{name} is {text}, of which parts cannot be merged: give one of {', '.join(_PARTIAL)} of one expression. "
             "For an average keep its sum and its count and divide what was merged: an average of averages is wrong"
         )
     of = call[2].strip()
-    if of == "*" and call[1] != "count":
+    if of == "*" and kind != "count":
         raise ConfigError(f"{name} is {text}: only rows are counted by *, name what it is of")
-    return Measure(name, call[1], of)
+    return Measure(name, kind, of)
 
 
 def _is_one(inner: str) -> bool:
-    """Tell whether the text between the outer parentheses closes what it opens, outside of quoted texts."""
+    """Tell whether the text between the outer parentheses is one expression: closed, and without a comma of its own.
+
+    A comma would make a struct of several values, which is never NULL and so is always counted.
+    """
     depth = 0
-    for character in re.sub(r"'[^']*'|`[^`]*`|\"[^\"]*\"", "", inner):
-        depth += (character == "(") - (character == ")")
-        if depth < 0:
+    for character in _QUOTED.sub("", inner):
+        depth += (character in "([") - (character in ")]")
+        if depth < 0 or (character == "," and not depth):
             return False
     return depth == 0
 
 
 def _require_exact(measures: Sequence[Measure], kinds: StructType) -> None:
     for measure, field in zip(measures, kinds, strict=True):
-        if measure.kind == "sum" and isinstance(field.dataType, _FLOATS):
+        if measure.kind != "sum":
+            continue
+        if isinstance(field.dataType, _FLOATS):
             raise ConfigError(
                 f"{measure.name} sums floating point, and such a sum depends on the order of the rows: give "
                 f"sum(try_cast({measure.of} AS DECIMAL(p, s)))"
+            )
+        if not isinstance(field.dataType, _SUMMED):
+            raise ConfigError(
+                f"{measure.name} sums {field.dataType.simpleString().upper()}, which Spark would take for floating "
+                f"point: give sum(try_cast({measure.of} AS DECIMAL(p, s)))"
             )

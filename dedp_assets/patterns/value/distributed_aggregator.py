@@ -12,13 +12,13 @@ Choose instead: Local Aggregator, if all rows of a group lie together already.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import reduce
 
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import Column, DataFrame, GroupedData
 from pyspark.sql import functions as F
 
-from dedp_assets.patterns.core.columns import COMPARED, require_columns, require_free
+from dedp_assets.patterns.core.columns import COMPARED, fields_of, require_columns, require_free, spelled_as
 from dedp_assets.patterns.core.errors import ConfigError
 from dedp_assets.patterns.core.keys import require_distinct
 from dedp_assets.patterns.core.names import RESERVED, identifier
@@ -30,7 +30,7 @@ __all__ = ["aggregate", "merge_aggregates", "aggregate_query", "GROUPING"]
 GROUPING = "grouping_id"
 """Column that says which keys a row is a total over: a bit for each key, the last key's the lowest, 1 for a total."""
 
-_SALT = f"{RESERVED}salt"
+_SALT, _ALL = f"{RESERVED}salt", f"{RESERVED}all"
 _REMOTE = {
     **dict.fromkeys(("count", "sum", "min", "max"), "{kind}({of})"),
     "distinct": "array_agg(DISTINCT {of}) FILTER (WHERE ({of}) IS NOT NULL)",
@@ -59,8 +59,8 @@ def aggregate(
             most rows where states are large (``distinct``); others shrink to a row for each task before the shuffle.
 
     Raises:
-        ConfigError: for a column that is not there, a measure that does not merge (an average, a sum of floats),
-            sets that are not of the keys, or a salt below 1.
+        ConfigError: for a column that is not there, a measure that does not merge (an average, a sum of floats
+            or of texts), or is of several expressions, sets that are not of the keys, or a salt below 1.
 
     Example:
         >>> visits = frame("day STRING, device STRING, ms INT", ("mon", "tv", 2), ("mon", None, 8), ("tue", None, 5))
@@ -94,9 +94,9 @@ def aggregate(
             prepared = prepared.withColumn(_SALT, F.expr(f"pmod(xxhash64({values}), {salt})"))
         aggregates = [F.expr(aggregate).alias(name) for name, aggregate in sql.items()]
         if sets is None:
-            states = prepared.groupBy(*_columns([*salted, *keys])).agg(*aggregates)
+            states = _grouped(prepared, [*salted, *keys]).agg(*aggregates)
         else:
-            by = [_columns([*salted, *each]) for each in sets]
+            by = [_columns([*salted, *spelled_as(keys, each)]) for each in sets]
             # The salt is the first column and never a total, so its bit is always 0.
             found = prepared.groupingSets(by, *_columns([*salted, *keys]))
             states = found.agg(F.grouping_id().alias(GROUPING), *aggregates)
@@ -122,16 +122,17 @@ def merge_aggregates(
     """
     require_distinct("keys=", keys)
     known = states_of.parse(measures, keys)
-    if GROUPING in states.columns and GROUPING not in keys:
+    if GROUPING in _lowered(states.columns) and GROUPING not in _lowered(keys):
         raise ConfigError(f"name {GROUPING} among the keys, or choose one level: totals hold their groups already")
     names = [*keys, *measures]
     for each in (states, *others):
         require_columns(each, names)
         states_of.require_exact(known, each.schema)
-    kinds = {name: states.schema[name].dataType.simpleString() for name in names}
+    kinds = {field.name: field.dataType.simpleString() for field in fields_of(states, names)}
     typed = [each.select(*[_typed(each, name, kind) for name, kind in kinds.items()]) for each in others]
     every = reduce(DataFrame.unionByName, typed, states.select(*_columns(names)))
-    return every.groupBy(*_columns(keys)).agg(*states_of.merged(known, every.schema))
+    found = _grouped(every, keys).agg(*states_of.merged(known, every.schema))
+    return found.select(*_columns(names))
 
 
 def aggregate_query(
@@ -160,8 +161,8 @@ def aggregate_query(
     selected += [f"{_REMOTE[m.kind].format(kind=m.kind, of=m.of)} AS {_quoted(m.name)}" for m in known]
     query = f"SELECT {', '.join(selected)} FROM {relation}"  # noqa: S608 - expressions are SQL by contract
     if not keys:
-        return query
-    grouped = [f"({', '.join(map(_quoted, each))})" for each in ([keys] if sets is None else sets)]
+        return f"{query} HAVING count(*) > 0"
+    grouped = [f"({', '.join(map(_quoted, spelled_as(keys, each)))})" for each in ([keys] if sets is None else sets)]
     return f"{query} GROUP BY GROUPING SETS ({', '.join(grouped)}) HAVING count(*) > 0"
 
 
@@ -171,15 +172,24 @@ def _named(keys: Sequence[str], sets: Sequence[Sequence[str]] | None) -> list[st
         require_distinct("keys=", each)
     if sets is None:
         return [*keys]
-    distinct = {frozenset(each) for each in sets}
-    if not keys or not sets or len(distinct) < len(sets) or not frozenset().union(*distinct) <= {*keys}:
+    distinct = {frozenset(_lowered(each)) for each in sets}
+    if not keys or not sets or len(distinct) < len(sets) or not frozenset().union(*distinct) <= {*_lowered(keys)}:
         raise ConfigError(f"give different sets of the keys {list(keys)}, not {[list(each) for each in sets]}")
     return [*keys, GROUPING]
 
 
 def _typed(states: DataFrame, name: str, kind: str) -> Column:
-    column = F.col(identifier(name))
-    return column if states.schema[name].dataType.simpleString() == kind else column.cast(kind).alias(name)
+    column, (field,) = F.col(identifier(name)), fields_of(states, [name])
+    return column.alias(name) if field.dataType.simpleString() == kind else column.cast(kind).alias(name)
+
+
+def _grouped(rows: DataFrame, keys: Sequence[str]) -> GroupedData:
+    """Group rows; without a key by a constant, as no rows make no group."""
+    return rows.groupBy(*_columns(keys)) if keys else rows.groupBy(F.lit(0).alias(_ALL))
+
+
+def _lowered(names: Iterable[str]) -> list[str]:
+    return [name.lower() for name in names]
 
 
 def _columns(names: Sequence[str]) -> list[str]:

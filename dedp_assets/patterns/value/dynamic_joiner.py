@@ -24,10 +24,13 @@ from dedp_assets.patterns.core.errors import ConfigError
 from dedp_assets.patterns.core.keys import require_distinct
 from dedp_assets.patterns.core.names import RESERVED, identifier
 from dedp_assets.patterns.core.rows import row_hash
+from dedp_assets.patterns.core.sessionizing import watermarked
 
 __all__ = ["join_within", "join_latest"]
 
 How = Literal["left", "inner"]
+_EVER = 10_000 * 366 * 86_400
+"""Seconds: more than lie between any two timestamps."""
 _PAIR, _PLACE = f"{RESERVED}pair", f"{RESERVED}place"
 
 
@@ -119,7 +122,8 @@ def join_latest(  # noqa: PLR0913 - as above, and which row it is that counts
         keys: as for :func:`join_within`, like all that follow.
         fact_time: of ``facts``.
         other_time: of ``others``.
-        within_seconds: how long before the fact a partner may lie at most; that long ago still counts.
+        within_seconds: how long before the fact a partner may lie at most; that long ago still counts. ``None`` takes
+            any time before; a stream needs a bound.
         order_by: columns of ``others`` that decide between equal times, the greatest first; then the content does.
         fact_lateness_seconds: how late a fact may be; a stream needs it.
         other_lateness_seconds: the same for the other side.
@@ -135,6 +139,8 @@ def join_latest(  # noqa: PLR0913 - as above, and which row it is that counts
         raise ConfigError("identity must name the columns that make a fact one")
     if within_seconds is not None and within_seconds < 0:
         raise ConfigError(f"within_seconds={within_seconds}: the newest partner lies at the fact or before it")
+    if within_seconds is None and not facts.isStreaming:
+        within_seconds = _EVER
     pairs = join_within(
         facts,
         others,
@@ -162,7 +168,7 @@ def join_latest(  # noqa: PLR0913 - as above, and which row it is that counts
 
 def _timed(rows: DataFrame, time: str, seconds: int | None) -> DataFrame:
     known = rows.filter(f"{identifier(time)} IS NOT NULL")
-    return known.withWatermark(identifier(time), f"{seconds} seconds") if rows.isStreaming else known
+    return watermarked(known, time, f"{seconds} seconds") if rows.isStreaming else known
 
 
 def _require_sides(

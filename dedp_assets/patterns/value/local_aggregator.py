@@ -53,7 +53,8 @@ def aggregate_locally(
         layout: how the table is laid out within its partitions.
         partitions: partitions to read, each may name some of the columns; all, if none is named.
         version: version to read, the newest if ``None``.
-        placed: what :func:`judge_placement` found of the same keys and version, where the log alone proves nothing.
+        placed: what :func:`judge_placement` found of the same table, version, partitions and keys, where the log alone
+            proves nothing.
 
     Raises:
         ConfigError: if a key may lie in several groups of files, or a name is taken or not there.
@@ -73,7 +74,7 @@ def aggregate_locally(
     state = table.ledger.state(version)
     groups = groups_of(state, partitions)
     _require_names(list(state.columns), keys, measures)
-    if not (placed and placed.passed and placed.figures.items() >= _of(state.version, keys, partitions).items()):
+    if not (placed and placed.passed and placed.about == _of(table, state.version, keys, partitions)):
         require_together(table.name, state, groups, keys=keys, layout=layout)
     # A group of files in one task is one partition of Spark's, so that it finds all rows of a key together.
     parts = [table.read(dict(group), version=state.version).coalesce(1) for group in groups]
@@ -153,10 +154,10 @@ def judge_placement(
     state = table.ledger.state(version)
     groups = groups_of(state, partitions)
     _require_names(list(state.columns), keys, {})
-    about = _of(state.version, keys, partitions)
+    about = _of(table, state.version, keys, partitions)
     name = "no_key_lies_in_two_places"
     if len(groups) < 2 or is_apart(state, groups, keys):
-        return Finding(name, passed=True, figures={**about, "keys apart": 0})
+        return Finding(name, passed=True, figures={"keys apart": 0}, about=about)
     columns = [identifier(key) for key in keys]
     parts = [
         table.read(dict(group), version=state.version).select(*columns, F.lit(number).alias(_GROUP))
@@ -171,11 +172,14 @@ def judge_placement(
     if seen[0]:
         places = [", ".join(f"{c}={v}" for c, v in list(groups)[place]) for place in seen[1][1:]]
         note = f"{seen[1][0]} lies in {' and in '.join(places)}"
-    return Finding(name, passed=not seen[0], figures={**about, "keys apart": seen[0]}, note=note)
+    return Finding(name, passed=not seen[0], figures={"keys apart": seen[0]}, note=note, about=about)
 
 
-def _of(version: int, keys: Sequence[str], partitions: Sequence[Mapping[str, str | None]]) -> dict[str, object]:
-    return {"version": version, "keys": [*keys], "partitions": [dict(each) for each in partitions]}
+def _of(
+    table: Table, version: int, keys: Sequence[str], partitions: Sequence[Mapping[str, str | None]]
+) -> dict[str, object]:
+    read = {"table": table.store.address, "version": version}
+    return {**read, "keys": sorted(key.lower() for key in keys), "partitions": [dict(each) for each in partitions]}
 
 
 def _require_names(columns: Sequence[str], keys: Sequence[str], measures: Mapping[str, str]) -> None:

@@ -19,13 +19,26 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from dedp_assets.patterns.core.errors import ConfigError
-from dedp_assets.patterns.core.names import identifier
-from dedp_assets.patterns.core.sessionizing import ENDED, EVENTS, STARTED, SessionRule
-from dedp_assets.patterns.value._session_state import AT, ENDS, ID, KEPT, SESSION, STATE, TIME, WINDOW, Advance, stated
+from dedp_assets.patterns.core.json_texts import EXACT
+from dedp_assets.patterns.core.names import RESERVED, identifier
+from dedp_assets.patterns.core.sessionizing import ENDED, EVENTS, STARTED, SessionRule, watermarked
+from dedp_assets.patterns.value._session_state import (
+    AT,
+    CONTENT,
+    ENDS,
+    ID,
+    KEPT,
+    SESSION,
+    STATE,
+    TIME,
+    WINDOW,
+    Advance,
+    stated,
+)
 
 __all__ = ["sessionize_stream", "sessionize_with_state"]
 
-_EXACT = {"timestampFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSSXXX", "ignoreNullFields": "false"}
+_EVENT = f"{RESERVED}event"
 
 
 def sessionize_stream(
@@ -67,9 +80,13 @@ def sessionize_stream(
     rule = SessionRule(tuple(entity), event_time, event_id, gap_seconds, tuple(keep))
     events = _events(stream, rule, lateness)
     window = F.session_window(F.col(identifier(event_time)), f"{gap_seconds} seconds").alias(WINDOW)
-    event = F.struct(*map(identifier, rule.event))
-    found = events.groupBy(*map(identifier, entity), window).agg(F.array_sort(F.collect_set(event)).alias(EVENTS))
-    return _sessions(found, rule)
+    known, event = (event_time, event_id), F.struct(*map(identifier, rule.event))
+    seen = F.struct(*map(identifier, known), F.expr(rule.content(events)).alias(CONTENT), event.alias(_EVENT))
+    found = events.groupBy(*map(identifier, entity), window).agg(F.array_sort(F.collect_set(seen)).alias(EVENTS))
+    same = " AND ".join(f"each.{c} = get({EVENTS}, at - 1).{c}" for c in map(identifier, known))
+    first = f"filter({EVENTS}, (each, at) -> at = 0 OR NOT ({same}))"
+    once = f"array_sort(transform({first}, each -> each.{_EVENT}))"
+    return _sessions(found.withColumn(EVENTS, F.expr(once)), rule)
 
 
 def sessionize_with_state(  # noqa: PLR0913 - what a session is, and when it is over
@@ -95,7 +112,8 @@ def sessionize_with_state(  # noqa: PLR0913 - what a session is, and when it is 
         lateness: as there.
         keep: as there.
         ends: SQL over an event's columns that is true of one that ends its session, such as a logout. The session
-            comes with the micro-batch of that event.
+            comes with the micro-batch of that event; what belongs to it and comes later is a session by itself, and a
+            repeat of its events is none, as long as it is not too late.
         expires: a session is over a gap after its last event (``event time``), or a gap after the watermark that
             held when events of its entity came last (``watermark``), which is sooner: a pause shorter than the gap
             may cut it then.
@@ -122,7 +140,7 @@ def sessionize_with_state(  # noqa: PLR0913 - what a session is, and when it is 
         )
     rest = T.StructType([T.StructField(name, kinds[name]) for name in rule.event[2:]])
     time, whose = identifier(event_time), stated(rule.entity)
-    kept = F.to_json(F.struct(*map(identifier, rest.names)), _EXACT) if rest.names else F.lit("{}")
+    kept = F.to_json(F.struct(*map(identifier, rest.names)), EXACT) if rest.names else F.lit("{}")
     prepared = rule.with_ends(events, ENDS).select(
         *[F.col(identifier(c)).alias(name) for c, name in whose.items()],
         F.col(time).alias(TIME),
@@ -130,6 +148,7 @@ def sessionize_with_state(  # noqa: PLR0913 - what a session is, and when it is 
         F.col(identifier(event_id)).alias(ID),
         ENDS,
         kept.alias(KEPT),
+        F.expr(rule.content(events)).alias(CONTENT),
     )
     fields = [T.StructField(name, kinds[c]) for c, name in whose.items()]
     session = T.StructType([*fields, T.StructField(SESSION, T.StringType())])
@@ -144,7 +163,7 @@ def sessionize_with_state(  # noqa: PLR0913 - what a session is, and when it is 
 def _events(stream: DataFrame, rule: SessionRule, lateness: str) -> DataFrame:
     if not getattr(stream, "isStreaming", False):
         raise ConfigError("a stateful sessionizer needs a streaming DataFrame; for a batch use sessionize_partition")
-    return rule.events(stream).withWatermark(identifier(rule.event_time), lateness)
+    return watermarked(rule.events(stream), rule.event_time, lateness)
 
 
 def _sessions(found: DataFrame, rule: SessionRule) -> DataFrame:
@@ -158,7 +177,7 @@ def _parsed(rule: SessionRule, rest: T.StructType, kinds: dict[str, T.DataType])
     texts = F.from_json(SESSION, T.ArrayType(T.ArrayType(T.StringType())))
 
     def event(text: Column) -> Column:
-        kept = F.from_json(text[3], rest, _EXACT)
+        kept = F.from_json(text[3], rest, EXACT)
         first = [F.timestamp_micros(text[0].cast("long")), text[1].cast(kinds[rule.event_id])]
         values = [*first, *(kept[name] for name in rest.names)]
         return F.struct(*(value.alias(name) for value, name in zip(values, rule.event, strict=True)))

@@ -12,6 +12,7 @@ Choose instead: Dynamic Joiner, if the other side moves as fast as the facts.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F
@@ -53,7 +54,8 @@ def join_static(  # noqa: PLR0913 - both sides, and what is wanted of the second
             it is that of ``reference``.
         keys: column of ``facts`` -> key column of the reference, of the same type.
         columns: column of the reference -> its name in the result; NULL without a match.
-        judged: the verdict of :func:`judge_reference` on the same reference.
+        judged: the verdict of :func:`judge_reference` on the same reference and ``former``, by these keys or some of
+            them; with ``at`` over the versions that ``valid`` tells of, else without versions.
         at: column of ``facts`` that says when it happened; empty joins by key alone.
         valid: the columns that say when a version holds.
         matched: name of a BOOLEAN column to add that says whether there was a match.
@@ -63,8 +65,8 @@ def join_static(  # noqa: PLR0913 - both sides, and what is wanted of the second
 
     Raises:
         AuditFailed: if the reference was refused.
-        ConfigError: for a column that is not there, has another type than its partner, or is there already, and for a
-            reference that is a stream.
+        ConfigError: for a column that is not there, has another type than its partner, or is there already, for a
+            reference that is a stream, and for a verdict on anything else.
 
     Example:
         >>> seen = [("/a", 1, "10:00"), ("/b", 1, "12:00"), ("/c", 2, "12:00")]
@@ -96,6 +98,7 @@ def join_static(  # noqa: PLR0913 - both sides, and what is wanted of the second
             _require_alike(facts, known, {at: column})
         moment, end = f"f.{identifier(at)}", f"r.{identifier(ends)}"
         conditions += [f"{moment} >= r.{identifier(begins)}", f"({end} IS NULL OR {moment} < {end})"]
+    _require_verdict(judged, _about(reference, former if at else None, [*keys.values()], valid if at else None))
     there = known.withColumn(_FOUND, F.expr("true")).alias("r")
     joined = facts.alias("f").join(there, F.expr(" AND ".join(conditions)), "left")
     told = [F.col(f"r.{identifier(theirs)}").alias(mine) for theirs, mine in columns.items()]
@@ -144,7 +147,32 @@ def judge_reference(
         faults = _faults_in_time(known, keys, valid, gaps=gaps).select(key, _FAULT)
     seen = faults.groupBy(_FAULT).agg(F.count_distinct(_KEY), F.min(_KEY), F.max(_KEY)).collect()
     notes = [f"{count} keys {fault}, {_named(least, most)}" for fault, count, least, most in sorted(map(tuple, seen))]
-    return Finding(name, passed=not seen, figures={fault: count for fault, count, *_ in seen}, note="; ".join(notes))
+    figures, about = (
+        {fault: count for fault, count, *_ in seen},
+        _about(reference, former if valid else None, keys, valid),
+    )
+    return Finding(name, passed=not seen, figures=figures, note="; ".join(notes), about=about)
+
+
+def _about(
+    reference: DataFrame, former: DataFrame | None, keys: Sequence[str], valid: tuple[str, str] | None
+) -> dict[str, Any]:
+    """Say of which rows, and by which of their columns, a reference is judged; a table's are those of a version."""
+    return {
+        "rows": [rows.semanticHash() for rows in (reference, former) if rows is not None],
+        "keys": sorted(key.lower() for key in keys),
+        "valid": [column.lower() for column in valid or ()],
+    }
+
+
+def _require_verdict(judged: Finding, about: Mapping[str, Any]) -> None:
+    """Refuse a verdict on other rows, keys or times; what is unique by fewer keys is so by more."""
+    said = judged.about
+    if said.get("rows") != about["rows"]:
+        raise ConfigError("judged must be what judge_reference says of this reference, not a verdict on other rows")
+    if not {*said["keys"]} <= {*about["keys"]} or said["valid"] != about["valid"]:
+        asked, told = (f"keys={one['keys']}, valid={one['valid'] or None}" for one in (about, said))
+        raise ConfigError(f"judged must be a verdict by {asked}, not by {told}")
 
 
 def _faults_in_time(versions: DataFrame, keys: Sequence[str], valid: tuple[str, str], *, gaps: bool) -> DataFrame:

@@ -184,7 +184,11 @@ def test_rows_that_somebody_else_placed_are_judged_by_bounds_or_in_one_pass(shar
     assert (found.passed, found.figures["keys apart"]) == (True, 0)
     assert pages_of(aggregated(hashed, placed=found)) == walked(landed("mon/1"))
     with pytest.raises(ConfigError, match="judge_placement"):
-        aggregated(hashed, placed=replace(found, figures={**found.figures, "version": 0}))
+        aggregated(hashed, placed=replace(found, about={**found.about, "version": 0}))
+    other = judge_placement(sharded("other", "'one'"), keys=["user-id"])
+    assert other.passed
+    with pytest.raises(ConfigError, match="judge_placement"):
+        aggregated(hashed, placed=other)
 
 
 @pytest.mark.spark

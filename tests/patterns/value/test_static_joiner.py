@@ -29,9 +29,13 @@ from tests.helpers import NOW, a_run, read_back
 
 pytestmark = pytest.mark.spark
 
-SOUND = Finding("the_reference_is_sound", passed=True)
 USERS = "id INT, email STRING, valid_from TIMESTAMP, valid_to TIMESTAMP"
 FAR = datetime(9999, 12, 31, tzinfo=timezone.utc)
+
+
+def sound(reference, former=None, keys=("id",), valid=None):
+    """Judge a reference, and let it pass."""
+    return replace(judge_reference(reference, former, keys=keys, valid=valid), passed=True)
 
 
 def moment(text):
@@ -51,8 +55,9 @@ ENRICHED = ["a", "b", "b", "c", None, "c", None]
 
 def as_of(facts, reference, former=None, **more):
     """The e-mail of each visit's user at its time, in order."""
-    options = {"keys": {"user": "id"}, "columns": {"email": "email"}, "at": "seen", "matched": "known"}
-    joined = join_static(facts, reference, former, judged=SOUND, **{**options, **more})
+    options = {"keys": {"user": "id"}, "columns": {"email": "email"}, "at": "seen", "matched": "known", **more}
+    judged = sound(reference, former, [*options["keys"].values()], options.get("valid", VALID))
+    joined = join_static(facts, reference, former, judged=judged, **options)
     return [(row["email"], row["known"]) for row in joined.orderBy("n").collect()]
 
 
@@ -158,7 +163,7 @@ def test_a_join_that_multiplies_all_the_same_is_not_published(spark, make_table)
     spec = TableSpec("silver/joined", {"id": Column("INT"), "email": Column("STRING")})
     facts, seen = tally(spark.range(3).selectExpr("CAST(id AS INT) AS id"), identity=["id"])
     doubled = spark.createDataFrame([(1, "a"), (1, "b")], "id INT, email STRING")
-    joined = join_static(facts, doubled, keys={"id": "id"}, columns={"email": "email"}, judged=SOUND)
+    joined = join_static(facts, doubled, keys={"id": "id"}, columns={"email": "email"}, judged=sound(doubled))
     table = make_table(spec)
     with pytest.raises(AuditFailed, match="rows_are_accounted_for"):
         table.stage(joined, provenance=a_run(), rows_read=RowsRead(tally=seen))
@@ -193,7 +198,7 @@ def test_facts_without_a_match_stay_and_their_share_has_a_limit(spark, make_tabl
 def test_columns_that_cannot_be_joined_are_refused(spark, visits):
     """One that is not there or there already, partners of different types, a stream as reference, no key."""
     users = spark.createDataFrame(history(), USERS)
-    join = partial(join_static, visits, keys={"user": "id"}, columns={"email": "email"}, judged=SOUND)
+    join = partial(join_static, visits, keys={"user": "id"}, columns={"email": "email"}, judged=sound(users))
     with pytest.raises(ConfigError, match="no column mail"):
         join(users, columns={"mail": "email"})
     with pytest.raises(ConfigError, match="have a column seen"):
@@ -219,11 +224,41 @@ def test_columns_that_cannot_be_joined_are_refused(spark, visits):
         judge_reference(users, keys=[])
 
 
+@pytest.mark.both
+def test_a_verdict_on_anything_else_is_refused(spark, make_table):
+    """Other rows, an older version, a filter, other keys, no time: whatever of them differs; fewer keys say more."""
+    table = make_table(TableSpec("silver/two", {"id": Column("INT"), "b": Column("INT"), "until": Column("INT")}))
+    table.overwrite(spark.createDataFrame([(1, 1, 2), (1, 2, None)], "id INT, b INT, until INT"), provenance=a_run())
+    former, facts = table.read(), spark.createDataFrame([(1, 1, 1)], "id INT, b INT, at INT")
+    judged = sound(former, keys=["id"])
+    table.overwrite(
+        spark.createDataFrame([(1, 1, 2), (2, 2, None)], "id INT, b INT, until INT"), provenance=a_run(run_id="2")
+    )
+    two, valid = table.read(), ("b", "until")
+    join = partial(join_static, facts, columns={"until": "told"})
+    by_both = {"id": "id", "b": "b"}
+    assert join(two, keys=by_both, judged=sound(table.read(), keys=["ID"])).count() == 1
+    rows = "not a verdict on other rows"
+    for wrong, words, options in (
+        (Finding("sound", passed=True), rows, {}),
+        (judged, rows, {}),
+        (sound(two.filter("b < 9")), rows, {}),
+        (sound(two, two, valid=valid), rows, {"at": "at", "valid": valid}),
+        (sound(two, keys=["id", "b"]), r"by keys=\['id'\], valid=None, not by keys=\['b', 'id'\]", {}),
+        (sound(two), r"by keys=\['id'\], valid=\['b', 'until'\], not by .* valid=None", {"at": "at", "valid": valid}),
+        (sound(two, valid=valid), r"valid=None, not by .* valid=\['b', 'until'\]", {}),
+    ):
+        with pytest.raises(ConfigError, match=words):
+            join(two, keys={"id": "id"}, judged=wrong, **options)
+
+
 def test_a_stream_is_joined_by_the_same_call(spark):
     """To the reference as it was when the query was written."""
     names = spark.createDataFrame([(0, "zero")], "number BIGINT, name STRING")
     ticks, columns = spark.readStream.format("rate").load(), {"name": "name"}
-    assert join_static(ticks, names, keys={"value": "number"}, columns=columns, judged=SOUND).isStreaming
+    assert join_static(
+        ticks, names, keys={"value": "number"}, columns=columns, judged=sound(names, keys=["number"])
+    ).isStreaming
 
 
 def test_a_day_that_is_computed_again_after_newer_versions_says_the_same(spark, visits):
@@ -257,7 +292,7 @@ def test_a_reference_that_is_overwritten_meanwhile_is_seen_whole_old_or_new(spar
 
     release("a", "b")
     facts = spark.createDataFrame([(n, f"t{n % 3}") for n in range(6)], "n INT, type STRING")
-    begun = join(facts, devices.read(), judged=SOUND)
+    begun = join(facts, devices.read(), judged=sound(devices.read(), keys=["type"]))
     facts.repartition(1).write.json(str(tmp_path / "visits" / "1"))
     facts.selectExpr("n + 6 AS n", "type").repartition(1).write.json(str(tmp_path / "visits" / "2"))
     stream = spark.readStream.schema("n INT, type STRING").option("maxFilesPerTrigger", 1).json(f"{tmp_path}/visits/*")
