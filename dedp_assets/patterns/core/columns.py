@@ -14,6 +14,7 @@ from dedp_assets.patterns.core.results import Split
 
 __all__ = [
     "COMPARED",
+    "DAY",
     "FLAG",
     "IDENTICAL",
     "INSTANT",
@@ -98,6 +99,11 @@ INSTANT = Use(
     "is no instant without a time zone: cast it to TIMESTAMP in the zone that it is meant in",
 )
 """For the time at which something happened."""
+DAY = Use(
+    _one_of(T.DateType, T.StringType, T.TimestampType, T.TimestampNTZType),
+    "says no day: name a DATE, a TIMESTAMP or a text such as 2026-01-05",
+)
+"""For the day that a row is of."""
 FLAG = Use(_one_of(T.BooleanType), "says neither true nor false: make a BOOLEAN column of it")
 """For what is true or false of a row."""
 WHOLE_NUMBER = Use(_one_of(T.IntegralType), "may lose its place among others as a BIGINT: make it a whole number")

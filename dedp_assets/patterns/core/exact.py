@@ -11,7 +11,8 @@ integers               a JSON number without fraction and exponent, within the t
 ``BOOLEAN``            ``true``, ``false``
 ``DATE``               ``2026-01-05``, from year 1 to 9999
 ``TIMESTAMP``          a date, ``T`` or a blank, a time with seconds and at most six decimals of them (further zeros
-                       are none), and perhaps ``Z`` or an offset; without one it is of the session's time zone
+                       are none), and perhaps ``Z`` or an offset; without one it is of the session's time zone,
+                       where the clock shows it
 ``TIMESTAMP_NTZ``      the same without an offset
 ``BINARY``             base64 with its padding
 ``VARCHAR(n)``         at most ``n`` characters
@@ -91,7 +92,12 @@ def _other(text: str, name: str) -> str:
         return f"if({_is(text, _DAY)}, try_cast({text} AS DATE), NULL)"
     if name in _MOMENTS:
         zone = "" if name == "TIMESTAMP_NTZ" else _OFFSET
-        moment = f"if({_is(text, f'{_DAY}[T ]{_TIME}{zone}')}, try_cast({text} AS {name}), NULL)"
+        value = f"try_cast({text} AS {name})"
+        # A time that the session's zone skips would become another one.
+        local = f"try_cast({text} AS TIMESTAMP_NTZ) = CAST({value} AS TIMESTAMP_NTZ)"
+        there = f"(current_timezone() = 'UTC' OR NOT {_is(text, f'{_DAY}[T ]{_TIME}')} OR {local})"
+        known = _is(text, f"{_DAY}[T ]{_TIME}{zone}") + (f" AND {there}" if zone else "")
+        moment = f"if({known}, {value}, NULL)"
         years = f"year({moment}) BETWEEN 1 AND 9999"
         # An offset may lead out of the years that readers can show; only the first and the last day are near.
         return f"if({text} < '0002' OR {text} >= '9999', if({years}, {moment}, NULL), {moment})"

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from datetime import datetime, timedelta, timezone
+from datetime import datetime
 from typing import TypeVar
 
 from pyspark.errors import AnalysisException, IllegalArgumentException, ParseException
@@ -26,12 +26,13 @@ from dedp_assets.patterns.core.columns import (
     require_free,
 )
 from dedp_assets.patterns.core.errors import ConfigError
+from dedp_assets.patterns.core.instants import instant, micros
 from dedp_assets.patterns.core.keys import key_of, require_distinct
 from dedp_assets.patterns.core.names import RESERVED, identifier
 from dedp_assets.patterns.core.rows import quoted, row_hash
 from dedp_assets.patterns.core.sql_options import naming_options, require_repeatable
 
-__all__ = ["ADDED", "ENDED", "EVENTS", "STARTED", "SessionRule", "cut", "micros", "watermarked"]
+__all__ = ["ADDED", "ENDED", "EVENTS", "STARTED", "SessionRule", "cut", "watermarked"]
 
 SESSION_ID, STARTED, ENDED, EVENTS = "session_id", "started_at", "ended_at", "events"
 ADDED = (SESSION_ID, STARTED, ENDED, EVENTS)
@@ -40,7 +41,6 @@ ADDED = (SESSION_ID, STARTED, ENDED, EVENTS)
 _BEGINS, _NUMBER, _EVENT, _ENDS, _CONTENT, _AGAIN = (
     f"{RESERVED}{name}" for name in ("begins", "number", "event", "ends", "content", "again")
 )
-_EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 
 E = TypeVar("E")
 
@@ -66,9 +66,10 @@ class SessionRule:
     ends: str = ""
 
     def __post_init__(self) -> None:
-        if not self.entity or self.gap_seconds <= 0:
+        gap = self.gap_seconds
+        if not self.entity or isinstance(gap, bool) or not isinstance(gap, int) or gap <= 0:
             raise ConfigError(
-                f"name the entity, and a gap above 0 seconds, not {[*self.entity]} and {self.gap_seconds}"
+                f"name the entity, and as gap_seconds a whole number above 0, not {[*self.entity]} and {gap!r}"
             )
         require_distinct("entity=", self.entity)
         require_distinct("keep=", self.keep)
@@ -160,7 +161,7 @@ class SessionRule:
 
     def is_open(self, until: datetime) -> str:
         """Write SQL over :meth:`sessions`: whether an event at ``until`` or later could still belong to a session."""
-        return f"NOT {_ENDS} AND unix_micros({ENDED}) + {self.gap_micros}L >= {micros(until)}L"
+        return f"NOT {_ENDS} AND unix_micros({ENDED}) + {self.gap_micros}L >= {micros(instant(until, 'until'))}L"
 
 
 def cut(
@@ -199,17 +200,6 @@ def watermarked(stream: DataFrame, event_time: str, lateness: str, *, option: st
         return stream.withWatermark(identifier(event_time), f"{lateness} 1 millisecond")
     except (AnalysisException, IllegalArgumentException, ParseException):
         raise ConfigError(f"{option} must be a length of time such as '10 minutes', not {lateness!r}") from None
-
-
-def micros(at: datetime) -> int:
-    """Count the microseconds from 1970 to a moment.
-
-    Raises:
-        ConfigError: for a time without a zone.
-    """
-    if at.tzinfo is None:
-        raise ConfigError(f"{at} means another moment in each time zone: give it one")
-    return (at - _EPOCH) // timedelta(microseconds=1)
 
 
 def _needed(column: str) -> Column:

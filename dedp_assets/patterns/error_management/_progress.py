@@ -7,16 +7,19 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta
+from datetime import datetime, timedelta, timezone
 from typing import Any, Literal
 
 from dedp_assets.patterns.core.errors import ConfigError
+from dedp_assets.patterns.core.instants import instant
 from dedp_assets.patterns.core.results import Finding
 
 __all__ = ["Across", "Progress", "advanced"]
 
 Across = Literal["min", "max"]
 _POLICY = {"min": min, "max": max}
+_LONGEST = 9998 * 365 * 86_400
+_FIRST = datetime.min.replace(tzinfo=timezone.utc)
 
 Newest = Mapping[str, datetime | None] | Mapping[str, Mapping[str, datetime | None]]
 
@@ -117,12 +120,13 @@ def advanced(
     """Move a watermark forward; takes the arguments of ``advance_watermark``.
 
     Raises:
-        ConfigError: for a negative tolerance or a policy that is not offered.
+        ConfigError: for a tolerance that is no number of seconds from 0 on, a time without a zone, or a policy that is
+            not offered.
     """
-    if allowed_lateness_seconds < 0 or across not in _POLICY or within not in _POLICY:
+    if not _is_length(allowed_lateness_seconds) or across not in _POLICY or within not in _POLICY:
         raise ConfigError(
-            f"allowed_lateness_seconds={allowed_lateness_seconds} must not be negative, across={across!r} and "
-            f"within={within!r} must be min or max"
+            f"allowed_lateness_seconds={allowed_lateness_seconds!r} must be a number of seconds from 0 to {_LONGEST}, "
+            f"across={across!r} and within={within!r} must be min or max"
         )
     sources = {
         name: _follow([time for part, time in times.items() if part not in idle], within)
@@ -134,11 +138,21 @@ def advanced(
     progress = _follow(sources.values(), across)
     if progress is None:
         return watermark
-    return _later(watermark, progress - timedelta(seconds=allowed_lateness_seconds))
+    return _later(watermark and instant(watermark, "watermark"), _before(progress, allowed_lateness_seconds))
+
+
+def _is_length(seconds: object) -> bool:
+    return isinstance(seconds, (int, float)) and not isinstance(seconds, bool) and 0 <= seconds <= _LONGEST
+
+
+def _before(time: datetime, seconds: float) -> datetime:
+    """Go back from a time, no further than there are times."""
+    back = timedelta(seconds=seconds)
+    return max(time, _FIRST + back) - back
 
 
 def _follow(times: Collection[datetime | None], policy: Across) -> datetime | None:
-    known = [time for time in times if time is not None]
+    known = [instant(time, "newest") for time in times if time is not None]
     if not known or (policy == "min" and len(known) < len(times)):
         return None
     return _POLICY[policy](known)

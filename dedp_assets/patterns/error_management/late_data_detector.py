@@ -19,6 +19,7 @@ from pyspark.sql import functions as F
 
 from dedp_assets.patterns.core.columns import require_free
 from dedp_assets.patterns.core.errors import ConfigError
+from dedp_assets.patterns.core.instants import instant, timestamp
 from dedp_assets.patterns.core.names import OUTCOME, RESERVED
 from dedp_assets.patterns.core.results import Finding, Split
 from dedp_assets.patterns.core.sql_options import naming_options, require_repeatable
@@ -49,7 +50,8 @@ def detect_late_data(
         watermark: what earlier batches advanced to, or the start of the batch's partition, with time zone; ``None``
             before the first batch: nothing is late.
         earliest: oldest plausible event time; what lies before it is ``undated``.
-        latest: newest plausible event time; what lies after it is ``undated`` and does not move the watermark.
+        latest: newest plausible event time; what lies after it is ``undated`` and does not move the watermark. ``None``
+            takes a day after the event came in or, where ``arrived`` does not say when, after the engine's clock.
         arrived: SQL expression of type TIMESTAMP that says when the event came in, if that is known.
 
     Returns:
@@ -57,8 +59,8 @@ def detect_late_data(
         ``lateness_seconds`` (how far below it) and, where it is known, ``arrived_at``.
 
     Raises:
-        ConfigError: if no event could lie between ``earliest`` and ``latest``, Spark cannot evaluate an expression, or
-            ``events`` has one of these columns.
+        ConfigError: if no event could lie between ``earliest`` and ``latest``, one of the times has no zone, Spark
+            cannot evaluate an expression, or ``events`` has one of these columns.
 
     Example:
         >>> from datetime import timezone
@@ -68,14 +70,16 @@ def detect_late_data(
         >>> {part: rows(split[part].select("id")) for part in split.parts}
         {'on_time': [(2,)], 'late': [(1,)], 'undated': [(3,)]}
     """
+    for what, moment in (("watermark", watermark), ("earliest", earliest), ("latest", latest)):
+        _ = moment is None or instant(moment, what)
     if earliest and latest and earliest > latest:
         raise ConfigError(f"no event lies between {earliest} and {latest}: earliest must not be after latest")
     told = ("watermark", "lateness_seconds", *(["arrived_at"] if arrived else []))
     require_free(events, "event_time", *told)
-    bound = F.lit(watermark).cast("timestamp")
-    plausible = [f"{_STATED} >= {_literal(earliest)}"] if earliest else []
-    plausible += [f"{_STATED} <= {_literal(latest)}"] if latest else []
-    when = f"if({' AND '.join(plausible)}, {_STATED}, NULL)" if plausible else f"{_STATED}"
+    came = "arrived_at, current_timestamp()" if arrived else "current_timestamp()"
+    newest = timestamp(latest) if latest else f"coalesce({came}) + INTERVAL 1 DAY"
+    oldest = f" AND {_STATED} >= {timestamp(earliest)}" if earliest else ""
+    when = f"if({_STATED} <= {newest}{oldest}, {_STATED}, NULL)"
     outcome = "CASE WHEN event_time IS NULL THEN 'undated' WHEN event_time < watermark THEN 'late' ELSE 'on_time' END"
     late_by = "greatest(unix_micros(watermark) - unix_micros(event_time), 0L) / 1e6"
     stated = {"event_time": event_time, **({"arrived": arrived} if arrived else {})}
@@ -84,7 +88,7 @@ def detect_late_data(
         moments = {_STATED: F.expr(event_time), **({"arrived_at": F.expr(arrived)} if arrived else {})}
         judged = (
             events.withColumns(moments)
-            .withColumns({"event_time": F.expr(when), "watermark": bound})
+            .withColumns({"event_time": F.expr(when), "watermark": F.expr(timestamp(watermark))})
             .drop(_STATED)
             .withColumns({OUTCOME: F.expr(outcome), "lateness_seconds": F.expr(late_by)})
         )
@@ -113,7 +117,8 @@ def advance_watermark(
         idle: partitions or sources that timed out; they no longer hold a ``min`` back.
 
     Raises:
-        ConfigError: for a negative tolerance or a policy that is not offered.
+        ConfigError: for a tolerance that is no number of seconds from 0 on, a time without a zone, or a policy that is
+            not offered.
 
     Example:
         >>> from datetime import timezone
@@ -153,7 +158,3 @@ def judge_lateness(
         note=f"behind the watermark: {slow}" if slow else "",
         approvable=True,
     )
-
-
-def _literal(moment: datetime) -> str:
-    return f"TIMESTAMP '{moment.isoformat(sep=' ')}'"
