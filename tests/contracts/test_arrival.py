@@ -15,9 +15,9 @@ from dedp_assets.patterns.core.instants import collected
 from dedp_assets.patterns.core.names import OUTCOME
 from dedp_assets.patterns.core.results import Split
 from dedp_assets.patterns.core.sessionizing import cut
-from dedp_assets.patterns.error_management.windowed_deduplicator import deduplicate
+from dedp_assets.patterns.error_management.windowed_deduplicator import deduplicate, deduplicate_stream
 from dedp_assets.patterns.value.distributed_aggregator import aggregate
-from dedp_assets.patterns.value.dynamic_joiner import join_latest
+from dedp_assets.patterns.value.dynamic_joiner import join_latest, join_within
 from dedp_assets.patterns.value.incremental_sessionizer import sessionize_partition
 from dedp_assets.patterns.value.stateful_sessionizer import sessionize_stream, sessionize_with_state
 
@@ -135,6 +135,43 @@ def test_sessions_over_partitions_windows_and_states_are_those_of_the_batch(spar
         query.awaitTermination()
         there = [row for row in spark.table(name).collect() if row["user"] != "last"]
         assert sessions_of(there) == completed(world.frames[0], **more)
+
+
+HOUR = timedelta(hours=1)
+TEN = MONDAY + timedelta(hours=10)
+STREAMS = {
+    "windows": lambda rows: sessionize_stream(rows, lateness="1 hour", **RULE),
+    "states": lambda rows: sessionize_with_state(rows, lateness="1 hour", **RULE),
+    "repeats": lambda rows: deduplicate_stream(rows, keys=["user"], event_time="at", window="1 hour"),
+    "pairs": lambda rows: join_within(
+        rows,
+        rows.selectExpr("user AS of", "at AS shown"),
+        keys={"user": "of"},
+        fact_time="at",
+        other_time="shown",
+        from_seconds=0,
+        to_seconds=0,
+        fact_lateness_seconds=3600,
+        other_lateness_seconds=3600,
+    ),
+}
+
+
+@pytest.mark.parametrize("made", STREAMS)
+def test_what_is_exactly_as_late_as_allowed_is_kept_after_a_restart_too(spark, tmp_path, made):
+    """By a microsecond less as well; what is later by a second is not."""
+    late = {"exact": HOUR, "less": HOUR - timedelta(microseconds=1), "more": HOUR + timedelta(seconds=1)}
+    deliveries = [[("first", TEN)], [(who, TEN - by) for who, by in late.items()], [("last", TEN + 48 * HOUR)]]
+    stream = spark.readStream.schema("user STRING, at TIMESTAMP, id INT, page STRING, seen TIMESTAMP_NTZ")
+    found = STREAMS[made](stream.parquet(str(tmp_path / "visits")))
+    for rows in deliveries:
+        frame = spark.createDataFrame([(*row, 1, "/", None) for row in rows], VISIT)
+        frame.coalesce(1).write.mode("append").parquet(str(tmp_path / "visits"))
+        writer = found.select("user").writeStream.format("parquet").option("path", str(tmp_path / "out"))
+        query = writer.option("checkpointLocation", str(tmp_path / "at")).trigger(availableNow=True).start()
+        query.awaitTermination()
+    kept = {row["user"] for row in spark.read.parquet(str(tmp_path / "out")).collect()}
+    assert kept - {"last"} == {"first", "exact", "less"}
 
 
 def test_every_tie_is_broken_by_content(world):

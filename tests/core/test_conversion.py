@@ -253,6 +253,27 @@ EXACT = {
 
 
 @pytest.mark.both
+def test_a_time_that_the_clocks_of_the_sessions_zone_skip_is_a_misfit(spark):
+    """In New York there is no 02:30 on 8 March; with an offset there is, and one that is there twice is taken."""
+    before = spark.conf.get("spark.sql.session.timeZone")
+    texts = ["2026-03-08T02:30:00", "2026-03-08T01:59:59", "2026-03-08T03:00:00", "2026-11-01T01:30:00"]
+    zoned = ["2026-03-08T02:30:00Z", "2026-03-08T02:30:00-05:00"]
+    frame = spark.createDataFrame(
+        [(json.dumps({"at": text}), text) for text in (*texts, *zoned)], "j STRING, at STRING"
+    )
+    spark.conf.set("spark.sql.session.timeZone", "America/New_York")
+    try:
+        for rows in (convert_json(frame, "j", {"at": "TIMESTAMP"}), convert_columns(frame, {"at": "TIMESTAMP"})):
+            there = [row[0] for row in rows.selectExpr("CAST(unix_seconds(at) AS STRING)").collect()]
+            assert there == [None, "1772953199", "1772953200", "1793511000", "1772937000", "1772955000"]
+            assert rows.filter(f"at IS NULL AND size(`{MISFITS}`) = 1").count() == 1
+        local = convert_columns(frame, {"at": "TIMESTAMP_NTZ"})
+        assert [row[0] is None for row in local.select("at").collect()] == [False] * 4 + [True] * 2
+    finally:
+        spark.conf.set("spark.sql.session.timeZone", before)
+
+
+@pytest.mark.both
 def test_every_type_takes_exactly_the_texts_that_denote_a_value_of_it(spark):
     """In records and in columns of text alike, for the values and for the misfits of each type."""
     schema = {f"c {n}": kind for n, kind in enumerate(EXACT)}

@@ -5,9 +5,11 @@ from __future__ import annotations
 from datetime import datetime, timezone
 
 import pytest
+from pyspark.sql import functions as F
 
 from dedp_assets.patterns.core.errors import ConfigError
 from dedp_assets.patterns.core.schema import Column, TableSpec
+from dedp_assets.patterns.delta.clauses import Delete
 from dedp_assets.patterns.delta.tables import Table
 from dedp_assets.patterns.error_management.dead_letter import divert_unprocessable
 from dedp_assets.patterns.error_management.filter_interceptor import intercept_filters
@@ -16,6 +18,7 @@ from dedp_assets.patterns.value.distributed_aggregator import aggregate
 from dedp_assets.patterns.value.incremental_sessionizer import sessionize_partition
 from dedp_assets.patterns.value.stateful_sessionizer import sessionize_with_state
 from dedp_assets.patterns.value.wrapper import wrap_records
+from tests.helpers import a_run
 
 NOON = datetime(2026, 1, 5, 12, tzinfo=timezone.utc)
 RULE = {"entity": ["user"], "event_time": "at", "event_id": "id", "gap_seconds": 60}
@@ -56,6 +59,49 @@ def test_what_is_no_predicate_is_named_too(rows, option, sql):
     """A number is neither true nor false."""
     with pytest.raises(ConfigError, match=rf"^{option} cannot be evaluated: \[\w+[^\n]*$"):
         USES[option](rows, sql)
+
+
+REPEATED = [use for use in USES if not use.startswith(("computed", "measure"))]
+CHANGING = [
+    *("rand() < 0.5", "RANDN (1) < 0.5", "uuid() > '8'", "id > 0 AND spark_partition_id() = 0", "`rand`() < 0.5"),
+    *("monotonically_increasing_id() > 1", "shuffle(array(1, 2))[0] = 1", "randstr(3, 1) > 'a'", "rand/**/() < 0.5"),
+    *("exists(array(1), x -> rand() < x)", "reflect('java.util.UUID', 'randomUUID') > '8'", "drawn(id) > 1"),
+]
+
+
+@pytest.fixture
+def drawn(spark):
+    """A function of the user's that says what it likes."""
+    spark.udf.register("drawn", F.udf(lambda x: x, "int").asNondeterministic())
+
+
+@pytest.mark.usefixtures("drawn")
+@pytest.mark.parametrize("sql", CHANGING)
+def test_a_condition_that_changes_its_mind_is_refused(rows, sql):
+    """Evaluated once for a part and once more for its reason, it would let rows pass that no part has, or twice."""
+    with pytest.raises(ConfigError, match=r"^condition wrong must say the same of a row each time, not "):
+        USES["condition wrong"](rows, sql)
+    for same in ("input_file_name() = ''", "now() > at", "id IN (1, 2) AND (user LIKE ('A%'))"):
+        assert "valid" in USES["condition wrong"](rows, same).parts
+
+
+@pytest.mark.parametrize("option", REPEATED)
+def test_every_option_of_which_parts_depend_is_refused_so(rows, option):
+    """Also where a number would be cast to a time."""
+    sql = "timestamp_seconds(rand())" if option in ("option event_time", "option arrived") else "rand() < 0.5"
+    with pytest.raises(ConfigError, match=rf"^{option} must say the same of a row each time, not "):
+        USES[option](rows, sql)
+
+
+def test_a_change_of_rows_by_chance_is_refused(rows, make_table):
+    """Which files hold such a row is asked before which row is one."""
+    table: Table = make_table(TableSpec("x", {"id": Column("INT")}))
+    table.overwrite(rows.select("id"), provenance=a_run())
+    with pytest.raises(ConfigError, match=r"^x: a condition must say the same of a row each time"):
+        table.delete("rand() < 0.5", provenance=a_run(run_id="2"))
+    clauses = [Delete(when="uuid() > '8'")]
+    with pytest.raises(ConfigError, match=r"^x: a condition must say the same of a row each time"):
+        table.merge(rows.select("id"), keys=["id"], clauses=clauses, provenance=a_run(run_id="3"))
 
 
 def test_a_streams_option_is_named(spark):

@@ -6,7 +6,7 @@ import time
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
-from typing import Literal, Protocol, TypeVar
+from typing import Literal, Protocol, TypeAlias, TypeVar, get_args
 
 __all__ = ["Answer", "Outgoing", "Sink", "in_requests", "send"]
 
@@ -28,6 +28,10 @@ class Outgoing:
     value: str
 
 
+Outcome: TypeAlias = Literal["accepted", "present", "failed", "refused"]
+_OUTCOMES = get_args(Outcome)
+
+
 @dataclass(frozen=True, slots=True)
 class Answer:
     """A sink's answer for one record.
@@ -39,7 +43,7 @@ class Answer:
         reason: why it was not taken.
     """
 
-    outcome: Literal["accepted", "present", "failed", "refused"]
+    outcome: Outcome
     position: str = ""
     reason: str = ""
 
@@ -87,15 +91,27 @@ def send(
     while True:
         requests += 1
         try:
-            got = sink.send(destination, waiting)
+            got = _understood(sink.send(destination, waiting), waiting)
         except (TimeoutError, ConnectionError) as error:
-            got = [Answer("failed", reason=str(error) or type(error).__name__)] * len(waiting)
+            got = _unknown(waiting, str(error) or type(error).__name__)
         answers |= {record.id: answer for record, answer in zip(waiting, got, strict=True)}
         waiting = [record for record in waiting if answers[record.id].outcome == "failed"]
         stuck = not sink.partial and any(answer.outcome == "refused" for answer in got)
         if not waiting or stuck or requests == attempts:
             return [answers[record.id] for record in records], requests
         time.sleep(pause_seconds * 2 ** (requests - 1))
+
+
+def _understood(answers: object, records: Sequence[Outgoing]) -> Sequence[Answer]:
+    """Take answers as they are, if there is one for each record; otherwise nobody knows what became of any."""
+    given = list(answers) if isinstance(answers, Iterable) else []
+    if len(given) != len(records) or not all(isinstance(each, Answer) and each.outcome in _OUTCOMES for each in given):
+        return _unknown(records, f"the sink answered {answers!r:.80} to {len(records)} records")
+    return given
+
+
+def _unknown(records: Sequence[Outgoing], why: str) -> Sequence[Answer]:
+    return [Answer("failed", reason=why)] * len(records)
 
 
 def in_requests(records: Iterable[T], limit: int) -> Iterator[list[T]]:

@@ -92,7 +92,7 @@ class Audit:
         shown = {self.figure: value}
         if self.per:
             if self.per not in figures:
-                return Finding(self.name, passed=False, figures=shown, note=f"nobody measured {self.per}")
+                return Finding(self.name, False, self._worst, shown, f"nobody measured {self.per}")  # noqa: FBT003
             base = self._number(figures[self.per])
             shown[self.per] = base
             if base is None or not _float(base):
@@ -100,9 +100,15 @@ class Audit:
             value = None if value is None else _float(value) / _float(base)
             shown["ratio"] = value
         if value is None or math.isnan(_float(value)):
-            return Finding(self.name, passed=False, figures=shown, note=why or "the figure was not measured")
+            severity: Severity = "fail" if why else self._worst
+            return Finding(self.name, False, severity, shown, why or "the figure was not measured")  # noqa: FBT003
         severity, note = self._breach(_float(value))
         return Finding(self.name, not note, severity, shown, note, self.approvable)
+
+    @property
+    def _worst(self) -> Severity:
+        """The most that a breach can mean: without a bound that refuses, nothing is refused."""
+        return "fail" if self.fail_below is not None or self.fail_above is not None else "warn"
 
     def _number(self, value: Any) -> Any:  # noqa: ANN401 - whatever an aggregate gives
         if value is not None and not isinstance(value, Real | Decimal):

@@ -82,7 +82,8 @@ class SessionRule:
     @property
     def event(self) -> tuple[str, ...]:
         """The columns of an event, in the order in which events are compared."""
-        return tuple(dict.fromkeys([self.event_time, self.event_id, *self.keep]))
+        named = [self.event_time, self.event_id, *self.keep]
+        return tuple({c.lower(): c for c in reversed(named)}[c] for c in dict.fromkeys(map(str.lower, named)))
 
     @property
     def gap_micros(self) -> int:
@@ -99,14 +100,28 @@ class SessionRule:
         require_columns(require_free(rows), [self.event_time], INSTANT)
         require_columns(rows, named, IDENTICAL)
         require_columns(rows, [*self.entity, self.event_id], REMEMBERED)
-        needed = [*self.entity, self.event_time, self.event_id]
-        return rows.select(*[_needed(c) if c in needed else F.col(identifier(c)) for c in dict.fromkeys(named)])
-
-    def events_of(self, sessions: DataFrame) -> DataFrame:
-        """Take the events of sessions apart again."""
-        return sessions.select(*map(identifier, self.entity), F.explode(EVENTS).alias(_EVENT)).select(
-            *map(identifier, self.entity), *(F.col(f"{_EVENT}.{identifier(c)}") for c in self.event)
+        needed = [*self.entity, *self.event[:2]]
+        return rows.select(
+            *[_needed(c) if c in needed else F.col(identifier(c)).alias(c) for c in dict.fromkeys(named)]
         )
+
+    def events_of(self, sessions: DataFrame, events: DataFrame) -> DataFrame:
+        """Take the events of sessions apart again; a column that is kept since then is NULL, as ``events`` have it.
+
+        Raises:
+            ConfigError: for rows that are no sessions of such events.
+        """
+        require_columns(require_free(sessions), [*self.entity, EVENTS])
+        apart = sessions.select(*map(identifier, self.entity), F.explode(EVENTS).alias(_EVENT))
+        held = {c.lower() for c in getattr(apart.schema[_EVENT].dataType, "names", ())}
+        if lost := [c for c in self.event[:2] if c.lower() not in held]:
+            raise ConfigError(f"the events of pending sessions have no {', '.join(lost)}: they are of another rule")
+        values = [
+            F.col(f"{_EVENT}.{identifier(f.name)}") if f.name.lower() in held else F.lit(None).cast(f.dataType)
+            for f in fields_of(events, self.event)
+        ]
+        named = [value.alias(c) for value, c in zip(values, self.event, strict=True)]
+        return apart.select(*map(identifier, self.entity), *named)
 
     def sessions(self, events: DataFrame) -> DataFrame:
         """Group events into sessions, and say of each whether an event ended it (``__dedp_ends``); lazy."""

@@ -1,4 +1,4 @@
-"""What becomes of the rows when a table's rows are changed: five outcomes, and whether they add up.
+"""What becomes of the rows when a table's rows are changed: six outcomes, and whether they add up.
 
 Every row of a file that is rewritten, and every row of the source that meets no such row, has one outcome. What is
 counted on the way is held against numbers that come from elsewhere: how many rows the log says that the files hold, and
@@ -17,10 +17,13 @@ from dedp_assets.patterns.delta.accounting import ACCOUNTED, COUNTED, Account, M
 
 __all__ = ["OUTCOMES", "WRITTEN", "Outcomes", "rows_in"]
 
-OUTCOMES = ("inserted", "updated", "deleted", "kept", "unused")
-"""A row is new, other than it was, gone, as it was; or a row of the source that met none and was not inserted."""
+OUTCOMES = ("inserted", "updated", "deleted", "kept", "unused", "confirmed")
+"""A row is new, other than it was, gone, as it was; or a row of the source that met none and was not inserted.
 
-WRITTEN = f"`{OUTCOME}` IN ('inserted', 'updated', 'kept')"
+One that is ``confirmed`` is as it was for whoever reads it, and only what is kept of its changes is other.
+"""
+
+WRITTEN = f"`{OUTCOME}` IN ('inserted', 'updated', 'confirmed', 'kept')"
 """SQL: rows that are written."""
 
 _TOTALS = ("source", "untouched", "before", "after")
@@ -38,7 +41,7 @@ class Outcomes:
     source: int | None = None
     before: int | None = None
 
-    kept: ClassVar[str] = f"`{OUTCOME}` IN ('inserted', 'updated')"
+    kept: ClassVar[str] = f"`{OUTCOME}` IN ('inserted', 'updated', 'confirmed')"
     outcomes: ClassVar[tuple[str, ...]] = OUTCOMES
     landed: ClassVar[Mapping[str | None, tuple[str, ...]]] = {None: ("inserted", "updated", "kept")}
     others: ClassVar[str] = "rows that were there before, too"
@@ -52,18 +55,19 @@ class Outcomes:
         faults, counts = "; ".join(self._faults(rows, measured)), self._counts(rows)
         # Outcomes that do not add up say nothing of the rest of the table.
         totals = replace(self, before=None if faults else self.before)._totals(rows)
-        shown = {**rows, **{name: totals[name] for name in _TOTALS if name in totals}}
+        told = {name: count for name, count in rows.items() if count or name != "confirmed"}
+        shown = {**told, **{name: totals[name] for name in _TOTALS if name in totals}}
         return Account(
             counts,
             Finding(ACCOUNTED, not faults, figures=shown, note=faults),
-            {**{name: rows[name] for name in OUTCOMES if name != "kept"}, **counts.as_dict(), **totals},
+            {**{name: count for name, count in told.items() if name != "kept"}, **counts.as_dict(), **totals},
             aside={"kept": rows["kept"]},
             metrics=self._metrics(rows),
         )
 
     def _faults(self, rows: Mapping[str, int], measured: Measured) -> Iterator[str]:
-        read = rows["kept"] + rows["updated"] + rows["deleted"]
-        written = rows["kept"] + rows["updated"] + rows["inserted"]
+        stay = rows["kept"] + rows["updated"] + rows["confirmed"]
+        read, written = stay + rows["deleted"], stay + rows["inserted"]
         unmatched = rows["inserted"] + rows["unused"]
         if measured.replaced not in (None, read):
             yield f"the replaced files hold {measured.replaced} rows, {read} were read"
@@ -88,7 +92,7 @@ class Outcomes:
         """Account for the rows that a change brings: they live on, or nothing was done with them."""
         if self.source is None:
             return RowCounts()
-        written, unused = rows["inserted"] + rows["updated"], rows["unused"]
+        written, unused = rows["inserted"] + rows["updated"] + rows["confirmed"], rows["unused"]
         return RowCounts(read=self.source, written=written, filtered=unused, represented=self.source - unused)
 
     def _metrics(self, rows: Mapping[str, int]) -> dict[str, int]:
@@ -98,10 +102,10 @@ class Outcomes:
         return {
             "numSourceRows": self.source,
             "numTargetRowsInserted": rows["inserted"],
-            "numTargetRowsUpdated": rows["updated"],
+            "numTargetRowsUpdated": rows["updated"] + rows["confirmed"],
             "numTargetRowsDeleted": rows["deleted"],
             "numTargetRowsCopied": rows["kept"],
-            "numOutputRows": rows["kept"] + rows["updated"] + rows["inserted"],
+            "numOutputRows": rows["kept"] + rows["updated"] + rows["confirmed"] + rows["inserted"],
         }
 
 

@@ -33,7 +33,7 @@ __all__ = ["Compute", "Recomputing", "look"]
 Compute = Callable[[DataFrame, DataFrame], DataFrame]
 """The present rows of some keys, and the source's -> all rows that these keys shall have."""
 
-_HASH, _READ = f"{RESERVED}row_hash", f"{RESERVED}read"
+_HASH, _TOLD, _READ = f"{RESERVED}row_hash", f"{RESERVED}told", f"{RESERVED}read"
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,6 +103,7 @@ class Recomputing:
         compute: makes the new rows of these keys.
         looked: what a look at the source told.
         store: the table's.
+        aside: columns in which a row may differ and say the same to who reads it.
     """
 
     keys: Sequence[str]
@@ -111,6 +112,7 @@ class Recomputing:
     compute: Compute
     looked: Looked
     store: Store
+    aside: Sequence[str] = ()
     operation: str = field(default="MERGE", init=False)
     source: int | None = field(default=None, init=False)
 
@@ -176,12 +178,15 @@ class Recomputing:
     def _outcomes(self, present: DataFrame, new: DataFrame) -> DataFrame:
         """Give all rows of either side, each with its outcome."""
         columns = [*map(identifier, present.columns)]
-        hashed = [*columns, f"{row_hash(present.schema.fields)} AS {_HASH}"]
+        fields = present.schema.fields
+        told = row_hash([field for field in fields if field.name not in self.aside]) if self.aside else "NULL"
+        hashed = [*columns, f"{row_hash(fields)} AS {_HASH}", f"{told} AS {_TOLD}"]
         before, after = present.selectExpr(*hashed).alias("t"), new.selectExpr(*hashed).hint("shuffle_hash").alias("s")
         same = " AND ".join(f"t.{c} = s.{c}" for c in map(identifier, self.identity))
         outcome = (
             f"CASE WHEN t.{_HASH} IS NULL THEN 'inserted' WHEN s.{_HASH} IS NULL THEN 'deleted' "
-            f"WHEN s.{_HASH} = t.{_HASH} THEN 'kept' ELSE 'updated' END AS {OUTCOME}"
+            f"WHEN s.{_HASH} = t.{_HASH} THEN 'kept' WHEN s.{_TOLD} = t.{_TOLD} THEN 'confirmed' ELSE 'updated' END "
+            f"AS {OUTCOME}"
         )
         values = [f"if(s.{_HASH} IS NULL, t.{c}, s.{c}) AS {c}" for c in columns]
         return before.join(after, F.expr(same), "full").selectExpr(*values, outcome)

@@ -126,7 +126,12 @@ class _Prepared:
 
     @property
     def changed(self) -> bool:
-        """Tell whether there is a row that is to be changed."""
+        """Tell whether there is a row that is to be changed, or confirmed."""
+        return self.tells or bool(self.judged.figures.get("confirmed"))
+
+    @property
+    def tells(self) -> bool:
+        """Tell whether there is a change that readers have to look at."""
         return any(self.judged.figures[name] for name in _CHANGES)
 
 
@@ -182,14 +187,21 @@ def _publish(table: Table, change: RowChange, request: ChangeRequest, prepared: 
     state, record = ground.state, ground.noted(prepared.record)
     staged = prepared.stage.adds if prepared.changed else ()
     removed, back = ground.exchanged(table.ledger, prepared.removed if prepared.changed else ())
-    added = [*staged, *back]
+    added, tells = [*staged, *back], prepared.tells or bool(back) or len(removed) > len(prepared.removed)
     if "stage" in record.notes:
         publishing.require_channel(table.ledger, state, record, table.spec.one_channel_per, staged)
     files = {"numRemovedFiles": len(removed), "numAddedFiles": len(added)}
     told = publishing.Told(change.operation, {}, {**prepared.judged.account.metrics, **files})
     try:
         publishing.exchange_files(
-            table.store, state, added, removed, record=record, decision=ground.decision, told=told
+            table.store,
+            state,
+            added,
+            removed,
+            record=record,
+            decision=ground.decision,
+            told=told,
+            data_change=tells,
         )
     except FilesGone as error:
         raise _Outdated from error
@@ -199,7 +211,7 @@ def _publish(table: Table, change: RowChange, request: ChangeRequest, prepared: 
         prepared.stage.settle()
     else:
         prepared.stage.discard()
-    return _result(table, ground, prepared, changed=bool(removed or added))
+    return _result(table, ground, prepared, changed=tells and bool(removed or added))
 
 
 class _Outdated(Exception):
@@ -254,7 +266,7 @@ def _prepare(table: Table, change: RowChange, request: ChangeRequest, ground: Gr
 
 def _result(table: Table, ground: Ground, prepared: _Prepared, *, changed: bool) -> WriteResult:
     figures = prepared.record.figures
-    done = [f"{figures[name]} rows {name}" for name in _CHANGES if figures[name]]
+    done = [f"{figures[name]} rows {name}" for name in (*_CHANGES, "confirmed") if figures.get(name)]
     return WriteResult(
         table=table.name,
         version=ground.state.version + 1,

@@ -324,6 +324,7 @@ class Table(Located):
         identity: Sequence[str],
         compute: Compute,
         provenance: Provenance,
+        aside: Sequence[str] = (),
         audits: Sequence[Audit] = (),
     ) -> WriteResult:
         """Replace all rows of the keys in ``source`` by those that ``compute`` makes, as one audited commit.
@@ -336,6 +337,8 @@ class Table(Located):
             keys: columns of both sides that say which rows belong together.
             identity: columns by which a row is the same one before and after, ``keys`` among them.
             compute: the present rows of these keys, and ``source`` -> all rows that they shall have.
+            aside: columns in which a row may differ and say the same to who reads it: such a commit changes no row for
+                whoever follows the table.
             provenance: who changes, from what, and why.
             audits: rules over the rows inserted or updated; the table's constraints are judged in any case.
 
@@ -353,7 +356,7 @@ class Table(Located):
             raise ConfigError(f"{self.name} has {why}: rows of it cannot be computed anew, merge into it instead")
         with evaluated_once(source.select("*")) as rows:
             looked = look_at(self.name, rows, keys)
-            change = Recomputing(tuple(keys), tuple(identity), rows, compute, looked, self.store)
+            change = Recomputing(tuple(keys), tuple(identity), rows, compute, looked, self.store, tuple(aside))
             return rewrite(self, change, ChangeRequest({}, provenance, audits))
 
     def delete(

@@ -164,7 +164,13 @@ class Dimension:
         if not anew:
             keys = tuple(self.stream.keys)
             return table.recompute(
-                selected, keys=keys, identity=(*keys, *identity), compute=compute, provenance=provenance, audits=audits
+                selected,
+                keys=keys,
+                identity=(*keys, *identity),
+                compute=compute,
+                aside=[name for name, column in self.added.items() if CHANGE in column.type],
+                provenance=provenance,
+                audits=audits,
             )
         run = replace(provenance, replay=True)
         columns = ", ".join(f"CAST(NULL AS {c.type}) AS {identifier(name)}" for name, c in self.spec.columns.items())

@@ -43,7 +43,8 @@ def sessionize_partition(  # noqa: PLR0913 - what a session is, and where the pa
     Args:
         events: one partition of event time; an event that is there twice counts once. An event without an entity, a
             time or an identity stops the job that asks for the sessions.
-        pending: the part ``pending`` of the partition before; ``None`` before the first one.
+        pending: the part ``pending`` of the partition before; ``None`` before the first one. A column that is kept
+            since then is NULL in its events.
         until: where the partition ends: no event is as late as that.
         entity: columns that say whose events they are.
         event_time: TIMESTAMP column.
@@ -78,7 +79,7 @@ def sessionize_partition(  # noqa: PLR0913 - what a session is, and where the pa
     rule = SessionRule(tuple(entity), event_time, event_id, gap_seconds, tuple(keep), ends)
     found = rule.events(require_rows("sessionize_partition", events))
     if pending is not None:
-        found = found.unionByName(rule.events_of(pending))
+        found = found.unionByName(rule.events_of(pending, found))
     sessions = rule.sessions(found).withColumn(OUTCOME, F.expr(f"if({rule.is_open(until)}, 'pending', 'completed')"))
     columns = (ADDED[0], *rule.entity, *ADDED[1:])
     return Split(sessions, {"completed": columns, "pending": columns}, identity=(ADDED[0],))

@@ -134,6 +134,7 @@ def sessionize_with_state(  # noqa: PLR0913 - what a session is, and when it is 
     rule = SessionRule(tuple(entity), event_time, event_id, gap_seconds, tuple(keep), ends)
     events = _events(stream, rule, lateness)
     kinds = {f.name: f.dataType for f in events.schema.fields}
+    event_id = rule.event[1]
     if not isinstance(kinds[event_id], T.StringType | T.IntegralType):
         raise ConfigError(
             f"{event_id} is {kinds[event_id].simpleString().upper()}: the state needs text or whole numbers"
@@ -178,7 +179,7 @@ def _parsed(rule: SessionRule, rest: T.StructType, kinds: dict[str, T.DataType])
 
     def event(text: Column) -> Column:
         kept = F.from_json(text[3], rest, EXACT)
-        first = [F.timestamp_micros(text[0].cast("long")), text[1].cast(kinds[rule.event_id])]
+        first = [F.timestamp_micros(text[0].cast("long")), text[1].cast(kinds[rule.event[1]])]
         values = [*first, *(kept[name] for name in rest.names)]
         return F.struct(*(value.alias(name) for value, name in zip(values, rule.event, strict=True)))
 

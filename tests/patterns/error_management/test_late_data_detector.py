@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections import Counter
-from datetime import datetime, timedelta, timezone
+from datetime import date, datetime, timedelta, timezone
 from itertools import accumulate
 
 import pytest
@@ -13,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dedp_assets.patterns.core.errors import ConfigError
+from dedp_assets.patterns.core.instants import collected
 from dedp_assets.patterns.core.names import OUTCOME
 from dedp_assets.patterns.core.results import RowCounts
 from dedp_assets.patterns.core.schema import Column, TableSpec
@@ -213,6 +214,62 @@ def test_four_slow_sources_of_five_are_late_by_the_fastest_and_on_time_by_the_sl
     finding = judge_lateness(found, Counter(source for _, source in events))
     assert (finding.passed, finding.severity) == (not late, severity)
     assert finding.note == ("behind the watermark: s1, s2, s3, s4" if late else "")
+
+
+def test_a_clock_that_is_wrong_by_years_does_not_move_the_watermark(spark):
+    """Without a bound of its own, an event of tomorrow passes, and one of the year 2999 is undated, like one of 0001."""
+    today = datetime.now(timezone.utc)
+    times = [clock("10:00", day) for day in ("2999-01-01", "9999-12-31", "0001-01-01")]
+    rows = batch(spark, *[time.isoformat() for time in (*times, today, today + timedelta(hours=20))])
+    found = detect(rows, None)
+    assert sorted(row["at"][:4] for row in found["undated"].collect()) == ["2999", "9999"]
+    newest = collected(found["on_time"].agg({"event_time": "max"}).collect()[0][0])
+    moved = advance_watermark(None, {"s": newest}, allowed_lateness_seconds=HOUR)
+    assert moved == today + timedelta(hours=19)
+    came = detect(
+        batch(spark, *iso("10:00"), "2023-07-01T10:00:01+00:00"), None, arrived="TIMESTAMP '2023-06-30 10:00Z'"
+    )
+    assert [row["at"] for row in came["undated"].collect()] == ["2023-07-01T10:00:01+00:00"]
+
+
+@pytest.mark.parametrize("zone", ["UTC", "America/New_York"])
+def test_an_event_at_the_watermark_is_on_time_and_a_microsecond_before_it_late(spark, zone):
+    """To the microsecond, from the year 1 on, in whatever zone the session is; bounds belong to what is plausible."""
+    before = spark.conf.get("spark.sql.session.timeZone")
+    spark.conf.set("spark.sql.session.timeZone", zone)
+    try:
+        for year in ("0001", "1582", "2026"):
+            mark, tick = datetime.fromisoformat(f"{year}-03-08T07:30:00.000001+00:00"), timedelta(microseconds=1)
+            times = [(mark + n * tick).isoformat() for n in (-2, -1, 0, 1, 2)]
+            split = detect(batch(spark, *times), mark, earliest=mark - tick, latest=mark + tick)
+            by_time = outcomes(split)
+            assert [by_time[time] for time in times] == ["undated", "late", "on_time", "on_time", "undated"]
+            assert [row["lateness_seconds"] for row in split["late"].collect()] == [1e-6]
+    finally:
+        spark.conf.set("spark.sql.session.timeZone", before)
+
+
+@pytest.mark.parametrize("wrong", [datetime(2026, 1, 5), date(2026, 1, 5), "2026-01-05"])  # noqa: DTZ001
+def test_a_time_that_each_zone_reads_differently_is_refused(spark, wrong):
+    """By its name, as a bound and as what a batch brought."""
+    rows = batch(spark, *iso("10:00"))
+    for name in ("earliest", "latest"):
+        with pytest.raises(ConfigError, match=f"^{name} must be a datetime with a time zone, not "):
+            detect(rows, None, **{name: wrong})
+    with pytest.raises(ConfigError, match="^watermark must be a datetime with a time zone"):
+        detect(rows, wrong)
+    for known, newest, name in ((wrong, T0, "watermark"), (None, wrong, "newest")):
+        with pytest.raises(ConfigError, match=f"^{name} must be a datetime with a time zone"):
+            advance_watermark(known, {"p0": newest}, allowed_lateness_seconds=0)
+
+
+@pytest.mark.parametrize("wrong", [float("nan"), float("inf"), -1, -0.5, "60", None, True, 1e300])
+def test_a_lateness_that_is_no_length_of_time_is_refused(wrong):
+    """Of the first year there is, what lies before cannot be told, and nothing is late."""
+    with pytest.raises(ConfigError, match=r"^allowed_lateness_seconds=.* must be a number of seconds from 0"):
+        advance_watermark(None, {"p0": T0}, allowed_lateness_seconds=wrong)
+    first = clock("00:00", "0001-01-01")
+    assert advance_watermark(None, {"p0": first}, allowed_lateness_seconds=3e9) == first
 
 
 T0, T1, T2 = clock("10:00"), clock("10:10"), clock("10:20")

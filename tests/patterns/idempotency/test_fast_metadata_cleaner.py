@@ -179,6 +179,28 @@ def test_a_day_of_another_unit_is_refused_whole(spark, weekly, load):
             load_unit(rows, weekly, days=days, by="day", provenance=a_run())
 
 
+@pytest.mark.parametrize("zone", ["UTC", "America/New_York", "Pacific/Kiritimati"])
+def test_a_time_is_of_its_day_in_utc_in_whatever_zone_the_session_is(spark, make_table, zone):
+    """To the microsecond; a text that is no day is of none."""
+    before = spark.conf.get("spark.sql.session.timeZone")
+    spark.conf.set("spark.sql.session.timeZone", zone)
+    columns = {"at": Column("TIMESTAMP"), "week": Column("STRING")}
+    units = make_table(TableSpec(f"units_{zone.lower().replace('/', '_')}", columns, partition_by=("week",)))
+    try:
+        for number, clock in enumerate(("00:00:00", "23:59:59.999999")):
+            rows = spark.sql(f"SELECT TIMESTAMP '{WEEK[0]} {clock}Z' AS at")
+            run = a_run(run_id=clock, sequence=number)
+            assert load_unit(rows, units, days={WEEK[0]: number}, by="at", provenance=run).rows.written == 1
+        for stray in (f"TIMESTAMP '{WEEK[1]}Z'", "'no day'"):
+            rows = spark.sql(f"SELECT {stray} AS at")
+            with pytest.raises(AuditFailed, match="rows_are_of_their_days"):
+                load_unit(rows, units, days={WEEK[0]: 3}, by="at", provenance=a_run(run_id=stray, sequence=3))
+        with pytest.raises(ConfigError, match="^column at is INT, which says no day"):
+            load_unit(spark.sql("SELECT 1 AS at"), units, days={WEEK[0]: 1}, by="at", provenance=a_run())
+    finally:
+        spark.conf.set("spark.sql.session.timeZone", before)
+
+
 def test_two_runs_of_a_day_at_once_load_it_once(weekly, load, monkeypatch):
     """The one that commits second was decided on before the first: it is refused as a conflict, to be run again."""
     load(WEEK[0])

@@ -104,6 +104,29 @@ def test_a_change_finds_its_place_by_its_time(users, apply):
     assert current == {2}
 
 
+def test_a_snapshot_that_says_what_was_known_changes_nothing_for_readers(users, apply):
+    """It is kept that the day confirms the state, and a late change is cut by it; who follows the table sleeps on."""
+    assert apply((1, "a", 1), (2, "z", 1)).changed
+    again = apply((1, "a", 3), (2, "z", 3))
+    assert (again.applied, again.changed, again.reason) == (True, False, "2 rows confirmed")
+    assert users.ledger.commit(again.version).changed == frozenset()
+    assert again.rows.unaccounted == 0
+    mixed = apply((1, "a", 5), (2, "y", 5))
+    assert (mixed.changed, mixed.reason) == (True, "1 rows inserted, 1 rows updated, 1 rows confirmed")
+    assert apply((1, "b", 4)).changed
+    assert intervals(users) == [("a", 1, 4), ("b", 4, 5), ("a", 5, None)]
+
+
+def test_a_contradiction_over_two_batches_is_refused_without_figures_that_cannot_be(apply):
+    """The rule is named, and nothing is said of rows that the outcomes do not add up to."""
+    apply((1, "a", 1))
+    with pytest.raises(AuditFailed, match="changes_of_one_instant_agree") as refused:
+        apply((1, "b", 1))
+    figures = {name: number for finding in refused.value.findings for name, number in finding.figures.items()}
+    assert not [name for name, number in figures.items() if isinstance(number, int) and number < 0]
+    assert "untouched" not in figures
+
+
 def test_what_cannot_be_told_apart_is_refused_and_changes_nothing(users, apply, spark):
     """NULL keys, no time, and changes of one instant that contradict each other, among themselves or what is there."""
     apply((1, "a", 1))

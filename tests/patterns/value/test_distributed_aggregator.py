@@ -14,6 +14,7 @@ from random import Random
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from pyspark.sql import functions as F
 
 from dedp_assets.patterns.core.errors import ConfigError
 from dedp_assets.patterns.value import _states
@@ -151,14 +152,17 @@ def test_states_merge_to_what_all_rows_give_in_any_grouping_and_order(spark, cas
 
 
 @pytest.mark.spark
-def test_no_rows_are_no_groups_and_one_row_without_keys(spark, cases):
-    """Of nothing there is no total, but the count over everything is 0; salted, merged or not."""
+def test_no_rows_are_no_groups_with_or_without_keys(spark, cases):
+    """Of nothing there is no total, and nothing over everything; salted, merged or not; of a row there is."""
     nothing = cases[1].filter("false")
     for salt in (1, 3):
         assert aggregate(nothing, keys=KEYS, measures=MEASURES, sets=[*SETS, []], salt=salt).collect() == []
         assert aggregate(nothing, keys=["device"], measures=MEASURES, salt=salt).collect() == []
-        (row,) = aggregate(nothing, keys=[], measures=MEASURES, salt=salt).collect()
-        assert tuple(row) == (0, 0, None, None, None, None, [], [])
+        states = aggregate(nothing, keys=[], measures=MEASURES, salt=salt)
+        assert states.collect() == merge_aggregates(states, states, keys=[], measures=MEASURES).collect() == []
+        one = aggregate(spark.range(1), keys=[], measures={"n": "count(*)", "id": "sum(id)"}, salt=salt)
+        assert [tuple(row) for row in one.collect()] == [(1, 0)]
+    assert aggregate_query("r", keys=[], measures={"n": "count(*)"}).endswith("FROM r HAVING count(*) > 0")
 
 
 @pytest.mark.spark
@@ -195,6 +199,7 @@ def test_what_does_not_merge_is_refused_before_anything_runs(spark):
         ({"keys": ["nobody"]}, "no column nobody"),
         ({"salt": 0}, "at least 1"),
         ({"sets": [["device"], ["device"]]}, "different sets"),
+        ({"sets": [["device"], ["DEVICE"]]}, "different sets"),
         ({"sets": [["site"]]}, "different sets"),
         ({"sets": []}, "different sets"),
     ]
@@ -204,6 +209,10 @@ def test_what_does_not_merge_is_refused_before_anything_runs(spark):
     states = aggregate(rows, keys=["device"], measures={"a": "count(*)"}, sets=[["device"], []])
     with pytest.raises(ConfigError, match="totals hold their groups"):
         merge_aggregates(states, keys=["device"], measures={"a": "count(*)"})
+    with pytest.raises(ConfigError, match="totals hold their groups"):
+        merge_aggregates(
+            states.withColumnRenamed("grouping_id", "GROUPING_ID"), keys=["device"], measures={"a": "count(*)"}
+        )
     with pytest.raises(ConfigError, match="sums floating point"):
         merge_aggregates(rows, keys=["device"], measures={"score": "sum(score)"})
 
@@ -220,6 +229,77 @@ def test_a_bad_measure_is_handled_by_a_rule_and_reported(spark):
     }
     (row,) = aggregate(rows, keys=["device"], measures=measures).collect()
     assert tuple(row) == ("a", 3, 5, 1, 2)
+
+
+VALUES = {
+    "TINYINT": ["1Y", "-2Y"],
+    "INT": ["1", "2147483647"],
+    "BIGINT": ["9007199254740993L", "2L"],
+    "DECIMAL(10,2)": ["CAST(1.10 AS DECIMAL(10,2))", "CAST(-0.05 AS DECIMAL(10,2))"],
+    "INTERVAL DAY TO SECOND": ["INTERVAL '1 02:03:04' DAY TO SECOND", "INTERVAL '0 00:00:01' DAY TO SECOND"],
+    "DOUBLE": ["1.5D", "double('NaN')"],
+    "STRING": ["'it''s'", "'b'"],
+    "BOOLEAN": ["true", "false"],
+    "DATE": ["DATE '2026-01-05'", "DATE '0001-01-01'"],
+    "TIMESTAMP": ["TIMESTAMP '2026-01-05 00:00:00.000001Z'", "TIMESTAMP '1900-01-01Z'"],
+    "TIMESTAMP_NTZ": ["TIMESTAMP_NTZ '2026-01-05'", "TIMESTAMP_NTZ '9999-12-31'"],
+    "BINARY": ["X'00'", "X'FF'"],
+    "VOID": ["NULL", "NULL"],
+}
+"""Of each type two values; a group holds the first one twice, the second one and a NULL."""
+SUMMED = ("TINYINT", "INT", "BIGINT", "DECIMAL(10,2)", "INTERVAL DAY TO SECOND")
+
+
+@pytest.mark.spark
+def test_every_function_of_every_type_is_sqls_or_refused(spark):
+    """In any spelling: count, least, greatest and set of any type, and a sum of what is summed exactly; no other one."""
+    columns = {f"c{n}": values for n, values in enumerate(VALUES.values())}
+    lines = [", ".join(f"{row(values)} AS {c}" for c, values in columns.items()) for row in (_first, _first, _second)]
+    lines.append(", ".join(f"CAST(NULL AS {kind}) AS {c}" for kind, c in zip(VALUES, columns, strict=True)))
+    rows = spark.sql(" UNION ALL ".join(f"SELECT 'k' AS k, {line}" for line in lines)).repartition(3)
+    measures, expected = {"all": " COUNT ( * ) "}, {"all": "count(*)"}
+    for kind, c in zip(VALUES, columns, strict=True):
+        for function in ("count", "MIN", "Max"):
+            measures[f"{function}_{c}"] = f"{function}( `{c}` )"
+            expected[f"{function}_{c}"] = f"{function}({c})"
+        if kind in SUMMED:
+            measures[f"sum_{c}"], expected[f"sum_{c}"] = f"Sum({c})", f"sum({c})"
+        else:
+            with pytest.raises(ConfigError, match=r"^m sums [A-Z a-z_]+, .*give sum\(try_cast\(c\d+ AS DECIMAL"):
+                aggregate(rows, keys=["k"], measures={"m": f"sum({c})"})
+    (plain,) = rows.groupBy("k").agg(*[F.expr(sql).alias(name) for name, sql in expected.items()]).collect()
+    states = aggregate(rows, keys=["k"], measures=measures)
+    shouted = merge_aggregates(states.filter("false"), states, keys=["K"], measures=measures)
+    for found in (states, shouted):
+        assert [repr(tuple(row)) for row in found.collect()] == [repr(tuple(plain))]
+    totals = aggregate(rows, keys=["k"], measures={"n": "count(*)"}, sets=[["K"], []])
+    assert sorted(tuple(row)[1:] for row in totals.collect()) == [(0, 4), (1, 4)]
+
+
+def _first(values):
+    return values[0]
+
+
+def _second(values):
+    return values[1]
+
+
+@pytest.mark.parametrize("function", ["count", "SUM", "min", "max", "distinct", "sketch"])
+def test_a_measure_of_two_expressions_is_refused(function):
+    """They would be one struct, which is never NULL: all rows would be counted. A comma inside of a call is none."""
+    for inner in ("a, b", "a,b", "'(', b", "coalesce(a, b), c", "a, 'it''s'"):
+        with pytest.raises(ConfigError, match="of one expression"):
+            _states.parse({"m": f"{function}({inner})"}, [])
+    for inner in (
+        "coalesce(a, b)",
+        "if(a = 'x, y', 1, 0)",
+        "map['a,b']",
+        "if(a = 'it''s', 1, 0)",
+        "`a,b`",
+        r"if(a = '\',', 1, 0)",
+    ):
+        (measure,) = _states.parse({"m": f"{function}({inner})"}, [])
+        assert (measure.kind, measure.of) == (function.lower(), inner)
 
 
 @given(st.text(alphabet="ab() ", max_size=12))
