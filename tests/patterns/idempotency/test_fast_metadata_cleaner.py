@@ -195,7 +195,7 @@ def test_a_time_is_of_its_day_in_utc_in_whatever_zone_the_session_is(spark, make
             rows = spark.sql(f"SELECT {stray} AS at")
             with pytest.raises(AuditFailed, match="rows_are_of_their_days"):
                 load_unit(rows, units, days={WEEK[0]: 3}, by="at", provenance=a_run(run_id=stray, sequence=3))
-        with pytest.raises(ConfigError, match="^column at is INT, which says no day"):
+        with pytest.raises(ConfigError, match=r"^column at is INT, which says no day"):
             load_unit(spark.sql("SELECT 1 AS at"), units, days={WEEK[0]: 1}, by="at", provenance=a_run())
     finally:
         spark.conf.set("spark.sql.session.timeZone", before)
