@@ -51,12 +51,35 @@ def test_a_refused_record_is_not_sent_again():
     assert ordered.ids("blog") == ["0"]
 
 
-def test_a_sink_with_too_few_answers_is_an_error():
-    """An answer that belongs to nobody knows which record must not be taken for another one's."""
+@pytest.mark.parametrize(
+    "given",
+    [
+        [Answer("accepted")],
+        [],
+        None,
+        5,
+        "12345",
+        [None] * 5,
+        [Answer("done")] * 5,
+        [Answer("accepted")] * 6,
+        ["accepted"] * 5,
+    ],
+)
+def test_answers_that_nobody_understands_leave_every_record_open(given):
+    """Too few, too many, none, nonsense: asked again, the sink says that it has the records; or attempts are over."""
     sink = Inbox()
-    sink.send = lambda *_: [Answer("accepted")]
-    with pytest.raises(ValueError, match="shorter"):
-        outcomes(sink)
+    taken, asked = sink.send, []
+
+    def send_(*request):
+        asked.append(taken(*request))
+        return given if len(asked) == 1 else asked[-1]
+
+    sink.send = send_
+    assert outcomes(sink) == (["present"] * 5, 2)
+    sink.send = lambda *_: given
+    (answers, requests) = send(sink, "blog", RECORDS, attempts=2, pause_seconds=0)
+    assert ({answer.outcome for answer in answers}, requests) == ({"failed"}, 2)
+    assert answers[0].reason.startswith("the sink answered ")
 
 
 def test_pauses_double(monkeypatch):

@@ -162,7 +162,8 @@ def test_what_is_exactly_as_late_as_allowed_is_kept_after_a_restart_too(spark, t
     """By a microsecond less as well; what is later by a second is not."""
     late = {"exact": HOUR, "less": HOUR - timedelta(microseconds=1), "more": HOUR + timedelta(seconds=1)}
     deliveries = [[("first", TEN)], [(who, TEN - by) for who, by in late.items()], [("last", TEN + 48 * HOUR)]]
-    stream = spark.readStream.schema("user STRING, at TIMESTAMP, id INT, page STRING, seen TIMESTAMP_NTZ")
+    stream = spark.readStream.schema(VISIT)
+    (tmp_path / "visits").mkdir()
     found = STREAMS[made](stream.parquet(str(tmp_path / "visits")))
     for rows in deliveries:
         frame = spark.createDataFrame([(*row, 1, "/", None) for row in rows], VISIT)

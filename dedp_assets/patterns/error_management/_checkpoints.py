@@ -15,10 +15,12 @@ from pyspark.sql import DataFrame
 from pyspark.sql.types import StructType
 
 from dedp_assets.patterns.core.audits import Audit
+from dedp_assets.patterns.core.columns import COMPARED, require_columns
 from dedp_assets.patterns.core.errors import Conflict
-from dedp_assets.patterns.core.names import identifier
+from dedp_assets.patterns.core.names import RESERVED, identifier
 from dedp_assets.patterns.core.records import Provenance
 from dedp_assets.patterns.core.results import WriteResult
+from dedp_assets.patterns.core.rows import row_hash
 from dedp_assets.patterns.core.schema import TableSpec
 from dedp_assets.patterns.delta.clauses import Insert
 from dedp_assets.patterns.delta.log import Ledger, transaction_id
@@ -34,6 +36,9 @@ STATE = re.compile(
     r"STATE_STORE|MISSING_STATE|Error reading (delta|snapshot) file|ChecksumException|Incomplete log file"
 )
 """What Spark says where it cannot go on from the state or the plan in a checkpoint."""
+
+
+_PLACE = f"{RESERVED}place"
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,13 +126,22 @@ def _inserted(
     rows: DataFrame, table: Table, keys: Sequence[str], provenance: Provenance, audits: Sequence[Audit] = ()
 ) -> WriteResult:
     return table.merge(
-        rows,
+        _once(rows, keys),
         keys=keys,
         clauses=[Insert()],
         unusable={f"no {key}": f"{identifier(key)} IS NULL" for key in keys},
         provenance=replace(provenance, sequence=None),
         audits=audits,
     )
+
+
+def _once(rows: DataFrame, keys: Sequence[str]) -> DataFrame:
+    """Keep one row of each key, as what comes again in the next micro-batch is left out, too; without a key, all."""
+    require_columns(rows, keys, COMPARED)
+    known = " AND ".join(f"{identifier(key)} IS NOT NULL" for key in keys)
+    order = f"PARTITION BY {', '.join(map(identifier, keys))} ORDER BY {row_hash(rows.schema.fields)}"
+    placed = rows.selectExpr("*", f"row_number() OVER ({order}) AS {_PLACE}")
+    return placed.filter(f"{_PLACE} = 1 OR NOT ({known})").drop(_PLACE)
 
 
 def last_applied(ledger: Ledger) -> Applied:

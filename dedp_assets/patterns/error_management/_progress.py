@@ -76,6 +76,7 @@ class Progress:
             idle_after_seconds: an input that delivered nothing for longer holds a ``min`` back no more, until it
                 delivers again; ``None`` waits for good.
         """
+        at = instant(at, "at")
         names = dict.fromkeys([*self.newest, *newest])
         known = {name: _later(self.newest.get(name), newest.get(name)) for name in names}
         heard = {name: _heard(self.heard.get(name), at, delivered=newest.get(name) is not None) for name in names}

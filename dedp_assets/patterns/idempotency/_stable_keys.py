@@ -65,7 +65,8 @@ class Grouping:
         names = [f"{_KNOWN}_{n}" for n, _ in enumerate(self.entity)]
         entry = f"struct({FIRST}, {LAST}, {identifier(self.key)} AS key) AS {_KNOWN}"
         given = known.selectExpr(*[f"{identifier(c)} AS {n}" for c, n in zip(self.entity, names, strict=True)], entry)
-        by_entity = given.groupBy(*names).agg(F.collect_list(_KNOWN).alias(_KNOWN))
+        # Where several of them fit, the first one is taken: in their own order, not in that of arrival.
+        by_entity = given.groupBy(*names).agg(F.array_sort(F.collect_list(_KNOWN)).alias(_KNOWN))
         same = " AND ".join(f"{identifier(c)} <=> {n}" for c, n in zip(self.entity, names, strict=True))
         met = keyed.join(by_entity, F.expr(same), "left").selectExpr(
             "*",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 from contextlib import contextmanager
+from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
@@ -15,6 +16,7 @@ from dedp_assets.patterns.core.errors import ConfigError, ContractError
 from dedp_assets.patterns.core.schema import Column, TableSpec
 from dedp_assets.patterns.delta.tables import Table
 from dedp_assets.patterns.delta.writes import StagedWrite
+from dedp_assets.patterns.error_management import _checkpoints
 from dedp_assets.patterns.error_management.checkpointer import append_checkpointed, checkpoint_rows, judge_checkpoint
 from tests.helpers import a_run, read_back
 
@@ -302,6 +304,19 @@ def test_a_query_leaves_rows_alone_that_others_brought(spark, world, tmp_path):
         append_checkpointed(stream, table, **options)
     append_checkpointed(stream, table, **options, restart=True)
     assert found(table) == before
+
+
+@pytest.mark.both
+def test_a_key_that_comes_twice_at_once_is_as_one_that_comes_again(spark, make_table):
+    """A source that delivers at least once may do so within a micro-batch: the same row is there once, of any order."""
+    rows, kept = [(1, 5), (1, 4), (1, 5), (2, 7)], []
+    for number, ordered in enumerate((rows, rows[::-1])):
+        table = make_table(replace(WINDOWS, name=f"gold/once_{number}"))
+        batch = spark.createDataFrame(ordered, "minute BIGINT, visitors BIGINT")
+        _checkpoints._inserted(batch, table, ["minute"], a_run(table.name))
+        kept.append(found(table))
+    assert kept[0] == kept[1]
+    assert [minute for minute, _ in kept[0]] == [1, 2]
 
 
 def found(table):

@@ -229,7 +229,6 @@ def test_partial_sessions_are_flagged_and_superseded(world):
 @pytest.mark.parametrize(
     ("columns", "row", "more", "said"),
     [
-        (VISIT, None, {"until": datetime(2026, 1, 5)}, "give it one"),  # noqa: DTZ001 - that is the point
         (VISIT, None, {"event_id": "visit"}, "no column visit"),
         ("user STRING, at DATE, id INT, page STRING", None, {}, "at is DATE"),
         ("user STRING, at TIMESTAMP_NTZ, id INT, page STRING", None, {}, "at is TIMESTAMP_NTZ"),
@@ -244,6 +243,29 @@ def test_what_makes_no_session_is_refused(spark, columns, row, more, said):
         sessionize_partition(
             spark.createDataFrame([row] if row else [], columns), None, **{**RULE, "until": at("10:00"), **more}
         )["completed"].collect()
+
+
+def test_a_column_that_is_kept_since_today_is_null_in_what_was_open(spark):
+    """And one that is named twice, in whatever case, is kept once; a table of other events is refused."""
+    older = spark.createDataFrame([("Ada", at("09:50"), 1, "/a")], VISIT)
+    newer = spark.createDataFrame([("Ada", at("10:10"), 2, "/b")], VISIT)
+    rule = {**RULE, "keep": []}
+    left = sessionize_partition(older, None, until=at("10:00"), **rule)["pending"]
+    rule["keep"] = ["ID", "page", "Page", "AT"]
+    went_on = sessionize_partition(newer, left, until=at("23:00"), **rule)["completed"]
+    (row,) = went_on.collect()
+    assert [(event["id"], event["page"]) for event in row["events"]] == [(1, None), (2, "/b")]
+    assert row["events"][0].__fields__ == ["at", "id", "page"]
+    strange = left.selectExpr("session_id", "user", "started_at", "ended_at", "array(struct(1 AS one)) AS events")
+    with pytest.raises(ConfigError, match="have no at, id: they are of another rule"):
+        sessionize_partition(newer, strange, until=at("23:00"), **rule)
+
+
+@pytest.mark.parametrize("until", [datetime(2026, 1, 5), MONDAY.date(), "2026-01-05", None])  # noqa: DTZ001
+def test_an_end_that_is_no_instant_is_refused(spark, until):
+    """By its name, whatever it is instead."""
+    with pytest.raises(ConfigError, match=r"^until must be a datetime with a time zone, not "):
+        sessionize_partition(spark.createDataFrame([], VISIT), None, until=until, **RULE)
 
 
 def test_columns_may_be_called_anything(spark):
