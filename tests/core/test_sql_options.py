@@ -7,6 +7,7 @@ from datetime import datetime, timezone
 import pytest
 from pyspark.sql import functions as F
 
+from dedp_assets.patterns.core.audits import Audit
 from dedp_assets.patterns.core.errors import ConfigError
 from dedp_assets.patterns.core.schema import Column, TableSpec
 from dedp_assets.patterns.delta.clauses import Delete
@@ -14,6 +15,7 @@ from dedp_assets.patterns.delta.tables import Table
 from dedp_assets.patterns.error_management.dead_letter import divert_unprocessable
 from dedp_assets.patterns.error_management.filter_interceptor import intercept_filters
 from dedp_assets.patterns.error_management.late_data_detector import detect_late_data
+from dedp_assets.patterns.quality.audit_write_audit_publish import audit_write_audit_publish
 from dedp_assets.patterns.value.distributed_aggregator import aggregate
 from dedp_assets.patterns.value.incremental_sessionizer import sessionize_partition
 from dedp_assets.patterns.value.stateful_sessionizer import sessionize_with_state
@@ -102,6 +104,9 @@ def test_a_change_of_rows_by_chance_is_refused(rows, make_table):
     clauses = [Delete(when="uuid() > '8'")]
     with pytest.raises(ConfigError, match=r"^x: a condition must say the same of a row each time"):
         table.merge(rows.select("id"), keys=["id"], clauses=clauses, provenance=a_run(run_id="3"))
+    audits = [Audit.none_where("lucky", "rand() < 0.5")]
+    with pytest.raises(ConfigError, match=r"^audit lucky must say the same of a row each time"):
+        audit_write_audit_publish(rows.select("id"), table, partition={}, provenance=a_run(), audits=audits)
 
 
 def test_a_streams_option_is_named(spark):

@@ -35,6 +35,7 @@ __all__ = [
     "row_hash",
     "same",
     "tally",
+    "value_hash",
 ]
 
 READ_IDENTITY = f"{RESERVED}read_identity"
@@ -93,6 +94,15 @@ def row_hash(fields: Iterable[T.StructField]) -> str:
     return f"xxhash64({', '.join(parts or ['NULL'])})"
 
 
+def value_hash(value: str, kind: T.DataType, name: str) -> str:
+    """Write SQL for the same hash of one value of the type ``kind``, which is told by ``name`` in a refusal.
+
+    Raises:
+        ConfigError: as :func:`row_hash`.
+    """
+    return f"xxhash64({', '.join(_parts(value, kind, name))})"
+
+
 def same(field: T.StructField, one: str, other: str) -> str:
     """Write SQL that tells whether two values of the column ``field`` are the same, also where they are NULL or maps.
 
@@ -102,8 +112,7 @@ def same(field: T.StructField, one: str, other: str) -> str:
     if not _holds_map(field.dataType):
         _require_exact(field.dataType, field.name)
         return f"{one} <=> {other}"
-    hashes = [f"xxhash64({', '.join(_parts(value, field.dataType, field.name))})" for value in (one, other)]
-    return " = ".join(hashes)
+    return " = ".join(value_hash(value, field.dataType, field.name) for value in (one, other))
 
 
 def digest(row: str, *, where: str = "true") -> str:

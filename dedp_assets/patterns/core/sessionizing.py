@@ -16,6 +16,7 @@ from typing import TypeVar
 from pyspark.errors import AnalysisException, IllegalArgumentException, ParseException
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
+from pyspark.sql.types import StructType
 
 from dedp_assets.patterns.core.columns import (
     IDENTICAL,
@@ -29,7 +30,7 @@ from dedp_assets.patterns.core.errors import ConfigError
 from dedp_assets.patterns.core.instants import instant, micros
 from dedp_assets.patterns.core.keys import key_of, require_distinct
 from dedp_assets.patterns.core.names import RESERVED, identifier
-from dedp_assets.patterns.core.rows import quoted, row_hash
+from dedp_assets.patterns.core.rows import quoted, value_hash
 from dedp_assets.patterns.core.sql_options import naming_options, require_repeatable
 
 __all__ = ["ADDED", "ENDED", "EVENTS", "STARTED", "SessionRule", "cut", "watermarked"]
@@ -134,7 +135,7 @@ class SessionRule:
         event = f"struct({', '.join(map(identifier, self.event))}) AS {_EVENT}"
         found = (
             self.with_ends(events.selectExpr("*", event), _ENDS)
-            .selectExpr("*", f"{self.content(events)} AS {_CONTENT}")
+            .selectExpr("*", f"{self.content(events, _EVENT)} AS {_CONTENT}")
             .selectExpr("*", again)
             .filter(f"NOT {_AGAIN}")
             .selectExpr("*", begins)
@@ -149,9 +150,14 @@ class SessionRule:
         )
         return self.identified(found).select(SESSION_ID, *self.columns[1:], _ENDS)
 
-    def content(self, events: DataFrame) -> str:
-        """Write SQL for the number that chooses between events of one identity that differ: the least counts."""
-        return row_hash(fields_of(events, self.event))
+    def content(self, events: DataFrame, event: str) -> str:
+        """Write SQL for the number that chooses between events of one identity that differ: the least counts.
+
+        Args:
+            events: have the columns of an event.
+            event: SQL for the struct of them.
+        """
+        return value_hash(event, StructType(fields_of(events, self.event)), "events")
 
     def with_ends(self, events: DataFrame, name: str) -> DataFrame:
         """Add to events, as the column ``name``, whether one ends its session.

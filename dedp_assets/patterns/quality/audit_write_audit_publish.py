@@ -24,6 +24,7 @@ from dedp_assets.patterns.core.errors import AuditFailed, ConfigError
 from dedp_assets.patterns.core.records import CommitRecord, Provenance, slice_name
 from dedp_assets.patterns.core.results import Finding, WriteResult
 from dedp_assets.patterns.core.rows import RowsRead
+from dedp_assets.patterns.core.sql_options import require_repeatable
 from dedp_assets.patterns.delta.log import Ledger
 from dedp_assets.patterns.delta.tables import Table
 from dedp_assets.patterns.quality._quarantine import dispatch, timed
@@ -58,7 +59,7 @@ def audit_write_audit_publish(
 
     Raises:
         AuditFailed: if the input or the result is refused; ``target`` is as it was.
-        ConfigError: for ``quarantine`` without a table.
+        ConfigError: for ``quarantine`` without a table, and for an audit of rows that says something else each time.
 
     Example:
         >>> daily = table("daily", "visits INT, day STRING", (40, "mon"), (50, "tue"), partition_by=["day"])
@@ -76,6 +77,8 @@ def audit_write_audit_publish(
         raise ConfigError(
             f"on_failure={on_failure!r} and quarantine={quarantine}: a quarantine table goes with quarantine"
         )
+    # Which rows are put aside is asked again, once it is known that there are some.
+    require_repeatable(rows, "audit", {audit.name: audit.where for audit in audits if audit.where})
     provenance = provenance.by("quality.audit_write_audit_publish")
     judged = overrule(rows_read.findings, provenance.approval)
     if any(finding.refuses for finding in judged):

@@ -20,7 +20,7 @@ from pyspark.sql import types as T
 
 from dedp_assets.patterns.core.errors import ConfigError
 from dedp_assets.patterns.core.json_texts import EXACT
-from dedp_assets.patterns.core.names import RESERVED, identifier
+from dedp_assets.patterns.core.names import identifier
 from dedp_assets.patterns.core.sessionizing import ENDED, EVENTS, STARTED, SessionRule, watermarked
 from dedp_assets.patterns.value._session_state import (
     AT,
@@ -37,8 +37,6 @@ from dedp_assets.patterns.value._session_state import (
 )
 
 __all__ = ["sessionize_stream", "sessionize_with_state"]
-
-_EVENT = f"{RESERVED}event"
 
 
 def sessionize_stream(
@@ -80,13 +78,15 @@ def sessionize_stream(
     rule = SessionRule(tuple(entity), event_time, event_id, gap_seconds, tuple(keep))
     events = _events(stream, rule, lateness)
     window = F.session_window(F.col(identifier(event_time)), f"{gap_seconds} seconds").alias(WINDOW)
-    known, event = (event_time, event_id), F.struct(*map(identifier, rule.event))
-    seen = F.struct(*map(identifier, known), F.expr(rule.content(events)).alias(CONTENT), event.alias(_EVENT))
-    found = events.groupBy(*map(identifier, entity), window).agg(F.array_sort(F.collect_set(seen)).alias(EVENTS))
-    same = " AND ".join(f"each.{c} = get({EVENTS}, at - 1).{c}" for c in map(identifier, known))
-    first = f"filter({EVENTS}, (each, at) -> at = 0 OR NOT ({same}))"
-    once = f"array_sort(transform({first}, each -> each.{_EVENT}))"
-    return _sessions(found.withColumn(EVENTS, F.expr(once)), rule)
+    event = F.struct(*map(identifier, rule.event))
+    found = events.groupBy(*map(identifier, entity), window).agg(F.collect_set(event).alias(EVENTS))
+    # After the aggregation, so that its state is of the events alone.
+    known = [f"each.{c} AS k{n}" for n, c in enumerate(map(identifier, rule.event[:2]))]
+    seen = f"struct({', '.join(known)}, {rule.content(events, 'each')} AS content, each AS event)"
+    ordered = found.withColumn(EVENTS, F.expr(f"array_sort(transform({EVENTS}, each -> {seen}))"))
+    again = f"each.k0 = get({EVENTS}, at - 1).k0 AND each.k1 = get({EVENTS}, at - 1).k1"
+    once = f"transform(filter({EVENTS}, (each, at) -> at = 0 OR NOT ({again})), each -> each.event)"
+    return _sessions(ordered.withColumn(EVENTS, F.expr(once)), rule)
 
 
 def sessionize_with_state(  # noqa: PLR0913 - what a session is, and when it is over
@@ -149,7 +149,7 @@ def sessionize_with_state(  # noqa: PLR0913 - what a session is, and when it is 
         F.col(identifier(event_id)).alias(ID),
         ENDS,
         kept.alias(KEPT),
-        F.expr(rule.content(events)).alias(CONTENT),
+        F.expr(rule.content(events, f"struct({', '.join(map(identifier, rule.event))})")).alias(CONTENT),
     )
     fields = [T.StructField(name, kinds[c]) for c, name in whose.items()]
     session = T.StructType([*fields, T.StructField(SESSION, T.StringType())])

@@ -227,7 +227,7 @@ def test_a_clock_that_is_wrong_by_years_does_not_move_the_watermark(spark):
     moved = advance_watermark(None, {"s": newest}, allowed_lateness_seconds=HOUR)
     assert moved == today + timedelta(hours=19)
     late = "2023-07-01T10:00:01+00:00"
-    came = detect(batch(spark, *iso("10:00"), late), None, arrived="TIMESTAMP '2023-06-30 10:00Z'")
+    came = detect(batch(spark, *iso("10:00"), late), None, arrived="TIMESTAMP '2023-06-30 10:00:00Z'")
     assert [row["at"] for row in came["undated"].collect()] == [late]
 
 

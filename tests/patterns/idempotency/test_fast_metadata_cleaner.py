@@ -184,17 +184,17 @@ def test_a_time_is_of_its_day_in_utc_in_whatever_zone_the_session_is(spark, make
     """To the microsecond; a text that is no day is of none."""
     before = spark.conf.get("spark.sql.session.timeZone")
     spark.conf.set("spark.sql.session.timeZone", zone)
-    columns = {"at": Column("TIMESTAMP"), "week": Column("STRING")}
+    columns = {"at": Column("TIMESTAMP"), "day": Column("STRING"), "week": Column("STRING")}
     units = make_table(TableSpec(f"units_{zone.lower().replace('/', '_')}", columns, partition_by=("week",)))
     try:
         for number, clock in enumerate(("00:00:00", "23:59:59.999999")):
-            rows = spark.sql(f"SELECT TIMESTAMP '{WEEK[0]} {clock}Z' AS at")
+            rows = spark.sql(f"SELECT TIMESTAMP '{WEEK[0]} {clock}Z' AS at, 'no day' AS day")
             run = a_run(run_id=clock, sequence=number)
             assert load_unit(rows, units, days={WEEK[0]: number}, by="at", provenance=run).rows.written == 1
-        for stray in (f"TIMESTAMP '{WEEK[1]}Z'", "'no day'"):
-            rows = spark.sql(f"SELECT {stray} AS at")
+        rows = spark.sql(f"SELECT TIMESTAMP '{WEEK[1]} 00:00:00Z' AS at, 'no day' AS day")
+        for by in ("at", "day"):
             with pytest.raises(AuditFailed, match="rows_are_of_their_days"):
-                load_unit(rows, units, days={WEEK[0]: 3}, by="at", provenance=a_run(run_id=stray, sequence=3))
+                load_unit(rows, units, days={WEEK[0]: 3}, by=by, provenance=a_run(run_id=by, sequence=3))
         with pytest.raises(ConfigError, match=r"^column at is INT, which says no day"):
             load_unit(spark.sql("SELECT 1 AS at"), units, days={WEEK[0]: 1}, by="at", provenance=a_run())
     finally:
