@@ -26,7 +26,7 @@ from dedp_assets.patterns.core.columns import (
     require_columns,
     require_free,
 )
-from dedp_assets.patterns.core.errors import ConfigError
+from dedp_assets.patterns.core.errors import ConfigError, ContractError
 from dedp_assets.patterns.core.instants import instant, micros
 from dedp_assets.patterns.core.keys import key_of, require_distinct
 from dedp_assets.patterns.core.names import RESERVED, identifier
@@ -112,7 +112,7 @@ class SessionRule:
         Raises:
             ConfigError: for rows that are no sessions of such events.
         """
-        require_columns(require_free(sessions), [*self.entity, EVENTS])
+        require_columns(sessions, [*self.entity, EVENTS])
         apart = sessions.select(*map(identifier, self.entity), F.explode(EVENTS).alias(_EVENT))
         held = {c.lower() for c in getattr(apart.schema[_EVENT].dataType, "names", ())}
         if lost := [c for c in self.event[:2] if c.lower() not in held]:
@@ -224,5 +224,5 @@ def watermarked(stream: DataFrame, event_time: str, lateness: str, *, option: st
 
 
 def _needed(column: str) -> Column:
-    said = quoted(f"no session: an event has no {column}")
+    said = quoted(f"{ContractError.__module__}.ContractError: no session: an event has no {column}")
     return F.expr(f"coalesce({identifier(column)}, raise_error({said}))").alias(column)

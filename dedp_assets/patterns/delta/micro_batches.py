@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -10,8 +9,7 @@ from typing import Any
 
 from pyspark.sql import DataFrame
 
-from dedp_assets.patterns.core import errors
-from dedp_assets.patterns.core.errors import AuditFailed, ContractError, PatternError
+from dedp_assets.patterns.core.errors import PatternError, relayed
 from dedp_assets.patterns.delta.publishing import SPARK_ERRORS
 from dedp_assets.patterns.delta.store import Store
 
@@ -19,7 +17,6 @@ __all__ = ["Ran", "run_available", "told"]
 
 _REMEMBERED = 100
 """Micro-batches of which Spark keeps the progress, as it is configured by default."""
-_OURS = re.compile(r"core\.errors\.(\w+): (.+)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +77,4 @@ def _counted(progress: Sequence[Mapping[str, Any]]) -> Ran:
 
 def _relayed(error: BaseException) -> PatternError | None:
     """Read the library's error out of the text of the engine's, if a sink raised one."""
-    if found := _OURS.search(told(error)):
-        kind = getattr(errors, found[1], ContractError)
-        return AuditFailed(found[2], findings=()) if kind is AuditFailed else kind(found[2])
-    return None
+    return relayed(told(error))

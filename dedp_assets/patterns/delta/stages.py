@@ -16,12 +16,12 @@ from typing import Any
 from urllib.parse import quote, unquote
 
 from deltalake.transaction import AddAction
-from pyspark.errors import AnalysisException
+from pyspark.errors import AnalysisException, PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import StringType, StructField, StructType
 
-from dedp_assets.patterns.core.errors import ConfigError, ContractError, PatternError
+from dedp_assets.patterns.core.errors import ConfigError, ContractError, PatternError, relayed
 from dedp_assets.patterns.core.names import OUTCOME, RESERVED, identifier, unused
 from dedp_assets.patterns.core.observing import SPARK_ERRORS, is_data_fault
 from dedp_assets.patterns.core.partitions import folder_value, from_folder, literal, to_folder
@@ -238,7 +238,7 @@ def _filled(
     spelled = [F.expr(to_folder(c, layout.partition_by[c])).alias(folder) for c, folder in folders.items()]
     outcome = [F.col(OUTCOME).alias(apart)] if parts else []
     files = out.select(*[F.col(identifier(c)) for c in stored], *spelled, *outcome)
-    files.write.partitionBy(*folders.values(), *filter(None, [apart])).parquet(stage.store.address)
+    _write(files, [*folders.values(), *filter(None, [apart])], stage)
     staged = list(_staged_files(stage.store, layout, folders, apart))
     held = Counter[str | None](dict.fromkeys(parts or (None,), 0))
     for add, part in staged:
@@ -286,6 +286,16 @@ def _read_back(column: str, layout: Layout, folders: Mapping[str, str]) -> str:
     if column in layout.partition_by:
         return literal(layout.partition[column], layout.partition_by[column])
     return identifier(column)
+
+
+def _write(rows: DataFrame, folders: Sequence[str], stage: Stage) -> None:
+    """Write the files; what a step raised about a row inside of the query is its error, not the engine's."""
+    try:
+        rows.write.partitionBy(*folders).parquet(stage.store.address)
+    except PySparkException as error:
+        if said := relayed(str(error)):
+            raise said from error
+        raise
 
 
 def _culprit(projected: Callable[[], DataFrame], measures: Mapping[str, str]) -> str:

@@ -8,7 +8,7 @@ from datetime import datetime, timedelta, timezone
 import pytest
 from pyspark.errors import PySparkException
 
-from dedp_assets.patterns.core.errors import ConfigError
+from dedp_assets.patterns.core.errors import ConfigError, ContractError
 from dedp_assets.patterns.core.schema import Column, TableSpec
 from dedp_assets.patterns.delta.writes import StagedWrite
 from dedp_assets.patterns.idempotency.transactional_writer import TableRows, publish_group
@@ -243,6 +243,18 @@ def test_what_makes_no_session_is_refused(spark, columns, row, more, said):
         sessionize_partition(
             spark.createDataFrame([row] if row else [], columns), None, **{**RULE, "until": at("10:00"), **more}
         )["completed"].collect()
+
+
+@pytest.mark.both
+@pytest.mark.parametrize("row", [(None, MONDAY, 1, "/"), ("Ada", None, 1, "/"), ("Ada", MONDAY, None, "/")])
+def test_a_write_refuses_an_event_that_is_nobodys_in_one_sentence(spark, make_table, row):
+    """As the library's error, and nothing is published."""
+    table, pending = make_table(COMPLETED), None
+    events = spark.createDataFrame([row, ("Bob", MONDAY, 2, "/")], VISIT)
+    done = sessionize_partition(events, pending, until=at("23:00"), **RULE)["completed"].selectExpr("'23' AS hour", "*")
+    with pytest.raises(ContractError, match=r"^no session: an event has no (user|at|id)$"):
+        table.overwrite(done, partition={"hour": "23"}, provenance=a_run(COMPLETED.name))
+    assert table.ledger.version() == 0
 
 
 def test_a_column_that_is_kept_since_today_is_null_in_what_was_open(spark):
