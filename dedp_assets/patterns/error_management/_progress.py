@@ -77,6 +77,7 @@ class Progress:
                 delivers again; ``None`` waits for good.
         """
         at = instant(at, "at")
+        newest = {name: time if time is None else instant(time, "newest") for name, time in newest.items()}
         names = dict.fromkeys([*self.newest, *newest])
         known = {name: _later(self.newest.get(name), newest.get(name)) for name in names}
         heard = {name: _heard(self.heard.get(name), at, delivered=newest.get(name) is not None) for name in names}

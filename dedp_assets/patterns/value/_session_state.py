@@ -82,7 +82,7 @@ class Advance:
             return
         state.update((json.dumps([*told, *(event for session in sessions for event in session)]), deadline))
         ends = [deadline if self.by_watermark else (session[-1][0] + self.gap) // 1000 + 1 for session in sessions]
-        asked = min([*ends, *([max(told)[0] // 1000 + 1] if told else [])])
+        asked = min([*ends, *([max(map(_time, told)) // 1000 + 1] if told else [])])
         state.setTimeoutTimestamp(max(asked, state.getCurrentWatermarkMs() + 1))
 
 
