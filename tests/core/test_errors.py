@@ -23,21 +23,6 @@ def test_broken_contracts_are_caught_by_one_name_and_never_retried(name):
     assert not getattr(errors, name).retryable
 
 
-@pytest.mark.parametrize(
-    ("text", "kind", "said"),
-    [
-        ("[X] dedp_assets.patterns.core.errors.NotReady: wait SQLSTATE: P0001\n== SQL ==", "NotReady", "wait"),
-        ("Traceback\n  a\npatterns.core.errors.AuditFailed: a: b: c\nmore", "AuditFailed", "a: b: c"),
-        ("core.errors.Unheard: of", "ContractError", "of"),
-    ],
-)
-def test_an_error_that_was_raised_inside_of_a_query_is_read_out_of_the_engines(text, kind, said):
-    """With its kind and its sentence; a text of nobody's is none."""
-    error = errors.relayed(text)
-    assert (type(error).__name__, str(error)) == (kind, said)
-    assert errors.relayed("java.lang.Error: core.errors") is None
-
-
 def test_a_wrong_call_is_a_value_error_too():
     """Code that knows nothing of the library catches it by Python's own name."""
     assert issubclass(errors.ConfigError, ValueError)

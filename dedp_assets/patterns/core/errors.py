@@ -30,7 +30,6 @@ No error is ever caught to make a dead letter of the record at hand: it may pass
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -48,7 +47,6 @@ __all__ = [
     "PatternError",
     "SchemaMismatch",
     "TransactionReused",
-    "relayed",
 ]
 
 
@@ -102,22 +100,6 @@ class Conflict(PatternError):
     """Another writer that changed the table first, or holds it."""
 
     retryable = True
-
-
-_SAID = re.compile(r"core\.errors\.(\w+): (.+?)(?:\.? SQLSTATE: \w+)?$", re.MULTILINE)
-
-
-def relayed(text: str) -> PatternError | None:
-    """Read an error of the library out of the text of an engine's, where one was raised inside of a query.
-
-    Example:
-        >>> relayed("[USER_RAISED_EXCEPTION] dedp_assets.patterns.core.errors.NotReady: no rows yet SQLSTATE: P0001")
-        NotReady('no rows yet')
-    """
-    if found := _SAID.search(text):
-        kind = globals().get(found[1], ContractError)
-        return AuditFailed(found[2], findings=()) if kind is AuditFailed else kind(found[2])
-    return None
 
 
 TRANSIENT = (Conflict, TimeoutError, ConnectionError)

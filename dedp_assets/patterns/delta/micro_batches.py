@@ -9,7 +9,8 @@ from typing import Any
 
 from pyspark.sql import DataFrame
 
-from dedp_assets.patterns.core.errors import PatternError, relayed
+from dedp_assets.patterns.core.errors import PatternError
+from dedp_assets.patterns.core.relaying import relayed
 from dedp_assets.patterns.delta.publishing import SPARK_ERRORS
 from dedp_assets.patterns.delta.store import Store
 

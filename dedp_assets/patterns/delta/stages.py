@@ -21,10 +21,11 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import StringType, StructField, StructType
 
-from dedp_assets.patterns.core.errors import ConfigError, ContractError, PatternError, relayed
+from dedp_assets.patterns.core.errors import ConfigError, ContractError, PatternError
 from dedp_assets.patterns.core.names import OUTCOME, RESERVED, identifier, unused
 from dedp_assets.patterns.core.observing import SPARK_ERRORS, is_data_fault
 from dedp_assets.patterns.core.partitions import folder_value, from_folder, literal, to_folder
+from dedp_assets.patterns.core.relaying import relayed
 from dedp_assets.patterns.core.results import Split
 from dedp_assets.patterns.core.sql_options import reason_of
 from dedp_assets.patterns.delta import commits

@@ -58,8 +58,7 @@ def intercept_filters(rows: DataFrame | Split, *, conditions: Mapping[str, str],
         The columns of ``rows``; filtered ones also have ``filtered_by``, the first condition that is not true.
 
     Raises:
-        ConfigError: for no or more than 31 conditions, one that Spark cannot evaluate or that says something else each
-            time (``rand()``), or a column that is added here.
+        ConfigError: for no or over 31 conditions, one that Spark cannot evaluate twice alike, or a column added here.
 
     Example:
         >>> from dedp_assets.patterns.core.rows import RowsRead, tally

@@ -7,7 +7,12 @@ from dataclasses import dataclass
 from datetime import date, timedelta
 from typing import Literal
 
+from pyspark.sql import DataFrame
+from pyspark.sql.types import TimestampType
+
+from dedp_assets.patterns.core.columns import DAY, fields_of, require_columns
 from dedp_assets.patterns.core.errors import ConfigError, ContractError
+from dedp_assets.patterns.core.names import identifier
 from dedp_assets.patterns.core.records import Provenance
 from dedp_assets.patterns.core.results import Plan
 from dedp_assets.patterns.delta.log import Commit, Ledger, TableState, is_append
@@ -18,6 +23,7 @@ __all__ = [
     "Known",
     "Unit",
     "column_of",
+    "day_of",
     "days_of",
     "frozen_names",
     "known_of",
@@ -36,6 +42,8 @@ _NAMED: Mapping[str, Callable[[date], date]] = {
     "month": lambda day: day.replace(day=1),
     "year": lambda day: day.replace(month=1, day=1),
 }
+_DAY = 86_400_000_000
+"""Microseconds of a day."""
 _LONGEST = 3660
 _TO = ".."
 
@@ -96,6 +104,20 @@ def days_of(day: date, unit: Unit) -> list[date]:
         if len(found) > _LONGEST:
             raise ConfigError(f"the unit of {day} has more than {_LONGEST} days: choose a smaller one")
     return found
+
+
+def day_of(rows: DataFrame, by: str) -> str:
+    """Write SQL for the day of a row, as a text; NULL for a text of none.
+
+    Raises:
+        ConfigError: for a column that is not there, or of a type that says no day.
+    """
+    require_columns(rows, [by], DAY)
+    column, (field,) = identifier(by), fields_of(rows, [by])
+    if isinstance(field.dataType, TimestampType):
+        since = f"unix_micros({column}) - pmod(unix_micros({column}), {_DAY}L)"
+        return f"CAST(date_from_unix_date(CAST(({since}) div {_DAY}L AS INT)) AS STRING)"
+    return f"CAST(try_cast({column} AS DATE) AS STRING)"
 
 
 def unit_of(days: Mapping[str, object], unit: Unit) -> str:

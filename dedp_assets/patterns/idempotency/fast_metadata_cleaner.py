@@ -17,12 +17,9 @@ from datetime import date
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
-from pyspark.sql.types import TimestampType
 
 from dedp_assets.patterns.core.audits import Audit, not_empty
-from dedp_assets.patterns.core.columns import DAY, fields_of, require_columns
 from dedp_assets.patterns.core.errors import ContractError
-from dedp_assets.patterns.core.names import identifier
 from dedp_assets.patterns.core.partitions import quoted
 from dedp_assets.patterns.core.records import Provenance
 from dedp_assets.patterns.core.results import Plan, WriteResult
@@ -37,6 +34,7 @@ from dedp_assets.patterns.idempotency._units import (
     Known,
     Unit,
     column_of,
+    day_of,
     days_of,
     frozen_names,
     known_of,
@@ -46,8 +44,6 @@ from dedp_assets.patterns.idempotency._units import (
 
 __all__ = ["load_unit", "plan_units", "freeze_units", "UNITS_LEAVE_ROOM"]
 
-_DAY = 86_400_000_000
-"""Microseconds of a day."""
 UNITS_LEAVE_ROOM = Audit(name="units_leave_room", of="units", warn_above=0.8 * 4000)
 """Warns of four fifths of the partitions that BigQuery allows a table; ``replace`` gives it another bound."""
 
@@ -107,7 +103,7 @@ def load_unit(
     if before and before.record and not lost_files(target.store, state, {column: name}):
         return publishing.already_applied(target.name, before.record, before)
     adds = _is_addition(target.name, known, days, run, unit)
-    of_days = f"{_day_of(rows, by)} IN ({', '.join(map(quoted, days))})"
+    of_days = f"{day_of(rows, by)} IN ({', '.join(map(quoted, days))})"
     staged = target.stage(
         rows.withColumn(column, F.lit(name)),
         partition={column: name},
@@ -167,16 +163,6 @@ def freeze_units(
     """
     column, run = column_of(target), provenance.by("idempotency.fast_metadata_cleaner")
     return relabel(target, column, lambda state: frozen_names(state, column, before, unit, into), provenance=run)
-
-
-def _day_of(rows: DataFrame, by: str) -> str:
-    """Write SQL for the day of a row, as a text; NULL for a text of none."""
-    require_columns(rows, [by], DAY)
-    column, (field,) = identifier(by), fields_of(rows, [by])
-    if isinstance(field.dataType, TimestampType):
-        since = f"unix_micros({column}) - pmod(unix_micros({column}), {_DAY}L)"
-        return f"CAST(date_from_unix_date(CAST(({since}) div {_DAY}L AS INT)) AS STRING)"
-    return f"CAST(try_cast({column} AS DATE) AS STRING)"
 
 
 def _is_addition(table: str, known: Known, days: Mapping[str, object], run: Provenance, unit: Unit) -> bool:

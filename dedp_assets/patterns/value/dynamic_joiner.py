@@ -29,8 +29,7 @@ from dedp_assets.patterns.core.sessionizing import watermarked
 __all__ = ["join_within", "join_latest"]
 
 How = Literal["left", "inner"]
-_EVER = 10_000 * 366 * 86_400
-"""Seconds: more than lie between any two timestamps."""
+_EVER = 10_000 * 366 * 86_400  # seconds, more than lie between any two timestamps
 _PAIR, _PLACE = f"{RESERVED}pair", f"{RESERVED}place"
 
 
@@ -122,8 +121,7 @@ def join_latest(  # noqa: PLR0913 - as above, and which row it is that counts
         keys: as for :func:`join_within`, like all that follow.
         fact_time: of ``facts``.
         other_time: of ``others``.
-        within_seconds: how long before the fact a partner may lie at most; that long ago still counts. ``None`` takes
-            any time before; a stream needs a bound.
+        within_seconds: how long before the fact a partner may lie at most; a stream needs it, ``None`` is any time.
         order_by: columns of ``others`` that decide between equal times, the greatest first; then the content does.
         fact_lateness_seconds: how late a fact may be; a stream needs it.
         other_lateness_seconds: the same for the other side.
@@ -139,15 +137,14 @@ def join_latest(  # noqa: PLR0913 - as above, and which row it is that counts
         raise ConfigError("identity must name the columns that make a fact one")
     if within_seconds is not None and within_seconds < 0:
         raise ConfigError(f"within_seconds={within_seconds}: the newest partner lies at the fact or before it")
-    if within_seconds is None and not facts.isStreaming:
-        within_seconds = _EVER
+    bound = within_seconds if within_seconds is not None or facts.isStreaming else _EVER
     pairs = join_within(
         facts,
         others,
         keys=keys,
         fact_time=fact_time,
         other_time=other_time,
-        from_seconds=None if within_seconds is None else -within_seconds,
+        from_seconds=None if bound is None else -bound,
         to_seconds=0,
         fact_lateness_seconds=fact_lateness_seconds,
         other_lateness_seconds=other_lateness_seconds,
@@ -175,15 +172,13 @@ def _require_sides(
     facts: DataFrame, others: DataFrame, keys: Mapping[str, str], fact_time: str, other_time: str
 ) -> None:
     for rows, columns, time in ((facts, [*keys], fact_time), (others, [*keys.values()], other_time)):
-        require_columns(rows, columns, COMPARED)
+        require_columns(require_free(rows), columns, COMPARED)
         require_columns(rows, [time], INSTANT)
     if facts.isStreaming != others.isStreaming:
         raise ConfigError("one side is a stream and the other is not: a stream meets a table by a Static Joiner")
     both = _lowered(facts.columns) & (_lowered(others.columns) - _lowered(keys.values()))
     if not keys or both:
         raise ConfigError(f"keys must name a column of each side, and no other have one name: {sorted(both) or 'none'}")
-    require_free(facts)
-    require_free(others)
 
 
 def _require_bounds(from_seconds: int | None, to_seconds: int | None, how: str) -> None:

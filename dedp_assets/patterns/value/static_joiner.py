@@ -12,7 +12,6 @@ Choose instead: Dynamic Joiner, if the other side moves as fast as the facts.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F
@@ -23,6 +22,7 @@ from dedp_assets.patterns.core.keys import require_distinct
 from dedp_assets.patterns.core.names import RESERVED, identifier, reserved
 from dedp_assets.patterns.core.results import Finding
 from dedp_assets.patterns.value._answers import ANSWER, Ask, keep_answers
+from dedp_assets.patterns.value._verdicts import about, require_verdict
 
 __all__ = ["join_static", "judge_reference", "keep_answers", "ANSWER", "VALID", "Ask"]
 
@@ -98,7 +98,7 @@ def join_static(  # noqa: PLR0913 - both sides, and what is wanted of the second
             _require_alike(facts, known, {at: column})
         moment, end = f"f.{identifier(at)}", f"r.{identifier(ends)}"
         conditions += [f"{moment} >= r.{identifier(begins)}", f"({end} IS NULL OR {moment} < {end})"]
-    _require_verdict(judged, _about(reference, former if at else None, [*keys.values()], valid if at else None))
+    require_verdict(judged, about(reference, former if at else None, [*keys.values()], valid if at else None))
     there = known.withColumn(_FOUND, F.expr("true")).alias("r")
     joined = facts.alias("f").join(there, F.expr(" AND ".join(conditions)), "left")
     told = [F.col(f"r.{identifier(theirs)}").alias(mine) for theirs, mine in columns.items()]
@@ -147,32 +147,9 @@ def judge_reference(
         faults = _faults_in_time(known, keys, valid, gaps=gaps).select(key, _FAULT)
     seen = faults.groupBy(_FAULT).agg(F.count_distinct(_KEY), F.min(_KEY), F.max(_KEY)).collect()
     notes = [f"{count} keys {fault}, {_named(least, most)}" for fault, count, least, most in sorted(map(tuple, seen))]
-    figures, about = (
-        {fault: count for fault, count, *_ in seen},
-        _about(reference, former if valid else None, keys, valid),
-    )
-    return Finding(name, passed=not seen, figures=figures, note="; ".join(notes), about=about)
-
-
-def _about(
-    reference: DataFrame, former: DataFrame | None, keys: Sequence[str], valid: tuple[str, str] | None
-) -> dict[str, Any]:
-    """Say of which rows, and by which of their columns, a reference is judged; a table's are those of a version."""
-    return {
-        "rows": [rows.semanticHash() for rows in (reference, former) if rows is not None],
-        "keys": sorted(key.lower() for key in keys),
-        "valid": [column.lower() for column in valid or ()],
-    }
-
-
-def _require_verdict(judged: Finding, about: Mapping[str, Any]) -> None:
-    """Refuse a verdict on other rows, keys or times; what is unique by fewer keys is so by more."""
-    said = judged.about
-    if said.get("rows") != about["rows"]:
-        raise ConfigError("judged must be what judge_reference says of this reference, not a verdict on other rows")
-    if not {*said["keys"]} <= {*about["keys"]} or said["valid"] != about["valid"]:
-        asked, told = (f"keys={one['keys']}, valid={one['valid'] or None}" for one in (about, said))
-        raise ConfigError(f"judged must be a verdict by {asked}, not by {told}")
+    figures = {fault: count for fault, count, *_ in seen}
+    judged = about(reference, former if valid else None, keys, valid)
+    return Finding(name, passed=not seen, figures=figures, note="; ".join(notes), about=judged)
 
 
 def _faults_in_time(versions: DataFrame, keys: Sequence[str], valid: tuple[str, str], *, gaps: bool) -> DataFrame:

@@ -1,0 +1,25 @@
+"""Errors of the library that were raised inside of a query, and come out of the engine as a text."""
+
+from __future__ import annotations
+
+import re
+
+from dedp_assets.patterns.core import errors
+from dedp_assets.patterns.core.errors import AuditFailed, ContractError, PatternError
+
+__all__ = ["relayed"]
+
+_SAID = re.compile(r"core\.errors\.(\w+): (.+?)(?:\.? SQLSTATE: \w+)?$", re.MULTILINE)
+
+
+def relayed(text: str) -> PatternError | None:
+    """Read an error of the library out of the text of an engine's, where one was raised inside of a query.
+
+    Example:
+        >>> relayed("[USER_RAISED_EXCEPTION] dedp_assets.patterns.core.errors.NotReady: no rows yet SQLSTATE: P0001")
+        NotReady('no rows yet')
+    """
+    if found := _SAID.search(text):
+        kind = getattr(errors, found[1], ContractError)
+        return AuditFailed(found[2], findings=()) if kind is AuditFailed else kind(found[2])
+    return None

@@ -1,0 +1,38 @@
+"""Verdicts on a reference: of which rows, keys and times one is, and whether it says anything of a join."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from pyspark.sql import DataFrame
+
+from dedp_assets.patterns.core.errors import ConfigError
+from dedp_assets.patterns.core.results import Finding
+
+__all__ = ["about", "require_verdict"]
+
+
+def about(
+    reference: DataFrame, former: DataFrame | None, keys: Sequence[str], valid: tuple[str, str] | None
+) -> dict[str, Any]:
+    """Say of which rows, and by which of their columns, a reference is judged; a table's are those of a version."""
+    return {
+        "rows": [rows.semanticHash() for rows in (reference, former) if rows is not None],
+        "keys": sorted(key.lower() for key in keys),
+        "valid": [column.lower() for column in valid or ()],
+    }
+
+
+def require_verdict(judged: Finding, asked: Mapping[str, Any]) -> None:
+    """Refuse a verdict on other rows, keys or times; what is unique by fewer keys is so by more.
+
+    Raises:
+        ConfigError: says what the verdict should be about.
+    """
+    said = judged.about
+    if said.get("rows") != asked["rows"]:
+        raise ConfigError("judged must be what judge_reference says of this reference, not a verdict on other rows")
+    if not {*said["keys"]} <= {*asked["keys"]} or said["valid"] != asked["valid"]:
+        wanted, told = (f"keys={one['keys']}, valid={one['valid'] or None}" for one in (asked, said))
+        raise ConfigError(f"judged must be a verdict by {wanted}, not by {told}")
