@@ -7,11 +7,16 @@ from dataclasses import dataclass
 from datetime import datetime, timezone
 from typing import Any
 
+from pyspark.sql import DataFrame
+
+from dedp_assets.patterns.core.errors import ConfigError
+from dedp_assets.patterns.core.results import Split
+from dedp_assets.patterns.core.schema import TableSpec
 from dedp_assets.patterns.delta.log import Ledger
-from dedp_assets.patterns.error_management.dead_letter import LETTER, open_by_class
+from dedp_assets.patterns.error_management._letters import LETTER, open_by_class
 from resources.lake import Lake
 
-__all__ = ["LetterCount", "count_letters"]
+__all__ = ["LetterCount", "count_letters", "taken"]
 
 _STATUSES = ("open", "replayed", "given_up")
 _UNTOLD = "unknown"
@@ -64,15 +69,42 @@ def _of_table(ledger: Ledger) -> Iterator[LetterCount]:
 def _newest(ledger: Ledger) -> Iterator[Mapping[str, Any]]:
     """Read the figures of the newest commit about each partition that counts the letters which lie there now.
 
-    After a restore that is an older one.
+    After a restore that is an older one. Of letters that a stream appended it takes all commits.
     """
     held = {partition: stats.rows for partition, stats in ledger.state().statistics().items() if stats.rows}
+    appended: list[Mapping[str, Any]] = []
     for commit in ledger.history():
         record = commit.record
         key = tuple(sorted(record.partition.items())) if record else ()
-        if record and held.get(key) == sum(int(record.figures.get(status) or 0) for status in _STATUSES):
+        if record and held.get(key) == _told(record.figures):
             del held[key]
             yield record.figures
-        if not held:
+        elif record and not record.partition:
+            appended.append(record.figures)
+        if sum(map(_told, appended)) == sum(held.values()):
+            yield from appended
             return
     yield from ({_UNTOLD: rows} for rows in held.values())
+
+
+def _told(figures: Mapping[str, Any]) -> int:
+    return sum(int(figures.get(status) or 0) for status in _STATUSES)
+
+
+def taken(records: DataFrame | Split, *, rest: TableSpec, where: str = "") -> DataFrame:
+    """Take the records that a table can use, where another table holds the rest of them; lazy.
+
+    No table of the graph leaves out records in another way, unless it counts them.
+
+    Args:
+        records: a split, of which the valid part is taken, or rows.
+        rest: table that holds the records which are not taken, letters or rows.
+        where: SQL predicate of the rows to take.
+
+    Raises:
+        ConfigError: if ``rest`` is no declaration.
+    """
+    if not isinstance(rest, TableSpec):
+        raise ConfigError(f"rest must be the declaration of a table, not {rest!r}")
+    rows = records["valid"] if isinstance(records, Split) else records
+    return rows.filter(where) if where else rows

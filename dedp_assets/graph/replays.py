@@ -23,7 +23,7 @@ from dedp_assets.patterns.core.records import Provenance
 from dedp_assets.patterns.core.results import WriteResult
 from dedp_assets.patterns.core.schema import TableSpec
 from dedp_assets.patterns.delta.tables import Table
-from dedp_assets.patterns.error_management.dead_letter import LETTER, open_by_class
+from dedp_assets.patterns.error_management._letters import LETTER, open_by_class
 from dedp_assets.patterns.error_management.dead_letter_replay import replay_letters
 
 __all__ = ["REPLAYS", "letters_of", "replay_asset", "replay_key"]

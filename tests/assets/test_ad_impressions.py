@@ -105,8 +105,8 @@ def test_what_came_too_late_is_told_and_kept_apart(world):
 
 def test_a_day_computed_anew_has_what_came_too_late_and_the_stream_goes_on_beside_it(world):
     """Every visit of the day once, by the tables; again, nothing changes; what is closed later is not there twice."""
-    assert world.run.compute("silver/visits", DAY).failure == ""
-    assert world.run.compute(TABLE, DAY).failure == ""
+    for table in ("silver/visits", "silver/ads", TABLE):
+        assert world.run.compute(table, DAY).failure == ""
     assert impressions(world.run, event_date=DAY) == sorted(REPAIRED, key=str)
     before = world.run.versions()[TABLE]
     assert world.run.compute(TABLE, DAY).failure == ""
@@ -118,6 +118,17 @@ def test_a_day_computed_anew_has_what_came_too_late_and_the_stream_goes_on_besid
     asked = {APPROVED_BY: "Ada", APPROVED_BECAUSE: "the folder was removed"}
     assert world.run.run("join_ads_streamed", **asked).failure == ""
     assert impressions(world.run) == found
+
+
+def test_every_record_of_both_topics_is_a_row_or_a_letter(world):
+    """Undated ones as well, whatever the join takes: they are filed under the day on which they came."""
+    for name, refused in (("visits", "{cut"), ("ads", "no JSON")):
+        came = world.run.rows(f"bronze/{name}")
+        for day in sorted({str(row["event_date"] or row["landed_on"]) for row in came}):
+            assert world.run.compute(f"silver/{name}", day).failure == ""
+        (letter,) = world.run.rows(f"silver/{name}_dead_letter")
+        assert (letter["raw"], letter["status"]) == (refused, "open")
+        assert len(world.run.rows(f"silver/{name}")) == len(came) - 1
 
 
 def test_without_a_topic_nothing_is_asked_for(spark, tmp_path, monkeypatch):

@@ -222,7 +222,7 @@ def test_a_late_visit_refreshes_its_day_of_each_table_that_has_it_and_nothing_el
     def commit(name, *days, applied=None):
         lake.commit(name, *days, applied=applied, column="event_date")
 
-    commit("bronze/ads", over)
+    commit("silver/ads", over)
     commit("silver/visits", over, today)
     assert lake.tick() == {}
     for name in names:
@@ -234,7 +234,7 @@ def test_a_late_visit_refreshes_its_day_of_each_table_that_has_it_and_nothing_el
     assert lake.tick() == {of_visits: [over], "silver/ad_impressions": [over]}
     for name in names:
         commit(name, over, applied=3 if name == "silver/ad_impressions" else 2)
-    commit("bronze/ads", over)
+    commit("silver/ads", over)
     assert lake.tick() == {"silver/ad_impressions": [over]}
 
 

@@ -35,7 +35,7 @@ ADS = TableSpec(
         "line_number": Column("BIGINT", "offset + 1", required=True),
         "timeliness": Column("STRING", "on_time, late (below the watermark when it came) or undated", technical=True),
         "landed_on": Column("DATE", "day the broker received it", required=True),
-        "event_date": Column("DATE", "UTC day it was shown; NULL if that is unreadable or not plausible"),
+        "event_date": Column("DATE", "UTC day it was shown; the landing day, if that is unreadable or not plausible"),
     },
     partition_by=("event_date",),
     comment="One row per record of the topic, malformed ones included.",
@@ -92,7 +92,7 @@ def ads(step: Step, table: Table, kafka_ads: Kafka, clock: Clock) -> WriteResult
         "line_number",
         f"{OUTCOME} AS timeliness",
         "landed_on",
-        "to_date(event_time) AS event_date",
+        "coalesce(to_date(event_time), landed_on) AS event_date",
         "event_time",
         f"if(raw IS NULL, 'tombstone', 'valid') AS {OUTCOME}",
     )

@@ -4,9 +4,11 @@ import dagster as dg
 
 from dedp_assets.defs.bronze.visits import EVENT_TIME
 from dedp_assets.defs.bronze.visits import VISITS as LANDED
+from dedp_assets.defs.silver.visits import DEAD_LETTER
 from dedp_assets.graph.batches import Step
 from dedp_assets.graph.feeds import Pinned, whole
 from dedp_assets.graph.figures import Figure
+from dedp_assets.graph.letters import taken
 from dedp_assets.graph.selections import writing
 from dedp_assets.graph.specs import asset_key
 from dedp_assets.graph.tables import lake_table
@@ -48,7 +50,8 @@ _USABLE = "trim(visit_id) <> '' AND trim(user_id) <> '' AND trim(page) <> '' AND
 )
 def sessions_live(step: Step, landed: Pinned, table: Table, lake: Lake) -> WriteResult:
     """Go on with the visits that landed since the last run; who asks for it (force) has all of them done anew."""
-    visits = landed.table.stream().selectExpr(*_TEXTS, f"{EVENT_TIME} AS event_time").filter(_USABLE)
+    read = landed.table.stream().selectExpr(*_TEXTS, f"{EVENT_TIME} AS event_time")
+    visits = taken(read, rest=DEAD_LETTER, where=_USABLE)
     sessions = sessionize_stream(
         visits,
         entity=["user_id"],

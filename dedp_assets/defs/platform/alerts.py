@@ -3,6 +3,7 @@
 from dedp_assets.defs.silver.visits import VISITS
 from dedp_assets.graph.batches import Step
 from dedp_assets.graph.feeds import Pinned, same
+from dedp_assets.graph.letters import taken
 from dedp_assets.graph.tables import lake_table
 from dedp_assets.partitions import DAILY
 from dedp_assets.patterns.connectors.http_sink import HttpSink
@@ -56,7 +57,7 @@ def lacking() -> str:
 def alerts(step: Step, visits: Pinned, table: Table, kafka: Kafka, services: Services) -> WriteResult:
     """Forward one day's failed visits that have no receipt yet, one after the other, as they landed."""
     return deliver_in_order(
-        visits.rows().filter(RULE),
+        taken(visits.rows(), rest=VISITS, where=RULE),
         table,
         sink=sink(kafka, services),
         destination=DESTINATION,

@@ -6,12 +6,17 @@ from typing import Any
 
 import dagster as dg
 
-from dedp_assets.defs.bronze.ads import ADS
+from dedp_assets.defs.bronze.ads import ADS as SHOWN
 from dedp_assets.defs.bronze.visits import VISITS as LANDED
+from dedp_assets.defs.silver.ads import ADS
+from dedp_assets.defs.silver.ads import DEAD_LETTER as ADS_REFUSED
+from dedp_assets.defs.silver.ads import RECORD as DISPLAY
+from dedp_assets.defs.silver.visits import DEAD_LETTER as VISITS_REFUSED
 from dedp_assets.defs.silver.visits import RECORD, VISITS
 from dedp_assets.graph.appending import appending
 from dedp_assets.graph.batches import Step
 from dedp_assets.graph.feeds import Feed, Pinned, same
+from dedp_assets.graph.letters import taken
 from dedp_assets.graph.lookbacks import look_back
 from dedp_assets.graph.run_tags import CAUSE
 from dedp_assets.graph.selections import writing
@@ -50,17 +55,6 @@ IMPRESSIONS = TableSpec(
 )
 AUDITS = (Audit.none_where("visits_are_of_the_day", "to_date(event_time) <> event_date"),)
 _DISPLAY = ("display_id", "display_time", "ad_page", "ad_id")
-DISPLAY: Mapping[str, Any] = {
-    "payload": "raw",
-    "schema": {name: "TIMESTAMP" if name == "display_time" else "STRING" for name in _DISPLAY},
-    "identity": ("source_file", "line_number"),
-    "carry": ["raw_bytes"],
-    "rules": {
-        **{f"{name} is missing": f"trim({name}) <> ''" for name in _DISPLAY if name != "display_time"},
-        "display_time is missing": "display_time IS NOT NULL",
-        "the record is not valid UTF-8": "raw_bytes IS NULL",
-    },
-}
 CURSOR = "dedp/joined_up_to"
 """Tag of a run over the topics: the versions of the tables that it reads."""
 WITHIN_SECONDS = 600
@@ -96,7 +90,6 @@ SHOWN_BEFORE = Feed(
     IMPRESSIONS,
     reads={VISITS: same("event_date"), ADS: SHOWN_BEFORE},
     follows="late",  # the stream writes a day until it is over
-    derived=dict.fromkeys(("display_id", "display_time", "ad_id"), ("raw",)),
     partitions=DAILY,
     fresh=timedelta(hours=28),
     used_by="advertisers, who want to know which ads bring visits",
@@ -104,12 +97,11 @@ SHOWN_BEFORE = Feed(
     audits=AUDITS,
     patterns=[join_within, overwrite_partition, plan_lookback],
     owner="team:advertising",
-    code_version="1",
+    code_version="2",
 )
 def ad_impressions(step: Step, visits: Pinned, ads: Pinned, table: Table) -> WriteResult:
     """Join one day's visits with the ads, as the tables hold both now; what the stream left out is in it then."""
-    shown = divert_unprocessable(ads.rows(), **DISPLAY)["valid"].select(*_DISPLAY)
-    found = join_latest(visits.rows().select(*_VISIT), shown, **JOIN)
+    found = join_latest(visits.rows().select(*_VISIT), ads.rows().select(*_DISPLAY), **JOIN)
     return overwrite_partition(
         found.select(*IMPRESSIONS.columns),
         table,
@@ -126,10 +118,10 @@ def join_ads(context: dg.OpExecutionContext, lake: Lake, clock: Clock) -> None:
     table, checkpoint = lake.table(IMPRESSIONS), lake.checkpoint(IMPRESSIONS.name)
     with appending(context, table, code_version="1", column="event_date", at=clock.now()) as step:
         lost = judge_checkpoint(table.ledger, checkpoint=checkpoint).refuses
-        visits, shown = (_stream(lake, landed) for landed in (LANDED, ADS))
+        visits, shown = (_stream(lake, landed) for landed in (LANDED, SHOWN))
         found = join_latest(
-            divert_unprocessable(visits, **RECORD)["valid"].select(*_VISIT),
-            divert_unprocessable(shown, **DISPLAY)["valid"].select(*_DISPLAY),
+            taken(divert_unprocessable(visits, **RECORD), rest=VISITS_REFUSED).select(*_VISIT),
+            taken(divert_unprocessable(shown, **DISPLAY), rest=ADS_REFUSED).select(*_DISPLAY),
             fact_lateness_seconds=LATENESS_SECONDS,
             other_lateness_seconds=LATENESS_SECONDS,
             **JOIN,
@@ -173,7 +165,7 @@ def join_ads_streamed() -> None:
 )
 def ads_joined_every_five_minutes(context: dg.ScheduleEvaluationContext, lake: Lake) -> dg.RunRequest | dg.SkipReason:
     """Let the logs of both bronze tables say whether there is more to join than the last run found."""
-    ledgers = [lake.ledger(landed.name) for landed in (LANDED, ADS)]
+    ledgers = [lake.ledger(landed.name) for landed in (LANDED, SHOWN)]
     if missing := [ledger.name for ledger in ledgers if not ledger.exists()]:
         return dg.SkipReason(f"{', '.join(missing)}: nothing came by its topic yet")
     seen = {CURSOR: " ".join(f"{ledger.name}@{ledger.version()}" for ledger in ledgers)}

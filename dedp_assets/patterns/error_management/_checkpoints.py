@@ -20,12 +20,13 @@ from dedp_assets.patterns.core.errors import Conflict
 from dedp_assets.patterns.core.names import RESERVED, identifier
 from dedp_assets.patterns.core.records import Provenance
 from dedp_assets.patterns.core.results import WriteResult
-from dedp_assets.patterns.core.rows import row_hash
+from dedp_assets.patterns.core.rows import RowsRead, row_hash, tally
 from dedp_assets.patterns.core.schema import TableSpec
 from dedp_assets.patterns.delta.clauses import Insert
 from dedp_assets.patterns.delta.log import Ledger, transaction_id
 from dedp_assets.patterns.delta.store import Store
 from dedp_assets.patterns.delta.tables import Table
+from dedp_assets.patterns.error_management._letters import LETTER, MEASURES
 
 __all__ = ["MICRO_BATCH", "STATE", "Applied", "Sink", "appended", "begin_anew", "contradiction", "last_applied"]
 
@@ -108,8 +109,17 @@ class Sink:
                 f"{table.name} stands at micro-batch {last.number} of query {last.query or 'none'}, this is {number} "
                 f"of {batch.query}: run it again"
             )
-        staged = table.stage(rows, provenance=provenance, audits=self.audits, append=True)
+        rows, read = _counted(rows, table)
+        staged = table.stage(rows, provenance=provenance, audits=self.audits, append=True, rows_read=read)
         staged.publish(after=self.base + number, since=since, held={})
+
+
+def _counted(rows: DataFrame, table: Table) -> tuple[DataFrame, RowsRead]:
+    """Count letters by status and class where they are appended, as every other write of them does."""
+    if not set(LETTER) <= set(table.spec.columns):
+        return rows, RowsRead()
+    known, seen = tally(rows, identity=rows.columns, measures=MEASURES)
+    return known, RowsRead(tally=seen)
 
 
 def begin_anew(table: Table, schema: StructType, provenance: Provenance, keys: Sequence[str]) -> None:

@@ -9,6 +9,7 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
+from pyspark.sql import Column as Expression
 from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F
 
@@ -22,7 +23,7 @@ from dedp_assets.patterns.core.schema import Column
 from dedp_assets.patterns.core.sql_options import naming_options, require_repeatable
 from dedp_assets.patterns.delta.tables import Table
 
-__all__ = ["LETTER", "filed", "judged", "mark_replayed", "open_by_class", "publish_letters"]
+__all__ = ["LETTER", "MEASURES", "as_letters", "filed", "judged", "mark_replayed", "open_by_class", "publish_letters"]
 
 LETTER: Mapping[str, Column] = {
     "reason": Column("STRING", "every rule the record broke", required=True),
@@ -45,12 +46,13 @@ _NAMED = 20
 """Places of one record that a reason names; a list may have thousands that do not fit."""
 _NONE_COUNTED = "CAST(map() AS MAP<STRING, INT>)"
 _ONE_MORE = "map_concat(map_filter(m, (k, v) -> k <> c), map(c, coalesce(m[c], 0) + 1))"
-_MEASURES = {
+MEASURES = {
     **{status: count_where(f"status = '{status}'") for status in ("open", "replayed", "given_up")},
     "classes": "to_json(aggregate(collect_list(if(status = 'open', error_class, NULL)), "
     f"{_NONE_COUNTED}, (m, c) -> {_ONE_MORE}))",
     "oldest": "unix_seconds(min(if(status = 'open', dead_lettered_at, NULL)))",
 }
+"""Figures of a commit of letters: how many of each status, the open ones by class, and the oldest of these."""
 
 
 def judged(converted: DataFrame, rules: Mapping[str, str]) -> DataFrame:
@@ -84,6 +86,22 @@ def mark_replayed(rows: DataFrame, earlier: DataFrame | None, identity: Sequence
     return _looked_up(rows, known, identity, small=False).withColumn("was_dead_lettered", F.expr(same)).drop(_CONTENTS)
 
 
+def as_letters(dead: DataFrame, *, provenance: Provenance) -> DataFrame:
+    """Add to dead records, of a batch or of a stream, what makes them new letters; lazy.
+
+    Args:
+        dead: the ``dead`` part of a split, with the columns that the table of letters is partitioned by.
+        provenance: who refused them, and when; without a time it is when they are written.
+
+    Example:
+        >>> dead = frame("raw STRING, reason STRING", ("{", "malformed JSON"))
+        >>> rows(as_letters(dead, provenance=run).select("raw", "reason", "status", "job", "run_id"))
+        [('{', 'malformed JSON', 'open', 'example', 'run-1')]
+    """
+    now = F.current_timestamp() if provenance.at is None else F.lit(provenance.at).cast("timestamp")
+    return dead.withColumns({**_stamps(provenance), "status": F.lit("open"), "dead_lettered_at": now})
+
+
 def filed(
     letters: DataFrame,
     before: DataFrame | None,
@@ -103,10 +121,7 @@ def filed(
     stamps = {
         "dead_lettered_at": F.coalesce(_REFUSED, now),
         "status": F.expr(f"if({_GIVEN_UP}, 'given_up', 'open')"),
-        "job": F.lit(provenance.asset),
-        "code_version": F.lit(provenance.code_version),
-        "replayed_by": F.lit(None).cast("string"),
-        "run_id": F.lit(provenance.run_id),
+        **_stamps(provenance),
         **{c: F.lit(v).cast(dead.spec.columns[c].type) for c, v in filed_under.items()},
     }
     if before is None:
@@ -118,6 +133,15 @@ def filed(
         {"replayed_by": F.coalesce("replayed_by", F.lit(provenance.code_version)), "status": F.lit("replayed")}
     )
     return open_now.select(*columns).unionByName(saved.select(*columns))
+
+
+def _stamps(provenance: Provenance) -> dict[str, Expression]:
+    return {
+        "job": F.lit(provenance.asset),
+        "code_version": F.lit(provenance.code_version),
+        "replayed_by": F.lit(None).cast("string"),
+        "run_id": F.lit(provenance.run_id),
+    }
 
 
 def publish_letters(
@@ -134,7 +158,7 @@ def publish_letters(
     Raises:
         Conflict: if the partition was written after version ``since``, which the letters were listed from.
     """
-    rows, seen = tally(written, identity=identity, measures=_MEASURES)
+    rows, seen = tally(written, identity=identity, measures=MEASURES)
     staged = dead.stage(rows, partition=filed_under, provenance=provenance, rows_read=RowsRead(tally=seen))
     result = staged.publish(since=since)
     classes = {f"letters: {name} [records]": count for name, count in open_by_class(result.figures).items()}

@@ -31,14 +31,14 @@ from dedp_assets.patterns.delta.definition import require_partition
 from dedp_assets.patterns.delta.tables import Table
 from dedp_assets.patterns.error_management._letters import (
     LETTER,
+    as_letters,
     filed,
     judged,
     mark_replayed,
-    open_by_class,
     publish_letters,
 )
 
-__all__ = ["divert_unprocessable", "route", "open_by_class", "LETTER"]
+__all__ = ["divert_unprocessable", "route", "as_letters", "LETTER"]
 
 _ADDED = ("reason", "error_class", "error_stage", "occurred_at", "was_dead_lettered")
 

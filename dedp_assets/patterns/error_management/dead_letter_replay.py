@@ -13,15 +13,16 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F
 
 from dedp_assets.patterns.core.audits import Audit
+from dedp_assets.patterns.core.columns import fields_of
 from dedp_assets.patterns.core.errors import ConfigError
-from dedp_assets.patterns.core.names import OUTCOME, identifier
+from dedp_assets.patterns.core.names import OUTCOME, RESERVED, identifier
 from dedp_assets.patterns.core.records import Provenance
 from dedp_assets.patterns.core.results import Plan, Split, WriteResult
-from dedp_assets.patterns.core.rows import evaluated_once
+from dedp_assets.patterns.core.rows import evaluated_once, row_hash
 from dedp_assets.patterns.delta.clauses import Insert, Update
 from dedp_assets.patterns.delta.definition import require_partition
 from dedp_assets.patterns.delta.tables import Table
@@ -29,6 +30,8 @@ from dedp_assets.patterns.delta.writes import require_untouched
 from dedp_assets.patterns.error_management._letters import LETTER, filed, publish_letters
 
 __all__ = ["replay_letters", "open_letters", "plan_replay"]
+
+_PLACE, _REPEATED = f"{RESERVED}place", "duplicate"
 
 
 def replay_letters(  # noqa: PLR0913 - two tables and their partitions
@@ -95,10 +98,10 @@ def replay_letters(  # noqa: PLR0913 - two tables and their partitions
     require_untouched(dead, filed_under, since)
     provenance = provenance.by("error_management.dead_letter_replay")
     provenance = replace(provenance, inputs={dead.name: since}, sequence=None)
-    with evaluated_once(split.rows) as rows:
+    with evaluated_once(_each_once(split, keys)) as rows:
         known = replace(split, rows=rows)
         counted = rows.groupBy(identifier(OUTCOME)).agg(F.expr("count(1)")).collect()
-        saved, again = (sum(row[1] for row in counted if row[0] == part) for part in ("valid", "dead"))
+        saved, again, repeated = (sum(r[1] for r in counted if r[0] == part) for part in ("valid", "dead", _REPEATED))
         written = WriteResult(valid.name, valid.ledger.version(), applied=False, changed=False, reason="")
         if saved:
             left = _left(audits, valid, partition, again, saved)
@@ -113,6 +116,7 @@ def replay_letters(  # noqa: PLR0913 - two tables and their partitions
             letters, dead, identity=split.identity, filed_under=filed_under, provenance=provenance, since=since
         )
     reason = f"{saved} letters saved, {again} {'given up' if provenance.approval else 'refused again'}"
+    reason += f", {repeated} repeat a saved one" if repeated else ""
     return replace(written, reason=reason, partition=partition, beside=(noted,))
 
 
@@ -147,6 +151,16 @@ def plan_replay(open_letters: Mapping[str, int], refused_by: Mapping[str, str], 
     return Plan(tuple(causes), reason, causes, held, cursor=dict.fromkeys(causes, f"code-{code_version}"))
 
 
+def _each_once(split: Split, keys: Sequence[str]) -> DataFrame:
+    """Flag the valid records whose key another one has that comes before them, by identity and then by content."""
+    rows, valid = split.rows, f"{OUTCOME} = 'valid'"
+    same = [F.expr(valid), *[F.expr(f"if({valid}, {identifier(key)}, NULL)") for key in keys]]
+    order = [*map(F.col, map(identifier, split.identity)), F.expr(row_hash(fields_of(rows, split.parts["valid"])))]
+    place = F.row_number().over(Window.partitionBy(*same).orderBy(*order))
+    outcome = F.expr(f"if({valid} AND {_PLACE} > 1, '{_REPEATED}', {OUTCOME})")
+    return rows.withColumn(_PLACE, place).withColumn(OUTCOME, outcome).drop(_PLACE)
+
+
 def _admit(
     split: Split,
     valid: Table,
@@ -157,7 +171,7 @@ def _admit(
     audits: Sequence[Audit],
     since: int,
 ) -> WriteResult:
-    """Merge the valid records into their partition; of two with the same key the first by identity stays."""
+    """Merge the valid records into their partition, unless a row with the same key comes before by identity."""
     mine, theirs = (f"struct({', '.join(f'{side}.{identifier(c)}' for c in split.identity)})" for side in "st")
     return valid.merge(
         split["valid"].withColumn("was_dead_lettered", F.lit(True)),  # noqa: FBT003

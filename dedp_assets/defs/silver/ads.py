@@ -1,0 +1,138 @@
+"""Ads that were shown: typed and validated; and the records that could not be processed, with the reason."""
+
+from collections.abc import Mapping
+from datetime import timedelta
+from typing import Any
+
+from dedp_assets.defs.bronze.ads import ADS as LANDED
+from dedp_assets.defs.silver.visits import FIGURES
+from dedp_assets.graph.batches import Step
+from dedp_assets.graph.feeds import Feed, Pinned
+from dedp_assets.graph.letters import taken
+from dedp_assets.graph.tables import lake_table
+from dedp_assets.partitions import DAILY
+from dedp_assets.patterns.core.audits import Audit
+from dedp_assets.patterns.core.results import WriteResult
+from dedp_assets.patterns.core.rows import RowsRead, quoted, tally
+from dedp_assets.patterns.core.schema import Column, TableSpec
+from dedp_assets.patterns.delta.tables import Table
+from dedp_assets.patterns.error_management.dead_letter import LETTER, divert_unprocessable, route
+from dedp_assets.patterns.error_management.dead_letter_replay import open_letters, replay_letters
+from resources.environments import RETENTION_DAYS
+
+_DISPLAY = {
+    "display_id": Column("STRING", "identity of the ad's display", required=True),
+    "display_time": Column("TIMESTAMP", "when the ad was shown, UTC", required=True),
+    "ad_page": Column("STRING", "path that it was shown on", required=True),
+    "ad_id": Column("STRING", "the ad that was shown", required=True),
+}
+_ORIGIN = {
+    "source_file": Column("STRING", "<topic>-<partition>", required=True),
+    "line_number": Column("BIGINT", "offset + 1", required=True),
+    "landed_on": Column("DATE", "day the broker received it", required=True),
+}
+ADS = TableSpec(
+    "silver/ads",
+    {
+        **_DISPLAY,
+        "event_date": Column("DATE", "UTC day of display_time", required=True),
+        **_ORIGIN,
+        "was_dead_lettered": Column("BOOLEAN", "whether it was a dead letter once and replayed after a fix"),
+    },
+    partition_by=("event_date",),
+    comment="One row per ad that was shown: typed and validated.",
+)
+DEAD_LETTER = TableSpec(
+    "silver/ads_dead_letter",
+    {
+        "raw": Column("STRING", "the record as it came", required=True),
+        "raw_bytes": Column("BINARY", "its bytes, where they are not valid UTF-8"),
+        **_ORIGIN,
+        "event_date": Column("DATE", "the day that bronze filed it under"),
+        **LETTER,
+        "filed_under": Column(
+            "DATE", "UTC day it was shown, or the landing day of a record without one", required=True
+        ),
+    },
+    partition_by=("filed_under",),
+    comment="One row per record of the topic that could not be processed, with every rule it broke.",
+)
+_EARLIEST = f"landed_on - INTERVAL {RETENTION_DAYS} DAYS"
+RULES = {
+    **{f"{name} is missing": f"trim({name}) <> ''" for name in _DISPLAY if name != "display_time"},
+    "display_time is missing": "display_time IS NOT NULL OR `display_time text` IS NOT NULL",
+    f"display_time is more than {RETENTION_DAYS} days before it landed": (
+        f"display_time IS NULL OR display_time >= {_EARLIEST}"
+    ),
+    "display_time is in the future of its landing": (
+        "display_time IS NULL OR display_time <= landed_on + INTERVAL 2 DAYS"
+    ),
+    "display_time is not on the date it was filed under": (
+        f"display_time IS NULL OR NOT display_time BETWEEN {_EARLIEST} AND landed_on + INTERVAL 2 DAYS "
+        "OR coalesce(to_date(display_time) = event_date, false)"
+    ),
+    "the record is not valid UTF-8": "raw_bytes IS NULL",
+}
+IDENTITY = ("source_file", "line_number")
+RECORD: Mapping[str, Any] = {
+    "payload": "raw",
+    "raw": ["raw_bytes"],
+    "schema": {name: column.type for name, column in _DISPLAY.items()},
+    "identity": IDENTITY,
+    "carry": ["event_date", "landed_on"],
+    "rules": RULES,
+    "event_time": "display_time",
+}
+AUDITS = (Audit(name="dead_letters_are_few", of="dead", per="read", warn_above=0, fail_above=0.1, approvable=True),)
+BY_EVENT_DATE = Feed(
+    # Bronze files an undated record under its landing day; before it did, such records had no partition.
+    reads=lambda day: ({"event_date": day}, {"event_date": None}),
+    feeds=lambda changed: [day] if (day := changed["event_date"]) else [],
+)
+
+
+def replay(step: Step, table: Table, dead: Table) -> WriteResult:
+    """Judge the letters of one date again, and re-admit those that are ads by the present rules."""
+    filed_under, since = step.owned(dead), dead.ledger.version()
+    return replay_letters(
+        divert_unprocessable(open_letters(dead, filed_under=filed_under, version=since), **RECORD),
+        table,
+        dead,
+        keys=IDENTITY,
+        partition=step.owned(table),
+        filed_under=filed_under,
+        since=since,
+        provenance=step.provenance,
+        audits=AUDITS,
+    )
+
+
+@lake_table(
+    ADS,
+    beside={DEAD_LETTER: [divert_unprocessable]},
+    reads={LANDED: BY_EVENT_DATE},
+    derived=dict.fromkeys(_DISPLAY, ("raw",)),
+    used_by="whoever mends the source: the letters that wait are in silver/ads_dead_letter",
+    partitions=DAILY,
+    fresh=timedelta(hours=28),
+    audits=AUDITS,
+    figures=FIGURES,
+    replay=replay,
+    patterns=[divert_unprocessable],
+    owner="team:advertising",
+    code_version="1",
+)
+def ads(step: Step, landed: Pinned, table: Table, dead: Table) -> WriteResult:
+    """Type and validate one date's ads, as bronze holds them now."""
+    of_day = f"coalesce(event_date, landed_on) = DATE {quoted(step.key)}"
+    lines, seen = tally(taken(landed.rows(), rest=ADS, where=of_day), identity=IDENTITY)
+    return route(
+        divert_unprocessable(lines, landed.related(dead, "event_date"), **RECORD),
+        table,
+        dead,
+        partition=step.owned(table),
+        filed_under=step.owned(dead),
+        provenance=step.provenance,
+        audits=AUDITS,
+        rows_read=RowsRead(tally=seen),
+    )
