@@ -91,7 +91,7 @@ def send(
     while True:
         requests += 1
         try:
-            got = _understood(sink.send(destination, waiting), waiting)
+            got = _understood(sink, sink.send(destination, waiting), waiting)
         except (TimeoutError, ConnectionError) as error:
             got = _unknown(waiting, str(error) or type(error).__name__)
         answers |= {record.id: answer for record, answer in zip(waiting, got, strict=True)}
@@ -102,11 +102,11 @@ def send(
         time.sleep(pause_seconds * 2 ** (requests - 1))
 
 
-def _understood(answers: object, records: Sequence[Outgoing]) -> Sequence[Answer]:
-    """Take answers as they are, if there is one for each record; otherwise nobody knows what became of any."""
+def _understood(sink: Sink, answers: object, records: Sequence[Outgoing]) -> Sequence[Answer]:
+    """Take the answers if there is one for each record; any others say of no record what became of it."""
     given = list(answers) if isinstance(answers, Iterable) else []
     if len(given) != len(records) or not all(isinstance(each, Answer) and each.outcome in _OUTCOMES for each in given):
-        return _unknown(records, f"the sink answered {answers!r:.80} to {len(records)} records")
+        return _unknown(records, f"{sink.name} must answer each of {len(records)} records, not {answers!r:.80}")
     return given
 
 

@@ -101,7 +101,7 @@ def replay_letters(  # noqa: PLR0913 - two tables and their partitions
     with evaluated_once(_each_once(split, keys)) as rows:
         known = replace(split, rows=rows)
         counted = rows.groupBy(identifier(OUTCOME)).agg(F.expr("count(1)")).collect()
-        saved, again, repeated = (sum(r[1] for r in counted if r[0] == part) for part in ("valid", "dead", _REPEATED))
+        saved, again = (sum(row[1] for row in counted if row[0] == part) for part in ("valid", "dead"))
         written = WriteResult(valid.name, valid.ledger.version(), applied=False, changed=False, reason="")
         if saved:
             left = _left(audits, valid, partition, again, saved)
@@ -116,7 +116,6 @@ def replay_letters(  # noqa: PLR0913 - two tables and their partitions
             letters, dead, identity=split.identity, filed_under=filed_under, provenance=provenance, since=since
         )
     reason = f"{saved} letters saved, {again} {'given up' if provenance.approval else 'refused again'}"
-    reason += f", {repeated} repeat a saved one" if repeated else ""
     return replace(written, reason=reason, partition=partition, beside=(noted,))
 
 

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from datetime import datetime, timezone
 from types import SimpleNamespace
 
 import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
 
 from dedp_assets.patterns.core.audits import Audit
 from dedp_assets.patterns.core.errors import AuditFailed, ConfigError
@@ -17,7 +19,8 @@ from dedp_assets.patterns.core.results import RowCounts
 from dedp_assets.patterns.core.rows import RowsRead, tally
 from dedp_assets.patterns.core.schema import Column, TableSpec
 from dedp_assets.patterns.delta.writes import StagedWrite
-from dedp_assets.patterns.error_management.dead_letter import LETTER, divert_unprocessable, route
+from dedp_assets.patterns.error_management.checkpointer import append_checkpointed
+from dedp_assets.patterns.error_management.dead_letter import LETTER, as_letters, divert_unprocessable, route
 from tests.helpers import NOW, a_run, read_back
 
 DAY, NEXT = "2026-01-05", "2026-01-06"
@@ -45,6 +48,7 @@ LETTERS = TableSpec(
     },
     partition_by=("filed_under",),
 )
+LINES = {"line": Column("BIGINT"), "raw": Column("STRING"), "day": Column("DATE")}
 SCHEMA = {"id": "BIGINT", "at": "TIMESTAMP", "name": "STRING", "version": "STRING"}
 IDENTITY = ["day", "line"]
 LABEL = {"label is lost": "concat(name, version) IS NOT NULL OR name IS NULL AND version IS NULL"}
@@ -451,3 +455,23 @@ def test_a_transient_error_puts_nothing_into_the_dead_letters(step, spark):
     assert read_back(step.valid) == []
     step.run(TEN)
     assert (len(ids(step.valid)), ids(step.dead)) == (8, {3, 7})
+
+
+def test_letters_of_a_stream_are_appended_and_counted_like_all_others(spark, make_table, tmp_path):
+    """Open, with the job that refused them and their classes in the figures of the commit, micro-batch by micro-batch."""
+    source, dead = make_table(replace(READINGS, columns=LINES, partition_by=())), make_table(LETTERS)
+    for number, text in enumerate(("cut {", "[1]"), 1):
+        source.append(lines(spark, {number: text, 9 * number: good(9)}), provenance=a_run(sequence=number))
+        found = diverted(source.stream())["dead"].withColumn("filed_under", F.expr("day"))
+        run = a_run(asset=READINGS.name)
+        append_checkpointed(
+            as_letters(found, provenance=run).select(*LETTERS.columns),
+            dead,
+            checkpoint=str(tmp_path / "c"),
+            provenance=run,
+        )
+    assert [(row["raw"], row["status"], row["job"]) for row in read_back(dead)] == [
+        ("cut {", "open", READINGS.name),
+        ("[1]", "open", READINGS.name),
+    ]
+    assert [c.record.figures["open"] for c in dead.ledger.history() if c.record and c.record.rows] == [1, 1]

@@ -216,3 +216,24 @@ def test_a_replay_plan_is_empty_once_the_code_has_seen_every_letter():
     """After the replay the plan of the same code is empty, so a second replay is never asked for."""
     plan = plan_replay({DAY: 1}, {DAY: "2"}, code_version="2")
     assert (plan.partitions, plan.reason) == ((), "0 partitions to replay, 1 wait for a fix")
+
+
+def test_of_two_letters_with_one_key_the_first_is_saved_though_no_step_before_told_them_apart(world):
+    """A split that is not deduplicated is replayed all the same, with one row of each key."""
+    world.load()
+    filed_under, since = {"filed_under": DAY}, world.dead.ledger.version()
+    letters = open_letters(world.dead, filed_under=filed_under, version=since)
+    options = {"payload": "raw", "schema": SCHEMA, "identity": IDENTITY, "rules": FIXED, "event_time": "at"}
+    result = replay_letters(
+        divert_unprocessable(letters, **options),
+        world.valid,
+        world.dead,
+        keys=["id"],
+        partition={"day": DAY},
+        filed_under=filed_under,
+        since=since,
+        provenance=a_run(asset=READINGS.name, code_version="2", cause="replay"),
+        audits=[FEW],
+    )
+    assert result.reason == "4 letters saved, 2 refused again"
+    assert [row["line"] for row in read_back(world.valid) if row["id"] == 20] == [14]
