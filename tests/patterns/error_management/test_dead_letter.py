@@ -458,7 +458,7 @@ def test_a_transient_error_puts_nothing_into_the_dead_letters(step, spark):
 
 
 def test_letters_of_a_stream_are_appended_and_counted_like_all_others(spark, make_table, tmp_path):
-    """Open, with the job that refused them and their classes in the figures of the commit, micro-batch by micro-batch."""
+    """Open, with the job that refused them, and counted in the figures of each micro-batch."""
     source, dead = make_table(replace(READINGS, columns=LINES, partition_by=())), make_table(LETTERS)
     for number, text in enumerate(("cut {", "[1]"), 1):
         source.append(lines(spark, {number: text, 9 * number: good(9)}), provenance=a_run(sequence=number))
