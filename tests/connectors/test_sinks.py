@@ -79,7 +79,7 @@ def test_answers_that_nobody_understands_leave_every_record_open(given):
     sink.send = lambda *_: given
     (answers, requests) = send(sink, "blog", RECORDS, attempts=2, pause_seconds=0)
     assert ({answer.outcome for answer in answers}, requests) == ({"failed"}, 2)
-    assert answers[0].reason.startswith("the sink answered ")
+    assert answers[0].reason.find("must answer each of") > 0
 
 
 def test_pauses_double(monkeypatch):
