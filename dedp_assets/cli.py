@@ -118,8 +118,7 @@ def _setup(_: argparse.Namespace) -> int:
 def _demo(chosen: argparse.Namespace) -> int:
     from dedp_assets.story import demo  # noqa: PLC0415
 
-    with engine.preparing(settings()):
-        return demo(settings(), logs=chosen.log, first=chosen.first)
+    return demo(settings(), logs=chosen.log, first=chosen.first)
 
 
 def _up(chosen: argparse.Namespace) -> int:

@@ -11,6 +11,7 @@ from rich.console import Console
 from rich.markup import escape
 
 from dedp_assets.graph.run_tags import APPROVED_AUDITS, APPROVED_BECAUSE, APPROVED_BY, CAUSE, FORCE
+from dedp_assets.local import engine
 from dedp_assets.patterns.core.records import Approval
 from dedp_assets.sources import access_log, devices, partner_visits, visits
 from dedp_assets.status import by_layer, status, tables_named
@@ -43,13 +44,14 @@ def demo(settings: Settings, *, logs: Sequence[Path] = (), first: date | None = 
     else:
         first = _first_day(settings, first)
         _land_week(settings, first, console)
-    platform = _platform(settings)
-    console.print("\n[bold]The platform loads what has landed[/bold]")
-    _react(platform, console)
-    if first is not None:
-        console.print("\n[bold]Then: late visits, a late file, a bad batch, a truncated reference[/bold]")
-        _land_trouble(settings, first, console)
+    with engine.preparing(settings):
+        platform = _platform(settings)
+        console.print("\n[bold]The platform loads what has landed[/bold]")
         _react(platform, console)
+        if first is not None:
+            console.print("\n[bold]Then: late visits, a late file, a bad batch, a truncated reference[/bold]")
+            _land_trouble(settings, first, console)
+            _react(platform, console)
     console.print()
     status(settings)
     console.print(

@@ -368,13 +368,14 @@ def test_of_a_burst_at_most_five_run_at_once_and_all_in_the_end(daemon, tmp_path
     assert [path.name for path in events.iterdir() if not path.name.startswith("_")] == []
 
 
-def test_the_pool_of_a_table_lets_one_run_write(zone, tmp_path):
+def test_the_pool_of_a_table_lets_one_run_write(zone, tmp_path, monkeypatch):
     """Of the runs that are at work at once, one writes a table: every table that is computed has a pool of one slot."""
     graph = zone.definitions.resolve_asset_graph()
     pools = {node.key.to_user_string(): node.pools for node in graph.asset_nodes if node.is_executable}
     assert len(pools) > 10
     assert {table: found for table, found in pools.items() if len(found or ()) != 1} == {}
     (tmp_path / "dagster.yaml").write_bytes((CHECKOUT / "dagster.yaml").read_bytes())
+    monkeypatch.setenv("DAGSTER_HOME", str(tmp_path))
     with dg.DagsterInstance.from_config(str(tmp_path)) as instance:
         limits = instance.get_concurrency_config()
     assert limits.pool_config.default_pool_limit == 1

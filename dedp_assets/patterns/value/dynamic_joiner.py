@@ -192,9 +192,7 @@ def _require_bounds(from_seconds: int | None, to_seconds: int | None, how: str) 
 
 def _require_tolerance(*seconds: int | None) -> None:
     if any(each is None or each < 0 for each in seconds):
-        raise ConfigError(
-            f"without a watermark on both sides rows are kept for ever: {list(seconds)} are no tolerances"
-        )
+        raise ConfigError(f"without a watermark on both sides rows are kept for ever, and {list(seconds)} give none")
 
 
 def _lowered(names: Iterable[str]) -> set[str]:
