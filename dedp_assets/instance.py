@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import json
 import os
-import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -30,11 +30,13 @@ _OPEN = [
 
 
 def prepare_home(settings: Settings) -> dict[str, str]:
-    """Make Dagster's home and copy the instance's configuration there; returns the variables that point to it."""
+    """Make Dagster's home with the instance's configuration; returns the variables that point to it."""
     settings.dagster_home.mkdir(parents=True, exist_ok=True)
     # Whole or not at all: a platform that runs here may be reading it.
     draft = settings.dagster_home / f"dagster.yaml.{os.getpid()}"
-    shutil.copyfile(CHECKOUT / "dagster.yaml", draft)
+    # Who opens the instance by its folder need not have the variable.
+    configured = (CHECKOUT / "dagster.yaml").read_text()
+    draft.write_text(configured.replace("{env: DAGSTER_HOME}", json.dumps(str(settings.dagster_home))))
     draft.replace(settings.dagster_home / "dagster.yaml")
     return {"DAGSTER_HOME": str(settings.dagster_home), "DEDP_HOME": str(settings.home)}
 
