@@ -115,7 +115,7 @@ def deduplicated(n):
 
 def late(n):
     rows = n.frame("id INT, at STRING", (1, "2026-01-05 09:59"), (2, "2026-01-05 10:10"), (3, "noon"))
-    times = {"event_time": f"try_to_timestamp({n.q('at')})", "arrived": f"timestamp({n.q('id')})"}
+    times = {"event_time": f"try_to_timestamp({n.q('at')})", "arrived": f"timestamp({n.q('id')} + 1767700000)"}
     yield detect_late_data(rows, watermark=at(0), **times)["late"]
 
 

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from dedp_assets.patterns.connectors.files import name_refusal
+from dedp_assets.patterns.connectors.files import unreadable_name
 from dedp_assets.patterns.core.errors import ContractError, NotReady
 
 __all__ = ["MARKER", "DeliveredFile", "Delivery", "is_called_like_data", "is_so", "look_at"]
@@ -72,7 +72,7 @@ class Delivery:
         if self.strange:
             return f"holds what is no file: {', '.join(self.strange)}"
         for name in (*self.hidden, *(file.name for file in self.files)):
-            if reason := name_refusal(name):
+            if reason := unreadable_name(name):
                 return f"{name} {reason}"
         if not self.files and self.manifest is None:
             return f"{MARKER} is there but no file: deliver the files, or declare the day empty by a manifest"

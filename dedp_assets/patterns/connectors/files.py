@@ -17,7 +17,7 @@ from typing import BinaryIO
 
 from dedp_assets.patterns.core.errors import ContractError
 
-__all__ = ["LONGEST_LINE", "content_kind", "count_lines", "file_refusal", "name_refusal", "unpacked"]
+__all__ = ["LONGEST_LINE", "content_kind", "count_lines", "file_refusal", "name_refusal", "unpacked", "unreadable_name"]
 
 LONGEST_LINE = 64 << 20
 """The longest line in bytes: no record is longer, and a longer one may exhaust an engine's memory."""
@@ -59,13 +59,19 @@ _OFFERED = "deliver plain text, .gz, .bz2 or .zst"
 
 
 def name_refusal(name: str) -> str:
-    """Say in half a sentence why an engine does not read a file of this name; empty if it does."""
+    """Say in half a sentence why an engine reads no lines from a file of this name; empty if it does."""
     suffix = Path(name).suffix.lower()
+    if reason := unreadable_name(name):
+        return reason
+    return f"is a {suffix} file by its name, which is not read: {_OFFERED}" if suffix in _NOT_READ else ""
+
+
+def unreadable_name(name: str) -> str:
+    """Say in half a sentence why an engine reads no file of this name, in whatever format; empty if it does."""
     if name.startswith(("_", ".")) or name.endswith("._COPYING_"):
         return "has the name of a hidden file, which engines skip: rename it"
-    if odd := "a colon" if ":" in name else "bytes that are no UTF-8" if _is_no_text(name) else "":
-        return f"has {odd} in its name, which engines take for something else: rename it"
-    return f"is a {suffix} file by its name, which is not read: {_OFFERED}" if suffix in _NOT_READ else ""
+    odd = "a colon" if ":" in name else "bytes that are no UTF-8" if _is_no_text(name) else ""
+    return f"has {odd} in its name, which engines take for something else: rename it" if odd else ""
 
 
 def file_refusal(path: Path) -> str:

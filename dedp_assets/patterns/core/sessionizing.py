@@ -73,7 +73,6 @@ class SessionRule:
                 f"name the entity, and as gap_seconds a whole number above 0, not {[*self.entity]} and {gap!r}"
             )
         require_distinct("entity=", self.entity)
-        require_distinct("keep=", self.keep)
         met = {c.lower() for c in self.entity} & {*ADDED, *(c.lower() for c in self.event)}
         if met:
             raise ConfigError(

@@ -43,7 +43,7 @@ class Outcomes:
 
     kept: ClassVar[str] = f"`{OUTCOME}` IN ('inserted', 'updated', 'confirmed')"
     outcomes: ClassVar[tuple[str, ...]] = OUTCOMES
-    landed: ClassVar[Mapping[str | None, tuple[str, ...]]] = {None: ("inserted", "updated", "kept")}
+    landed: ClassVar[Mapping[str | None, tuple[str, ...]]] = {None: ("inserted", "updated", "confirmed", "kept")}
     others: ClassVar[str] = "rows that were there before, too"
     known: ClassVar[frozenset[str]] = COUNTED | {*OUTCOMES, *_TOTALS}
     content: ClassVar[str] = ""

@@ -48,7 +48,8 @@ def made(database):
 
 
 def devices(*rows, day=DAY):
-    return Incoming("dedp.devices", ["day", "id", "type"], ["day", "id"], [(day, *row) for row in rows], {"day": day})
+    values = [(day, *row) for row in rows]
+    return Incoming("dedp.devices", ["day", "id", "type"], ["day", "id"], values, {"day": day}, may_be_empty=True)
 
 
 def totals(count, day=DAY):

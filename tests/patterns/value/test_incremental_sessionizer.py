@@ -69,7 +69,9 @@ class World:
             **RULE,
         )
         sets = [
-            TableRows(table, split[part].selectExpr(f"'{hour:02d}' AS hour", "*"), {"hour": f"{hour:02d}"})
+            TableRows(
+                table, split[part].selectExpr(f"'{hour:02d}' AS hour", "*"), {"hour": f"{hour:02d}"}, allow_empty=True
+            )
             for table, part in ((self.pending, "pending"), (self.completed, "completed"))
         ]
         run = a_run(asset=PENDING.name, inputs=inputs, sequence=sum(inputs.values()))
