@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from datetime import datetime, timedelta, timezone
 
 import pytest
+from confluent_kafka.admin import AdminClient, NewTopic
 
 from dedp_assets import defs
 from dedp_assets.graph.run_tags import FORCE
@@ -34,6 +35,11 @@ TABLES = {table.spec.name: table for table in declared(defs)}
 @pytest.fixture
 def ads(kafka):
     """A topic that holds the ads before the visits of the first day."""
+    # They arrive when the producer says, so that they are of the days that landed and not of today.
+    config = {"message.timestamp.type": "CreateTime"}
+    AdminClient({"bootstrap.servers": kafka.bootstrap}).create_topics([NewTopic(kafka.topic, 1, config=config)])[
+        kafka.topic
+    ].result()
     publish(kafka, ads_before(visits_of(0)), key="ad_page")
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("DEDP_KAFKA", kafka.bootstrap)

@@ -276,6 +276,7 @@ PLAIN = {
     "_SLASHES",
     "_UNSPACED",
     "BETWEEN_WORDS",
+    "_REPEATED",
     "begin",
     "bound.isoformat(sep=' ')",
     "bound.replace(tzinfo=None).isoformat(sep=' ')",

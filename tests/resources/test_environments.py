@@ -147,7 +147,8 @@ def test_a_platform_writes_nothing_into_another_ones_home(spark, tmp_path):
     with world_in(tmp_path / "a") as ours:
         ours.land(day(0), visits_of(0, count=5))
         assert ours.react() == [("daily_visits", day(0))]
-        mine, before = ours.ids("silver/visits"), tree(tmp_path / "a")
+        mine = ours.ids("silver/visits")
+    before = tree(tmp_path / "a")  # an open history has files of its own
     with world_in(tmp_path / "b") as theirs:
         assert theirs.react() == []
         visits.deliver(theirs.landing / "visits", date.fromisoformat(day(0)), visits_of(0, count=5, seed=2))
