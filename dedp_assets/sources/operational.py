@@ -20,7 +20,7 @@ USERS_SLOT = "dedp_users"  # the replication slot that users are captured throug
 
 _TABLES = """
 CREATE TABLE IF NOT EXISTS users (
-  user_id TEXT PRIMARY KEY, login TEXT NOT NULL, email TEXT, biography TEXT, credit NUMERIC(10, 2) NOT NULL,
+  user_id TEXT PRIMARY KEY, login TEXT NOT NULL, email TEXT, biography TEXT STORAGE EXTERNAL, credit NUMERIC(10, 2) NOT NULL,
   active BOOLEAN NOT NULL, registered_at TIMESTAMPTZ NOT NULL, changed_at TIMESTAMPTZ NOT NULL);
 CREATE TABLE IF NOT EXISTS device_owners (
   device_id BIGINT PRIMARY KEY, user_id TEXT NOT NULL, type TEXT NOT NULL, version TEXT NOT NULL,
@@ -33,7 +33,6 @@ CREATE TABLE IF NOT EXISTS workload_steps (number BIGINT PRIMARY KEY, done_at TI
 -- The log then holds former rows whole, and a large value lies apart from its row as soon as it is large.
 ALTER TABLE users REPLICA IDENTITY FULL;
 ALTER TABLE device_owners REPLICA IDENTITY FULL;
-ALTER TABLE users ALTER COLUMN biography SET STORAGE EXTERNAL;
 """
 _TYPES = ["phone", "tablet", "laptop", "desktop", "tv", "watch"]
 _PAGES = ["/", "/about", "/archive", *[f"/posts/{n}" for n in range(1, 38)]]

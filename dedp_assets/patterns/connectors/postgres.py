@@ -15,6 +15,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any
+from uuid import uuid4
 
 import psycopg
 from psycopg import Connection, sql
@@ -430,7 +431,7 @@ def reading_at(source: PostgresTable, *, keys: Sequence[str]) -> Iterator[tuple[
     Yields:
         A connection that sees the rows of that position, the position, and the table.
     """
-    with _exported(source, keys, name=f"{source.slot}_compare") as (_, reader, position, table):
+    with _exported(source, keys, name=f"{source.slot}_compare_{uuid4().hex[:8]}") as (_, reader, position, table):
         yield reader, position, table
 
 

@@ -9,7 +9,10 @@ from dedp_assets.patterns.core.errors import AuditFailed, ContractError, Pattern
 
 __all__ = ["relayed"]
 
-_SAID = re.compile(r"core\.errors\.(\w+): (.+?)(?:\.? SQLSTATE: \w+)?$", re.MULTILINE)
+# A plan in the text shows what a query would raise; what was raised stands behind a class of error, or begins a line.
+_SAID = re.compile(
+    r"(?:^|\[USER_RAISED_EXCEPTION\] )[\w.]*core\.errors\.(\w+): (.+?)(?:\.? SQLSTATE: \w+)?$", re.MULTILINE
+)
 
 
 def relayed(text: str) -> PatternError | None:
