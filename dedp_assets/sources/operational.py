@@ -20,7 +20,8 @@ USERS_SLOT = "dedp_users"  # the replication slot that users are captured throug
 
 _TABLES = """
 CREATE TABLE IF NOT EXISTS users (
-  user_id TEXT PRIMARY KEY, login TEXT NOT NULL, email TEXT, biography TEXT STORAGE EXTERNAL, credit NUMERIC(10, 2) NOT NULL,
+  user_id TEXT PRIMARY KEY, login TEXT NOT NULL, email TEXT, biography TEXT STORAGE EXTERNAL,
+  credit NUMERIC(10, 2) NOT NULL,
   active BOOLEAN NOT NULL, registered_at TIMESTAMPTZ NOT NULL, changed_at TIMESTAMPTZ NOT NULL);
 CREATE TABLE IF NOT EXISTS device_owners (
   device_id BIGINT PRIMARY KEY, user_id TEXT NOT NULL, type TEXT NOT NULL, version TEXT NOT NULL,
