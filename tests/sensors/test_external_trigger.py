@@ -321,14 +321,8 @@ def test_a_flood_is_asked_for_in_portions(zone, box):
 def daemon(tmp_path, monkeypatch):
     """The daemon's own sensor and queue loops over the burst, on an instance with the project's settings."""
     monkeypatch.setenv("BURST_LANDING", str(tmp_path / "landing"))
-    own = {
-        "run_launcher": {"module": "tests.sensors.burst", "class": "HeldLauncher"},
-        "event_log_storage": {  # one file for all runs, which is faster
-            "module": "dagster._core.storage.event_log",
-            "class": "ConsolidatedSqliteEventLogStorage",
-            "config": {"base_dir": str(tmp_path / "log")},
-        },
-    }
+    monkeypatch.setenv("DAGSTER_HOME", str(tmp_path))
+    own = {"run_launcher": {"module": "tests.sensors.burst", "class": "HeldLauncher"}}
     more = "".join(f"{name}: {json.dumps(value)}\n" for name, value in own.items())
     (tmp_path / "dagster.yaml").write_text((CHECKOUT / "dagster.yaml").read_text() + more)
     code = InProcessCodeLocationOrigin(LoadableTargetOrigin(module_name="tests.sensors.burst"), location_name="burst")
