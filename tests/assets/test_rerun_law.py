@@ -21,6 +21,7 @@ from dedp_assets.sources.ads import ads_before
 from dedp_assets.sources.visits import BROKEN
 from dedp_assets.sources.visits_topic import publish
 from resources import postgres
+from resources.clock import Clock
 from tests.assets.conftest import MONDAY, day, visits_of
 from tests.faults.failpoints import dying
 
@@ -34,16 +35,17 @@ TABLES = {table.spec.name: table for table in declared(defs)}
 
 @pytest.fixture
 def ads(kafka):
-    """A topic that holds the ads before the visits of the first day."""
-    # They arrive when the producer says, so that they are of the days that landed and not of today.
+    """A topic that holds the ads before the visits of both days."""
+    # The topic does not stamp its records, so that they arrive at the time of the platform's clock.
     config = {"message.timestamp.type": "CreateTime"}
-    AdminClient({"bootstrap.servers": kafka.bootstrap}).create_topics([NewTopic(kafka.topic, 1, config=config)])[
-        kafka.topic
-    ].result()
-    publish(kafka, ads_before(visits_of(0)), key="ad_page")
+    # The client is held until the answer: creating a topic fails once nobody holds it.
+    client = AdminClient({"bootstrap.servers": kafka.bootstrap})
+    client.create_topics([NewTopic(kafka.topic, 1, config=config)])[kafka.topic].result()
+    publish(kafka, ads_before([*visits_of(0), *visits_of(1)]), key="ad_page")
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("DEDP_KAFKA", kafka.bootstrap)
         patch.setenv("DEDP_ADS_TOPIC", kafka.topic)
+        patch.setattr(Clock, "now", lambda _: END + timedelta(hours=1))
         yield
 
 

@@ -97,6 +97,7 @@ def test_a_link_to_itself_is_refused(day):
 @pytest.mark.parametrize(
     ("name", "words"),
     [
+        ("b.jsonl.lz4", r"2026-01-05: b\.jsonl\.lz4 is a \.lz4 file by its name"),
         ("10:30.json", "10:30.json has a colon in its name"),
         ("_late.jsonl", "_late.jsonl has the name of a hidden file"),
         (".late.json.gz", "has the name of a hidden file"),

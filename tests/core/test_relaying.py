@@ -26,7 +26,8 @@ def test_an_error_that_was_raised_inside_of_a_query_is_read_out_of_the_engines(t
 
 
 @pytest.mark.parametrize(
-    "text", ["java.lang.Error: core.errors", "[X] raise_error(dedp_assets.patterns.core.errors.NotReady: wait) of a plan"]
+    "text",
+    ["java.lang.Error: core.errors", "[X] raise_error(dedp_assets.patterns.core.errors.NotReady: wait) of a plan"],
 )
 def test_a_text_that_only_shows_such_an_error_is_none(text):
     """A plan that an engine's error prints names the errors which it would raise."""

@@ -11,7 +11,7 @@ import bz2
 import io
 import stat
 import zlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from pathlib import Path
 from typing import BinaryIO
 
@@ -51,27 +51,31 @@ _KINDS = {
 }
 _READ = {"gzip": (".gz", ".gzip"), "bzip2": (".bz2",), "zstd": (".zst",)}
 _OF_NAME = {suffix: kind for kind, suffixes in _READ.items() for suffix in suffixes}
-_NOT_READ = (
+_NEVER_READ = (
     *(".lz4", ".snappy", ".sz", ".deflate", ".zz", ".xz", ".lzma", ".z", ".lzo", ".lz", ".br", ".zip", ".7z", ".rar"),
-    *(".tar", ".tgz", ".parquet", ".orc", ".avro", ".xlsx"),
+    *(".tar", ".tgz"),
 )
+_NO_LINES = (".parquet", ".orc", ".avro", ".xlsx")
 _OFFERED = "deliver plain text, .gz, .bz2 or .zst"
 
 
 def name_refusal(name: str) -> str:
     """Say in half a sentence why an engine reads no lines from a file of this name; empty if it does."""
-    suffix = Path(name).suffix.lower()
-    if reason := unreadable_name(name):
-        return reason
-    return f"is a {suffix} file by its name, which is not read: {_OFFERED}" if suffix in _NOT_READ else ""
+    return unreadable_name(name) or _of_suffix(name, _NO_LINES)
 
 
 def unreadable_name(name: str) -> str:
     """Say in half a sentence why an engine reads no file of this name, in whatever format; empty if it does."""
     if name.startswith(("_", ".")) or name.endswith("._COPYING_"):
         return "has the name of a hidden file, which engines skip: rename it"
-    odd = "a colon" if ":" in name else "bytes that are no UTF-8" if _is_no_text(name) else ""
-    return f"has {odd} in its name, which engines take for something else: rename it" if odd else ""
+    if odd := "a colon" if ":" in name else "bytes that are no UTF-8" if _is_no_text(name) else "":
+        return f"has {odd} in its name, which engines take for something else: rename it"
+    return _of_suffix(name, _NEVER_READ)
+
+
+def _of_suffix(name: str, suffixes: Collection[str]) -> str:
+    suffix = Path(name).suffix.lower()
+    return f"is a {suffix} file by its name, which is not read: {_OFFERED}" if suffix in suffixes else ""
 
 
 def file_refusal(path: Path) -> str:
