@@ -346,9 +346,9 @@ def test_audits_see_what_the_change_brings_and_not_what_was_there(events, event_
     [
         ([Update({"amont": "1"})], {}, ConfigError, "silver/events has no column amont"),
         ([Update({"amount": "s.price"})], {}, ConfigError, "silver/events: .*price"),
-        ([Update({"amount": "s.user_id"})], {}, SchemaMismatch, "amount would become string, the table has double"),
+        ([Update({"amount": "s.user_id"})], {}, SchemaMismatch, "amount would become STRING, the table has DOUBLE"),
         ([Insert({"id": "t.id"})], {}, ConfigError, "silver/events: .*t.*id"),
-        ([Delete(when="s.id")], {}, ConfigError, "s.id is no condition, its type is long"),
+        ([Delete(when="s.id")], {}, ConfigError, "s.id is no condition, its type is BIGINT"),
         ([Update(), Delete(when="true")], {}, ConfigError, "never gets a row"),
         ([], {}, ConfigError, "at least one key and one clause"),
         ([Update()], {"keys": []}, ConfigError, "at least one key"),
@@ -371,7 +371,7 @@ def test_a_source_without_the_tables_columns_has_to_name_its_values(events, spar
     source = spark.sql("SELECT CAST(1 AS INT) AS id, 5 AS amount, DATE '2026-01-05' AS event_date")
     with pytest.raises(SchemaMismatch, match="the source has no column user_id"):
         events.merge(source, keys=["id"], clauses=[Insert()], provenance=a_run(sequence=1))
-    with pytest.raises(SchemaMismatch, match="the key id is string, the table has long: cast it"):
+    with pytest.raises(SchemaMismatch, match="id is STRING in the rows and BIGINT in the table: cast it"):
         events.merge(
             source.withColumn("id", source.id.cast("string")), keys=["id"], clauses=[Delete()], provenance=a_run()
         )

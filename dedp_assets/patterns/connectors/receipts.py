@@ -16,6 +16,7 @@ from typing import Any
 
 from pyspark.sql import DataFrame, Row
 from pyspark.sql import functions as F
+from pyspark.sql.types import StructType
 
 from dedp_assets.patterns.connectors import sinks
 from dedp_assets.patterns.connectors.sinks import Outgoing, Sink
@@ -23,12 +24,13 @@ from dedp_assets.patterns.core.columns import COMPARED, NAMED, require_columns, 
 from dedp_assets.patterns.core.errors import AmbiguousKeys, ConfigError, Conflict, ContractError, NotReady
 from dedp_assets.patterns.core.json_texts import EXACT, options
 from dedp_assets.patterns.core.keys import require_distinct
+from dedp_assets.patterns.core.meeting import as_held
 from dedp_assets.patterns.core.names import identifier
 from dedp_assets.patterns.core.records import Provenance, slice_name
 from dedp_assets.patterns.core.results import WriteResult
 from dedp_assets.patterns.core.schema import Column
 from dedp_assets.patterns.delta.clauses import Insert
-from dedp_assets.patterns.delta.definition import require_partition
+from dedp_assets.patterns.delta.definition import held_types, require_partition
 from dedp_assets.patterns.delta.tables import Table
 
 __all__ = ["RECEIPT", "Delivery", "outgoing"]
@@ -127,7 +129,10 @@ class Delivery:
 
     def undelivered(self, records: DataFrame) -> DataFrame:
         """Leave out the records that have a receipt; lazy."""
-        self.partition = require_partition(self.receipts.name, self.receipts.ensure(), self.partition)
+        state = self.receipts.ensure()
+        self.partition = require_partition(self.receipts.name, state, self.partition)
+        noted = StructType([f for f in held_types(state).fields if f.name in (*_KEYS, "entity")])
+        records = as_held(records, noted, self.receipts.name)
         return records.join(self.receipts.read(self.partition).select(*_KEYS), [*_KEYS], "left_anti")
 
     def look(self, records: DataFrame) -> None:

@@ -9,18 +9,19 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.types import StructType
+from pyspark.sql.types import BooleanType, DataType, NullType, StructType
 
 from dedp_assets.patterns.core.columns import COMPARED, require_columns
 from dedp_assets.patterns.core.errors import ConfigError, SchemaMismatch
 from dedp_assets.patterns.core.keys import require_distinct
+from dedp_assets.patterns.core.meeting import as_held, fits
 from dedp_assets.patterns.core.names import OUTCOME, RESERVED, identifier
-from dedp_assets.patterns.core.schema import shape
 from dedp_assets.patterns.core.sql_options import reason_of, require_repeatable
+from dedp_assets.patterns.core.sql_types import spelled, with_texts
+from dedp_assets.patterns.delta.definition import held_types
 from dedp_assets.patterns.delta.log import TableState
 from dedp_assets.patterns.delta.reading import predicate
 
@@ -29,15 +30,6 @@ __all__ = ["Clause", "Delete", "Insert", "Merge", "Update", "check_condition", "
 TAKEN = f"{RESERVED}clause"
 IN_TABLE = f"{RESERVED}in_table"
 IN_SOURCE = f"{RESERVED}in_source"
-
-_DIGITS = {"byte": 3, "short": 5, "integer": 10, "long": 19}
-_WIDER = {
-    "byte": ("short", "integer", "long", "float", "double"),
-    "short": ("integer", "long", "float", "double"),
-    "integer": ("long", "double"),
-    "float": ("double",),
-    "date": ("timestamp_ntz",),
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,14 +148,20 @@ class Merge:
         asked = f"{condition} {clauses}".replace("{", "{{").replace("}", "}}")
         return f"MERGE INTO {table} t USING {{s}} s ON {asked}"
 
-    def check(self, table: str, state: TableState, source: DataFrame) -> None:
-        """Refuse clauses that can never work, before anything is computed.
+    def checked(self, table: str, state: TableState, source: DataFrame) -> DataFrame:
+        """Refuse clauses that can never work, before anything is computed; lazy.
+
+        Returns:
+            The source with its keys, and all columns that clauses take as they are, in the types of the table.
 
         Raises:
             ConfigError: without keys or clauses, for clauses that never get a row, unknown columns, or SQL that Spark
                 cannot analyse.
             SchemaMismatch: if a column would get values of another type.
         """
+        known = {key.lower() for key in self.keys}
+        held = [f for f in held_types(state).fields if self.takes_columns or f.name.lower() in known]
+        source = as_held(source, StructType(held), table)
         _check_shape(table, self, state, source)
         both = no_rows(source.sparkSession, state).alias("t").join(source.alias("s"))
         for clauses, rows in ((self.matched, both), (self.inserts, source.alias("s"))):
@@ -171,12 +169,12 @@ class Merge:
         check_condition(table, both, self.condition)
         for fault in self.unusable.values():
             check_condition(table, source, fault)
+        return source
 
 
 def no_rows(session: SparkSession, state: TableState) -> DataFrame:
     """Make an empty frame with the columns of a table, to see what SQL over them means."""
-    schema = StructType.fromJson({"type": "struct", "fields": list(state.columns.values())})
-    return session.createDataFrame([], schema)
+    return session.createDataFrame([], held_types(state))
 
 
 def check_condition(table: str, rows: DataFrame, condition: str) -> None:
@@ -185,8 +183,8 @@ def check_condition(table: str, rows: DataFrame, condition: str) -> None:
     Raises:
         ConfigError: if Spark cannot analyse it, or it is not true or false, or not the same each time.
     """
-    if (kind := _analysed(table, rows, [condition])[condition]) != "boolean":
-        raise ConfigError(f"{table}: {condition} is no condition, its type is {kind}")
+    if not isinstance(kind := _analysed(table, rows, [condition])[condition], BooleanType):
+        raise ConfigError(f"{table}: {condition} is no condition, its type is {spelled(kind)}")
     # It is asked twice: which files hold such a row, and which row is one.
     require_repeatable(rows, f"{table}:", {"a condition": condition})
 
@@ -201,11 +199,6 @@ def _check_shape(table: str, merge: Merge, state: TableState, source: DataFrame)
         raise ConfigError(f"{table}: source columns {taken} have names that belong to the library: rename them")
     require_distinct(f"{table}: keys=", merge.keys)
     require_columns(source, merge.keys, COMPARED)
-    kinds = {f.name.lower(): f.dataType.jsonValue() for f in source.schema.fields}
-    stored = {name.lower(): field["type"] for name, field in state.columns.items()}
-    for key in map(str.lower, merge.keys):
-        if not _fits(kinds[key], stored[key]):
-            raise SchemaMismatch(f"{table}: the key {key} is {kinds[key]}, the table has {stored[key]}: cast it")
     for clauses in (merge.matched, merge.inserts):
         _check_order(table, clauses)
     _check_values(table, merge, known, given)
@@ -232,10 +225,11 @@ def _check_types(table: str, merge: Merge, clauses: Mapping[int, Clause], rows: 
     named = [(column, sql) for n in clauses for column, sql in merge.assigned(n, columns).items()]
     conditions = [clause.when for clause in clauses.values() if clause.when]
     found = _analysed(table, rows, list(dict.fromkeys(sql for _, sql in named)))
+    held = held_types(state)
     problems = [
-        f"{column} would become {found[sql]}, the table has {state.columns[column]['type']}: cast {sql}"
+        f"{column} would become {spelled(found[sql])}, the table has {spelled(held[column].dataType)}: cast {sql}"
         for column, sql in named
-        if not _fits(found[sql], state.columns[column]["type"])
+        if not fits(found[sql], held[column].dataType) or not _in_order(found[sql], held[column].dataType)
     ]
     if problems:
         raise SchemaMismatch(f"{table}: {'; '.join(dict.fromkeys(problems))}")
@@ -243,33 +237,18 @@ def _check_types(table: str, merge: Merge, clauses: Mapping[int, Clause], rows: 
         check_condition(table, rows, condition)
 
 
-def _analysed(table: str, rows: DataFrame, expressions: Sequence[str]) -> dict[str, Any]:
-    """Map each SQL expression to its type, in the form of the log."""
+def _analysed(table: str, rows: DataFrame, expressions: Sequence[str]) -> dict[str, DataType]:
+    """Map each SQL expression to its type."""
     try:
         fields = rows.selectExpr(*[f"({sql}) AS e{n}" for n, sql in enumerate(expressions)]).schema.fields
     except AnalysisException as error:
         raise ConfigError(f"{table}: {reason_of(error)}") from error
-    return {sql: field.dataType.jsonValue() for sql, field in zip(expressions, fields, strict=True)}
+    return {sql: field.dataType for sql, field in zip(expressions, fields, strict=True)}
 
 
-def _fits(given: Any, stored: Any) -> bool:  # noqa: ANN401 - types in Spark's JSON form
-    """Tell whether every value of one type is a value of the other."""
-    given, stored = shape(given), shape(stored)
-    if given in (stored, "void") or stored in _WIDER.get(str(given), ()):
-        return True
-    whole, places = _decimal(stored)
-    if given in _DIGITS:
-        return whole >= _DIGITS[given]
-    wholes, smaller = _decimal(given)
-    return wholes >= 0 and whole >= wholes and places >= smaller
-
-
-def _decimal(kind: Any) -> tuple[int, int]:  # noqa: ANN401
-    """Count the digits before and after the point; (-1, -1) for any other type."""
-    if not str(kind).startswith("decimal("):
-        return -1, -1
-    precision, scale = (int(part) for part in str(kind)[len("decimal(") : -1].split(","))
-    return precision - scale, scale
+def _in_order(given: DataType, held: DataType) -> bool:
+    """Tell whether fields of structs stand as in the table, which SQL's CAST does not look for."""
+    return isinstance(given, NullType) or with_texts(given) == with_texts(held)
 
 
 def _sql(clause: Clause) -> str:

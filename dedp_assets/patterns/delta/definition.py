@@ -14,21 +14,25 @@ from typing import Any
 
 from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.types import StructType
 
 from dedp_assets.patterns.core.errors import ConfigError, SchemaMismatch
+from dedp_assets.patterns.core.meeting import as_held, held_problems
 from dedp_assets.patterns.core.names import identifier
 from dedp_assets.patterns.core.partitions import misfit, quoted, stored_type, text
 from dedp_assets.patterns.core.results import Split
-from dedp_assets.patterns.core.schema import TableSpec, shape
+from dedp_assets.patterns.core.schema import TableSpec
 from dedp_assets.patterns.core.sql_options import reason_of
 from dedp_assets.patterns.delta.log import TableState
 
 __all__ = [
     "alterations",
     "conform",
+    "conformed",
     "constraints",
     "content_columns",
     "creation",
+    "held_types",
     "require_open",
     "require_partition",
     "require_replaceable",
@@ -209,11 +213,16 @@ def require_replaceable(table: str, state: TableState) -> None:
         )
 
 
+def held_types(state: TableState) -> StructType:
+    """Read the columns of a stored table with their types."""
+    return StructType.fromJson({"type": "struct", "fields": list(state.columns.values())})
+
+
 def conform(table: str, split: Split, keep: str, state: TableState) -> None:
-    """Refuse rows whose columns are not exactly the stored table's, by name and type.
+    """Refuse rows whose columns are not the stored table's, or may hold what its types do not.
 
     Raises:
-        SchemaMismatch: names every missing, unknown and differently typed column.
+        SchemaMismatch: names every missing and unknown column, and each whose values may be none of the table's type.
     """
     names = set(split.parts[keep])
     problems = []
@@ -221,12 +230,19 @@ def conform(table: str, split: Split, keep: str, state: TableState) -> None:
         problems.append(f"missing columns {missing}")
     if unknown := sorted(names - set(state.columns)):
         problems.append(f"unknown columns {unknown}")
-    for column in split.rows.schema.fields:
-        given, stored = column.dataType.jsonValue(), state.columns.get(column.name, {}).get("type")
-        if column.name in names and stored is not None and shape(given) != shape(stored):
-            problems.append(f"{column.name} is {given}, the table has {stored}")
-    if problems:
+    held = StructType([field for field in held_types(state).fields if field.name in names])
+    if problems := [*problems, *held_problems(split.rows, held)]:
         raise SchemaMismatch(f"{table}: {'; '.join(problems)}")
+
+
+def conformed(table: str, rows: DataFrame, state: TableState) -> DataFrame:
+    """Give plain rows the types of the stored table's columns; lazy.
+
+    Raises:
+        SchemaMismatch: as :func:`conform`.
+    """
+    conform(table, Split.of(rows), "valid", state)
+    return as_held(rows, held_types(state), table)
 
 
 def _refuse_migration(spec: TableSpec, state: TableState) -> None:

@@ -18,9 +18,8 @@ from dedp_assets.patterns.core.columns import COMPARED, require_columns
 from dedp_assets.patterns.core.errors import ConfigError
 from dedp_assets.patterns.core.keys import without_key
 from dedp_assets.patterns.core.names import OUTCOME, RESERVED, identifier
-from dedp_assets.patterns.core.results import Split
 from dedp_assets.patterns.core.rows import digest, evaluated_once, row_hash
-from dedp_assets.patterns.delta.definition import conform
+from dedp_assets.patterns.delta.definition import conformed
 from dedp_assets.patterns.delta.log import KeyedFile, TableState
 from dedp_assets.patterns.delta.merging import SMALL_ROWS, files_at, is_small
 from dedp_assets.patterns.delta.pruning import Bounds, candidates
@@ -131,7 +130,7 @@ class Recomputing:
         small = is_small(files, self.looked.rows) if files else self.looked.rows <= SMALL_ROWS
         with (self._of_small if small else self._of_touched)(state, files) as found:
             computed = self.compute(found.present, found.source)
-            conform(self.store.name, Split.of(computed), "valid", state)
+            computed = conformed(self.store.name, computed, state)
             others = found.others if found.files else None
             yield Rewrite(found.files, self._outcomes(found.present, computed), others, in_one_task=small)
 

@@ -19,9 +19,10 @@ from deltalake.transaction import AddAction
 from pyspark.errors import AnalysisException, PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
-from pyspark.sql.types import StringType, StructField, StructType
+from pyspark.sql.types import DataType, StringType, StructField, StructType
 
 from dedp_assets.patterns.core.errors import ConfigError, ContractError, PatternError
+from dedp_assets.patterns.core.meeting import is_held, with_types
 from dedp_assets.patterns.core.names import OUTCOME, RESERVED, identifier, unused
 from dedp_assets.patterns.core.observing import SPARK_ERRORS, is_data_fault
 from dedp_assets.patterns.core.partitions import folder_value, from_folder, literal, to_folder
@@ -52,6 +53,7 @@ class Layout:
         partition: partition values the write owns, spelled as in the log.
         quiet: columns without statistics in the log.
         protocol: the table's, for the stage that is a table of its own.
+        held: the types that the table's columns have; values are stored as that.
     """
 
     store: Store
@@ -60,6 +62,7 @@ class Layout:
     partition: Mapping[str, str]
     quiet: tuple[str, ...] = ()
     protocol: Mapping[str, Any] = field(default_factory=dict)
+    held: Mapping[str, DataType] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -319,15 +322,16 @@ def _projected(split: Split, layout: Layout, parts: Sequence[str], measuring: Me
     if not split.outcome:
         known = {column.lower() for column in layout.columns}
         wanted = [*layout.columns, *(column for column in measuring.aside if column.lower() not in known)]
-        if split.rows.columns == wanted and not measuring.hashes:
+        if split.rows.columns == wanted and not measuring.hashes and is_held(split.rows, layout.held):
             return split.rows
-        return split.rows.select(*[F.col(identifier(c)).alias(c) for c in wanted], *measuring.hashed)
+        return split.rows.select(*with_types(split.rows, wanted, layout.held).values(), *measuring.hashed)
     owners: dict[str, list[str]] = {}
     for part in parts:
         for column in split.parts[part]:
             owners.setdefault(column, []).append(part)
     outcome = F.col(identifier(split.outcome))
-    shown = [F.when(outcome.isin(*owned), F.col(identifier(c))).alias(c) for c, owned in owners.items()]
+    values = with_types(split.rows, owners, layout.held)
+    shown = [F.when(outcome.isin(*owned), values[c]).alias(c) for c, owned in owners.items()]
     return split.rows.select(outcome.alias(OUTCOME), *shown, *measuring.hashed)
 
 

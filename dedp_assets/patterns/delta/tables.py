@@ -17,10 +17,12 @@ from dataclasses import replace
 
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.types import StructType
 
 from dedp_assets.patterns.core.audits import Audit, not_empty, require_passed
 from dedp_assets.patterns.core.columns import require_rows
 from dedp_assets.patterns.core.errors import ConfigError, Conflict, ContractError
+from dedp_assets.patterns.core.meeting import as_held
 from dedp_assets.patterns.core.records import CommitRecord, Provenance, slice_name
 from dedp_assets.patterns.core.results import Split, WriteResult
 from dedp_assets.patterns.core.rows import RowsRead, evaluated_once
@@ -43,6 +45,7 @@ from dedp_assets.patterns.delta.definition import (
     conform,
     content_columns,
     creation,
+    held_types,
     require_open,
     require_partition,
     require_replaceable,
@@ -62,7 +65,7 @@ from dedp_assets.patterns.delta.sessions import private
 from dedp_assets.patterns.delta.stages import empty_stage, stage_rows
 from dedp_assets.patterns.delta.store import require
 from dedp_assets.patterns.delta.verification import lost_files, tell_lost
-from dedp_assets.patterns.delta.writes import StagedWrite, discarded_if_unjudged, layout_of, refusal
+from dedp_assets.patterns.delta.writes import StagedWrite, discarded_if_unjudged, in_range, layout_of, refusal
 
 __all__ = ["Table"]
 
@@ -164,6 +167,7 @@ class Table(Located):
         self.ensure()
         return self._without_rows({}, provenance, append=True)
 
+    @in_range
     def stage(
         self,
         rows: DataFrame | Split,
@@ -213,6 +217,7 @@ class Table(Located):
             raise refusal(self, owned, judged, stage, stage.read())
         return StagedWrite.of(self, stage, judged, owned, provenance, append=append)
 
+    @in_range
     def merge(  # noqa: PLR0913 - what meets, what becomes of it, and of what it is a part
         self,
         source: DataFrame,
@@ -283,7 +288,7 @@ class Table(Located):
         owned = require_partition(self.name, state, partition or {})
         merge = Merge(tuple(keys), tuple(clauses), on, null_keys, owned, unusable or {}, whole, self.spec.key)
         require_merge_by_key(self.spec, merge)
-        merge.check(self.name, state, source)
+        source = merge.checked(self.name, state, source)
         some = (not_empty("source", allow_empty=allow_empty),) if whole else ()
         with evaluated_once(source.select("*")) as rows:
             seen = look(self.spec, merge, rows, state)
@@ -295,9 +300,8 @@ class Table(Located):
             if execution:
                 raise ConfigError(f"{self.name} has {why}: only a merge without executions can be made of it")
             if seen.outside and merge.takes_columns:
-                raise ContractError(
-                    f"{self.name}: {seen.outside} rows of the source lie outside of {slice_name(owned)}"
-                )
+                where = slice_name(owned)
+                raise ContractError(f"{self.name}: {seen.outside} rows of the source lie outside of {where}")
             statement = merge.statement(f"delta.`{self.store.address}`", state)
 
             def run(session: SparkSession, staged: DataFrame | None) -> None:
@@ -307,15 +311,9 @@ class Table(Located):
                     require_free(self.spec, merge, others, staged)
                 session.sql(statement, s=staged)
 
-            return statements.run(
-                self,
-                run,
-                change.content,
-                request,
-                source=rows,
-                why=why,
-            )
+            return statements.run(self, run, change.content, request, source=rows, why=why)
 
+    @in_range
     def recompute(
         self,
         source: DataFrame,
@@ -354,6 +352,8 @@ class Table(Located):
         require_own_key(self.spec, identity)
         if why := publishing.only_spark_changes(state):
             raise ConfigError(f"{self.name} has {why}: rows of it cannot be computed anew, merge into it instead")
+        held = [field for field in held_types(state).fields if field.name.lower() in map(str.lower, keys)]
+        source = as_held(source, StructType(held), self.name)
         with evaluated_once(source.select("*")) as rows:
             looked = look_at(self.name, rows, keys)
             change = Recomputing(tuple(keys), tuple(identity), rows, compute, looked, self.store, tuple(aside))

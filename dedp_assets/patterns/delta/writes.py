@@ -5,10 +5,11 @@ Under the table's lock the ledger is read, and one metadata-only commit made; wh
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
-from typing import TYPE_CHECKING, Any
+from functools import wraps
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
 from urllib.parse import unquote
 
 from deltalake.transaction import AddAction
@@ -17,6 +18,7 @@ from pyspark.sql import functions as F
 
 from dedp_assets.patterns.core.columns import fields_of
 from dedp_assets.patterns.core.errors import AuditFailed, ConfigError, Conflict, ContractError
+from dedp_assets.patterns.core.meeting import OUT_OF_RANGE
 from dedp_assets.patterns.core.names import RESERVED, identifier
 from dedp_assets.patterns.core.partitions import from_folder, to_folder
 from dedp_assets.patterns.core.records import CommitRecord, Provenance, slice_name
@@ -24,7 +26,7 @@ from dedp_assets.patterns.core.results import Finding, RowCounts, WriteResult
 from dedp_assets.patterns.core.rows import digest, row_hash
 from dedp_assets.patterns.delta import commits, publishing
 from dedp_assets.patterns.delta.accounting import Judged
-from dedp_assets.patterns.delta.definition import content_columns, require_replaceable
+from dedp_assets.patterns.delta.definition import content_columns, held_types, require_replaceable
 from dedp_assets.patterns.delta.locks import table_lock
 from dedp_assets.patterns.delta.log import Partition, TableState
 from dedp_assets.patterns.delta.stages import Layout, Stage
@@ -33,7 +35,10 @@ from dedp_assets.patterns.delta.verification import FilesGone, lost_files
 if TYPE_CHECKING:
     from dedp_assets.patterns.delta.tables import Table
 
-__all__ = ["StagedWrite", "discarded_if_unjudged", "layout_of", "refusal", "require_untouched"]
+__all__ = ["StagedWrite", "discarded_if_unjudged", "in_range", "layout_of", "refusal", "require_untouched"]
+
+P = ParamSpec("P")
+R = TypeVar("R")
 
 _SAMPLES = 3
 
@@ -288,7 +293,8 @@ def require_untouched(table: Table, held: Mapping[str, str], since: int | None) 
 def layout_of(table: Table, state: TableState, owned: Mapping[str, str]) -> Layout:
     """Lay rows out as the table at ``state`` has them, in the partition ``owned``."""
     protocol = dict(state.protocol) if publishing.serves(state) else commits.PLAIN_PROTOCOL
-    return Layout(table.store, tuple(state.columns), state.kinds, owned, table.spec.personal, protocol)
+    held = {field.name: field.dataType for field in held_types(state).fields}
+    return Layout(table.store, tuple(state.columns), state.kinds, owned, table.spec.personal, protocol, held)
 
 
 @contextmanager
@@ -299,6 +305,25 @@ def discarded_if_unjudged(stage: Stage) -> Iterator[None]:
     except ConfigError:
         stage.discard()
         raise
+
+
+def in_range(write: Callable[Concatenate[Table, P], R]) -> Callable[Concatenate[Table, P], R]:
+    """Refuse, in one sentence, rows with a decimal that is too large for its column.
+
+    Raises:
+        ContractError: names the column and its type.
+    """
+
+    @wraps(write)
+    def refusing(table: Table, /, *args: P.args, **options: P.kwargs) -> R:
+        try:
+            return write(table, *args, **options)
+        except publishing.SPARK_ERRORS as error:
+            if (said := OUT_OF_RANGE.search(str(error))) is None:
+                raise
+            raise ContractError(f"{table.name}: {said[1]}; nothing was changed") from None
+
+    return refusing
 
 
 def refusal(table: Table, owned: Mapping[str, str], judged: Judged, stage: Stage, rows: DataFrame) -> AuditFailed:

@@ -15,15 +15,27 @@ from pyspark.sql import functions as F
 
 from dedp_assets.patterns.core.columns import fields_of
 from dedp_assets.patterns.core.conversion import MISFITS, SYNTAX
+from dedp_assets.patterns.core.meeting import as_held, equal
 from dedp_assets.patterns.core.names import RESERVED, identifier
 from dedp_assets.patterns.core.records import Provenance
 from dedp_assets.patterns.core.results import WriteResult
 from dedp_assets.patterns.core.rows import RowsRead, count_where, quoted, row_hash, tally
 from dedp_assets.patterns.core.schema import Column
 from dedp_assets.patterns.core.sql_options import naming_options, require_repeatable
+from dedp_assets.patterns.delta.definition import held_types
 from dedp_assets.patterns.delta.tables import Table
 
-__all__ = ["LETTER", "MEASURES", "as_letters", "filed", "judged", "mark_replayed", "open_by_class", "publish_letters"]
+__all__ = [
+    "LETTER",
+    "MEASURES",
+    "as_letters",
+    "filed",
+    "fitted",
+    "judged",
+    "mark_replayed",
+    "open_by_class",
+    "publish_letters",
+]
 
 LETTER: Mapping[str, Column] = {
     "reason": Column("STRING", "every rule the record broke", required=True),
@@ -42,6 +54,7 @@ LETTER: Mapping[str, Column] = {
 _CONTENTS, _REFUSED, _OPEN, _DONE, _PLACE, _KNOWN, _GIVEN_UP = (
     f"{RESERVED}{name}" for name in ("contents", "refused", "open", "done", "place", "known", "given_up")
 )
+_SIDES = ("the records", "their letters")
 _NAMED = 20
 """Places of one record that a reason names; a list may have thousands that do not fit."""
 _NONE_COUNTED = "CAST(map() AS MAP<STRING, INT>)"
@@ -115,6 +128,7 @@ def filed(
     What a person gave up stays given up. Without letters ``before``, nothing is looked up. If no processed record was a
     dead letter before, the search for letters that were processed since is left out: it is half of all work here.
     """
+    letters = fitted(letters, dead)
     columns, keys = [identifier(c) for c in dead.spec.columns], processed.columns
     now = F.current_timestamp() if provenance.at is None else F.lit(provenance.at).cast("timestamp")
     first = [F.min("dead_lettered_at").alias(_REFUSED), F.expr("bool_and(status = 'given_up')").alias(_GIVEN_UP)]
@@ -142,6 +156,15 @@ def _stamps(provenance: Provenance) -> dict[str, Expression]:
         "replayed_by": F.lit(None).cast("string"),
         "run_id": F.lit(provenance.run_id),
     }
+
+
+def fitted(letters: DataFrame, dead: Table) -> DataFrame:
+    """Cast letters to the types of their table.
+
+    Raises:
+        SchemaMismatch: if values of a column may be none of the table's type.
+    """
+    return as_held(letters, held_types(dead.ensure()), dead.name)
 
 
 def publish_letters(
@@ -194,5 +217,8 @@ def _looked_up(rows: DataFrame, known: DataFrame, keys: Sequence[str], *, small:
     """Add to ``rows`` what a frame says of their keys; NULLs are equal, and no key of ``known`` repeats."""
     theirs = {key: f"{RESERVED}key_{key}" for key in keys}
     named = known.withColumnsRenamed(theirs)
-    pairs = [F.col(identifier(key)).eqNullSafe(F.col(identifier(theirs[key]))) for key in keys]
-    return rows.join(F.broadcast(named) if small else named, pairs, "left").drop(*theirs.values())
+    same = [
+        equal(one, other, (identifier(one.name), identifier(theirs[one.name])), sides=_SIDES, null=True)
+        for one, other in zip(fields_of(rows, keys), fields_of(known, keys), strict=True)
+    ]
+    return rows.join(F.broadcast(named) if small else named, F.expr(" AND ".join(same)), "left").drop(*theirs.values())

@@ -33,6 +33,7 @@ from dedp_assets.patterns.error_management._letters import (
     LETTER,
     as_letters,
     filed,
+    fitted,
     judged,
     mark_replayed,
     publish_letters,
@@ -167,10 +168,12 @@ def route(
     Raises:
         AuditFailed: if an audit refuses the step; neither table is touched.
         Conflict: if another run wrote one of the partitions meanwhile.
+        SchemaMismatch: if values of a column of either part may be none of its table's type.
     """
     provenance = provenance.by("error_management.dead_letter")
     # Another run may write both tables meanwhile: what is decided here holds against both as they are now.
     since, present = valid.ensure().version, dead.ensure()
+    _ = fitted(split["dead"], dead)
     staged = valid.stage(
         split, partition=partition, provenance=provenance, audits=audits, rows_read=rows_read, also=("dead",)
     )

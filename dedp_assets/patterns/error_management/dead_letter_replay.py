@@ -27,7 +27,7 @@ from dedp_assets.patterns.delta.clauses import Insert, Update
 from dedp_assets.patterns.delta.definition import require_partition
 from dedp_assets.patterns.delta.tables import Table
 from dedp_assets.patterns.delta.writes import require_untouched
-from dedp_assets.patterns.error_management._letters import LETTER, filed, publish_letters
+from dedp_assets.patterns.error_management._letters import LETTER, filed, fitted, publish_letters
 
 __all__ = ["replay_letters", "open_letters", "plan_replay"]
 
@@ -96,6 +96,7 @@ def replay_letters(  # noqa: PLR0913 - two tables and their partitions
     filed_under = require_partition(dead.name, dead.ledger.state(), filed_under)
     # Who writes both tables writes the letters first: what comes between these two lines and the merge is seen by it.
     require_untouched(dead, filed_under, since)
+    _ = fitted(split["dead"], dead)
     provenance = provenance.by("error_management.dead_letter_replay")
     provenance = replace(provenance, inputs={dead.name: since}, sequence=None)
     with evaluated_once(_each_once(split, keys)) as rows:

@@ -30,6 +30,7 @@ from dedp_assets.patterns.core.columns import (
 )
 from dedp_assets.patterns.core.errors import ConfigError
 from dedp_assets.patterns.core.keys import require_distinct
+from dedp_assets.patterns.core.meeting import equal
 from dedp_assets.patterns.core.names import OUTCOME, RESERVED, identifier
 from dedp_assets.patterns.core.results import Finding, Split
 from dedp_assets.patterns.core.rows import row_hash
@@ -56,8 +57,8 @@ def deduplicate(
 
     Args:
         rows: the batch; of a split, its ``valid`` part is deduplicated and the other parts pass through.
-        earlier: past rows with the same key columns; what is in them is a duplicate here (a look-back, at the cost of
-            reading them).
+        earlier: past rows with the same key columns, of the same types or such as hold their values; what is in them
+            is a duplicate here (a look-back, at the cost of reading them).
         keys: columns that make a row unique; values are equal as Spark compares them.
         order_by: columns that decide which row of a key comes first, ascending, NULL before any value.
         keep: the row of a key that survives: its ``first``, or its ``last``, which folds a history of versions to the
@@ -68,6 +69,7 @@ def deduplicate(
     Raises:
         ConfigError: for columns that are not there, that cannot be compared (MAP, VARIANT), or that have a name of the
             library's own.
+        SchemaMismatch: if the types of a key do not meet those of ``earlier`` without loss.
 
     Example:
         >>> visits = frame("id STRING, line INT, page STRING", ("a", 1, "/"), ("b", 2, "/"), ("a", 3, "/about"))
@@ -88,8 +90,7 @@ def deduplicate(
     require_columns(frame, [*keys, *order_by], COMPARED)
     if earlier is not None:
         require_columns(earlier, keys, COMPARED)
-        seen = earlier.select(*map(identifier, keys)).distinct().withColumn(_SEEN, F.lit(True))  # noqa: FBT003
-        frame = frame.join(seen, list(keys), "left")
+        frame = _marked(frame, earlier, keys)
     other = identifier(split.outcome)
     whole = " AND ".join(f"{identifier(key)} IS NOT NULL" for key in keys)
     ranked = f"{other} = 'valid' AND {whole}"
@@ -159,6 +160,18 @@ def deduplicate_stream(stream: DataFrame, *, keys: Sequence[str], event_time: st
         raise ConfigError("deduplicate_stream needs a streaming DataFrame; for a batch use deduplicate")
     require_columns(stream, [event_time], INSTANT)
     return watermarked(stream, event_time, window, option="window").dropDuplicatesWithinWatermark(list(keys))
+
+
+def _marked(rows: DataFrame, earlier: DataFrame, keys: Sequence[str]) -> DataFrame:
+    """Mark the rows whose key is among earlier ones."""
+    theirs = [f"{_SEEN}_{number}" for number, _ in enumerate(keys)]
+    seen = earlier.select(*[F.col(identifier(key)).alias(name) for key, name in zip(keys, theirs, strict=True)])
+    same = [
+        equal(one, other, (identifier(one.name), name), sides=("the rows", "the earlier ones"))
+        for one, other, name in zip(fields_of(rows, keys), fields_of(earlier, keys), theirs, strict=True)
+    ]
+    seen = seen.distinct().withColumn(_SEEN, F.lit(True))  # noqa: FBT003
+    return rows.join(seen, F.expr(" AND ".join(same)), "left").drop(*theirs)
 
 
 def _flagged(split: Split) -> Split:

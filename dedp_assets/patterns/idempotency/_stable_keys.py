@@ -8,8 +8,10 @@ from dataclasses import dataclass
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
+from pyspark.sql.types import StructType
 
 from dedp_assets.patterns.core.keys import key_of
+from dedp_assets.patterns.core.meeting import as_held, united
 from dedp_assets.patterns.core.names import RESERVED, identifier
 from dedp_assets.patterns.core.partitions import quoted
 
@@ -61,7 +63,13 @@ class Grouping:
             keyed: rows from :meth:`keyed`.
             known: the keys given before, with ``entity``, :data:`FIRST` and :data:`LAST`.
             refuse: whether a group that begins with another record now is refused instead of keeping its key.
+
+        Raises:
+            SchemaMismatch: if the types of a column do not meet without loss.
         """
+        sides = united({"the rows": keyed, "the known keys": known}, [*self.entity, FIRST, LAST, self.key])
+        keyed, known = sides.values()
+        keyed = as_held(keyed, StructType().add(_RECORD, keyed.schema[FIRST].dataType), self.key)
         names = [f"{_KNOWN}_{n}" for n, _ in enumerate(self.entity)]
         entry = f"struct({FIRST}, {LAST}, {identifier(self.key)} AS key) AS {_KNOWN}"
         given = known.selectExpr(*[f"{identifier(c)} AS {n}" for c, n in zip(self.entity, names, strict=True)], entry)

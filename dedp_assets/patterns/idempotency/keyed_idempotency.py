@@ -20,11 +20,13 @@ from dedp_assets.patterns.core.audits import Audit
 from dedp_assets.patterns.core.columns import COMPARED, fields_of, require_columns, require_free, require_rows
 from dedp_assets.patterns.core.errors import ConfigError, ContractError
 from dedp_assets.patterns.core.keys import key_of, require_distinct
+from dedp_assets.patterns.core.meeting import as_held
 from dedp_assets.patterns.core.names import identifier, reserved
 from dedp_assets.patterns.core.records import Provenance
 from dedp_assets.patterns.core.results import WriteResult
 from dedp_assets.patterns.core.rows import same
 from dedp_assets.patterns.delta.clauses import Insert, Update
+from dedp_assets.patterns.delta.definition import held_types
 from dedp_assets.patterns.delta.publishing import SPARK_ERRORS
 from dedp_assets.patterns.delta.tables import Table
 from dedp_assets.patterns.idempotency._stable_keys import FIRST, LAST, REFUSED, Grouping
@@ -135,7 +137,8 @@ def upsert_keyed(
     keys = list(table.spec.key)
     if not keys:
         raise ConfigError(f"{table.name} declares no key (TableSpec.key): nothing says which rows are the same")
-    values = fields_of(require_free(require_rows(table.name, rows)), table.spec.columns)
+    rows = as_held(require_free(require_rows(table.name, rows)), held_types(table.ensure()), table.name)
+    values = fields_of(rows, table.spec.columns)
     differs = [f"NOT ({same(f, f't.{identifier(f.name)}', f's.{identifier(f.name)}')})" for f in values]
     try:
         return table.merge(

@@ -20,11 +20,13 @@ from dedp_assets.patterns.core.audits import Audit
 from dedp_assets.patterns.core.columns import COMPARED, FLAG, fields_of, require_columns, spelled_as
 from dedp_assets.patterns.core.errors import ConfigError, ContractError
 from dedp_assets.patterns.core.keys import require_distinct
+from dedp_assets.patterns.core.meeting import as_held
 from dedp_assets.patterns.core.names import RESERVED, identifier
 from dedp_assets.patterns.core.records import Provenance
 from dedp_assets.patterns.core.results import WriteResult
 from dedp_assets.patterns.core.rows import row_hash, same
 from dedp_assets.patterns.delta.clauses import Clause, Delete, Insert, Update
+from dedp_assets.patterns.delta.definition import held_types
 from dedp_assets.patterns.delta.tables import Table
 
 __all__ = ["merge_changes"]
@@ -83,6 +85,7 @@ def merge_changes(
     _require_fit(target, keys, order_by, deleted)
     if not order_by:
         _require_newer(target, provenance, execution)
+    changes = as_held(changes, held_types(target.ensure()), target.name)
     faults = {f"no {column}": f"{identifier(column)} IS NULL" for column in (*keys, *order_by, deleted) if column}
     agree = [Audit.none_where("changes_of_one_place_agree", _null(order_by[0]))] if order_by else []
     return target.merge(

@@ -27,7 +27,7 @@ from dedp_assets.patterns.core.partitions import literal
 from dedp_assets.patterns.core.records import Provenance, slice_name
 from dedp_assets.patterns.core.results import Plan, Split, WriteResult
 from dedp_assets.patterns.core.rows import RowsRead, count_where, tally
-from dedp_assets.patterns.delta.definition import conform, require_partition
+from dedp_assets.patterns.delta.definition import conformed, require_partition
 from dedp_assets.patterns.delta.log import Ledger
 from dedp_assets.patterns.delta.reading import predicate
 from dedp_assets.patterns.delta.tables import Table
@@ -91,7 +91,7 @@ def load_increment(
     there = {column.lower() for column in rows.columns}
     given = {c: F.expr(literal(v, state.kinds[c])) for c, v in partition.items() if c.lower() not in there}
     shown = rows.filter(wanted).withColumns(given)
-    conform(target.name, Split.of(shown), "valid", state)
+    shown = conformed(target.name, shown, state)
     noted = replace(provenance, notes={**provenance.notes, "window": interval(window)}).by(_NAME)
     if not state.written(target.name, partition) and not state.holds(partition):
         judged = shown.withColumns(dict.fromkeys((KEPT, LATE), F.lit(False)))  # noqa: FBT003

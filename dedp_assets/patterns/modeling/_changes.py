@@ -25,11 +25,13 @@ from dedp_assets.patterns.core.columns import (
 )
 from dedp_assets.patterns.core.errors import ConfigError
 from dedp_assets.patterns.core.keys import require_distinct
+from dedp_assets.patterns.core.meeting import as_held
 from dedp_assets.patterns.core.names import RESERVED, identifier
 from dedp_assets.patterns.core.records import Provenance
 from dedp_assets.patterns.core.results import WriteResult
 from dedp_assets.patterns.core.rows import row_hash
 from dedp_assets.patterns.core.schema import Column, TableSpec
+from dedp_assets.patterns.delta.definition import held_types
 from dedp_assets.patterns.delta.recomputing import Compute
 from dedp_assets.patterns.delta.tables import Table
 
@@ -160,7 +162,7 @@ class Dimension:
             audits: rules over the rows written.
             anew: whether ``changes`` are all there are, and the present rows do not count.
         """
-        selected = self.select(changes)
+        selected = as_held(self.select(changes), held_types(table.ensure()), table.name)
         if not anew:
             keys = tuple(self.stream.keys)
             return table.recompute(

@@ -12,12 +12,13 @@ from pyspark.sql import functions as F
 
 from dedp_assets.patterns.core.columns import TEXT, require_columns, require_rows, spelled_as
 from dedp_assets.patterns.core.errors import ConfigError, ContractError
+from dedp_assets.patterns.core.meeting import as_held
 from dedp_assets.patterns.core.names import RESERVED, identifier
 from dedp_assets.patterns.core.records import Provenance
 from dedp_assets.patterns.core.results import WriteResult
 from dedp_assets.patterns.core.rows import RowsRead, row_hash
 from dedp_assets.patterns.core.schema import Column
-from dedp_assets.patterns.delta.definition import require_partition
+from dedp_assets.patterns.delta.definition import held_types, require_partition
 from dedp_assets.patterns.delta.tables import Table
 
 __all__ = ["ANSWER", "Ask", "keep_answers"]
@@ -67,6 +68,7 @@ def keep_answers(
             without ``provenance.at``.
         Conflict: if another run wrote the table meanwhile, whose answers this one did not see.
         ContractError: if an answer holds what its column cannot.
+        SchemaMismatch: if the table's key is no STRING.
     """
     at = provenance.at
     if at is None:
@@ -74,7 +76,8 @@ def keep_answers(
     require_columns(require_rows("a table of answers", facts), [key], TEXT)
     state = table.ensure()
     partition = require_partition(table.name, state, partition)
-    wanted = facts.select(identifier(key)).filter(f"{identifier(key)} IS NOT NULL").distinct()
+    wanted = as_held(facts.select(identifier(key)), held_types(state), table.name)
+    wanted = wanted.filter(f"{identifier(key)} IS NOT NULL").distinct()
     known = _known(
         table, key, wanted, partition, _written_last(table, partition, lookback, state.version), state.version
     )

@@ -15,12 +15,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from functools import reduce
 
-from pyspark.sql import Column, DataFrame, GroupedData
+from pyspark.sql import DataFrame, GroupedData
 from pyspark.sql import functions as F
 
-from dedp_assets.patterns.core.columns import COMPARED, fields_of, require_columns, require_free, spelled_as
+from dedp_assets.patterns.core.columns import COMPARED, require_columns, require_free, spelled_as
 from dedp_assets.patterns.core.errors import ConfigError
 from dedp_assets.patterns.core.keys import require_distinct
+from dedp_assets.patterns.core.meeting import united
 from dedp_assets.patterns.core.names import RESERVED, identifier
 from dedp_assets.patterns.core.sql_options import naming_options
 from dedp_assets.patterns.value import _states as states_of
@@ -113,12 +114,13 @@ def merge_aggregates(
 
     Args:
         states: what :func:`aggregate` gave for the same measures.
-        others: the same of other stores; they take the types of ``states``.
+        others: the same of other stores. Where types differ, all take the one that holds the values of each.
         keys: columns that make a group, :data:`GROUPING` among them if the states have it.
         measures: as they were aggregated.
 
     Raises:
         ConfigError: if totals would be merged with what they are totals over, and as :func:`aggregate`.
+        SchemaMismatch: if no type holds the values of all.
     """
     require_distinct("keys=", keys)
     known = states_of.parse(measures, keys)
@@ -128,9 +130,8 @@ def merge_aggregates(
     for each in (states, *others):
         require_columns(each, names)
         states_of.require_exact(known, each.schema)
-    kinds = {field.name: field.dataType.simpleString() for field in fields_of(states, names)}
-    typed = [each.select(*[_typed(each, name, kind) for name, kind in kinds.items()]) for each in others]
-    every = reduce(DataFrame.unionByName, typed, states.select(*_columns(names)))
+    stores = {"the states": states, **{f"the others ({n})": each for n, each in enumerate(others, 1)}}
+    every = reduce(DataFrame.unionByName, [each.select(*_columns(names)) for each in united(stores, names).values()])
     found = _grouped(every, keys).agg(*states_of.merged(known, every.schema))
     return found.select(*_columns(names))
 
@@ -176,11 +177,6 @@ def _named(keys: Sequence[str], sets: Sequence[Sequence[str]] | None) -> list[st
     if not keys or not sets or len(distinct) < len(sets) or not frozenset().union(*distinct) <= {*_lowered(keys)}:
         raise ConfigError(f"give different sets of the keys {list(keys)}, not {[list(each) for each in sets]}")
     return [*keys, GROUPING]
-
-
-def _typed(states: DataFrame, name: str, kind: str) -> Column:
-    column, (field,) = F.col(identifier(name)), fields_of(states, [name])
-    return column.alias(name) if field.dataType.simpleString() == kind else column.cast(kind).alias(name)
 
 
 def _grouped(rows: DataFrame, keys: Sequence[str]) -> GroupedData:

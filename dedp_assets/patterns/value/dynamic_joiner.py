@@ -22,6 +22,7 @@ from pyspark.sql import functions as F
 from dedp_assets.patterns.core.columns import COMPARED, INSTANT, fields_of, require_columns, require_free
 from dedp_assets.patterns.core.errors import ConfigError
 from dedp_assets.patterns.core.keys import require_distinct
+from dedp_assets.patterns.core.meeting import equal
 from dedp_assets.patterns.core.names import RESERVED, identifier
 from dedp_assets.patterns.core.rows import row_hash
 from dedp_assets.patterns.core.sessionizing import watermarked
@@ -70,6 +71,7 @@ def join_within(  # noqa: PLR0913 - two sides, each with a key, a time and a tol
     Raises:
         ConfigError: without both bounds or, of streams, both tolerances, since the state would grow for ever; if a
             stream meets a batch; or for columns that are not there, or on both sides.
+        SchemaMismatch: if the types of a key do not meet without loss.
 
     Example:
         >>> from datetime import datetime, timezone
@@ -86,7 +88,10 @@ def join_within(  # noqa: PLR0913 - two sides, each with a key, a time and a tol
         _require_tolerance(fact_lateness_seconds, other_lateness_seconds)
     mine = _timed(facts, fact_time, fact_lateness_seconds).alias("f")
     theirs = _timed(others, other_time, other_lateness_seconds).alias("o")
-    meet = [f"f.{identifier(fact)} = o.{identifier(other)}" for fact, other in keys.items()]
+    meet = [
+        equal(fact, other, (f"f.{identifier(fact.name)}", f"o.{identifier(other.name)}"), sides=("facts", "others"))
+        for fact, other in zip(fields_of(facts, keys), fields_of(others, keys.values()), strict=True)
+    ]
     at, mine_at = f"o.{identifier(other_time)}", f"f.{identifier(fact_time)}"
     meet += [f"{at} {by} {mine_at} + INTERVAL {n} SECOND" for by, n in ((">=", from_seconds), ("<=", to_seconds))]
     added = [name for name in others.columns if name.lower() not in _lowered(keys.values())]

@@ -14,11 +14,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import datetime
+from functools import reduce
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from dedp_assets.patterns.core.columns import require_rows
+from dedp_assets.patterns.core.meeting import united
 from dedp_assets.patterns.core.names import OUTCOME, identifier
 from dedp_assets.patterns.core.results import Split
 from dedp_assets.patterns.core.sessionizing import ADDED, SessionRule
@@ -43,8 +45,8 @@ def sessionize_partition(  # noqa: PLR0913 - what a session is, and where the pa
     Args:
         events: one partition of event time; an event that is there twice counts once. An event without an entity, a
             time or an identity stops the job that asks for the sessions.
-        pending: the part ``pending`` of the partition before; ``None`` before the first one. A column that is kept
-            since then is NULL in its events.
+        pending: the part ``pending`` of the partition before; ``None`` before the first one. Its columns have the types
+            of the events, or such as hold their values; a column that is kept since then is NULL in its events.
         until: where the partition ends: no event is as late as that.
         entity: columns that say whose events they are.
         event_time: TIMESTAMP column.
@@ -60,6 +62,7 @@ def sessionize_partition(  # noqa: PLR0913 - what a session is, and where the pa
 
     Raises:
         ConfigError: for columns that are not there or no time, a gap of no length, and an end without a time zone.
+        SchemaMismatch: if ``pending`` lacks a column of the entity or of an event, or types do not meet without loss.
 
     Example:
         >>> from datetime import datetime, timezone
@@ -79,7 +82,8 @@ def sessionize_partition(  # noqa: PLR0913 - what a session is, and where the pa
     rule = SessionRule(tuple(entity), event_time, event_id, gap_seconds, tuple(keep), ends)
     found = rule.events(require_rows("sessionize_partition", events))
     if pending is not None:
-        found = found.unionByName(rule.events_of(pending, found))
+        sides = united({"the events": found, "pending": rule.events_of(pending, found)}, found.columns)
+        found = reduce(DataFrame.unionByName, sides.values())
     sessions = rule.sessions(found).withColumn(OUTCOME, F.expr(f"if({rule.is_open(until)}, 'pending', 'completed')"))
     columns = (ADDED[0], *rule.entity, *ADDED[1:])
     return Split(sessions, {"completed": columns, "pending": columns}, identity=(ADDED[0],))
@@ -95,13 +99,19 @@ def show_partial(completed: DataFrame, pending: DataFrame) -> DataFrame:
     Returns:
         The columns that both have, and the flag.
 
+    Raises:
+        SchemaMismatch: if the types of a column that both have do not meet without loss.
+
     Example:
         >>> done, still = frame("session_id STRING", ("a",)), frame("session_id STRING, private INT", ("b", 1))
         >>> rows(show_partial(done, still))
         [('a', True), ('b', False)]
     """
-    shared = [identifier(name) for name in completed.columns if name in pending.columns]
+    theirs = {name.lower() for name in pending.columns}
+    shared = [name for name in completed.columns if name.lower() in theirs]
+    sides = united({"the completed": completed, "the pending": pending}, shared)
     flagged = [
-        rows.select(*shared, F.lit(done).alias("is_completed")) for rows, done in ((completed, True), (pending, False))
+        rows.select(*map(identifier, shared), F.lit(done).alias("is_completed"))
+        for rows, done in zip(sides.values(), (True, False), strict=True)
     ]
     return flagged[0].unionByName(flagged[1])

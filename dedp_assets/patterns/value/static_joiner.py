@@ -12,6 +12,7 @@ Choose instead: Dynamic Joiner, if the other side moves as fast as the facts.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial, reduce
 
 from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F
@@ -19,6 +20,7 @@ from pyspark.sql import functions as F
 from dedp_assets.patterns.core.columns import COMPARED, FLAG, fields_of, require_columns, require_free, require_rows
 from dedp_assets.patterns.core.errors import AuditFailed, ConfigError
 from dedp_assets.patterns.core.keys import require_distinct
+from dedp_assets.patterns.core.meeting import equal, united
 from dedp_assets.patterns.core.names import RESERVED, identifier, reserved
 from dedp_assets.patterns.core.results import Finding
 from dedp_assets.patterns.value._answers import ANSWER, Ask, keep_answers
@@ -31,6 +33,7 @@ VALID = ("valid_from", "valid_to")
 
 _FOUND, _NEXT, _FAULT, _KEY = (f"{RESERVED}{name}" for name in ("found", "next", "fault", "key"))
 _DELETED = "is_deleted"
+_SIDES = ("the facts", "the reference")
 
 
 def join_static(  # noqa: PLR0913 - both sides, and what is wanted of the second one
@@ -52,7 +55,7 @@ def join_static(  # noqa: PLR0913 - both sides, and what is wanted of the second
         reference: what is known by key; with ``at`` its versions. One with a true ``is_deleted`` matches nothing.
         former: versions that no longer hold, if they lie apart (SCD type 4); an open one among them is passed over, as
             it is that of ``reference``.
-        keys: column of ``facts`` -> key column of the reference, of the same type.
+        keys: column of ``facts`` -> key column of the reference, of the same type or one that holds its values.
         columns: column of the reference -> its name in the result; NULL without a match.
         judged: the verdict of :func:`judge_reference` on the same reference and ``former``, by these keys or some of
             them; with ``at`` over the versions that ``valid`` tells of, else without versions.
@@ -65,8 +68,9 @@ def join_static(  # noqa: PLR0913 - both sides, and what is wanted of the second
 
     Raises:
         AuditFailed: if the reference was refused.
-        ConfigError: for a column that is not there, has another type than its partner, or is there already, for a
-            reference that is a stream, and for a verdict on anything else.
+        ConfigError: for a column that is not there, or is there already, for a reference that is a stream, and for a
+            verdict on anything else.
+        SchemaMismatch: if the types of two partners, or of versions that lie apart, do not meet without loss.
 
     Example:
         >>> seen = [("/a", 1, "10:00"), ("/b", 1, "12:00"), ("/c", 2, "12:00")]
@@ -90,12 +94,11 @@ def join_static(  # noqa: PLR0913 - both sides, and what is wanted of the second
     require_free(known)
     if not keys or len({name.lower() for name in added}) < len(added) or reserved(added):
         raise ConfigError(f"name a key, and each added column once: not {sorted(keys)} and {added}")
-    _require_alike(facts, known, {**keys})
-    conditions = [f"f.{identifier(mine)} = r.{identifier(theirs)}" for mine, theirs in keys.items()]
+    conditions = _equal(facts, known, {**keys})
     if at:
         begins, ends = valid
         for column in valid:
-            _require_alike(facts, known, {at: column})
+            _ = _equal(facts, known, {at: column})
         moment, end = f"f.{identifier(at)}", f"r.{identifier(ends)}"
         conditions += [f"{moment} >= r.{identifier(begins)}", f"({end} IS NULL OR {moment} < {end})"]
     require_verdict(judged, about(reference, former if at else None, [*keys.values()], valid if at else None))
@@ -184,16 +187,21 @@ def _versions(current: DataFrame, former: DataFrame | None, valid: tuple[str, st
     has_end = ends.lower() in {c.lower() for c in current.columns}
     still = current if has_end else current.withColumn(ends, F.lit(None).cast(kind.dataType))
     closed = former.filter(F.col(identifier(ends)).isNotNull())
-    return still.unionByName(closed, allowMissingColumns=True)
+    shared = [c for c in closed.columns if c.lower() in {name.lower() for name in still.columns}]
+    both = united({"the versions that hold": still, "the former ones": closed}, shared)
+    return reduce(partial(DataFrame.unionByName, allowMissingColumns=True), both.values())
 
 
-def _require_alike(facts: DataFrame, reference: DataFrame, pairs: Mapping[str, str]) -> None:
-    """Refuse to compare columns of different types, which Spark would convert: ``'1'`` and ``1.0`` are not one key."""
-    both = zip(fields_of(facts, pairs), fields_of(reference, pairs.values()), strict=True)
-    for mine, theirs in both:
-        if mine.dataType != theirs.dataType:
-            named = [f"{each.name} ({each.dataType.simpleString()})" for each in (mine, theirs)]
-            raise ConfigError(f"{named[0]} of the facts is not of the type of {named[1]} of the reference: cast one")
+def _equal(facts: DataFrame, reference: DataFrame, pairs: Mapping[str, str]) -> list[str]:
+    """Write SQL that compares columns as they are: ``'1'`` and ``1.0`` are not one key.
+
+    Raises:
+        SchemaMismatch: for columns whose types do not meet.
+    """
+    return [
+        equal(mine, theirs, (f"f.{identifier(mine.name)}", f"r.{identifier(theirs.name)}"), sides=_SIDES)
+        for mine, theirs in zip(fields_of(facts, pairs), fields_of(reference, pairs.values()), strict=True)
+    ]
 
 
 def _named(least: str, most: str) -> str:

@@ -14,15 +14,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import reduce
-from operator import and_
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from dedp_assets.patterns.core.columns import require_columns, require_free, spelled_as
+from dedp_assets.patterns.core.columns import fields_of, require_columns, require_free, spelled_as
 from dedp_assets.patterns.core.errors import ConfigError
 from dedp_assets.patterns.core.keys import require_distinct
+from dedp_assets.patterns.core.meeting import equal
 from dedp_assets.patterns.core.names import RESERVED, identifier
 from dedp_assets.patterns.core.rows import quoted
 from dedp_assets.patterns.core.sql_options import naming_options
@@ -50,11 +49,16 @@ class Separated:
     def joined(self, *, layout: Layout = "computed_flat") -> DataFrame:
         """Put the two tables into one envelope again, lazy; a record without computed columns has NULL there."""
         record, other = self.raw.alias(_RECORD), self.computed.alias(_OTHER)
-        same = [_of(_RECORD, name).eqNullSafe(_of(_OTHER, name)) for name in self.key]
+        sides = ("the records", "the computed columns")
+        pairs = zip(fields_of(self.raw, self.key), fields_of(self.computed, self.key), strict=True)
+        same = []
+        for one, two in pairs:
+            key = identifier(one.name)
+            same.append(equal(one, two, (f"{_RECORD}.{key}", f"{_OTHER}.{key}"), sides=sides, null=True))
         names = [name for name in self.computed.columns if name not in self.key]
         raw = F.struct(*[_of(_RECORD, name) for name in self.raw.columns])
         computed = F.struct(*[_of(_OTHER, name) for name in names])
-        both = record.join(other, reduce(and_, same), "left").select(raw.alias(RAW), computed.alias(COMPUTED))
+        both = record.join(other, F.expr(" AND ".join(same)), "left").select(raw.alias(RAW), computed.alias(COMPUTED))
         return laid_out(both, self.raw.columns, names, layout)
 
 

@@ -617,7 +617,7 @@ def test_calls_that_can_never_work_are_refused(users, staging, make_table):
     with pytest.raises(ConfigError, match="declares a rule that fails"):
         transform(under(users, broken), staging(broken))
     numeric = retagged(city={"replica": "length(city)"})
-    with pytest.raises(SchemaMismatch, match="city is integer, the table has string"):
+    with pytest.raises(SchemaMismatch, match="city is INT in the rows and STRING in the table"):
         transform(under(users, numeric), staging(numeric))
     assert not staging().location.exists()
 

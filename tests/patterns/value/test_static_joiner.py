@@ -13,7 +13,7 @@ from pyspark.sql import functions as F
 
 from dedp_assets.patterns.connectors.http import Patience, Service, ask_in_bulk
 from dedp_assets.patterns.core.audits import Audit
-from dedp_assets.patterns.core.errors import AuditFailed, ConfigError, ContractError, NotReady
+from dedp_assets.patterns.core.errors import AuditFailed, ConfigError, ContractError, NotReady, SchemaMismatch
 from dedp_assets.patterns.core.results import Finding
 from dedp_assets.patterns.core.rows import RowsRead, tally
 from dedp_assets.patterns.core.schema import Column, TableSpec
@@ -205,10 +205,10 @@ def test_columns_that_cannot_be_joined_are_refused(spark, visits):
         join(users, columns={"email": "seen"})
     with pytest.raises(ConfigError, match="have a column n, which this step adds"):
         join(users, matched="N")
-    with pytest.raises(ConfigError, match=r"user \(int\) of the facts is not of the type of id \(string\)"):
+    with pytest.raises(SchemaMismatch, match=r"user \(and id\) is INT in the facts and STRING in the reference"):
         join(users.withColumn("id", F.expr("CAST(id AS STRING)")))
     for kind in ("DATE", "TIMESTAMP_NTZ"):
-        with pytest.raises(ConfigError, match=r"seen \(timestamp\) of the facts"):
+        with pytest.raises(SchemaMismatch, match=r"seen \(and valid_to\) is TIMESTAMP in the facts"):
             join(users.withColumn("valid_to", F.expr(f"CAST(valid_to AS {kind})")), at="seen")
     with pytest.raises(ConfigError, match="no column valid_to"):
         join(users.drop("valid_to"), at="seen")
