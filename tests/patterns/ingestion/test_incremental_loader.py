@@ -308,7 +308,7 @@ def test_a_row_without_its_key_is_refused(visits, source):
     [
         (lambda rows: rows.drop("page"), r"missing columns \['page'\]"),
         (lambda rows: rows.withColumn("city", F.lit("x")), r"unknown columns \['city'\]"),
-        (lambda rows: rows.withColumn("page", F.lit(1)), "page is integer, the table has string"),
+        (lambda rows: rows.withColumn("page", F.lit(1)), "page is INT in the rows and STRING in the table"),
     ],
     ids=["dropped", "added", "retyped"],
 )
