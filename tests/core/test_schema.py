@@ -107,7 +107,9 @@ def test_a_constraint_that_reads_otherwise_now_is_not_passed_over(state):
 def test_rows_have_exactly_the_columns_of_the_table(spark, state):
     """Every missing, unknown and differently typed column is named at once."""
     rows = spark.sql("SELECT 1 AS id, 1 AS user_id, DATE '2026-01-05' AS event_date, 1 AS city")
-    words = r"missing columns \['amount'\]; unknown columns \['city'\]; user_id is INT in the rows and STRING in the table"
+    words = (
+        r"missing columns \['amount'\]; unknown columns \['city'\]; user_id is INT in the rows and STRING in the table"
+    )
     with pytest.raises(SchemaMismatch, match=f"silver/events: {words}"):
         conform("silver/events", Split.of(rows), "valid", state)
 

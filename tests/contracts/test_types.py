@@ -1,0 +1,110 @@
+"""Types of two sides: wherever rows meet rows, values are compared as they are, or both types are named and refused."""
+
+from __future__ import annotations
+
+from itertools import product
+
+import pytest
+from pyspark.sql import types as T
+
+from dedp_assets.patterns.core.errors import PatternError, SchemaMismatch
+from dedp_assets.patterns.core.meeting import common, fits
+from dedp_assets.patterns.core.results import Finding
+from dedp_assets.patterns.core.sql_types import nullable, spelled
+from dedp_assets.patterns.error_management.windowed_deduplicator import deduplicate
+from dedp_assets.patterns.value.distributed_aggregator import merge_aggregates
+from dedp_assets.patterns.value.dynamic_joiner import join_latest, join_within
+from dedp_assets.patterns.value.incremental_sessionizer import show_partial
+from dedp_assets.patterns.value.static_joiner import join_static
+from dedp_assets.patterns.value.wrapper import Separated
+
+pytestmark = pytest.mark.spark
+
+TYPES = [
+    "TINYINT",
+    "INT",
+    "BIGINT",
+    "FLOAT",
+    "DOUBLE",
+    "DECIMAL(10,1)",
+    "DECIMAL(10,2)",
+    "DECIMAL(38,18)",
+    "STRING",
+    "STRING COLLATE UTF8_LCASE",
+    "BOOLEAN",
+    "BINARY",
+    "DATE",
+    "TIMESTAMP",
+    "TIMESTAMP_NTZ",
+    "INTERVAL DAY",
+    "ARRAY<INT>",
+    "ARRAY<BIGINT>",
+    "ARRAY<STRING>",
+    "STRUCT<a:INT>",
+    "STRUCT<a:BIGINT>",
+    "STRUCT<a:INT;b:INT>",
+    "MAP<STRING;INT>",
+    "VARIANT",
+]
+SOUND = Finding("sound", passed=True)
+TIMES = {"fact_time": "at", "other_time": "shown"}
+USES = {
+    "join_within": lambda a, b: join_within(a, b, keys={"k": "k"}, **TIMES, from_seconds=0, to_seconds=0),
+    "join_latest": lambda a, b: join_latest(a, b, keys={"k": "k"}, **TIMES, identity=["id"]),
+    "join_static": lambda a, b: join_static(a, b, keys={"k": "k"}, columns={"n": "told"}, judged=SOUND),
+    "deduplicate": lambda a, b: deduplicate(a, b, keys=["k"], order_by=["id"]).rows,
+    "merge_aggregates": lambda a, b: merge_aggregates(
+        a.selectExpr("k", "1L AS n"), b.select("k", "n"), keys=["k"], measures={"n": "count(*)"}
+    ),
+    "show_partial": lambda a, b: show_partial(a.select("k"), b.select("k")),
+    "separated": lambda a, b: Separated(a, b, ("k",)).joined(),
+}
+
+
+@pytest.fixture(scope="module")
+def sides(spark):
+    """By type, a frame for each side whose column ``k`` has it."""
+    kinds = [kind.replace(";", ", ") for kind in TYPES]
+    nothing = [f"CAST(NULL AS {kind}) AS k" for kind in kinds]
+    left = [spark.sql(f"SELECT {k}, 1 AS id, TIMESTAMP '2026-01-05' AS at") for k in nothing]
+    right = [spark.sql(f"SELECT {k}, 1L AS n, TIMESTAMP '2026-01-05' AS shown") for k in nothing]
+    return [(a, b, a.schema["k"].dataType) for a, b in zip(left, right, strict=True)]
+
+
+@pytest.mark.parametrize("use", USES)
+def test_types_that_do_not_meet_are_refused_by_every_use(sides, use):
+    """By name of both types as the sources have them, before Spark is asked to compare them."""
+    for (mine, _, one), (_, theirs, other) in product(sides, sides):
+        if common(one, other) is None:
+            with pytest.raises(PatternError) as refused:
+                USES[use](mine, theirs)
+            if isinstance(refused.value, SchemaMismatch) and not isinstance(one, T.StructType):
+                assert spelled(one) in str(refused.value)
+                assert spelled(other) in str(refused.value)
+
+
+def test_types_meet_in_either_order_at_any_depth(sides):
+    """The type that two have in common holds both, and arrays, maps and structs of them meet as they do."""
+    kinds = [kind for *_, kind in sides]
+    for one, other in product(kinds, kinds):
+        met = common(one, other)
+        back = common(other, one)
+        assert (met is None) == (back is None)
+        assert common(T.MapType(T.StringType(), one), T.MapType(T.StringType(), other)) == (
+            None if met is None else common(T.MapType(T.StringType(), met), T.MapType(T.StringType(), met))
+        )
+        if met is not None:
+            assert fits(one, met)
+            assert fits(other, met)
+            assert nullable(met) == nullable(back)
+
+
+def test_values_meet_as_they_are(spark):
+    """Narrower values equal wider ones, and what differs in a digit stays apart."""
+    a = spark.sql("SELECT 7 AS k, 1.5BD AS d, named_struct('a', 1, 'b', 2) AS s")
+    b = spark.sql("SELECT 7L AS k, CAST(1.50 AS DECIMAL(10,2)) AS d, named_struct('b', 2L, 'a', 1L) AS s")
+    keys = ["k", "d", "s"]
+    assert deduplicate(a, b, keys=keys, order_by=["k"])["duplicate"].count() == 1
+    states = [spark.sql(f"SELECT {k} AS k, 1L AS n, {m} AS m") for k, m in (("1", "1"), ("1.4BD", "7.50BD"))]
+    found = merge_aggregates(*states, keys=["k"], measures={"n": "count(*)", "m": "max(m)"}).collect()
+    assert sorted((float(row["k"]), float(row["m"])) for row in found) == [(1.0, 1.0), (1.4, 7.5)]
