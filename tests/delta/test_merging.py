@@ -570,7 +570,7 @@ def test_tables_that_only_spark_changes_take_deltas_statement(make_table, event_
     assert not table.merge(source, **merge, provenance=a_run(sequence=2, inputs={"bronze": 2})).applied
     for rows, error, sentence in (
         (event_rows(1, amount="-1D"), ContractError, r"nothing was changed.*amount_is_positive"),
-        (event_rows(1, day="2026-01-06"), ContractError, "1 rows of the source lie outside of event_date=2026-01-05"),
+        (event_rows(1, day="2026-01-06"), ContractError, "1 source rows lie outside of event_date=2026-01-05"),
         (source.unionAll(source), AmbiguousKeys, "several rows for one key"),
     ):
         with pytest.raises(error, match=sentence):

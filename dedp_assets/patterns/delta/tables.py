@@ -300,8 +300,7 @@ class Table(Located):
             if execution:
                 raise ConfigError(f"{self.name} has {why}: only a merge without executions can be made of it")
             if seen.outside and merge.takes_columns:
-                where = slice_name(owned)
-                raise ContractError(f"{self.name}: {seen.outside} rows of the source lie outside of {where}")
+                raise ContractError(f"{self.name}: {seen.outside} source rows lie outside of {slice_name(owned)}")
             statement = merge.statement(f"delta.`{self.store.address}`", state)
 
             def run(session: SparkSession, staged: DataFrame | None) -> None:
