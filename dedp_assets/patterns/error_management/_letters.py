@@ -12,6 +12,7 @@ from dataclasses import replace
 from pyspark.sql import Column as Expression
 from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F
+from pyspark.sql.types import StructType
 
 from dedp_assets.patterns.core.columns import fields_of
 from dedp_assets.patterns.core.conversion import MISFITS, SYNTAX
@@ -50,6 +51,8 @@ LETTER: Mapping[str, Column] = {
     "dead_lettered_at": Column("TIMESTAMP", "when it was refused first", technical=True),
 }
 """Columns a dead-letter table adds to the raw record; declare them in its spec, and leave them to the pattern."""
+
+_STAMPED = ("status", "job", "code_version", "replayed_by", "run_id", "dead_lettered_at")
 
 _CONTENTS, _REFUSED, _OPEN, _DONE, _PLACE, _KNOWN, _GIVEN_UP = (
     f"{RESERVED}{name}" for name in ("contents", "refused", "open", "done", "place", "known", "given_up")
@@ -159,12 +162,13 @@ def _stamps(provenance: Provenance) -> dict[str, Expression]:
 
 
 def fitted(letters: DataFrame, dead: Table) -> DataFrame:
-    """Cast letters to the types of their table.
+    """Cast letters to the types of their table; columns of a record that a stamp of its letter replaces are left.
 
     Raises:
         SchemaMismatch: if values of a column may be none of the table's type.
     """
-    return as_held(letters, held_types(dead.ensure()), dead.name)
+    held = [field for field in held_types(dead.ensure()).fields if field.name.lower() not in _STAMPED]
+    return as_held(letters, StructType(held), dead.name)
 
 
 def publish_letters(
