@@ -41,7 +41,8 @@ def ads(kafka):
     # The client is held until the answer: creating a topic fails once nobody holds it.
     client = AdminClient({"bootstrap.servers": kafka.bootstrap})
     client.create_topics([NewTopic(kafka.topic, 1, config=config)])[kafka.topic].result()
-    publish(kafka, ads_before([*visits_of(0), *visits_of(1)]), key="ad_page")
+    pageless = json.dumps({"display_id": "pageless", "display_time": START.isoformat(), "ad_id": "ad1"})
+    publish(kafka, [*ads_before([*visits_of(0), *visits_of(1)]), pageless], key="ad_page")
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("DEDP_KAFKA", kafka.bootstrap)
         patch.setenv("DEDP_ADS_TOPIC", kafka.topic)

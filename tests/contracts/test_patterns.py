@@ -124,9 +124,9 @@ def test_the_header_ends_with_an_example_that_runs(pattern):
 
 @each
 def test_modules_and_functions_stay_small(pattern):
-    """At most 200 lines a module, 40 lines of code a function."""
+    """At most 300 lines a module (60 to 130 as the rule), 40 lines of code a function."""
     text = source(pattern)
-    assert len(text.splitlines()) <= 200
+    assert len(text.splitlines()) <= 300
     for node in ast.walk(ast.parse(text)):
         if isinstance(node, ast.FunctionDef):
             body = [n for n in node.body if not (isinstance(n, ast.Expr) and isinstance(n.value, ast.Constant))]
