@@ -132,11 +132,21 @@ class Up:
         """The runs of a backfill, once it has ended well."""
         found = self.ask(
             "query($backfill: String!) { partitionBackfillOrError(backfillId: $backfill) "
-            "{ ... on PartitionBackfill { status error { message } runs { runId } } } }",
+            "{ ... on PartitionBackfill { status error { message } runs { runId status } } } }",
             backfill=backfill,
         )["partitionBackfillOrError"]
-        assert "FAIL" not in found["status"], found
+        failed = [run["runId"] for run in found["runs"] if run["status"] == "FAILURE"]
+        assert "FAIL" not in found["status"], (found, [self.failures(run) for run in failed])
         return [run["runId"] for run in found["runs"]] if found["status"] == "COMPLETED_SUCCESS" else []
+
+    def failures(self, run: str) -> list[str]:
+        """What the failed steps of a run said."""
+        found = self.ask(
+            "query($run: ID!) { logsForRun(runId: $run) { ... on EventConnection { events { "
+            "... on ExecutionStepFailureEvent { stepKey error { message cause { message } } } } } } }",
+            run=run,
+        )
+        return [str(event) for event in found["logsForRun"]["events"] if event]
 
     def execute_again(self, run: str) -> str:
         """Execute all steps of a run again; the new run."""
