@@ -327,7 +327,13 @@ def deliver_what_is_joined(up):
     up.wait(lambda: all(up.rows(table) for table in awaited), "what is joined")
 
 
-JOINED = ("bronze/ip_locations", "silver/visits_enriched", "silver/ad_impressions", "silver/partner_visits")
+JOINED = (
+    "bronze/ip_locations",
+    "silver/visits_enriched",
+    "silver/ads",
+    "silver/ad_impressions",
+    "silver/partner_visits",
+)
 AGGREGATED = ("silver/visits_by_visitor", "gold/pages_by_visit", "gold/visits_cube")
 OVER_MIDNIGHT = ("silver/sessions_pending", "gold/sessions")
 BESIDE = ("platform/visits_context", "platform/partner_delivery", "platform/alerts")
