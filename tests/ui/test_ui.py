@@ -325,15 +325,12 @@ def deliver_what_is_joined(up):
     publish(topic, [ad for day in days for ad in ads_before(visits.visits_of(day, count=40))], key="ad_page")
     awaited = ("silver/users", "silver/devices_current", "silver/partner_visits", "bronze/ads", "bronze/ip_locations")
     up.wait(lambda: all(up.rows(table) for table in awaited), "what is joined")
+    for day in GOOD[:2]:
+        up.launch("silver/ads, silver/ads_dead_letter", day)
+    up.wait(lambda: up.days("silver/ads") >= {*GOOD[:2]}, "the ads of two days")
 
 
-JOINED = (
-    "bronze/ip_locations",
-    "silver/visits_enriched",
-    "silver/ads",
-    "silver/ad_impressions",
-    "silver/partner_visits",
-)
+JOINED = ("bronze/ip_locations", "silver/visits_enriched", "silver/ad_impressions", "silver/partner_visits")
 AGGREGATED = ("silver/visits_by_visitor", "gold/pages_by_visit", "gold/visits_cube")
 OVER_MIDNIGHT = ("silver/sessions_pending", "gold/sessions")
 BESIDE = ("platform/visits_context", "platform/partner_delivery", "platform/alerts")
