@@ -30,7 +30,7 @@ _OPEN = [
 
 
 def prepare_home(settings: Settings) -> dict[str, str]:
-    """Make Dagster's home with the instance's configuration; returns the variables that point to it."""
+    """Make Dagster's home with the instance's configuration; return DAGSTER_HOME and DEDP_HOME with their values."""
     settings.dagster_home.mkdir(parents=True, exist_ok=True)
     # Whole or not at all: a platform that runs here may be reading it.
     draft = settings.dagster_home / f"dagster.yaml.{os.getpid()}"

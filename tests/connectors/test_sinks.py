@@ -63,6 +63,9 @@ def test_a_refused_record_is_not_sent_again():
         [Answer("done")] * 5,
         [Answer("accepted")] * 6,
         ["accepted"] * 5,
+        [Answer("accepted")] * 4 + [None],
+        7,
+        {number: Answer("accepted") for number in range(5)},
     ],
 )
 def test_answers_that_nobody_understands_leave_every_record_open(given):
@@ -79,7 +82,7 @@ def test_answers_that_nobody_understands_leave_every_record_open(given):
     sink.send = lambda *_: given
     (answers, requests) = send(sink, "blog", RECORDS, attempts=2, pause_seconds=0)
     assert ({answer.outcome for answer in answers}, requests) == ({"failed"}, 2)
-    assert answers[0].reason.find("must answer each of") > 0
+    assert answers[0].reason.startswith(f"{sink.name} must answer each of 5 records, not ")
 
 
 def test_pauses_double(monkeypatch):

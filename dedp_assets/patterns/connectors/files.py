@@ -60,12 +60,12 @@ _OFFERED = "deliver plain text, .gz, .bz2 or .zst"
 
 
 def name_refusal(name: str) -> str:
-    """Say in half a sentence why an engine reads no lines from a file of this name; empty if it does."""
+    """Return the reason why engines read no text lines from a file by its name; empty for a valid name."""
     return unreadable_name(name) or _of_suffix(name, _NO_LINES)
 
 
 def unreadable_name(name: str) -> str:
-    """Say in half a sentence why an engine reads no file of this name, in whatever format; empty if it does."""
+    """Return the reason why engines skip or reject a file by its name, whatever its format; empty for a valid name."""
     if name.startswith(("_", ".")) or name.endswith("._COPYING_"):
         return "has the name of a hidden file, which engines skip: rename it"
     if odd := "a colon" if ":" in name else "bytes that are no UTF-8" if _is_no_text(name) else "":

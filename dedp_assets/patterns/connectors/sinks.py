@@ -103,7 +103,7 @@ def send(
 
 
 def _understood(sink: Sink, answers: object, records: Sequence[Outgoing]) -> Sequence[Answer]:
-    """Take the answers if there is one for each record; any others say of no record what became of it."""
+    """Return the sink's answers, one for each record; ``failed`` for each if their number or type is wrong."""
     given = list(answers) if isinstance(answers, Iterable) else []
     if len(given) != len(records) or not all(isinstance(each, Answer) and each.outcome in _OUTCOMES for each in given):
         return _unknown(records, f"{sink.name} must answer each of {len(records)} records, not {answers!r:.80}")

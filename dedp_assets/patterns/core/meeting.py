@@ -38,20 +38,20 @@ __all__ = [
 ]
 
 OUT_OF_RANGE = re.compile(r"out of range: ([^\n]+?)\.(\s|$)")
-"""What the text of Spark's error holds when a decimal has more digits before the point than its column."""
+"""Pattern of the message that the SQL of :func:`cast` raises for a decimal out of the range of its column."""
 
 _DIGITS: Mapping[type[T.DataType], int] = {T.ByteType: 3, T.ShortType: 5, T.IntegerType: 10, T.LongType: 19}
-"""Digits of the greatest value of each type of whole numbers: it holds every number with one digit less."""
+"""Integer type -> number of decimal digits of its maximum; every number with fewer digits fits."""
 _COUNTED: Mapping[type[T.DataType], int] = {T.FloatType: 5, T.DoubleType: 10}
-"""Digits of the greatest of the whole numbers of which floating point holds each one."""
+"""Floating-point type -> most decimal digits of an integer type whose values it represents exactly."""
 _TEXTS = (T.StringType, T.CharType, T.VarcharType)
 _LONGEST = 38
 Alike = Callable[[T.DataType, T.DataType], bool]
-"""Tells whether two types of a field are no reason to refuse it."""
+"""Predicate over two types: whether values of the first are accepted where the second stands."""
 
 
 def fits(given: T.DataType, held: T.DataType) -> bool:
-    """Tell whether every value of one type is, as it is, a value of another."""
+    """Return whether type ``given`` widens to type ``held`` without loss."""
     if isinstance(given, T.NullType) or nullable(given) == nullable(held):
         return True
     if (inner := _inner(given, held)) is not None:
@@ -73,7 +73,7 @@ def _number_fits(given: T.DataType, held: T.DataType) -> bool:
 
 
 def common(one: T.DataType, other: T.DataType) -> T.DataType | None:
-    """Find the type that holds the values of two types as they are; ``None`` if there is none."""
+    """Return the narrowest type that both types widen to without loss; ``None`` for types without a common one."""
     if fits(one, other):
         return other
     if fits(other, one):
@@ -88,7 +88,7 @@ def common(one: T.DataType, other: T.DataType) -> T.DataType | None:
 
 
 def cast(value: str, given: T.DataType, to: T.DataType, *, of: str = "", depth: int = 0) -> str:
-    """Write SQL of ``value``, which has one type, as the same value of another type that it fits.
+    """Return the SQL expression that casts ``value`` from type ``given`` to type ``to`` without loss.
 
     A decimal with more digits before the point than the other type has stops the job, see :data:`OUT_OF_RANGE`.
 
@@ -186,7 +186,7 @@ def as_held(rows: DataFrame, held: T.StructType, name: str) -> DataFrame:
 
 
 def held_problems(rows: DataFrame, held: T.StructType) -> Iterator[str]:
-    """Describe each column of ``rows`` whose values may be none of the type that a table has under its name."""
+    """Describe each column of ``rows`` whose type does not fit the type of the table's column of the same name."""
     stored = {f.name.lower(): f.dataType for f in held.fields}
     for field in rows.schema.fields:
         kind = stored.get(field.name.lower(), field.dataType)
@@ -195,7 +195,7 @@ def held_problems(rows: DataFrame, held: T.StructType) -> Iterator[str]:
 
 
 def with_types(rows: DataFrame, names: Iterable[str], kinds: Mapping[str, T.DataType]) -> dict[str, Column]:
-    """Write each named column, cast to the type that it shall have, if one is named."""
+    """Map each column name to its expression, cast to the type of ``kinds`` where ``kinds`` has the name."""
     given, wanted = ({n.lower(): kind for n, kind in each} for each in (_typed(rows), kinds.items()))
     made = {}
     for name in names:
@@ -210,7 +210,7 @@ def _typed(rows: DataFrame) -> list[tuple[str, T.DataType]]:
 
 
 def is_held(rows: DataFrame, kinds: Mapping[str, T.DataType]) -> bool:
-    """Tell whether columns have the types that they shall have already."""
+    """Return whether the columns of ``rows`` have exactly the types of ``kinds``, nullability aside."""
     wanted = {name.lower(): kind for name, kind in kinds.items()}
     pairs = [(f.dataType, wanted.get(f.name.lower(), f.dataType)) for f in rows.schema.fields]
     return all(nullable(given) == nullable(kind) for given, kind in pairs)
@@ -221,7 +221,7 @@ def _with_types(rows: DataFrame, kinds: Mapping[str, T.DataType]) -> DataFrame:
 
 
 def _fits_in_range(given: T.DataType, held: T.DataType) -> bool:
-    """Tell whether values fit, or do unless a decimal has more digits before the point than the column."""
+    """Return whether type ``given`` widens to type ``held``, decimals of greater precision included."""
     if inner := _inner(given, held):
         return all(_fits_in_range(one, other) for _, one, other in inner)
     return fits(given, held) or _may_overflow(given, held)
@@ -234,7 +234,7 @@ def _may_overflow(given: T.DataType, held: T.DataType) -> bool:
 
 
 def _inner(one: T.DataType, other: T.DataType) -> list[tuple[str, T.DataType, T.DataType]] | None:
-    """Pair what two nested types have inside, fields by name in the order of ``other``.
+    """Pair the element, key, value and field types of two nested types, fields by name in the order of ``other``.
 
     Nothing where structs have other fields; ``None`` where the types do not nest alike.
     """
@@ -272,7 +272,7 @@ def _collation(kind: T.DataType) -> str:
 
 
 def _apart(path: str, one: T.DataType, other: T.DataType, sides: tuple[str, str], alike: Alike) -> Iterator[str]:
-    """Say in what two types differ, field by field."""
+    """Describe the differences of two types, one sentence for each field."""
     if isinstance(one, T.StructType) and isinstance(other, T.StructType) and one.fields and other.fields:
         mine, theirs = _fields(one), _fields(other)
         for (side, has), lacks in zip(((sides[0], mine), (sides[1], theirs)), (theirs, mine), strict=True):

@@ -238,7 +238,7 @@ def _check_types(table: str, merge: Merge, clauses: Mapping[int, Clause], rows: 
 
 
 def _analysed(table: str, rows: DataFrame, expressions: Sequence[str]) -> dict[str, DataType]:
-    """Map each SQL expression to its type."""
+    """Map SQL expressions to the data types that Spark's analysis gives them."""
     try:
         fields = rows.selectExpr(*[f"({sql}) AS e{n}" for n, sql in enumerate(expressions)]).schema.fields
     except AnalysisException as error:
@@ -247,7 +247,7 @@ def _analysed(table: str, rows: DataFrame, expressions: Sequence[str]) -> dict[s
 
 
 def _in_order(given: DataType, held: DataType) -> bool:
-    """Tell whether fields of structs stand as in the table, which SQL's CAST does not look for."""
+    """Return whether two types have the same struct fields in the same order: SQL's CAST goes by position."""
     return isinstance(given, NullType) or with_texts(given) == with_texts(held)
 
 

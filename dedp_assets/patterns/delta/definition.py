@@ -219,7 +219,7 @@ def held_types(state: TableState) -> StructType:
 
 
 def conform(table: str, split: Split, keep: str, state: TableState) -> None:
-    """Refuse rows whose columns are not the stored table's, or may hold what its types do not.
+    """Refuse rows with other columns than the stored table, or with column types that do not fit the table's.
 
     Raises:
         SchemaMismatch: names every missing and unknown column, and each whose values may be none of the table's type.

@@ -308,7 +308,7 @@ def discarded_if_unjudged(stage: Stage) -> Iterator[None]:
 
 
 def in_range(write: Callable[Concatenate[Table, P], R]) -> Callable[Concatenate[Table, P], R]:
-    """Refuse, in one sentence, rows with a decimal that is too large for its column.
+    """Turn Spark's error about a decimal out of its column's range into a ContractError.
 
     Raises:
         ContractError: names the column and its type.

@@ -162,7 +162,7 @@ def _stamps(provenance: Provenance) -> dict[str, Expression]:
 
 
 def fitted(letters: DataFrame, dead: Table) -> DataFrame:
-    """Cast letters to the types of their table; columns of a record that a stamp of its letter replaces are left.
+    """Cast letters to the column types of the letter table, except columns that the letter's own stamps replace.
 
     Raises:
         SchemaMismatch: if values of a column may be none of the table's type.
