@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from itertools import product
 
 import pytest
 from pyspark.sql import types as T
 
-from dedp_assets.patterns.core.errors import PatternError, SchemaMismatch
+from dedp_assets.patterns.core.columns import COMPARED
+from dedp_assets.patterns.core.errors import ConfigError, SchemaMismatch
 from dedp_assets.patterns.core.meeting import common, fits
 from dedp_assets.patterns.core.results import Finding
 from dedp_assets.patterns.core.sql_types import nullable, spelled
@@ -73,14 +75,18 @@ def sides(spark):
 
 @pytest.mark.parametrize("use", USES)
 def test_types_that_do_not_meet_are_refused_by_every_use(sides, use):
-    """By name of both types as the sources have them, before Spark is asked to compare them."""
+    """By name of both types as the sources have them; by the column alone, if values of one cannot be compared."""
     for (mine, _, one), (_, theirs, other) in product(sides, sides):
         if common(one, other) is None:
-            with pytest.raises(PatternError) as refused:
+            compared = COMPARED.fits(one) and COMPARED.fits(other)
+            with pytest.raises(SchemaMismatch if compared else (SchemaMismatch, ConfigError)) as refused:
                 USES[use](mine, theirs)
-            if isinstance(refused.value, SchemaMismatch) and not isinstance(one, T.StructType):
+            structs = isinstance(one, T.StructType) and isinstance(other, T.StructType)
+            if isinstance(refused.value, SchemaMismatch) and not structs:
                 assert spelled(one) in str(refused.value)
                 assert spelled(other) in str(refused.value)
+            else:
+                assert re.search(r"\bk\b", str(refused.value))
 
 
 def test_types_meet_in_either_order_at_any_depth(sides):

@@ -36,6 +36,8 @@ def test_two_events_share_a_session_if_no_pause_between_them_ends_it(found, gap)
         ],
         ({"entity": ["Events"]}, "column events cannot be of the entity"),
         ({"entity": ["at"]}, "column at cannot be of the entity"),
+        ({"event_id": "at", "keep": ["page"]}, "event_id must be another column than event_time, not 'at'"),
+        ({"event_id": "AT"}, "event_id must be another column than event_time, not 'AT'"),
     ],
 )
 def test_a_rule_that_means_nothing_is_refused(wrong, said):

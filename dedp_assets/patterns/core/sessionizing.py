@@ -73,6 +73,9 @@ class SessionRule:
                 f"name the entity, and as gap_seconds a whole number above 0, not {[*self.entity]} and {gap!r}"
             )
         require_distinct("entity=", self.entity)
+        if self.event_id.lower() == self.event_time.lower():
+            # The columns of an event are told by their places: a kept one would stand in that of the identity.
+            raise ConfigError(f"event_id must be another column than event_time, not {self.event_id!r}")
         met = {c.lower() for c in self.entity} & {*ADDED, *(c.lower() for c in self.event)}
         if met:
             raise ConfigError(

@@ -173,11 +173,14 @@ def test_the_trace_of_the_book(spark, make_table, tmp_path, expires, emitted):
         (sessionize_stream, {"gap_seconds": 0}, "gap_seconds a whole number above 0"),
         (sessionize_stream, {"event_id": "visit"}, "no column visit"),
         (sessionize_with_state, {"expires": "soon"}, "expires must be event time or watermark"),
+        (sessionize_with_state, {"event_id": "at"}, "event_id must be another column than event_time"),
+        (sessionize_with_state, {"event_id": "AT"}, "event_id must be another column than event_time"),
+        (sessionize_with_state, {"event_id": "flag"}, "flag is BOOLEAN: the state needs text or whole numbers"),
     ],
 )
 def test_a_query_that_means_nothing_is_refused(spark, tmp_path, query, more, said):
     """Before it starts."""
-    stream = spark.readStream.schema(VISIT).parquet(str(tmp_path))
+    stream = spark.readStream.schema(f"{VISIT}, flag BOOLEAN").parquet(str(tmp_path))
     with pytest.raises(ConfigError, match=said):
         query(stream, **{**RULE, "gap_seconds": 60, "lateness": "1 minute", **more})
 
