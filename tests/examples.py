@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ast
+import doctest
+import inspect
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -18,6 +20,13 @@ from tests.sinks import Inbox
 
 NAMES = {name: name for name in ("spark", "frame", "table", "rows", "run", "database", "inbox")}
 """Name in an example -> fixture."""
+
+
+_from_module = doctest.DocTestFinder._from_module  # type: ignore[attr-defined]
+# Python asks where a decorated function was made, which is the decorator's module, and would pass its example over.
+doctest.DocTestFinder._from_module = lambda finder, module, found: (  # type: ignore[attr-defined]
+    _from_module(finder, module, inspect.unwrap(found) if callable(found) else found)
+)
 
 
 def used(example: pytest.DoctestItem) -> set[str]:
