@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import uuid
+from concurrent.futures import Future
 from dataclasses import replace
 
 import pytest
-from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from dedp_assets.patterns.connectors import mirroring
@@ -170,7 +171,8 @@ def test_records_that_go_while_they_are_copied_are_no_silence(topics):
     assert held(target)[0] == []
 
 
-def test_a_broker_that_is_busy_is_asked_again(topics, monkeypatch):
+@pytest.mark.parametrize("electing", [False, True])
+def test_a_broker_that_is_busy_is_asked_again(topics, monkeypatch, electing):
     """It may say for a moment that it has not what it has: the copy asks again, and no record is left out or twice."""
     send(topics()[0], *range(30))
     source, target = topics()
@@ -184,10 +186,23 @@ def test_a_broker_that_is_busy_is_asked_again(topics, monkeypatch):
             refused.append(Refused(found[0].partition()))
             return [refused[-1], *(one for one in found if one.partition() != found[0].partition())]
 
+    class Electing(AdminClient):
+        def list_offsets(self, wanted, **settings):
+            answers = super().list_offsets(wanted, **settings)
+            return {place: _failed("OFFSET_NOT_AVAILABLE") for place in answers} if electing else answers
+
     monkeypatch.setattr(mirroring, "Consumer", Refusing)
+    monkeypatch.setattr(mirroring, "AdminClient", Electing)
     assert sum(copy_topic(source, target, at_once=5).values()) == 30
     assert len(refused) == 2
     assert held(target) == held(source)
+
+
+def _failed(error):
+    """Return an answer of brokers that is an error."""
+    answer = Future()
+    answer.set_exception(KafkaException(KafkaError(getattr(KafkaError, error))))
+    return answer
 
 
 class Refused:

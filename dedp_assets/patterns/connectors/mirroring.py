@@ -12,7 +12,16 @@ from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
+from confluent_kafka import (
+    Consumer,
+    IsolationLevel,
+    KafkaError,
+    KafkaException,
+    Message,
+    Producer,
+    TopicPartition,
+)
+from confluent_kafka.admin import AdminClient, OffsetSpec
 
 from dedp_assets.patterns.connectors.topics import Topic
 from dedp_assets.patterns.core.errors import ConfigError, Conflict, ContractError, NotReady
@@ -75,7 +84,7 @@ def copy_topic(
         consumer.assign([TopicPartition(source.topic.name, int(p), at) for p, at in begin.items()])
         copied = dict.fromkeys(source.topic.end, 0)
         since = time.monotonic()
-        for batch in _batches(consumer, source.topic, begin, at_once):
+        for batch in _batches(consumer, source, begin, at_once):
             _write(producer, target, batch, group)
             for message in batch.records:
                 copied[str(message.partition())] += 1
@@ -105,8 +114,9 @@ def _position(target: Place, group: str, source: Topic) -> dict[str, int]:
     return begin
 
 
-def _batches(consumer: Consumer, topic: Topic, begin: Mapping[str, int], at_once: int) -> Iterator[_Batch]:
+def _batches(consumer: Consumer, source: Place, begin: Mapping[str, int], at_once: int) -> Iterator[_Batch]:
     """Read the records from ``begin`` to the topic's end, in the order in which they lie in each partition."""
+    topic = source.topic
     position, deadline = dict(begin), time.monotonic() + _ANSWER_SECONDS
     while any(position[p] < end for p, end in topic.end.items()):
         before, kept = dict(position), []
@@ -120,10 +130,10 @@ def _batches(consumer: Consumer, topic: Topic, begin: Mapping[str, int], at_once
                 # Behind the last record there may be offsets without a record: the ends of transactions.
                 position[partition] = end
             else:
-                place = TopicPartition(topic.name, int(partition), position[partition])
-                if not _is_still_there(consumer, place, error):
+                # A broker that is busy may say for a moment that it has not what it has: it is asked again.
+                if error.code() != KafkaError._AUTO_OFFSET_RESET or _is_gone(source, partition, position[partition]):
                     raise KafkaException(error)
-                consumer.seek(place)
+                consumer.seek(TopicPartition(topic.name, int(partition), position[partition]))
         if position != before:
             deadline = time.monotonic() + _ANSWER_SECONDS
             yield _Batch(kept, dict(position))
@@ -131,12 +141,22 @@ def _batches(consumer: Consumer, topic: Topic, begin: Mapping[str, int], at_once
             raise NotReady(f"Kafka stopped answering while topic {topic.name} was copied: run this again")
 
 
-def _is_still_there(consumer: Consumer, place: TopicPartition, error: KafkaError) -> bool:
-    """Ask the broker for its offsets: one that is busy may refuse one for a moment that it holds."""
-    if error.code() != KafkaError._AUTO_OFFSET_RESET:
-        return False
-    watermarks = consumer.get_watermark_offsets(place, _ANSWER_SECONDS)
-    return watermarks is not None and watermarks[0] <= place.offset <= watermarks[1]
+def _is_gone(source: Place, partition: str, offset: int) -> bool:
+    """Return whether the brokers say that they hold no such offset; no answer is no.
+
+    Their two answers are asked for one by one: a consumer that gets but one of them gives it for both watermarks.
+    """
+    admin, place = AdminClient(dict(source.client)), TopicPartition(source.topic.name, int(partition))
+    held = []
+    for bound in (OffsetSpec.earliest(), OffsetSpec.latest()):
+        asked = admin.list_offsets(
+            {place: bound}, isolation_level=IsolationLevel.READ_COMMITTED, request_timeout=_ANSWER_SECONDS
+        )
+        try:
+            held.append(asked[place].result().offset)
+        except KafkaException:
+            return False
+    return not held[0] <= offset <= held[1]
 
 
 def _write(producer: Producer, target: Place, batch: _Batch, group: str) -> None:
