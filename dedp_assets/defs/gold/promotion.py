@@ -14,7 +14,10 @@ from dedp_assets.patterns.quality.audit_write_audit_publish import audit_write_a
 
 USUAL = "usual"
 REQUIRED = ("dead_letters_are_few", "rows_are_accounted_for")
-PASSED = {"upstream_passed": f"The upstream date was published with a verdict of its own: {', '.join(REQUIRED)}."}
+PASSED = {
+    "upstream_passed": f"The upstream date was published with a verdict of its own: {', '.join(REQUIRED)}.",
+    "input_is_not_empty": "Warns of a date without visits.",
+}
 
 
 def promote(
@@ -43,6 +46,7 @@ def promote(
             represented=counted,
             findings=(require_pass(visits.table.ledger, *visits.partitions, version=visits.version, audits=REQUIRED),),
         ),
+        allow_empty=True,
     )
 
 

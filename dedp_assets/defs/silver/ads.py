@@ -116,6 +116,7 @@ def replay(step: Step, table: Table, dead: Table) -> WriteResult:
     partitions=DAILY,
     fresh=timedelta(hours=28),
     audits=AUDITS,
+    checks={"input_is_not_empty": "Warns of a date without a valid ad."},
     figures=FIGURES,
     replay=replay,
     patterns=[divert_unprocessable],
@@ -135,4 +136,5 @@ def ads(step: Step, landed: Pinned, table: Table, dead: Table) -> WriteResult:
         provenance=step.provenance,
         audits=AUDITS,
         rows_read=RowsRead(tally=seen),
+        allow_empty=True,
     )

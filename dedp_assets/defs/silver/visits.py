@@ -142,6 +142,7 @@ def replay(step: Step, table: Table, dead: Table) -> WriteResult:
     used_by="whoever mends a source: the letters that wait are in silver/visits_dead_letter",
     partitions=DAILY,
     audits=AUDITS,
+    checks={"input_is_not_empty": "Warns of a date without a valid visit."},
     figures=FIGURES,
     replay=replay,
     reports={
@@ -175,4 +176,5 @@ def visits(step: Step, landed: Pinned, table: Table, dead: Table) -> WriteResult
             ),
         ),
         rows_read=RowsRead(tally=seen),
+        allow_empty=True,
     )

@@ -73,7 +73,7 @@ CHECKS = {
     used_by="analysts, who relate visits to users, devices and places",
     partitions=DAILY,
     audits=AUDITS,
-    checks=CHECKS,
+    checks={**CHECKS, "input_is_not_empty": "Warns of a date without visits."},
     patterns=[join_static, audit_write_audit_publish],
     owner="team:web-analytics",
     code_version="1",
@@ -122,4 +122,5 @@ def visits_enriched(
         provenance=step.provenance,
         audits=AUDITS,
         rows_read=RowsRead(tally=seen, findings=judged),
+        allow_empty=True,
     )

@@ -24,6 +24,7 @@ REPLICA = declare_transformed(VISITS, name="staging/visits")
     used_by="tests of the next version, on real data",
     partitions=DAILY,
     audits=(NOTHING_CROSSED,),
+    checks={"input_is_not_empty": "Warns of a date without visits."},
     patterns=[replicate_transformed],
     owner="team:web-analytics",
     code_version="1",
@@ -37,4 +38,5 @@ def visits(step: Step, source: Pinned, replica: Table, secrets: Secrets) -> Writ
         key=secrets.masking_key(),
         partition=step.owned(replica),
         version=source.version,
+        allow_empty=True,
     )

@@ -17,7 +17,7 @@ from dataclasses import replace
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from dedp_assets.patterns.core.audits import Audit
+from dedp_assets.patterns.core.audits import Audit, not_empty
 from dedp_assets.patterns.core.columns import COMPARED, RECORD, require_columns, require_free, spelled_as
 from dedp_assets.patterns.core.conversion import convert_columns, convert_json, texts_of
 from dedp_assets.patterns.core.errors import ConfigError
@@ -139,7 +139,7 @@ def _named_twice(named: Sequence[str], added: Sequence[str]) -> list[str]:
     return [c for c in dict.fromkeys(named) if times[c.lower()] > 1 or reserved([c])]
 
 
-def route(
+def route(  # noqa: PLR0913 - two tables, a partition of each, and the run
     split: Split,
     valid: Table,
     dead: Table,
@@ -149,6 +149,7 @@ def route(
     provenance: Provenance,
     audits: Sequence[Audit] = (),
     rows_read: RowsRead = RowsRead(),  # noqa: B008 - frozen
+    allow_empty: bool = False,
 ) -> WriteResult:
     """Write both parts of a split, staged in one Spark job: dead letters first, so that no crash loses one.
 
@@ -164,6 +165,8 @@ def route(
         provenance: who writes, from what, and why; its time is when new dead letters were refused first.
         audits: rules over the valid rows and over the share of dead letters.
         rows_read: what is known about the rows read, to account for them.
+        allow_empty: whether a partition of ``valid`` may be emptied, with a warning; a source that delivers nothing,
+            or nothing valid, is usually broken.
 
     Raises:
         AuditFailed: if an audit refuses the step; neither table is touched.
@@ -174,8 +177,9 @@ def route(
     # Another run may write both tables meanwhile: what is decided here holds against both as they are now.
     since, present = valid.ensure().version, dead.ensure()
     _ = fitted(split["dead"], dead)
+    rules = (not_empty(allow_empty=allow_empty), *audits)
     staged = valid.stage(
-        split, partition=partition, provenance=provenance, audits=audits, rows_read=rows_read, also=("dead",)
+        split, partition=partition, provenance=provenance, audits=rules, rows_read=rows_read, also=("dead",)
     )
     filed_under = require_partition(dead.name, present, filed_under)
     known = present.holds(filed_under)

@@ -20,7 +20,7 @@ from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from dedp_assets.patterns.core.audits import Audit
+from dedp_assets.patterns.core.audits import Audit, not_empty
 from dedp_assets.patterns.core.errors import ConfigError
 from dedp_assets.patterns.core.masking import MaskingKey, pseudonym
 from dedp_assets.patterns.core.names import RESERVED, identifier
@@ -52,6 +52,7 @@ def replicate_transformed(
     partition: Mapping[str, str] | None = None,
     version: int | None = None,
     audits: Sequence[Audit] = (),
+    allow_empty: bool = False,
 ) -> WriteResult:
     """Replace the replica, or one partition of it, by the source's rows without their personal values, in one commit.
 
@@ -66,6 +67,7 @@ def replicate_transformed(
         partition: column -> value of the partition to replicate, of columns that are kept as they are.
         version: version of the source to read; the newest one now, if ``None``.
         audits: further rules over the replica's rows, as a pattern that no text may have.
+        allow_empty: whether a source without rows may empty the replica, or the partition, with a warning.
 
     Raises:
         SchemaMismatch: if the source holds anything that it does not declare.
@@ -95,7 +97,7 @@ def replicate_transformed(
         originals = source.read(*parts, version=pinned)
         rows, seen = _transformed(originals, declared, key, kept)
         proof = replace(NOTHING_CROSSED, unproven=unprovable(originals, declared.personal))
-        rules, rows_read = (proof, *audits), RowsRead(tally=seen)
+        rules, rows_read = (proof, not_empty(allow_empty=allow_empty), *audits), RowsRead(tally=seen)
         return into.stage(rows, partition=part, provenance=run, audits=rules, rows_read=rows_read).publish()
 
     return remake(target, write, rules=rules_of(declared, key), kept=kept, owned=owned)

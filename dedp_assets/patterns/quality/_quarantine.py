@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from dedp_assets.patterns.core.audits import Audit, summary
@@ -36,8 +37,13 @@ def dispatch(
     provenance: Provenance,
     audits: Sequence[Audit],
     rows_read: RowsRead,
+    *,
+    allow_empty: bool,
 ) -> WriteResult:
-    """Publish what no failed audit names; put the rest into quarantine, first, so that no crash loses a row."""
+    """Publish the rows that no failed audit names; put the others into quarantine, first, so that no crash loses one.
+
+    The target's partition stays as it was where no row is left to publish, unless it may be emptied.
+    """
     failed = {finding.name: finding for finding in refused.findings if finding.refuses}
     named = [audit for audit in audits if audit.name in failed]
     # A predicate that cannot be evaluated names no row.
@@ -50,15 +56,34 @@ def dispatch(
     whole = len(faults) < len(named)
     noted = replace(provenance, notes={**provenance.notes, "quarantined_for": sorted(failed)})
     quarantine.overwrite(staged if whole else staged.filter(fault), partition=partition, provenance=noted)
-    if whole:
+    passed = None
+    if not whole:
+        good, rest = staged.filter(~F.expr(fault)), [audit for audit in audits if audit not in named]
+        known = {name: value for name, value in rows_read.figures.items() if name != "read"}
+        left = RowsRead(figures=known, findings=rows_read.findings)
+        passed = _staged(good, target, partition, noted, rest, left, allow_empty=allow_empty)
+    if passed is None:
         version = target.ledger.version()
         reason = f"the whole batch went to {quarantine.name}: {summary(refused.findings)}"
         return WriteResult(target.name, version, applied=False, changed=False, reason=reason, findings=refused.findings)
-    good = staged.filter(~F.expr(fault))
-    rest = [audit for audit in audits if audit not in named]
-    known = {name: value for name, value in rows_read.figures.items() if name != "read"}
-    left = RowsRead(figures=known, findings=rows_read.findings)
-    passed = target.stage(good, partition=partition, provenance=noted, audits=rest, rows_read=left)
     result = timed(passed.publish(), passed)
     judged = {finding.name: finding for finding in (*refused.findings, *result.findings)}
     return replace(result, findings=tuple(judged[name] for name in judged))
+
+
+def _staged(
+    rows: DataFrame,
+    target: Table,
+    partition: Mapping[str, str],
+    provenance: Provenance,
+    audits: Sequence[Audit],
+    rows_read: RowsRead,
+    *,
+    allow_empty: bool,
+) -> StagedWrite | None:
+    """Stage the rows to publish; return nothing where none would empty a partition that may not be emptied."""
+    staged = target.stage(rows, partition=partition, provenance=provenance, audits=audits, rows_read=rows_read)
+    if staged.record.rows["written"] or allow_empty:
+        return staged
+    staged.stage.discard()
+    return None

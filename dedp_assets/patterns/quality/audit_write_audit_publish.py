@@ -19,7 +19,7 @@ from typing import Literal
 
 from pyspark.sql import DataFrame
 
-from dedp_assets.patterns.core.audits import Audit, overrule, summary
+from dedp_assets.patterns.core.audits import Audit, not_empty, overrule, summary
 from dedp_assets.patterns.core.errors import AuditFailed, ConfigError
 from dedp_assets.patterns.core.records import CommitRecord, Provenance, slice_name
 from dedp_assets.patterns.core.results import Finding, WriteResult
@@ -32,7 +32,7 @@ from dedp_assets.patterns.quality._quarantine import dispatch, timed
 __all__ = ["audit_write_audit_publish", "require_pass", "usual"]
 
 
-def audit_write_audit_publish(
+def audit_write_audit_publish(  # noqa: PLR0913 - two tables, both gates, and the run
     rows: DataFrame,
     target: Table,
     quarantine: Table | None = None,
@@ -42,6 +42,7 @@ def audit_write_audit_publish(
     audits: Sequence[Audit] = (),
     rows_read: RowsRead = RowsRead(),  # noqa: B008 - frozen
     on_failure: Literal["fail", "quarantine", "annotate"] = "fail",
+    allow_empty: bool = False,
 ) -> WriteResult:
     """Publish a partition only if its input and its result pass their audits.
 
@@ -56,6 +57,8 @@ def audit_write_audit_publish(
             and figures such as a baseline.
         on_failure: ``fail`` publishes nothing; ``quarantine`` publishes the rows that no failed audit names and puts
             the others (all, if an audit names none) into ``quarantine``; ``annotate`` publishes with a warning.
+        allow_empty: whether no rows may replace the partition, with a warning; a source that delivers nothing is
+            usually broken.
 
     Raises:
         AuditFailed: if the input or the result is refused; ``target`` is as it was.
@@ -85,15 +88,17 @@ def audit_write_audit_publish(
         message = f"{target.name} {slice_name(partition)}: nothing computed, the input was refused. {summary(judged)}"
         raise AuditFailed(message, findings=judged)
     noted = replace(provenance, notes={**provenance.notes, "input": [finding.as_dict() for finding in judged]})
-    lenient = [_as_warning(audit) for audit in audits] if on_failure == "annotate" else audits
+    rules = (not_empty(allow_empty=allow_empty), *audits)
+    if on_failure == "annotate":
+        rules = tuple(_as_warning(audit) for audit in rules)
     rows_read = replace(rows_read, findings=judged)
     try:
-        staged = target.stage(rows, partition=partition, provenance=noted, audits=lenient, rows_read=rows_read)
+        staged = target.stage(rows, partition=partition, provenance=noted, audits=rules, rows_read=rows_read)
     except AuditFailed as error:
         refused = AuditFailed(str(error), findings=(*judged, *error.findings), stage=error.stage)
         if quarantine is None:
             raise refused from None
-        return dispatch(refused, target, quarantine, partition, noted, audits, rows_read)
+        return dispatch(refused, target, quarantine, partition, noted, audits, rows_read, allow_empty=allow_empty)
     result = timed(staged.publish(), staged)
     if quarantine is not None and quarantine.ledger.exists() and quarantine.ledger.state().holds(partition):
         quarantine.clear(partition=partition, provenance=noted)  # what was put aside before is in the target now

@@ -88,7 +88,7 @@ def step(spark, make_table):
     """One step of a pipeline: convert, split, write both tables."""
     valid, dead = make_table(READINGS), make_table(LETTERS)
 
-    def run(texts, *, day=DAY, rules=RULES, audits=(), filed="filed_under", **fields):
+    def run(texts, *, day=DAY, rules=RULES, audits=(), filed="filed_under", allow_empty=False, **fields):
         rows = texts if isinstance(texts, DataFrame) else lines(spark, texts, day)
         rows, seen = tally(rows, identity=IDENTITY)
         return route(
@@ -100,6 +100,7 @@ def step(spark, make_table):
             provenance=a_run(**{"asset": READINGS.name, "inputs": {"bronze": 1}, "sequence": 1, **fields}),
             audits=audits,
             rows_read=RowsRead(tally=seen),
+            allow_empty=allow_empty,
         )
 
     return SimpleNamespace(run=run, valid=valid, dead=dead)
@@ -376,6 +377,19 @@ def test_too_many_dead_letters_stop_the_step_before_either_table_changes(step):
         with pytest.raises(AuditFailed, match="dead_letters_are_few"):
             step.run(texts, rules=rules, audits=[FEW], sequence=2, inputs={"bronze": 2})
         assert [(table.ledger.version(), read_back(table)) for table in tables] == before
+
+
+@pytest.mark.parametrize("texts", [{}, {7: TEN[7]}], ids=["nothing", "nothing valid"])
+def test_no_valid_record_empties_a_partition_only_where_it_may(step, texts):
+    """A source that delivers nothing, or nothing but noise, is usually broken; both tables stay as they are."""
+    step.run(TEN)
+    before = (ids(step.valid), ids(step.dead))
+    later = {"inputs": {"bronze": 2}, "sequence": 2}
+    with pytest.raises(AuditFailed, match=r"input_is_not_empty: below 1 \(written=0\)"):
+        step.run(texts, **later)
+    assert (ids(step.valid), ids(step.dead)) == before
+    step.run(texts, allow_empty=True, **later)
+    assert (ids(step.valid), ids(step.dead)) == (set(), set(texts))
 
 
 def test_few_dead_letters_are_a_warning(step):

@@ -54,7 +54,9 @@ def batch(event_rows):
 def publish(events, batch):
     """Publish a batch of one day under both audits; usual are ten events."""
 
-    def published(rows, *, partition=DAY, quarantine=None, respond="fail", usually=10, findings=(), **fields):
+    def published(
+        rows, *, partition=DAY, quarantine=None, respond="fail", usually=10, findings=(), allow_empty=False, **fields
+    ):
         return audit_write_audit_publish(
             rows,
             events,
@@ -64,6 +66,7 @@ def publish(events, batch):
             audits=AUDITS,
             rows_read=RowsRead(figures={"usual": usually}, findings=tuple(findings)),
             on_failure=respond,
+            allow_empty=allow_empty,
         )
 
     return published
@@ -281,6 +284,30 @@ def test_a_failure_that_names_no_rows_sends_the_whole_batch_aside(events, suspec
         assert "the whole batch went to silver/events_quarantine: " in result.reason
         assert ids(events) == list(range(20, 30))
         assert ids(suspects) == list(range(count))
+
+
+def test_rows_that_all_have_a_fault_go_aside_and_empty_nothing(events, suspects, batch, publish):
+    """Nothing is left to publish in place of the former rows, unless the caller says that nothing is right."""
+    publish(batch(10, start=20), usually=0)
+    version = events.ledger.version()
+    result = publish(batch(3, nameless=3), quarantine=suspects, respond="quarantine", usually=0)
+    assert (result.applied, events.ledger.version()) == (False, version)
+    assert "the whole batch went to silver/events_quarantine: " in result.reason
+    assert (ids(events), ids(suspects)) == (list(range(20, 30)), [0, 1, 2])
+    options = {"inputs": {"bronze": 2}, "usually": 0, "allow_empty": True}
+    assert publish(batch(3, nameless=3), quarantine=suspects, respond="quarantine", **options).changed
+    assert (ids(events), ids(suspects)) == ([], [0, 1, 2])
+
+
+def test_no_rows_empty_a_partition_only_where_they_may(events, suspects, batch, publish):
+    """The rule of a plain overwrite; nothing at all is no fault of a row, so that nothing goes aside."""
+    publish(batch(3), usually=3)
+    for respond, aside in (("fail", None), ("quarantine", suspects)):
+        with pytest.raises(AuditFailed, match=r"input_is_not_empty: below 1 \(written=0\)"):
+            publish(batch(0), respond=respond, quarantine=aside, usually=0, inputs={"bronze": 2})
+    assert (ids(events), suspects.ledger.exists()) == ([0, 1, 2], False)
+    publish(batch(0), usually=0, allow_empty=True, inputs={"bronze": 3})
+    assert ids(events) == []
 
 
 def test_a_dispatch_reports_every_audit_with_its_figures(events, suspects, batch, publish):
