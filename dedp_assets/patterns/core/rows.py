@@ -84,10 +84,11 @@ def row_hash(fields: Iterable[T.StructField]) -> str:
     """Write SQL for a 64-bit hash of the columns ``fields``, the same in whatever order they are named.
 
     Two rows have the same hash only if they have the same content: a NULL differs from nothing and from a struct of
-    NULLs, -0.0 from 0.0, and every NaN is the same; the order of a map's entries does not count.
+    NULLs, -0.0 from 0.0, and every NaN is the same; the order of a map's entries does not count. Of a VARIANT, the
+    JSON text and its schema as Spark tells it count, so that 1.5 as DECIMAL and as DOUBLE differ.
 
     Raises:
-        ConfigError: for a type that has no exact hash (VARIANT); the text names the column.
+        ConfigError: for a type that has no exact hash (one that users define); the text names the column.
     """
     ordered = sorted(fields, key=lambda f: f.name)
     parts = [part for f in ordered for part in _parts(identifier(f.name), f.dataType, f.name)]
@@ -109,7 +110,7 @@ def same(field: T.StructField, one: str, other: str) -> str:
     Raises:
         ConfigError: as :func:`row_hash`.
     """
-    if not _holds_map(field.dataType):
+    if not _is_hashed(field.dataType):
         _require_exact(field.dataType, field.name)
         return f"{one} <=> {other}"
     return " = ".join(value_hash(value, field.dataType, field.name) for value in (one, other))
@@ -317,12 +318,14 @@ def _parts(value: str, kind: T.DataType, path: str, depth: int = 0) -> list[str]
         return [*[part for sql, f in inner for part in _parts(sql, f.dataType, f"{path}.{f.name}", depth)], null]
     if isinstance(kind, T.MapType):
         entries = T.ArrayType(T.StructType().add("key", kind.keyType).add("value", kind.valueType))
-        if _holds_map(kind.valueType):
+        if _is_hashed(kind.valueType):
             return [*_each(f"map_entries({value})", entries, path, depth, "array_sort({})"), null]
         return [*_whole(f"sort_array(map_entries({value}))", entries, path), null]
     if isinstance(kind, T.ArrayType):
-        hashed = _each(value, kind, path, depth) if _holds_map(kind) else _whole(value, kind, path)
+        hashed = _each(value, kind, path, depth) if _is_hashed(kind) else _whole(value, kind, path)
         return [*hashed, null]
+    if isinstance(kind, T.VariantType):
+        return [f"to_json({value}, {_SHAPE})", f"schema_of_variant({value})", null]
     _require_exact(kind, path)
     # The hash function takes -0.0 for 0.0; looking at the text costs something for zeros only.
     signed = isinstance(kind, (T.FloatType, T.DoubleType))
@@ -331,7 +334,7 @@ def _parts(value: str, kind: T.DataType, path: str, depth: int = 0) -> list[str]
 
 
 def _whole(value: str, kind: T.ArrayType, path: str) -> list[str]:
-    """Write SQL of an array without maps inside: its values, and its JSON text, which tells where NULLs are.
+    """Write SQL of an array without maps and variants inside: its values, and its JSON text, which tells where NULLs are.
 
     The text alone is not exact, and the values alone have no shape. A function for each element would take four times
     as long.
@@ -347,8 +350,9 @@ def _each(value: str, kind: T.ArrayType, path: str, depth: int, ordered: str = "
     return [f"size({value})", ordered.format(f"transform({value}, {element} -> xxhash64({parts}))")]
 
 
-def _holds_map(kind: T.DataType) -> bool:
-    return any(isinstance(each, T.MapType) for each in inside(kind))
+def _is_hashed(kind: T.DataType) -> bool:
+    """Tell whether Spark neither compares the values of a type nor hashes them: maps, variants, what holds one."""
+    return any(isinstance(each, (T.MapType, T.VariantType)) for each in inside(kind))
 
 
 def _require_exact(kind: T.DataType, path: str) -> None:
