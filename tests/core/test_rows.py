@@ -152,7 +152,7 @@ SAME = [
     ("array(map('a', map('x', 1, 'y', 2)))", "array(map('a', map('y', 2, 'x', 1)))"),
     ("double('NaN')", "sqrt(-1D)"),
     ("1.50", "CAST(1.5 AS DECIMAL(3,2))"),
-    ("parse_json('{\"b\": 1, \"a\": [true]}')", "parse_json(' {\"a\":[true],\"b\":1} ')"),
+    ('parse_json(\'{"b": 1, "a": [true]}\')', 'parse_json(\' {"a":[true],"b":1} \')'),
     ("map('a', parse_json('1'), 'b', NULL)", "map('b', NULL, 'a', parse_json('1'))"),
 ]
 

@@ -657,3 +657,27 @@ def test_random_merges_and_deletes_equal_a_dictionary_and_deltas_own(make_table,
         assert figures["inserted"] == len(model.keys() - before.keys()), number
         assert figures["deleted"] == len(before.keys() - model.keys()), number
     assert [c.record.sequence for c in ours.ledger.commits() if c.record] == [*range(1, 6)]
+
+
+@pytest.mark.parametrize(("always", "refused"), [("ALWAYS", "insert"), ("BY DEFAULT", "update")])
+def test_a_column_that_the_table_counts_is_set_by_no_merge(spark, make_table, always, refused):
+    """Delta would refuse it in the middle of the work; values that leave the column out are merged."""
+    table = make_table(TableSpec("silver/numbered", {"n": Column("BIGINT"), "id": Column("INT"), "v": Column("INT")}))
+    path = f"delta.`{table.store.uri}`"
+    spark.sql(f"CREATE TABLE {path} (n BIGINT GENERATED {always} AS IDENTITY, id INT, v INT) USING delta")
+    rows = spark.sql("SELECT 7L AS n, 1 AS id, 2 AS v")
+    clauses = [Insert(), Update({"v": "s.v"})] if refused == "insert" else [Insert(), Update()]
+    with pytest.raises(ConfigError, match=f"counts n by itself .IDENTITY., and a merge cannot {refused} such a column"):
+        table.merge(rows, keys=["id"], clauses=clauses, provenance=a_run())
+    assert read_back(table) == []
+    named = [Update({"v": "s.v"}), Insert({"id": "s.id", "v": "s.v"})]
+    for number in (1, 2):
+        table.merge(
+            rows.selectExpr("id", f"{number} AS v"), keys=["id"], clauses=named, provenance=a_run(inputs={"b": number})
+        )
+    assert [(row["id"], row["v"]) for row in read_back(table)] == [(1, 2)]
+    if refused == "update":
+        allowed = [Insert(), Update({"v": "s.v"})]
+        more = spark.sql("SELECT 70L AS n, 2 AS id, 2 AS v")
+        table.merge(more, keys=["id"], clauses=allowed, provenance=a_run(inputs={"b": 3}))
+        assert {row["n"] for row in read_back(table)} >= {70}

@@ -237,7 +237,4 @@ def test_only_a_commit_lost_to_another_writer_is_retried(error, conflict):
 )
 def test_tables_with_unknown_needs_are_left_to_sparks_writer(mapped, features, served):
     """What the metadata-only commit does not understand it does not touch."""
-    assert (
-        publishing.serves(SimpleNamespace(mapped=mapped, counts_identities=False, features=frozenset(features)))
-        is served
-    )
+    assert publishing.serves(SimpleNamespace(mapped=mapped, identities={}, features=frozenset(features))) is served

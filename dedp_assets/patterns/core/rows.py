@@ -334,7 +334,7 @@ def _parts(value: str, kind: T.DataType, path: str, depth: int = 0) -> list[str]
 
 
 def _whole(value: str, kind: T.ArrayType, path: str) -> list[str]:
-    """Write SQL of an array without maps and variants inside: its values, and its JSON text, which tells where NULLs are.
+    """Write SQL of an array without maps and variants inside: its values, and its JSON text, which shows the NULLs.
 
     The text alone is not exact, and the values alone have no shape. A function for each element would take four times
     as long.

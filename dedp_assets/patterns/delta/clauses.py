@@ -202,6 +202,7 @@ def _check_shape(table: str, merge: Merge, state: TableState, source: DataFrame)
     for clauses in (merge.matched, merge.inserts):
         _check_order(table, clauses)
     _check_values(table, merge, known, given)
+    _check_identities(table, merge, state)
 
 
 def _check_values(table: str, merge: Merge, known: set[str], given: set[str]) -> None:
@@ -211,6 +212,18 @@ def _check_values(table: str, merge: Merge, known: set[str], given: set[str]) ->
             raise ConfigError(f"{table} has no column {', '.join(unknown)}, which a clause sets")
         if not isinstance(clause, Delete) and values is None and (missing := sorted(known - given)):
             raise SchemaMismatch(f"{table}: the source has no column {', '.join(missing)}: name the values to set")
+
+
+def _check_identities(table: str, merge: Merge, state: TableState) -> None:
+    """Refuse clauses that set a column which Delta counts by itself."""
+    for number, clause in enumerate(merge.clauses):
+        # Of some tables, an insert may say the number.
+        fixed = [c for c, may_say in state.identities.items() if not (may_say and isinstance(clause, Insert))]
+        if counted := sorted({*fixed} & {*merge.assigned(number, list(state.columns))}):
+            raise ConfigError(
+                f"{table} counts {', '.join(counted)} by itself (IDENTITY), and a merge cannot "
+                f"{'insert' if isinstance(clause, Insert) else 'update'} such a column: name the values to set"
+            )
 
 
 def _check_order(table: str, clauses: Mapping[int, Clause]) -> None:

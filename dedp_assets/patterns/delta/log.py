@@ -298,9 +298,12 @@ class TableState(Cursors):
         return self.properties.get("delta.columnMapping.mode", "none") != "none"
 
     @property
-    def counts_identities(self) -> bool:
-        """Tell whether a column takes its values from a counter that the log keeps."""
-        return any("delta.identity.start" in field.get("metadata", {}) for field in self.columns.values())
+    def identities(self) -> Mapping[str, bool]:
+        """Column that takes its values from a counter in the log (IDENTITY) -> whether an insert may give one."""
+        told = {name: field.get("metadata", {}) for name, field in self.columns.items()}
+        return {
+            c: bool(m["delta.identity.allowExplicitInsert"]) for c, m in told.items() if "delta.identity.start" in m
+        }
 
     @cached_property
     def features(self) -> frozenset[str]:

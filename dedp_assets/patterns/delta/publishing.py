@@ -221,7 +221,7 @@ def require_channel(
 
 def serves(state: TableState) -> bool:
     """Tell whether the metadata-only transaction can serve the table; if not, Spark's own writer has to."""
-    return not state.mapped and not state.counts_identities and state.features <= _SERVED
+    return not state.mapped and not state.identities and state.features <= _SERVED
 
 
 def only_spark_changes(state: TableState) -> str:
