@@ -18,6 +18,7 @@ from dedp_assets.patterns.core.results import Split
 from dedp_assets.patterns.core.rows import RowsRead, tally
 from dedp_assets.patterns.core.schema import Column, TableSpec
 from dedp_assets.patterns.delta.clauses import Insert, Update
+from dedp_assets.patterns.delta.tables import Table
 from dedp_assets.patterns.error_management.dead_letter import LETTER, divert_unprocessable, route
 from dedp_assets.patterns.error_management.filter_interceptor import filter_measures, intercept_filters
 from dedp_assets.patterns.idempotency.data_overwrite import overwrite_partition
@@ -295,3 +296,15 @@ def test_one_function_makes_literals(module):
     """No module but that one puts quotes around a value."""
     if module != MAKES_LITERALS:
         assert {*quotes_around_values(module.read_text())} <= PLAIN
+
+
+@spark_test
+def test_a_session_in_which_texts_say_something_else_is_refused(spark, make_table):
+    """Where a backslash does not escape, `it's` would be another city, and its rows would not be found."""
+    setting = "spark.sql.parser.escapedStringLiterals"
+    own, table = spark.newSession(), make_table(PLACES)
+    table.ensure()
+    own.conf.set(setting, "true")
+    with pytest.raises(ConfigError, match=f"session setting {re.escape(setting)} must be false, not true"):
+        Table(PLACES, table.store.uri, own).read({"city": "it's"})
+    assert table.read({"city": "it's"}).collect() == []

@@ -11,13 +11,15 @@ import atexit
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from typing import Any
+from weakref import WeakSet
 
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
+from dedp_assets.patterns.core.errors import ConfigError
 from dedp_assets.patterns.core.names import SUBSTITUTED
 
-__all__ = ["private"]
+__all__ = ["private", "require_literals"]
 
 _OF_ONE_COMMIT = (
     "spark.databricks.delta.write.txnAppId",
@@ -27,6 +29,23 @@ _OF_ONE_COMMIT = (
 
 _DOLLAR = ("dedp.dollar", "$")
 """A setting to refer to where a value has ``${``: Spark replaces references inside of settings, too."""
+
+_ESCAPED = "spark.sql.parser.escapedStringLiterals"
+_looked_at: WeakSet[SparkSession] = WeakSet()
+
+
+def require_literals(session: SparkSession) -> None:
+    """Refuse a session in which a backslash does not escape: partitions and columns would go by other texts.
+
+    A session is looked at once: over Spark Connect, each look is a round trip.
+
+    Raises:
+        ConfigError: if the session has the setting; the text names it.
+    """
+    if session not in _looked_at:
+        if str(session.conf.get(_ESCAPED, "false")).lower() == "true":
+            raise ConfigError(f"session setting {_ESCAPED} must be false, not true: it changes what an SQL text says")
+        _looked_at.add(session)
 
 
 @contextmanager

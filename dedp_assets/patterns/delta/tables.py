@@ -61,7 +61,7 @@ from dedp_assets.patterns.delta.reading import missing, predicate, read_at
 from dedp_assets.patterns.delta.recomputing import Compute, Recomputing
 from dedp_assets.patterns.delta.recomputing import look as look_at
 from dedp_assets.patterns.delta.rewriting import ChangeRequest, rewrite
-from dedp_assets.patterns.delta.sessions import private
+from dedp_assets.patterns.delta.sessions import private, require_literals
 from dedp_assets.patterns.delta.stages import empty_stage, stage_rows
 from dedp_assets.patterns.delta.store import require
 from dedp_assets.patterns.delta.verification import lost_files, tell_lost
@@ -88,8 +88,14 @@ class Table(Located):
 
     @property
     def session(self) -> SparkSession:
-        """The Spark session; asking for it starts one if need be."""
-        return self._session() if callable(self._session) else self._session
+        """The Spark session; asking for it starts one if need be.
+
+        Raises:
+            ConfigError: for one whose settings change what SQL texts say.
+        """
+        session = self._session() if callable(self._session) else self._session
+        require_literals(session)
+        return session
 
     def read(self, *partitions: Mapping[str, object], version: int | None = None) -> DataFrame:
         """Read the rows at a pinned version (the newest if ``None``), of the named partitions if any; lazy.
