@@ -6,16 +6,23 @@ import json
 import socketserver
 import time
 from contextlib import contextmanager
+from dataclasses import replace
 from itertools import repeat
 from threading import Thread
+from types import SimpleNamespace
 
 import pytest
 
+from dedp_assets.patterns.connectors import postgres
+from dedp_assets.patterns.connectors.definitions import define
 from dedp_assets.patterns.connectors.http import Patience, Service, ask_in_bulk
 from dedp_assets.patterns.connectors.http_sink import HttpSink
+from dedp_assets.patterns.connectors.pgoutput import Relation
+from dedp_assets.patterns.connectors.postgres import Incoming, PostgresTable
 from dedp_assets.patterns.connectors.providers import keep_answer
 from dedp_assets.patterns.connectors.sinks import Answer, Outgoing, send
 from dedp_assets.patterns.core.errors import ConfigError, ContractError, NotReady, PatternError
+from dedp_assets.patterns.idempotency._transactions import Written, write_sets
 from tests.helpers import NOW
 
 RECORDS = [Outgoing(str(n), f"entity {n}", "{}") for n in range(3)]
@@ -352,3 +359,119 @@ def test_an_iterator_of_answers_that_dies_is_the_sinks_failure():
     """Not one of them counts."""
     with refused(ContractError, "the liar", "KeyError"):
         send(LyingSink(breaking), "blog", RECORDS, attempts=1, pause_seconds=0)
+
+
+# --- PostgreSQL -------------------------------------------------------------------------------------------------------
+
+
+class LyingServer:
+    """A connection and its cursor in one: whatever is asked, the rows that come are the same."""
+
+    info = SimpleNamespace(dbname="db", host="host", port=5432)
+    rowcount, connection = 0, None
+
+    def __init__(self, rows):
+        self.rows, self.asked = rows, []
+
+    def execute(self, query, *_):
+        self.asked.append(str(query))
+        return self
+
+    def fetchall(self):
+        return self.rows
+
+    def fetchone(self):
+        return self.rows[0] if self.rows else None
+
+    def __iter__(self):
+        return iter(self.rows or [])
+
+    def cursor(self, **_):
+        return self
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        return False
+
+
+ROWS = {
+    "nothing": [],
+    "a row of nothing": [()],
+    "NULL": [(None,)],
+    "NULLs": [(None,) * 8],
+    "texts": [("x",) * 8],
+    "numbers": [(7,) * 8],
+    "everything twice": [(b"x",)] * 2,
+    "bytes": [(b"\xff",)],
+    "no row": [7],
+    "a mapping": [{"oid": 7}],
+}
+USERS = PostgresTable("public.users", "dedp_users", connect=lambda **_: None)
+
+
+def with_rows(rows):
+    return replace(USERS, connect=lambda **_: LyingServer(rows))
+
+
+ASKING = {
+    "describe": lambda server, _: postgres.describe(server, USERS, keys=["id"]),
+    "define": lambda server, _: define(server, oid=7, publication="dedp_users", columns=["id"]),
+    "peek": lambda server, _: postgres.peek(server, USERS, until=9, limit=9),
+    "snapshot": lambda _, source: postgres.snapshot(source, keys=["id"]).__enter__(),
+    "reading_at": lambda _, source: postgres.reading_at(source, keys=["id"]).__enter__(),
+    "slot_state": lambda server, _: postgres.slot_state(server, USERS),
+    "types": lambda server, _: postgres._types(server, Relation(7, "public.users", True, {"id": (20, -1)})),
+}
+
+
+@pytest.mark.parametrize("asking", ASKING)
+@pytest.mark.parametrize("rows", ROWS.values(), ids=ROWS)
+def test_a_server_that_answers_something_else_is_not_unpacked(asking, rows):
+    """A proxy, another product, another version: whatever is no row of these values is told as it came."""
+    harmless = {("peek", "[]"): [], ("slot_state", "[]"): None}
+    if (asking, str(rows)) in harmless:
+        assert ASKING[asking](LyingServer(rows), with_rows(rows)) == harmless[asking, str(rows)]
+        return
+    with refused(PatternError, "users"):
+        ASKING[asking](LyingServer(rows), with_rows(rows))
+
+
+@pytest.mark.parametrize("known", [(7,), (None, "x", "y"), (1, "x"), ("1", "x", "y")])
+def test_a_note_of_the_last_write_that_is_none_stops_the_write(known):
+    """Before a row is sent."""
+    server = LyingServer([known])
+    write = Written("orders", "all", 0, 5, "x", "run-1")
+    incoming = Incoming("public.orders", ["id"], ["id"], [("1",)])
+    with refused(ContractError, "what orders was written by last"):
+        write_sets([incoming], write, connect=lambda **_: server)
+    assert [query for query in server.asked if "COPY" in query or "INSERT" in query] == []
+
+
+@pytest.mark.parametrize(
+    ("connect", "kind"),
+    [
+        (raising(KeyError("DATABASE_URL")), ContractError),
+        (raising(RuntimeError("no vault\nhere")), ContractError),
+        (raising(OSError("no such file")), NotReady),
+        (lambda _: None, ContractError),
+    ],
+    ids=["KeyError", "RuntimeError", "OSError", "None"],
+)
+def test_a_function_that_connects_may_fail_with_anything(connect, kind):
+    """Whoever captures, reads or writes is told which table was to be reached."""
+    source = replace(USERS, connect=lambda **_: connect(None))
+    for opening in (
+        postgres.connected(source),
+        postgres.reading_at(source, keys=["id"]),
+        postgres.writing(source.connect),
+    ):
+        with refused(kind, "the function that connects"), opening:
+            pass
+
+
+def test_an_error_of_whoever_uses_a_connection_stays_its_own():
+    """Only what the part does is told as the part's."""
+    with pytest.raises(KeyError, match="mine"), postgres.connected(with_rows([])):
+        raise KeyError("mine")

@@ -21,6 +21,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from dedp_assets.patterns.connectors import postgres
+from dedp_assets.patterns.connectors.parts import one_row
 from dedp_assets.patterns.connectors.pgoutput import Row, position_text
 from dedp_assets.patterns.connectors.postgres import RESNAPSHOT, PostgresTable
 from dedp_assets.patterns.core.errors import ConfigError, ContractError, NotReady
@@ -104,7 +105,8 @@ def compare_copy(source: PostgresTable, copy: Table, history: Table, *, keys: Se
         parts = sorted(part for part in {*there, *here} if there.get(part) != here.get(part))
         faults = [f"column {c} is not in the source" for c in copy.spec.columns if c not in table.columns]
         faults += [sides.told(parts[:_LOOKED_INTO], changed)] if parts else []
-        ((size,),) = reader.execute("SELECT pg_table_size(%s::oid)", (table.oid,)).fetchall()
+        asked = reader.execute("SELECT pg_table_size(%s::oid)", (table.oid,)).fetchall()
+        (size,) = one_row(asked, (int,), asked=f"{source.name}: its size")
     passes = 2 if parts else 1
     figures = {
         "rows": sum(rows for rows, _ in here.values()),

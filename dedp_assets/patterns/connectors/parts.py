@@ -50,8 +50,12 @@ _PIECE = 1 << 16
 
 
 @contextmanager
-def calling(part: str) -> Iterator[None]:
+def calling(part: str, *, known: type[Exception] = PatternError) -> Iterator[None]:
     """Raise what a part of others raises as an error of the library, which begins with the part's name.
+
+    Args:
+        part: the name.
+        known: an error that somebody else translates.
 
     Raises:
         NotReady: for an error of the system or the network: it may pass.
@@ -59,7 +63,7 @@ def calling(part: str) -> Iterator[None]:
     """
     try:
         yield
-    except PatternError:
+    except (PatternError, known):
         raise
     except OSError as error:
         raise NotReady(f"{part} cannot be reached ({told(error)}): run it again") from error
@@ -95,10 +99,11 @@ def one_row(rows: Sequence[Any], kinds: Sequence[type | tuple[type, ...]], *, as
         ContractError: for anything else; the text begins with what was asked.
     """
     row = rows[0] if isinstance(rows, Sequence) and len(rows) == 1 else None
-    fits = isinstance(row, Sequence) and len(row) == len(kinds) and all(map(isinstance, row, kinds))
-    if row is None or not fits:
+    if not isinstance(row, Sequence) or len(row) != len(kinds) or not all(map(isinstance, row, kinds)):
+        # By their types: what they hold may be personal.
+        given = [[type(value).__name__ for value in each] for each in rows or () if isinstance(each, Sequence)]
         raise ContractError(
-            f"{asked}: the database answers with {sentence(repr(rows))}, where one row of {len(kinds)} values belongs"
+            f"{asked}: the database answers with {sentence(str(given))}, where one row of {len(kinds)} values belongs"
         )
     return tuple(row)
 
