@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import socketserver
 import time
+from concurrent.futures import Future
 from contextlib import contextmanager
 from dataclasses import replace
 from itertools import repeat
@@ -12,18 +13,25 @@ from threading import Thread
 from types import SimpleNamespace
 
 import pytest
+from confluent_kafka import OFFSET_INVALID, KafkaError, KafkaException, TopicPartition
 
-from dedp_assets.patterns.connectors import postgres
+from dedp_assets.patterns.connectors import mirroring, postgres
+from dedp_assets.patterns.connectors import topic_sink as topic_sinks
 from dedp_assets.patterns.connectors.definitions import define
 from dedp_assets.patterns.connectors.http import Patience, Service, ask_in_bulk
 from dedp_assets.patterns.connectors.http_sink import HttpSink
+from dedp_assets.patterns.connectors.mirroring import Place
 from dedp_assets.patterns.connectors.pgoutput import Relation
 from dedp_assets.patterns.connectors.postgres import Incoming, PostgresTable
 from dedp_assets.patterns.connectors.providers import keep_answer
 from dedp_assets.patterns.connectors.sinks import Answer, Outgoing, send
+from dedp_assets.patterns.connectors.topic_sink import TopicSink
+from dedp_assets.patterns.connectors.topics import Topic, position, resume
 from dedp_assets.patterns.core.errors import ConfigError, ContractError, NotReady, PatternError
+from dedp_assets.patterns.delta.log import Ledger, transaction_id
 from dedp_assets.patterns.idempotency._transactions import Written, write_sets
-from tests.helpers import NOW
+from resources import kafka as kafka_resource
+from tests.helpers import NOW, a_record, write_log
 
 RECORDS = [Outgoing(str(n), f"entity {n}", "{}") for n in range(3)]
 
@@ -475,3 +483,324 @@ def test_an_error_of_whoever_uses_a_connection_stays_its_own():
     """Only what the part does is told as the part's."""
     with pytest.raises(KeyError, match="mine"), postgres.connected(with_rows([])):
         raise KeyError("mine")
+
+
+# --- Kafka ------------------------------------------------------------------------------------------------------------
+
+
+class LyingProducer:
+    """A producer of Kafka whose reports of delivery are what ``report(number)`` lists: an error, or ``None`` for none.
+
+    ``produced(number)`` may raise; both are told how many records were produced before.
+    """
+
+    def __init__(self, report, produced=lambda _: None):
+        self.report, self.produced = report, produced
+        self.taken, self.waiting = [], []
+
+    def produce(self, *_, headers, on_delivery):
+        self.produced(len(self.taken))
+        self.waiting.append((len(self.taken), on_delivery))
+        self.taken.append(headers["id"])
+
+    def poll(self, _):
+        return 0
+
+    def flush(self):
+        for number, told in self.waiting:
+            for error in self.report(number):
+                told(error, SimpleNamespace(partition=lambda: 0, offset=lambda n=number: n))
+        self.waiting.clear()
+        return 0
+
+
+def topic_sink(monkeypatch, *producers):
+    made = iter(producers)
+    monkeypatch.setattr(topic_sinks, "Producer", lambda _: next(made))
+    return TopicSink({"bootstrap.servers": "broker:9092"}, give_up_seconds=0.2)
+
+
+GOOD = LyingProducer(lambda _: [None])
+FAILED, LARGE = KafkaError(KafkaError._MSG_TIMED_OUT), KafkaError(KafkaError.MSG_SIZE_TOO_LARGE)
+
+
+@pytest.mark.parametrize(
+    ("report", "told"),
+    [
+        (lambda _: [], ["failed"] * 3),
+        (lambda n: [None] * (n != 1), ["accepted", "failed", "failed"]),
+        (lambda _: [None, None], ["accepted"] * 3),
+        (lambda _: [None, FAILED], ["failed"] * 3),
+        (lambda n: [FAILED] if n == 0 else [None], ["failed"] * 3),
+    ],
+    ids=["no reports", "half of them", "everything twice", "taken, then not", "the first one lost"],
+)
+def test_reports_that_do_not_come_or_come_twice_leave_no_record_before_one_that_is_missing(monkeypatch, report, told):
+    """What is not reported is sent again by another producer, with all that follows it, in order."""
+    first, second = LyingProducer(report), LyingProducer(lambda _: [None])
+    sink = topic_sink(monkeypatch, first, second)
+    assert [answer.outcome for answer in sink.send("alerts", RECORDS)] == told
+    left = RECORDS[told.count("accepted") :]
+    if left:
+        answers, _ = send(sink, "alerts", left, attempts=2, pause_seconds=0)
+        assert {answer.outcome for answer in answers} == {"accepted"}
+    assert (first.taken, second.taken) == (["0", "1", "2"], [record.id for record in left])
+
+
+@pytest.mark.parametrize(
+    ("error", "told"),
+    [
+        (KafkaException(LARGE), ["accepted", "refused", "failed"]),
+        (KafkaException(FAILED), ["accepted", "failed", "failed"]),
+        (KafkaException("no error of Kafka"), ["accepted", "failed", "failed"]),
+        (KafkaException(), ["accepted", "failed", "failed"]),
+        (BufferError("Local: Queue full"), ["accepted", "failed", "failed"]),
+    ],
+    ids=["too large", "fatal", "a text", "nothing", "a full queue"],
+)
+def test_only_a_record_that_is_too_large_is_refused_for_ever(monkeypatch, error, told):
+    """A client that is shut, fenced or full says nothing of the record."""
+
+    def produced(number):
+        if number == 1:
+            raise error
+
+    sink = topic_sink(monkeypatch, LyingProducer(lambda _: [None], produced))
+    assert [answer.outcome for answer in sink.send("alerts", RECORDS)] == told
+
+
+def test_a_full_queue_is_waited_for(monkeypatch):
+    """It has room once the client has sent something."""
+    full = [BufferError("Local: Queue full")] * 2
+
+    def produced(_):
+        if full:
+            raise full.pop()
+
+    monkeypatch.setattr(LyingProducer, "poll", lambda *_: 0)
+    sink = topic_sink(monkeypatch, LyingProducer(lambda _: [None], produced))
+    assert {answer.outcome for answer in sink.send("alerts", RECORDS)} == {"accepted"}
+
+
+def test_a_producer_that_fails_with_anything_is_not_used_again(monkeypatch):
+    """The next delivery begins with another one."""
+    sink = topic_sink(monkeypatch, LyingProducer(lambda _: [None], raising(TypeError("value"))), GOOD)
+    with refused(ContractError, "Kafka at broker:9092, sent 3 records for alerts, failed with TypeError: value"):
+        send(sink, "alerts", RECORDS, attempts=3, pause_seconds=0)
+    assert {answer.outcome for answer in sink.send("alerts", RECORDS)} == {"accepted"}
+
+
+@pytest.mark.parametrize("brokers", [{"bootstrap.servers": "broker:9092"}, {}])
+def test_settings_that_make_no_client_are_told_with_the_brokers(brokers):
+    """Nothing was sent."""
+    sink = TopicSink({**brokers, "nonsense": "1"})
+    with refused(ConfigError, f"Kafka at {brokers.get('bootstrap.servers', 'no bootstrap.servers')}", "nonsense"):
+        send(sink, "alerts", RECORDS, attempts=1, pause_seconds=0)
+
+
+@pytest.mark.parametrize(
+    ("begin", "end"),
+    [
+        ({"0": 0, "1": 0}, {"0": 9}),
+        ({"0": 0}, {"0": 9, "1": 9}),
+        ({"0": -1}, {"0": 9}),
+        ({"0": 0}, {"0": -1}),
+        ({"0": 9}, {"0": 3}),
+        ({"0": None}, {"0": 3}),
+        ({"0": 0}, {"0": "3"}),
+        ({"0": 0.5}, {"0": float("nan")}),
+    ],
+)
+def test_offsets_that_no_topic_has_are_asked_for_again(begin, end):
+    """Half of the partitions, before the first record, an end before the begin, no numbers."""
+    with refused(NotReady, "topic visits"):
+        Topic("visits", "x", begin, end)
+
+
+def log_of(tmp_path, **notes):
+    """The ledger of a table that has read a topic, by its last commit's notes."""
+    record = a_record("lines", {}, notes={"topic": "visits", **notes}, sequence=9)
+    txn = {transaction_id("lines", {}, 0): 9}
+    write_log(tmp_path / "lines", {"raw": "string"}, [], [{"record": record, "txn": txn}])
+    return Ledger(tmp_path / "lines", name="lines")
+
+
+def test_a_partition_that_the_brokers_leave_out_is_not_forgotten(tmp_path):
+    """The next commit would not name it, and its records would be read again from the first one on."""
+    ledger = log_of(tmp_path, topic_id="x", offsets={"0": 4, "1": 5})
+    with refused(NotReady, "topic visits: the brokers leave out the partitions 1"):
+        position(ledger, Topic("visits", "x", {"0": 0}, {"0": 9}))
+    another = Topic("visits", "y", {"0": 0}, {"0": 9})
+    with refused(ContractError, "was deleted and created again"):
+        resume(position(ledger, another), another)
+
+
+@pytest.mark.parametrize(
+    "notes", [{}, {"topic_id": "x"}, {"topic_id": "x", "offsets": 7}, {"topic_id": "x", "offsets": {"0": None}}]
+)
+def test_a_commit_that_does_not_say_how_far_it_read_is_no_begin(tmp_path, notes):
+    """Somebody else's, or one that was edited."""
+    with refused(ContractError, "lines: its last commit of topic visits does not say how far"):
+        position(log_of(tmp_path, **notes), Topic("visits", "x", {"0": 0}, {"0": 9}))
+
+
+class LyingAdmin:
+    """An admin of Kafka that describes partitions and lists offsets as it is told."""
+
+    def __init__(self, described, offsets):
+        self.described, self.offsets = described, offsets
+
+    def describe_topics(self, *_, **__):
+        return answered(self.described)
+
+    def list_offsets(self, *_, **__):
+        return answered(self.offsets)
+
+
+def answered(told):
+    """Futures of what a client answers; an exception is raised when it is asked for."""
+    if not isinstance(told, dict):
+        return told
+    found = {}
+    for key, value in told.items():
+        found[key] = Future()
+        (found[key].set_exception if isinstance(value, Exception) else found[key].set_result)(value)
+    return found
+
+
+def described(*partitions):
+    return {"visits": SimpleNamespace(partitions=[SimpleNamespace(id=n) for n in partitions], topic_id="x")}
+
+
+def offsets(*told):
+    return {TopicPartition("visits", n): SimpleNamespace(offset=offset) for n, offset in enumerate(told)}
+
+
+@pytest.mark.parametrize(
+    ("topics", "listed"),
+    [
+        ({}, {}),
+        (None, {}),
+        ({"clicks": None}, {}),
+        ({"visits": None}, {}),
+        ({"visits": RuntimeError("no answer")}, {}),
+        (described(), {}),
+        (described(0, 1), offsets(5)),
+        (described(0), offsets(5, 6)),
+        (described(0), offsets(-1)),
+        (described(0), offsets(None)),
+        (described(0), None),
+        (described(0), {TopicPartition("visits", 0): None}),
+        (described(0), {TopicPartition("visits", 0): TimeoutError()}),
+    ],
+)
+def test_an_admin_that_answers_something_else_is_told_with_its_topic(monkeypatch, topics, listed):
+    """Half of the partitions, none, other topics, nothing: no topic is made of it."""
+    monkeypatch.setattr(kafka_resource, "AdminClient", lambda _: LyingAdmin(topics, listed))
+    kafka = kafka_resource.Kafka(bootstrap="broker:9092")
+    with refused(PatternError, "visits"):
+        kafka.look()
+    monkeypatch.setattr(kafka_resource, "AdminClient", lambda _: LyingAdmin({"visits": KafkaException("?")}, {}))
+    with refused(NotReady, "Kafka at broker:9092"):
+        kafka.look()
+
+
+class LyingConsumer:
+    """A consumer of Kafka that gives batches of messages, one at each call, and says what was committed."""
+
+    def __init__(self, batches=(), committed=()):
+        self.batches, self.committed_places = list(batches), committed
+
+    def committed(self, *_):
+        return self.committed_places
+
+    def consume(self, *_, **__):
+        return self.batches.pop(0) if self.batches else []
+
+    def seek(self, _):
+        pass
+
+    def close(self):
+        pass
+
+
+def message(offset, *, partition=0, topic="visits", error=None):
+    kinds = {"topic": topic, "partition": partition, "offset": offset, "error": error}
+    return SimpleNamespace(**{name: lambda value=value: value for name, value in kinds.items()})
+
+
+SOURCE = Place(Topic("visits", "x", {"0": 0}, {"0": 3}), {})
+COPY = Place(Topic("copy", "y", {"0": 0}, {"0": 0}), {})
+ENDED, DOWN = KafkaError(KafkaError._PARTITION_EOF), KafkaError(KafkaError._ALL_BROKERS_DOWN)
+
+
+def copied(batches):
+    """The offsets that are copied."""
+    with mirroring._translated(SOURCE, COPY):
+        found = list(mirroring._batches(LyingConsumer(batches), SOURCE, {"0": 0}, 10))
+    return [one.offset() for batch in found for one in batch.records]
+
+
+@pytest.mark.parametrize(
+    "batches",
+    [
+        [],
+        [[message(0), message(0)]],
+        [[message(0), message(1)], [message(0)]],
+        [[message(1), message(0)]],
+        [[message(None)]],
+        [[message(-1)]],
+        [[message(0, partition=1)]],
+        [[message(0, partition=None)]],
+        [[message(0, topic="clicks")]],
+        [[message(0), message(1, error=ENDED)]],
+        [[message(None, partition=-1, error=DOWN)]],
+        [[message(None, partition=None, error=ENDED)]],
+    ],
+    ids=[
+        *("silence", "twice", "twice, later", "out of order", "no offset", "a negative offset", "another partition"),
+        *("no partition", "another topic", "an end too early", "an error of no partition", "an end of no partition"),
+    ],
+)
+def test_records_that_do_not_follow_are_not_copied(monkeypatch, batches):
+    """Copied, they would be twice, out of order or left out in the copy: the run ends and may be repeated."""
+    monkeypatch.setattr(mirroring, "_ANSWER_SECONDS", 0.05)
+    with refused(NotReady, "visits", "run"):
+        copied(batches)
+
+
+def test_records_that_follow_are_copied_over_gaps():
+    """Ends of transactions and compaction leave offsets without a record."""
+    assert copied([[message(0)], [message(2)]]) == [0, 2]
+    assert copied([[message(1), message(3, error=ENDED)]]) == [1]
+
+
+def place(partition, offset, error=None):
+    return SimpleNamespace(partition=partition, offset=offset, error=error)
+
+
+@pytest.mark.parametrize(
+    "committed",
+    [
+        [],
+        [place(1, 0)],
+        [place(0, OFFSET_INVALID, KafkaError(KafkaError.COORDINATOR_LOAD_IN_PROGRESS))],
+        [place(0, None)],
+        [place(0, -5)],
+        [place(0, "2")],
+    ],
+    ids=["nothing", "another partition", "an error", "no offset", "a negative offset", "a text"],
+)
+def test_an_unknown_end_of_a_copy_is_no_begin(monkeypatch, committed):
+    """Taken for a copy that was never begun, every record would be copied once more."""
+    monkeypatch.setattr(mirroring, "Consumer", lambda _: LyingConsumer(committed=committed))
+    with refused(NotReady, "copy"), mirroring._translated(SOURCE, COPY):
+        mirroring._position(COPY, "group", SOURCE.topic)
+
+
+@pytest.mark.parametrize("listed", [{}, {0: None}, {0: SimpleNamespace(offset=None)}, {0: KafkaException("x")}])
+def test_no_answer_does_not_say_that_records_are_gone(monkeypatch, listed):
+    """A partition that is left out, an answer without an offset."""
+    told = {TopicPartition("visits", partition): value for partition, value in listed.items()}
+    monkeypatch.setattr(mirroring, "AdminClient", lambda _: LyingAdmin({}, told))
+    assert not mirroring._is_gone(SOURCE, "0", 1)

@@ -38,10 +38,12 @@ __all__ = [
     "calling",
     "exchanged",
     "is_text",
+    "kafka_said",
     "one_row",
     "plain_json",
     "require_address",
     "sentence",
+    "told",
     "without_secrets",
 ]
 
@@ -69,6 +71,14 @@ def calling(part: str, *, known: type[Exception] = PatternError) -> Iterator[Non
         raise NotReady(f"{part} cannot be reached ({told(error)}): run it again") from error
     except Exception as error:
         raise ContractError(f"{part} failed with {told(error)}: correct it, and run it again") from error
+
+
+def kafka_said(error: Exception) -> tuple[int | None, str]:
+    """Read the code and the sentence of an error of Kafka's client; one that holds none has a text at least."""
+    first: Any = error.args[0] if error.args else None
+    if callable(getattr(first, "code", None)) and callable(getattr(first, "str", None)):
+        return first.code(), sentence(str(first.str()))
+    return None, sentence(str(error)) or type(error).__name__
 
 
 def told(error: BaseException) -> str:
