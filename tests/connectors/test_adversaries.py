@@ -8,6 +8,7 @@ import time
 from concurrent.futures import Future
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 from itertools import repeat
 from threading import Thread
 from types import SimpleNamespace
@@ -24,14 +25,21 @@ from dedp_assets.patterns.connectors.mirroring import Place
 from dedp_assets.patterns.connectors.pgoutput import Relation
 from dedp_assets.patterns.connectors.postgres import Incoming, PostgresTable
 from dedp_assets.patterns.connectors.providers import keep_answer
+from dedp_assets.patterns.connectors.receipts import RECEIPT
 from dedp_assets.patterns.connectors.sinks import Answer, Outgoing, send
 from dedp_assets.patterns.connectors.topic_sink import TopicSink
 from dedp_assets.patterns.connectors.topics import Topic, position, resume
-from dedp_assets.patterns.core.errors import ConfigError, ContractError, NotReady, PatternError
+from dedp_assets.patterns.core.errors import ConfigError, ContractError, NotReady, PatternError, SchemaMismatch
+from dedp_assets.patterns.core.records import Provenance
+from dedp_assets.patterns.core.schema import Column, TableSpec
 from dedp_assets.patterns.delta.log import Ledger, transaction_id
+from dedp_assets.patterns.error_management.dead_letter import LETTER, divert_unprocessable, route
 from dedp_assets.patterns.idempotency._transactions import Written, write_sets
+from dedp_assets.patterns.value.bin_pack_orderer import deliver_in_bins
+from dedp_assets.patterns.value.fifo_orderer import deliver_in_order
+from dedp_assets.patterns.value.static_joiner import ANSWER, keep_answers
 from resources import kafka as kafka_resource
-from tests.helpers import NOW, a_record, write_log
+from tests.helpers import NOW, a_record, a_run, read_back, write_log
 
 RECORDS = [Outgoing(str(n), f"entity {n}", "{}") for n in range(3)]
 
@@ -804,3 +812,141 @@ def test_no_answer_does_not_say_that_records_are_gone(monkeypatch, listed):
     told = {TopicPartition("visits", partition): value for partition, value in listed.items()}
     monkeypatch.setattr(mirroring, "AdminClient", lambda _: LyingAdmin({}, told))
     assert not mirroring._is_gone(SOURCE, "0", 1)
+
+
+# --- tables that a write needs ----------------------------------------------------------------------------------------
+
+RECEIPTS = TableSpec("delivered", {"day": Column("STRING"), **RECEIPT}, partition_by=("day",))
+DAY = {"day": "mon"}
+UNFIT = {
+    "without a position": replace(RECEIPTS, columns={n: c for n, c in RECEIPTS.columns.items() if n != "position"}),
+    "a position of another type": replace(RECEIPTS, columns={**RECEIPTS.columns, "position": Column("BIGINT")}),
+    "a text that may be too long": replace(RECEIPTS, columns={**RECEIPTS.columns, "position": Column("VARCHAR(2)")}),
+    "a column of nobody": replace(RECEIPTS, columns={**RECEIPTS.columns, "note": Column("STRING")}),
+    "another key": replace(RECEIPTS, key=("record_id",)),
+    "a rule": replace(RECEIPTS, checks={"numbered": "position <> ''"}),
+    "a part of its partition": replace(
+        RECEIPTS, columns={"hour": Column("STRING"), **RECEIPTS.columns}, partition_by=("day", "hour")
+    ),
+}
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize("spec", UNFIT.values(), ids=UNFIT)
+def test_receipts_that_cannot_be_written_are_found_before_anything_is_sent(spark, make_table, spec):
+    """Sent without a receipt, it would be sent again by every run."""
+    sink, rows = LyingSink(lambda records: [Answer("accepted")] * len(records)), spark.range(3)
+    run = Provenance(asset="delivered", run_id="run-1")
+    options = {"destination": "x", "order_by": ["id"], "identity": "id", "partition": DAY, "provenance": run}
+    with refused(PatternError, "delivered"):
+        deliver_in_order(rows, make_table(spec), sink=sink, **options)
+    assert sink.requests == []
+
+
+@pytest.mark.spark
+def test_what_a_lying_sink_took_by_its_own_words_has_a_receipt_and_nothing_else(spark, make_table):
+    """Half of the records, then an exception: what was acknowledged is noted, the rest goes out by the next run."""
+    table, said_no = make_table(RECEIPTS), []
+
+    def answer(records):
+        if records[0].id == "1" and not said_no:
+            said_no.append(True)
+            raise KeyError("position")
+        return [Answer("accepted", "7")] * len(records)
+
+    sink = LyingSink(answer)
+    deliver = partial(
+        deliver_in_bins,
+        spark.range(3).selectExpr("id", "'x' AS one"),
+        table,
+        sink=sink,
+        partition=DAY,
+        destination="one",
+        entity="one",
+        order_by=["id"],
+        identity="id",
+    )
+    with refused(ContractError, "the liar, sent 1 records for x, failed with KeyError"):
+        deliver(provenance=Provenance(asset="delivered", run_id="run-1"))
+    assert [row["record_id"] for row in read_back(table)] == ["0"]
+    deliver(provenance=Provenance(asset="delivered", run_id="run-2"))
+    assert sorted(row["record_id"] for row in read_back(table)) == ["0", "1", "2"]
+    assert sink.requests == [["0"], ["1"], ["1"], ["2"]]
+
+
+PLACES = TableSpec(
+    "places",
+    {"ip": Column("STRING"), "n": Column("INT"), "x": Column("DOUBLE"), **ANSWER, "day": Column("STRING")},
+    partition_by=("day",),
+)
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize(
+    "spec",
+    [
+        replace(PLACES, columns={n: c for n, c in PLACES.columns.items() if n != "asked_at"}),
+        replace(PLACES, columns={**PLACES.columns, "ip": Column("INT")}),
+        replace(PLACES, columns={**PLACES.columns, "hour": Column("STRING")}, partition_by=("day", "hour")),
+    ],
+    ids=["without a time", "a key of another type", "a part of its partition"],
+)
+def test_answers_that_cannot_be_kept_are_not_asked_for(spark, make_table, spec):
+    """A service may count what it is asked for."""
+    facts, asked = spark.createDataFrame([("a",)], "ip STRING"), []
+    with refused(PatternError, "places"):
+        keep_answers(facts, make_table(spec), key="ip", ask=asked.append, partition=DAY, provenance=a_run(at=NOW))
+    assert asked == []
+
+
+ITEMS = {
+    "None": lambda _: None,
+    "nothing": lambda _: [],
+    "half": lambda keys: [{"ip": keys[0]}],
+    "everything twice": lambda keys: [{"ip": key} for key in [*keys, *keys]],
+    "one twice": lambda keys: [{"ip": key} for key in [*keys, keys[0]]],
+    "one twice instead of another": lambda keys: [{"ip": keys[0]}] * 2,
+    "other keys": lambda keys: [{"ip": f"{key} "} for key in keys],
+    "never ends": lambda _: repeat({"ip": "a"}),
+    "no items": lambda keys: keys,
+    "names that are none": lambda keys: [{"ip": key, 7: 7} for key in keys],
+    "a key that is no text": lambda keys: [{"ip": key.encode()} for key in keys],
+    "half a character": lambda keys: [{"ip": key, "n": "\ud800"} for key in keys],
+    "another type": lambda keys: [{"ip": key, "n": "7"} for key in keys],
+    "too large a number": lambda keys: [{"ip": key, "n": 2**40} for key in keys],
+    "a list": lambda keys: [{"ip": key, "x": [1]} for key in keys],
+    "KeyError": raising(KeyError("ip")),
+    "UnicodeDecodeError": raising(UnicodeDecodeError("utf-8", b"\xff", 0, 1, "bad")),
+    "TimeoutError": raising(TimeoutError("late")),
+    "dies on its way": lambda keys: ({"ip": keys[0]} if n == 0 else {}["ip"] for n in range(2)),
+}
+
+
+@pytest.mark.spark
+def test_a_service_whose_answers_are_not_those_that_were_asked_for_leaves_no_row(spark, make_table):
+    """Half an answer, kept, would be all there is of it for ever."""
+    facts, table = spark.createDataFrame([("a",), ("b",)], "ip STRING"), make_table(PLACES)
+    keep = partial(keep_answers, facts, table, key="ip", partition=DAY, provenance=a_run(at=NOW))
+    table.ensure()
+    version = table.ledger.version()
+    for ask in ITEMS.values():
+        with refused(PatternError, "places"):
+            keep(ask=ask)
+    assert table.ledger.version() == version
+    keep(ask=lambda keys: ({"IP": key, "n": 7} for key in keys))
+    assert sorted((row["ip"], row["n"]) for row in read_back(table)) == [("a", 7), ("b", 7)]
+
+
+@pytest.mark.spark
+def test_letters_that_cannot_be_filed_are_found_before_a_row_is_written(spark, make_table):
+    """The valid rows of a split wait for its dead ones."""
+    columns = {"raw": Column("STRING"), "n": Column("INT"), **LETTER, "day": Column("STRING")}
+    del columns["status"]
+    dead = make_table(TableSpec("lines_dead", columns, partition_by=("day",)))
+    valid = {"n": Column("INT"), "id": Column("INT"), "was_dead_lettered": Column("BOOLEAN"), "day": Column("STRING")}
+    valid = make_table(TableSpec("lines", valid, partition_by=("day",)))
+    lines = spark.createDataFrame([(1, '{"id": 7}', "mon"), (2, "{", "mon")], "n INT, raw STRING, day STRING")
+    split = divert_unprocessable(lines, payload="raw", schema={"id": "INT"}, identity=["n"], carry=["day"])
+    with refused(SchemaMismatch, "lines_dead: status is missing"):
+        route(split, valid, dead, partition=DAY, filed_under=DAY, provenance=a_run("lines"))
+    assert (read_back(valid), dead.ledger.version()) == ([], 0)
