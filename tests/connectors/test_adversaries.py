@@ -2,23 +2,33 @@
 
 from __future__ import annotations
 
+import bz2
+import gzip
 import json
 import socketserver
 import time
 from concurrent.futures import Future
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from functools import partial
 from itertools import repeat
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from threading import Thread
 from types import SimpleNamespace
 
+import pyarrow as pa
 import pytest
 from confluent_kafka import OFFSET_INVALID, KafkaError, KafkaException, TopicPartition
+from hypothesis import given
+from hypothesis import strategies as st
 
 from dedp_assets.patterns.connectors import mirroring, postgres
 from dedp_assets.patterns.connectors import topic_sink as topic_sinks
 from dedp_assets.patterns.connectors.definitions import define
+from dedp_assets.patterns.connectors.deliveries import MARKER, look_at
+from dedp_assets.patterns.connectors.events import Arrival, Event, Inbox
+from dedp_assets.patterns.connectors.files import count_lines
 from dedp_assets.patterns.connectors.http import Patience, Service, ask_in_bulk
 from dedp_assets.patterns.connectors.http_sink import HttpSink
 from dedp_assets.patterns.connectors.mirroring import Place
@@ -950,3 +960,99 @@ def test_letters_that_cannot_be_filed_are_found_before_a_row_is_written(spark, m
     with refused(SchemaMismatch, "lines_dead: status is missing"):
         route(split, valid, dead, partition=DAY, filed_under=DAY, provenance=a_run("lines"))
     assert (read_back(valid), dead.ledger.version()) == ([], 0)
+
+
+# --- files ------------------------------------------------------------------------------------------------------------
+
+MANIFEST = json.dumps({"files": {"a.json": 1, "b.json": 1}}).encode()
+
+
+@pytest.mark.parametrize(
+    "marker",
+    [
+        MANIFEST[:-1],
+        MANIFEST[:20],
+        b"\xef\xbb\xbf" + MANIFEST[:-2],
+        b'{"files": {"a.json": 1, "\xff": 1}}',
+        b'{"files": {"a.json": 1, "a.json": 2}}',
+        b'{"files": {"a.json": NaN}}',
+        b'{"files": {"a.json": true}}',
+        b'{"files": {"a.json": -1}}',
+        b'{"files": {"a.json": 1.5}}',
+        b'{"files": ' * 50_000,
+    ],
+)
+def test_a_manifest_that_is_damaged_does_not_let_half_a_delivery_through(tmp_path, marker):
+    """Taken for a marker without a list, it would bind nothing, and the file that is missing would be no loss."""
+    (tmp_path / "a.json").write_text("1")
+    (tmp_path / MARKER).write_bytes(marker)
+    with refused(ContractError, tmp_path.name, "manifest"):
+        look_at(tmp_path).require_ready()
+
+
+def test_a_marker_that_cannot_be_read_is_no_empty_one(tmp_path, monkeypatch):
+    """A disk that fails, or a right that is missing."""
+    (tmp_path / "a.json").write_text("1")
+    (tmp_path / MARKER).write_bytes(MANIFEST)
+
+    def failing(*_, **__):
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr("builtins.open", failing)
+    delivery = look_at(tmp_path)
+    monkeypatch.undo()
+    with refused(ContractError, "_SUCCESS cannot be read (Permission denied)"):
+        delivery.require_ready()
+
+
+@given(st.binary(max_size=60))
+def test_any_marker_gives_a_delivery_that_may_be_read_or_a_refusal(content):
+    """Whatever a producer writes there."""
+    with TemporaryDirectory() as folder:
+        (Path(folder) / "a.json").write_text("1")
+        (Path(folder) / MARKER).write_bytes(content)
+        assert isinstance(look_at(folder).refusal(), str)
+
+
+@given(st.sampled_from([".json", ".gz", ".bz2", ".zst"]), st.binary(max_size=80), st.integers(0, 200), st.booleans())
+def test_any_bytes_of_a_file_are_lines_or_a_refusal(suffix, content, at, packed):
+    """Of whatever kind it says to be: any bytes, and what is packed rightly but for one of them."""
+    if packed and suffix != ".json":
+        content = PACKERS[suffix](content)
+        at = min(at, len(content))
+        content = content[:at] + b"\x00" + content[at + 1 :]
+    with TemporaryDirectory() as folder:
+        path = Path(folder) / f"a{suffix}"
+        path.write_bytes(content)
+        with suppress(ContractError):
+            assert count_lines(path) >= 0
+
+
+PACKERS = {".gz": gzip.compress, ".bz2": bz2.compress, ".zst": lambda data: pa.compress(data, "zstd", asbytes=True)}
+
+
+@given(
+    st.binary(max_size=60)
+    | st.recursive(st.none() | st.floats() | st.text(), st.lists).map(lambda v: json.dumps(v).encode())
+)
+def test_any_body_is_an_event_or_a_refusal(body):
+    """In one sentence; never an exception of Python."""
+    arrival = Arrival.of("a", body, received=NOW)
+    assert (arrival.event is None) is bool(arrival.refusal)
+
+
+@pytest.mark.parametrize(
+    "kept", [b"", b"{", b"null", b"[]", b'{"runs": 7}', b'{"runs": [7]}', b'{"reason": "x"}', b"\xff"]
+)
+def test_a_settled_event_that_somebody_changed_is_named(tmp_path, kept):
+    """Without its runs a replay would find those that failed."""
+    inbox = Inbox(tmp_path)
+    event = Event(id="7", source="urn:x", type="published", time=NOW)
+    (tmp_path / "a.json").write_text(event.to_json())
+    (arrival,) = inbox.arrivals(limit=1)
+    inbox.settle(arrival, "failed", reason="it broke", runs=["run-1"])
+    assert inbox.spent([arrival]) == {"run-1"}
+    (reason,) = (tmp_path / "_failed").glob("*.reason")
+    reason.write_bytes(kept)
+    with refused(ContractError, reason.name, "does not name the runs"):
+        inbox.spent([arrival])
