@@ -180,7 +180,7 @@ class _Reader:
         return self.bytes(1)
 
     def bytes(self, count: int) -> bytes:
-        """Take so many bytes; fewer are none."""
+        """Take the next ``count`` bytes."""
         self._at += count
         if self._at > len(self._message):
             raise ValueError("it is cut off")
