@@ -158,17 +158,21 @@ def _following(topic: Topic, position: Mapping[str, int], message: Message) -> t
 
 
 def _bear(consumer: Consumer, source: Place, position: dict[str, int], message: Message, error: KafkaError) -> None:
-    """Take the end of a partition for one; ask again where a broker is busy, and raise any other error."""
+    """Take the end of a partition for one; ask again where a broker is busy, and raise any other error of it."""
     topic, partition = source.topic, str(message.partition())
-    if error.code() == KafkaError._PARTITION_EOF and partition in position:
+    if partition not in position:
+        # Of the client as a whole, such as a coordinator that is not there yet: what lasts ends the copy as silence.
+        if error.fatal():
+            raise KafkaException(error)
+        return
+    if error.code() == KafkaError._PARTITION_EOF:
         # Behind the last record there may be offsets without a record: the ends of transactions. A broker that has just
         # become a leader may know of an earlier end: it is waited for, or what lies behind would be left out.
         if (message.offset() or 0) >= topic.end[partition]:
             position[partition] = topic.end[partition]
         return
     # A broker that is busy may say for a moment that it has not what it has: it is asked again.
-    missing = error.code() == KafkaError._AUTO_OFFSET_RESET and partition in position
-    if not missing or _is_gone(source, partition, position[partition]):
+    if error.code() != KafkaError._AUTO_OFFSET_RESET or _is_gone(source, partition, position[partition]):
         raise KafkaException(error)
     consumer.seek(TopicPartition(topic.name, int(partition), position[partition]))
 
