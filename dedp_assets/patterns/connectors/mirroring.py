@@ -171,8 +171,10 @@ def _bear(consumer: Consumer, source: Place, position: dict[str, int], message: 
         if (message.offset() or 0) >= topic.end[partition]:
             position[partition] = topic.end[partition]
         return
-    # A broker that is busy may say for a moment that it has not what it has: it is asked again.
-    if error.code() != KafkaError._AUTO_OFFSET_RESET or _is_gone(source, partition, position[partition]):
+    # A broker that is busy may say for a moment that it has not what it has: it is asked again, and whoever asks it
+    # for its offsets may be told wrong, too, once: what was said twice is so.
+    gone = (_is_gone(source, partition, position[partition]) for _ in range(2))
+    if error.code() != KafkaError._AUTO_OFFSET_RESET or all(gone):
         raise KafkaException(error)
     consumer.seek(TopicPartition(topic.name, int(partition), position[partition]))
 
