@@ -6,10 +6,11 @@ from collections.abc import Collection
 from typing import Any
 
 import dagster as dg
-from confluent_kafka import IsolationLevel, KafkaException, TopicCollection, TopicPartition
+from confluent_kafka import IsolationLevel, KafkaError, KafkaException, TopicCollection, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic, OffsetSpec
 from pydantic import Field
 
+from dedp_assets.patterns.connectors.parts import calling, kafka_said
 from dedp_assets.patterns.connectors.topics import Topic
 from dedp_assets.patterns.core.errors import ConfigError, NotReady
 from resources.announced import announced
@@ -80,9 +81,10 @@ class Kafka(dg.ConfigurableResource[Any]):
         deadline = time.monotonic() + _ANSWER_SECONDS
         while True:
             try:
-                return _held(admin, self.topic)
+                with calling(f"Kafka at {self.bootstrap}, asked for topic {self.topic},", known=KafkaException):
+                    return _held(admin, self.topic)
             except KafkaException as error:
-                if error.args[0].name() not in passing or time.monotonic() > deadline:
+                if _name(error) not in passing or time.monotonic() > deadline:
                     raise NotReady(_reason(self.bootstrap, self.topic, error)) from None
                 time.sleep(0.2)
 
@@ -97,7 +99,7 @@ class Kafka(dg.ConfigurableResource[Any]):
         try:
             admin.create_topics([wanted], request_timeout=_ANSWER_SECONDS)[self.topic].result()
         except KafkaException as error:
-            if error.args[0].name() != _TOPIC_EXISTS:
+            if _name(error) != _TOPIC_EXISTS:
                 raise NotReady(_reason(self.bootstrap, self.topic, error)) from None
         # The controller has made it; the broker that is asked next may hear of it a moment later.
         self._look(admin, (*_ELECTING, _UNKNOWN_TOPIC))
@@ -105,7 +107,8 @@ class Kafka(dg.ConfigurableResource[Any]):
 
 def _held(admin: AdminClient, topic: str) -> Topic:
     described = admin.describe_topics(TopicCollection([topic]), request_timeout=_ANSWER_SECONDS)[topic].result()
-    partitions = sorted(partition.id for partition in described.partitions)
+    if not (partitions := sorted(partition.id for partition in described.partitions)):
+        raise NotReady(f"topic {topic}: the brokers name no partition of it: look at it again")
     oldest = _offsets(admin, topic, partitions, OffsetSpec.earliest())
     newest = _offsets(admin, topic, partitions, OffsetSpec.latest())
     return Topic(topic, str(described.topic_id), begin=oldest, end=newest)
@@ -114,14 +117,23 @@ def _held(admin: AdminClient, topic: str) -> Topic:
 def _offsets(admin: AdminClient, topic: str, partitions: list[int], which: OffsetSpec) -> dict[str, int]:
     wanted = {TopicPartition(topic, partition): which for partition in partitions}
     found = admin.list_offsets(wanted, isolation_level=IsolationLevel.READ_COMMITTED, request_timeout=_ANSWER_SECONDS)
-    return {str(place.partition): answer.result().offset for place, answer in found.items()}
+    offsets = {str(place.partition): answer.result().offset for place, answer in found.items()}
+    # A partition that is left out would seem to be none, and one that was read would be read again later.
+    if offsets.keys() != {*map(str, partitions)}:
+        raise NotReady(f"topic {topic}: the brokers say offsets of {sorted(offsets)}, not of {partitions}: look again")
+    return offsets
+
+
+def _name(error: KafkaException) -> str:
+    said = error.args[0] if error.args else None
+    return said.name() if isinstance(said, KafkaError) else ""
 
 
 def _reason(bootstrap: str, topic: str, error: KafkaException) -> str:
-    if error.args[0].name() == _UNKNOWN_TOPIC:
+    if _name(error) == _UNKNOWN_TOPIC:
         return f"Kafka at {bootstrap} has no topic {topic}: its first producer makes it"
     return _silent(bootstrap, error)
 
 
 def _silent(bootstrap: str, error: KafkaException) -> str:
-    return f"Kafka at {bootstrap} does not answer ({error.args[0].str()}): start it, or correct DEDP_KAFKA"
+    return f"Kafka at {bootstrap} does not answer ({kafka_said(error)[1]}): start it, or correct DEDP_KAFKA"

@@ -82,7 +82,7 @@ def test_a_service_that_stays_away_or_talks_nonsense_is_an_error(services, sink)
     ("items", "said"),
     [
         ([{"id": "1", "outcome": "accepted"}], "lacks '0'"),
-        ([{"id": "0", "outcome": "accepted"}, {"id": "1", "outcome": "done"}], "outcomes that nobody knows: {'done'}"),
+        ([{"id": "0", "outcome": "accepted"}, {"id": "1", "outcome": "done"}], "outcomes that nobody knows: 'done'"),
     ],
 )
 def test_an_answer_that_is_not_for_the_records_sent_is_refused(monkeypatch, sink, items, said):

@@ -145,3 +145,112 @@ def test_a_message_of_another_protocol_is_an_error():
 def test_a_position_is_written_as_postgres_does(number, text):
     """Two hexadecimal numbers of 32 bits."""
     assert position_text(number) == text
+
+
+# --- what no server sends ---------------------------------------------------------------------------------------------
+
+MESSAGES = [
+    begin(),
+    relation(),
+    relation(OTHERS, "others", columns=(("é", 25, -1),)),
+    about(b"I", b"N" + row("1", None)),
+    about(b"U", b"O" + row("1", "ä") + b"N" + row("1", ...)),
+    about(b"U", b"K" + row("1", None) + b"N" + row("2", "x")),
+    about(b"D", b"O" + row("1", "y")),
+    about(b"I", b"N" + row("z"), OTHERS),
+    b"T" + struct.pack("!IBII", 2, 1, USERS, OTHERS),
+    b"M" + bytes(20),
+    commit(),
+    begin(200),
+    commit(200, 248),
+]
+
+
+def decoded(messages):
+    """The transactions before the first message that is refused, which the library says in one sentence."""
+    found, said = [], ""
+    try:
+        found.extend(decode(messages))
+    except ContractError as error:
+        said = str(error)
+    assert (said or "pgoutput message ").startswith("pgoutput message ")
+    assert "\n" not in said
+    return found
+
+
+@given(st.lists(st.binary(max_size=40) | st.sampled_from(MESSAGES), max_size=12))
+def test_any_bytes_are_transactions_or_refused(messages):
+    """Between, before or behind what a server would send."""
+    for transaction in decoded(messages):
+        assert 0 <= transaction.ends_at < 1 << 63
+        for change in transaction.changes:
+            assert (change.after is None) is (change.operation in ("delete", "truncate", "schema"))
+            assert all(
+                row is None or row.keys() <= change.relation.columns.keys() for row in (change.before, change.after)
+            )
+
+
+@given(st.integers(0, len(MESSAGES) - 1), st.data())
+def test_a_message_that_is_cut_off_or_too_long_is_refused(number, data):
+    """At whatever byte: half of a text is no text, and nothing behind it is read. What is passed over may be cut."""
+    whole = MESSAGES[number]
+    cut = whole[: data.draw(st.integers(0, len(whole) - 1))]
+    for damaged in (cut, whole + data.draw(st.binary(min_size=1, max_size=5))):
+        if damaged[:1] != b"M":
+            with pytest.raises(ContractError, match=r"^pgoutput message "):
+                list(decode([*MESSAGES[:number], damaged, *MESSAGES[number + 1 :]]))
+
+
+@given(st.integers(0, len(MESSAGES) - 1), st.data())
+def test_a_flipped_bit_gives_no_exception_of_python(number, data):
+    """What it makes of a text nobody can tell; all else fits together, or is refused."""
+    message = bytearray(MESSAGES[number])
+    message[data.draw(st.integers(0, len(message) - 1))] ^= 1 << data.draw(st.integers(0, 7))
+    decoded([*MESSAGES[:number], bytes(message), *MESSAGES[number + 1 :]])
+
+
+@given(st.permutations(range(len(MESSAGES))), st.integers(0, len(MESSAGES)))
+def test_messages_in_another_order_lose_no_change(order, count):
+    """A transaction holds what was sent between its begin and its commit, or there is none."""
+    found = decoded([MESSAGES[n] for n in order[:count]])
+    sent = [n for n in order[:count] if n in (0, 10, 11, 12)]
+    for transaction in found:
+        first, last = (0, 10) if transaction.ends_at == 148 else (11, 12)
+        assert sent.index(last) == sent.index(first) + 1
+
+
+@pytest.mark.parametrize(
+    "messages",
+    [
+        [None],
+        ["B"],
+        [b""],
+        [memoryview(begin())],
+        [commit()],
+        [relation()],
+        [begin(), begin(), commit()],
+        [begin(), commit(101)],
+        [begin(), commit(100, 100)],
+        [begin(1 << 63), commit(1 << 63, (1 << 63) + 1)],
+        [begin(), commit(microseconds=1 << 62)],
+        [begin(), commit(), begin(), commit()],
+        [begin(), about(b"I", b"N" + row("1", None)), commit()],
+        [begin(), b"T" + struct.pack("!IBI", 1, 0, 9), commit()],
+        [begin(), b"T" + struct.pack("!IBI", 2**32 - 1, 0, USERS), commit()],
+        [begin(), relation(columns=(("id", 20, -1), ("id", 20, -1))), commit()],
+        [begin(), relation(identity=b"x"), commit()],
+        [begin(), relation(), about(b"I", b""), commit()],
+        [begin(), relation(), about(b"I", b"O" + row("1", None)), commit()],
+        [begin(), relation(), about(b"U", b"O" + row("1", None)), commit()],
+        [begin(), relation(), about(b"D", b"N" + row("1", None)), commit()],
+        [begin(), relation(), about(b"I", b"N" + row("1")), commit()],
+        [begin(), relation(), about(b"I", b"N" + row("1", None, None)), commit()],
+        [begin(), relation(), about(b"I", b"N" + struct.pack("!H", 2) + b"nb"), commit()],
+        [begin(), relation(), about(b"I", b"N" + struct.pack("!H", 2) + b"nt\0\0\0\1\xff"), commit()],
+        [begin(), relation(), about(b"I", b"N" + struct.pack("!H", 2) + b"nt\0\0\0\5ab"), commit()],
+    ],
+)
+def test_what_no_server_sends_is_refused(messages):
+    """A begin without a commit, a transaction twice, half of a row, bytes that are no text: nothing is guessed."""
+    with pytest.raises(ContractError, match=r"^pgoutput message .* cannot be decoded "):
+        list(decode(messages))

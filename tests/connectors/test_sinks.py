@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from dedp_assets.patterns.connectors.sinks import Answer, Outgoing, in_requests, send
+from dedp_assets.patterns.core.errors import ContractError
 from tests.sinks import Inbox, losing, refusing
 
 RECORDS = [Outgoing(str(n), f"entity {n}", "{}") for n in range(5)]
@@ -38,8 +39,8 @@ def test_a_lost_answer_is_found_out_by_sending_again(error):
 
 
 def test_an_error_that_says_nothing_of_the_answer_is_not_swallowed():
-    """Only what leaves the outcome open is a failed attempt."""
-    with pytest.raises(ValueError, match="defect"):
+    """Only what leaves the outcome open is a failed attempt; an exception of the sink's own says whose it is."""
+    with pytest.raises(ContractError, match="the inbox, sent 5 records for blog, failed with ValueError: defect"):
         outcomes(Inbox(fault=lambda *_: ValueError("defect")))
 
 

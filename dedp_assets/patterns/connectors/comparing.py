@@ -21,6 +21,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from dedp_assets.patterns.connectors import postgres
+from dedp_assets.patterns.connectors.parts import one_row
 from dedp_assets.patterns.connectors.pgoutput import Row, position_text
 from dedp_assets.patterns.connectors.postgres import RESNAPSHOT, PostgresTable
 from dedp_assets.patterns.core.errors import ConfigError, ContractError, NotReady
@@ -104,7 +105,8 @@ def compare_copy(source: PostgresTable, copy: Table, history: Table, *, keys: Se
         parts = sorted(part for part in {*there, *here} if there.get(part) != here.get(part))
         faults = [f"column {c} is not in the source" for c in copy.spec.columns if c not in table.columns]
         faults += [sides.told(parts[:_LOOKED_INTO], changed)] if parts else []
-        ((size,),) = reader.execute("SELECT pg_table_size(%s::oid)", (table.oid,)).fetchall()
+        asked = reader.execute("SELECT pg_table_size(%s::oid)", (table.oid,)).fetchall()
+        (size,) = one_row(asked, (int,), asked=f"{source.name}: its size")
     passes = 2 if parts else 1
     figures = {
         "rows": sum(rows for rows, _ in here.values()),
@@ -184,7 +186,7 @@ class _Sides:
             sql.SQL(", ").join([sql.SQL("%s::text[]")] * len(names)),
             sql.SQL(", ").join(names),
         )
-        return [found for (found,) in self._asked(query, *[list(column) for column in zip(*keys, strict=True)])]
+        return [found for (found,) in self._asked(1, query, *[list(column) for column in zip(*keys, strict=True)])]
 
     def of_source(self, changed: Sequence[str]) -> Ranges:
         """Sum up the source by range."""
@@ -193,7 +195,7 @@ class _Sides:
             "SELECT left(k, {}), count(*), sum(('x' || left(md5(r), 15))::bit(60)::bigint) FROM "
             "(SELECT md5({}) AS k, {} AS r FROM ONLY {}) AS a WHERE NOT k = ANY(%s) GROUP BY 1"
         ).format(_DIGITS, key, row, self.source.identifier)
-        return {part: (rows, int(hashed)) for part, rows, hashed in self._asked(query, list(changed))}
+        return {part: (rows, int(hashed)) for part, rows, hashed in self._asked(3, query, list(changed))}
 
     def of_copy(self, changed: Sequence[str]) -> Ranges:
         """Sum up the copy by range."""
@@ -209,7 +211,7 @@ class _Sides:
             "SELECT * FROM (SELECT md5(concat({0})) AS k, ARRAY[{0}], ARRAY[{1}] FROM ONLY {2}) AS a "
             "WHERE left(k, {3}) = ANY(%s) AND NOT k = ANY(%s)"
         ).format(keys, columns, self.source.identifier, _DIGITS)
-        there = _by_key(self._asked(query, list(parts), list(changed)))
+        there = _by_key(self._asked(3, query, list(parts), list(changed)))
         arrays = [f"array({', '.join(self._texts(names))})" for names in (self.keys, self.columns)]
         wanted = f"left(k, {_DIGITS}) IN ({', '.join(map(quoted, parts))})"
         here = _by_key(self._of_copy(changed, *arrays).filter(wanted).collect())
@@ -249,13 +251,14 @@ class _Sides:
     def _canonical(self, column: str) -> tuple[str, str]:
         return _TEXTS[_kind(self.spec, column)]
 
-    def _asked(self, query: sql.Composed, *given: object) -> list[tuple[Any, ...]]:
+    def _asked(self, width: int, query: sql.Composed, *given: object) -> list[tuple[Any, ...]]:
         try:
-            return self.reader.execute(query, given).fetchall()
+            found = self.reader.execute(query, given).fetchall()
         except psycopg.DataError:  # its text holds a value
             raise ContractError(
                 f"{self.source.name} holds values of other types than {self.spec.name} declares; {RESNAPSHOT}"
             ) from None
+        return [one_row([row], (object,) * width, asked=f"{self.source.name}: a range of it") for row in found]
 
 
 def _by_key(rows: Iterable[Sequence[Any]]) -> dict[str, list[_Side]]:

@@ -12,6 +12,9 @@ from typing import Any
 
 from psycopg import Connection
 
+from dedp_assets.patterns.connectors.parts import one_row
+from dedp_assets.patterns.core.errors import ContractError
+
 __all__ = ["Definition", "define"]
 
 # VACUUM FULL, CLUSTER and TRUNCATE put the rows into another file and leave the columns' versions, a column's settings
@@ -110,5 +113,11 @@ def define(connection: Connection[Any], *, oid: int, publication: str, columns: 
         columns: its published columns.
     """
     given = {"oid": oid, "publication": publication, "columns": list(columns)}
-    ((parts, types, file, found),) = connection.execute(_DEFINED, given).fetchall()
+    asked, none = connection.execute(_DEFINED, given).fetchall(), type(None)
+    kinds = (dict, (dict, none), int, (dict, none))
+    parts, types, file, found = one_row(asked, kinds, asked=f"the definition of what {publication} publishes")
+    if strange := [column for column, told in (found or {}).items() if not isinstance(told, list) or len(told) != 3]:
+        raise ContractError(
+            f"the definition of what {publication} publishes: {strange[0]} has no number, type, version"
+        )
     return Definition({**parts, **(types or {})}, file, found or {})

@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import errno
 import hashlib
-import json
 import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from dedp_assets.patterns.connectors.files import unreadable_name
+from dedp_assets.patterns.connectors.parts import plain_json, sentence
 from dedp_assets.patterns.core.errors import ContractError, NotReady
 
 __all__ = ["MARKER", "DeliveredFile", "Delivery", "is_called_like_data", "is_so", "look_at"]
 
 MARKER = "_SUCCESS"
+_LARGEST_BYTES = 64 << 20
 _HIDDEN = ("_", ".")
 _OF_DATA = (".json", ".jsonl", ".ndjson", ".csv", ".tsv", ".txt", ".log", ".gz", ".bz2", ".zst")
 _OF_TOOLS = ("_SUCCESS", "_started", "_committed", "_manifest", "_metadata", "_schema")
@@ -39,6 +40,7 @@ class Delivery:
         files: data files by name; names that start with ``_`` or ``.`` are not data.
         marker: the marker, if the producer has finished.
         manifest: file name -> bytes, if the marker lists what belongs to it; an empty marker lists nothing.
+        flaw: what is wrong with a marker that cannot be read to its end, or begins like a manifest and is none.
         strange: entries that are neither data files nor hidden: folders, pipes, and links that lead nowhere.
         hidden: files with bytes that are called like data, behind a ``_`` or ``.`` that hides them from engines.
         absent: the folder that is not there, if nothing has landed.
@@ -51,6 +53,7 @@ class Delivery:
     strange: tuple[str, ...] = ()
     hidden: tuple[str, ...] = ()
     absent: str = ""
+    flaw: str = ""
 
     @property
     def identity(self) -> str:
@@ -69,8 +72,8 @@ class Delivery:
             return f"nothing has landed: put the files into {self.absent}, and {MARKER} last"
         if self.marker is None:
             return f"{len(self.files)} files but no {MARKER}: the producer has not finished"
-        if self.strange:
-            return f"holds what is no file: {', '.join(self.strange)}"
+        if self.flaw or self.strange:
+            return self.flaw or f"holds what is no file: {', '.join(self.strange)}"
         for name in (*self.hidden, *(file.name for file in self.files)):
             if reason := unreadable_name(name):
                 return f"{name} {reason}"
@@ -82,7 +85,7 @@ class Delivery:
         """Name what the manifest states and the files do not hold."""
         sizes = {f.name: f.size_bytes for f in self.files}
         for name, size in (self.manifest or {}).items():
-            if not isinstance(size, int):
+            if not isinstance(size, int) or isinstance(size, bool) or size < 0:
                 return f"the manifest states {size!r} as the size of {name}, which is no number of bytes"
             if name not in sizes:
                 return f"{name} is in the manifest but not in the folder"
@@ -113,11 +116,13 @@ def look_at(folder: Path | str) -> Delivery:
     marker = entries.get(MARKER)
     shown = [entries[name] for name in sorted(entries) if not name.startswith(_HIDDEN)]
     files = [_file(entry) for entry in shown if is_so(entry.is_file)]
+    manifest, flaw = _manifest(marker.path) if marker else (None, "")
     return Delivery(
         partition=partition,
         files=tuple(file for file in files if file is not None),
         marker=_file(marker) if marker else None,
-        manifest=_manifest(marker.path) if marker else None,
+        manifest=manifest,
+        flaw=flaw,
         hidden=tuple(name for name in sorted(entries) if name.startswith(_HIDDEN) and _is_data(entries[name])),
         strange=tuple(f"{entry.name} ({what})" for entry in shown if (what := _strangeness(entry))),
     )
@@ -164,11 +169,21 @@ def _file(entry: os.DirEntry[str]) -> DeliveredFile | None:
     return DeliveredFile(entry.name, stat.st_size, stat.st_mtime_ns)
 
 
-def _manifest(marker: str) -> Mapping[str, int] | None:
+def _manifest(marker: str) -> tuple[Mapping[str, int] | None, str]:
+    """Read what a marker lists, and say what is wrong with one that may have listed something."""
     try:
-        with open(marker, "rb", buffering=0) as file:  # noqa: PTH123 - as above
-            stated = json.loads(file.read())
-    except (OSError, ValueError):
-        return None
-    files = stated.get("files") if isinstance(stated, dict) else None
-    return files if isinstance(files, dict) else None
+        with open(marker, "rb") as file:  # noqa: PTH123 - as above
+            content = file.read(_LARGEST_BYTES + 1)
+    except (FileNotFoundError, IsADirectoryError):
+        return None, ""
+    except OSError as error:
+        return None, f"{MARKER} cannot be read ({error.strerror})"
+    if not content.removeprefix(b"\xef\xbb\xbf").lstrip().startswith(b"{"):
+        return None, ""
+    try:
+        if len(content) > _LARGEST_BYTES:
+            raise ValueError(f"it has more than {_LARGEST_BYTES} bytes")  # noqa: TRY301 - one sentence for both
+        files = plain_json(content).get("files")
+    except ValueError as error:
+        return None, f"{MARKER} begins like a manifest and is none ({sentence(str(error))}): write it anew"
+    return files if isinstance(files, dict) else None, ""

@@ -17,6 +17,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any, Literal, Protocol
 from urllib.parse import quote, unquote_plus
 
+from dedp_assets.patterns.connectors.parts import plain_json
 from dedp_assets.patterns.core.errors import ContractError
 from dedp_assets.patterns.delta.locations import folder_at
 
@@ -207,7 +208,7 @@ class Inbox:
     def spent(self, arrivals: Iterable[Arrival]) -> Collection[str]:
         """List the failed runs that the settled files name, as :class:`Channel` says."""
         told = (self.folder / "_failed" / f"{_filed(a.event)}.reason" for a in arrivals if a.event)
-        return {run for path in told if path.is_file() for run in json.loads(path.read_bytes())["runs"]}
+        return {run for path in told if path.is_file() for run in _runs(path)}
 
     def settle(self, arrival: Arrival, outcome: Outcome, *, reason: str = "", runs: Sequence[str] = ()) -> None:
         """Move the file of a delivery to the settled ones, as :class:`Channel` says."""
@@ -241,6 +242,22 @@ class Inbox:
             return None
         except OSError as error:
             return Arrival(name, received, refusal=f"it cannot be read: {error.strerror}")
+
+
+def _runs(path: Path) -> list[str]:
+    """Read the runs that a settled file names.
+
+    Raises:
+        ContractError: if somebody changed it; the text names it.
+    """
+    try:
+        stated = plain_json(path.read_bytes())
+    except ValueError:
+        stated = None
+    runs = stated.get("runs") if isinstance(stated, dict) else None
+    if not isinstance(runs, list) or not all(isinstance(run, str) for run in runs):
+        raise ContractError(f"{path} does not name the runs that failed: write a list of them into its 'runs'")
+    return runs
 
 
 _EPOCH = datetime.fromtimestamp(0, timezone.utc)

@@ -12,9 +12,16 @@ from datetime import datetime
 from email.utils import parsedate_to_datetime
 from http.client import HTTPException
 from typing import Any
-from urllib.error import HTTPError
-from urllib.request import Request, urlopen
+from urllib.request import Request
 
+from dedp_assets.patterns.connectors.parts import (
+    Bounds,
+    exchanged,
+    plain_json,
+    require_address,
+    sentence,
+    without_secrets,
+)
 from dedp_assets.patterns.core.errors import ConfigError, ContractError, NotReady
 
 __all__ = ["Patience", "Service", "ask_in_bulk", "checked"]
@@ -58,7 +65,7 @@ class Patience:
             pass
         try:
             moment = parsedate_to_datetime(asked)
-        except ValueError:
+        except (ValueError, OverflowError):
             return self.pause_seconds
         return (moment - self.clock()).total_seconds() if moment.tzinfo else self.pause_seconds
 
@@ -71,22 +78,30 @@ class Service:
         url: where it is; ``http`` or ``https``.
         patience: how long failures that may pass are borne.
         timeout_seconds: how long it may be silent.
+        total_seconds: how long a whole answer may take.
+        most_bytes: how large an answer may be.
     """
 
     url: str
     patience: Patience
     timeout_seconds: float = 10
+    total_seconds: float = 120
+    most_bytes: int = 64 << 20
 
     def __post_init__(self) -> None:
-        if not self.url.startswith(("http://", "https://")):
-            raise ConfigError(f"{self.url!r} is no address of an HTTP service: it begins with http:// or https://")
+        require_address(self.url, what="an HTTP service")
+
+    @property
+    def name(self) -> str:
+        """The URL without what may be secret."""
+        return without_secrets(self.url)
 
     def post(self, content: object) -> Any:  # noqa: ANN401 - JSON
         """Send JSON and return the answer's, after as many attempts as patience has.
 
         Raises:
-            ConfigError: if the service refuses the request itself (404, 401 and their like).
-            ContractError: if it answers without JSON.
+            ConfigError: if the service refuses the request itself (404, 401 and their like), or sends it elsewhere.
+            ContractError: if it answers without JSON, or with more than an answer may be.
             NotReady: if the last attempt failed, too, for a reason that may pass.
         """
         request = Request(  # noqa: S310 - the scheme was looked at
@@ -100,30 +115,33 @@ class Service:
                 return self._read(answer)
             if attempt == self.patience.attempts:
                 raise NotReady(
-                    f"{self.url} does not answer after {attempt} attempts: {reason}; it is asked again later"
+                    f"{self.name} does not answer after {attempt} attempts: {reason}; it is asked again later"
                 )
             self.patience.wait(attempt, asked)
 
     def _sent(self, request: Request) -> tuple[bytes, str, str | None]:
         """Send a request once; returns the answer, or why there is none and how long the service asks to wait."""
         try:
-            with urlopen(request, timeout=self.timeout_seconds) as reply:  # noqa: S310 - as above
-                return reply.read(), "", None
-        except HTTPError as error:
-            with error:
-                said = error.read(200).decode(errors="replace")
-                if error.code not in _PASSING:
-                    raise ConfigError(f"{self.url} refuses the request with status {error.code}: {said}") from None
-                return b"", f"status {error.code}: {said}", error.headers.get("Retry-After")
+            reply = exchanged(request, Bounds(self.timeout_seconds, self.total_seconds, self.most_bytes))
         except (OSError, HTTPException) as error:
-            return b"", str(error) or type(error).__name__, None
+            return b"", sentence(str(error)) or type(error).__name__, None
+        if 200 <= reply.status < 300:
+            return reply.body, "", None
+        if reply.elsewhere:
+            raise ConfigError(f"{self.name} sends the request to {reply.elsewhere}: name the address that answers")
+        said = sentence(reply.body.decode(errors="replace"))
+        if reply.status not in _PASSING:
+            raise ConfigError(f"{self.name} refuses the request with status {reply.status}: {said}")
+        return b"", f"status {reply.status}: {said}", reply.headers.get("Retry-After")
 
     def _read(self, answer: bytes) -> Any:  # noqa: ANN401 - JSON
         try:
-            return json.loads(answer)
-        except ValueError:
+            return plain_json(answer)
+        except ValueError as error:
             shown = answer[:60].decode(errors="replace")
-            raise ContractError(f"{self.url} answers with what is no JSON: {shown!r}") from None
+            raise ContractError(
+                f"{self.name} answers with what is no JSON: {shown!r} ({sentence(str(error))})"
+            ) from None
 
 
 def ask_in_bulk(
@@ -152,7 +170,7 @@ def ask_in_bulk(
     distinct = sorted(set(keys))
     for start in range(0, len(distinct), size):
         asked = distinct[start : start + size]
-        yield from checked(service.post({asks: asked}), asked, answers=answers, key=key, url=service.url)
+        yield from checked(service.post({asks: asked}), asked, answers=answers, key=key, url=service.name)
 
 
 def checked(answer: object, asked: Sequence[str], *, answers: str, key: str, url: str) -> list[Mapping[str, Any]]:

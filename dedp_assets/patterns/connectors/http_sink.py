@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from urllib.parse import quote
+from urllib.parse import quote, urlsplit
 
 from dedp_assets.patterns.connectors.http import Service, checked
+from dedp_assets.patterns.connectors.parts import sentence
 from dedp_assets.patterns.connectors.sinks import Answer, Outgoing
 from dedp_assets.patterns.core.errors import ContractError
 
@@ -31,8 +32,8 @@ class HttpSink:
 
     @property
     def name(self) -> str:
-        """The URL."""
-        return self.service.url
+        """The URL without what may be secret."""
+        return self.service.name
 
     @property
     def partial(self) -> bool:
@@ -46,12 +47,18 @@ class HttpSink:
             ContractError: if an answer lacks records, has others, or an outcome that nobody knows.
             NotReady: if the service does not answer.
         """
-        inbox = replace(self.service, url=f"{self.service.url}/{quote(destination, safe='')}")
+        base = urlsplit(self.service.url)
+        inbox = replace(self.service, url=base._replace(path=f"{base.path}/{quote(destination, safe='')}").geturl())
         asked = [{"id": record.id, "key": record.key, "value": record.value} for record in records]
         answer = inbox.post({"records": asked})
-        items = checked(answer, [record.id for record in records], answers="records", key="id", url=inbox.url)
+        items = checked(answer, [record.id for record in records], answers="records", key="id", url=inbox.name)
+        if strange := sorted({repr(item.get("outcome")) for item in items} - {*map(repr, _OUTCOMES)}):
+            raise ContractError(f"{inbox.name} answers with outcomes that nobody knows: {sentence(', '.join(strange))}")
         by_id = {str(item["id"]): item for item in items}
-        if strange := {item.get("outcome") for item in items} - {*_OUTCOMES}:
-            raise ContractError(f"{inbox.url} answers with outcomes that nobody knows: {strange}")
         found = [by_id[record.id] for record in records]
-        return [Answer(one["outcome"], str(one.get("position", "")), str(one.get("reason", ""))) for one in found]
+        return [Answer(one["outcome"], _said(one.get("position")), _said(one.get("reason"))) for one in found]
+
+
+def _said(value: object) -> str:
+    """Write what a service says of a record as text; nothing for nothing."""
+    return "" if value is None else str(value)

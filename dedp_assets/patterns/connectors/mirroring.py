@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Mapping
+from concurrent.futures import TimeoutError as FutureTimeout
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeGuard
 
 from confluent_kafka import (
+    OFFSET_INVALID,
     Consumer,
     IsolationLevel,
     KafkaError,
@@ -23,6 +25,7 @@ from confluent_kafka import (
 )
 from confluent_kafka.admin import AdminClient, OffsetSpec
 
+from dedp_assets.patterns.connectors.parts import kafka_said
 from dedp_assets.patterns.connectors.topics import Topic
 from dedp_assets.patterns.core.errors import ConfigError, Conflict, ContractError, NotReady
 
@@ -104,8 +107,14 @@ def _position(target: Place, group: str, source: Topic) -> dict[str, int]:
     asking = {**target.client, "group.id": group, "enable.auto.commit": False}
     with closing(Consumer(asking)) as consumer:
         places = [TopicPartition(target.topic.name, int(p)) for p in source.end]
-        known = {str(place.partition): int(place.offset) for place in consumer.committed(places, _ANSWER_SECONDS)}
-    begin = {p: known[p] if known[p] >= 0 else oldest for p, oldest in source.begin.items()}
+        found = consumer.committed(places, _ANSWER_SECONDS)
+    # An offset that is none and an error look alike: taken for a copy that never began, it would begin anew.
+    if failed := [place.error for place in found if place.error]:
+        raise KafkaException(failed[0])
+    known = {str(place.partition): place.offset for place in found}
+    if known.keys() != source.end.keys() or not all(_is_offset(at) or at == OFFSET_INVALID for at in known.values()):
+        raise NotReady(f"the brokers say of topic {target.topic.name} that its copy ends at {known}: run this again")
+    begin = {p: oldest if known[p] == OFFSET_INVALID else known[p] for p, oldest in source.begin.items()}
     if lost := [p for p, at in begin.items() if not source.begin[p] <= at <= source.end[p]]:
         raise ContractError(
             f"topic {source.name}, partitions {', '.join(lost)}: records were deleted before they were copied to "
@@ -121,24 +130,53 @@ def _batches(consumer: Consumer, source: Place, begin: Mapping[str, int], at_onc
     while any(position[p] < end for p, end in topic.end.items()):
         before, kept = dict(position), []
         for message in consumer.consume(at_once, timeout=0.2):
-            partition, offset = str(message.partition()), message.offset() or 0
-            end = topic.end[partition]
-            if not (error := message.error()):
-                position[partition] = min(offset + 1, end)
-                kept += [message] if offset < end else []
-            elif error.code() == KafkaError._PARTITION_EOF:
-                # Behind the last record there may be offsets without a record: the ends of transactions.
-                position[partition] = end
-            else:
-                # A broker that is busy may say for a moment that it has not what it has: it is asked again.
-                if error.code() != KafkaError._AUTO_OFFSET_RESET or _is_gone(source, partition, position[partition]):
-                    raise KafkaException(error)
-                consumer.seek(TopicPartition(topic.name, int(partition), position[partition]))
+            if error := message.error():
+                _bear(consumer, source, position, message, error)
+                continue
+            partition, offset = _following(topic, position, message)
+            position[partition] = min(offset + 1, topic.end[partition])
+            kept += [message] if offset < topic.end[partition] else []
         if position != before:
             deadline = time.monotonic() + _ANSWER_SECONDS
             yield _Batch(kept, dict(position))
         elif time.monotonic() > deadline:
             raise NotReady(f"Kafka stopped answering while topic {topic.name} was copied: run this again")
+
+
+def _is_offset(value: object) -> TypeGuard[int]:
+    return isinstance(value, int) and value >= 0
+
+
+def _following(topic: Topic, position: Mapping[str, int], message: Message) -> tuple[str, int]:
+    """Tell the place of a record, if it follows what was read; copied, another would be there twice or out of order."""
+    partition, offset = str(message.partition()), message.offset()
+    known = message.topic() == topic.name and partition in position
+    if not known or not _is_offset(offset) or offset < position[partition]:
+        place = f"topic {message.topic()}, partition {partition}, offset {offset}"
+        raise NotReady(f"the brokers send {place}, which does not follow what was read of {topic.name}: run this again")
+    return partition, offset
+
+
+def _bear(consumer: Consumer, source: Place, position: dict[str, int], message: Message, error: KafkaError) -> None:
+    """Take the end of a partition for one; ask again where a broker is busy, and raise any other error of it."""
+    topic, partition = source.topic, str(message.partition())
+    if partition not in position:
+        # Of the client as a whole, such as a coordinator that is not there yet: what lasts ends the copy as silence.
+        if error.fatal():
+            raise KafkaException(error)
+        return
+    if error.code() == KafkaError._PARTITION_EOF:
+        # Behind the last record there may be offsets without a record: the ends of transactions. A broker that has just
+        # become a leader may know of an earlier end: it is waited for, or what lies behind would be left out.
+        if (message.offset() or 0) >= topic.end[partition]:
+            position[partition] = topic.end[partition]
+        return
+    # A broker that is busy may say for a moment that it has not what it has: it is asked again, and whoever asks it
+    # for its offsets may be told wrong, too, once: what was said twice is so.
+    gone = (_is_gone(source, partition, position[partition]) for _ in range(2))
+    if error.code() != KafkaError._AUTO_OFFSET_RESET or all(gone):
+        raise KafkaException(error)
+    consumer.seek(TopicPartition(topic.name, int(partition), position[partition]))
 
 
 def _is_gone(source: Place, partition: str, offset: int) -> bool:
@@ -153,9 +191,11 @@ def _is_gone(source: Place, partition: str, offset: int) -> bool:
             {place: bound}, isolation_level=IsolationLevel.READ_COMMITTED, request_timeout=_ANSWER_SECONDS
         )
         try:
-            held.append(asked[place].result().offset)
-        except KafkaException:
+            held.append(asked[place].result(_ANSWER_SECONDS).offset)
+        except (KafkaException, LookupError, AttributeError, FutureTimeout):
             return False
+    if not all(map(_is_offset, held)):
+        return False
     return not held[0] <= offset <= held[1]
 
 
@@ -164,24 +204,38 @@ def _write(producer: Producer, target: Place, batch: _Batch, group: str) -> None
     producer.begin_transaction()
     try:
         for message in batch.records:
-            kind, moment = message.timestamp()
+            _produce(producer, target.topic.name, message)
+        places = [TopicPartition(target.topic.name, int(p), at) for p, at in batch.position.items()]
+        with closing(Consumer({**target.client, "group.id": group})) as member:
+            producer.send_offsets_to_transaction(places, member.consumer_group_metadata(), _ANSWER_SECONDS)
+        producer.commit_transaction(_ANSWER_SECONDS)
+    except KafkaException as error:
+        if kafka_said(error)[0] not in _FENCED:
+            producer.abort_transaction(_ANSWER_SECONDS)
+        raise
+
+
+def _produce(producer: Producer, topic: str, message: Message) -> None:
+    """Hand a record over; if the client's queue is full, once it has room."""
+    kind, moment = message.timestamp()
+    deadline = time.monotonic() + _ANSWER_SECONDS
+    while True:
+        try:
             producer.produce(
-                target.topic.name,
+                topic,
                 value=message.value(),
                 key=message.key(),
                 partition=int(message.partition() or 0),
                 headers=message.headers(),
                 timestamp=moment if kind else 0,
             )
+        except BufferError:
+            if time.monotonic() > deadline:
+                raise NotReady(f"Kafka stopped taking records of topic {topic}: run this again") from None
+            producer.poll(0.1)
+        else:
             producer.poll(0)
-        places = [TopicPartition(target.topic.name, int(p), at) for p, at in batch.position.items()]
-        with closing(Consumer({**target.client, "group.id": group})) as member:
-            producer.send_offsets_to_transaction(places, member.consumer_group_metadata(), _ANSWER_SECONDS)
-        producer.commit_transaction(_ANSWER_SECONDS)
-    except KafkaException as error:
-        if error.args[0].code() not in _FENCED:
-            producer.abort_transaction(_ANSWER_SECONDS)
-        raise
+            return
 
 
 @contextmanager
@@ -190,11 +244,11 @@ def _translated(source: Place, target: Place) -> Iterator[None]:
     try:
         yield
     except KafkaException as error:
-        said: KafkaError = error.args[0]
-        if said.code() in _FENCED:
+        code, said = kafka_said(error)
+        if code in _FENCED:
             raise Conflict(
                 f"another run copies {source.topic.name} to {target.topic.name} now: run it again"
             ) from error
         raise NotReady(
-            f"topic {source.topic.name} cannot be copied to {target.topic.name} now ({said.str()}): run it again"
+            f"topic {source.topic.name} cannot be copied to {target.topic.name} now ({said}): run it again"
         ) from error

@@ -21,6 +21,7 @@ import psycopg
 from psycopg import Connection, sql
 
 from dedp_assets.patterns.connectors.definitions import Definition, define
+from dedp_assets.patterns.connectors.parts import calling, one_row
 from dedp_assets.patterns.connectors.pgoutput import Change, Relation, Row, Transaction, decode, position_text
 from dedp_assets.patterns.core.audits import not_empty, require_passed
 from dedp_assets.patterns.core.errors import (
@@ -55,6 +56,7 @@ __all__ = [
 ]
 
 RESNAPSHOT = "take a new snapshot (resnapshot=True)"
+_OR_NULL = type(None)
 _NAME = re.compile(r"[a-z0-9_]{1,54}")
 # Values are text in the log, in the snapshot and in the tables: always the same text for the same value.
 _TEXT = (
@@ -225,7 +227,7 @@ def writing(connect: Callable[..., Connection[Any]]) -> Iterator[Connection[Any]
         NotReady: if the server does not answer, or stops to; asked at the end of a transaction, it may have done it.
         PatternError: what else PostgreSQL refuses, with the column and without the value.
     """
-    with _told_of("the database"), connect(autocommit=True) as connection:
+    with _told_of("the database"), _opened(connect, "the database") as connection:
         connection.execute(_TEXT)
         yield connection
 
@@ -253,7 +255,8 @@ def _receive(connection: Connection[Any], incoming: Incoming, received: sql.Iden
     without = sql.SQL(" OR ").join(sql.SQL("{} IS NULL").format(sql.Identifier(c)) for c in incoming.keys)
     strange = sql.SQL("({}) IS NOT TRUE").format(_owned(incoming)) if incoming.owned else sql.SQL("false")
     count = sql.SQL("SELECT count(*), count(*) FILTER (WHERE {}), count(*) FILTER (WHERE {}) FROM {}")
-    ((rows, keyless, outside),) = connection.execute(count.format(without, strange, received)).fetchall()
+    counted = connection.execute(count.format(without, strange, received)).fetchall()
+    rows, keyless, outside = one_row(counted, (int,) * 3, asked=incoming.table)
     if incoming.owned and not incoming.may_be_empty:
         require_passed(incoming.table, [not_empty()], {"written": rows}, None)
     if keyless:
@@ -282,7 +285,8 @@ def _exchange(
         delete = sql.SQL("DELETE FROM {} AS old WHERE {} AND NOT EXISTS (SELECT FROM {} AS new WHERE {})")
         gone = delete.format(table, _owned(incoming), received, sql.SQL(" AND ").join(same))
         deleted = connection.execute(gone).rowcount
-    ((inserted, updated),) = connection.execute(_upsert(incoming, table, received)).fetchall()
+    done = connection.execute(_upsert(incoming, table, received)).fetchall()
+    inserted, updated = one_row(done, (int, int), asked=incoming.table)
     return Changed(inserted, updated, deleted)
 
 
@@ -294,7 +298,7 @@ def connected(source: PostgresTable) -> Iterator[Connection[Any]]:
         NotReady: if the server does not answer, or stops to; nothing was lost and a later run goes on.
         PatternError: what else PostgreSQL refuses, with the remedy.
     """
-    with _translating(source), source.connect(autocommit=True) as connection:
+    with _translating(source), _opened(source.connect, source.name) as connection:
         connection.execute(_READING)
         yield connection
 
@@ -322,7 +326,8 @@ def describe(connection: Connection[Any], source: PostgresTable, *, keys: Sequen
     ).fetchone()
     if found is None:
         raise ConfigError(f"{_at(connection)} has no table {source.name}: correct its name")
-    oid, kind, identity, wal_level, primary, published, deferred, inherited = found
+    kinds = (int, str, str, str, list, (list, _OR_NULL), bool, bool)
+    oid, kind, identity, wal_level, primary, published, deferred, inherited = one_row([found], kinds, asked=source.name)
     _require_own_rows(source, deferrable=deferred, inherited=inherited)
     if kind != "r":
         raise ConfigError(f"{source.name} is no ordinary table: capture its partitions, or the tables behind the view")
@@ -364,7 +369,9 @@ def slot_state(connection: Connection[Any], source: PostgresTable) -> SlotState 
         "FROM pg_replication_slots WHERE slot_name = %s AND database = current_database()",
         (source.slot,),
     ).fetchone()
-    return SlotState(*found) if found else None
+    if found is None:
+        return None
+    return SlotState(*one_row([found], (int, int, int, (str, _OR_NULL)), asked=f"{source.name}: slot {source.slot}"))
 
 
 def peek(
@@ -389,7 +396,12 @@ def peek(
         "'proto_version', '1', 'publication_names', %s)",
         (slot or source.slot, until, limit, source.slot),
     )
-    return [_ours(connection, source, oid, found) for found in decode(data for (data,) in cursor)]
+    messages = (one_row([row], (bytes,), asked=f"{source.name}: its log")[0] for row in cursor)
+    try:
+        found = list(decode(messages))
+    except ContractError as error:
+        raise ContractError(f"{source.name}: {str(error).removeprefix(f'{source.name}: ')}") from None
+    return [_ours(connection, source, oid, transaction) for transaction in found]
 
 
 def advance(connection: Connection[Any], source: PostgresTable, position: int) -> None:
@@ -411,7 +423,8 @@ def snapshot(source: PostgresTable, *, keys: Sequence[str]) -> Iterator[Snapshot
     with connected(source) as connection:
         _publish(connection, source, keys)
         # Asked before the slot begins, so that no change behind its position was committed at an earlier time.
-        ((taken_at,),) = connection.execute("SELECT clock_timestamp()").fetchall()
+        asked = connection.execute("SELECT clock_timestamp()").fetchall()
+        (taken_at,) = one_row(asked, (datetime,), asked=f"{source.name}: the server's clock")
     with _exported(source, keys) as (creator, reader, position, table):
         slot, temporary = sql.Literal(source.slot), f"{source.slot}_snapshot"
 
@@ -440,11 +453,12 @@ def _exported(
     source: PostgresTable, keys: Sequence[str], name: str = ""
 ) -> Iterator[tuple[Connection[Any], Connection[Any], int, Described]]:
     """Make a temporary slot, and a connection that sees the rows of the position at which it begins."""
-    with _translating(source), source.connect(autocommit=True, replication="database") as creator:
+    with _translating(source), _opened(source.connect, source.name, replication="database") as creator:
         create = sql.SQL("CREATE_REPLICATION_SLOT {} TEMPORARY LOGICAL pgoutput (SNAPSHOT 'export')")
         temporary = sql.Identifier(name or f"{source.slot}_snapshot")
-        ((_, position, exported, _),) = creator.execute(create.format(temporary)).fetchall()
-        with source.connect(autocommit=True) as reader:
+        made, kinds = creator.execute(create.format(temporary)).fetchall(), (str, str, str, (str, _OR_NULL))
+        _, position, exported, _ = one_row(made, kinds, asked=f"{source.name}: a new slot")
+        with _opened(source.connect, source.name) as reader:
             reader.execute(_READING)
             begin = sql.SQL(
                 "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY; SET TRANSACTION SNAPSHOT {}; "
@@ -453,10 +467,12 @@ def _exported(
             reader.execute(begin.format(sql.Literal(exported), source.identifier))
             table = describe(reader, source, keys=keys)
             moved = "SELECT relfilenode <> pg_relation_filenode(oid) FROM pg_class WHERE oid = %s"
-            ((rewritten,),) = reader.execute(moved, (table.oid,)).fetchall()
+            asked = reader.execute(moved, (table.oid,)).fetchall()
+            (rewritten,) = one_row(asked, ((bool, _OR_NULL),), asked=source.name)
             if rewritten:  # The rows that this snapshot could see are in a file that is gone: it would see none.
                 raise Conflict(f"{source.name} was rewritten while its snapshot began: run again later")
-            ((number,),) = reader.execute("SELECT (%s::pg_lsn - '0/0')::bigint", (position,)).fetchall()
+            asked = reader.execute("SELECT (%s::pg_lsn - '0/0')::bigint", (position,)).fetchall()
+            (number,) = one_row(asked, (int,), asked=f"{source.name}: its position")
             yield creator, reader, number, table
 
 
@@ -474,7 +490,11 @@ def _rows(reader: Connection[Any], source: PostgresTable, table: Described) -> I
     columns = sql.SQL(", ").join(sql.Identifier(column) for column in table.columns)
     query = sql.SQL("COPY (SELECT {} FROM ONLY {}) TO STDOUT").format(columns, source.identifier)
     with reader.cursor().copy(query) as copy:
+        kinds = ((str, _OR_NULL),) * len(table.columns)
         for values in copy.rows():
+            if len(values) != len(kinds) or not all(map(isinstance, values, kinds)):
+                # Values may be personal: none of them is shown.
+                raise ContractError(f"{source.name}: a row has {len(values)} values, where {len(kinds)} texts belong")
             yield dict(zip(table.columns, values, strict=True))
 
 
@@ -499,7 +519,19 @@ def _types(connection: Connection[Any], relation: Relation) -> dict[str, str]:
         "SELECT format_type(o::oid, m) FROM unnest(%s::bigint[], %s::int[]) WITH ORDINALITY AS t(o, m, n) ORDER BY n",
         ([oid for oid, _ in numbers], [modifier for _, modifier in numbers]),
     ).fetchall()
-    return {column: name for column, (name,) in zip(relation.columns, named, strict=True)}
+    types = [one_row([row], (str,), asked=f"{relation.name}: the type of a column")[0] for row in named]
+    if len(types) != len(numbers):
+        raise ContractError(f"{relation.name}: the database names {len(types)} types of {len(numbers)} columns")
+    return dict(zip(relation.columns, types, strict=True))
+
+
+def _opened(connect: Callable[..., Connection[Any]], what: str, **settings: Any) -> Connection[Any]:  # noqa: ANN401
+    """Open a connection by a function of others, which may fail with anything."""
+    with calling(f"{what}: the function that connects", known=psycopg.Error):
+        connection = connect(autocommit=True, **settings)
+        if not hasattr(connection, "execute"):
+            raise TypeError(f"it gives {type(connection).__name__}, which is no connection")
+        return connection
 
 
 @contextmanager

@@ -6,25 +6,33 @@ again, in whatever environment, takes the file.
 
 from __future__ import annotations
 
-import http.client
 import os
 import uuid
 from collections.abc import Mapping
+from http.client import HTTPException, IncompleteRead
 from pathlib import Path
-from urllib.error import HTTPError, URLError
-from urllib.parse import urlsplit
-from urllib.request import Request, urlopen
+from urllib.request import Request
 
+from dedp_assets.patterns.connectors.parts import Bounds, Reply, exchanged, require_address, sentence, without_secrets
 from dedp_assets.patterns.core.errors import ConfigError, ContractError, NotReady
 from dedp_assets.patterns.delta.locations import folder_at
 from dedp_assets.patterns.delta.locks import table_lock
 
 __all__ = ["keep_answer"]
 
-_LATER = (408, 425, 429)
+_LATER = (202, 408, 425, 429)
+_WHOLE = (200, 203)
 
 
-def keep_answer(url: str, path: Path, *, headers: Mapping[str, str] | None = None, timeout_seconds: float = 60) -> bool:
+def keep_answer(
+    url: str,
+    path: Path,
+    *,
+    headers: Mapping[str, str] | None = None,
+    timeout_seconds: float = 60,
+    total_seconds: float = 3_600,
+    most_bytes: int = 1 << 30,
+) -> bool:
     """Keep the provider's answer to ``url`` in the file ``path``, byte by byte; it is asked for only once.
 
     Args:
@@ -32,21 +40,22 @@ def keep_answer(url: str, path: Path, *, headers: Mapping[str, str] | None = Non
         path: the file of one period's answer; name the period in it, e.g. ``devices/2026-01-05/answer.json``.
         headers: sent along (credentials); they are in no error.
         timeout_seconds: how long the provider may be silent.
+        total_seconds: how long the whole answer may take.
+        most_bytes: how large the answer may be; it is held in memory.
 
     Returns:
         Whether the provider was asked.
 
     Raises:
         NotReady: if it does not answer, not completely, or says that it cannot now; nothing is kept.
-        ContractError: if it refuses the call.
-        ConfigError: if ``url`` is not an HTTP address.
+        ContractError: if it refuses the call, sends it elsewhere, or answers with a part, too much, or packed.
+        ConfigError: if ``url`` is not an HTTP address, or a header is none.
     """
-    if urlsplit(url).scheme not in ("http", "https"):
-        raise ConfigError(f"{url} is no address of a provider: name one that begins with http:// or https://")
+    require_address(url, what="a provider")
     with table_lock(folder_at(path)):
         if path.exists():
             return False
-        answer = _ask(Request(url, headers=dict(headers or {})), timeout_seconds)  # noqa: S310 - the scheme was checked
+        answer = _ask(Request(url, headers=dict(headers or {})), Bounds(timeout_seconds, total_seconds, most_bytes))  # noqa: S310 - the scheme was checked
         incomplete = path.with_name(f".{path.name}.{uuid.uuid4().hex[:8]}")
         try:
             with incomplete.open("xb") as file:
@@ -59,18 +68,28 @@ def keep_answer(url: str, path: Path, *, headers: Mapping[str, str] | None = Non
     return True
 
 
-def _ask(request: Request, timeout_seconds: float) -> bytes:
-    where = request.full_url.partition("?")[0]
+def _ask(request: Request, bounds: Bounds) -> bytes:
+    where = without_secrets(request.full_url)
     try:
-        with urlopen(request, timeout=timeout_seconds) as answer:  # noqa: S310 - the scheme was checked
-            content: bytes = answer.read()
-    except HTTPError as error:
-        error.close()
-        if error.code >= 500 or error.code in _LATER:
-            raise NotReady(f"{where} cannot answer now ({error.code} {error.reason}): ask again later") from None
-        raise ContractError(f"{where} refuses the call ({error.code} {error.reason}): nothing was kept") from None
-    except http.client.IncompleteRead as error:
+        reply = exchanged(request, bounds)
+    except IncompleteRead as error:
         raise NotReady(f"{where} broke off after {len(error.partial)} bytes: ask again") from None
-    except (URLError, OSError, http.client.HTTPException) as error:
-        raise NotReady(f"{where} does not answer ({error}): ask again when it does") from None
-    return content
+    except (OSError, HTTPException) as error:
+        raise NotReady(f"{where} does not answer ({sentence(str(error))}): ask again when it does") from None
+    except (ValueError, TypeError, AttributeError):  # its text would show the header
+        raise ConfigError(f"{where}: a header has another value than a line of text") from None
+    _require_whole(where, reply)
+    return reply.body
+
+
+def _require_whole(where: str, reply: Reply) -> None:
+    """Refuse what is no whole answer, whatever its status says beside that."""
+    told = f"{reply.status} {sentence(reply.reason)}"
+    if reply.status >= 500 or reply.status in _LATER:
+        raise NotReady(f"{where} cannot answer now ({told}): ask again later")
+    if reply.elsewhere:
+        raise ContractError(f"{where} sends the call to {reply.elsewhere}: ask there; nothing was kept")
+    if reply.status >= 400:
+        raise ContractError(f"{where} refuses the call ({told}): nothing was kept")
+    if reply.status not in _WHOLE:
+        raise ContractError(f"{where} gives no whole answer ({told}): nothing was kept")

@@ -19,6 +19,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
 from dedp_assets.patterns.connectors import sinks
+from dedp_assets.patterns.connectors.parts import sentence
 from dedp_assets.patterns.connectors.sinks import Outgoing, Sink
 from dedp_assets.patterns.core.columns import COMPARED, NAMED, require_columns, require_rows
 from dedp_assets.patterns.core.errors import AmbiguousKeys, ConfigError, Conflict, ContractError, NotReady
@@ -28,8 +29,9 @@ from dedp_assets.patterns.core.meeting import as_held
 from dedp_assets.patterns.core.names import identifier
 from dedp_assets.patterns.core.records import Provenance, slice_name
 from dedp_assets.patterns.core.results import WriteResult
-from dedp_assets.patterns.core.schema import Column
-from dedp_assets.patterns.delta.clauses import Insert
+from dedp_assets.patterns.core.schema import Column, require_holds
+from dedp_assets.patterns.delta.clauses import Insert, Merge
+from dedp_assets.patterns.delta.declared_keys import require_merge_by_key
 from dedp_assets.patterns.delta.definition import held_types, require_partition
 from dedp_assets.patterns.delta.tables import Table
 
@@ -124,13 +126,27 @@ class Delivery:
     _lock: Lock = field(default_factory=Lock)
 
     def __post_init__(self) -> None:
+        if not isinstance(self.sink.limit, int):
+            raise ConfigError(f"the limit of {self.sink.name} must be a number of records, not {self.sink.limit!r}")
         if self.attempts < 1 or self.sink.limit < 1:
             raise ConfigError(f"attempts={self.attempts} and the limit of {self.sink.name} must be at least 1")
 
     def undelivered(self, records: DataFrame) -> DataFrame:
-        """Leave out the records that have a receipt; lazy."""
+        """Leave out the records that have a receipt; lazy.
+
+        Raises:
+            ConfigError: if the table of receipts could refuse those of this delivery: nothing is sent before.
+            SchemaMismatch: if it has other columns.
+        """
         state = self.receipts.ensure()
         self.partition = require_partition(self.receipts.name, state, self.partition)
+        require_holds(self.receipts.spec, RECEIPT, alone_with=self.partition)
+        if rules := sorted(name for name in state.properties if name.startswith("delta.constraints.")):
+            raise ConfigError(
+                f"{self.receipts.name} has rules ({', '.join(rules)}), and what they refuse would be sent by then: "
+                "state them of the rows that are delivered"
+            )
+        require_merge_by_key(self.receipts.spec, Merge(_KEYS, (Insert(),), "", null_keys=False, owned=self.partition))
         noted = StructType([f for f in held_types(state).fields if f.name in (*_KEYS, "entity")])
         records = as_held(records, noted, self.receipts.name)
         return records.join(self.receipts.read(self.partition).select(*_KEYS), [*_KEYS], "left_anti")
@@ -186,9 +202,9 @@ class Delivery:
                     present = answer.outcome == "present"
                     self._waiting.append((destination, row.record_id, row.entity, answer.position, present))
                 elif answer.outcome == "refused":
-                    self._held[destination, row.entity] = f"{row.record_id} ({answer.reason})"
+                    self._held[destination, row.entity] = f"{row.record_id} ({sentence(answer.reason)})"
                 else:
-                    self._stopped[destination] = f"{row.record_id} ({answer.reason})"
+                    self._stopped[destination] = f"{row.record_id} ({sentence(answer.reason)})"
 
     def holds(self, destination: str, entity: str) -> bool:
         """Tell whether nothing more is sent for an entity."""

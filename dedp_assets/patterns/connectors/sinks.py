@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Literal, Protocol, TypeAlias, TypeVar, get_args
 
+from dedp_assets.patterns.connectors.parts import calling, is_text, sentence
+
 __all__ = ["Answer", "Outgoing", "Sink", "in_requests", "send"]
 
 T = TypeVar("T")
@@ -86,14 +88,20 @@ def send(
 
     Returns:
         The last answer for each record, and the number of requests.
+
+    Raises:
+        ContractError: if the sink fails with an exception of its own: what it took of the request is not known, and a
+            later delivery sends it again.
+        NotReady: if the system or the network fails, or the sink says so.
     """
     answers, waiting, requests = dict[str, Answer](), list(records), 0
     while True:
         requests += 1
-        try:
-            got = _understood(sink, sink.send(destination, waiting), waiting)
-        except (TimeoutError, ConnectionError) as error:
-            got = _unknown(waiting, str(error) or type(error).__name__)
+        with calling(f"{sink.name}, sent {len(waiting)} records for {destination},"):
+            try:
+                got = _understood(sink, sink.send(destination, waiting), waiting)
+            except (TimeoutError, ConnectionError) as error:
+                got = _unknown(waiting, sentence(str(error)) or type(error).__name__)
         answers |= {record.id: answer for record, answer in zip(waiting, got, strict=True)}
         waiting = [record for record in waiting if answers[record.id].outcome == "failed"]
         stuck = not sink.partial and any(answer.outcome == "refused" for answer in got)
@@ -104,10 +112,20 @@ def send(
 
 def _understood(sink: Sink, answers: object, records: Sequence[Outgoing]) -> Sequence[Answer]:
     """Return the sink's answers, one for each record; ``failed`` for each if their number or type is wrong."""
-    given = list(answers) if isinstance(answers, Iterable) else []
-    if len(given) != len(records) or not all(isinstance(each, Answer) and each.outcome in _OUTCOMES for each in given):
+    # One more than there may be: an iterator need not end.
+    given = list(islice(answers, len(records) + 1)) if isinstance(answers, Iterable) else []
+    if len(given) != len(records) or not all(map(_is_answer, given)):
         return _unknown(records, f"{sink.name} must answer each of {len(records)} records, not {answers!r:.80}")
     return given
+
+
+def _is_answer(each: object) -> bool:
+    return (
+        isinstance(each, Answer)
+        and each.outcome in _OUTCOMES
+        and is_text(each.position)
+        and isinstance(each.reason, str)
+    )
 
 
 def _unknown(records: Sequence[Outgoing], why: str) -> Sequence[Answer]:

@@ -7,7 +7,8 @@ in the topic twice, with the same ``id`` in its headers: whoever reads it dedupl
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import time
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from threading import Lock
@@ -15,7 +16,9 @@ from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
+from dedp_assets.patterns.connectors.parts import kafka_said, sentence
 from dedp_assets.patterns.connectors.sinks import Answer, Outgoing
+from dedp_assets.patterns.core.errors import ConfigError
 
 __all__ = ["TopicSink"]
 
@@ -41,7 +44,7 @@ class TopicSink:
     @property
     def name(self) -> str:
         """The brokers."""
-        return f"Kafka at {self.client['bootstrap.servers']}"
+        return f"Kafka at {self.client.get('bootstrap.servers', 'no bootstrap.servers')}"
 
     @property
     def partial(self) -> bool:
@@ -52,29 +55,47 @@ class TopicSink:
         """Send records and wait until the broker has them; one request is under way at a time."""
         answers = [_UNANSWERED] * len(records)
         with self._lock:
-            producer = self._producer or self._started()
+            # A producer that failed, or gave up a record, takes no more of it.
+            producer, self._producer = self._producer or self._started(), None
             for place, record in enumerate(records):
-                try:
-                    told = partial(_tell, answers, place)
-                    headers: dict[str, str | bytes | None] = {"id": record.id}
-                    producer.produce(destination, record.value, record.key, headers=headers, on_delivery=told)
-                except KafkaException as error:
-                    answers[place] = Answer("refused", reason=error.args[0].str())
+                if untaken := self._enqueued(producer, destination, record, partial(_tell, answers, place)):
+                    answers[place] = untaken
                     break
             producer.flush()
-            # A producer that gave up a record takes no more of it.
-            lost = any(answer.outcome == "failed" for answer in answers)
-            self._producer = None if lost else producer
-        return answers
+            if not any(answer.outcome == "failed" for answer in answers):
+                self._producer = producer
+        gap = next((n for n, answer in enumerate(answers) if not answer.acknowledged), len(answers))
+        # Sent again behind a record that is missing, none is before it for whoever keeps the last of each id.
+        return [*answers[: gap + 1], *[_UNANSWERED] * (len(answers) - gap - 1)]
+
+    def _enqueued(self, producer: Producer, topic: str, record: Outgoing, told: Callable[..., None]) -> Answer | None:
+        """Hand a record to the producer; if its queue is full, once it has room. ``None``: it was taken."""
+        headers: dict[str, str | bytes | None] = {"id": record.id}
+        deadline = time.monotonic() + self.give_up_seconds
+        while True:
+            try:
+                producer.produce(topic, record.value, record.key, headers=headers, on_delivery=told)
+            except BufferError as error:
+                if time.monotonic() > deadline:
+                    return Answer("failed", reason=str(error))
+                producer.poll(0.1)
+            except KafkaException as error:
+                code, said = kafka_said(error)
+                return Answer("refused" if code == KafkaError.MSG_SIZE_TOO_LARGE else "failed", reason=said)
+            else:
+                return None
 
     def _started(self) -> Producer:
         in_order = {"enable.idempotence": True, "enable.gapless.guarantee": True, "partitioner": "murmur2_random"}
         patience = {"delivery.timeout.ms": round(self.give_up_seconds * 1000)}
-        return Producer({**self.client, **in_order, **patience})
+        try:
+            return Producer({**self.client, **in_order, **patience})
+        except KafkaException as error:
+            raise ConfigError(f"{self.name}: no client can be made of its settings ({kafka_said(error)[1]})") from None
 
 
-def _tell(answers: list[Answer], place: int, error: KafkaError | None, message: Message) -> None:
+def _tell(answers: list[Answer], place: int, error: KafkaError | None, message: Message | None) -> None:
     if error is not None:
-        answers[place] = Answer("failed", reason=error.str())
+        answers[place] = Answer("failed", reason=sentence(error.str()))
     else:
-        answers[place] = Answer("accepted", f"{message.partition()}@{message.offset()}")
+        answers[place] = Answer("accepted", f"{message.partition()}@{message.offset()}" if message else "")

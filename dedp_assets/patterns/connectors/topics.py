@@ -46,12 +46,29 @@ class Topic:
         id: identity given by the broker: a topic that is deleted and created again has another one.
         begin: oldest offset still held, by partition.
         end: offset after the newest readable record, by partition.
+
+    Raises:
+        NotReady: if these are no offsets of the same partitions: the brokers were asked at a bad moment.
     """
 
     name: str
     id: str
     begin: Offsets
     end: Offsets
+
+    def __post_init__(self) -> None:
+        if self.begin.keys() != self.end.keys():
+            raise NotReady(
+                f"topic {self.name}: the brokers say where the partitions {[*self.begin]} begin, and where "
+                f"{[*self.end]} end: look at it again"
+            )
+        for partition, begin in self.begin.items():
+            end = self.end[partition]
+            if not (isinstance(begin, int) and isinstance(end, int) and 0 <= begin <= end):
+                raise NotReady(
+                    f"topic {self.name}, partition {partition}: the brokers say that it begins at {begin!r} and ends "
+                    f"at {end!r}: look at it again"
+                )
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +111,8 @@ def position(ledger: Ledger, topic: Topic) -> Position:
     After a restore that is where the restored version stood.
 
     Raises:
-        ContractError: if the log was cleaned up past the commits that could tell.
+        ContractError: if the log was cleaned up past the commits that could tell, or they do not.
+        NotReady: if the brokers leave out a partition that was read: its records would be read again later.
     """
     cursors = ledger.transactions()
     generation, sequence = cursors.generation(ledger.name), cursors.applied(ledger.name, {}) or 0
@@ -104,8 +122,17 @@ def position(ledger: Ledger, topic: Topic) -> Position:
     record = _last_read(ledger, topic.name)
     if record is None:
         return begin
-    read = {partition: record.notes["offsets"].get(partition, 0) for partition in topic.begin}
-    return replace(begin, topic_id=record.notes["topic_id"], offsets=read)
+    known, topic_id = record.notes.get("offsets"), record.notes.get("topic_id")
+    if not isinstance(known, dict) or not all(isinstance(at, int) for at in known.values()) or topic_id is None:
+        raise ContractError(
+            f"{ledger.name}: its last commit of topic {topic.name} does not say how far it was read: restore the "
+            "version before it"
+        )
+    if (gone := sorted({*known} - {*topic.begin})) and topic_id == topic.id:
+        raise NotReady(
+            f"topic {topic.name}: the brokers leave out the partitions {', '.join(gone)}, which were read: look again"
+        )
+    return replace(begin, topic_id=topic_id, offsets={partition: known.get(partition, 0) for partition in topic.begin})
 
 
 def resume(known: Position, topic: Topic, *, give_up: bool = False) -> Position:

@@ -14,7 +14,7 @@ from dedp_assets.patterns.core.keys import require_distinct
 from dedp_assets.patterns.core.names import SUBSTITUTED, identifier, require_name, reserved
 from dedp_assets.patterns.core.partitions import is_possible, stored_type
 
-__all__ = ["Column", "TableSpec", "require_declared", "shape"]
+__all__ = ["Column", "TableSpec", "require_declared", "require_holds", "shape"]
 
 _PROPERTIES = {
     "delta.checkpointInterval": "20",
@@ -152,6 +152,33 @@ def require_declared(spec: TableSpec, rows: DataFrame) -> None:
     ]
     if problems:
         raise SchemaMismatch(f"{spec.name}: {'; '.join(problems)}: declare what it holds, and what of it is personal")
+
+
+def require_holds(spec: TableSpec, columns: Mapping[str, Column], *, alone_with: Iterable[str] | None = None) -> None:
+    """Refuse a table that lacks what a pattern writes into it, before anything is sent or asked for that it would note.
+
+    Args:
+        spec: the table's declaration.
+        columns: what the pattern writes.
+        alone_with: the other columns, if the pattern can fill no more than these.
+
+    Raises:
+        SchemaMismatch: names every missing, differently typed and further column.
+    """
+    held = {name: column.type.strip().upper() for name, column in spec.columns.items()}
+    problems = [f"{name} is missing" for name in columns if name not in held]
+    problems += [
+        f"{name} is {held[name]}, not {column.type}"
+        for name, column in columns.items()
+        if held.get(name, column.type) != column.type
+    ]
+    if alone_with is not None:
+        others = {*columns, *alone_with}
+        problems += [f"nothing is known to fill {name}" for name in held if name not in others]
+    if problems:
+        raise SchemaMismatch(
+            f"{spec.name}: {'; '.join(problems)}: correct its declaration; nothing was sent or written"
+        )
 
 
 def shape(kind: Any) -> Any:  # noqa: ANN401 - a type in Spark's JSON form

@@ -21,7 +21,7 @@ from dedp_assets.patterns.core.names import RESERVED, identifier
 from dedp_assets.patterns.core.records import Provenance
 from dedp_assets.patterns.core.results import WriteResult
 from dedp_assets.patterns.core.rows import RowsRead, count_where, quoted, row_hash, tally
-from dedp_assets.patterns.core.schema import Column
+from dedp_assets.patterns.core.schema import Column, require_holds
 from dedp_assets.patterns.core.sql_options import naming_options, require_repeatable
 from dedp_assets.patterns.delta.definition import held_types
 from dedp_assets.patterns.delta.tables import Table
@@ -165,8 +165,9 @@ def fitted(letters: DataFrame, dead: Table) -> DataFrame:
     """Cast letters to the column types of the letter table, except columns that the letter's own stamps replace.
 
     Raises:
-        SchemaMismatch: if values of a column may be none of the table's type.
+        SchemaMismatch: if the table has not the columns of a letter, or values of a column may be none of its type.
     """
+    require_holds(dead.spec, LETTER)
     held = [field for field in held_types(dead.ensure()).fields if field.name.lower() not in _STAMPED]
     return as_held(letters, StructType(held), dead.name)
 

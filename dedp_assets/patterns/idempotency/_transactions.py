@@ -15,6 +15,7 @@ from psycopg import Connection, sql
 from pyspark.sql import DataFrame
 from pyspark.sql import types as T
 
+from dedp_assets.patterns.connectors.parts import one_row
 from dedp_assets.patterns.connectors.postgres import Changed, Incoming, exchange, receive, writing
 from dedp_assets.patterns.core.columns import require_rows
 from dedp_assets.patterns.core.errors import Conflict
@@ -134,7 +135,9 @@ def _prepare(connection: Connection[Any], marks: sql.Identifier) -> None:
 def _last(connection: Connection[Any], marks: sql.Identifier, write: Written) -> Written | None:
     query = "SELECT sequence, content, run_id FROM {} WHERE (target, partition, generation) = (%s, %s, %s)"
     found = connection.execute(sql.SQL(query).format(marks), write.key).fetchone()
-    return Written(*write.key, *found) if found else None
+    if found is None:
+        return None
+    return Written(*write.key, *one_row([found], (int, str, str), asked=f"what {write.target} was written by last"))
 
 
 def _mark(connection: Connection[Any], marks: sql.Identifier, write: Written) -> None:

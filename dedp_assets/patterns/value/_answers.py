@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import islice
 from typing import Any, TypeAlias
 
 from pyarrow.lib import ArrowException
@@ -10,6 +11,8 @@ from pyspark.sql import Column as SqlColumn
 from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F
 
+from dedp_assets.patterns.connectors.http import checked
+from dedp_assets.patterns.connectors.parts import calling, is_text, sentence
 from dedp_assets.patterns.core.columns import TEXT, require_columns, require_rows, spelled_as
 from dedp_assets.patterns.core.errors import ConfigError, ContractError
 from dedp_assets.patterns.core.meeting import as_held
@@ -17,7 +20,7 @@ from dedp_assets.patterns.core.names import RESERVED, identifier
 from dedp_assets.patterns.core.records import Provenance
 from dedp_assets.patterns.core.results import WriteResult
 from dedp_assets.patterns.core.rows import RowsRead, row_hash
-from dedp_assets.patterns.core.schema import Column
+from dedp_assets.patterns.core.schema import Column, require_holds
 from dedp_assets.patterns.delta.definition import held_types, require_partition
 from dedp_assets.patterns.delta.tables import Table
 
@@ -31,6 +34,7 @@ ANSWER: Mapping[str, Column] = {
 }
 """Columns of a table of answers, beside its key, the partition, and what the service answers."""
 
+_LONGEST = 1 << 24
 _CHOSEN = f"{RESERVED}chosen"
 
 
@@ -67,8 +71,8 @@ def keep_answers(
         ConfigError: for a key that is no text; for more unknown keys than ``most``, before the first is asked for;
             without ``provenance.at``.
         Conflict: if another run wrote the table meanwhile, whose answers this one did not see.
-        ContractError: if an answer holds what its column cannot.
-        SchemaMismatch: if the table's key is no STRING.
+        ContractError: if an answer lacks keys, has others, or one twice, or holds what its column cannot.
+        SchemaMismatch: if the table's key is no STRING, or its other columns are not there; nobody is asked then.
     """
     at = provenance.at
     if at is None:
@@ -76,6 +80,9 @@ def keep_answers(
     require_columns(require_rows("a table of answers", facts), [key], TEXT)
     state = table.ensure()
     partition = require_partition(table.name, state, partition)
+    require_holds(table.spec, {key: Column("STRING"), **ANSWER})
+    if left := [name for name in table.spec.partition_by if name not in partition]:
+        raise ConfigError(f"{table.name} is partitioned by {', '.join(left)}, too: name the whole partition")
     wanted = as_held(facts.select(identifier(key)), held_types(state), table.name)
     wanted = wanted.filter(f"{identifier(key)} IS NOT NULL").distinct()
     known = _known(
@@ -84,7 +91,7 @@ def keep_answers(
     asked = sorted(row[0] for row in wanted.join(known, key, "left_anti").limit(most + 1).collect())
     if len(asked) > most:
         raise ConfigError(f"{table.name} lacks more than {most} keys, which one run may ask for: raise most=")
-    found = [{**item, "asked_at": at} for item in ask(asked)] if asked else []
+    found = [{**item, "asked_at": at} for item in _answered(ask, asked, table, key)] if asked else []
     return table.stage(
         _owned(known.unionByName(_rows(table, found, partition)), table, partition),
         partition=partition,
@@ -121,14 +128,31 @@ def _written_last(table: Table, partition: Mapping[str, str], most: int, until: 
     return found[:most]
 
 
+def _answered(ask: Ask, keys: Sequence[str], table: Table, key: str) -> list[Mapping[str, Any]]:
+    """Ask for keys, and hold the answer against them: an item for each, by the names that the table has."""
+    service = f"the service that {table.name} asks"
+    with calling(f"{service}, asked for {len(keys)} keys,"):
+        # One more than there may be: an iterator need not end.
+        items = list(islice(ask(keys), len(keys) + 1))
+    if not all(isinstance(item, Mapping) and all(isinstance(name, str) for name in item) for item in items):
+        raise ContractError(f"{service} answers with what is no item with named values: nothing of it is used")
+    # A service may spell a name as it likes, as Spark's users do.
+    columns = [name for name in table.spec.columns if name not in table.spec.partition_by]
+    named = [{**dict(zip(spelled_as(columns, item), item.values(), strict=True)), **item} for item in items]
+    return checked({"items": named}, keys, answers="items", key=key, url=service)
+
+
 def _rows(table: Table, items: Sequence[Mapping[str, Any]], partition: Mapping[str, str]) -> DataFrame:
     """Make rows of the items of an answer, without the partition's columns."""
     columns = {name: column.type for name, column in table.spec.columns.items() if name not in partition}
-    # A service may spell a name as it likes, as Spark's users do.
-    items = [{**dict(zip(spelled_as(columns, item), item.values(), strict=True)), **item} for item in items]
     texts = [name for name, kind in columns.items() if kind == "STRING"]
-    if odd := [item for item in items if not all(isinstance(item.get(name), (str, type(None))) for name in texts)]:
-        raise ContractError(f"an answer does not fit the columns of {table.name}: {odd[0]} has a text that is none")
+    if odd := [
+        item
+        for item in items
+        if not all(item.get(name) is None or is_text(item[name], longest=_LONGEST) for name in texts)
+    ]:
+        told = sentence(repr(odd[0]))
+        raise ContractError(f"an answer does not fit the columns of {table.name}: {told} has a text that is none")
     schema = ", ".join(f"{identifier(name)} {kind}" for name, kind in columns.items())
     try:
         return table.session.createDataFrame([tuple(item.get(name) for name in columns) for item in items], schema)

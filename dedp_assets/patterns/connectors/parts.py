@@ -1,0 +1,324 @@
+"""Parts of others: their exceptions by the name of the part, HTTP answers that end, JSON that every engine can hold.
+
+What an external part raises or answers is not the library's: it becomes an error of the library that says which part
+it was, or it is not used at all.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+import socket
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from email.message import Message
+from http.client import HTTPConnection, HTTPException, HTTPResponse, HTTPSConnection, IncompleteRead
+from threading import Event, Timer
+from typing import Any
+from urllib.error import HTTPError
+from urllib.parse import urlsplit
+from urllib.request import (
+    BaseHandler,
+    HTTPDefaultErrorHandler,
+    HTTPErrorProcessor,
+    HTTPHandler,
+    HTTPSHandler,
+    OpenerDirector,
+    ProxyHandler,
+    Request,
+)
+
+from dedp_assets.patterns.core.errors import ConfigError, ContractError, NotReady, PatternError
+
+__all__ = [
+    "Bounds",
+    "Reply",
+    "calling",
+    "exchanged",
+    "is_text",
+    "kafka_said",
+    "one_row",
+    "plain_json",
+    "require_address",
+    "sentence",
+    "told",
+    "without_secrets",
+]
+
+_SHOWN = 200
+_PIECE = 1 << 16
+
+
+@contextmanager
+def calling(part: str, *, known: type[Exception] = PatternError) -> Iterator[None]:
+    """Raise what a part of others raises as an error of the library, which begins with the part's name.
+
+    Args:
+        part: the name.
+        known: an error that somebody else translates.
+
+    Raises:
+        NotReady: for an error of the system or the network: it may pass.
+        ContractError: for any other; an error of the library stays what it is.
+    """
+    try:
+        yield
+    except (PatternError, known):
+        raise
+    except OSError as error:
+        raise NotReady(f"{part} cannot be reached ({told(error)}): run it again") from error
+    except Exception as error:
+        raise ContractError(f"{part} failed with {told(error)}: correct it, and run it again") from error
+
+
+def kafka_said(error: Exception) -> tuple[int | None, str]:
+    """Read the code and the sentence of an error of Kafka's client; one that holds none has a text at least."""
+    first: Any = error.args[0] if error.args else None
+    if callable(getattr(first, "code", None)) and callable(getattr(first, "str", None)):
+        return first.code(), sentence(str(first.str()))
+    return None, sentence(str(error)) or type(error).__name__
+
+
+def told(error: BaseException) -> str:
+    """Write an exception of others on one line: its class, and the beginning of its text."""
+    return f"{type(error).__name__}: {sentence(str(error))}".removesuffix(": ")
+
+
+def sentence(text: str) -> str:
+    """Shorten a text of others to the part of one line that an error shows."""
+    return " ".join(text.split())[:_SHOWN]
+
+
+def is_text(value: object, *, longest: int = 1_000) -> bool:
+    """Tell whether a value is a text that a table can hold: not too long, and without half a character."""
+    if not isinstance(value, str) or len(value) > longest:
+        return False
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def one_row(rows: Sequence[Any], kinds: Sequence[type | tuple[type, ...]], *, asked: str) -> tuple[Any, ...]:
+    """Return the one row that a database was asked for, if it has as many values as expected, of these types.
+
+    Raises:
+        ContractError: for anything else; the text begins with what was asked.
+    """
+    row = rows[0] if isinstance(rows, Sequence) and len(rows) == 1 else None
+    if not isinstance(row, Sequence) or len(row) != len(kinds) or not all(map(isinstance, row, kinds)):
+        # By their types: what they hold may be personal.
+        given = [[type(value).__name__ for value in each] for each in rows or () if isinstance(each, Sequence)]
+        raise ContractError(
+            f"{asked}: the database answers with {sentence(str(given))}, where one row of {len(kinds)} values belongs"
+        )
+    return tuple(row)
+
+
+# --- JSON -------------------------------------------------------------------------------------------------------------
+
+
+def plain_json(body: bytes) -> Any:  # noqa: ANN401 - JSON
+    """Read JSON in UTF-8 that means the same to every reader.
+
+    Raises:
+        ValueError: for other bytes, a member that is there twice, a number that is none or none that is finite, half a
+            character, or a value that is nested too deep.
+    """
+    text = body.decode("utf-8-sig")
+    try:
+        found = json.loads(text, object_pairs_hook=_members, parse_constant=_no_number, parse_float=_finite)
+    except RecursionError:
+        raise ValueError("it is nested too deep") from None
+    if "\\ud" in text.lower():
+        json.dumps(found, ensure_ascii=False).encode()
+    return found
+
+
+def _members(pairs: Iterable[tuple[str, Any]]) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for name, value in pairs:
+        if name in found:
+            raise ValueError(f"it has {name!r} twice")
+        found[name] = value
+    return found
+
+
+def _no_number(text: str) -> float:
+    raise ValueError(f"{text} is no number of JSON")
+
+
+def _finite(text: str) -> float:
+    if math.isinf(value := float(text)):
+        raise ValueError(f"{text} is no finite number")
+    return value
+
+
+# --- HTTP -------------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """The most that an answer may take.
+
+    Attributes:
+        silent_seconds: how long nothing may come.
+        total_seconds: how long the whole answer may take.
+        most_bytes: how large it may be.
+    """
+
+    silent_seconds: float
+    total_seconds: float
+    most_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """A whole answer, or the beginning of one that is no success."""
+
+    status: int
+    reason: str
+    headers: Message
+    body: bytes
+
+    @property
+    def elsewhere(self) -> str:
+        """The address that a redirect leads to, without secrets; empty for another answer."""
+        is_redirect = 300 <= self.status < 400
+        return without_secrets(self.headers.get("Location") or "nowhere") if is_redirect else ""
+
+
+def without_secrets(url: str) -> str:
+    """Leave out of a URL what may be secret: user, password, query and fragment."""
+    return sentence(re.sub(r"//[^/?#]*@", "//", re.split(r"[?#]", url, maxsplit=1)[0]))
+
+
+def require_address(url: str, *, what: str) -> None:
+    """Refuse what can never be asked over HTTP.
+
+    Raises:
+        ConfigError: if ``url`` has another scheme, no host, a user or password, or characters that no URL has.
+    """
+    told_url = without_secrets(url)
+    if not url.startswith(("http://", "https://")):
+        raise ConfigError(f"{told_url!r} is no address of {what}: name one that begins with http:// or https://")
+    try:
+        parts = urlsplit(url)
+        usable = bool(parts.hostname) and (parts.port is None or parts.port > 0)
+    except ValueError:
+        usable = False
+    if not usable or not re.fullmatch(r"[!-~]+", url):
+        raise ConfigError(f"{told_url!r} is no address of {what}: it needs a host, and characters of a URL")
+    if "@" in parts.netloc:
+        raise ConfigError(f"{told_url!r} is no address of {what}: user and password do not belong into a URL")
+
+
+def exchanged(request: Request, bounds: Bounds) -> Reply:
+    """Send a request once, and read the answer within its bounds; a redirect is an answer like others.
+
+    Raises:
+        OSError: if there is no whole answer, or not in time; so does ``HTTPException``.
+        ContractError: if the answer is too large, or packed in a way that nobody asked for.
+    """
+    where, deadline = without_secrets(request.full_url), _Deadline()
+    # A time-out of a socket begins anew with each byte: who sends one now and then is cut off by the clock.
+    timer = Timer(bounds.total_seconds, deadline.pass_by)
+    timer.daemon = True
+    timer.start()
+    try:
+        reply = _replied(request, bounds, deadline, where)
+    except (OSError, HTTPException):
+        if not deadline.passed.is_set():
+            raise
+    finally:
+        timer.cancel()
+    if deadline.passed.is_set():
+        raise TimeoutError(f"no whole answer within {bounds.total_seconds:g} seconds")
+    return reply
+
+
+def _replied(request: Request, bounds: Bounds, deadline: _Deadline, where: str) -> Reply:
+    # No handler of redirects: a POST would arrive as a GET, and credentials at somebody else's.
+    opener = OpenerDirector()
+    handlers: tuple[BaseHandler, ...] = (ProxyHandler(), HTTPDefaultErrorHandler(), HTTPErrorProcessor())
+    for handler in (*handlers, _Plainly(deadline), _Securely(deadline)):
+        opener.add_handler(handler)
+    try:
+        with opener.open(request, timeout=bounds.silent_seconds) as answer:
+            return Reply(answer.status, answer.reason or "", answer.headers, _whole(answer, bounds.most_bytes, where))
+    except HTTPError as error:
+        with error:
+            body = b""
+            with suppress(OSError, HTTPException, ValueError):
+                body = error.read(_SHOWN)
+            return Reply(error.code, sentence(str(error.reason)), error.headers, body)
+
+
+def _whole(answer: HTTPResponse, most_bytes: int, where: str) -> bytes:
+    """Read an answer to its end: one that breaks off is none."""
+    if (packed := answer.headers.get("Content-Encoding", "identity")).lower() != "identity":
+        raise ContractError(f"{where} answers in {sentence(packed)}, which it was not asked for")
+    pieces, size = [], 0
+    while size <= most_bytes and (answer.length or 0) <= most_bytes and (piece := answer.read(_PIECE)):
+        pieces.append(piece)
+        size += len(piece)
+    if size + (answer.length or 0) > most_bytes:
+        raise ContractError(f"{where} answers with more than {most_bytes} bytes: ask for less at once, or allow more")
+    if answer.length:
+        raise IncompleteRead(b"".join(pieces), answer.length)
+    return b"".join(pieces)
+
+
+class _Deadline:
+    """The end of the time for an answer: the connections that are open then are cut."""
+
+    def __init__(self) -> None:
+        self.passed = Event()
+        self._open: list[socket.socket] = []
+
+    def watch(self, wire: socket.socket) -> None:
+        self._open.append(wire)
+        if self.passed.is_set():
+            self.pass_by()
+
+    def pass_by(self) -> None:
+        self.passed.set()
+        for wire in self._open:
+            with suppress(OSError):
+                # Of an encrypted one, too, the plain end: another thread may be reading from it.
+                socket.socket.shutdown(wire, socket.SHUT_RDWR)
+
+
+class _Plainly(HTTPHandler):
+    def __init__(self, deadline: _Deadline) -> None:
+        super().__init__()
+        self._deadline = deadline
+
+    def http_open(self, req: Request) -> HTTPResponse:
+        deadline = self._deadline
+
+        class Watched(HTTPConnection):
+            def connect(self) -> None:
+                super().connect()
+                deadline.watch(self.sock)
+
+        return self.do_open(Watched, req)
+
+
+class _Securely(HTTPSHandler):
+    def __init__(self, deadline: _Deadline) -> None:
+        super().__init__()
+        self._deadline = deadline
+
+    def https_open(self, req: Request) -> HTTPResponse:
+        deadline = self._deadline
+
+        class Watched(HTTPSConnection):
+            def connect(self) -> None:
+                super().connect()
+                deadline.watch(self.sock)
+
+        return self.do_open(Watched, req)
