@@ -42,6 +42,10 @@ EVENTS = TableSpec(
 """A small partitioned table with a constraint, a required and a personal column."""
 
 
+OF_PRODUCERS = {"message.timestamp.type": "CreateTime", "retention.ms": "-1"}
+"""Settings of a topic whose records have the times of their producers: the broker deletes none for its age."""
+
+
 def free_pair() -> int:
     """A port that nobody listens on right now, nor on the one after it."""
     while True:

@@ -24,6 +24,7 @@ from resources import postgres
 from resources.clock import Clock
 from tests.assets.conftest import MONDAY, day, visits_of
 from tests.faults.failpoints import dying
+from tests.helpers import OF_PRODUCERS
 
 pytestmark = pytest.mark.slow
 BY_RUN = {"run_id", "dead_lettered_at"}
@@ -37,10 +38,9 @@ TABLES = {table.spec.name: table for table in declared(defs)}
 def ads(kafka):
     """A topic that holds the ads before the visits of both days."""
     # The topic does not stamp its records, so that they arrive at the time of the platform's clock.
-    config = {"message.timestamp.type": "CreateTime"}
     # The client is held until the answer: creating a topic fails once nobody holds it.
     client = AdminClient({"bootstrap.servers": kafka.bootstrap})
-    client.create_topics([NewTopic(kafka.topic, 1, config=config)])[kafka.topic].result()
+    client.create_topics([NewTopic(kafka.topic, 1, config=OF_PRODUCERS)])[kafka.topic].result()
     pageless = json.dumps({"display_id": "pageless", "display_time": START.isoformat(), "ad_id": "ad1"})
     publish(kafka, [*ads_before([*visits_of(0), *visits_of(1)]), pageless], key="ad_page")
     with pytest.MonkeyPatch.context() as patch:

@@ -15,6 +15,7 @@ from dedp_assets.patterns.connectors.mirroring import Place, copy_topic
 from dedp_assets.patterns.connectors.topics import Topic
 from dedp_assets.patterns.core.errors import ConfigError, Conflict, ContractError, NotReady
 from resources.kafka import Kafka, client
+from tests.helpers import OF_PRODUCERS
 
 PARTITIONS = 3
 
@@ -23,7 +24,7 @@ PARTITIONS = 3
 def topics(broker):
     """Two topics of three partitions each, as the resource sees them: ``topics()`` looks again."""
     names = [f"{name}-{uuid.uuid4().hex[:8]}" for name in ("events", "events-replicated")]
-    wanted = [NewTopic(name, PARTITIONS, config={"message.timestamp.type": "CreateTime"}) for name in names]
+    wanted = [NewTopic(name, PARTITIONS, config=OF_PRODUCERS) for name in names]
     admin = AdminClient(client(broker.address))
     for made in admin.create_topics(wanted).values():
         made.result()

@@ -22,7 +22,7 @@ from dedp_assets.patterns.delta.log import Ledger, generation_id, transaction_id
 from dedp_assets.sources.visits_topic import publish
 from resources.kafka import client
 from tests.faults.processes import wait_until
-from tests.helpers import a_record, a_run, read_back, write_log
+from tests.helpers import OF_PRODUCERS, a_record, a_run, read_back, write_log
 
 LINES = TableSpec(
     "bronze/lines",
@@ -380,7 +380,7 @@ def test_aborted_records_are_not_read_and_gaps_in_the_offsets_are_no_loss(lines,
 
 def test_a_record_landed_on_the_day_the_broker_says_or_else_on_the_day_of_the_run(lines, kafka):
     """A producer's clock may say 1970; that is no landing day."""
-    producers = NewTopic(kafka.topic, 1, config={"message.timestamp.type": "CreateTime"})
+    producers = NewTopic(kafka.topic, 1, config=OF_PRODUCERS)
     admin = AdminClient(client(kafka.bootstrap))
     admin.create_topics([producers])[kafka.topic].result()
     producer = Producer(client(kafka.bootstrap))

@@ -171,19 +171,14 @@ def _bear(consumer: Consumer, source: Place, position: dict[str, int], message: 
         if (message.offset() or 0) >= topic.end[partition]:
             position[partition] = topic.end[partition]
         return
-    # A broker that is busy may say for a moment that it has not what it has: it is asked again, and whoever asks it
-    # for its offsets may be told wrong, too, once: what was said twice is so.
-    gone = (_is_gone(source, partition, position[partition]) for _ in range(2))
-    if error.code() != KafkaError._AUTO_OFFSET_RESET or all(gone):
+    # A broker that is busy may say for a moment that it has not what it has: it is asked again.
+    if error.code() != KafkaError._AUTO_OFFSET_RESET or _is_gone(source, partition, position[partition]):
         raise KafkaException(error)
     consumer.seek(TopicPartition(topic.name, int(partition), position[partition]))
 
 
 def _is_gone(source: Place, partition: str, offset: int) -> bool:
-    """Return whether the brokers say that they hold no such offset; no answer is no.
-
-    Their two answers are asked for one by one: a consumer that gets but one of them gives it for both watermarks.
-    """
+    """Return whether the brokers say that they hold no such offset; no answer is no."""
     admin, place = AdminClient(dict(source.client)), TopicPartition(source.topic.name, int(partition))
     held = []
     for bound in (OffsetSpec.earliest(), OffsetSpec.latest()):
