@@ -19,6 +19,7 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from dedp_assets.patterns.core.errors import AmbiguousKeys, ConfigError
+from dedp_assets.patterns.core.options import typed
 
 __all__ = ["key_of", "require_distinct", "without_key"]
 
@@ -65,6 +66,7 @@ def without_key(table: str, keys: Iterable[str], rows: int, of: int) -> Ambiguou
     )
 
 
+@typed
 def key_of(rows: DataFrame, values: Sequence[str]) -> str:
     """Write SQL for the key of ``values``, which are columns of ``rows`` or fields of them, as SQL.
 

@@ -24,6 +24,7 @@ from dedp_assets.patterns.core.errors import ConfigError
 from dedp_assets.patterns.core.json_texts import MICROSECONDS
 from dedp_assets.patterns.core.keys import require_distinct
 from dedp_assets.patterns.core.names import OUTCOME, identifier, reserved
+from dedp_assets.patterns.core.options import typed
 from dedp_assets.patterns.core.records import Provenance
 from dedp_assets.patterns.core.results import Split, WriteResult
 from dedp_assets.patterns.core.rows import RowsRead
@@ -44,6 +45,7 @@ __all__ = ["divert_unprocessable", "route", "as_letters", "LETTER"]
 _ADDED = ("reason", "error_class", "error_stage", "occurred_at", "was_dead_lettered")
 
 
+@typed
 def divert_unprocessable(  # noqa: PLR0913 - what a record is takes many words
     rows: DataFrame,
     earlier: DataFrame | None = None,
@@ -94,7 +96,7 @@ def divert_unprocessable(  # noqa: PLR0913 - what a record is takes many words
     """
     for option, names in (("identity=", identity), ("carry=", carry), ("raw=", raw), ("schema=", schema)):
         require_distinct(option, names)
-    _require_usable(rows, identity, payload, [*carry, *raw, *([] if payload else schema)])
+    _require_usable(rows, identity, payload, [*carry, *raw, *([] if payload else schema)], schema, event_time)
     identity, carry, raw = (spelled_as(rows.columns, named) for named in (identity, carry, raw))
     handed = list(dict.fromkeys([*identity, *carry]))
     added = (*_ADDED, *([] if payload else ["raw"]))
@@ -126,11 +128,21 @@ def divert_unprocessable(  # noqa: PLR0913 - what a record is takes many words
     return Split(flagged, parts, identity=tuple(identity))
 
 
-def _require_usable(rows: DataFrame, identity: Sequence[str], payload: str, others: Sequence[str]) -> None:
-    """Refuse columns that are not there, identities that cannot be compared, and a payload that is no text."""
+def _require_usable(
+    rows: DataFrame,
+    identity: Sequence[str],
+    payload: str,
+    others: Sequence[str],
+    schema: Collection[str],
+    event_time: str,
+) -> None:
+    """Refuse columns that are not there, or that cannot be used as the options use them."""
     require_columns(rows, others)
     require_columns(rows, identity, COMPARED)
     require_columns(rows, [payload], RECORD)
+    columns = [*schema, *rows.columns]
+    if event_time and spelled_as(columns, [event_time])[0] not in columns:
+        raise ConfigError(f"event_time must name a column of the schema, not {event_time!r}")
 
 
 def _named_twice(named: Sequence[str], added: Sequence[str]) -> list[str]:
@@ -139,6 +151,7 @@ def _named_twice(named: Sequence[str], added: Sequence[str]) -> list[str]:
     return [c for c in dict.fromkeys(named) if times[c.lower()] > 1 or reserved([c])]
 
 
+@typed
 def route(
     split: Split,
     valid: Table,

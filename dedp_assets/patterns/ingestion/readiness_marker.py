@@ -20,12 +20,14 @@ from typing import Literal
 
 from dedp_assets.patterns.connectors.deliveries import MARKER, Delivery, look_at
 from dedp_assets.patterns.core.errors import ConfigError
+from dedp_assets.patterns.core.options import typed
 from dedp_assets.patterns.core.results import Plan
 from dedp_assets.patterns.delta.locations import folder_at
 
 __all__ = ["plan_ready", "delivering"]
 
 
+@typed
 def plan_ready(
     deliveries: Iterable[Delivery],
     *,
@@ -81,6 +83,7 @@ def plan_ready(
     return Plan(tuple(causes), reason, causes=causes, held=held, cursor={key: identities[key] for key in causes})
 
 
+@typed
 @contextmanager
 def delivering(folder: Path) -> Iterator[Path]:
     """Deliver a partition: the old marker goes first, the new one, with a manifest, comes last.
