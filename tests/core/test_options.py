@@ -84,7 +84,7 @@ def test_what_an_annotation_allows_is_taken(fits):
 @pytest.mark.parametrize(
     ("wrong", "words"),
     [
-        ({"rows": [1]}, "rows must be a Spark DataFrame, not a list"),
+        ({"rows": [1]}, "rows must be a Spark DataFrame (session.createDataFrame makes one), not a list"),
         ({"keys": "id"}, "keys must be a list of texts, not 'id'"),
         ({"keys": {"id"}}, "keys must be a list of texts, not {'id'}"),
         ({"keys": ["id", None]}, "keys must be a list of which each is a text, not ['id', None]"),

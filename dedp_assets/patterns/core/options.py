@@ -84,8 +84,8 @@ def _require(name: str, value: object, rule: Misfit) -> None:
 
 def _shown(value: object, *, hidden: bool) -> str:
     """Write a value as a message has it: simple ones as they are; of others, or ``hidden`` ones, only the type."""
-    simple = isinstance(value, str | bytes | bool | int | float | date | list | tuple | set | dict)
-    if value is None or (simple and not hidden):
+    simple = isinstance(value, str | bytes | bool | int | float | date | list | tuple | set | dict | None)
+    if simple and not hidden:
         return repr(value) if isinstance(value, date) else reprlib.repr(value)
     library, kind = type(value).__module__.partition(".")[0], type(value).__name__
     named = kind if library == "builtins" else f"{library} {kind}"
@@ -242,4 +242,6 @@ def _instance(kind: type, value: object) -> str:
     if getattr(kind, "_is_protocol", False):
         missing = [name for name in vars(kind) if not name.startswith("_") and not hasattr(value, name)]
         return f"a {kind.__name__}, which has {', '.join(missing)}" if missing else ""
-    return "" if isinstance(value, kind) else f"a {'Spark ' if kind is DataFrame else ''}{kind.__name__}"
+    if isinstance(value, kind):
+        return ""
+    return "a Spark DataFrame (session.createDataFrame makes one)" if kind is DataFrame else f"a {kind.__name__}"

@@ -147,7 +147,8 @@ def vacuum(
             f"{table.name}: a retention of {retention_hours:g} h is below the {safe:g} h that are safe: readers and "
             "foreign writers may still need what it removes. Keep files for longer, or pass allow_unsafe"
         )
-    cutoff = max(_EARLIEST, now - timedelta(hours=min(retention_hours, (now - _EARLIEST) / timedelta(hours=1))))
+    # Longer than there are logs means the same as from the beginning, and has a date.
+    cutoff = now - timedelta(hours=min(retention_hours, (now - _EARLIEST) / timedelta(hours=1)))
     return remove_unneeded(table, cutoff=cutoff, provenance=provenance.by("ingestion.compactor"))
 
 

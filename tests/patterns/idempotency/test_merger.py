@@ -250,6 +250,6 @@ def test_a_struct_with_another_field_is_refused_by_name(spark, make_table):
     table.ensure()
     for place in ("named_struct('city', 'x', 'zip', 1, 'land', 'y')", "named_struct('city', 'x')"):
         rows = spark.range(1).selectExpr("CAST(id AS INT) AS id", f"{place} AS place", "7 AS at")
-        with pytest.raises(SchemaMismatch, match="place has a field (land|zip) only in the"):
+        with pytest.raises(SchemaMismatch, match=r"place has a field (land|zip) only in the"):
             merge_changes(rows, table, keys=["id"], order_by=["at"], provenance=a_run())
     assert table.ledger.version() == 0
