@@ -96,7 +96,7 @@ def divert_unprocessable(  # noqa: PLR0913 - what a record is takes many words
     """
     for option, names in (("identity=", identity), ("carry=", carry), ("raw=", raw), ("schema=", schema)):
         require_distinct(option, names)
-    _require_usable(rows, identity, payload, [*carry, *raw, *([] if payload else schema)], schema, event_time)
+    _require_usable(rows, identity, payload, [*carry, *raw, *([] if payload else schema)])
     identity, carry, raw = (spelled_as(rows.columns, named) for named in (identity, carry, raw))
     handed = list(dict.fromkeys([*identity, *carry]))
     added = (*_ADDED, *([] if payload else ["raw"]))
@@ -106,7 +106,7 @@ def divert_unprocessable(  # noqa: PLR0913 - what a record is takes many words
             "schema and identity must each name a column, each option others than are named elsewhere or added here, "
             f"and schema no column that is handed on: {met}"
         )
-    require_free(rows, *added)
+    _require_addable(rows, added, schema, event_time)
     if not payload:
         payload = "raw"
         record = F.to_json(F.struct(*[identifier(c) for c in rows.columns]), MICROSECONDS)
@@ -128,18 +128,16 @@ def divert_unprocessable(  # noqa: PLR0913 - what a record is takes many words
     return Split(flagged, parts, identity=tuple(identity))
 
 
-def _require_usable(
-    rows: DataFrame,
-    identity: Sequence[str],
-    payload: str,
-    others: Sequence[str],
-    schema: Collection[str],
-    event_time: str,
-) -> None:
-    """Refuse columns that are not there, or that cannot be used as the options use them."""
+def _require_usable(rows: DataFrame, identity: Sequence[str], payload: str, others: Sequence[str]) -> None:
+    """Refuse columns that are not there, identities that cannot be compared, and a payload that is no text."""
     require_columns(rows, others)
     require_columns(rows, identity, COMPARED)
     require_columns(rows, [payload], RECORD)
+
+
+def _require_addable(rows: DataFrame, added: Sequence[str], schema: Collection[str], event_time: str) -> None:
+    """Refuse columns that are added here, and an event time that is in no column once the schema's are added."""
+    require_free(rows, *added)
     columns = [*schema, *rows.columns]
     if event_time and spelled_as(columns, [event_time])[0] not in columns:
         raise ConfigError(f"event_time must name a column of the schema, not {event_time!r}")

@@ -160,8 +160,6 @@ def _require_possible(
 
 
 def _require_placement(placement: Placement, *, stateful: bool) -> None:
-    if placement not in ("late first", "parallel", "current first"):
-        raise ConfigError(f"placement={placement!r} must be late first, parallel or current first")
     if stateful and placement != "late first":
         raise ConfigError(
             f"a stateful consumer computes a partition from the one before it: placement={placement!r} would build the "

@@ -79,11 +79,8 @@ def deduplicate(
         >>> rows(split["valid"]), rows(split["duplicate"])
         ([('a', 1, '/'), ('b', 2, '/')], [('a', 3, '/about')])
     """
-    if not keys or null_keys not in ("keep", "drop") or keep not in ("first", "last"):
-        raise ConfigError(
-            f"keys must name a column, keep be first or last and null_keys keep or drop, not {list(keys)}, {keep!r} "
-            f"and {null_keys!r}"
-        )
+    if not keys:
+        raise ConfigError("keys must name a column, not none")
     require_distinct("keys=", keys)
     require_distinct("order_by=", order_by)
     require_rows("deduplicate (for a stream there is deduplicate_stream)", rows)

@@ -19,7 +19,6 @@ from pathlib import Path
 from typing import Literal
 
 from dedp_assets.patterns.connectors.deliveries import MARKER, Delivery, look_at
-from dedp_assets.patterns.core.errors import ConfigError
 from dedp_assets.patterns.core.options import typed
 from dedp_assets.patterns.core.results import Plan
 from dedp_assets.patterns.delta.locations import folder_at
@@ -59,10 +58,6 @@ def plan_ready(
         >>> plan_ready([day], consumed={}, now=datetime(2026, 1, 6, tzinfo=timezone.utc)).partitions
         ('2026-01-05',)
     """
-    if convention not in ("marker", "next_partition") or late_files not in ("integrate", "report"):
-        raise ConfigError(
-            f"convention={convention!r} must be marker or next_partition, late_files={late_files!r} integrate or report"
-        )
     known = sorted(deliveries, key=lambda delivery: delivery.partition)
     causes: dict[str, str] = {}
     held: dict[str, str] = {}

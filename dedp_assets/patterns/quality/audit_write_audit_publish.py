@@ -75,7 +75,7 @@ def audit_write_audit_publish(
         >>> rows(daily)
         [(45, 'mon'), (50, 'tue')]
     """
-    if on_failure not in ("fail", "quarantine", "annotate") or (on_failure == "quarantine") != (quarantine is not None):
+    if (on_failure == "quarantine") != (quarantine is not None):
         raise ConfigError(
             f"on_failure={on_failure!r} and quarantine={quarantine}: a quarantine table goes with quarantine"
         )

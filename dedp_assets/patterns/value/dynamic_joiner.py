@@ -85,7 +85,7 @@ def join_within(  # noqa: PLR0913 - two sides, each with a key, a time and a tol
         [(1, 7), (2, None)]
     """
     _require_sides(facts, others, keys, fact_time, other_time)
-    _require_bounds(from_seconds, to_seconds, how)
+    _require_bounds(from_seconds, to_seconds)
     if facts.isStreaming:
         _require_tolerance(fact_lateness_seconds, other_lateness_seconds)
     mine = _timed(facts, fact_time, fact_lateness_seconds).alias("f")
@@ -190,15 +190,13 @@ def _require_sides(
         raise ConfigError(f"keys must name a column of each side, and no other have one name: {sorted(both) or 'none'}")
 
 
-def _require_bounds(from_seconds: int | None, to_seconds: int | None, how: str) -> None:
+def _require_bounds(from_seconds: int | None, to_seconds: int | None) -> None:
     if from_seconds is None or to_seconds is None:
         raise ConfigError(
             "from_seconds and to_seconds must both be given: without a bound every row is kept for ever: name both ends"
         )
     if from_seconds > to_seconds:
         raise ConfigError(f"no time lies from {from_seconds} to {to_seconds} seconds after another one")
-    if how not in ("left", "inner"):
-        raise ConfigError(f"how={how!r} is not offered: left keeps facts without a partner, inner does not")
 
 
 def _require_tolerance(*seconds: int | None) -> None:

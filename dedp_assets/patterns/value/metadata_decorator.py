@@ -72,13 +72,9 @@ def decorate(rows: DataFrame, *, context: Mapping[str, str], storage: Literal["h
         <BLANKLINE>
     """
     _require_technical(context, rows)
-    if odd := [key for key, value in context.items() if not isinstance(value, str)]:
-        raise ConfigError(f"context must have texts, not {odd[0]}={context[odd[0]]!r}")
     if storage == "column":
         pairs = [text for key, value in context.items() for text in (quoted(key), quoted(value))]
         return require_free(rows, CONTEXT).withColumn(CONTEXT, F.expr(f"map({', '.join(pairs)})"))
-    if storage != "headers":
-        raise ConfigError(f"{storage!r} is no storage for a context of rows: choose headers or column")
     if "value" not in rows.columns:
         raise ConfigError(f"headers are Kafka's, and its records have a value: {rows.columns} go with storage='column'")
     headers = [

@@ -105,7 +105,7 @@ def join_static(  # noqa: PLR0913 - both sides, and what is wanted of the second
     require_free(facts, *added)
     require_free(known)
     if not keys or len({name.lower() for name in added}) < len(added) or reserved(added):
-        raise ConfigError(f"keys must name a column, and each added one be named once, not {sorted(keys)} and {added}")
+        raise ConfigError(f"keys must name a key, and each added column once: not {sorted(keys)} and {added}")
     conditions = _equal(facts, known, {**keys})
     if at:
         begins, ends = valid
