@@ -178,7 +178,7 @@ def _require_clear(raw: Sequence[str], computed: Sequence[str]) -> None:
             f"{MARK}, no computed one is called {RAW}, and none is there twice"
         )
     if not computed:
-        raise ConfigError("computed must name a column: without any there is nothing to wrap")
+        raise ConfigError("computed must name the columns to compute: without any there is nothing to wrap")
 
 
 def _met(names: Iterable[str], others: Iterable[str]) -> list[str]:
