@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
@@ -71,9 +72,12 @@ def key_of(rows: DataFrame, values: Sequence[str]) -> str:
     """Write SQL for the key of ``values``, which are columns of ``rows`` or fields of them, as SQL.
 
     Raises:
-        ConfigError: for a type of which one value has several texts; the text names the column.
+        ConfigError: for a column that is not there, or of a type of which one value has several texts; names it.
     """
-    kinds = [field.dataType for field in rows.select(*map(F.expr, values)).schema.fields]
+    try:
+        kinds = [field.dataType for field in rows.select(*map(F.expr, values)).schema.fields]
+    except AnalysisException:
+        raise ConfigError(f"values must be columns of the rows, or fields of them, not {list(values)}") from None
     return f"sha2(concat({', '.join(map(_text, values, kinds))}), 256)"
 
 
