@@ -103,7 +103,7 @@ def test_a_group_that_is_given_no_rows_empties_no_partition(spark, make_table):
 def test_rows_for_one_table_of_a_database_come_in_one_set(spark):
     """Before the database is asked for anything."""
     rows = RowSet("public.users", spark.range(1), keys=["id"])
-    options = {"connect": None, "target": "users", "provenance": a_run(sequence=1)}
+    options = {"connect": print, "target": "users", "provenance": a_run(sequence=1)}
     with pytest.raises(ConfigError, match=r"names public\.users twice"):
         write_transaction([rows, rows], **options)
     with pytest.raises(ConfigError, match="keys= names id twice"):

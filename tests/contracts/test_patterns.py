@@ -35,7 +35,7 @@ each = pytest.mark.parametrize("pattern", PATTERNS, ids=lambda pattern: pattern.
 
 
 def source(pattern: catalog.Pattern) -> str:
-    return Path(inspect.getfile(pattern.function)).read_text()
+    return Path(inspect.getfile(inspect.unwrap(pattern.function))).read_text()
 
 
 def public_functions(pattern: catalog.Pattern) -> list[str]:

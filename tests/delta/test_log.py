@@ -104,6 +104,14 @@ def test_the_state_is_pinned_to_its_version(events):
     assert {name: field["type"] for name, field in ledger.state().columns.items()} == COLUMNS
 
 
+@pytest.mark.parametrize("version", [3, 10**9, -1])
+def test_a_version_that_is_not_there_is_refused(events, version):
+    """Before delta-rs looks for it without an end."""
+    ledger = events({"changed": [of(DAYS[0])]}, {"changed": [of(DAYS[1])]})
+    with pytest.raises(NotReady, match=f"silver/events has no version {version}: its newest is 2"):
+        ledger.state(version)
+
+
 def test_a_version_is_read_once_and_the_same_number_in_another_log_is_another_version(events, tmp_path):
     """What is read again is the log of a table that was begun again in the same folder."""
     ledger = events({"changed": [of("2026-01-05")]})

@@ -46,6 +46,7 @@ RECEIPT = {
 }
 """The columns of a table of receipts, beside those that it is partitioned by."""
 _KEYS = ("destination", "record_id")
+_LONGEST_PAUSE = 86_400
 _NOTED = 10_000
 _SHOWN = 3
 
@@ -130,6 +131,8 @@ class Delivery:
             raise ConfigError(f"the limit of {self.sink.name} must be a number of records, not {self.sink.limit!r}")
         if self.attempts < 1 or self.sink.limit < 1:
             raise ConfigError(f"attempts={self.attempts} and the limit of {self.sink.name} must be at least 1")
+        if not 0 <= self.pause_seconds <= _LONGEST_PAUSE:
+            raise ConfigError(f"pause_seconds={self.pause_seconds} must lie between 0 and {_LONGEST_PAUSE}")
 
     def undelivered(self, records: DataFrame) -> DataFrame:
         """Leave out the records that have a receipt; lazy.

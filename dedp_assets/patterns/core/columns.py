@@ -29,6 +29,7 @@ __all__ = [
     "is_collated",
     "require_columns",
     "require_free",
+    "require_named",
     "require_rows",
     "spelled_as",
 ]
@@ -153,6 +154,16 @@ def require_columns(rows: DataFrame, columns: Iterable[str | None], use: Use | N
             raise ConfigError(f"column {column} is {kind.simpleString().upper()}, which {use.why_not}")
 
 
+def require_named(option: str, names: Iterable[str]) -> None:
+    """Refuse an empty text where an option names columns.
+
+    Raises:
+        ConfigError: names the option.
+    """
+    if "" in (given := list(names)):
+        raise ConfigError(f"{option} must name columns, not {given}")
+
+
 def require_free(rows: DataFrame | Split, *added: str) -> DataFrame:
     """Return the rows; refuse columns that would be overwritten, in whatever case: of ``added``, or the library's.
 
@@ -177,9 +188,10 @@ def fields_of(rows: DataFrame, columns: Iterable[str]) -> list[T.StructField]:
     """List the named columns of ``rows`` with their types, under the names given.
 
     Raises:
-        ConfigError: if the rows do not have one of them.
+        ConfigError: if the rows do not have one of them, or it has no name.
     """
     named = list(columns)
+    require_named("an option", named)
     require_columns(rows, named)
     kinds = {f.name.lower(): f.dataType for f in rows.schema.fields}
     return [T.StructField(c, kinds[c.lower()]) for c in named]

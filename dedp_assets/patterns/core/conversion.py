@@ -52,6 +52,7 @@ def convert_json(
     Raises:
         ConfigError: if JSON cannot become a type, or ``lenient`` names another column than a typed scalar.
     """
+    _ = parsed_schema(schema)
     _require_scalars(schema, lenient)
     made = {name.lower() for name in (*schema, *texts_of(schema).values())}
     others = [c for c in rows.columns if c.lower() not in made]
@@ -89,8 +90,8 @@ def convert_columns(rows: DataFrame, schema: Mapping[str, str], *, lenient: Coll
     Raises:
         ConfigError: as :func:`convert_json`, and if a column's own type has no such text.
     """
-    _require_scalars(schema, lenient)
     declared = parsed_schema(schema)
+    _require_scalars(schema, lenient)
     kinds = {field.name: field.dataType for field in fields_of(rows, schema)}
     changed = [field for field in declared.fields if not same_type(kinds[field.name], field.dataType)]
     nested = [field for field in changed if not is_scalar(schema[field.name])]

@@ -14,11 +14,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from dedp_assets.patterns.core.errors import AmbiguousKeys, ConfigError
+from dedp_assets.patterns.core.options import typed
 
 __all__ = ["key_of", "require_distinct", "without_key"]
 
@@ -65,13 +67,17 @@ def without_key(table: str, keys: Iterable[str], rows: int, of: int) -> Ambiguou
     )
 
 
+@typed
 def key_of(rows: DataFrame, values: Sequence[str]) -> str:
     """Write SQL for the key of ``values``, which are columns of ``rows`` or fields of them, as SQL.
 
     Raises:
-        ConfigError: for a type of which one value has several texts; the text names the column.
+        ConfigError: for a column that is not there, or of a type of which one value has several texts; names it.
     """
-    kinds = [field.dataType for field in rows.select(*map(F.expr, values)).schema.fields]
+    try:
+        kinds = [field.dataType for field in rows.select(*map(F.expr, values)).schema.fields]
+    except AnalysisException:
+        raise ConfigError(f"values must be columns of the rows, or fields of them, not {list(values)}") from None
     return f"sha2(concat({', '.join(map(_text, values, kinds))}), 256)"
 
 

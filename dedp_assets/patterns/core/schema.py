@@ -12,6 +12,7 @@ from pyspark.sql import DataFrame
 from dedp_assets.patterns.core.errors import ConfigError, SchemaMismatch
 from dedp_assets.patterns.core.keys import require_distinct
 from dedp_assets.patterns.core.names import SUBSTITUTED, identifier, require_name, reserved
+from dedp_assets.patterns.core.options import require_types
 from dedp_assets.patterns.core.partitions import is_possible, stored_type
 
 __all__ = ["Column", "TableSpec", "require_declared", "require_holds", "shape"]
@@ -83,6 +84,7 @@ class TableSpec:
         return hash(self.name)
 
     def __post_init__(self) -> None:
+        require_types(self)
         if ours := reserved(self.columns):
             raise ConfigError(f"{self.name}: names like {', '.join(ours)} are the library's own: rename the column")
         for what, names in (("partition", self.partition_by), ("key", self.key)):

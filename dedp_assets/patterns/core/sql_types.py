@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from pyspark.sql.types import ArrayType, DataType, MapType, StructType
+from pyspark.errors import ParseException
+from pyspark.sql.types import ArrayType, DataType, MapType, StructField, StructType
 
 from dedp_assets.patterns.core.errors import ConfigError
 from dedp_assets.patterns.core.exact import is_scalar
@@ -25,9 +26,25 @@ def parsed_type(kind: str) -> DataType:
 
 
 def parsed_schema(schema: Mapping[str, str]) -> StructType:
-    """Read the types of a schema, column by column, whatever they are."""
-    found = DataType.fromDDL(", ".join(f"{identifier(c)} {kind}" for c, kind in schema.items()))
-    return found if isinstance(found, StructType) else StructType()
+    """Read the types of a schema, column by column, whatever they are.
+
+    Raises:
+        ConfigError: names a column without a name or a type.
+    """
+    if "" in schema:
+        raise ConfigError(f"schema must give each column a name, not '' to that of type {schema['']}")
+    return StructType([StructField(column, _parsed(column, kind)) for column, kind in schema.items()])
+
+
+def _parsed(column: str, kind: str) -> DataType:
+    try:
+        found = DataType.fromDDL(f"{identifier(column)} {kind}")
+    except ParseException:
+        raise ConfigError(f"schema must give {column} an SQL type, not {kind!r}") from None
+    # Two columns are a type of their own, as is one that only has a name like that of a type.
+    if not isinstance(found, StructType) or found.names != [column]:
+        raise ConfigError(f"schema must give {column} an SQL type, not {kind!r}")
+    return found.fields[0].dataType
 
 
 def is_nested(kind: DataType) -> bool:

@@ -209,7 +209,9 @@ def _check_values(table: str, merge: Merge, known: set[str], given: set[str]) ->
     for clause in merge.clauses:
         values = None if isinstance(clause, Delete) else clause.values
         if unknown := [column for column in values or () if column.lower() not in known]:
-            raise ConfigError(f"{table} has no column {', '.join(unknown)}, which a clause sets")
+            raise ConfigError(
+                f"{table} has no column {', '.join(name or repr(name) for name in unknown)}, which a clause sets"
+            )
         if not isinstance(clause, Delete) and values is None and (missing := sorted(known - given)):
             raise SchemaMismatch(f"{table}: the source has no column {', '.join(missing)}: name the values to set")
 

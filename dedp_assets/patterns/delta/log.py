@@ -403,9 +403,13 @@ class Ledger(Located):
 
         Raises:
             ContractError: if the log is damaged; the text names the file and what repairs it.
+            NotReady: if there is no such version, or no table.
         """
         pinned = self.version() if version is None else version
         commit, opened = self.identity(pinned), self._opened
+        if commit is None and not 0 <= pinned <= self.version():
+            # Asked for such a version, delta-rs looks for it without an end.
+            raise NotReady(f"{self.name} has no version {pinned}: its newest is {self.version()}")
         if commit is not None and opened is not None and opened[0] == commit:
             return opened[1]
         declared = self._declared_at(pinned) if commit is not None else None

@@ -44,10 +44,14 @@ def audits_of_usual(
         last: how many partitions or windows to look back.
 
     Raises:
-        ConfigError: for a tolerance that is not between 0 and 1.
+        ConfigError: for a tolerance that is not between 0 and 1, a partition of several columns, or a negative number.
     """
     if not 0 < tolerance <= 1:
         raise ConfigError(f"tolerance={tolerance} must be a share between 0 and 1")
+    if last < 0 or window_seconds < 0:
+        raise ConfigError(f"last={last} and window_seconds={window_seconds:g} must not be negative")
+    if len(partition or {}) > 1:
+        raise ConfigError(f"partition must name one column, not {', '.join(map(repr, partition or {}))}")
     wanted = list(counts.values())
     shares = _usual(ledger, wanted, partition=partition or {}, window_seconds=window_seconds, last=last)
     return tuple(_audit(name, of, shares.get(of), tolerance, severity) for name, of in counts.items())

@@ -18,6 +18,7 @@ from dedp_assets.patterns.core.columns import fields_of
 from dedp_assets.patterns.core.conversion import MISFITS, SYNTAX
 from dedp_assets.patterns.core.meeting import as_held, equal
 from dedp_assets.patterns.core.names import RESERVED, identifier
+from dedp_assets.patterns.core.options import typed
 from dedp_assets.patterns.core.records import Provenance
 from dedp_assets.patterns.core.results import WriteResult
 from dedp_assets.patterns.core.rows import RowsRead, count_where, quoted, row_hash, tally
@@ -102,6 +103,7 @@ def mark_replayed(rows: DataFrame, earlier: DataFrame | None, identity: Sequence
     return _looked_up(rows, known, identity, small=False).withColumn("was_dead_lettered", F.expr(same)).drop(_CONTENTS)
 
 
+@typed
 def as_letters(dead: DataFrame, *, provenance: Provenance) -> DataFrame:
     """Add to dead records, of a batch or of a stream, what makes them new letters; lazy.
 

@@ -22,6 +22,7 @@ from pyspark.sql import DataFrame
 
 from dedp_assets.patterns.core.audits import Audit
 from dedp_assets.patterns.core.errors import ConfigError, ContractError
+from dedp_assets.patterns.core.options import typed
 from dedp_assets.patterns.core.records import Provenance
 from dedp_assets.patterns.core.results import Finding, RowCounts, WriteResult
 from dedp_assets.patterns.delta.locations import store_at
@@ -50,6 +51,7 @@ class Kept:
     reused: bool
 
 
+@typed
 def append_checkpointed(
     stream: DataFrame,
     table: Table,
@@ -117,6 +119,7 @@ def append_checkpointed(
     return replace(written, figures={**written.figures, **counted})
 
 
+@typed
 def judge_checkpoint(ledger: Ledger, *, checkpoint: str) -> Finding:
     """Judge whether a query's checkpoint goes on where the table stands, by their files and without Spark.
 
@@ -134,6 +137,7 @@ def judge_checkpoint(ledger: Ledger, *, checkpoint: str) -> Finding:
     )
 
 
+@typed
 def checkpoint_rows(rows: DataFrame, *, checkpoint: str, identity: str) -> Kept:
     """Keep computed rows in files, so that a retry and all later steps begin there; one Spark job, or none.
 

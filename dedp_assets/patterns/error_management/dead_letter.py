@@ -24,6 +24,7 @@ from dedp_assets.patterns.core.errors import ConfigError
 from dedp_assets.patterns.core.json_texts import MICROSECONDS
 from dedp_assets.patterns.core.keys import require_distinct
 from dedp_assets.patterns.core.names import OUTCOME, identifier, reserved
+from dedp_assets.patterns.core.options import typed
 from dedp_assets.patterns.core.records import Provenance
 from dedp_assets.patterns.core.results import Split, WriteResult
 from dedp_assets.patterns.core.rows import RowsRead
@@ -44,6 +45,7 @@ __all__ = ["divert_unprocessable", "route", "as_letters", "LETTER"]
 _ADDED = ("reason", "error_class", "error_stage", "occurred_at", "was_dead_lettered")
 
 
+@typed
 def divert_unprocessable(  # noqa: PLR0913 - what a record is takes many words
     rows: DataFrame,
     earlier: DataFrame | None = None,
@@ -104,7 +106,7 @@ def divert_unprocessable(  # noqa: PLR0913 - what a record is takes many words
             "schema and identity must each name a column, each option others than are named elsewhere or added here, "
             f"and schema no column that is handed on: {met}"
         )
-    require_free(rows, *added)
+    _require_addable(rows, added, schema, event_time)
     if not payload:
         payload = "raw"
         record = F.to_json(F.struct(*[identifier(c) for c in rows.columns]), MICROSECONDS)
@@ -133,12 +135,21 @@ def _require_usable(rows: DataFrame, identity: Sequence[str], payload: str, othe
     require_columns(rows, [payload], RECORD)
 
 
+def _require_addable(rows: DataFrame, added: Sequence[str], schema: Collection[str], event_time: str) -> None:
+    """Refuse columns that are added here, and an event time that is in no column once the schema's are added."""
+    require_free(rows, *added)
+    columns = [*schema, *rows.columns]
+    if event_time and spelled_as(columns, [event_time])[0] not in columns:
+        raise ConfigError(f"event_time must name a column of the schema, not {event_time!r}")
+
+
 def _named_twice(named: Sequence[str], added: Sequence[str]) -> list[str]:
     """List the columns that are named more than once, are added here, or have a name of the library's own."""
     times = Counter(c.lower() for c in (*named, *added) if c)
     return [c for c in dict.fromkeys(named) if times[c.lower()] > 1 or reserved([c])]
 
 
+@typed
 def route(  # noqa: PLR0913 - two tables, a partition of each, and the run
     split: Split,
     valid: Table,

@@ -17,9 +17,11 @@ from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F
 
 from dedp_assets.patterns.core.audits import Audit
-from dedp_assets.patterns.core.columns import fields_of
+from dedp_assets.patterns.core.columns import fields_of, spelled_as
 from dedp_assets.patterns.core.errors import ConfigError
+from dedp_assets.patterns.core.keys import require_distinct
 from dedp_assets.patterns.core.names import OUTCOME, RESERVED, identifier
+from dedp_assets.patterns.core.options import typed
 from dedp_assets.patterns.core.records import Provenance
 from dedp_assets.patterns.core.results import Plan, Split, WriteResult
 from dedp_assets.patterns.core.rows import evaluated_once, row_hash
@@ -34,6 +36,7 @@ __all__ = ["replay_letters", "open_letters", "plan_replay"]
 _PLACE, _REPEATED = f"{RESERVED}place", "duplicate"
 
 
+@typed
 def replay_letters(  # noqa: PLR0913 - two tables and their partitions
     split: Split,
     valid: Table,
@@ -89,8 +92,7 @@ def replay_letters(  # noqa: PLR0913 - two tables and their partitions
         >>> rows(days)
         [(-1, 2, True, 'mon'), (7, 1, False, 'mon')]
     """
-    if loose := [key for key in keys if not valid.spec.columns[key].required]:
-        raise ConfigError(f"{', '.join(loose)} may be NULL in {valid.name}: a replay needs keys that are required")
+    keys = _required(valid, keys)
     standing = valid.ensure()
     partition = require_partition(valid.name, standing, partition)
     filed_under = require_partition(dead.name, dead.ledger.state(), filed_under)
@@ -120,6 +122,7 @@ def replay_letters(  # noqa: PLR0913 - two tables and their partitions
     return replace(written, reason=reason, partition=partition, beside=(noted,))
 
 
+@typed
 def open_letters(dead: Table, *, filed_under: Mapping[str, str], version: int) -> DataFrame:
     """Read the letters of a partition that no code could process yet, as the records they were; lazy.
 
@@ -132,6 +135,7 @@ def open_letters(dead: Table, *, filed_under: Mapping[str, str], version: int) -
     return waiting.drop(*[column for column in LETTER if column in waiting.columns])
 
 
+@typed
 def plan_replay(open_letters: Mapping[str, int], refused_by: Mapping[str, str], *, code_version: str) -> Plan:
     """Choose the partitions whose dead letters were refused by other code than the present one, oldest first.
 
@@ -149,6 +153,18 @@ def plan_replay(open_letters: Mapping[str, int], refused_by: Mapping[str, str], 
     held = {key: f"{open_letters[key]} dead letters of this very code" for key in waiting if key not in causes}
     reason = f"{len(causes)} partitions to replay, {len(held)} wait for a fix"
     return Plan(tuple(causes), reason, causes, held, cursor=dict.fromkeys(causes, f"code-{code_version}"))
+
+
+def _required(valid: Table, keys: Sequence[str]) -> list[str]:
+    """Spell keys as the table does; refuse one that is not there, or may be NULL."""
+    held = valid.spec.columns
+    keys = spelled_as(held, keys)
+    require_distinct("keys=", keys)
+    if not keys or (unknown := [key for key in keys if key not in held]):
+        raise ConfigError(f"keys must name columns of {valid.name}, not {unknown if keys else 'none'}")
+    if loose := [key for key in keys if not held[key].required]:
+        raise ConfigError(f"{', '.join(loose)} may be NULL in {valid.name}: a replay needs keys that are required")
+    return keys
 
 
 def _each_once(split: Split, keys: Sequence[str]) -> DataFrame:

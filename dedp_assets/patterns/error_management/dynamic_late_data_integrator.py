@@ -16,6 +16,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 
 from dedp_assets.patterns.core.errors import ConfigError
+from dedp_assets.patterns.core.options import typed
 from dedp_assets.patterns.core.results import Finding, Plan
 from dedp_assets.patterns.delta.locks import table_lock
 from dedp_assets.patterns.delta.tables import Table
@@ -46,6 +47,7 @@ class Claim:
         leases.give_back(self.table.ledger, values, owner=self.owner, now=now)
 
 
+@typed
 def plan_late_partitions(
     changed: Mapping[str, int],
     applied: Mapping[str, int],
@@ -107,6 +109,7 @@ def plan_late_partitions(
     )
 
 
+@typed
 def claim_late_partitions(
     changed: Mapping[str, int],
     table: Table,
@@ -158,6 +161,7 @@ def claim_late_partitions(
     return Claim(replace(mine, held={**mine.held, **named}), table, owner)
 
 
+@typed
 def judge_late_partitions(
     changed: Mapping[str, int], table: Table, *, current: str, now: datetime, oldest: str = ""
 ) -> Finding:

@@ -23,6 +23,7 @@ from dedp_assets.patterns.core.columns import require_columns, require_free
 from dedp_assets.patterns.core.errors import ConfigError
 from dedp_assets.patterns.core.keys import require_distinct
 from dedp_assets.patterns.core.names import OUTCOME, identifier, reserved
+from dedp_assets.patterns.core.options import typed
 from dedp_assets.patterns.core.results import Split
 from dedp_assets.patterns.core.rows import Decoded, Measures, quoted
 from dedp_assets.patterns.core.sql_options import naming_options, require_repeatable
@@ -46,6 +47,7 @@ __all__ = ["intercept_filters", "filter_measures", "filter_audits"]
 _MOST = 31
 
 
+@typed
 def intercept_filters(rows: DataFrame | Split, *, conditions: Mapping[str, str], identity: Sequence[str] = ()) -> Split:
     """Split rows into ``valid``, where every condition is true, and ``filtered``; lazy, for batches and streams.
 
@@ -109,6 +111,7 @@ def intercept_filters(rows: DataFrame | Split, *, conditions: Mapping[str, str],
     return Split(judged, {**split.parts, "filtered": filtered}, identity=tuple(identity) or split.identity)
 
 
+@typed
 def filter_measures(conditions: Mapping[str, str]) -> Measures:
     """Write the figures to observe over the rows of the split, for a tally.
 
@@ -137,6 +140,7 @@ def filter_measures(conditions: Mapping[str, str]) -> Measures:
     return found
 
 
+@typed
 def filter_audits(
     ledger: Ledger,
     *,

@@ -21,6 +21,7 @@ from dedp_assets.patterns.core.columns import require_free
 from dedp_assets.patterns.core.errors import ConfigError
 from dedp_assets.patterns.core.instants import instant, timestamp
 from dedp_assets.patterns.core.names import OUTCOME, RESERVED
+from dedp_assets.patterns.core.options import typed
 from dedp_assets.patterns.core.results import Finding, Split
 from dedp_assets.patterns.core.sql_options import naming_options, require_repeatable
 from dedp_assets.patterns.error_management._progress import Across, Progress, advanced
@@ -30,6 +31,7 @@ __all__ = ["detect_late_data", "advance_watermark", "judge_lateness", "Progress"
 _STATED = f"{RESERVED}stated"
 
 
+@typed
 def detect_late_data(
     events: DataFrame,
     *,
@@ -96,6 +98,7 @@ def detect_late_data(
     return Split(judged, {"on_time": plain, "late": (*plain, *told), "undated": plain})
 
 
+@typed
 def advance_watermark(
     watermark: datetime | None,
     newest: Mapping[str, datetime | None] | Mapping[str, Mapping[str, datetime | None]],
@@ -136,6 +139,7 @@ def advance_watermark(
     )
 
 
+@typed
 def judge_lateness(
     late: Mapping[str, int], total: Mapping[str, int], *, warn_above: float = 0.1, fail_above: float = 0.5
 ) -> Finding:

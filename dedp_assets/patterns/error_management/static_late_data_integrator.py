@@ -17,6 +17,7 @@ from typing import Literal
 
 from dedp_assets.patterns.core.errors import ConfigError
 from dedp_assets.patterns.core.keys import require_distinct
+from dedp_assets.patterns.core.options import typed
 from dedp_assets.patterns.core.results import Finding, Plan
 
 __all__ = ["plan_lookback", "order_steps", "judge_beyond_lookback"]
@@ -25,6 +26,7 @@ Placement = Literal["late first", "parallel", "current first"]
 """When late partitions are processed: before the current ones, beside them, or after them."""
 
 
+@typed
 def plan_lookback(
     changed: Mapping[str, int],
     applied: Mapping[str, int],
@@ -87,6 +89,7 @@ def plan_lookback(
     )
 
 
+@typed
 def order_steps(
     plan: Plan, *, placement: Placement = "late first", stateful: bool = False
 ) -> tuple[tuple[str, ...], ...]:
@@ -114,6 +117,7 @@ def order_steps(
     return tuple(group for group in groups[placement] if group)
 
 
+@typed
 def judge_beyond_lookback(
     changed: Mapping[str, int],
     applied: Mapping[str, int],
@@ -128,7 +132,11 @@ def judge_beyond_lookback(
 
     Returns:
         A finding that warns, with the partitions in its note and their number in ``figures``.
+
+    Raises:
+        ConfigError: for a negative look-back, or a current partition that there is not.
     """
+    _require_possible(current, partitions, lookback, "late first", stateful=False)
     window = _window(current, partitions, lookback)
     lost = sorted(_beyond(changed, applied, partitions, window, lookback))
     return Finding(
@@ -152,8 +160,6 @@ def _require_possible(
 
 
 def _require_placement(placement: Placement, *, stateful: bool) -> None:
-    if placement not in ("late first", "parallel", "current first"):
-        raise ConfigError(f"placement={placement!r} must be late first, parallel or current first")
     if stateful and placement != "late first":
         raise ConfigError(
             f"a stateful consumer computes a partition from the one before it: placement={placement!r} would build the "

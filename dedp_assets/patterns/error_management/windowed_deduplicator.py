@@ -32,6 +32,7 @@ from dedp_assets.patterns.core.errors import ConfigError
 from dedp_assets.patterns.core.keys import require_distinct
 from dedp_assets.patterns.core.meeting import equal
 from dedp_assets.patterns.core.names import OUTCOME, RESERVED, identifier
+from dedp_assets.patterns.core.options import typed
 from dedp_assets.patterns.core.results import Finding, Split
 from dedp_assets.patterns.core.rows import row_hash
 from dedp_assets.patterns.core.sessionizing import watermarked
@@ -41,6 +42,7 @@ __all__ = ["deduplicate", "deduplicate_stream", "judge_uniqueness"]
 _PLACE, _SEEN = f"{RESERVED}place", f"{RESERVED}seen"
 
 
+@typed
 def deduplicate(
     rows: DataFrame | Split,
     earlier: DataFrame | None = None,
@@ -77,11 +79,8 @@ def deduplicate(
         >>> rows(split["valid"]), rows(split["duplicate"])
         ([('a', 1, '/'), ('b', 2, '/')], [('a', 3, '/about')])
     """
-    if not keys or null_keys not in ("keep", "drop") or keep not in ("first", "last"):
-        raise ConfigError(
-            f"keys must name a column, keep be first or last and null_keys keep or drop, not {list(keys)}, {keep!r} "
-            f"and {null_keys!r}"
-        )
+    if not keys:
+        raise ConfigError("keys must name a column, not none")
     require_distinct("keys=", keys)
     require_distinct("order_by=", order_by)
     require_rows("deduplicate (for a stream there is deduplicate_stream)", rows)
@@ -102,6 +101,7 @@ def deduplicate(
     return Split(flagged, {**split.parts, "duplicate": split.parts["valid"]}, identity=split.identity)
 
 
+@typed
 def judge_uniqueness(rows: DataFrame, *, keys: Sequence[str]) -> Finding:
     """Judge whether every key is there once, over all rows given, in one Spark job.
 
@@ -138,6 +138,7 @@ def judge_uniqueness(rows: DataFrame, *, keys: Sequence[str]) -> Finding:
     )
 
 
+@typed
 def deduplicate_stream(stream: DataFrame, *, keys: Sequence[str], event_time: str, window: str) -> DataFrame:
     """Drop repeats of a key that arrive within ``window`` of event time of the first; lazy.
 

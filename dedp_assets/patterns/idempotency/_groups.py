@@ -130,7 +130,7 @@ class Group:
 def group_of(tables: Sequence[Table], results: dict[str, WriteResult]) -> Group:
     """Make the group of tables, whose files lie beside the first one; what is published comes into ``results``."""
     if not tables:
-        raise ConfigError("a group needs a table")
+        raise ConfigError("sets, or tables, must hold a table of the group, not none")
     for what in ("name", "location"):
         require_distinct(f"a group ({what})", [str(getattr(table, what)) for table in tables])
     by_name = {table.name: table for table in tables}

@@ -21,6 +21,7 @@ from dedp_assets.patterns.core.columns import require_rows
 from dedp_assets.patterns.core.errors import Conflict
 from dedp_assets.patterns.core.json_texts import MICROSECONDS, options
 from dedp_assets.patterns.core.names import identifier
+from dedp_assets.patterns.core.options import require_types
 
 __all__ = ["RowSet", "Written", "texts_of", "write_sets"]
 
@@ -52,6 +53,9 @@ class RowSet:
     keys: Sequence[str]
     partition: Mapping[str, str] = field(default_factory=dict)
     allow_empty: bool = False
+
+    def __post_init__(self) -> None:
+        require_types(self)
 
 
 @dataclass(frozen=True, slots=True)

@@ -120,16 +120,20 @@ def day_of(rows: DataFrame, by: str) -> str:
     return f"CAST(try_cast({column} AS DATE) AS STRING)"
 
 
+def _day(text: str, option: str) -> date:
+    try:
+        return date.fromisoformat(text)
+    except ValueError:
+        raise ConfigError(f"{option} must be days like 2026-01-05, not {text!r}") from None
+
+
 def unit_of(days: Mapping[str, object], unit: Unit) -> str:
     """Name the one unit that the days are of.
 
     Raises:
         ConfigError: if they are of several or none, or no days.
     """
-    try:
-        found = {first_day(date.fromisoformat(day), unit).isoformat() for day in days}
-    except ValueError as error:
-        raise ConfigError(f"days= takes days like 2026-01-05: {error}") from None
+    found = {first_day(_day(day, "days"), unit).isoformat() for day in days}
     if len(found) != 1:
         raise ConfigError(f"load the days of one unit at a time, not of {sorted(found) or 'none'}")
     return found.pop()
@@ -217,7 +221,8 @@ def plan_of(present: Mapping[str, int | str], ledger: Ledger, unit: Unit, asked:
     days = sorted({*present, *asked})
     units: dict[date, list[str]] = {}
     for day in days:
-        units.setdefault(first_day(date.fromisoformat(day), unit), []).append(day)
+        option = "present" if day in present else "asked"
+        units.setdefault(first_day(_day(day, option), unit), []).append(day)
     state = ledger.state() if ledger.exists() else None
     causes: dict[str, str] = {}
     held: dict[str, str] = {}

@@ -15,6 +15,7 @@ from pyspark.sql import DataFrame
 
 from dedp_assets.patterns.core.audits import Audit, not_empty
 from dedp_assets.patterns.core.errors import ConfigError
+from dedp_assets.patterns.core.options import typed
 from dedp_assets.patterns.core.records import Provenance
 from dedp_assets.patterns.core.results import Split, WriteResult
 from dedp_assets.patterns.core.rows import RowsRead
@@ -23,11 +24,12 @@ from dedp_assets.patterns.delta.tables import Table
 __all__ = ["overwrite_partition"]
 
 
+@typed
 def overwrite_partition(
     rows: DataFrame | Split,
     target: Table,
     *,
-    partition: Mapping[str, str],
+    partition: Mapping[str, object],
     provenance: Provenance,
     audits: Sequence[Audit] = (),
     rows_read: RowsRead = RowsRead(),  # noqa: B008 - frozen

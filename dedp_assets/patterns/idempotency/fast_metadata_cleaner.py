@@ -20,6 +20,7 @@ from pyspark.sql import functions as F
 
 from dedp_assets.patterns.core.audits import Audit, not_empty
 from dedp_assets.patterns.core.errors import ContractError
+from dedp_assets.patterns.core.options import typed
 from dedp_assets.patterns.core.partitions import quoted
 from dedp_assets.patterns.core.records import Provenance
 from dedp_assets.patterns.core.results import Plan, WriteResult
@@ -48,6 +49,7 @@ UNITS_LEAVE_ROOM = Audit(name="units_leave_room", of="units", warn_above=0.8 * 4
 """Warns of four fifths of the partitions that BigQuery allows a table; ``replace`` gives it another bound."""
 
 
+@typed
 def load_unit(
     rows: DataFrame | None,
     target: Table,
@@ -121,6 +123,7 @@ def load_unit(
     return replace(result, reason=f"{what}: {result.reason}") if result.applied else result
 
 
+@typed
 def plan_units(
     present: Mapping[str, int | str], ledger: Ledger, *, unit: Unit = "week", asked: Collection[str] = ()
 ) -> Plan:
@@ -139,6 +142,7 @@ def plan_units(
     return plan_of(present, ledger, unit, asked)
 
 
+@typed
 def freeze_units(
     target: Table, *, before: date, into: Unit = "month", unit: Unit = "week", provenance: Provenance
 ) -> WriteResult:

@@ -22,6 +22,7 @@ from dedp_assets.patterns.core.errors import ConfigError, ContractError
 from dedp_assets.patterns.core.keys import key_of, require_distinct
 from dedp_assets.patterns.core.meeting import as_held
 from dedp_assets.patterns.core.names import identifier, reserved
+from dedp_assets.patterns.core.options import typed
 from dedp_assets.patterns.core.records import Provenance
 from dedp_assets.patterns.core.results import WriteResult
 from dedp_assets.patterns.core.rows import same
@@ -34,6 +35,7 @@ from dedp_assets.patterns.idempotency._stable_keys import FIRST, LAST, REFUSED, 
 __all__ = ["add_stable_key", "upsert_keyed", "FIRST", "LAST", "key_of"]
 
 
+@typed
 def add_stable_key(
     rows: DataFrame,
     known: DataFrame | None = None,
@@ -93,6 +95,7 @@ def add_stable_key(
     return found.select(*map(identifier, [*rows.columns, key, FIRST, LAST]))
 
 
+@typed
 def upsert_keyed(
     rows: DataFrame,
     table: Table,

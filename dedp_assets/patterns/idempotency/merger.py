@@ -22,6 +22,7 @@ from dedp_assets.patterns.core.errors import ConfigError, ContractError
 from dedp_assets.patterns.core.keys import require_distinct
 from dedp_assets.patterns.core.meeting import as_held
 from dedp_assets.patterns.core.names import RESERVED, identifier
+from dedp_assets.patterns.core.options import typed
 from dedp_assets.patterns.core.records import Provenance
 from dedp_assets.patterns.core.results import WriteResult
 from dedp_assets.patterns.core.rows import row_hash, same
@@ -34,6 +35,7 @@ __all__ = ["merge_changes"]
 _NEWEST, _STATE = f"{RESERVED}newest", f"{RESERVED}state"
 
 
+@typed
 def merge_changes(
     changes: DataFrame,
     target: Table,

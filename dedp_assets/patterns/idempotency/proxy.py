@@ -17,6 +17,7 @@ from pyspark.sql import DataFrame
 
 from dedp_assets.patterns.core.audits import Audit
 from dedp_assets.patterns.core.errors import ConfigError, PatternError
+from dedp_assets.patterns.core.options import typed
 from dedp_assets.patterns.core.records import Provenance
 from dedp_assets.patterns.core.results import Finding, Split, WriteResult
 from dedp_assets.patterns.core.rows import RowsRead
@@ -27,6 +28,7 @@ from dedp_assets.patterns.delta.tables import Table
 __all__ = ["load_version", "switch_version", "judge_exposure"]
 
 
+@typed
 def load_version(
     rows: DataFrame | Split,
     target: Table,
@@ -73,6 +75,7 @@ def load_version(
     )
 
 
+@typed
 def switch_version(target: Table, *, version: str, because: str, provenance: Provenance) -> WriteResult:
     """Show another version that stands, as a rollback does; what it takes the place of may be loaded again.
 
@@ -92,6 +95,7 @@ def switch_version(target: Table, *, version: str, because: str, provenance: Pro
     return exposure.expose(target, version, provenance=provenance.by("idempotency.proxy"), because=because)
 
 
+@typed
 def judge_exposure(target: Table) -> Finding:
     """Judge, without Spark, whether every version can be read and the name shows one of them as it is."""
     history = list(exposure.exposures(target))

@@ -21,6 +21,7 @@ from dedp_assets.patterns.core.audits import Audit
 from dedp_assets.patterns.core.columns import COMPARED, FLAG, require_columns
 from dedp_assets.patterns.core.errors import ConfigError
 from dedp_assets.patterns.core.names import identifier
+from dedp_assets.patterns.core.options import typed
 from dedp_assets.patterns.core.records import Provenance
 from dedp_assets.patterns.core.results import WriteResult
 from dedp_assets.patterns.delta.clauses import Delete, Insert, Update
@@ -29,6 +30,7 @@ from dedp_assets.patterns.delta.tables import Table
 __all__ = ["merge_execution"]
 
 
+@typed
 def merge_execution(  # noqa: PLR0913 - a merge, and which execution it is
     increment: DataFrame,
     target: Table,
@@ -81,6 +83,8 @@ def merge_execution(  # noqa: PLR0913 - a merge, and which execution it is
     """
     if not execution or not target.spec.executed_by:
         raise ConfigError(f"{target.name} needs executions: declare executed_by, and name the one that this is")
+    if not keys:
+        raise ConfigError(f"keys must name the columns that identify a row of {target.name}, not none")
     require_columns(increment, keys, COMPARED)
     require_columns(increment, [deleted], FLAG)
     gone = f"s.{identifier(deleted)}" if deleted else "false"

@@ -22,6 +22,7 @@ from dedp_assets.patterns.connectors.postgres import Incoming
 from dedp_assets.patterns.core.audits import Audit, not_empty
 from dedp_assets.patterns.core.errors import ConfigError, PatternError
 from dedp_assets.patterns.core.keys import require_distinct
+from dedp_assets.patterns.core.options import require_types, typed
 from dedp_assets.patterns.core.records import Provenance, slice_name
 from dedp_assets.patterns.core.results import RowCounts, Split, WriteResult
 from dedp_assets.patterns.core.rows import RowsRead
@@ -54,7 +55,11 @@ class TableRows:
     rows_read: RowsRead = RowsRead()  # noqa: RUF009 - frozen
     allow_empty: bool = False
 
+    def __post_init__(self) -> None:
+        require_types(self)
 
+
+@typed
 def write_transaction(
     sets: Iterable[RowSet],
     *,
@@ -110,7 +115,10 @@ def write_transaction(
     ]
     require_distinct(f"{target}: sets=", [each.table for each in incoming])
     if not incoming or provenance.sequence is None:
-        raise ConfigError(f"{target}: name rows to write and their upstream version, by which a retry is known")
+        raise ConfigError(
+            f"{target}: sets must hold rows to write, and provenance.sequence their upstream version, by which a retry "
+            "is known"
+        )
     content = json.dumps([provenance.code_version, provenance.inputs], sort_keys=True, default=str)
     part = dict(partition or {})
     write = Written(target, slice_name(part), generation, provenance.sequence, content, provenance.run_id)
@@ -128,6 +136,7 @@ def write_transaction(
     return replace(result, rows=RowCounts(written=changed), partition=part, figures=figures)
 
 
+@typed
 def publish_group(sets: Iterable[TableRows], *, provenance: Provenance) -> WriteResult:
     """Replace a partition in each of several Delta tables: none if an audit refuses one, all after a crash.
 
@@ -176,6 +185,7 @@ def publish_group(sets: Iterable[TableRows], *, provenance: Provenance) -> Write
     return replace(found[0], beside=tuple(found[1:]))
 
 
+@typed
 def read_group(tables: Iterable[Table]) -> Mapping[str, DataFrame]:
     """Read all tables of a group as they were published together last; lazy.
 

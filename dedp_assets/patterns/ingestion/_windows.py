@@ -20,6 +20,8 @@ Bound = datetime | int
 Window = tuple[Bound, Bound]
 """Start, which belongs to the window, and end, which does not."""
 
+_LONGEST = 366 * 24 * 3600
+_MOST = 1_000_000
 _COUNTERS = ("byte", "short", "integer", "long")
 
 
@@ -33,12 +35,21 @@ def cut(origin: Bound, *, length: int, until: Bound, key_format: str) -> dict[st
         key_format: ``strftime`` format of a start in UTC; integers are their own keys.
 
     Raises:
-        ConfigError: for a length below 1, a time without zone, or windows that share a key.
+        ConfigError: for a length below 1, or over a year, a time without zone, windows that share a key, or too many.
     """
     if length < 1 or isinstance(origin, datetime) != isinstance(until, datetime):
-        raise ConfigError(f"no windows of length {length} lie between {origin!r} and {until!r}")
+        raise ConfigError(
+            f"no windows of length {length} lie between origin {origin!r} and until {until!r}: length must be at least "
+            "1, the others both times or both whole numbers"
+        )
     first, last = _exact(origin), _exact(until)
+    if isinstance(origin, datetime) and length > _LONGEST:
+        raise ConfigError(f"length must be at most {_LONGEST} seconds, not {length}")
     step: Any = timedelta(seconds=length) if isinstance(origin, datetime) else length
+    if (number := (last - first) // step) > _MOST:
+        raise ConfigError(
+            f"length={length} makes {number} windows from origin to until: at most {_MOST} can be planned"
+        )
     starts = [first + number * step for number in range(max(0, (last - first) // step) + 1)]
     windows = {s.strftime(key_format) if isinstance(s, datetime) else str(s): (s, s + step) for s in starts}
     if len(windows) < len(starts):

@@ -18,7 +18,8 @@ from dataclasses import replace
 from dedp_assets.patterns.connectors import postgres
 from dedp_assets.patterns.connectors.pgoutput import position_text
 from dedp_assets.patterns.connectors.postgres import RESNAPSHOT, PostgresTable
-from dedp_assets.patterns.core.errors import ContractError, NotReady
+from dedp_assets.patterns.core.errors import ConfigError, ContractError, NotReady
+from dedp_assets.patterns.core.options import typed
 from dedp_assets.patterns.core.records import Provenance
 from dedp_assets.patterns.core.results import Finding, RowCounts, WriteResult
 from dedp_assets.patterns.core.rows import evaluated_once
@@ -35,6 +36,7 @@ _PATTERN = "ingestion.change_data_capture"
 _CLAUSES = (Delete(when=f"s.{GONE}"), Update(), Insert(when=f"NOT s.{GONE}"))
 
 
+@typed
 def capture_changes(
     source: PostgresTable,
     history: Table,
@@ -84,6 +86,8 @@ def capture_changes(
         >>> rows(latest)
         [(1, 'Ada'), (2, 'Bob')]
     """
+    if max_messages < 1 or not keys:
+        raise ConfigError(f"max_messages={max_messages} must be at least 1, and keys={list(keys)} name a column")
     run = provenance.by(_PATTERN)
     history.ensure()
     began = resnapshot or cursor(history) is None
@@ -116,6 +120,7 @@ def capture_changes(
     )
 
 
+@typed
 def apply_changes(history: Table, latest: Table, *, keys: Sequence[str], provenance: Provenance) -> WriteResult:
     """Bring ``latest`` up to ``history``: merge what it has not applied; build it anew if it never applied anything.
 
@@ -156,6 +161,7 @@ def apply_changes(history: Table, latest: Table, *, keys: Sequence[str], provena
         return latest.merge(values, keys=keys, clauses=_CLAUSES, provenance=run)
 
 
+@typed
 def judge_slot(source: PostgresTable, *, warn_above_bytes: int = 1 << 30, fail_above_bytes: int = 8 << 30) -> Finding:
     """Judge whether the log that the source keeps for this slot stays within bounds; ask also when nothing runs.
 

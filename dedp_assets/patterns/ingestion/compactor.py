@@ -12,9 +12,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import datetime, timedelta, timezone
 
 from dedp_assets.patterns.core.errors import ConfigError
+from dedp_assets.patterns.core.options import typed
 from dedp_assets.patterns.core.records import Provenance
 from dedp_assets.patterns.core.results import Plan, WriteResult
 from dedp_assets.patterns.delta.definition import require_partition
@@ -25,10 +26,12 @@ from dedp_assets.patterns.delta.tables import Table
 
 __all__ = ["compact", "plan_compaction", "vacuum"]
 
+_EARLIEST = datetime(1970, 1, 1, tzinfo=timezone.utc)
 _MIB = 1024 * 1024
 _SMALL, _TARGET, _MANY = 128 * _MIB, 512 * _MIB, 10
 
 
+@typed
 def compact(
     table: Table,
     *,
@@ -85,6 +88,7 @@ def compact(
     return rewrite(table, state, chosen, provenance=by, small_bytes=small_bytes, target_bytes=target_bytes)
 
 
+@typed
 def plan_compaction(
     ledger: Ledger,
     *,
@@ -111,6 +115,7 @@ def plan_compaction(
     return _plan(state, small_files(state, small_bytes), partition or {}, sizes)
 
 
+@typed
 def vacuum(
     table: Table, *, retention_hours: float, now: datetime, provenance: Provenance, allow_unsafe: bool = False
 ) -> WriteResult:
@@ -142,7 +147,8 @@ def vacuum(
             f"{table.name}: a retention of {retention_hours:g} h is below the {safe:g} h that are safe: readers and "
             "foreign writers may still need what it removes. Keep files for longer, or pass allow_unsafe"
         )
-    cutoff = now - timedelta(hours=retention_hours)
+    # Longer than there are logs means the same as from the beginning, and has a date.
+    cutoff = now - timedelta(hours=min(retention_hours, (now - _EARLIEST) / timedelta(hours=1)))
     return remove_unneeded(table, cutoff=cutoff, provenance=provenance.by("ingestion.compactor"))
 
 

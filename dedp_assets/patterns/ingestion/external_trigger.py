@@ -18,6 +18,7 @@ from urllib.parse import quote
 
 from dedp_assets.patterns.connectors.events import Arrival, Event
 from dedp_assets.patterns.core.errors import ConfigError, ContractError
+from dedp_assets.patterns.core.options import typed
 from dedp_assets.patterns.core.results import Plan
 from dedp_assets.patterns.delta.locations import folder_at
 
@@ -41,6 +42,7 @@ class Start:
         return f"{self.pipeline}/{self.event.key}/{quote(self.object)}@{self.event.digest}"
 
 
+@typed
 def plan_triggers(
     arrivals: Iterable[Arrival],
     *,
@@ -95,6 +97,7 @@ def plan_triggers(
     )
 
 
+@typed
 def starts_of(event: Event, *, pipelines: Mapping[str, Sequence[Mapping[str, str]]]) -> tuple[Start, ...]:
     """List the runs that an event starts: one for each pipeline it concerns and each object it names.
 
@@ -105,6 +108,7 @@ def starts_of(event: Event, *, pipelines: Mapping[str, Sequence[Mapping[str, str
     return tuple(Start(name, event, named) for name in concerned for named in event.objects())
 
 
+@typed
 def send_event(inbox: Path, event: Event) -> Path:
     """Announce an event: the producer's last step, after the objects it names are in place.
 

@@ -16,6 +16,7 @@ from pyspark.sql import DataFrame
 
 from dedp_assets.patterns.core.audits import Audit
 from dedp_assets.patterns.core.errors import ConfigError
+from dedp_assets.patterns.core.options import typed
 from dedp_assets.patterns.core.records import Provenance
 from dedp_assets.patterns.core.results import Split, WriteResult
 from dedp_assets.patterns.core.rows import RowsRead, counted
@@ -25,6 +26,7 @@ from dedp_assets.patterns.delta.tables import Table
 __all__ = ["load_full", "volume_guard"]
 
 
+@typed
 def load_full(
     snapshot: DataFrame | Split,
     target: Table,
@@ -76,6 +78,7 @@ def load_full(
     return target.stage(snapshot, provenance=named, audits=rules, rows_read=present).publish(since=since)
 
 
+@typed
 def volume_guard(*, min_rows: int = 1, max_shrink: float = 0.5, max_growth: float = 2.0) -> tuple[Audit, ...]:
     """List the audits of the guard; a person may approve a volume that is unusual and right."""
     return (

@@ -19,10 +19,11 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from dedp_assets.patterns.core.audits import Audit, not_empty
-from dedp_assets.patterns.core.columns import COMPARED, require_columns, require_free, require_rows
+from dedp_assets.patterns.core.columns import COMPARED, require_columns, require_free, require_named, require_rows
 from dedp_assets.patterns.core.errors import ConfigError, NotReady
 from dedp_assets.patterns.core.keys import require_distinct
 from dedp_assets.patterns.core.names import OUTCOME, identifier
+from dedp_assets.patterns.core.options import typed
 from dedp_assets.patterns.core.partitions import literal
 from dedp_assets.patterns.core.records import Provenance, slice_name
 from dedp_assets.patterns.core.results import Plan, Split, WriteResult
@@ -40,6 +41,7 @@ _NAME = "ingestion.incremental_loader"
 _FIGURES = {"late": count_where(LATE), "gone": count_where(KEPT), "undated": count_where(f"{OUTCOME} = 'undated'")}
 
 
+@typed
 def load_increment(
     rows: DataFrame,
     target: Table,
@@ -109,6 +111,7 @@ def load_increment(
     )
 
 
+@typed
 def plan_windows(
     ledger: Ledger,
     *,
@@ -155,6 +158,7 @@ def plan_windows(
     return Plan(tuple(causes), reason, causes, held, cursor={key: interval(windows[key]) for key in causes})
 
 
+@typed
 def load_partition(
     rows: DataFrame,
     target: Table,
@@ -178,6 +182,7 @@ def load_partition(
         NotReady: if the partition is not offered, or not there; nothing is written.
         AuditFailed: if it is said to be ready and empty, or an audit refuses it.
     """
+    require_named("partition", partition)
     require_columns(require_rows("load_partition", rows), partition)
     declared = {c.lower(): c for c in target.spec.columns}
     partition = {declared.get(c.lower(), c): value for c, value in partition.items()}

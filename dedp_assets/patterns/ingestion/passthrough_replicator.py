@@ -16,6 +16,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from dedp_assets.patterns.core.errors import ConfigError, SchemaMismatch
+from dedp_assets.patterns.core.options import typed
 from dedp_assets.patterns.core.records import Provenance
 from dedp_assets.patterns.core.results import WriteResult
 from dedp_assets.patterns.core.schema import TableSpec
@@ -30,6 +31,7 @@ __all__ = ["replicate_table", "replicate_files", "declare_replica"]
 _PATTERN = "ingestion.passthrough_replicator"
 
 
+@typed
 def replicate_table(
     source: Table,
     target: Table,
@@ -85,6 +87,7 @@ def replicate_table(
     )
 
 
+@typed
 def replicate_files(
     source: Path,
     target: Path,
@@ -126,6 +129,7 @@ def replicate_files(
     )
 
 
+@typed
 def declare_replica(source: TableSpec, *, name: str, may_hold_personal: bool = False) -> TableSpec:
     """Declare a replica; one that may not be made cannot be declared either.
 

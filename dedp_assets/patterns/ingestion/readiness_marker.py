@@ -19,13 +19,14 @@ from pathlib import Path
 from typing import Literal
 
 from dedp_assets.patterns.connectors.deliveries import MARKER, Delivery, look_at
-from dedp_assets.patterns.core.errors import ConfigError
+from dedp_assets.patterns.core.options import typed
 from dedp_assets.patterns.core.results import Plan
 from dedp_assets.patterns.delta.locations import folder_at
 
 __all__ = ["plan_ready", "delivering"]
 
 
+@typed
 def plan_ready(
     deliveries: Iterable[Delivery],
     *,
@@ -57,10 +58,6 @@ def plan_ready(
         >>> plan_ready([day], consumed={}, now=datetime(2026, 1, 6, tzinfo=timezone.utc)).partitions
         ('2026-01-05',)
     """
-    if convention not in ("marker", "next_partition") or late_files not in ("integrate", "report"):
-        raise ConfigError(
-            f"convention={convention!r} must be marker or next_partition, late_files={late_files!r} integrate or report"
-        )
     known = sorted(deliveries, key=lambda delivery: delivery.partition)
     causes: dict[str, str] = {}
     held: dict[str, str] = {}
@@ -81,6 +78,7 @@ def plan_ready(
     return Plan(tuple(causes), reason, causes=causes, held=held, cursor={key: identities[key] for key in causes})
 
 
+@typed
 @contextmanager
 def delivering(folder: Path) -> Iterator[Path]:
     """Deliver a partition: the old marker goes first, the new one, with a manifest, comes last.

@@ -24,6 +24,7 @@ from dedp_assets.patterns.core.audits import Audit, not_empty
 from dedp_assets.patterns.core.errors import ConfigError
 from dedp_assets.patterns.core.masking import MaskingKey, pseudonym
 from dedp_assets.patterns.core.names import RESERVED, identifier
+from dedp_assets.patterns.core.options import typed
 from dedp_assets.patterns.core.records import Provenance
 from dedp_assets.patterns.core.results import BY_NAME, WriteResult
 from dedp_assets.patterns.core.rows import RowsRead, Tally, count_where, tally
@@ -43,6 +44,7 @@ _PSEUDONYM = "pseudonym"
 _INSTEAD = f"{RESERVED}instead_of_"
 
 
+@typed
 def replicate_transformed(
     source: Table,
     target: Table,
@@ -103,6 +105,7 @@ def replicate_transformed(
     return remake(target, write, rules=rules_of(declared, key), kept=kept, owned=owned)
 
 
+@typed
 def declare_transformed(source: TableSpec, *, name: str) -> TableSpec:
     """Declare a replica by what the source declares: a new tag there changes it here.
 

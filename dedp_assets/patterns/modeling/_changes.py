@@ -27,6 +27,7 @@ from dedp_assets.patterns.core.errors import ConfigError
 from dedp_assets.patterns.core.keys import require_distinct
 from dedp_assets.patterns.core.meeting import as_held
 from dedp_assets.patterns.core.names import RESERVED, identifier
+from dedp_assets.patterns.core.options import require_types
 from dedp_assets.patterns.core.records import Provenance
 from dedp_assets.patterns.core.results import WriteResult
 from dedp_assets.patterns.core.rows import row_hash
@@ -77,6 +78,7 @@ class ChangeStream:
     deleted: str = ""
 
     def __post_init__(self) -> None:
+        require_types(self)
         require_distinct("keys=", self.keys)
 
     def of(self, spec: TableSpec) -> ChangeStream:

@@ -19,6 +19,7 @@ from pyspark.sql import functions as F
 
 from dedp_assets.patterns.core.audits import Audit
 from dedp_assets.patterns.core.names import RESERVED, identifier
+from dedp_assets.patterns.core.options import typed
 from dedp_assets.patterns.core.records import Provenance
 from dedp_assets.patterns.core.results import WriteResult
 from dedp_assets.patterns.core.schema import Column
@@ -41,6 +42,7 @@ _NEWEST, _STATES = f"{RESERVED}newest", f"{RESERVED}states"
 _PATTERN = "modeling.current_dimension"
 
 
+@typed
 def keep_newest(
     changes: DataFrame, table: Table, *, stream: ChangeStream, provenance: Provenance, anew: bool = False
 ) -> WriteResult:
@@ -89,6 +91,7 @@ def keep_newest(
     return dimension.write(changes, table, compute, identity=[], provenance=run, audits=AUDITS, anew=anew)
 
 
+@typed
 def keep_current_and_history(
     changes: DataFrame,
     current: Table,

@@ -17,12 +17,14 @@ from pyspark.sql import DataFrame
 from dedp_assets.patterns.core.columns import COMPARED, require_columns, require_free
 from dedp_assets.patterns.core.errors import ConfigError
 from dedp_assets.patterns.core.keys import require_distinct
+from dedp_assets.patterns.core.options import typed
 from dedp_assets.patterns.modeling._changes import by
 from dedp_assets.patterns.modeling._versions import VERSION, with_previous
 
 __all__ = ["show_previous_values"]
 
 
+@typed
 def show_previous_values(versions: DataFrame, *, keys: Sequence[str], previous: Sequence[str]) -> DataFrame:
     """Reduce versions to one row per living key, with columns ``previous_<name>``; lazy.
 

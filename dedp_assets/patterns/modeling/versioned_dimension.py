@@ -22,6 +22,7 @@ from dedp_assets.patterns.core.columns import COMPARED, require_columns, spelled
 from dedp_assets.patterns.core.errors import ConfigError
 from dedp_assets.patterns.core.keys import require_distinct
 from dedp_assets.patterns.core.names import RESERVED
+from dedp_assets.patterns.core.options import typed
 from dedp_assets.patterns.core.records import Provenance
 from dedp_assets.patterns.core.results import Finding, WriteResult
 from dedp_assets.patterns.delta.tables import Table
@@ -45,6 +46,7 @@ _FAULTS = {
 }
 
 
+@typed
 def keep_versions(
     changes: DataFrame,
     table: Table,
@@ -104,6 +106,7 @@ def keep_versions(
     return dimension.write(changes, table, compute, identity=["valid_from"], provenance=run, audits=AUDITS, anew=anew)
 
 
+@typed
 def judge_versions(dimension: DataFrame, *, keys: Sequence[str]) -> Finding:
     """Judge whether the versions of each key follow each other: no overlap, no gap, at most one current.
 

@@ -21,6 +21,7 @@ from pyspark.sql import DataFrame
 
 from dedp_assets.patterns.core.audits import Audit, not_empty, overrule, summary
 from dedp_assets.patterns.core.errors import AuditFailed, ConfigError
+from dedp_assets.patterns.core.options import typed
 from dedp_assets.patterns.core.records import CommitRecord, Provenance, slice_name
 from dedp_assets.patterns.core.results import Finding, WriteResult
 from dedp_assets.patterns.core.rows import RowsRead
@@ -32,6 +33,7 @@ from dedp_assets.patterns.quality._quarantine import dispatch, timed
 __all__ = ["audit_write_audit_publish", "require_pass", "usual"]
 
 
+@typed
 def audit_write_audit_publish(  # noqa: PLR0913 - two tables, both gates, and the run
     rows: DataFrame,
     target: Table,
@@ -76,7 +78,7 @@ def audit_write_audit_publish(  # noqa: PLR0913 - two tables, both gates, and th
         >>> rows(daily)
         [(45, 'mon'), (50, 'tue')]
     """
-    if on_failure not in ("fail", "quarantine", "annotate") or (on_failure == "quarantine") != (quarantine is not None):
+    if (on_failure == "quarantine") != (quarantine is not None):
         raise ConfigError(
             f"on_failure={on_failure!r} and quarantine={quarantine}: a quarantine table goes with quarantine"
         )
@@ -105,6 +107,7 @@ def audit_write_audit_publish(  # noqa: PLR0913 - two tables, both gates, and th
     return replace(result, findings=(*judged, *result.findings))
 
 
+@typed
 def require_pass(
     upstream: Ledger, *partitions: Mapping[str, str | None], version: int, audits: Sequence[str] = ()
 ) -> Finding:
@@ -130,7 +133,8 @@ def require_pass(
     return refused[0] if refused else verdicts[-1]
 
 
-def usual(ledger: Ledger, *, figure: str, partition: Mapping[str, str], days: int = 7) -> float | None:
+@typed
+def usual(ledger: Ledger, *, figure: str, partition: Mapping[str, object], days: int = 7) -> float | None:
     """Find the usual value of ``figure``: its own last published value, or else the median of earlier partitions.
 
     A partition that is rebuilt is compared with its own history, a new one with the last ``days`` partitions before it.
@@ -143,9 +147,13 @@ def usual(ledger: Ledger, *, figure: str, partition: Mapping[str, str], days: in
         partition: the partition about to be published, one column.
         days: how many earlier partitions to look at.
     """
+    if len(partition) != 1:
+        raise ConfigError(f"partition must name one column, not {', '.join(map(repr, partition)) or 'none'}")
+    if days < 1:
+        raise ConfigError(f"days must be at least 1, not {days}")
     if not ledger.exists():
         return None
-    (column, value), *_ = ledger.state().spelled(partition).items()
+    ((column, value),) = ledger.state().spelled(partition).items()
     seen: dict[str, float] = {}
     for commit in ledger.history():
         record = commit.record

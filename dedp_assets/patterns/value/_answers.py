@@ -17,6 +17,7 @@ from dedp_assets.patterns.core.columns import TEXT, require_columns, require_row
 from dedp_assets.patterns.core.errors import ConfigError, ContractError
 from dedp_assets.patterns.core.meeting import as_held
 from dedp_assets.patterns.core.names import RESERVED, identifier
+from dedp_assets.patterns.core.options import typed
 from dedp_assets.patterns.core.records import Provenance
 from dedp_assets.patterns.core.results import WriteResult
 from dedp_assets.patterns.core.rows import RowsRead, row_hash
@@ -35,9 +36,11 @@ ANSWER: Mapping[str, Column] = {
 """Columns of a table of answers, beside its key, the partition, and what the service answers."""
 
 _LONGEST = 1 << 24
+_MOST = 2**31 - 2
 _CHOSEN = f"{RESERVED}chosen"
 
 
+@typed
 def keep_answers(
     facts: DataFrame,
     table: Table,
@@ -75,6 +78,8 @@ def keep_answers(
         SchemaMismatch: if the table's key is no STRING, or its other columns are not there; nobody is asked then.
     """
     at = provenance.at
+    if not 0 <= most <= _MOST or lookback < 0:
+        raise ConfigError(f"most={most} must lie between 0 and {_MOST}, and lookback={lookback} not be negative")
     if at is None:
         raise ConfigError(f"{table.name} notes when it asked: give provenance.at")
     require_columns(require_rows("a table of answers", facts), [key], TEXT)

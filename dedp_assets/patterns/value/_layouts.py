@@ -11,6 +11,7 @@ from typing import Any
 from dedp_assets.patterns.core.errors import ConfigError, ContractError
 from dedp_assets.patterns.core.keys import require_distinct
 from dedp_assets.patterns.core.names import identifier
+from dedp_assets.patterns.core.options import require_types
 from dedp_assets.patterns.core.schema import Column
 from dedp_assets.patterns.delta.log import KeyedFile, Partition, TableState
 from dedp_assets.patterns.delta.pruning import Bounds, is_ordered
@@ -40,6 +41,7 @@ class Layout:
     column: str = "bucket"
 
     def __post_init__(self) -> None:
+        require_types(self)
         require_distinct("by=", self.by)
         if not self.by or self.column in self.by or self.buckets < 1:
             raise ConfigError(f"give columns to lay rows out by, other than {self.column}, and at least one bucket")

@@ -54,7 +54,7 @@ def parse(measures: Mapping[str, str], keys: Sequence[str]) -> list[Measure]:
         ConfigError: for no measure, one that does not merge, or a name that is taken.
     """
     names = [name.lower() for name in (*keys, *measures)]
-    if not measures or len({*names}) < len(names) or reserved(names):
+    if not measures or "" in names or len({*names}) < len(names) or reserved(names):
         raise ConfigError(f"give measures with names of their own, not {list(measures)} beside the keys {list(keys)}")
     return [_parsed(name, text) for name, text in measures.items()]
 

@@ -20,6 +20,7 @@ from dedp_assets.patterns.connectors.receipts import Delivery, outgoing
 from dedp_assets.patterns.connectors.sinks import Sink, in_requests
 from dedp_assets.patterns.core.columns import NAMED, require_columns
 from dedp_assets.patterns.core.names import identifier
+from dedp_assets.patterns.core.options import typed
 from dedp_assets.patterns.core.records import Provenance
 from dedp_assets.patterns.core.results import WriteResult
 from dedp_assets.patterns.core.rows import evaluated_once
@@ -30,6 +31,7 @@ __all__ = ["deliver_in_bins", "number_bins"]
 _BIN = ("destination", "unit", "bin")
 
 
+@typed
 def deliver_in_bins(  # noqa: PLR0913 - what goes where, in which order, and who takes it
     rows: DataFrame,
     receipts: Table,
@@ -101,6 +103,7 @@ def deliver_in_bins(  # noqa: PLR0913 - what goes where, in which order, and who
     return delivery.finish()
 
 
+@typed
 def number_bins(records: DataFrame) -> DataFrame:
     """Number the bins of records to send: the n-th record of each entity is in bin n of its unit; lazy.
 

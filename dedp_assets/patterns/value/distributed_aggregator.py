@@ -23,6 +23,7 @@ from dedp_assets.patterns.core.errors import ConfigError
 from dedp_assets.patterns.core.keys import require_distinct
 from dedp_assets.patterns.core.meeting import united
 from dedp_assets.patterns.core.names import RESERVED, identifier
+from dedp_assets.patterns.core.options import typed
 from dedp_assets.patterns.core.sql_options import naming_options
 from dedp_assets.patterns.value import _states as states_of
 
@@ -38,6 +39,7 @@ _REMOTE = {
 }
 
 
+@typed
 def aggregate(
     rows: DataFrame,
     *,
@@ -107,6 +109,7 @@ def aggregate(
     return states.select(*_columns([*every, *measures]))
 
 
+@typed
 def merge_aggregates(
     states: DataFrame, *others: DataFrame, keys: Sequence[str], measures: Mapping[str, str]
 ) -> DataFrame:
@@ -136,6 +139,7 @@ def merge_aggregates(
     return found.select(*_columns(names))
 
 
+@typed
 def aggregate_query(
     relation: str, *, keys: Sequence[str], measures: Mapping[str, str], sets: Sequence[Sequence[str]] | None = None
 ) -> str:

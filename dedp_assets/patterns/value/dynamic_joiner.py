@@ -19,11 +19,12 @@ from typing import Literal
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from dedp_assets.patterns.core.columns import COMPARED, INSTANT, fields_of, require_columns, require_free
+from dedp_assets.patterns.core.columns import COMPARED, INSTANT, fields_of, require_columns, require_free, require_named
 from dedp_assets.patterns.core.errors import ConfigError
 from dedp_assets.patterns.core.keys import require_distinct
 from dedp_assets.patterns.core.meeting import equal
 from dedp_assets.patterns.core.names import RESERVED, identifier
+from dedp_assets.patterns.core.options import typed
 from dedp_assets.patterns.core.rows import row_hash
 from dedp_assets.patterns.core.sessionizing import watermarked
 
@@ -34,6 +35,7 @@ _EVER = 10_000 * 366 * 86_400  # seconds, more than lie between any two timestam
 _PAIR, _PLACE = f"{RESERVED}pair", f"{RESERVED}place"
 
 
+@typed
 def join_within(  # noqa: PLR0913 - two sides, each with a key, a time and a tolerance
     facts: DataFrame,
     others: DataFrame,
@@ -83,7 +85,7 @@ def join_within(  # noqa: PLR0913 - two sides, each with a key, a time and a tol
         [(1, 7), (2, None)]
     """
     _require_sides(facts, others, keys, fact_time, other_time)
-    _require_bounds(from_seconds, to_seconds, how)
+    _require_bounds(from_seconds, to_seconds)
     if facts.isStreaming:
         _require_tolerance(fact_lateness_seconds, other_lateness_seconds)
     mine = _timed(facts, fact_time, fact_lateness_seconds).alias("f")
@@ -99,6 +101,7 @@ def join_within(  # noqa: PLR0913 - two sides, each with a key, a time and a tol
     return mine.join(theirs, F.expr(" AND ".join(meet)), how).select(*taken)
 
 
+@typed
 def join_latest(  # noqa: PLR0913 - as above, and which row it is that counts
     facts: DataFrame,
     others: DataFrame,
@@ -176,6 +179,7 @@ def _timed(rows: DataFrame, time: str, seconds: int | None) -> DataFrame:
 def _require_sides(
     facts: DataFrame, others: DataFrame, keys: Mapping[str, str], fact_time: str, other_time: str
 ) -> None:
+    require_named("keys", [*keys, *keys.values()])
     for rows, columns, time in ((facts, [*keys], fact_time), (others, [*keys.values()], other_time)):
         require_columns(require_free(rows), columns, COMPARED)
         require_columns(rows, [time], INSTANT)
@@ -186,13 +190,13 @@ def _require_sides(
         raise ConfigError(f"keys must name a column of each side, and no other have one name: {sorted(both) or 'none'}")
 
 
-def _require_bounds(from_seconds: int | None, to_seconds: int | None, how: str) -> None:
+def _require_bounds(from_seconds: int | None, to_seconds: int | None) -> None:
     if from_seconds is None or to_seconds is None:
-        raise ConfigError("without a bound on the distance of the two times every row is kept for ever: name both ends")
+        raise ConfigError(
+            "from_seconds and to_seconds must both be given: without a bound every row is kept for ever: name both ends"
+        )
     if from_seconds > to_seconds:
         raise ConfigError(f"no time lies from {from_seconds} to {to_seconds} seconds after another one")
-    if how not in ("left", "inner"):
-        raise ConfigError(f"how={how!r} is not offered: left keeps facts without a partner, inner does not")
 
 
 def _require_tolerance(*seconds: int | None) -> None:

@@ -21,6 +21,7 @@ from dedp_assets.patterns.connectors.sinks import Sink, in_requests
 from dedp_assets.patterns.core.columns import NAMED, require_columns
 from dedp_assets.patterns.core.errors import ConfigError
 from dedp_assets.patterns.core.names import identifier
+from dedp_assets.patterns.core.options import typed
 from dedp_assets.patterns.core.partitions import quoted
 from dedp_assets.patterns.core.records import Provenance
 from dedp_assets.patterns.core.results import WriteResult
@@ -33,6 +34,7 @@ _READ = 1_000
 """How many records are in memory; of those, the entities are sent side by side."""
 
 
+@typed
 def deliver_in_order(  # noqa: PLR0913 - what goes where, in which order, and who takes it
     rows: DataFrame,
     receipts: Table,
@@ -121,7 +123,9 @@ def _require_order(sink: Sink, rows: DataFrame, entity: str, workers: int, at_on
     if not 1 <= at_once <= sink.limit or workers < 1:
         raise ConfigError(f"at_once={at_once} must be 1 to {sink.limit} for {sink.name}, and workers={workers} some")
     if workers > 1 and not entity:
-        raise ConfigError(f"workers={workers} keep the order of entities: name the column that tells whose a record is")
+        raise ConfigError(
+            f"workers={workers} keep the order of entities: entity must name the column that tells whose a record is"
+        )
 
 
 def _by_entity(records: Sequence[Row]) -> list[list[Row]]:

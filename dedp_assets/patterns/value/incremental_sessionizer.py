@@ -22,12 +22,14 @@ from pyspark.sql import functions as F
 from dedp_assets.patterns.core.columns import require_rows
 from dedp_assets.patterns.core.meeting import united
 from dedp_assets.patterns.core.names import OUTCOME, identifier
+from dedp_assets.patterns.core.options import typed
 from dedp_assets.patterns.core.results import Split
 from dedp_assets.patterns.core.sessionizing import ADDED, SessionRule
 
 __all__ = ["sessionize_partition", "show_partial"]
 
 
+@typed
 def sessionize_partition(  # noqa: PLR0913 - what a session is, and where the partition ends
     events: DataFrame,
     pending: DataFrame | None,
@@ -89,6 +91,7 @@ def sessionize_partition(  # noqa: PLR0913 - what a session is, and where the pa
     return Split(sessions, {"completed": columns, "pending": columns}, identity=(ADDED[0],))
 
 
+@typed
 def show_partial(completed: DataFrame, pending: DataFrame) -> DataFrame:
     """Show sessions that may still change beside the completed ones, told apart by ``is_completed``; lazy.
 

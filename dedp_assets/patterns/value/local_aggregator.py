@@ -22,6 +22,7 @@ from dedp_assets.patterns.core.columns import COMPARED, require_columns, require
 from dedp_assets.patterns.core.errors import ConfigError
 from dedp_assets.patterns.core.keys import require_distinct
 from dedp_assets.patterns.core.names import RESERVED, identifier, reserved
+from dedp_assets.patterns.core.options import typed
 from dedp_assets.patterns.core.records import Provenance
 from dedp_assets.patterns.core.results import Finding, WriteResult
 from dedp_assets.patterns.core.rows import RowsRead
@@ -34,6 +35,7 @@ __all__ = ["aggregate_locally", "lay_out", "judge_placement", "Layout"]
 _GROUP = f"{RESERVED}group"
 
 
+@typed
 def aggregate_locally(
     table: Table,
     *,
@@ -71,6 +73,8 @@ def aggregate_locally(
         >>> rows(aggregate_locally(visits, keys=["user"], measures=pages, layout=by_user))
         [('Ada', ['/a', '/b']), ('Bob', ['/a'])]
     """
+    if not measures:
+        raise ConfigError("measures must name an aggregate, not none")
     state = table.ledger.state(version)
     groups = groups_of(state, partitions)
     _require_names(list(state.columns), keys, measures)
@@ -88,6 +92,7 @@ def aggregate_locally(
     return reduce(DataFrame.unionAll, [each.coalesce(2) for each in found])
 
 
+@typed
 def lay_out(
     rows: DataFrame,
     table: Table,
@@ -130,6 +135,7 @@ def lay_out(
     return table.stage(together, partition=partition, provenance=by, audits=rules, rows_read=rows_read).publish()
 
 
+@typed
 def judge_placement(
     table: Table,
     *,
@@ -188,5 +194,5 @@ def _require_names(columns: Sequence[str], keys: Sequence[str], measures: Mappin
     names = [name.lower() for name in (*keys, *measures)]
     if not keys or not {key.lower() for key in keys} <= there:
         raise ConfigError(f"name columns of the table as keys, not {list(keys)}: it has {', '.join(columns)}")
-    if len({*names}) < len(names) or reserved(measures):
+    if "" in names or len({*names}) < len(names) or reserved(measures):
         raise ConfigError(f"give measures names of their own, not {list(measures)} beside the keys {list(keys)}")

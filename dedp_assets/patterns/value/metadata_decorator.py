@@ -20,6 +20,7 @@ from pyspark.sql import functions as F
 from dedp_assets.patterns.core.columns import require_columns, require_free, spelled_as
 from dedp_assets.patterns.core.errors import ConfigError
 from dedp_assets.patterns.core.names import identifier
+from dedp_assets.patterns.core.options import typed
 from dedp_assets.patterns.core.rows import quoted
 from dedp_assets.patterns.delta.tables import Table
 from dedp_assets.patterns.value._loads import LOAD, loads_of
@@ -42,6 +43,7 @@ TECHNICAL_KEYS = (
 """The keys that a context may have; anything else belongs into the data."""
 
 
+@typed
 def decorate(rows: DataFrame, *, context: Mapping[str, str], storage: Literal["headers", "column"]) -> DataFrame:
     """Add technical context to rows, where their storage keeps it; lazy, for batches and streams.
 
@@ -70,13 +72,9 @@ def decorate(rows: DataFrame, *, context: Mapping[str, str], storage: Literal["h
         <BLANKLINE>
     """
     _require_technical(context, rows)
-    if odd := [key for key, value in context.items() if not isinstance(value, str)]:
-        raise ConfigError(f"context must have texts, not {odd[0]}={context[odd[0]]!r}")
     if storage == "column":
         pairs = [text for key, value in context.items() for text in (quoted(key), quoted(value))]
         return require_free(rows, CONTEXT).withColumn(CONTEXT, F.expr(f"map({', '.join(pairs)})"))
-    if storage != "headers":
-        raise ConfigError(f"{storage!r} is no storage for a context of rows: choose headers or column")
     if "value" not in rows.columns:
         raise ConfigError(f"headers are Kafka's, and its records have a value: {rows.columns} go with storage='column'")
     headers = [
@@ -85,6 +83,7 @@ def decorate(rows: DataFrame, *, context: Mapping[str, str], storage: Literal["h
     return require_free(rows, "headers").withColumn("headers", F.expr(f"array({', '.join(headers)})"))
 
 
+@typed
 def contexts_of(table: Table, *, partition: Mapping[str, str], until: int | None = None) -> DataFrame:
     """List the loads of a partition with the context that their commits state, a row each; no row is read.
 
@@ -105,6 +104,7 @@ def contexts_of(table: Table, *, partition: Mapping[str, str], until: int | None
     return table.session.createDataFrame(rows, LOAD)
 
 
+@typed
 def view_for_users(table: Table, *, view: str, hidden: Collection[str] = ()) -> str:
     """Write the SQL that lets a session's users see a table without its technical columns, under a name of its own.
 

@@ -21,6 +21,7 @@ from pyspark.sql import types as T
 from dedp_assets.patterns.core.errors import ConfigError
 from dedp_assets.patterns.core.json_texts import EXACT
 from dedp_assets.patterns.core.names import identifier
+from dedp_assets.patterns.core.options import typed
 from dedp_assets.patterns.core.sessionizing import ENDED, EVENTS, STARTED, SessionRule, watermarked
 from dedp_assets.patterns.value._session_state import (
     AT,
@@ -39,6 +40,7 @@ from dedp_assets.patterns.value._session_state import (
 __all__ = ["sessionize_stream", "sessionize_with_state"]
 
 
+@typed
 def sessionize_stream(
     stream: DataFrame,
     *,
@@ -89,6 +91,7 @@ def sessionize_stream(
     return _sessions(ordered.withColumn(EVENTS, F.expr(once)), rule)
 
 
+@typed
 def sessionize_with_state(  # noqa: PLR0913 - what a session is, and when it is over
     stream: DataFrame,
     *,

@@ -17,11 +17,20 @@ from functools import partial, reduce
 from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F
 
-from dedp_assets.patterns.core.columns import COMPARED, FLAG, fields_of, require_columns, require_free, require_rows
+from dedp_assets.patterns.core.columns import (
+    COMPARED,
+    FLAG,
+    fields_of,
+    require_columns,
+    require_free,
+    require_named,
+    require_rows,
+)
 from dedp_assets.patterns.core.errors import AuditFailed, ConfigError
 from dedp_assets.patterns.core.keys import require_distinct
 from dedp_assets.patterns.core.meeting import equal, united
 from dedp_assets.patterns.core.names import RESERVED, identifier, reserved
+from dedp_assets.patterns.core.options import typed
 from dedp_assets.patterns.core.results import Finding
 from dedp_assets.patterns.value._answers import ANSWER, Ask, keep_answers
 from dedp_assets.patterns.value._verdicts import about, require_verdict
@@ -36,6 +45,7 @@ _DELETED = "is_deleted"
 _SIDES = ("the facts", "the reference")
 
 
+@typed
 def join_static(  # noqa: PLR0913 - both sides, and what is wanted of the second one
     facts: DataFrame,
     reference: DataFrame,
@@ -84,6 +94,8 @@ def join_static(  # noqa: PLR0913 - both sides, and what is wanted of the second
     """
     if judged.refuses:
         raise AuditFailed(f"nothing is joined, the reference was refused: {judged.note}", findings=[judged])
+    for option, named in (("keys", keys), ("columns", columns)):
+        require_named(option, [*named, *named.values()])
     if reference.isStreaming:
         raise ConfigError("the reference is a stream: join two streams by the Dynamic Joiner, or read it as a table")
     known = _living(_versions(reference, former, valid) if at else reference)
@@ -93,7 +105,7 @@ def join_static(  # noqa: PLR0913 - both sides, and what is wanted of the second
     require_free(facts, *added)
     require_free(known)
     if not keys or len({name.lower() for name in added}) < len(added) or reserved(added):
-        raise ConfigError(f"name a key, and each added column once: not {sorted(keys)} and {added}")
+        raise ConfigError(f"keys must name a key, and each added column once: not {sorted(keys)} and {added}")
     conditions = _equal(facts, known, {**keys})
     if at:
         begins, ends = valid
@@ -109,6 +121,7 @@ def join_static(  # noqa: PLR0913 - both sides, and what is wanted of the second
     return joined.select("f.*", *told, *marked)
 
 
+@typed
 def judge_reference(
     reference: DataFrame,
     former: DataFrame | None = None,
@@ -136,7 +149,7 @@ def judge_reference(
     """
     require_rows("a reference", reference)
     if not keys:
-        raise ConfigError("name the key columns of the reference")
+        raise ConfigError("keys must name the key columns of the reference, not none")
     require_distinct("keys=", keys)
     rows = _versions(reference, former, valid) if valid else _living(reference)
     require_columns(require_free(rows), [*keys, *(valid or ())], COMPARED)

@@ -23,6 +23,7 @@ from dedp_assets.patterns.core.errors import ConfigError
 from dedp_assets.patterns.core.keys import require_distinct
 from dedp_assets.patterns.core.meeting import equal
 from dedp_assets.patterns.core.names import RESERVED, identifier
+from dedp_assets.patterns.core.options import typed
 from dedp_assets.patterns.core.rows import quoted
 from dedp_assets.patterns.core.sql_options import naming_options
 from dedp_assets.patterns.value._envelopes import COMPUTED, MARK, RAW, Layout, laid_out, parts_of
@@ -62,6 +63,7 @@ class Separated:
         return laid_out(both, self.raw.columns, names, layout)
 
 
+@typed
 def wrap_records(
     rows: DataFrame,
     *,
@@ -111,6 +113,7 @@ def wrap_records(
     return laid_out(both, rows.columns, list(computed), layout)
 
 
+@typed
 def change_layout(wrapped: DataFrame, *, layout: Layout, to: Layout) -> DataFrame:
     """Give an envelope another layout, with the same values and the same order of columns; lazy.
 
@@ -127,6 +130,7 @@ def change_layout(wrapped: DataFrame, *, layout: Layout, to: Layout) -> DataFram
     return laid_out(both, list(raw), list(computed), to)
 
 
+@typed
 def separate(wrapped: DataFrame, *, key: Sequence[str], layout: Layout = "computed_flat") -> Separated:
     """Divide an envelope into a table of records and one of computed columns; lazy.
 
@@ -174,7 +178,7 @@ def _require_clear(raw: Sequence[str], computed: Sequence[str]) -> None:
             f"{MARK}, no computed one is called {RAW}, and none is there twice"
         )
     if not computed:
-        raise ConfigError("name the columns to compute: without any there is nothing to wrap")
+        raise ConfigError("computed must name the columns to compute: without any there is nothing to wrap")
 
 
 def _met(names: Iterable[str], others: Iterable[str]) -> list[str]:

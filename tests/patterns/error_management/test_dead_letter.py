@@ -254,6 +254,11 @@ def test_error_safe_columns_die_where_an_input_is_there_and_the_output_is_not(sp
         ({"identity": []}, "must each name a column"),
         ({"schema": {}}, "must each name a column"),
         ({"schema": {"line": "BIGINT"}}, "no column that is handed on"),
+        ({"schema": {"id": "nope"}, "event_time": ""}, "schema must give id an SQL type, not 'nope'"),
+        ({"schema": {"id": "INT, b INT"}, "event_time": ""}, "schema must give id an SQL type, not 'INT, b INT'"),
+        ({"schema": {"": "INT"}, "event_time": ""}, "schema must give each column a name"),
+        ({"event_time": "nope"}, "event_time must name a column of the schema, not 'nope'"),
+        ({"identity": "line"}, "identity must be a list of texts, not 'line'"),
     ],
 )
 def test_options_that_can_never_work_are_refused(spark, options, words):

@@ -269,7 +269,7 @@ def test_a_time_that_each_zone_reads_differently_is_refused(spark, wrong):
 @pytest.mark.parametrize("wrong", [float("nan"), float("inf"), -1, -0.5, "60", None, True, 1e300])
 def test_a_lateness_that_is_no_length_of_time_is_refused(wrong):
     """Of the first year there is, what lies before cannot be told, and nothing is late."""
-    with pytest.raises(ConfigError, match=r"^allowed_lateness_seconds=.* must be a number of seconds from 0"):
+    with pytest.raises(ConfigError, match=r"^allowed_lateness_seconds.* must be a (finite )?number"):
         advance_watermark(None, {"p0": T0}, allowed_lateness_seconds=wrong)
     first = clock("00:00", "0001-01-01")
     assert advance_watermark(None, {"p0": first}, allowed_lateness_seconds=3e9) == first

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
-from datetime import datetime, timedelta, timezone
+from datetime import date, datetime, timedelta, timezone
 from threading import Barrier
 
 import pytest
@@ -266,6 +266,14 @@ def test_replaced_rows_stay_readable_until_they_are_vacuumed(events, fill):
         ids(events, first.version)
     assert ids(events) == {DAYS[0]: [1, 2, 3], DAYS[1]: [0, 1]}
     assert active_files(events) == {str(p.relative_to(events.location)) for p in events.location.rglob("*.parquet")}
+
+
+def test_a_partition_may_be_named_by_the_value_itself(events, event_rows, fill):
+    """A date is as good as its text, and the same partition."""
+    fill(FIRST, 3)
+    fill(SECOND, 2)
+    overwrite_partition(event_rows(1), events, partition={"EVENT_DATE": date(2026, 1, 5)}, provenance=a_run(inputs={}))
+    assert ids(events) == {DAYS[0]: [0], DAYS[1]: [0, 1]}
 
 
 @pytest.mark.parametrize(

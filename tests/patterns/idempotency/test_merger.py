@@ -10,7 +10,7 @@ from deltalake import write_deltalake
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from dedp_assets.patterns.core.errors import AmbiguousKeys, AuditFailed, ConfigError, ContractError
+from dedp_assets.patterns.core.errors import AmbiguousKeys, AuditFailed, ConfigError, ContractError, SchemaMismatch
 from dedp_assets.patterns.core.schema import Column, TableSpec
 from dedp_assets.patterns.delta import merging
 from dedp_assets.patterns.delta.inspection import repeated_keys
@@ -241,3 +241,15 @@ def test_a_map_is_the_same_in_whatever_order_its_entries_come(spark, make_table)
     other = rows.selectExpr("id", "map('a', 1D) AS tags", "at")
     with pytest.raises(AuditFailed):
         merge_changes(other, placed, keys=["id"], order_by=["at"], provenance=a_run(code_version="other"))
+
+
+def test_a_struct_with_another_field_is_refused_by_name(spark, make_table):
+    """One that the table's column does not have, or lacks: nothing is merged."""
+    columns = {"id": Column("INT"), "place": Column("STRUCT<city: STRING, zip: INT>"), "at": Column("INT")}
+    table = make_table(TableSpec("silver/places", columns))
+    table.ensure()
+    for place in ("named_struct('city', 'x', 'zip', 1, 'land', 'y')", "named_struct('city', 'x')"):
+        rows = spark.range(1).selectExpr("CAST(id AS INT) AS id", f"{place} AS place", "7 AS at")
+        with pytest.raises(SchemaMismatch, match=r"place has a field (land|zip) only in the"):
+            merge_changes(rows, table, keys=["id"], order_by=["at"], provenance=a_run())
+    assert table.ledger.version() == 0

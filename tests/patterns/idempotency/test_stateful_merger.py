@@ -185,7 +185,7 @@ def test_what_is_refused_leaves_the_table_as_it_was(world):
     world.versions["06"] = 1
     with pytest.raises(TransactionReused, match="came back with other rows"):
         world.run("06")
-    with pytest.raises(ConfigError, match="needs executions"):
+    with pytest.raises(ConfigError, match="execution must be a text that is not empty"):
         merge_execution(world.frame("06", {"/": 1}), table, execution="", **options)
     assert table.ledger.version() == version
 

@@ -236,7 +236,7 @@ def test_a_visit_gets_the_ad_that_was_shown_last_before_it(spark):
         ({"from_seconds": 121}, "no time lies from 121 to 120 seconds"),
         ({"other_lateness_seconds": None}, "without a watermark on both sides"),
         ({"fact_lateness_seconds": -1}, "without a watermark on both sides"),
-        ({"how": "full"}, "how='full' is not offered"),
+        ({"how": "full"}, "how must be left or inner, not 'full'"),
         ({"keys": {}}, "keys must name a column of each side"),
         ({"keys": {"page": "adpage"}}, "have no column adpage"),
         ({"fact_time": "visit"}, "column visit is BIGINT, which is no instant"),

@@ -126,7 +126,7 @@ def test_each_row_has_one_context_by_its_partition_whatever_happens_to_a_load(sp
         ("id INT", RELEASE, "headers", "headers are Kafka's"),
         ("value INT, Headers INT", RELEASE, "headers", "Headers"),
         ("id INT, processing_context INT", RELEASE, "column", "processing_context"),
-        ("id INT", RELEASE, "tags", "'tags' is no storage"),
+        ("id INT", RELEASE, "tags", "storage must be headers or column, not 'tags'"),
     ],
 )
 def test_what_is_no_context_or_has_no_place_for_one_is_refused(spark, columns, context, storage, said):

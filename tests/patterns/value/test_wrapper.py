@@ -210,7 +210,7 @@ def test_what_is_no_envelope_of_a_layout_is_refused(spark):
     for wrong in ("raw_flat", "flat"):
         with pytest.raises(SchemaMismatch, match="no envelope of the layout"):
             change_layout(wrapped, layout=wrong, to="computed_flat")
-    with pytest.raises(ConfigError, match="'nested' is no layout"):
+    with pytest.raises(ConfigError, match="to must be raw_flat, computed_flat or flat, not 'nested'"):
         change_layout(wrapped, layout="computed_flat", to="nested")
     for key, said in (([], "not none"), (["x"], "not \\['x'\\]")):
         with pytest.raises(ConfigError, match=said):
