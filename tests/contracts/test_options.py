@@ -56,7 +56,7 @@ PLAIN = (
     set(),
     object(),
 )
-OTHER = (date(2026, 1, 5), NAIVE, NOW, "x" * 200, "a`b", "${x}", "'", ["nope"], {"nope": "nope"}, 1e300)
+OTHER = (date(2026, 1, 5), NAIVE, NOW, "x" * 300, "a`b", "${x}", "'", ["nope"], {"nope": "nope"}, 1e300)
 
 
 @pytest.fixture(scope="module")

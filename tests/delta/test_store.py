@@ -362,6 +362,16 @@ def test_files_elsewhere_are_named_by_an_absolute_path(tmp_path):
     assert store.address_of("../elsewhere") == f"{tmp_path}/elsewhere"
 
 
+@pytest.mark.parametrize("name", ["x" * 256, "é" * 128])
+def test_a_name_that_no_folder_can_have_is_refused(tmp_path, name):
+    """In bytes, and before anything is made."""
+    with pytest.raises(ConfigError, match="a folder's name must have at most 255 bytes"):
+        store_at(tmp_path / name / "t")
+    with pytest.raises(ConfigError, match="a folder's name must have at most 255 bytes"):
+        store_at(tmp_path).within(name)
+    assert [*tmp_path.iterdir()] == []
+
+
 def test_a_folder_that_may_not_be_listed_is_no_empty_one(tmp_path, monkeypatch):
     """Whoever took it for one would remove what it holds from a copy."""
     store, real = LocalStore(str(tmp_path)), os.scandir

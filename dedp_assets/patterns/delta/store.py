@@ -40,6 +40,7 @@ _SAID: dict[Ability, str] = {
 
 _COMMIT_BYTES, _MORE_BYTES = 1 << 14, 1 << 20
 """Bytes of the first read of a file, which is all of most commits, and of each further read."""
+_LONGEST_NAME_BYTES = 255
 
 
 @dataclass(frozen=True, slots=True)
@@ -202,6 +203,10 @@ class LocalStore:
 
     root: str
     can: frozenset[Ability] = field(default=frozenset({"lock", "put_if_absent", "exchange"}), repr=False)
+
+    def __post_init__(self) -> None:
+        if long := [name for name in self.root.split("/") if len(os.fsencode(name)) > _LONGEST_NAME_BYTES]:
+            raise ConfigError(f"a folder's name must have at most {_LONGEST_NAME_BYTES} bytes, not be {long[0]!r}")
 
     # Plain calls instead of Path in what a sensor does thousands of times per tick.
 
