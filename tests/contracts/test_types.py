@@ -6,21 +6,29 @@ import re
 from itertools import product
 
 import pytest
+from hypothesis import settings
 from pyspark.sql import types as T
 
 from dedp_assets.patterns.core.columns import COMPARED
 from dedp_assets.patterns.core.errors import ConfigError, SchemaMismatch
 from dedp_assets.patterns.core.meeting import common, fits
 from dedp_assets.patterns.core.results import Finding
+from dedp_assets.patterns.core.schema import Column, TableSpec
 from dedp_assets.patterns.core.sql_types import nullable, spelled
+from dedp_assets.patterns.delta.clauses import Insert, Update
+from dedp_assets.patterns.delta.tables import Table
 from dedp_assets.patterns.error_management.windowed_deduplicator import deduplicate
 from dedp_assets.patterns.value.distributed_aggregator import merge_aggregates
 from dedp_assets.patterns.value.dynamic_joiner import join_latest, join_within
 from dedp_assets.patterns.value.incremental_sessionizer import show_partial
 from dedp_assets.patterns.value.static_joiner import join_static
 from dedp_assets.patterns.value.wrapper import Separated
+from tests.contracts.known_calls import Begun, without_jobs
+from tests.helpers import a_run
 
 pytestmark = pytest.mark.spark
+
+FUZZ = settings.get_current_profile_name() == "fuzz"
 
 TYPES = [
     "TINYINT",
@@ -114,3 +122,82 @@ def test_values_meet_as_they_are(spark):
     states = [spark.sql(f"SELECT {k} AS k, 1L AS n, {m} AS m") for k, m in (("1", "1"), ("1.4BD", "7.50BD"))]
     found = merge_aggregates(*states, keys=["k"], measures={"n": "count(*)", "m": "max(m)"}).collect()
     assert sorted((float(row["k"]), float(row["m"])) for row in found) == [(1.0, 1.0), (1.4, 7.5)]
+
+
+STORED = [kind for kind in TYPES if "INTERVAL" not in kind and "COLLATE" not in kind]
+"""Types that a table can have."""
+WRITES = {
+    "overwrite": lambda table, rows: table.overwrite(rows, provenance=a_run()),
+    "append": lambda table, rows: table.append(rows, provenance=a_run(sequence=1)),
+    "merge": lambda table, rows: table.merge(
+        rows, keys=["id"], clauses=[Update(), Insert()], provenance=a_run(sequence=1)
+    ),
+}
+
+
+@pytest.fixture(scope="module")
+def tables(spark, tmp_path_factory):
+    """By type, an empty table whose column ``k`` has it."""
+    folder = tmp_path_factory.mktemp("types")
+    made = []
+    for number, kind in enumerate(kind.replace(";", ", ") for kind in STORED):
+        spec = TableSpec(f"silver/t{number}", {"k": Column(kind), "id": Column("INT")})
+        table = Table(spec, folder / str(number), spark)
+        table.ensure()
+        made.append((table, spark.sql(f"SELECT CAST(NULL AS {kind}) AS k").schema["k"].dataType))
+    return made
+
+
+def may_hold(given, held):
+    """Tell whether a table takes values of a type; decimals with too many digits are looked at one by one."""
+    whole = [kind.precision - kind.scale if isinstance(kind, T.DecimalType) else None for kind in (given, held)]
+    if None not in whole and given.scale <= held.scale:
+        return True
+    return fits(given, held)
+
+
+@pytest.mark.parametrize("write", WRITES)
+def test_rows_go_into_a_table_by_the_same_types_whoever_writes_them(sides, tables, write):
+    """A column of another type is refused by both types, before a row is computed."""
+    pairs = list(product(sides, tables))
+    for (rows, _, given), (table, held) in pairs if FUZZ else pairs[[*WRITES].index(write) :: len(WRITES)]:
+        said = (write, spelled(given), spelled(held))
+        with without_jobs():
+            try:
+                WRITES[write](table, rows.select("k", "id"))
+            except Begun:
+                assert may_hold(given, held), said
+            except SchemaMismatch as refused:
+                assert not may_hold(given, held), said
+                assert re.search(r"\bk\b", str(refused)), said
+                if not isinstance(given, T.StructType):
+                    assert spelled(given) in str(refused) or "holds" in str(refused), said
+        assert table.ledger.version() == 0
+
+
+LIMITS = {
+    "TINYINT": ("-128", "127"),
+    "INT": ("-2147483648", "2147483647"),
+    "BIGINT": ("-9223372036854775808", "9223372036854775807", "9007199254740993"),
+    "FLOAT": ("CAST('0.1' AS FLOAT)", "CAST('16777217' AS FLOAT)", "CAST('NaN' AS FLOAT)"),
+    "DOUBLE": ("CAST('0.1' AS DOUBLE)", "CAST('1e300' AS DOUBLE)"),
+    "DECIMAL(10,1)": ("999999999.9", "0.1"),
+    "DECIMAL(10,2)": ("99999999.99", "0.01"),
+    "DECIMAL(38,18)": ("99999999999999999999.999999999999999999",),
+    "STRING": ("'05'", "'a '"),
+    "BOOLEAN": ("true",),
+    "DATE": ("DATE '2026-01-05'",),
+    "TIMESTAMP": ("TIMESTAMP '2026-01-05 10:00:00.000001'",),
+    "TIMESTAMP_NTZ": ("TIMESTAMP_NTZ '2026-01-05 10:00:00.000001'",),
+}
+
+
+def test_a_type_that_fits_another_loses_nothing_in_it(spark):
+    """The values at a type's ends come back from the other as they were."""
+    kinds = {name: spark.sql(f"SELECT CAST(NULL AS {name}) AS k").schema["k"].dataType for name in LIMITS}
+    pairs = [pair for pair in product(LIMITS, LIMITS) if fits(*map(kinds.get, pair))]
+    assert len(pairs) > len(LIMITS)
+    values = [(one, other, f"CAST({value} AS {one})") for one, other in pairs for value in LIMITS[one]]
+    back = ", ".join(f"CAST(CAST({value} AS {other}) AS {one}) <=> {value}" for one, other, value in values)
+    (same,) = spark.sql(f"SELECT array({back})").first()
+    assert [value for value, kept in zip(values, same, strict=True) if not kept] == []
