@@ -167,16 +167,16 @@ def require_holds(spec: TableSpec, columns: Mapping[str, Column], *, alone_with:
     Raises:
         SchemaMismatch: names every missing, differently typed and further column.
     """
-    held = {name: column.type.strip().upper() for name, column in spec.columns.items()}
-    problems = [f"{name} is missing" for name in columns if name not in held]
+    held = {name.lower(): column.type.strip().upper() for name, column in spec.columns.items()}
+    problems = [f"{name} is missing" for name in columns if name.lower() not in held]
     problems += [
-        f"{name} is {held[name]}, not {column.type}"
+        f"{name} is {kind}, not {column.type}"
         for name, column in columns.items()
-        if held.get(name, column.type) != column.type
+        if (kind := held.get(name.lower(), column.type)) != column.type
     ]
     if alone_with is not None:
-        others = {*columns, *alone_with}
-        problems += [f"nothing is known to fill {name}" for name in held if name not in others]
+        others = {name.lower() for name in (*columns, *alone_with)}
+        problems += [f"nothing is known to fill {name}" for name in spec.columns if name.lower() not in others]
     if problems:
         raise SchemaMismatch(
             f"{spec.name}: {'; '.join(problems)}: correct its declaration; nothing was sent or written"
