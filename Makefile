@@ -75,6 +75,7 @@ format: $(VENV)/.ready ## rewrite the code, and README's table of patterns, as `
 	@$(BIN)/ruff check --fix --quiet .
 	@$(BIN)/ruff format --quiet .
 	@$(BIN)/python -m dedp_assets.readme README.md
+	@$(BIN)/python -m dedp_assets.face
 
 freeze: $(VENV)/.ready ## note the interface of new tables and patterns, so that a change of it shows
 	@$(BIN)/python -m tests.contracts.freeze

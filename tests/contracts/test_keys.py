@@ -206,8 +206,8 @@ CLAIM = {"current": "wed", "owner": "one", "now": NOW, "lease_seconds": 60}
         ({"now": NOW.replace(tzinfo=None)}, "now"),
         ({"now": NOW.timestamp()}, "now"),
         *[({"lease_seconds": n}, "lease_seconds") for n in (-1, 0, math.nan, math.inf, 1e12, None, "60", True)],
-        ({"current": ""}, "partition"),
-        ({"current": None}, "partition"),
+        ({"current": ""}, "current"),
+        ({"current": None}, "current"),
     ],
 )
 def test_a_lease_has_an_owner_and_an_end(make_table, options, named):

@@ -13,6 +13,7 @@ from deltalake import DeltaTable
 
 from dedp_assets.patterns.core.audits import Audit
 from dedp_assets.patterns.core.errors import ConfigError, ContractError
+from dedp_assets.patterns.core.results import Plan
 from dedp_assets.patterns.core.schema import Column, TableSpec
 from dedp_assets.patterns.delta.clauses import Insert
 from dedp_assets.patterns.delta.locations import store_at
@@ -216,6 +217,7 @@ def writes(rows, table):
     """Every function that writes rows."""
     run = a_run(sequence=1)
     window = {"partition": DAY, "provenance": run}
+    ready = Plan(("event_date=2026-01-05",), "its marker is there")
     return {
         "overwrite": lambda: table.overwrite(rows, provenance=run),
         "append": lambda: table.append(rows, provenance=run),
@@ -223,8 +225,8 @@ def writes(rows, table):
         "overwrite_partition": lambda: overwrite_partition(rows, table, partition=DAY, provenance=run),
         "audited": lambda: audit_write_audit_publish(rows, table, partition=DAY, provenance=run),
         "load_full": lambda: load_full(rows, table, provenance=run),
-        "load_increment": lambda: load_increment(rows, table, delta="id", window=None, keys=["id"], **window),
-        "load_partition": lambda: load_partition(rows, table, ready=None, **window),
+        "load_increment": lambda: load_increment(rows, table, delta="id", window=(0, 1), keys=["id"], **window),
+        "load_partition": lambda: load_partition(rows, table, ready=ready, **window),
     }
 
 

@@ -162,7 +162,7 @@ def require_holds(spec: TableSpec, columns: Mapping[str, Column], *, alone_with:
     Args:
         spec: the table's declaration.
         columns: what the pattern writes.
-        alone_with: the other columns, if the pattern can fill no more than these.
+        alone_with: the columns that ``partition`` names, if the pattern writes none but these and ``columns``.
 
     Raises:
         SchemaMismatch: names every missing, differently typed and further column.
@@ -176,7 +176,11 @@ def require_holds(spec: TableSpec, columns: Mapping[str, Column], *, alone_with:
     ]
     if alone_with is not None:
         others = {name.lower() for name in (*columns, *alone_with)}
-        problems += [f"nothing is known to fill {name}" for name in spec.columns if name.lower() not in others]
+        problems += [
+            f"{name} is written by nothing, and partition does not name it"
+            for name in spec.columns
+            if name.lower() not in others
+        ]
     if problems:
         raise SchemaMismatch(
             f"{spec.name}: {'; '.join(problems)}: correct its declaration; nothing was sent or written"
