@@ -66,7 +66,7 @@ class Edge:
         return " and ".join(spec.name for spec in (*self.table.reads, *self.table.revised_by))
 
     def look(self, lake: Lake, watches: Mapping[str, TableWatch], news: Mapping[str, News], fed: Fed) -> bool:
-        """Take in the news of the tables, and what changes feed; ``False`` if one of them cannot be read."""
+        """Update the stale partitions by the tables' new commits; ``False`` if one of them cannot be read."""
         mine, upstream = [s.name for s in self.table.tables], [s.name for s in self.table.reads]
         references, revising = ([s.name for s in of] for of in (self.table.references, self.table.revised_by))
         if not news.keys() >= {*mine, *upstream, *references}:
@@ -237,7 +237,7 @@ class Group:
 
 
 def fed_by(watches: Mapping[str, TableWatch], news: Mapping[str, News]) -> Fed:
-    """Return a function that lists the keys which changes of a table feed, once for all tables that are fed alike."""
+    """Return a cached lookup: change of an upstream table -> partition keys that it affects downstream."""
 
     @cache
     def fed(upstream: str, feed: Feed, anew: bool) -> Mapping[str, int]:  # noqa: FBT001 - by place, as it is cached

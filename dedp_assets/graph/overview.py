@@ -23,7 +23,7 @@ __all__ = ["Overview"]
 
 @dataclass(slots=True)
 class Overview:
-    """What every table of the graph should hold, held against what its log says.
+    """Stale and missing partitions of all tables, found by their logs.
 
     Attributes:
         tables: the declared tables of the graph.

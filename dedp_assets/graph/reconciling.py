@@ -148,7 +148,7 @@ def settle(
 
 
 def _before(want: Want, earlier: dict[str, str], *, refused: bool) -> set[tuple[str, str]]:
-    """Name the earlier key that a key of a table in order waits for; keep this one, if it is the first.
+    """Return the earlier partition that a partition of a table in order waits for; remember the first one asked for.
 
     A refused correction of what the table holds stops nothing; what the table lacks does.
     """

@@ -71,7 +71,7 @@ def run(context: dg.AssetExecutionContext, work: Work, *, at: datetime) -> Itera
 
 
 def _retry_transient(context: dg.AssetExecutionContext, batch: Batch) -> None:
-    """Ask for another attempt where one can help; what was done is reported by it."""
+    """Raise ``RetryRequested`` for a transient error, as long as attempts are left."""
     number = context.op_execution_context.retry_number
     transient = next((error for error in batch.errors.values() if isinstance(error, TRANSIENT)), None)
     if transient and not batch.broken and number < RETRIES:

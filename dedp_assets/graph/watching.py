@@ -36,7 +36,7 @@ class News:
     since: str = ""
 
     def __bool__(self) -> bool:
-        """Tell whether there is any."""
+        """Return whether anything changed since the last look."""
         return bool(self.changed or self.keys or self.anew)
 
 

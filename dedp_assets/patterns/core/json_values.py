@@ -22,7 +22,7 @@ NO_TEXTS = "CAST(array() AS ARRAY<STRING>)"
 
 
 def looked_at(record: str, schema: Mapping[str, str], *, lenient: Collection[str] = ()) -> str:
-    """Write SQL: a struct of what a record holds.
+    """Write the SQL struct of one JSON record: values, texts, misfits.
 
     ``f`` is what is wrong with it as a whole, or NULL; ``p`` are the sentences about what does not fit; ``c`` has for
     the ``n``-th column a struct ``cn`` of its value ``v`` and its text ``x``.

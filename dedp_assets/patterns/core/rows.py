@@ -297,7 +297,7 @@ class RowsRead:
     findings: tuple[Finding, ...] = ()
 
     def along(self, rows: object, audits: Iterable[Audit]) -> RowsRead:
-        """Take the tally in the pass that writes ``rows``, if they are as it handed them on.
+        """Merge the tally into the observation of the write, if ``rows`` are those that the tally returned.
 
         An audit's own aggregate would see the rows that a tally drops, too; then each has a pass of its own.
         """

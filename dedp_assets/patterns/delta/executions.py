@@ -78,7 +78,7 @@ class Executions:
 
     @property
     def standing(self) -> tuple[Execution, ...]:
-        """Those that the rows contain, as they were run."""
+        """Batches that are applied in the newest snapshot, in the order in which they ran."""
         found, each = [], self.last
         while each is not None:
             found.append(each)

@@ -1,4 +1,4 @@
-"""What a change of rows is made on: the table as it is, or what it was before an execution that is run again.
+"""Grounds: the snapshot that a merge starts from, the newest one or, for a batch that is run again, an earlier one.
 
 An execution of the past begins with the rows that were there before it. The table is not rewound first: one commit
 takes the files of later versions out, brings those of the former version back, and exchanges what the execution
@@ -68,7 +68,7 @@ class Ground:
 
     @property
     def remark(self) -> str:
-        """Words about an earlier version, to end the sentence that says what was done."""
+        """Write the end of a result's reason: the earlier version it starts from, and the batches still to run again."""
         if self.start is None or self.start.base is None:
             return ""
         follow = f"; {', '.join(self.start.pending)} have to follow" if self.start.pending else ""

@@ -135,12 +135,12 @@ class Commit:
         return written or self.changes(partition) or self._restores(partition)
 
     def _restores(self, execution: Mapping[str, str | None]) -> bool:
-        """Tell whether the commit may have taken back what is no partition of rows."""
+        """Return whether this RESTORE may have undone a batch of a table that is keyed by batch."""
         return self.operation == "RESTORE" and any(execution.keys() - dict(values).keys() for values in self.changed)
 
 
 class Glimpse(NamedTuple):
-    """The part of a commit that says which partitions are no longer what they were.
+    """Summary of a commit: changed partitions, transaction ids, the version that it restores.
 
     Attributes:
         changed: partitions whose rows the commit changed.

@@ -275,7 +275,7 @@ class Deletion:
 
 
 def is_small(files: Sequence[KeyedFile], rows: int) -> bool:
-    """Tell whether one task may rewrite all of the files for a source of so many rows: all change if one does."""
+    """Return whether files and source are so small, and in one partition, that one task rewrites all of the files."""
     one = len({key for _, key in files}) == 1
     return one and sum(file["size_bytes"] for file, _ in files) <= _SMALL_BYTES and rows <= SMALL_ROWS
 

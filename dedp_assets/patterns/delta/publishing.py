@@ -372,7 +372,7 @@ def raise_generation(ledger: Ledger, session: Callable[[], SparkSession] | None 
 
 
 def commit_transactions(ledger: Ledger, moved: Mapping[str, int], note: str) -> None:
-    """Commit the versions that transactions have reached, without changing a row."""
+    """Commit transaction ids and their versions alone, without a change of rows."""
     state, now = ledger.state(), commits.now_ms()
     actions = [{"txn": {"appId": app_id, "version": to, "lastUpdated": now}} for app_id, to in moved.items()]
     commits.write(ledger.store, state.version + 1, [commits.info(note, "WRITE", state, {}, appends=True), *actions])

@@ -1,4 +1,4 @@
-"""Rows of some keys, computed anew: all that a table holds of them make place for what they and a source add up to.
+"""Recomputing: all rows of the source's keys are replaced by rows computed from the old and the new ones.
 
 Unlike a merge it is about several rows of a key at once. The present rows are read at the version that the change is
 published on: if another writer changes them meanwhile, everything is computed again from what is there then.

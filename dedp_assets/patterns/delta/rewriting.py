@@ -215,11 +215,11 @@ def _publish(table: Table, change: RowChange, request: ChangeRequest, prepared: 
 
 
 class _Outdated(Exception):
-    """A difference between what was read or staged and what is there."""
+    """A concurrent change of the files, schema or properties that a rewrite read, or of the files that it staged."""
 
 
 def _relevant(change: RowChange, ground: Ground) -> object:
-    """Select what of a table a change depends on: who changes anything else is in nobody's way."""
+    """Select the read set of a change for conflict detection: candidate files, schema, properties."""
     state = ground.rows
     files = frozenset(file["path"] for file, _ in change.candidates(state))
     declared = (state.properties, state.features, state.snapshot.schema().to_json(), state.partition_columns)

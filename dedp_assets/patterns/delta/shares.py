@@ -1,4 +1,4 @@
-"""Shares of the rows read that a count of a write makes up, as the commits of a table tell them, and what is usual."""
+"""Baselines: the usual rate of a count among the rows read, from commit history, and audits of the deviation."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Remaking: by which rules a replica was made, which partitions they make again, and rows that a killed run left."""
+"""Remaking: a replica is built again when its masking rules or key changed, and abandoned rows are removed."""
 
 from __future__ import annotations
 
