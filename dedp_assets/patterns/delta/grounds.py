@@ -68,7 +68,7 @@ class Ground:
 
     @property
     def remark(self) -> str:
-        """Write the end of a result's reason: the earlier version it starts from, and the batches still to run again."""
+        """End of a result's reason: the earlier version it starts from, and the batches still to run again."""
         if self.start is None or self.start.base is None:
             return ""
         follow = f"; {', '.join(self.start.pending)} have to follow" if self.start.pending else ""
