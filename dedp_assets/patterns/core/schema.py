@@ -98,7 +98,7 @@ class TableSpec:
                     "its log can hold. Partition by a text, a whole number, a BOOLEAN, a date or a time"
                 )
         if self.executed_by in self.partition_by:
-            raise ConfigError(f"{self.name}: a run by {self.executed_by} owns a partition, and changes no other")
+            raise ConfigError(f"{self.name}: executed_by must not be a partition column, as {self.executed_by} is")
         if self.one_channel_per and self.one_channel_per not in self.partition_by:
             raise ConfigError(
                 f"{self.name}: {self.one_channel_per} is no partition column, so no channel can own its values"

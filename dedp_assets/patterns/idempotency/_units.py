@@ -87,7 +87,9 @@ def first_day(day: date, unit: Unit) -> date:
     find = unit if callable(unit) else _NAMED[unit]
     first = find(day)
     if first > day or find(first) != first:
-        raise ConfigError(f"the unit of {day} cannot begin on {first}: that day comes later, or is of another unit")
+        raise ConfigError(
+            f"unit must give the first day of the unit that {day} lies in, not {first}: it is later, or in another unit"
+        )
     return first
 
 

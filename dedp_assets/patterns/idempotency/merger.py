@@ -166,7 +166,9 @@ def _require_fit(target: Table, keys: Sequence[str], order_by: Sequence[str], de
 def _require_newer(target: Table, provenance: Provenance, execution: str) -> None:
     """Refuse a batch of the past, which would overwrite what came after it."""
     if execution:
-        raise ConfigError(f"{target.name}: executions in any order need order_by; in their order, Stateful Merger")
+        raise ConfigError(
+            f"{target.name}: order_by must be given for executions in any order; Stateful Merger takes them in order"
+        )
     if provenance.sequence is None:
         raise ConfigError(
             f"{target.name}: without order_by, provenance.sequence has to say which batch comes after which"

@@ -144,7 +144,9 @@ def join_latest(  # noqa: PLR0913 - as above, and which row it is that counts
     if not identity:
         raise ConfigError("identity must name the columns that make a fact one")
     if within_seconds is not None and within_seconds < 0:
-        raise ConfigError(f"within_seconds={within_seconds}: the newest partner lies at the fact or before it")
+        raise ConfigError(
+            f"within_seconds must be 0 or more, not {within_seconds}: the newest partner before a fact is sought"
+        )
     bound = within_seconds if within_seconds is not None or facts.isStreaming else _EVER
     pairs = join_within(
         facts,

@@ -124,7 +124,7 @@ def _require_order(sink: Sink, rows: DataFrame, entity: str, workers: int, at_on
         raise ConfigError(f"at_once={at_once} must be 1 to {sink.limit} for {sink.name}, and workers={workers} some")
     if workers > 1 and not entity:
         raise ConfigError(
-            f"workers={workers} keep the order of entities: entity must name the column that tells whose a record is"
+            f"entity must name the column whose values keep their order among workers={workers}, not nothing"
         )
 
 
