@@ -1,4 +1,4 @@
-"""The library's face, written from the catalogue by ``python -m dedp_assets.face``."""
+"""Stub of the library's package, generated from the catalogue by ``python -m dedp_assets.face``."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from dedp_assets.patterns import catalog
 __all__ = ["PATH", "face"]
 
 PATH = Path(str(patterns.__file__)).with_suffix(".pyi")
-"""Where the face is written to."""
+"""Path of the generated stub."""
 
 _WIDTH = 120
 _SHARED = {
@@ -28,7 +28,7 @@ _SHARED = {
     "delta.log": ("Ledger",),
     "delta.tables": ("Table",),
 }
-"""What scripts need beside the patterns, by module; of errors, all."""
+"""Module -> exported names beside those of patterns; an empty tuple exports the module's ``__all__``."""
 
 
 def face() -> str:
@@ -46,7 +46,7 @@ def _import(module: str, name: str) -> str:
 
 
 def _names() -> dict[str, set[str]]:
-    """Map modules to the names that they have in the face: those that no other module has for something else."""
+    """Map modules to exported names; names with several different definitions are left out."""
     found: dict[str, dict[str, object]] = defaultdict(dict)
     for module, name, value in (*_of_patterns(), *_shared()):
         found[name][module] = value

@@ -31,7 +31,7 @@ def __dir__() -> list[str]:
 
 @cache
 def _modules() -> dict[str, str]:
-    """Map each name of the face to the module that defines it."""
+    """Map exported names to their modules."""
     found = ast.parse(Path(__file__).with_suffix(".pyi").read_text())
     imports = [statement for statement in found.body if isinstance(statement, ast.ImportFrom)]
     return {alias.name: str(statement.module) for statement in imports for alias in statement.names}

@@ -170,7 +170,7 @@ def _file(entry: os.DirEntry[str]) -> DeliveredFile | None:
 
 
 def _manifest(marker: str) -> tuple[Mapping[str, int] | None, str]:
-    """Read what a marker lists, and say what is wrong with one that may have listed something."""
+    """Read a marker's manifest; return file sizes by name, and the flaw of a damaged manifest."""
     try:
         with open(marker, "rb") as file:  # noqa: PTH123 - as above
             content = file.read(_LARGEST_BYTES + 1)

@@ -245,7 +245,7 @@ class Inbox:
 
 
 def _runs(path: Path) -> list[str]:
-    """Read the runs that a settled file names.
+    """Read the ids of failed runs from the reason file of a settled event.
 
     Raises:
         ContractError: if somebody changed it; the text names it.

@@ -93,7 +93,7 @@ class Service:
 
     @property
     def name(self) -> str:
-        """The URL without what may be secret."""
+        """URL without user, password, query and fragment."""
         return without_secrets(self.url)
 
     def post(self, content: object) -> Any:  # noqa: ANN401 - JSON

@@ -32,7 +32,7 @@ class HttpSink:
 
     @property
     def name(self) -> str:
-        """The URL without what may be secret."""
+        """URL of the service without user, password, query and fragment."""
         return self.service.name
 
     @property
@@ -60,5 +60,5 @@ class HttpSink:
 
 
 def _said(value: object) -> str:
-    """Write what a service says of a record as text; nothing for nothing."""
+    """Convert a value of the response to text; ``None`` becomes an empty text."""
     return "" if value is None else str(value)

@@ -148,7 +148,7 @@ def _is_offset(value: object) -> TypeGuard[int]:
 
 
 def _following(topic: Topic, position: Mapping[str, int], message: Message) -> tuple[str, int]:
-    """Tell the place of a record, if it follows what was read; copied, another would be there twice or out of order."""
+    """Return partition and offset of a record; refuse a repeated, foreign or out-of-order record."""
     partition, offset = str(message.partition()), message.offset()
     known = message.topic() == topic.name and partition in position
     if not known or not _is_offset(offset) or offset < position[partition]:
@@ -158,7 +158,7 @@ def _following(topic: Topic, position: Mapping[str, int], message: Message) -> t
 
 
 def _bear(consumer: Consumer, source: Place, position: dict[str, int], message: Message, error: KafkaError) -> None:
-    """Take the end of a partition for one; ask again where a broker is busy, and raise any other error of it."""
+    """Handle an error message of the consumer: end of a partition, busy broker (read again), or raise the error."""
     topic, partition = source.topic, str(message.partition())
     if partition not in position:
         # Of the client as a whole, such as a coordinator that is not there yet: what lasts ends the copy as silence.
@@ -178,7 +178,7 @@ def _bear(consumer: Consumer, source: Place, position: dict[str, int], message: 
 
 
 def _is_gone(source: Place, partition: str, offset: int) -> bool:
-    """Return whether the brokers say that they hold no such offset; no answer is no."""
+    """Return whether the offset lies outside of the broker's offset range; ``False`` if the range is unknown."""
     admin, place = AdminClient(dict(source.client)), TopicPartition(source.topic.name, int(partition))
     held = []
     for bound in (OffsetSpec.earliest(), OffsetSpec.latest()):
@@ -211,7 +211,7 @@ def _write(producer: Producer, target: Place, batch: _Batch, group: str) -> None
 
 
 def _produce(producer: Producer, topic: str, message: Message) -> None:
-    """Hand a record over; if the client's queue is full, once it has room."""
+    """Enqueue a record at the producer; wait for room in a full queue."""
     kind, moment = message.timestamp()
     deadline = time.monotonic() + _ANSWER_SECONDS
     while True:

@@ -53,7 +53,7 @@ _PIECE = 1 << 16
 
 @contextmanager
 def calling(part: str, *, known: type[Exception] = PatternError) -> Iterator[None]:
-    """Raise what a part of others raises as an error of the library, which begins with the part's name.
+    """Translate exceptions of an external part into errors of the library that begin with the part's name.
 
     Args:
         part: the name.
@@ -74,7 +74,7 @@ def calling(part: str, *, known: type[Exception] = PatternError) -> Iterator[Non
 
 
 def kafka_said(error: Exception) -> tuple[int | None, str]:
-    """Read the code and the sentence of an error of Kafka's client; one that holds none has a text at least."""
+    """Return code and message of a Kafka client's exception; without a code, ``None`` and the exception's text."""
     first: Any = error.args[0] if error.args else None
     if callable(getattr(first, "code", None)) and callable(getattr(first, "str", None)):
         return first.code(), sentence(str(first.str()))
@@ -82,17 +82,17 @@ def kafka_said(error: Exception) -> tuple[int | None, str]:
 
 
 def told(error: BaseException) -> str:
-    """Write an exception of others on one line: its class, and the beginning of its text."""
+    """Write an external exception on one line: class name and beginning of the message."""
     return f"{type(error).__name__}: {sentence(str(error))}".removesuffix(": ")
 
 
 def sentence(text: str) -> str:
-    """Shorten a text of others to the part of one line that an error shows."""
+    """Shorten an external text to one line of an error message."""
     return " ".join(text.split())[:_SHOWN]
 
 
 def is_text(value: object, *, longest: int = 1_000) -> bool:
-    """Tell whether a value is a text that a table can hold: not too long, and without half a character."""
+    """Return whether a value is a string of limited length and valid Unicode, as a table can store."""
     if not isinstance(value, str) or len(value) > longest:
         return False
     try:
@@ -103,7 +103,7 @@ def is_text(value: object, *, longest: int = 1_000) -> bool:
 
 
 def one_row(rows: Sequence[Any], kinds: Sequence[type | tuple[type, ...]], *, asked: str) -> tuple[Any, ...]:
-    """Return the one row that a database was asked for, if it has as many values as expected, of these types.
+    """Return the only row of a query's result, checked for the number and types of its values.
 
     Raises:
         ContractError: for anything else; the text begins with what was asked.
@@ -162,7 +162,7 @@ def _finite(text: str) -> float:
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """The most that an answer may take.
+    """Time and size limits of an HTTP response.
 
     Attributes:
         silent_seconds: how long nothing may come.
@@ -177,7 +177,7 @@ class Bounds:
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """A whole answer, or the beginning of one that is no success."""
+    """HTTP response: the whole body of a success, the beginning of the body otherwise."""
 
     status: int
     reason: str
@@ -186,18 +186,18 @@ class Reply:
 
     @property
     def elsewhere(self) -> str:
-        """The address that a redirect leads to, without secrets; empty for another answer."""
+        """Target URL of a redirect, without secrets; empty for other responses."""
         is_redirect = 300 <= self.status < 400
         return without_secrets(self.headers.get("Location") or "nowhere") if is_redirect else ""
 
 
 def without_secrets(url: str) -> str:
-    """Leave out of a URL what may be secret: user, password, query and fragment."""
+    """Return the URL without user, password, query and fragment, which may be secret."""
     return sentence(re.sub(r"//[^/?#]*@", "//", re.split(r"[?#]", url, maxsplit=1)[0]))
 
 
 def require_address(url: str, *, what: str) -> None:
-    """Refuse what can never be asked over HTTP.
+    """Refuse a URL that is no HTTP address.
 
     Raises:
         ConfigError: if ``url`` has another scheme, no host, a user or password, or characters that no URL has.
@@ -217,7 +217,7 @@ def require_address(url: str, *, what: str) -> None:
 
 
 def exchanged(request: Request, bounds: Bounds) -> Reply:
-    """Send a request once, and read the answer within its bounds; a redirect is an answer like others.
+    """Send a request once and return the response, read within time and size limits; redirects are not followed.
 
     Raises:
         OSError: if there is no whole answer, or not in time; so does ``HTTPException``.
@@ -258,7 +258,7 @@ def _replied(request: Request, bounds: Bounds, deadline: _Deadline, where: str) 
 
 
 def _whole(answer: HTTPResponse, most_bytes: int, where: str) -> bytes:
-    """Read an answer to its end: one that breaks off is none."""
+    """Read a whole HTTP response body; raise for a truncated one."""
     if (packed := answer.headers.get("Content-Encoding", "identity")).lower() != "identity":
         raise ContractError(f"{where} answers in {sentence(packed)}, which it was not asked for")
     pieces, size = [], 0
@@ -273,7 +273,7 @@ def _whole(answer: HTTPResponse, most_bytes: int, where: str) -> bytes:
 
 
 class _Deadline:
-    """The end of the time for an answer: the connections that are open then are cut."""
+    """Deadline of a response: closes the open connections when the time is over."""
 
     def __init__(self) -> None:
         self.passed = Event()

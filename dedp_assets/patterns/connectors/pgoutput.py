@@ -98,7 +98,7 @@ def position_text(position: int) -> str:
 
 
 class _Log:
-    """The tables that were named so far, and the transaction that has begun."""
+    """Decoder state: tables by oid, and the open transaction."""
 
     def __init__(self) -> None:
         self._relations: dict[int, Relation] = {}
@@ -107,7 +107,7 @@ class _Log:
         self._ended = -1
 
     def take(self, reader: _Reader) -> Transaction | None:
-        """Take the next message; a commit gives its transaction."""
+        """Decode the next message; return the transaction at its commit, otherwise ``None``."""
         kind = reader.byte()
         if kind in _PASSED_OVER:
             return None

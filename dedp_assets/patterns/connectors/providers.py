@@ -83,7 +83,7 @@ def _ask(request: Request, bounds: Bounds) -> bytes:
 
 
 def _require_whole(where: str, reply: Reply) -> None:
-    """Refuse what is no whole answer, whatever its status says beside that."""
+    """Refuse a response whose status is not that of a complete body."""
     told = f"{reply.status} {sentence(reply.reason)}"
     if reply.status >= 500 or reply.status in _LATER:
         raise NotReady(f"{where} cannot answer now ({told}): ask again later")

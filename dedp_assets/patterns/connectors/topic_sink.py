@@ -69,7 +69,7 @@ class TopicSink:
         return [*answers[: gap + 1], *[_UNANSWERED] * (len(answers) - gap - 1)]
 
     def _enqueued(self, producer: Producer, topic: str, record: Outgoing, told: Callable[..., None]) -> Answer | None:
-        """Hand a record to the producer; if its queue is full, once it has room. ``None``: it was taken."""
+        """Enqueue a record at the producer, waiting for room; return ``None``, or the answer for a rejected record."""
         headers: dict[str, str | bytes | None] = {"id": record.id}
         deadline = time.monotonic() + self.give_up_seconds
         while True:

@@ -155,7 +155,7 @@ def require_columns(rows: DataFrame, columns: Iterable[str | None], use: Use | N
 
 
 def require_named(option: str, names: Iterable[str]) -> None:
-    """Refuse an empty text where an option names columns.
+    """Refuse an empty column name in an option.
 
     Raises:
         ConfigError: names the option.

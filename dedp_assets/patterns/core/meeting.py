@@ -38,12 +38,12 @@ __all__ = [
 ]
 
 OUT_OF_RANGE = re.compile(r"out of range: ([^\n]+?)\.(\s|$)")
-"""Pattern of the message that the SQL of :func:`cast` raises for a decimal out of the range of its column."""
+"""Regular expression of the error message for a decimal overflow in the SQL of :func:`cast`."""
 
 _DIGITS: Mapping[type[T.DataType], int] = {T.ByteType: 3, T.ShortType: 5, T.IntegerType: 10, T.LongType: 19}
-"""Integer type -> number of decimal digits of its maximum; every number with fewer digits fits."""
+"""Integer type -> number of decimal digits of the type's maximum; numbers with fewer digits fit the type."""
 _COUNTED: Mapping[type[T.DataType], int] = {T.FloatType: 5, T.DoubleType: 10}
-"""Floating-point type -> most decimal digits of an integer type whose values it represents exactly."""
+"""Floating-point type -> maximum number of decimal digits of an integer type with an exact floating-point value."""
 _TEXTS = (T.StringType, T.CharType, T.VarcharType)
 _LONGEST = 38
 Alike = Callable[[T.DataType, T.DataType], bool]
@@ -195,7 +195,7 @@ def held_problems(rows: DataFrame, held: T.StructType) -> Iterator[str]:
 
 
 def with_types(rows: DataFrame, names: Iterable[str], kinds: Mapping[str, T.DataType]) -> dict[str, Column]:
-    """Map each column name to its expression, cast to the type of ``kinds`` where ``kinds`` has the name."""
+    """Map column names to expressions, cast to the type that ``kinds`` has for the name."""
     given, wanted = ({n.lower(): kind for n, kind in each} for each in (_typed(rows), kinds.items()))
     made = {}
     for name in names:

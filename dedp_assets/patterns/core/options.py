@@ -1,4 +1,4 @@
-"""Options: whether the arguments of a pattern are of the types that its signature states, before anything is done.
+"""Options: types of a pattern's arguments, checked against the signature before the call begins.
 
 The annotations are the rules, so that no pattern repeats them: a text is no list of texts, a truth is no number, a
 number is finite and fits 64 bits, a time has a zone, a name is not empty. What an annotation cannot say (a column that
@@ -30,14 +30,14 @@ LONGEST_SECONDS = 1e12
 """Longest span of time that an option may state, in seconds: over 30,000 years, and no more than Spark can add up."""
 _MOST = 2**63 - 1
 _UNITS = {"_seconds": LONGEST_SECONDS, "_hours": LONGEST_SECONDS / 3600}
-"""End of an option's name -> the most that it may state."""
+"""Suffix of an option's name -> maximum of the option's value."""
 
 Misfit = Callable[[object], str]
-"""Says what a value would have to be; empty for one that is."""
+"""Rule of a type: the description of a valid value, or an empty text for a valid value."""
 
 
 def typed(function: Callable[P, R]) -> Callable[P, R]:
-    """Refuse arguments of other types than the annotations of ``function`` state, before it begins.
+    """Decorate ``function`` with a check of each call's arguments against the annotations.
 
     Raises:
         ConfigError: names the option, what it must be, and what it is.
@@ -67,7 +67,7 @@ def typed(function: Callable[P, R]) -> Callable[P, R]:
 
 
 def require_types(record: object) -> None:
-    """Refuse a record, such as a dataclass, whose fields are of other types than its class states.
+    """Refuse a dataclass instance with a field value that does not match the class's annotation.
 
     Raises:
         ConfigError: names the field, what it must be, and what it is.
@@ -83,7 +83,7 @@ def _require(name: str, value: object, rule: Misfit) -> None:
 
 
 def _shown(value: object, *, hidden: bool) -> str:
-    """Write a value as a message has it: simple ones as they are; of others, or ``hidden`` ones, only the type."""
+    """Write a value for an error message: simple values by repr, other or ``hidden`` values by their type."""
     simple = isinstance(value, str | bytes | bool | int | float | date | list | tuple | set | dict | None)
     if simple and not hidden:
         return repr(value) if isinstance(value, date) else reprlib.repr(value)
@@ -93,7 +93,7 @@ def _shown(value: object, *, hidden: bool) -> str:
 
 
 def _takes_objects(rule: Misfit) -> bool:
-    """Tell whether an option is no plain value: what is given instead may be the secret that it holds."""
+    """Return whether an option takes objects: a wrong value may be a secret and is not shown."""
     if not isinstance(rule, partial):
         return False
     return rule.func is _instance or (rule.func is _any_of and any(map(_takes_objects, rule.args[0])))
@@ -101,7 +101,7 @@ def _takes_objects(rule: Misfit) -> bool:
 
 @cache
 def _rules_of(function: Callable[..., object]) -> tuple[Signature, Mapping[str, Misfit]]:
-    """Read the annotations of a function, at its first call: to resolve them all on import takes time."""
+    """Resolve a function's annotations at the first call, because resolving all of them on import takes time."""
     stated, kinds = signature(function), get_type_hints(function)
     empty = {name for name, parameter in stated.parameters.items() if parameter.default == ""}
     return stated, {name: _rule(kinds[name], name, empty=name in empty) for name in stated.parameters}
@@ -127,7 +127,7 @@ def _rule(kind: Any, name: str, *, empty: bool) -> Misfit:  # noqa: ANN401 - an 
 
 
 def _of_several(origin: Any, inner: Sequence[Any], name: str) -> Misfit:  # noqa: ANN401 - as above
-    """Make the rule of what holds other values, is called, or is of a class."""
+    """Make the rule of a collection, a mapping, a callable or a class."""
     if origin is tuple and Ellipsis not in inner:
         return partial(_row, [_rule(each, name, empty=False) for each in inner])
     if origin is Mapping:

@@ -297,7 +297,7 @@ class RowsRead:
     findings: tuple[Finding, ...] = ()
 
     def along(self, rows: object, audits: Iterable[Audit]) -> RowsRead:
-        """Merge the tally into the observation of the write, if ``rows`` are those that the tally returned.
+        """Merge the tally into the write's observation, if ``rows`` is the frame returned by :func:`tally`.
 
         An audit's own aggregate would see the rows that a tally drops, too; then each has a pass of its own.
         """
@@ -351,7 +351,7 @@ def _each(value: str, kind: T.ArrayType, path: str, depth: int, ordered: str = "
 
 
 def _is_hashed(kind: T.DataType) -> bool:
-    """Tell whether Spark neither compares the values of a type nor hashes them: maps, variants, what holds one."""
+    """Return whether a type is or contains a MAP or VARIANT, which Spark neither compares nor hashes."""
     return any(isinstance(each, (T.MapType, T.VariantType)) for each in inside(kind))
 
 

@@ -157,7 +157,7 @@ def require_declared(spec: TableSpec, rows: DataFrame) -> None:
 
 
 def require_holds(spec: TableSpec, columns: Mapping[str, Column], *, alone_with: Iterable[str] | None = None) -> None:
-    """Refuse a table that lacks what a pattern writes into it, before anything is sent or asked for that it would note.
+    """Refuse a table without the columns that a pattern writes, before the pattern calls an external system.
 
     Args:
         spec: the table's declaration.

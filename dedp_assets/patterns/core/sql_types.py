@@ -26,7 +26,7 @@ def parsed_type(kind: str) -> DataType:
 
 
 def parsed_schema(schema: Mapping[str, str]) -> StructType:
-    """Read the types of a schema, column by column, whatever they are.
+    """Parse a schema, column name -> SQL type, into a struct type.
 
     Raises:
         ConfigError: names a column without a name or a type.

@@ -217,7 +217,7 @@ def _check_values(table: str, merge: Merge, known: set[str], given: set[str]) ->
 
 
 def _check_identities(table: str, merge: Merge, state: TableState) -> None:
-    """Refuse clauses that set a column which Delta counts by itself."""
+    """Refuse clauses that set an IDENTITY column."""
     for number, clause in enumerate(merge.clauses):
         # Of some tables, an insert may say the number.
         fixed = [c for c, may_say in state.identities.items() if not (may_say and isinstance(clause, Insert))]
@@ -253,7 +253,7 @@ def _check_types(table: str, merge: Merge, clauses: Mapping[int, Clause], rows: 
 
 
 def _analysed(table: str, rows: DataFrame, expressions: Sequence[str]) -> dict[str, DataType]:
-    """Map SQL expressions to the data types that Spark's analysis gives them."""
+    """Map SQL expressions to data types, by Spark's analysis."""
     try:
         fields = rows.selectExpr(*[f"({sql}) AS e{n}" for n, sql in enumerate(expressions)]).schema.fields
     except AnalysisException as error:

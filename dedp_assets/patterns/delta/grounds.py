@@ -68,7 +68,7 @@ class Ground:
 
     @property
     def remark(self) -> str:
-        """End of a result's reason: the earlier version it starts from, and the batches still to run again."""
+        """Suffix of the result's reason: base version and batches still to re-run."""
         if self.start is None or self.start.base is None:
             return ""
         follow = f"; {', '.join(self.start.pending)} have to follow" if self.start.pending else ""

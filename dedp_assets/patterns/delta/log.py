@@ -299,10 +299,10 @@ class TableState(Cursors):
 
     @property
     def identities(self) -> Mapping[str, bool]:
-        """Column that takes its values from a counter in the log (IDENTITY) -> whether an insert may give one."""
+        """IDENTITY column -> whether an INSERT may state its value."""
         told = {name: field.get("metadata", {}) for name, field in self.columns.items()}
         return {
-            c: bool(m["delta.identity.allowExplicitInsert"]) for c, m in told.items() if "delta.identity.start" in m
+            c: bool(m.get("delta.identity.allowExplicitInsert")) for c, m in told.items() if "delta.identity.start" in m
         }
 
     @cached_property

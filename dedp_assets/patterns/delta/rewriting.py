@@ -215,7 +215,7 @@ def _publish(table: Table, change: RowChange, request: ChangeRequest, prepared: 
 
 
 class _Outdated(Exception):
-    """A concurrent change of the files, schema or properties that a rewrite read, or of the files that it staged."""
+    """Conflict with another writer: files that were read or staged, the schema or the properties changed meanwhile."""
 
 
 def _relevant(change: RowChange, ground: Ground) -> object:

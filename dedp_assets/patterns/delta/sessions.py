@@ -35,7 +35,7 @@ _looked_at: WeakSet[SparkSession] = WeakSet()
 
 
 def require_literals(session: SparkSession) -> None:
-    """Refuse a session in which a backslash does not escape: partitions and columns would go by other texts.
+    """Refuse a session with ``escapedStringLiterals``, which changes the meaning of SQL literals.
 
     A session is looked at once: over Spark Connect, each look is a round trip.
 

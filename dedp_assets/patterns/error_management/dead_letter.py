@@ -136,7 +136,7 @@ def _require_usable(rows: DataFrame, identity: Sequence[str], payload: str, othe
 
 
 def _require_addable(rows: DataFrame, added: Sequence[str], schema: Collection[str], event_time: str) -> None:
-    """Refuse columns that are added here, and an event time that is in no column once the schema's are added."""
+    """Refuse input columns with the names of added columns, and an unknown ``event_time``."""
     require_free(rows, *added)
     columns = [*schema, *rows.columns]
     if event_time and spelled_as(columns, [event_time])[0] not in columns:

@@ -156,7 +156,7 @@ def plan_replay(open_letters: Mapping[str, int], refused_by: Mapping[str, str], 
 
 
 def _required(valid: Table, keys: Sequence[str]) -> list[str]:
-    """Spell keys as the table does; refuse one that is not there, or may be NULL."""
+    """Return the keys in the table's spelling; refuse unknown and nullable key columns."""
     held = valid.spec.columns
     keys = spelled_as(held, keys)
     require_distinct("keys=", keys)

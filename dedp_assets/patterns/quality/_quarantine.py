@@ -81,7 +81,7 @@ def _staged(
     *,
     allow_empty: bool,
 ) -> StagedWrite | None:
-    """Stage the rows to publish; return nothing where none would empty a partition that may not be emptied."""
+    """Stage the rows to publish; return ``None`` if there are no rows and ``allow_empty`` is false."""
     staged = target.stage(rows, partition=partition, provenance=provenance, audits=audits, rows_read=rows_read)
     if staged.record.rows["written"] or allow_empty:
         return staged

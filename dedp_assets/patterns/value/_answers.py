@@ -134,7 +134,7 @@ def _written_last(table: Table, partition: Mapping[str, str], most: int, until: 
 
 
 def _answered(ask: Ask, keys: Sequence[str], table: Table, key: str) -> list[Mapping[str, Any]]:
-    """Ask for keys, and hold the answer against them: an item for each, by the names that the table has."""
+    """Call the service with keys; return one item for each key, under the column names of the table."""
     service = f"the service that {table.name} asks"
     with calling(f"{service}, asked for {len(keys)} keys,"):
         # One more than there may be: an iterator need not end.
