@@ -104,7 +104,8 @@ def _rules_of(function: Callable[..., object]) -> tuple[Signature, Mapping[str, 
     """Resolve a function's annotations at the first call, because resolving all of them on import takes time."""
     stated, kinds = signature(function), get_type_hints(function)
     empty = {name for name, parameter in stated.parameters.items() if parameter.default == ""}
-    return stated, {name: _rule(kinds[name], name, empty=name in empty) for name in stated.parameters}
+    # Of a method, "self" has no annotation.
+    return stated, {name: _rule(kinds.get(name, object), name, empty=name in empty) for name in stated.parameters}
 
 
 @cache

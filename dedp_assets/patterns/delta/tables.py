@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from typing import Any
 
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
@@ -23,6 +24,7 @@ from dedp_assets.patterns.core.audits import Audit, not_empty, require_passed
 from dedp_assets.patterns.core.columns import require_rows
 from dedp_assets.patterns.core.errors import ConfigError, Conflict, ContractError
 from dedp_assets.patterns.core.meeting import as_held
+from dedp_assets.patterns.core.options import typed
 from dedp_assets.patterns.core.records import CommitRecord, Provenance, slice_name
 from dedp_assets.patterns.core.results import Split, WriteResult
 from dedp_assets.patterns.core.rows import RowsRead, evaluated_once
@@ -64,6 +66,7 @@ from dedp_assets.patterns.delta.rewriting import ChangeRequest, rewrite
 from dedp_assets.patterns.delta.sessions import private, require_literals
 from dedp_assets.patterns.delta.stages import empty_stage, stage_rows
 from dedp_assets.patterns.delta.store import require
+from dedp_assets.patterns.delta.target import Target
 from dedp_assets.patterns.delta.verification import lost_files, tell_lost
 from dedp_assets.patterns.delta.writes import StagedWrite, discarded_if_unjudged, in_range, layout_of, refusal
 
@@ -96,6 +99,43 @@ class Table(Located):
         session = self._session() if callable(self._session) else self._session
         require_literals(session)
         return session
+
+    @typed
+    def target(
+        self,
+        run: Provenance | str,
+        *,
+        partition: Mapping[str, object] | None = None,
+        audits: Sequence[Audit] = (),
+        inputs: Mapping[str, Any] | None = None,
+        sequence: int | None = None,
+        rows_read: RowsRead = RowsRead(),  # noqa: B008 - frozen
+    ) -> Target:
+        """Make the target of a write to this table.
+
+        Args:
+            run: who writes, from which inputs, and why; of a text, the run's id.
+            partition: partition column -> value, of the partition that the write owns; nothing for the whole table. For
+                a table with executions (``TableSpec.executed_by``), its name -> the execution.
+            audits: rules that the rows must pass before the commit.
+            inputs: upstream name -> version or content identity that was read, where ``run`` is an id.
+            sequence: upstream version that the write applies, where ``run`` is an id.
+            rows_read: facts about the rows that the run read, for the row accounting.
+
+        Raises:
+            ConfigError: if ``run`` has inputs or a sequence of its own.
+
+        Example:
+            >>> orders = table("orders", "id INT, day STRING", partition_by=["day"])
+            >>> into = orders.target("nightly-17", partition={"day": "mon"}, inputs={"orders.csv": "sha256:5feceb66"})
+            >>> into.run.asset, into.run.run_id
+            ('orders', 'nightly-17')
+        """
+        if isinstance(run, str):
+            run = Provenance(asset=self.name, run_id=run, inputs=inputs or {}, sequence=sequence)
+        elif inputs is not None or sequence is not None:
+            raise ConfigError(f"{self.name}: inputs= and sequence= must be part of run, which is a Provenance here")
+        return Target(self, run, dict(partition or {}), tuple(audits), rows_read)
 
     def read(self, *partitions: Mapping[str, object], version: int | None = None) -> DataFrame:
         """Read the rows at a pinned version (the newest if ``None``), of the named partitions if any; lazy.
