@@ -75,12 +75,12 @@ def _measure(session: SparkSession, home: Path, url: str, count: int, entities: 
 
     def bins(inbox: str, receipts: Table, day: Mapping[str, str]) -> Mapping[str, float]:
         made = Provenance(asset=receipts.name, run_id=inbox)
-        done = deliver_in_bins(rows(inbox), receipts, destination="inbox", partition=day, provenance=made, **shared)
+        done = deliver_in_bins(rows(inbox), receipts.target(made, partition=day), destination="inbox", **shared)
         return {"requests": done.figures["requests"]}
 
     def one_by_one(inbox: str, receipts: Table, day: Mapping[str, str]) -> Mapping[str, float]:
         made = Provenance(asset=receipts.name, run_id=inbox)
-        done = deliver_in_order(rows(inbox), receipts, destination=inbox, partition=day, provenance=made, **shared)
+        done = deliver_in_order(rows(inbox), receipts.target(made, partition=day), destination=inbox, **shared)
         return {"requests": done.figures["requests"]}
 
     case = f"{count}-{entities}"

@@ -144,13 +144,13 @@ class _Loops:
         """One capture."""
         run = Provenance(asset=HISTORY.name, run_id=f"capture-{next(self.runs)}")
         source = self.operational.table(SOURCE, slot=USERS_SLOT)
-        capture_changes(source, self.history, self.latest, keys=KEYS, provenance=run)
+        capture_changes(source, self.history.target(run), self.latest.target(run), keys=KEYS)
 
     def reload(self) -> None:
         """One full load."""
         run_id = f"reload-{next(self.runs)}"
         run = Provenance(asset=self.whole.name, run_id=run_id, inputs={SOURCE: run_id})
-        load_full(self._source(), self.whole, provenance=run)
+        load_full(self._source(), self.whole.target(run))
 
     def steps(self) -> list[_Step]:
         """Every step of the workload, as captured: each inserts users that bear its number."""

@@ -74,7 +74,7 @@ def _measure(session: SparkSession, home: Path, count: int) -> list[Side]:
     ours.read().write.format("delta").partitionBy("week").save(parted)
 
     def cleaned(number: int) -> None:
-        emptied = load_unit(None, ours, days={_week(number)[0]: number}, by="day", provenance=run)
+        emptied = load_unit(None, ours.target(run), days={_week(number)[0]: number}, by="day")
         assert emptied.changed
 
     def by_condition(number: int) -> None:

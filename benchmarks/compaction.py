@@ -73,7 +73,7 @@ def _compactions(small: Table, *, rounds: int) -> list[Side]:
 
     def ours(number: int) -> dict[str, float]:
         table = Table(_SPEC, home / f"compact-{number}", session)
-        assert compact(table, provenance=Provenance(asset=table.name, run_id="benchmark")).applied
+        assert compact(table.target(Provenance(asset=table.name, run_id="benchmark"))).applied
         return _active(table)
 
     def theirs(number: int) -> dict[str, float]:

@@ -110,19 +110,19 @@ class _Loads:
         with self.operational.rows(self.session, SOURCE, column="ingestion_time", window=window) as rows:
             return load_increment(
                 rows,
-                self.by_day,
+                self.by_day.target(
+                    Provenance(asset=self.by_day.name, run_id=day, inputs={SOURCE: day}), partition={"ingested_on": day}
+                ),
                 delta="ingestion_time",
                 window=window,
-                partition={"ingested_on": day},
                 keys=["visit_id"],
-                provenance=Provenance(asset=self.by_day.name, run_id=day, inputs={SOURCE: day}),
             )
 
     def _load_all(self) -> WriteResult:
         day, window = data.day(self.days - 1), database.days(0, _LOADED_DAYS)
         run = Provenance(asset=self.whole.name, run_id=day, inputs={SOURCE: day})
         with self.operational.rows(self.session, SOURCE, column="ingestion_time", window=window) as rows:
-            return load_full(rows, self.whole, provenance=run)
+            return load_full(rows, self.whole.target(run))
 
 
 def _figures(table: Table, result: WriteResult) -> dict[str, float]:

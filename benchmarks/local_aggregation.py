@@ -56,7 +56,7 @@ def _measure(session: SparkSession, count: int, keys: int) -> Row:
         "id % 60000 AS bytes",
         f"DATE '{_DAY['event_date']}' AS event_date",
     )
-    lay_out(rows, table, layout=_BY_VISIT, partition=_DAY, provenance=Provenance(asset=table.name, run_id="benchmark"))
+    lay_out(rows, table.target(Provenance(asset=table.name, run_id="benchmark"), partition=_DAY), layout=_BY_VISIT)
 
     def local() -> DataFrame:
         return aggregate_locally(

@@ -97,7 +97,7 @@ def _table(session: SparkSession, folder: Path, files: int, rows: int) -> Table:
 
 
 def _merge(table: Table, changes: DataFrame, number: int) -> dict[str, float]:
-    result = merge_changes(changes, table, keys=["user_id"], provenance=_run(number))
+    result = merge_changes(changes, table.target(_run(number)), keys=["user_id"])
     assert result.changed
     return {"written": len(table.ledger.commit(result.version).files_added)}
 

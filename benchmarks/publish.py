@@ -129,7 +129,7 @@ def _gate(session: SparkSession, home: Path, count: int) -> Row:
         counted, seen = tally(rows(next(held)), identity=["visit_id"])
         rows_read = RowsRead(tally=seen, figures={"usual": count})
         result = audit_write_audit_publish(
-            counted, gated, partition=_PARTITION, provenance=run, audits=_AUDITS, rows_read=rows_read
+            counted, gated.target(run, partition=_PARTITION, audits=_AUDITS, rows_read=rows_read)
         )
         return {"s held": result.figures["held_seconds"]}
 

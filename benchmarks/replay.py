@@ -100,7 +100,7 @@ def _rebuild(session: SparkSession, source: Path, home: Path, *, rules: object, 
     earlier = dead.read(_FILED) if dead.ledger.exists() else None
     run = Provenance(asset=VISITS.name, run_id="benchmark", code_version=code_version, inputs={"bronze": 1}, sequence=1)
     split, rows_read = _judged(lines, earlier, rules), RowsRead(tally=seen)
-    return route(split, valid, dead, partition=_DAY, filed_under=_FILED, provenance=run, rows_read=rows_read)
+    return route(split, valid.target(run, partition=_DAY, rows_read=rows_read), dead.target(run, partition=_FILED))
 
 
 def _replay(session: SparkSession, home: Path) -> WriteResult:
@@ -109,7 +109,7 @@ def _replay(session: SparkSession, home: Path) -> WriteResult:
     run = Provenance(asset=VISITS.name, run_id="benchmark", code_version="2")
     split = _judged(open_letters(dead, filed_under=_FILED, version=since), None, RULES)
     return replay_letters(
-        split, valid, dead, keys=KEYS, partition=_DAY, filed_under=_FILED, since=since, provenance=run
+        split, valid.target(run, partition=_DAY), dead.target(run, partition=_FILED), keys=KEYS, since=since
     )
 
 

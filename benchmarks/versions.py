@@ -83,7 +83,7 @@ def _measure(session: SparkSession, home: Path, count: int) -> list[Row]:
 
 def _keep(table: Table, changes: DataFrame, run_id: str) -> None:
     run = Provenance(asset=table.name, run_id=run_id)
-    assert keep_versions(changes, table, stream=_STREAM, provenance=run).changed
+    assert keep_versions(changes, table.target(run), stream=_STREAM).changed
 
 
 def _changes(session: SparkSession, count: int, day: int) -> DataFrame:

@@ -73,6 +73,7 @@ from dedp_assets.patterns.idempotency.proxy import judge_exposure as judge_expos
 from dedp_assets.patterns.idempotency.proxy import load_version as load_version
 from dedp_assets.patterns.idempotency.proxy import switch_version as switch_version
 from dedp_assets.patterns.idempotency.stateful_merger import merge_execution as merge_execution
+from dedp_assets.patterns.idempotency.transactional_writer import DatabaseTarget as DatabaseTarget
 from dedp_assets.patterns.idempotency.transactional_writer import RowSet as RowSet
 from dedp_assets.patterns.idempotency.transactional_writer import TableRows as TableRows
 from dedp_assets.patterns.idempotency.transactional_writer import publish_group as publish_group

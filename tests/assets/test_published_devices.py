@@ -69,7 +69,7 @@ def test_every_version_is_kept_and_one_is_shown(world):
     assert TABLE not in maintained
     assert is_readable(world)
 
-    switch_version(table, version=shown.instead_of, because="the names are not agreed yet", provenance=a_run(TABLE))
+    switch_version(table.target(a_run(TABLE)), version=shown.instead_of, because="the names are not agreed yet")
     assert named(read_back(table)) == {"a": "Alpha", "b": "Beta"}
     assert world.react() == [(TABLE, "")]
     assert named(read_back(table)) == before

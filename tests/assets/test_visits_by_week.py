@@ -71,7 +71,7 @@ def test_a_day_is_no_week(world):
 def a_frozen_week_is_refused(world):
     before = world.ids(WEEKLY)
     table = Table(VISITS_BY_WEEK, world.settings.lakehouse / WEEKLY, lambda: None)
-    freeze_units(table, before=MONDAY + timedelta(days=60), provenance=a_run())
+    freeze_units(table.target(a_run()), before=MONDAY + timedelta(days=60))
     assert world.ids(WEEKLY) == before
     assert world.react() == []
     assert "is frozen into 2026-01-05..2026-02-01" in world.compute(WEEKLY, WEEK, **{FORCE: "true"}).failure

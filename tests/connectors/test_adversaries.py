@@ -905,7 +905,7 @@ def test_answers_that_cannot_be_kept_are_not_asked_for(spark, make_table, spec):
     """A service may count what it is asked for."""
     facts, asked = spark.createDataFrame([("a",)], "ip STRING"), []
     with refused(PatternError, "places"):
-        keep_answers(facts, make_table(spec), key="ip", ask=asked.append, partition=DAY, provenance=a_run(at=NOW))
+        keep_answers(facts, make_table(spec).target(a_run(at=NOW), partition=DAY), key="ip", ask=asked.append)
     assert asked == []
 
 
@@ -958,7 +958,7 @@ def test_letters_that_cannot_be_filed_are_found_before_a_row_is_written(spark, m
     lines = spark.createDataFrame([(1, '{"id": 7}', "mon"), (2, "{", "mon")], "n INT, raw STRING, day STRING")
     split = divert_unprocessable(lines, payload="raw", schema={"id": "INT"}, identity=["n"], carry=["day"])
     with refused(SchemaMismatch, "lines_dead: status is missing"):
-        route(split, valid, dead, partition=DAY, filed_under=DAY, provenance=a_run("lines"))
+        route(split, valid.target(a_run("lines"), partition=DAY), dead.target(a_run("lines"), partition=DAY))
     assert (read_back(valid), dead.ledger.version()) == ([], 0)
 
 

@@ -104,7 +104,7 @@ def test_what_was_captured_and_not_applied_is_left_out_and_personal_keys_are_hid
     """The history tells which keys changed since; of an emptied table it says to capture first."""
     columns = {"user_id": Column("STRING", required=True, personal=True), "name": Column("STRING")}
     narrow = world.make_table(replace(LATEST, name="silver/narrow", columns=columns))
-    apply_changes(world.history, narrow, keys=KEYS, provenance=a_run())
+    apply_changes(world.history, narrow.target(a_run()), keys=KEYS)
     world.sql("UPDATE users SET name = 'x' WHERE user_id < 4", "DELETE FROM users WHERE user_id = 7")
     world.capture()
     finding = compare_copy(world.source, narrow, world.history, keys=KEYS)

@@ -22,7 +22,7 @@ from dedp_assets.patterns.core.schema import Column, TableSpec
 from dedp_assets.patterns.delta.tables import Table
 from dedp_assets.patterns.error_management.dead_letter import LETTER, divert_unprocessable
 from dedp_assets.patterns.idempotency.proxy import load_version
-from dedp_assets.patterns.idempotency.transactional_writer import RowSet, TableRows, publish_group
+from dedp_assets.patterns.idempotency.transactional_writer import DatabaseTarget, RowSet, TableRows, publish_group
 from dedp_assets.patterns.ingestion.change_data_capture import CHANGES
 from dedp_assets.patterns.ingestion.passthrough_replicator import declare_replica
 from dedp_assets.patterns.ingestion.transformation_replicator import declare_transformed
@@ -33,6 +33,8 @@ from dedp_assets.patterns.value.static_joiner import ANSWER, judge_reference
 from dedp_assets.patterns.value.wrapper import wrap_records
 from tests.helpers import NOW, a_run
 from tests.sinks import Inbox
+
+RUN = a_run(sequence=1, at=NOW)
 
 
 class Begun(BaseException):
@@ -120,12 +122,21 @@ class Known:
         late = {"changed": {"mon": 3}, "current": "tue", "oldest": "", "now": NOW, "table": daily}
         back = {"changed": {"mon": 3}, "applied": {"mon": 1}, "current": ["tue"], "partitions": ["mon", "tue"]}
         appended = self.table("silver/appended", "at TIMESTAMP, id BIGINT, user STRING")
-        replayed = {"split": self.split, "valid": valid, "dead": dead, "partition": monday, "filed_under": monday}
+        replayed = {
+            "split": self.split,
+            "into": valid.target(RUN, partition=monday),
+            "dead": dead.target(RUN, partition=monday),
+        }
         return {
-            "append_checkpointed": {"stream": self.stream, "table": appended, "checkpoint": checkpoint, "keys": ["id"]},
+            "append_checkpointed": {
+                "stream": self.stream,
+                "into": appended.target(RUN),
+                "checkpoint": checkpoint,
+                "keys": ["id"],
+            },
             "judge_checkpoint": {"ledger": appended.ledger, "checkpoint": checkpoint},
             "checkpoint_rows": {"rows": visits, "checkpoint": checkpoint, "identity": "visits@7"},
-            "as_letters": {"dead": self.split["dead"]},
+            "as_letters": {"dead": self.split["dead"], "run": RUN},
             "divert_unprocessable": {
                 "rows": visits,
                 "earlier": None,
@@ -186,14 +197,14 @@ class Known:
         shown = self.at(TableSpec("gold/shown", {"id": Column("INT")}))
         few = self.frame("id INT, day STRING", (1, "2026-01-05"))
         grouped = [self.table(f"gold/group_{name}", "id INT") for name in "ab"]
-        sets = [TableRows(each, few.select("id"), {}) for each in grouped]
-        publish_group(sets, provenance=a_run(sequence=1))
-        load_version(few.select("id"), shown, provenance=a_run(sequence=1))
+        sets = [TableRows(few.select("id"), each.target(RUN)) for each in grouped]
+        publish_group(sets)
+        load_version(few.select("id"), shown.target(a_run(sequence=1)))
         database = RowSet("public.users", few, keys=["id"])
         return {
-            "overwrite_partition": {"rows": visits, "target": daily, "partition": monday},
-            "freeze_units": {"target": units, "before": date(2026, 3, 2)},
-            "load_unit": {"rows": few, "target": units, "days": {"2026-01-05": 1}, "by": "day"},
+            "overwrite_partition": {"rows": visits, "into": daily.target(RUN, partition=monday)},
+            "freeze_units": {"into": units.target(RUN), "before": date(2026, 3, 2)},
+            "load_unit": {"rows": few, "into": units.target(RUN), "days": {"2026-01-05": 1}, "by": "day"},
             "plan_units": {"present": {"2026-01-05": 1}, "ledger": units.ledger, "asked": ["2026-01-05"]},
             "add_stable_key": {
                 "rows": visits,
@@ -205,21 +216,20 @@ class Known:
                 "key": "key",
             },
             "key_of": {"rows": visits, "values": ["id"]},
-            "upsert_keyed": {"rows": few, "table": keyed, "partition": None, "since": 0},
+            "upsert_keyed": {"rows": few, "into": keyed.target(RUN), "since": 0},
             "merge_changes": {
                 "changes": self.frame(f"{changes}, at INT, gone BOOLEAN", (1, "Ada", 7, False)),
-                "target": users,
+                "into": users.target(RUN),
                 "keys": ["id"],
                 "order_by": ["at"],
                 "deleted": "gone",
             },
-            "load_version": {"rows": few.select("id"), "target": shown, "min_rows": 1},
+            "load_version": {"rows": few.select("id"), "into": shown.target(RUN), "min_rows": 1},
             "judge_exposure": {"target": shown},
-            "switch_version": {"target": shown, "version": "run-1-1", "because": "it was right"},
+            "switch_version": {"into": shown.target(RUN), "version": "run-1-1", "because": "it was right"},
             "merge_execution": {
                 "increment": self.frame(f"{changes}, gone BOOLEAN", (1, "Ada", False)),
-                "target": executed,
-                "execution": "2026-01-05",
+                "into": executed.target(RUN, partition={"day": "2026-01-05"}),
                 "keys": ["id"],
                 "update": {"name": "s.name"},
                 "deleted": "gone",
@@ -227,14 +237,14 @@ class Known:
             },
             "publish_group": {"sets": sets},
             "read_group": {"tables": grouped},
-            "write_transaction": {"sets": [database], "connect": _begin, "target": "users", "partition": None},
+            "write_transaction": {"sets": [database], "into": DatabaseTarget("users", _begin, RUN)},
         }
 
     def _ingestion(self):
         visits, daily, monday = self.visits, self.daily, {"day": "mon"}
         source = PostgresTable("public.users", "slot", connect=_begin)
         history = self.table("bronze/history", {**CHANGES}, by=("committed_on",))
-        capture = {"history": history, "latest": self.at(TableSpec("bronze/users", {"id": Column("INT")}))}
+        latest = self.at(TableSpec("bronze/users", {"id": Column("INT")})).target(RUN)
         event = Event(id="7", source="shop", type="published", time=NOW, data={"objects": ["a.jsonl"]})
         started = {"pipelines": {"refresh": [{"type": "published"}]}}
         sold = self.table("bronze/sold", "id INT, seq BIGINT, part STRING", by=("part",))
@@ -244,12 +254,18 @@ class Known:
         (self.folder / "files").mkdir()
         (self.folder / "files" / "a.txt").write_text("a")
         return {
-            "apply_changes": {**capture, "keys": ["id"]},
-            "capture_changes": {"source": source, **capture, "keys": ["id"], "max_messages": 10},
+            "apply_changes": {"history": history, "into": latest, "keys": ["id"]},
+            "capture_changes": {
+                "source": source,
+                "into": history.target(RUN),
+                "latest": latest,
+                "keys": ["id"],
+                "max_messages": 10,
+            },
             "judge_slot": {"source": source},
-            "compact": {"table": daily, "partition": monday},
+            "compact": {"into": daily.target(RUN, partition=monday)},
             "plan_compaction": {"ledger": daily.ledger, "partition": monday},
-            "vacuum": {"table": daily, "retention_hours": 200, "now": NOW},
+            "vacuum": {"into": daily.target(RUN), "retention_hours": 200, "now": NOW},
             "plan_triggers": {
                 "arrivals": [Arrival("a.json", NOW, event)],
                 **started,
@@ -259,29 +275,33 @@ class Known:
             },
             "starts_of": {"event": event, **started},
             "send_event": {"inbox": self.folder / "inbox", "event": event},
-            "load_full": {"snapshot": visits, "target": daily},
+            "load_full": {"snapshot": visits, "into": daily.target(RUN)},
             "volume_guard": {"min_rows": 1},
             "load_increment": {
                 "rows": self.frame("id INT, seq BIGINT", (1, 100)),
-                "target": sold,
+                "into": sold.target(RUN, partition={"part": "100"}),
                 "delta": "seq",
                 "window": (100, 200),
-                "partition": {"part": "100"},
                 "keys": ["id"],
             },
-            "load_partition": {"rows": visits, "target": daily, "partition": monday, "ready": Plan(("mon",), "")},
+            "load_partition": {
+                "rows": visits,
+                "into": daily.target(RUN, partition=monday),
+                "ready": Plan(("mon",), ""),
+            },
             "plan_windows": {"ledger": sold.ledger, "column": "part", "origin": 0, "length": 100, "until": 250},
             "declare_replica": {"source": daily.spec, "name": "staging/daily"},
             "replicate_files": {
                 "source": self.folder / "files",
                 "target": self.folder / "copied",
+                "run": RUN,
                 "declared": daily.spec,
                 "name": "staging/files",
                 "bytes_per_second": 1e9,
             },
             "replicate_table": {
                 "source": sold,
-                "target": self.at(declare_replica(sold.spec, name="staging/sold")),
+                "into": self.at(declare_replica(sold.spec, name="staging/sold")).target(RUN),
                 "version": 0,
                 "bytes_per_second": 1e9,
             },
@@ -290,9 +310,8 @@ class Known:
             "declare_transformed": {"source": users.spec, "name": "staging/users"},
             "replicate_transformed": {
                 "source": users,
-                "target": self.at(declare_transformed(users.spec, name="staging/users")),
+                "into": self.at(declare_transformed(users.spec, name="staging/users")).target(RUN),
                 "key": MaskingKey("k", b"x" * 32),
-                "partition": None,
                 "version": users.ledger.version(),
             },
         }
@@ -305,16 +324,15 @@ class Known:
         versions = history.read()
         daily, monday = self.daily, {"day": "mon"}
         return {
-            "keep_newest": {**options, "table": current},
-            "keep_current_and_history": {**options, "current": current, "history": history},
-            "keep_versions": {**options, "table": history, "current": [], "previous": []},
+            "keep_newest": {**options, "into": current.target(RUN)},
+            "keep_current_and_history": {**options, "into": current.target(RUN), "history": history.target(RUN)},
+            "keep_versions": {**options, "into": history.target(RUN), "current": [], "previous": []},
             "show_previous_values": {"versions": versions, "keys": ["id"], "previous": ["name"]},
             "judge_versions": {"dimension": versions, "keys": ["id"]},
             "audit_write_audit_publish": {
                 "rows": self.visits,
-                "target": daily,
+                "into": daily.target(RUN, partition=monday),
                 "quarantine": None,
-                "partition": monday,
             },
             "require_pass": {"upstream": daily.ledger, "partitions": ({},), "version": 1, "audits": ["sound"]},
             "usual": {"ledger": daily.ledger, "figure": "visits", "partition": monday, "days": 7},
@@ -360,7 +378,7 @@ class Known:
                 "placed": None,
             },
             "judge_placement": {"table": laid, "keys": ["user"], "partitions": [], "version": 0},
-            "lay_out": {"rows": visits.select("user", "page"), "table": laid, "layout": layout, "partition": None},
+            "lay_out": {"rows": visits.select("user", "page"), "into": laid.target(RUN), "layout": layout},
             "contexts_of": {"table": daily, "partition": {"day": "mon"}, "until": 1},
             "decorate": {"rows": visits, "context": {"run_id": "1"}, "storage": "column"},
             "view_for_users": {"table": daily, "view": "shown", "hidden": ["user"]},
@@ -382,10 +400,9 @@ class Known:
             },
             "keep_answers": {
                 "facts": visits.select("user"),
-                "table": self.table("gold/answers", answers, by=("day",)),
+                "into": self.table("gold/answers", answers, by=("day",)).target(RUN, partition={"day": "mon"}),
                 "key": "user",
                 "ask": _begin,
-                "partition": {"day": "mon"},
             },
             "change_layout": {"wrapped": envelope, "layout": "computed_flat", "to": "flat"},
             "separate": {"wrapped": envelope, "key": ["id"]},
@@ -395,7 +412,8 @@ class Known:
     def _deliveries_and_sessions(self):
         visits, stream = self.visits, self.stream
         receipts = self.table("gold/receipts", {"day": Column("STRING"), **RECEIPT}, by=("day",))
-        sent = {"rows": visits, "receipts": receipts, "sink": Inbox(partial=False), "partition": {"day": "mon"}}
+        into = receipts.target(RUN, partition={"day": "mon"})
+        sent = {"rows": visits, "into": into, "sink": Inbox(partial=False)}
         order = {"destination": "day", "order_by": ["at"], "identity": "id", "entity": "user", "payload": ["page"]}
         rule = {"entity": ["user"], "event_time": "at", "event_id": "id", "gap_seconds": 60}
         sessions = self.frame("session_id STRING", ("a",))

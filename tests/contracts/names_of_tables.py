@@ -40,7 +40,7 @@ def aggregated_locally(n):
     layout, columns = Layout(by=(n("user"),), buckets=3, column=n.declared("bucket")), "user STRING, page STRING"
     table = n.table(columns, more=layout.declared, by=["bucket"], checks=layout.checks)
     rows = n.frame(columns, *[(f"u{m % 4}", f"/{m}") for m in range(9)], (None, "/"))
-    lay_out(rows, table, layout=layout, provenance=a_run())
+    lay_out(rows, table.target(a_run()), layout=layout)
     pages = {n("pages"): f"array_sort(collect_list({n.q('page')}))"}
     yield aggregate_locally(table, keys=n.all("user"), measures=pages, layout=layout)
     yield [judge_placement(table, keys=n.all("page")).figures | {"keys": None}]
@@ -51,7 +51,7 @@ def answered(n):
     for day, ips in (("a/b=c", "123"), ("d e", "234")):
         facts = n.frame("ip STRING", *[(ip,) for ip in ips], (None,))
         ask = lambda keys: [{n("ip"): key, n("land"): f"{day}{key}"} for key in keys]  # noqa: E731, B023
-        keep_answers(facts, table, key=n("ip"), ask=ask, partition={n("day"): day}, provenance=a_run(at=NOW))
+        keep_answers(facts, table.target(a_run(at=NOW), partition={n("day"): day}), key=n("ip"), ask=ask)
     yield table
 
 
@@ -67,7 +67,7 @@ def upserted(n):
     columns = "id STRING, number INT, day STRING"
     table = n.table(columns, key=(n.declared("id"),), by=["day"])
     for rows in ([("a", 1, "d/1"), ("b", 1, "d/1")], [("a", 2, "d/1"), ("c", 1, "d/1")]):
-        upsert_keyed(n.frame(columns, *rows), table, partition={n("day"): "d/1"}, provenance=a_run())
+        upsert_keyed(n.frame(columns, *rows), table.target(a_run(), partition={n("day"): "d/1"}))
     yield table
 
 
@@ -80,10 +80,10 @@ def merged(n):
         [(1, "z", 1, False), (2, "z", 5, True), (2, "w", 4, False)],
     )
     for rows in (first, second):
-        merge_changes(n.frame(columns, *rows), placed, order_by=n.all("seq"), **options, provenance=a_run())
+        merge_changes(n.frame(columns, *rows), placed.target(a_run()), order_by=n.all("seq"), **options)
     for number in range(2):
         rows = n.frame(f"{parts}, gone BOOLEAN", (1, f"x{number}", "a=b", number == 1), (2, f"x{number}", "ü", False))
-        merge_changes(rows, ordered, **options, provenance=a_run(sequence=number))
+        merge_changes(rows, ordered.target(a_run(sequence=number)), **options)
     yield placed
     yield ordered
 
@@ -93,8 +93,8 @@ def merged_executions(n):
     update = {n("views"): f"t.{n.q('views')} + s.{n.q('views')}"}
     for day, views in (("mon", 1), ("tue", 10), ("tue", 20)):
         rows = n.frame("page STRING, views INT, gone BOOLEAN", ("/a", views, False), ("/b", views, day == "tue"))
-        options = {"keys": n.all("page"), "update": update, "deleted": n("gone"), "execution": day}
-        merge_execution(rows, table, **options, provenance=a_run(replay=True))
+        into = table.target(a_run(replay=True), partition={"day": day})
+        merge_execution(rows, into, keys=n.all("page"), update=update, deleted=n("gone"))
     yield table
 
 
@@ -130,8 +130,8 @@ def dimensions(n):
     for rows in (first, second):
         changes = n.frame("id INT, mail STRING, at TIMESTAMP, seq BIGINT, gone BOOLEAN", *rows)
         kept = {"current": n.all("mail"), "previous": n.all("mail")}
-        keep_versions(changes, versions, stream=stream, **kept, provenance=a_run())
-        keep_newest(changes, newest, stream=stream, provenance=a_run())
+        keep_versions(changes, versions.target(a_run()), stream=stream, **kept)
+        keep_newest(changes, newest.target(a_run()), stream=stream)
     yield versions
     yield newest
     yield [judge_versions(versions.read(), keys=n.all("id")).figures]
@@ -160,8 +160,9 @@ def filed(n):
         split = divert_unprocessable(rows, dead.read() if number else None, **options)
         parts = {**split.parts, "valid": (*split.parts["valid"], n.declared("day"))}
         dated = replace(split, rows=split.rows.withColumn(n.declared("day"), F.lit("a/b")), parts=parts)
-        under = {"partition": {n("day"): "a/b"}, "filed_under": {n("filed"): "c d"}}
-        route(dated, valid, dead, **under, provenance=a_run(at=NOW, sequence=number))
+        run = a_run(at=NOW, sequence=number)
+        into, letters = valid.target(run, partition={n("day"): "a/b"}), dead.target(run, partition={n("filed"): "c d"})
+        route(dated, into, letters)
     yield valid
     yield dead
 
@@ -169,8 +170,9 @@ def filed(n):
 def incremented(n):
     table = n.table("id INT, seq BIGINT, part STRING", by=["part"])
     for rows in ([(1, 99), (2, 100), (3, 150)], [(2, 101), (4, 150), (5, 200)]):
-        options = {"window": (100, 200), "partition": {n("part"): "100/200"}, "keys": n.all("id"), "delta": n("seq")}
-        load_increment(n.frame("id INT, seq BIGINT", *rows), table, **options, provenance=a_run(replay=True))
+        into = table.target(a_run(replay=True), partition={n("part"): "100/200"})
+        options = {"window": (100, 200), "keys": n.all("id"), "delta": n("seq")}
+        load_increment(n.frame("id INT, seq BIGINT", *rows), into, **options)
     yield table
 
 
@@ -186,7 +188,7 @@ def replicated(n):
     rows = n.frame("id INT, plan STRING, day STRING, mail STRING, ip STRING, city STRING", person)
     source.overwrite(rows, provenance=a_run())
     target = n.make_table(declare_transformed(source.spec, name=f"{source.name}/staging"))
-    replicate_transformed(source, target, key=MaskingKey("k", b"0" * 32), provenance=a_run())
+    replicate_transformed(source, target.target(a_run()), key=MaskingKey("k", b"0" * 32))
     yield target
 
 
@@ -208,7 +210,7 @@ def overwritten(n):
     every = [(number, value, land) for number, value in enumerate(VALUES) for land in ("x", None)]
     table.overwrite(n.frame(columns, *every), provenance=a_run())
     owned, rows = {n("day"): 'say "x"', n("land"): "x"}, n.frame(columns, (99, 'say "x"', "x"))
-    overwrite_partition(rows, table, partition=owned, provenance=a_run())
+    overwrite_partition(rows, table.target(a_run(), partition=owned))
     table.clear(partition={n("day"): "a=b", n("land"): "x"}, provenance=a_run())
     yield table
     yield table.read({n("day"): "%2F"}, {n("land"): None})

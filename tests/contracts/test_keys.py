@@ -85,15 +85,17 @@ def keys_in(rows):
 
 STREAM = ChangeStream(keys=KEYS, event_time="at")
 MONDAY = {"day": "mon"}
-LOAD = {"delta": "n", "window": (0, 9), "partition": MONDAY, "keys": KEYS}
+LOAD = {"delta": "n", "window": (0, 9), "keys": KEYS}
 WRITES = {
-    "upsert_keyed": lambda rows, t, _: upsert_keyed(rows, t, provenance=a_run()),
-    "upsert_keyed partition": lambda rows, t, _: upsert_keyed(rows, t, partition=MONDAY, provenance=a_run()),
-    "merge_changes": lambda rows, t, _: merge_changes(rows, t, keys=KEYS, order_by=["n"], provenance=a_run()),
-    "merge_execution": lambda rows, t, n: merge_execution(rows, t, execution=str(n), keys=KEYS, provenance=a_run()),
-    "load_increment": lambda rows, t, _: load_increment(rows.drop("day"), t, **LOAD, provenance=a_run()),
-    "keep_newest": lambda rows, t, _: keep_newest(rows, t, stream=STREAM, provenance=a_run()),
-    "keep_versions": lambda rows, t, _: keep_versions(rows, t, stream=STREAM, provenance=a_run()),
+    "upsert_keyed": lambda rows, t, _: upsert_keyed(rows, t.target(a_run())),
+    "upsert_keyed partition": lambda rows, t, _: upsert_keyed(rows, t.target(a_run(), partition=MONDAY)),
+    "merge_changes": lambda rows, t, _: merge_changes(rows, t.target(a_run()), keys=KEYS, order_by=["n"]),
+    "merge_execution": lambda rows, t, n: merge_execution(
+        rows, t.target(a_run(), partition={t.spec.executed_by: str(n)}), keys=KEYS
+    ),
+    "load_increment": lambda rows, t, _: load_increment(rows.drop("day"), t.target(a_run(), partition=MONDAY), **LOAD),
+    "keep_newest": lambda rows, t, _: keep_newest(rows, t.target(a_run()), stream=STREAM),
+    "keep_versions": lambda rows, t, _: keep_versions(rows, t.target(a_run()), stream=STREAM),
 }
 
 
@@ -184,11 +186,10 @@ def test_a_record_without_a_key_stops_a_checkpointed_append(spark, make_table, t
         with pytest.raises(ContractError, match="1 rows of the source with no id"):
             append_checkpointed(
                 source.stream(),
-                target,
+                target.target(a_run()),
                 checkpoint=str(tmp_path / "checkpoint"),
                 keys=["id"],
                 restart=restart,
-                provenance=a_run(),
             )
     assert read_back(target) == []
 

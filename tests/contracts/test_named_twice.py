@@ -18,6 +18,7 @@ from dedp_assets.patterns.core.schema import Column, TableSpec
 from dedp_assets.patterns.error_management.filter_interceptor import filter_measures, intercept_filters
 from dedp_assets.patterns.error_management.static_late_data_integrator import plan_lookback
 from dedp_assets.patterns.idempotency.transactional_writer import (
+    DatabaseTarget,
     RowSet,
     TableRows,
     publish_group,
@@ -70,14 +71,20 @@ def test_a_column_named_twice_is_refused_or_counts_once(spark, make_table, tmp_p
 DAYS = TableSpec("gold/days", {"n": Column("BIGINT"), "day": Column("STRING")}, partition_by=("day",))
 
 
+def group_of(spark, tables, **run):
+    """Two rows of Monday for each table."""
+    rows = spark.range(2).selectExpr("id AS n", "'mon' AS day")
+    return [TableRows(rows, table.target(a_run(**run), partition={"day": "mon"})) for table in tables]
+
+
 def test_a_table_named_twice_in_a_group_is_refused(spark, make_table):
     """Whoever writes one table twice would lose what the first rows were; a table of another group is named."""
     tables = [make_table(replace(DAYS, name=f"gold/{name}")) for name in ("days", "other", "stranger")]
-    rows = [TableRows(t, spark.range(2).selectExpr("id AS n", "'mon' AS day"), {"day": "mon"}) for t in tables]
+    rows = group_of(spark, tables)
     with pytest.raises(ConfigError, match="names gold/days twice"):
-        publish_group([rows[0], rows[1], replace(rows[0], partition={"day": "tue"})], provenance=a_run())
+        publish_group([rows[0], rows[1], replace(rows[0], into=tables[0].target(a_run(), partition={"day": "tue"}))])
     assert not any(table.ledger.exists() for table in tables)
-    publish_group(rows[:2], provenance=a_run())
+    publish_group(rows[:2])
     with pytest.raises(
         ConfigError, match=r"gold/stranger is not of the group of gold/days: it holds gold/days, gold/o"
     ):
@@ -90,24 +97,25 @@ def test_a_table_named_twice_in_a_group_is_refused(spark, make_table):
 def test_a_group_that_is_given_no_rows_empties_no_partition(spark, make_table):
     """Unless it is said of the table: as of a partition that is overwritten, and none of the others is written."""
     tables = [make_table(replace(DAYS, name=f"gold/{name}")) for name in ("days", "other")]
-    rows = [TableRows(t, spark.range(2).selectExpr("id AS n", "'mon' AS day"), {"day": "mon"}) for t in tables]
-    publish_group(rows, provenance=a_run())
+    rows = group_of(spark, tables)
+    publish_group(rows)
+    rows = group_of(spark, tables, inputs={"n": 2})
     without = [rows[0], replace(rows[1], rows=rows[1].rows.limit(0))]
     with pytest.raises(AuditFailed, match=r"gold/other.*input_is_not_empty"):
-        publish_group(without, provenance=a_run(inputs={"n": 2}))
+        publish_group(without)
     assert [len(read_back(table)) for table in tables] == [2, 2]
-    publish_group([without[0], replace(without[1], allow_empty=True)], provenance=a_run(inputs={"n": 2}))
+    publish_group([without[0], replace(without[1], allow_empty=True)])
     assert [len(read_back(table)) for table in tables] == [2, 0]
 
 
 def test_rows_for_one_table_of_a_database_come_in_one_set(spark):
     """Before the database is asked for anything."""
     rows = RowSet("public.users", spark.range(1), keys=["id"])
-    options = {"connect": print, "target": "users", "provenance": a_run(sequence=1)}
+    into = DatabaseTarget("users", print, a_run(sequence=1))
     with pytest.raises(ConfigError, match=r"names public\.users twice"):
-        write_transaction([rows, rows], **options)
+        write_transaction([rows, rows], into)
     with pytest.raises(ConfigError, match="keys= names id twice"):
-        write_transaction([replace(rows, keys=["id", "id"])], **options)
+        write_transaction([replace(rows, keys=["id", "id"])], into)
 
 
 def test_two_filters_in_a_row_count_their_own(spark, make_table):

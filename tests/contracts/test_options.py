@@ -13,6 +13,7 @@ import re
 from collections.abc import Mapping
 from contextlib import _GeneratorContextManager, suppress
 from datetime import date, datetime
+from functools import partial
 
 import pytest
 from hypothesis import settings
@@ -21,17 +22,16 @@ from pyspark.sql import DataFrame
 from dedp_assets.patterns.core.errors import NotReady, PatternError
 from dedp_assets.patterns.core.results import Split
 from dedp_assets.patterns.delta.tables import Table
+from dedp_assets.patterns.delta.target import Target
 from tests.contracts.known_calls import Begun, Known, without_jobs
 from tests.contracts.test_patterns import PATTERNS, public_functions
 from tests.contracts.test_rerun_law import Example, execute
-from tests.helpers import NOW, a_run
+from tests.helpers import NOW
 
 pytestmark = pytest.mark.spark
 
 FUZZ = settings.get_current_profile_name() == "fuzz"
 FUNCTIONS = {name: getattr(pattern.module, name) for pattern in PATTERNS for name in public_functions(pattern)}
-USUAL = {"provenance": a_run(sequence=1, at=NOW), "audits": ()}
-"""Arguments that mean the same to every pattern that has them."""
 NAIVE = datetime(2026, 1, 5)  # noqa: DTZ001 - that is what is wrong with it
 HUGE = 10**30
 LARGE = (10**8, 10**12, 2**62)
@@ -66,11 +66,8 @@ def known(spark, tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def calls(known):
-    """Function -> its arguments in `known_calls.py`, and the usual ones that it takes."""
-    return {
-        name: {**{n: v for n, v in USUAL.items() if n in parameters(name)}, **arguments}
-        for name, arguments in known.calls().items()
-    }
+    """Function -> its arguments in `known_calls.py`."""
+    return known.calls()
 
 
 def parameters(name):
@@ -138,22 +135,39 @@ def test_a_wrong_value_works_or_is_refused_in_one_sentence(calls, name, request)
     """By an error of the library that names the option, or the value; and a refused write leaves the table alone."""
     right = calls.get(name) or of_example(name, request)
     call(name, right)
-    tables = [value for value in right.values() if isinstance(value, Table) and value.ledger.exists()]
+    written = [getattr(value, "table", value) for value in right.values()]
+    tables = [table for table in written if isinstance(table, Table) and table.ledger.exists()]
     found = []
-    for option in parameters(name):
-        for wrong in wrong_values(right.get(option, parameters(name)[option].default)):
-            before = [table.ledger.version() for table in tables]
-            several = parameters(name)[option].kind is inspect.Parameter.VAR_POSITIONAL
-            try:
-                call(name, {**right, option: (wrong,) if several else wrong})
-            except PatternError as error:
-                if not named(option, wrong, str(error)):
-                    found.append(f"{option}={wrong!r:.60}: says {error}")
-                if before != [table.ledger.version() for table in tables]:
-                    found.append(f"{option}={wrong!r:.60}: wrote something")
-            except Exception as error:
-                found.append(f"{option}={wrong!r:.60}: {type(error).__name__} {str(error)[:120]}")
+    for option, wrong, make in changes_of(name, right):
+        before = [table.ledger.version() for table in tables]
+        try:
+            call(name, {**right, option.partition(".")[0]: make()})
+        except PatternError as error:
+            if not named(option.rpartition(".")[2], wrong, str(error)):
+                found.append(f"{option}={wrong!r:.60}: says {error}")
+            if before != [table.ledger.version() for table in tables]:
+                found.append(f"{option}={wrong!r:.60}: wrote something")
+        except Exception as error:
+            found.append(f"{option}={wrong!r:.60}: {type(error).__name__} {str(error)[:120]}")
     assert not found, "\n".join(found)
+
+
+def changes_of(name, right):
+    """Each option with each wrong value, and how to make the argument; also of what a target holds."""
+    for option, parameter in parameters(name).items():
+        value = right.get(option, parameter.default)
+        several = parameter.kind is inspect.Parameter.VAR_POSITIONAL
+        for wrong in wrong_values(value):
+            yield option, wrong, lambda wrong=wrong, several=several: (wrong,) if several else wrong
+        for part in ("run", "partition", "audits") if isinstance(value, Target) else ():
+            for wrong in wrong_values(getattr(value, part)):
+                yield f"{option}.{part}", wrong, partial(retargeted, value, part, wrong)
+
+
+def retargeted(into, part, wrong):
+    """The target with something wrong in it, made as people make one."""
+    told = {"run": into.run, "partition": into.partition, "audits": into.audits, part: wrong}
+    return into.table.target(told.pop("run"), **told)
 
 
 def named(option, wrong, sentence):

@@ -113,7 +113,7 @@ def test_partitions_of_any_value_are_written_read_and_replaced_as_that_value(spa
     for attempt in (1, 2):
         for n in some:
             rows = everything.filter(f"id = {n}").withColumn("note", F.lit(f"attempt {attempt}"))
-            overwrite_partition(rows, table, partition={"city": cities[n]}, provenance=a_run(inputs={"n": attempt}))
+            overwrite_partition(rows, table.target(a_run(inputs={"n": attempt}), partition={"city": cities[n]}))
     expected = {city: "attempt 2" if n in some else city for n, city in enumerate(cities)}
     assert {row["city"]: row["note"] for row in read_back(table)} == expected
     assert len(read_back(table)) == len(cities)
@@ -230,7 +230,9 @@ def test_letters_are_filed_under_any_value(spark, make_table):
         split = divert_unprocessable(lines, payload="raw", schema={"v": "INT"}, identity=["n"], carry=["city"])
         told = a_run(run_id="${env:HOME}", code_version="${x}", inputs={"n": number})
         route(
-            split, valid, dead, partition={"city": "${env:HOME}"}, filed_under={"filed": "${env:HOME}"}, provenance=told
+            split,
+            valid.target(told, partition={"city": "${env:HOME}"}),
+            dead.target(told, partition={"filed": "${env:HOME}"}),
         )
     assert [(row["v"], row["city"]) for row in read_back(valid)] == [(7, "${env:HOME}")]
     (letter,) = read_back(dead)

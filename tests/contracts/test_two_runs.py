@@ -138,10 +138,10 @@ def run(name, **more):
 def upserted(world):
     columns = "key STRING, day STRING, n INT"
     table = world.table("keyed", columns, by=["day"], key=("key", "day"))
-    upsert_keyed(world.frame(columns, ("a", "mon", 0), ("z", "tue", 0)), table, provenance=run("base"))
+    upsert_keyed(world.frame(columns, ("a", "mon", 0), ("z", "tue", 0)), table.target(run("base")))
 
     def write(world, name, *rows, **partition):
-        upsert_keyed(world.frame(columns, *rows), world["keyed"], provenance=run(name), **partition)
+        upsert_keyed(world.frame(columns, *rows), world["keyed"].target(run(name), **partition))
 
     yield lambda w: write(w, "1", ("b", "mon", 1), partition=MONDAY)
     yield lambda w: write(w, "2", ("b", "mon", 2), ("c", "mon", 2), partition=MONDAY)
@@ -150,10 +150,10 @@ def upserted(world):
 def upserted_elsewhere(world):
     columns = "key STRING, day STRING, n INT"
     world.table("keyed", columns, by=["day"], key=("key",))
-    upsert_keyed(world.frame(columns, ("a", "mon", 0), ("z", "tue", 0)), world["keyed"], provenance=run("base"))
+    upsert_keyed(world.frame(columns, ("a", "mon", 0), ("z", "tue", 0)), world["keyed"].target(run("base")))
     for day in ("mon", "tue"):
         yield lambda w, day=day: upsert_keyed(
-            w.frame(columns, ("k", day, 1)), w["keyed"], partition={"day": day}, provenance=run(day)
+            w.frame(columns, ("k", day, 1)), w["keyed"].target(run(day), partition={"day": day})
         )
 
 
@@ -161,12 +161,12 @@ def upserted_from(world):
     """Rows that were computed from those that are there, at a version."""
     columns = "key STRING, day STRING, n INT"
     table = world.table("keyed", columns, by=["day"], key=("key", "day"))
-    upsert_keyed(world.frame(columns, ("a", "mon", 1)), table, provenance=run("base"))
+    upsert_keyed(world.frame(columns, ("a", "mon", 1)), table.target(run("base")))
 
     def write(w, name, more):
         since = w["keyed"].ledger.version()
         rows = w["keyed"].read(MONDAY, version=since).selectExpr("key", "day", f"n * 2 + {more} AS n")
-        upsert_keyed(rows, w["keyed"], partition=MONDAY, provenance=run(name), since=since)
+        upsert_keyed(rows, w["keyed"].target(run(name), partition=MONDAY), since=since)
 
     yield lambda w: write(w, "1", 1)
     yield lambda w: write(w, "2", 5)
@@ -176,26 +176,22 @@ def merged(world):
     columns = "id INT, name STRING, seq INT, gone BOOLEAN"
     table = world.table("placed", columns)
     options = {"keys": ["id"], "order_by": ["seq"], "deleted": "gone"}
-    merge_changes(world.frame(columns, (1, "a", 3, False)), table, **options, provenance=run("base"))
+    merge_changes(world.frame(columns, (1, "a", 3, False)), table.target(run("base")), **options)
     for name, row in (("1", (1, "b", 5, False)), ("2", (1, "c", 4, True))):
         yield lambda w, name=name, row=row: merge_changes(
             w.frame(columns, row, (9, name, 1, False)) if name == "1" else w.frame(columns, row),
-            w["placed"],
+            w["placed"].target(run(name)),
             **options,
-            provenance=run(name),
         )
 
 
 def merged_in_order(world):
     columns = "id INT, name STRING"
     table = world.table("batches", columns)
-    merge_changes(world.frame(columns, (1, "a")), table, keys=["id"], provenance=run("base", sequence=1))
+    merge_changes(world.frame(columns, (1, "a")), table.target(run("base", sequence=1)), keys=["id"])
     for number in (2, 3):
         yield lambda w, number=number: merge_changes(
-            w.frame(columns, (1, f"b{number}")),
-            w["batches"],
-            keys=["id"],
-            provenance=run(str(number), sequence=number),
+            w.frame(columns, (1, f"b{number}")), w["batches"].target(run(str(number), sequence=number)), keys=["id"]
         )
 
 
@@ -203,10 +199,14 @@ def merged_executions(world):
     columns = "page STRING, views INT"
     table = world.table("pages", columns, executed_by="day")
     options = {"keys": ["page"], "update": {"views": "t.views * 10 + s.views"}}
-    merge_execution(world.frame(columns, ("/a", 1)), table, execution="mon", **options, provenance=run("base"))
+    merge_execution(
+        world.frame(columns, ("/a", 1)), table.target(run("base"), partition={table.spec.executed_by: "mon"}), **options
+    )
     for day, views in (("tue", 2), ("wed", 3)):
         yield lambda w, day=day, views=views: merge_execution(
-            w.frame(columns, ("/a", views)), w["pages"], execution=day, **options, provenance=run(day)
+            w.frame(columns, ("/a", views)),
+            w["pages"].target(run(day), partition={w["pages"].spec.executed_by: day}),
+            **options,
         )
 
 
@@ -214,10 +214,10 @@ def dimensions(world):
     columns = "id INT, mail STRING, at TIMESTAMP"
     stream = ChangeStream(keys=["id"], event_time="at")
     versions = world.table("versions", "id INT!, mail STRING", more=VERSION)
-    keep_versions(world.frame(columns, (1, "a", at(1))), versions, stream=stream, provenance=run("base"))
+    keep_versions(world.frame(columns, (1, "a", at(1))), versions.target(run("base")), stream=stream)
     for name, rows in (("1", [(1, "b", at(5))]), ("2", [(1, "c", at(3)), (2, "c", at(3))])):
         yield lambda w, name=name, rows=rows: keep_versions(
-            w.frame(columns, *rows), w["versions"], stream=stream, provenance=run(name)
+            w.frame(columns, *rows), w["versions"].target(run(name)), stream=stream
         )
 
 
@@ -225,10 +225,10 @@ def newest(world):
     columns = "id INT, mail STRING, at TIMESTAMP"
     stream = ChangeStream(keys=["id"], event_time="at")
     table = world.table("newest", "id INT!, mail STRING", more=NEWEST)
-    keep_newest(world.frame(columns, (1, "a", at(1))), table, stream=stream, provenance=run("base"))
+    keep_newest(world.frame(columns, (1, "a", at(1))), table.target(run("base")), stream=stream)
     for name, rows in (("1", [(1, "b", at(5))]), ("2", [(1, "c", at(3)), (2, "c", at(3))])):
         yield lambda w, name=name, rows=rows: keep_newest(
-            w.frame(columns, *rows), w["newest"], stream=stream, provenance=run(name)
+            w.frame(columns, *rows), w["newest"].target(run(name)), stream=stream
         )
 
 
@@ -239,11 +239,9 @@ def answered(world, *, days=("mon", "mon"), ips=("ab", "b")):
         ask = lambda asked: [{"ip": key, "land": f"{key} of {name}"} for key in asked]  # noqa: E731
         keep_answers(
             w.frame("ip STRING", *[(k,) for k in keys]),
-            w["answers"],
+            w["answers"].target(run(name, at=NOW), partition={"day": day}),
             key="ip",
             ask=ask,
-            partition={"day": day},
-            provenance=run(name, at=NOW),
         )
 
     write(world, "base", "x", "sun")
@@ -255,19 +253,19 @@ def answered(world, *, days=("mon", "mon"), ips=("ab", "b")):
 def incremented(world):
     columns = "id INT, seq BIGINT"
     table = world.table("loaded", f"{columns}, part STRING", by=["part"])
-    options = {"window": (100, 200), "partition": {"part": "100"}, "keys": ["id"], "delta": "seq"}
-    load_increment(world.frame(columns, (1, 100)), table, **options, provenance=run("base"))
+    own, options = {"part": "100"}, {"window": (100, 200), "keys": ["id"], "delta": "seq"}
+    load_increment(world.frame(columns, (1, 100)), table.target(run("base"), partition=own), **options)
     for name, rows in (("1", [(1, 100), (2, 150)]), ("2", [(3, 160)])):
         yield lambda w, name=name, rows=rows: load_increment(
-            w.frame(columns, *rows), w["loaded"], **options, provenance=run(name)
+            w.frame(columns, *rows), w["loaded"].target(run(name), partition=own), **options
         )
 
 
 def loaded(world):
     table = world.table("full", "id BIGINT")
-    load_full(world.spark.range(10), table, provenance=run("base"))
+    load_full(world.spark.range(10), table.target(run("base")))
     for name, rows in (("1", 6), ("2", 18)):  # of ten, neither is implausible; of each other's, one is
-        yield lambda w, name=name, rows=rows: load_full(w.spark.range(rows), w["full"], provenance=run(name))
+        yield lambda w, name=name, rows=rows: load_full(w.spark.range(rows), w["full"].target(run(name)))
 
 
 def units(world):
@@ -276,7 +274,7 @@ def units(world):
 
     def write(w, day):
         rows = w.frame(columns, (1, day))
-        load_unit(rows, w["weekly"], days={day: 1}, by="day", provenance=run(day))
+        load_unit(rows, w["weekly"].target(run(day)), days={day: 1}, by="day")
 
     write(world, "2026-01-05")
     assert table.ledger.exists()
@@ -290,23 +288,21 @@ def frozen(world):
 
     def write(w, day):
         rows = w.frame(columns, (1, day))
-        load_unit(rows, w["weekly"], days={day: 1}, by="day", provenance=run(day))
+        load_unit(rows, w["weekly"].target(run(day)), days={day: 1}, by="day")
 
     write(world, "2025-12-01")
     assert table.ledger.exists()
     yield lambda w: write(w, "2025-12-09")
-    yield lambda w: freeze_units(w["weekly"], before=date(2026, 2, 1), provenance=run("freeze"))
+    yield lambda w: freeze_units(w["weekly"].target(run("freeze")), before=date(2026, 2, 1))
 
 
 def overwritten(world):
     columns = "id INT, day STRING, hour INT"
     table = world.table("days", columns, by=["day", "hour"])
-    overwrite_partition(
-        world.frame(columns, (1, "mon", 1), (2, "mon", 2)), table, partition=MONDAY, provenance=run("0")
-    )
+    overwrite_partition(world.frame(columns, (1, "mon", 1), (2, "mon", 2)), table.target(run("0"), partition=MONDAY))
     for name, rows in (("1", [(1, "mon", 1), (3, "mon", 3)]), ("2", [(9, "mon", 1)])):
         yield lambda w, name=name, rows=rows: overwrite_partition(
-            w.frame(columns, *rows), w["days"], partition=MONDAY, provenance=run(name)
+            w.frame(columns, *rows), w["days"].target(run(name), partition=MONDAY)
         )
 
 
@@ -315,17 +311,17 @@ def compacted(world):
     table = world.table("small", columns, by=["day"])
     for n in range(2):
         table.append(world.frame(columns, (n, "mon"), (n, "tue")), provenance=run(str(n), sequence=n + 1))
-    yield lambda w: compact(w["small"], provenance=run("compaction"))
-    yield lambda w: overwrite_partition(w.frame(columns, (9, "mon")), w["small"], partition=MONDAY, provenance=run("2"))
+    yield lambda w: compact(w["small"].target(run("compaction")))
+    yield lambda w: overwrite_partition(w.frame(columns, (9, "mon")), w["small"].target(run("2"), partition=MONDAY))
 
 
 def deleted(world):
     columns = "key STRING, day STRING, n INT"
     table = world.table("keyed", columns, by=["day"], key=("key", "day"))
-    upsert_keyed(world.frame(columns, ("a", "mon", 1), ("b", "mon", 2)), table, provenance=run("base"))
+    upsert_keyed(world.frame(columns, ("a", "mon", 1), ("b", "mon", 2)), table.target(run("base")))
     yield lambda w: w["keyed"].delete("n > 5", provenance=run("1"))
     yield lambda w: upsert_keyed(
-        w.frame(columns, ("a", "mon", 9), ("c", "mon", 7)), w["keyed"], partition=MONDAY, provenance=run("2")
+        w.frame(columns, ("a", "mon", 9), ("c", "mon", 7)), w["keyed"].target(run("2"), partition=MONDAY)
     )
 
 
@@ -335,7 +331,8 @@ def grouped(world):
 
     def write(w, name, rows, day):
         frame = w.spark.range(rows).selectExpr("id AS n", f"'{day}' AS day")
-        publish_group([TableRows(w[table.name], frame, {"day": day}) for table in tables], provenance=run(name))
+        into = [w[table.name].target(run(name), partition={"day": day}) for table in tables]
+        publish_group([TableRows(frame, each) for each in into])
 
     write(world, "base", 1, "mon")
     assert all(rows.count() == 1 for rows in read_group(tables).values())
@@ -348,7 +345,9 @@ def filed(world, *, second="replay"):
     valid = {"was_dead_lettered": Column("BOOLEAN")}
     world.table("valid", "id BIGINT, n INT!, day STRING", more=valid, by=["day"])
     world.table("dead", "raw STRING, n INT, day STRING", more=LETTER, by=["day"])
-    told = {"partition": MONDAY, "filed_under": MONDAY}
+
+    def targets(w, name):
+        return [w[table].target(run(name, at=NOW), partition=MONDAY) for table in ("valid", "dead")]
 
     def judged(lines, earlier=None, **rules):
         options = {"payload": "raw", "schema": {"id": "BIGINT"}, "identity": ["n"], "carry": ["day"]}
@@ -357,12 +356,12 @@ def filed(world, *, second="replay"):
     def delivered(w, name, *lines, **rules):
         known = w["dead"].read(MONDAY) if w["dead"].ledger.exists() else None
         split = judged(w.frame(schema, *lines), known, **rules)
-        route(split, w["valid"], w["dead"], **told, provenance=run(name, at=NOW))
+        route(split, *targets(w, name))
 
     def replay(w):
         since = w["dead"].ledger.version()
         letters = judged(open_letters(w["dead"], filed_under=MONDAY, version=since))
-        replay_letters(letters, w["valid"], w["dead"], keys=["n"], since=since, **told, provenance=run("r", at=NOW))
+        replay_letters(letters, *targets(w, "r"), keys=["n"], since=since)
 
     delivered(world, "base", (1, '{"id": 7}', "mon"), (2, '{"id": -1}', "mon"), positive="id > 0")
     yield replay if second == "replay" else lambda w: delivered(w, "1", (1, '{"id": 9}', "mon"), (4, "[", "mon"))
@@ -389,8 +388,8 @@ def delivered(world):
     def write(w, name, *ids):
         sink = sinks.setdefault(w.root, Inbox(limit=2))
         rows = w.frame("id INT, at INT", *[(n, n) for n in ids])
-        options = {"destination": "x", "order_by": ["at"], "identity": "id", "partition": MONDAY}
-        deliver_in_order(rows, w["sent"], sink=sink, provenance=run(name), **options)
+        options = {"destination": "x", "order_by": ["at"], "identity": "id"}
+        deliver_in_order(rows, w["sent"].target(run(name), partition=MONDAY), sink=sink, **options)
         return sorted(set(sink.ids("x")))
 
     write(world, "base", 1)

@@ -106,7 +106,7 @@ def test_a_change_of_rows_by_chance_is_refused(rows, make_table):
         table.merge(rows.select("id"), keys=["id"], clauses=clauses, provenance=a_run(run_id="3"))
     audits = [Audit.none_where("lucky", "rand() < 0.5")]
     with pytest.raises(ConfigError, match=r"^audit lucky must say the same of a row each time"):
-        audit_write_audit_publish(rows.select("id"), table, partition={}, provenance=a_run(), audits=audits)
+        audit_write_audit_publish(rows.select("id"), table.target(a_run(), partition={}, audits=audits))
 
 
 def test_a_streams_option_is_named(spark):

@@ -147,7 +147,7 @@ def acts(table, event_rows, spark):
         "append": lambda n: table.append(event_rows(2, start=100 * n), provenance=run(n)),
         "clear": lambda n: table.clear(partition=day[n], provenance=run(n)),
         "delete": lambda n: table.delete(f"id % 3 = {n % 3}", provenance=run(n)),
-        "compact": lambda n: compact(table, provenance=run(n)),
+        "compact": lambda n: compact(table.target(run(n))),
         "their append": lambda n: event_rows(1, start=1000 * n).write.format("delta").mode("append").save(location),
         "their delete": lambda n: spark.sql(f"DELETE FROM delta.`{location}` WHERE id % 2 = {n % 2}"),
         "their property": lambda n: spark.sql(f"ALTER TABLE delta.`{location}` SET TBLPROPERTIES ('n' = '{n}')"),

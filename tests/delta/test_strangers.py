@@ -222,9 +222,9 @@ def writes(rows, table):
         "overwrite": lambda: table.overwrite(rows, provenance=run),
         "append": lambda: table.append(rows, provenance=run),
         "merge": lambda: table.merge(rows, keys=["id"], clauses=[Insert()], provenance=run),
-        "overwrite_partition": lambda: overwrite_partition(rows, table, partition=DAY, provenance=run),
-        "audited": lambda: audit_write_audit_publish(rows, table, partition=DAY, provenance=run),
-        "load_full": lambda: load_full(rows, table, provenance=run),
+        "overwrite_partition": lambda: overwrite_partition(rows, table.target(run, partition=DAY)),
+        "audited": lambda: audit_write_audit_publish(rows, table.target(run, partition=DAY)),
+        "load_full": lambda: load_full(rows, table.target(run)),
         "load_increment": lambda: load_increment(rows, table, delta="id", window=(0, 1), keys=["id"], **window),
         "load_partition": lambda: load_partition(rows, table, ready=ready, **window),
     }

@@ -216,15 +216,14 @@ def retry_other(world: World, draw: Any, spark: Any) -> None:
 
 
 def compaction(world: World, draw: Any, spark: Any) -> None:
-    compact(world.table, provenance=a_run("platform/maintenance"), min_small_files=2)
+    compact(world.table.target(a_run("platform/maintenance")), min_small_files=2)
 
 
 def vacuuming(world: World, draw: Any, spark: Any) -> None:
     vacuum(
-        world.table,
+        world.table.target(a_run("platform/maintenance")),
         retention_hours=0,
         now=datetime.now(timezone.utc) + timedelta(hours=1),  # noqa: TID251
-        provenance=a_run("platform/maintenance"),
         allow_unsafe=True,
     )
     world.past = []

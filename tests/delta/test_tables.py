@@ -651,7 +651,7 @@ def test_no_job_runs_while_the_lock_is_held(make_table, spark, monkeypatch):
         keys = ["raw", "event_date"]
         table.merge(rows[2], keys=keys, clauses=[Update(), Insert()], provenance=a_run(sequence=3))
         table.delete("raw = 'c'", provenance=a_run(sequence=4))
-        compact(table, provenance=a_run(run_id="compaction"))
+        compact(table.target(a_run(run_id="compaction")))
         table.clear(partition=LANDED, provenance=a_run(sequence=5))
         assert jobs_of(spark)
     assert len(held) >= 8

@@ -57,7 +57,7 @@ def test_a_partition_with_variants_is_replaced_and_a_rerun_changes_nothing(table
     def write(*texts, number):
         rows, seen = tally(bodies(*texts), identity=["id"])
         run = a_run(inputs={"bronze": number}, sequence=number)
-        return overwrite_partition(rows, table, partition=MONDAY, provenance=run, rows_read=RowsRead(tally=seen))
+        return overwrite_partition(rows, table.target(run, partition=MONDAY, rows_read=RowsRead(tally=seen)))
 
     assert write(*texts, number=1).changed
     assert told(table) == {number: of(text) for number, text in enumerate(texts)}
@@ -69,7 +69,7 @@ def test_merges_tell_variants_apart_by_value_and_type(table, bodies):
     """A row whose VARIANT is the same is left alone; one that is of another type now is not."""
 
     def merge(rows, number):
-        return merge_changes(rows, table, keys=["id"], provenance=a_run(inputs={"bronze": number}, sequence=number))
+        return merge_changes(rows, table.target(a_run(inputs={"bronze": number}, sequence=number)), keys=["id"])
 
     merge(bodies("1.5", '{"b":1,"a":2}'), 1)
     assert not merge(bodies("1.5", '{"a":2,  "b":1}'), 2).changed

@@ -66,11 +66,11 @@ def recompute(table, rows, audits):
 
 
 def awap(table, rows, audits):
-    return audit_write_audit_publish(rows, table, partition=DAY, provenance=a_run(), audits=audits)
+    return audit_write_audit_publish(rows, table.target(a_run(), partition=DAY, audits=audits))
 
 
 VERBS = {
-    "overwrite": lambda t, rows, audits: overwrite_partition(rows, t, partition=DAY, provenance=a_run(), audits=audits),
+    "overwrite": lambda t, rows, audits: overwrite_partition(rows, t.target(a_run(), partition=DAY, audits=audits)),
     "append": lambda t, rows, audits: stage(t, rows, audits=audits, append=True),
     "audited": awap,
     "letters": lambda t, rows, audits: stage(t, split_of(rows), audits=audits, also=("dead",)),
@@ -175,8 +175,8 @@ def test_an_audit_that_divides_by_zero_fails_alone(world, spark, failing):
     with pytest.raises(AuditFailed, match=r"odd: .* cannot be evaluated: \[DIVIDE_BY_ZERO") as got:
         stage(table, rows, audits=(failing, FEW))
     assert [finding.name for finding in got.value.findings if not finding.passed] == ["odd"]
-    options = {"partition": DAY, "provenance": a_run(), "on_failure": "quarantine"}
-    audit_write_audit_publish(rows, table, aside, audits=(failing, FEW), **options)
+    into, quarantine = table.target(a_run(), partition=DAY, audits=(failing, FEW)), aside.target(a_run(), partition=DAY)
+    audit_write_audit_publish(rows, into, quarantine, on_failure="quarantine")
     assert read_back(table) == before
     assert [row["id"] for row in read_back(aside)] == [20, 21, 22]
 

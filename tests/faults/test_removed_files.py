@@ -46,8 +46,8 @@ WRITES = {
     "overwrite": lambda table, rows: staged(table, rows).publish(),
     "append": lambda table, rows: staged(table, rows, append=True).publish(),
     "note": noted,
-    "group": lambda table, rows: publish_group([TableRows(table, rows, DAY)], provenance=RUN),
-    "compaction": lambda table, _: compact(table, provenance=RUN, min_small_files=2),
+    "group": lambda table, rows: publish_group([TableRows(rows, table.target(RUN, partition=DAY))]),
+    "compaction": lambda table, _: compact(table.target(RUN), min_small_files=2),
 }
 CHANGES = {
     "merge": lambda table, rows: table.merge(rows, keys=["id"], clauses=[Update(), Insert()], provenance=RUN),

@@ -88,7 +88,7 @@ def devices(step: Step, table: Table, landing: Landing) -> WriteResult:
     delivery = step.inputs.found or (landing.object(RELEASES, release) if release else landing.delivery("devices"))
     lines = read_lines(table.session, landing.paths(dataset, delivery))
     split = divert_unprocessable(lines.rows, payload="raw", schema=SCHEMA, identity=["source_file", "line_number"])
-    return load_full(split.narrowed("valid", DEVICES.columns), table, provenance=step.provenance, audits=AUDITS)
+    return load_full(split.narrowed("valid", DEVICES.columns), table.target(step.provenance, audits=AUDITS))
 
 
 refresh_devices = dg.define_asset_job(

@@ -52,10 +52,8 @@ def ip_locations(step: Step, visits: Pinned, table: Table, services: Services) -
     asking = partial(ask_in_bulk, services.at("locations"), asks="addresses", answers="locations", size=MOST)
     return keep_answers(
         visits.rows(),
-        table,
+        table.target(step.provenance, partition=step.owned(table)),
         key="ip",
         ask=lambda keys: [{"ip": item["address"], **item} for item in asking(keys, key="address")],
-        partition=step.owned(table),
-        provenance=step.provenance,
         most=MOST_PER_DAY,
     )

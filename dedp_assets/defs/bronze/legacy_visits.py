@@ -75,12 +75,10 @@ def legacy_visits(step: Step, table: Table, operational: OperationalDatabase) ->
     with operational.rows(table.session, SOURCE, column="ingestion_time", window=window) as rows:
         return load_increment(
             rows,
-            table,
+            table.target(step.provenance, partition=step.owned(table)),
             delta="ingestion_time",
             window=window,
-            partition=step.owned(table),
             keys=["visit_id"],
-            provenance=step.provenance,
         )
 
 

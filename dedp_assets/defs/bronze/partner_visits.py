@@ -101,11 +101,12 @@ def partner_visits(step: Step, table: Table, landing: Landing) -> WriteResult:
     )
     return overwrite_partition(
         named.selectExpr("*", f"if({_PLAUSIBLE}, to_date({_EVENT_TIME}), NULL) AS event_date"),
-        table,
-        partition=step.owned(table),
-        provenance=replace(step.provenance, notes={**step.provenance.notes, "files": dict(lines.count)}),
-        audits=AUDITS,
-        rows_read=RowsRead(figures={"lines": lines.checksum}),
+        table.target(
+            replace(step.provenance, notes={**step.provenance.notes, "files": dict(lines.count)}),
+            partition=step.owned(table),
+            audits=AUDITS,
+            rows_read=RowsRead(figures={"lines": lines.checksum}),
+        ),
         allow_empty=not delivery.files,
     )
 

@@ -83,10 +83,9 @@ def users(step: Step, history: Table, latest: Table, operational: OperationalDat
     anew = step.provenance.replay or (latest.ledger.exists() and not verify_table(latest.ledger).sound)
     result = capture_changes(
         source,
-        history,
-        latest,
+        history.target(step.provenance),
+        latest.target(step.provenance),
         keys=KEYS,
-        provenance=step.provenance,
         max_latency_seconds=MAX_LATENCY_SECONDS,
         resnapshot=anew,
     )

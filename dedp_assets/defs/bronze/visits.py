@@ -133,11 +133,12 @@ def visits(step: Step, table: Table, landing: Landing) -> WriteResult:
             f"DATE '{step.key}' AS landed_on",
             "to_date(event_time) AS event_date",
         ),
-        table,
-        partition=step.owned(table),
-        provenance=replace(step.provenance, notes={**step.provenance.notes, "files": dict(lines.count)}),
-        audits=AUDITS,
-        rows_read=RowsRead(tally=seen, figures={"lines": lines.checksum}),
+        table.target(
+            replace(step.provenance, notes={**step.provenance.notes, "files": dict(lines.count)}),
+            partition=step.owned(table),
+            audits=AUDITS,
+            rows_read=RowsRead(tally=seen, figures={"lines": lines.checksum}),
+        ),
         allow_empty=not delivery.files,
     )
 

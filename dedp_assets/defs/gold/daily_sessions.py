@@ -87,8 +87,8 @@ def daily_sessions(step: Step, visits: Pinned, table: Table) -> WriteResult:
     )
     found = rows.sparkSession.sql(QUERY, visits=keyed)
     if anew:
-        return overwrite_partition(found, table, partition=day, provenance=step.provenance, audits=AUDITS)
-    return upsert_keyed(found, table, partition=day, provenance=step.provenance, audits=AUDITS, since=since)
+        return overwrite_partition(found, table.target(step.provenance, partition=day, audits=AUDITS))
+    return upsert_keyed(found, table.target(step.provenance, partition=day, audits=AUDITS), since=since)
 
 
 compute_daily_sessions = dg.define_asset_job(

@@ -46,4 +46,4 @@ AUDITS = (
 def devices(step: Step, current: Pinned, table: Table) -> WriteResult:
     """Load the devices into a version of its own, and show it."""
     rows = current.rows().selectExpr("type", "version", "full_name", "valid_from AS named_since")
-    return load_version(rows, table, provenance=step.provenance, audits=AUDITS)
+    return load_version(rows, table.target(step.provenance, audits=AUDITS))

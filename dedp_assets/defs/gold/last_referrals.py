@@ -43,9 +43,7 @@ def last_referrals(step: Step, referrals: Pinned, table: Table) -> WriteResult:
     rows = referrals.rows()
     return merge_changes(
         rows.sparkSession.sql(QUERY, referrals=rows),
-        table,
+        table.target(step.provenance, partition={table.spec.executed_by: step.key}),
         keys=["website"],
         order_by=["event_time", "visit_id"],
-        execution=step.key,
-        provenance=step.provenance,
     )

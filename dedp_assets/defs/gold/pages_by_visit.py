@@ -67,10 +67,11 @@ def pages_by_visit(step: Step, visits: Pinned, table: Table) -> WriteResult:
     )
     return overwrite_partition(
         ways,
-        table,
-        partition=step.owned(table),
-        provenance=step.provenance,
-        audits=AUDITS,
-        rows_read=RowsRead(figures={"read": visits.count()}, represented="pages_shown"),
+        table.target(
+            step.provenance,
+            partition=step.owned(table),
+            audits=AUDITS,
+            rows_read=RowsRead(figures={"read": visits.count()}, represented="pages_shown"),
+        ),
         allow_empty=True,
     )

@@ -37,14 +37,17 @@ def promote(
     unfinished = _is_open(step.key, step.provenance.at)
     return audit_write_audit_publish(
         rows.sparkSession.sql(query, visits=rows),
-        table,
-        partition=day,
-        provenance=replace(step.provenance, notes={**notes, "open": True} if unfinished else notes),
-        audits=[_lenient(audit) for audit in audits] if unfinished else audits,
-        rows_read=RowsRead(
-            figures={"read": visits.count(), USUAL: usual(table.ledger, figure=counted, partition=day)},
-            represented=counted,
-            findings=(require_pass(visits.table.ledger, *visits.partitions, version=visits.version, audits=REQUIRED),),
+        table.target(
+            replace(step.provenance, notes={**notes, "open": True} if unfinished else notes),
+            partition=day,
+            audits=[_lenient(audit) for audit in audits] if unfinished else audits,
+            rows_read=RowsRead(
+                figures={"read": visits.count(), USUAL: usual(table.ledger, day, figure=counted)},
+                represented=counted,
+                findings=(
+                    require_pass(visits.table.ledger, *visits.partitions, version=visits.version, audits=REQUIRED),
+                ),
+            ),
         ),
         allow_empty=True,
     )

@@ -48,10 +48,8 @@ def referrer_totals(step: Step, referrals: Pinned, table: Table) -> WriteResult:
     rows = referrals.rows()
     return merge_execution(
         rows.sparkSession.sql(QUERY, referrals=rows),
-        table,
-        execution=step.key,
+        table.target(step.provenance, partition={table.spec.executed_by: step.key}),
         keys=["website"],
         update={"visits": "t.visits + s.visits", "days": "t.days + s.days", "last_day": "s.last_day"},
         due=referrals.values("event_date", since=DAILY.start.strftime(DAILY.fmt)),
-        provenance=step.provenance,
     )

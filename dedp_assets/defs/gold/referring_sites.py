@@ -70,14 +70,10 @@ def referring_sites(step: Step, referrals: Pinned, sites: Table, pages: Table) -
     return publish_group(
         [
             TableRows(
-                table,
                 rows.sparkSession.sql(query, referrals=rows),
-                step.owned(table),
-                AUDITS,
-                counted,
+                table.target(step.provenance, partition=step.owned(table), audits=AUDITS, rows_read=counted),
                 allow_empty=True,
             )
             for table, query in ((sites, BY_SITE), (pages, BY_PAGE))
-        ],
-        provenance=step.provenance,
+        ]
     )

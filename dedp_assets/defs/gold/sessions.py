@@ -115,12 +115,13 @@ def sessions(step: Step, visits: Pinned, completed: Table, pending: Table) -> Wr
     split = sessionize_partition(visits.rows(), open_sessions, until=midnight, **RULE)
     day = f"DATE '{step.key}' AS event_date"
     public = split["completed"].selectExpr(day, *_PUBLIC, "events.page AS pages")
+    done = completed.target(step.provenance, partition=step.owned(completed))
+    waiting = pending.target(step.provenance, partition=step.owned(pending))
     return publish_group(
         [
-            TableRows(completed, public, step.owned(completed), allow_empty=True),
-            TableRows(pending, split["pending"].selectExpr(day, "*"), step.owned(pending), allow_empty=True),
-        ],
-        provenance=step.provenance,
+            TableRows(public, done, allow_empty=True),
+            TableRows(split["pending"].selectExpr(day, "*"), waiting, allow_empty=True),
+        ]
     )
 
 

@@ -71,9 +71,8 @@ def sessions_live(step: Step, landed: Pinned, table: Table, lake: Lake) -> Write
     ]
     return append_checkpointed(
         sessions.selectExpr(*found),
-        table,
+        table.target(step.provenance),
         checkpoint=lake.checkpoint(SESSIONS_LIVE.name),
-        provenance=step.provenance,
         restart=step.provenance.replay,
     )
 

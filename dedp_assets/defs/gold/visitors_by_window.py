@@ -49,9 +49,8 @@ def visitors_by_window(step: Step, landed: Pinned, table: Table, lake: Lake) -> 
     visits = landed.table.stream().selectExpr(*columns).withWatermark("event_time", "1 hour")
     return append_checkpointed(
         table.session.sql(QUERY, visits=visits),
-        table,
+        table.target(step.provenance),
         checkpoint=lake.checkpoint(VISITORS_BY_WINDOW.name),
-        provenance=step.provenance,
         restart=step.provenance.replay,
     )
 

@@ -127,11 +127,12 @@ def visits_cube(step: Step, visits: Pinned, table: Table) -> WriteResult:
     cube = aggregate(placed, keys=KEYS, measures=MEASURES, sets=[*LEVELS.values()])
     return overwrite_partition(
         cube.selectExpr(f"DATE '{step.key}' AS event_date", "*", "CAST(size(visitor_ids) AS BIGINT) AS visitors"),
-        table,
-        partition=step.owned(table),
-        provenance=step.provenance,
-        audits=AUDITS,
-        rows_read=RowsRead(figures={"read": visits.count()}, represented="counted"),
+        table.target(
+            step.provenance,
+            partition=step.owned(table),
+            audits=AUDITS,
+            rows_read=RowsRead(figures={"read": visits.count()}, represented="counted"),
+        ),
         allow_empty=True,
     )
 
@@ -153,10 +154,7 @@ def visits_cube_weekly(step: Step, days: Pinned, table: Table) -> WriteResult:
     cube = merge_aggregates(days.rows(), keys=[*KEYS, GROUPING], measures=MEASURES)
     return overwrite_partition(
         cube.selectExpr(f"DATE '{step.key}' AS week", "*", "CAST(size(visitor_ids) AS BIGINT) AS visitors"),
-        table,
-        partition=step.owned(table),
-        provenance=step.provenance,
-        audits=(ALIKE,),
+        table.target(step.provenance, partition=step.owned(table), audits=(ALIKE,)),
         allow_empty=True,
     )
 

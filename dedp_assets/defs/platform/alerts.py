@@ -58,14 +58,12 @@ def alerts(step: Step, visits: Pinned, table: Table, kafka: Kafka, services: Ser
     """Forward one day's failed visits that have no receipt yet, one after the other, as they landed."""
     return deliver_in_order(
         taken(visits.rows(), rest=VISITS, where=RULE),
-        table,
+        table.target(step.provenance, partition=step.owned(table)),
         sink=sink(kafka, services),
         destination=DESTINATION,
         order_by=["landed_on", "source_file", "line_number"],
         identity="visit_id",
         payload=SENT,
-        partition=step.owned(table),
-        provenance=step.provenance,
     )
 
 

@@ -118,9 +118,9 @@ maintenance_every_night = dg.ScheduleDefinition(
 
 def _maintain(table: Table, run: Provenance, now: datetime) -> dict[str, Any]:
     before = _size(table)
-    compacted = compact(table, provenance=run)
+    compacted = compact(table.target(run))
     stages = remove_stages(table, cutoff=now - timedelta(hours=STAGE_HOURS))
-    cleaned = vacuum(table, retention_hours=RETENTION_HOURS, now=now, provenance=run)
+    cleaned = vacuum(table.target(run), retention_hours=RETENTION_HOURS, now=now)
     after = _size(table)
     return {
         "table": table.name,

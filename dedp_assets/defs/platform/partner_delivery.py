@@ -49,7 +49,7 @@ def partner_delivery(step: Step, visits: Pinned, table: Table, services: Service
     rows = visits.rows()
     return deliver_in_bins(
         rows.sparkSession.sql(EMBEDDED, visits=rows),
-        table,
+        table.target(step.provenance, partition=step.owned(table)),
         sink=HttpSink(services.at("partners")),
         destination="partner",
         unit="minute",
@@ -57,6 +57,4 @@ def partner_delivery(step: Step, visits: Pinned, table: Table, services: Service
         order_by=["event_time"],
         identity="visit_id",
         payload=SENT,
-        partition=step.owned(table),
-        provenance=step.provenance,
     )

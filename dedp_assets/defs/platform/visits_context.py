@@ -58,13 +58,10 @@ AUDITS = (Audit(name="one_load_is_current", sql="count_if(is_current)", fail_abo
 )
 def visits_context(step: Step, visits: Pinned, table: Table) -> WriteResult:
     """List the loads of one date by the log of the visits; no visit is read."""
-    loads = contexts_of(visits.table, partition={"event_date": step.key}, until=visits.changed)
+    loads = contexts_of(visits.table, {"event_date": step.key}, until=visits.changed)
     written = overwrite_partition(
         loads.selectExpr(f"DATE '{step.key}' AS event_date", "*"),
-        table,
-        partition=step.owned(table),
-        provenance=step.provenance,
-        audits=AUDITS,
+        table.target(step.provenance, partition=step.owned(table), audits=AUDITS),
         allow_empty=True,
     )
     return replace(written, figures={"view for users": view_for_users(visits.table, view="visits", hidden=HIDDEN)})

@@ -12,7 +12,7 @@ from dedp_assets.patterns.core.results import WriteResult
 from dedp_assets.patterns.core.schema import Column, TableSpec
 from dedp_assets.patterns.delta.tables import Table
 from dedp_assets.patterns.idempotency.data_overwrite import overwrite_partition
-from dedp_assets.patterns.idempotency.transactional_writer import RowSet, write_transaction
+from dedp_assets.patterns.idempotency.transactional_writer import DatabaseTarget, RowSet, write_transaction
 from resources.postgres import OperationalDatabase, lacking
 
 DAILY_REPORT = TableSpec(
@@ -59,16 +59,10 @@ def daily_report(
         RowSet("serving.daily_visitors", visitors.rows(), keys=["event_date"], partition=day),
     ]
     operational.prepare(SERVED)
-    write_transaction(
-        sets,
-        connect=operational.connect,
-        target=table.name,
-        partition=day,
-        provenance=step.provenance,
-        generation=generation,
-    )
+    served = DatabaseTarget(table.name, operational.connect, step.provenance, partition=day, generation=generation)
+    write_transaction(sets, served)
     counts = {each.table: read.count() for each, read in zip(sets, (views, visitors), strict=True)}
     listed = [(step.key, name, rows) for name, rows in counts.items()]
     receipt = table.session.createDataFrame(listed, "day STRING, served STRING, rows BIGINT")
     receipt = receipt.selectExpr("CAST(day AS DATE) AS event_date", "served", "rows")
-    return overwrite_partition(receipt, table, partition=day, provenance=step.provenance)
+    return overwrite_partition(receipt, table.target(step.provenance, partition=day))

@@ -104,10 +104,7 @@ def ad_impressions(step: Step, visits: Pinned, ads: Pinned, table: Table) -> Wri
     found = join_latest(visits.rows().select(*_VISIT), ads.rows().select(*_DISPLAY), **JOIN)
     return overwrite_partition(
         found.select(*IMPRESSIONS.columns),
-        table,
-        partition=step.owned(table),
-        provenance=step.provenance,
-        audits=AUDITS,
+        table.target(step.provenance, partition=step.owned(table), audits=AUDITS),
         allow_empty=True,
     )
 
@@ -128,11 +125,9 @@ def join_ads(context: dg.OpExecutionContext, lake: Lake, clock: Clock) -> None:
         )
         result = append_checkpointed(
             found.select(*IMPRESSIONS.columns),
-            table,
+            table.target(step.provenance, audits=AUDITS),
             checkpoint=checkpoint,
             keys=["event_date", "visit_id", "event_time"],
-            provenance=step.provenance,
-            audits=AUDITS,
             restart=lost and step.provenance.approval is not None,
         )
         told = {

@@ -96,14 +96,10 @@ def replay(step: Step, table: Table, dead: Table) -> WriteResult:
     filed_under, since = step.owned(dead), dead.ledger.version()
     return replay_letters(
         divert_unprocessable(open_letters(dead, filed_under=filed_under, version=since), **RECORD),
-        table,
-        dead,
+        table.target(step.provenance, partition=step.owned(table), audits=AUDITS),
+        dead.target(step.provenance, partition=filed_under),
         keys=IDENTITY,
-        partition=step.owned(table),
-        filed_under=filed_under,
         since=since,
-        provenance=step.provenance,
-        audits=AUDITS,
     )
 
 
@@ -129,12 +125,7 @@ def ads(step: Step, landed: Pinned, table: Table, dead: Table) -> WriteResult:
     lines, seen = tally(taken(landed.rows(), rest=ADS, where=of_day), identity=IDENTITY)
     return route(
         divert_unprocessable(lines, landed.related(dead, "event_date"), **RECORD),
-        table,
-        dead,
-        partition=step.owned(table),
-        filed_under=step.owned(dead),
-        provenance=step.provenance,
-        audits=AUDITS,
-        rows_read=RowsRead(tally=seen),
+        table.target(step.provenance, partition=step.owned(table), audits=AUDITS, rows_read=RowsRead(tally=seen)),
+        dead.target(step.provenance, partition=step.owned(dead)),
         allow_empty=True,
     )

@@ -73,11 +73,10 @@ def devices(step: Step, delivered: Pinned, table: Table) -> WriteResult:
     names = ["full_name"]
     return keep_versions(
         reduce(lambda some, more: some.unionByName(more), _changes(delivered, table, since=step.applied(table))),
-        table,
+        table.target(step.provenance),
         stream=STREAM,
         current=names,
         previous=names,
-        provenance=step.provenance,
         anew=step.provenance.cause == "repair",
     )
 

@@ -104,9 +104,6 @@ def partner_visits(step: Step, landed: Pinned, table: Table) -> WriteResult:
     )
     return overwrite_partition(
         rows.select(*PARTNER_VISITS.columns),
-        table,
-        partition=step.owned(table),
-        provenance=step.provenance,
-        audits=AUDITS,
+        table.target(step.provenance, partition=step.owned(table), audits=AUDITS),
         allow_empty=True,
     )

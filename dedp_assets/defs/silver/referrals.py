@@ -68,11 +68,12 @@ def referrals(step: Step, visits: Pinned, table: Table) -> WriteResult:
     rows, seen = tally(split, identity=identity, measures=filter_measures(CONDITIONS))
     return overwrite_partition(
         rows.select(*REFERRALS.columns),
-        table,
-        partition=day,
-        provenance=step.provenance,
-        audits=filter_audits(table.ledger, conditions=CONDITIONS, partition=day, tolerance=TOLERANCE),
-        rows_read=RowsRead(tally=seen),
+        table.target(
+            step.provenance,
+            partition=day,
+            audits=filter_audits(table.ledger, day, conditions=CONDITIONS, tolerance=TOLERANCE),
+            rows_read=RowsRead(tally=seen),
+        ),
         allow_empty=True,
     )
 

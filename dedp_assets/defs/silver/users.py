@@ -76,7 +76,7 @@ _ORIGIN: Mapping[str, Sequence[str]] = {
 )
 def users(step: Step, history: Pinned, table: Table) -> WriteResult:
     """Bring the versions of the users up to what was captured since; of all of them after a new snapshot."""
-    return keep_versions(table=table, **_changes(step, history, table))
+    return keep_versions(**_changes(step, history, table))
 
 
 @lake_table(
@@ -91,7 +91,7 @@ def users(step: Step, history: Pinned, table: Table) -> WriteResult:
 )
 def users_current(step: Step, history: Pinned, table: Table) -> WriteResult:
     """Bring the users up to what was captured since; all of them after a new snapshot."""
-    return keep_newest(table=table, **_changes(step, history, table))
+    return keep_newest(**_changes(step, history, table))
 
 
 def _changes(step: Step, history: Pinned, table: Table) -> dict[str, Any]:
@@ -103,7 +103,7 @@ def _changes(step: Step, history: Pinned, table: Table) -> dict[str, Any]:
     changes = rows.sparkSession.sql(QUERY, changes=rows)
     notes = {} if since is None or anew else {TRUE_SINCE: _first_day(history.table, since)}
     provenance = replace(step.provenance, notes={**step.provenance.notes, **notes})
-    return {"changes": changes, "stream": STREAM, "provenance": provenance, "anew": anew}
+    return {"changes": changes, "into": table.target(provenance), "stream": STREAM, "anew": anew}
 
 
 def _first_day(history: Table, since: int) -> str:

@@ -122,14 +122,10 @@ def replay(step: Step, table: Table, dead: Table) -> WriteResult:
     split = divert_unprocessable(open_letters(dead, filed_under=filed_under, version=since), **RECORD)
     return replay_letters(
         deduplicate(split, keys=KEYS, order_by=IDENTITY),
-        table,
-        dead,
+        table.target(step.provenance, partition=step.owned(table), audits=AUDITS),
+        dead.target(step.provenance, partition=filed_under),
         keys=KEYS,
-        partition=step.owned(table),
-        filed_under=filed_under,
         since=since,
-        provenance=step.provenance,
-        audits=AUDITS,
     )
 
 
@@ -160,21 +156,21 @@ def visits(step: Step, landed: Pinned, table: Table, dead: Table) -> WriteResult
     split = divert_unprocessable(lines, earlier, **RECORD)
     return route(
         deduplicate(split, keys=KEYS, order_by=IDENTITY),
-        table,
-        dead,
-        partition=step.owned(table),
-        filed_under=step.owned(dead),
-        provenance=step.provenance,
-        audits=(
-            *AUDITS,
-            *audits_of_usual(
-                table.ledger,
-                {"duplicates_are_as_usual": "duplicates"},
-                partition=step.owned(table),
-                tolerance=TOLERANCE,
-                severity="warn",
+        table.target(
+            step.provenance,
+            partition=step.owned(table),
+            audits=(
+                *AUDITS,
+                *audits_of_usual(
+                    table.ledger,
+                    {"duplicates_are_as_usual": "duplicates"},
+                    partition=step.owned(table),
+                    tolerance=TOLERANCE,
+                    severity="warn",
+                ),
             ),
+            rows_read=RowsRead(tally=seen),
         ),
-        rows_read=RowsRead(tally=seen),
+        dead.target(step.provenance, partition=step.owned(dead)),
         allow_empty=True,
     )

@@ -52,12 +52,10 @@ def visits_by_visitor(step: Step, visits: Pinned, table: Table) -> WriteResult:
     rows, seen = tally(visits.rows().select(*columns), identity=["visit_id"])
     return lay_out(
         rows,
-        table,
+        table.target(
+            step.provenance, partition=step.owned(table), audits=(EVERY_VISIT,), rows_read=RowsRead(tally=seen)
+        ),
         layout=BY_VISITOR,
-        partition=step.owned(table),
-        provenance=step.provenance,
-        audits=(EVERY_VISIT,),
-        rows_read=RowsRead(tally=seen),
         allow_empty=True,
     )
 

@@ -117,10 +117,8 @@ def visits_enriched(
     )
     return audit_write_audit_publish(
         rows.select(*VISITS_ENRICHED.columns),
-        table,
-        partition=step.owned(table),
-        provenance=step.provenance,
-        audits=AUDITS,
-        rows_read=RowsRead(tally=seen, findings=judged),
+        table.target(
+            step.provenance, partition=step.owned(table), audits=AUDITS, rows_read=RowsRead(tally=seen, findings=judged)
+        ),
         allow_empty=True,
     )

@@ -24,4 +24,4 @@ REPLICA = declare_replica(DEVICES, name="staging/devices")
 )
 def devices(step: Step, source: Pinned, replica: Table) -> WriteResult:
     """Push the newest version; log and history come along, so checks and metadata are production's own."""
-    return replicate_table(source.table, replica, provenance=step.provenance, version=source.version)
+    return replicate_table(source.table, replica.target(step.provenance), version=source.version)

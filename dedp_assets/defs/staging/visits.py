@@ -33,10 +33,8 @@ def visits(step: Step, source: Pinned, replica: Table, secrets: Secrets) -> Writ
     """Push one event date: personal columns leave, or become pseudonyms, as silver declares them."""
     return replicate_transformed(
         source.table,
-        replica,
-        provenance=step.provenance,
+        replica.target(step.provenance, partition=step.owned(replica)),
         key=secrets.masking_key(),
-        partition=step.owned(replica),
         version=source.version,
         allow_empty=True,
     )

@@ -55,11 +55,9 @@ def visits_by_week(step: Step, visits: Pinned, table: Table) -> WriteResult:
     days = plan.cursor or present
     return load_unit(
         visits.of("event_date", days).rows(),
-        table,
+        table.target(step.provenance, audits=[UNITS_LEAVE_ROOM]),
         days=days,
         by="event_date",
-        provenance=step.provenance,
-        audits=[UNITS_LEAVE_ROOM],
     )
 
 
@@ -70,7 +68,7 @@ def freeze_old_weeks(context: dg.OpExecutionContext, lake: Lake, clock: Clock) -
     if table.ledger.exists():
         run = Provenance(asset=VISITS_BY_WEEK.name, run_id=context.run_id, at=now)
         before = now.date() - timedelta(days=MAY_CHANGE_DAYS)
-        frozen = freeze_units(table, before=before, into="month", unit="week", provenance=run)
+        frozen = freeze_units(table.target(run), before=before, larger="month", unit="week")
         context.log.info(frozen.reason)
 
 

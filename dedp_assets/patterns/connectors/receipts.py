@@ -34,6 +34,7 @@ from dedp_assets.patterns.delta.clauses import Insert, Merge
 from dedp_assets.patterns.delta.declared_keys import require_merge_by_key
 from dedp_assets.patterns.delta.definition import held_types, require_partition
 from dedp_assets.patterns.delta.tables import Table
+from dedp_assets.patterns.delta.target import Target
 
 __all__ = ["RECEIPT", "Delivery", "outgoing"]
 
@@ -104,17 +105,13 @@ class Delivery:
 
     Attributes:
         sink: who takes the records.
-        receipts: where it is noted what was acknowledged; a table of :data:`RECEIPT`.
-        partition: the part of that table that the delivery is about.
-        provenance: who delivers, from what, and why.
+        into: target of the receipts of what was acknowledged; a table of :data:`RECEIPT`.
         attempts: how often a record is sent at most.
         pause_seconds: before the second attempt; each further one is twice as long.
     """
 
     sink: Sink
-    receipts: Table
-    partition: Mapping[str, str]
-    provenance: Provenance
+    into: Target
     attempts: int
     pause_seconds: float
     _counts: dict[str, int] = field(default_factory=lambda: dict.fromkeys(("accepted", "present", "requests"), 0))
@@ -142,7 +139,7 @@ class Delivery:
             SchemaMismatch: if it has other columns.
         """
         state = self.receipts.ensure()
-        self.partition = require_partition(self.receipts.name, state, self.partition)
+        self.into = replace(self.into, partition=require_partition(self.into.name, state, self.into.partition))
         require_holds(self.receipts.spec, RECEIPT, alone_with=self.partition)
         if rules := sorted(name for name in state.properties if name.startswith("delta.constraints.")):
             raise ConfigError(
@@ -230,7 +227,7 @@ class Delivery:
             self._note()
             raise self._failure()
         try:
-            result = self._merge(self.provenance)
+            result = self._merge(self.into.run)
         except Conflict:
             self._note()
             raise
@@ -245,6 +242,16 @@ class Delivery:
         return replace(result, figures={**result.figures, **told})
 
     @property
+    def receipts(self) -> Table:
+        """The table of receipts."""
+        return self.into.table
+
+    @property
+    def partition(self) -> Mapping[str, Any]:
+        """The partition of the table of receipts that the delivery is about."""
+        return self.into.partition
+
+    @property
     def _named(self) -> str:
         return f"{self.receipts.name} {slice_name(self.partition)}"
 
@@ -255,8 +262,8 @@ class Delivery:
     def _note(self) -> None:
         """Note receipts of a delivery that is not complete: its step does not count as done."""
         if self._waiting:
-            unfinished = {**self.provenance.inputs, "unfinished": self.provenance.run_id}
-            self._merge(replace(self.provenance, inputs=unfinished, sequence=None))
+            unfinished = {**self.into.run.inputs, "unfinished": self.into.run.run_id}
+            self._merge(replace(self.into.run, inputs=unfinished, sequence=None))
 
     def _merge(self, provenance: Provenance) -> WriteResult:
         columns = ", ".join(f"{name} {column.type}" for name, column in RECEIPT.items())

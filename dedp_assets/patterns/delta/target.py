@@ -20,8 +20,6 @@ if TYPE_CHECKING:  # a table makes its targets, so that it stands above them
 
 __all__ = ["Target", "same_run"]
 
-_FIELDS = {"partition": "partition", "audits": "audits", "rows_read": "facts about the rows read"}
-
 
 @dataclass(frozen=True, slots=True)
 class Target:
@@ -54,22 +52,27 @@ class Target:
 
     @property
     def owned(self) -> Mapping[str, Any]:
-        """The partition that the write owns; empty for the whole table, also where an execution is named."""
-        return {} if self.execution else self.partition
+        """The partition that the write owns, without the execution; empty for the whole table."""
+        return {name: value for name, value in self.partition.items() if name != self.table.spec.executed_by}
 
     def by(self, pattern: str, *takes: str) -> Target:
         """Name the pattern that writes, unless the run names one already.
 
         Args:
             pattern: ``chapter.module``.
-            takes: fields of a target that the pattern uses, of ``partition``, ``audits`` and ``rows_read``.
+            takes: parts of a target that the pattern uses, of ``partition``, ``execution``, ``audits``, ``rows_read``.
 
         Raises:
-            ConfigError: for a target with another of these fields: the pattern would ignore it.
+            ConfigError: for a target with another of these parts: the pattern would ignore it.
         """
-        for name, text in _FIELDS.items():
-            if name not in takes and getattr(self, name) not in ({}, (), RowsRead()):
-                raise ConfigError(f"{self.name}: a target of {pattern} must have no {text}: the pattern takes none")
+        has = {
+            "partition": bool(self.owned),
+            "execution": bool(self.execution),
+            "audits": bool(self.audits),
+            "rows_read": self.rows_read != RowsRead(),
+        }
+        if ignored := [name for name, given in has.items() if given and name not in takes]:
+            raise ConfigError(f"{self.name}: the target of {pattern} must have no {' and no '.join(ignored)}")
         return replace(self, run=self.run.by(pattern))
 
     def stage(
@@ -88,8 +91,12 @@ class Target:
         )
 
     def with_audits(self, *audits: Audit) -> Target:
-        """Return this target with further audits."""
-        return replace(self, audits=(*self.audits, *audits))
+        """Return this target with further audits, before the present ones; an equal one is not added twice."""
+        return replace(self, audits=(*audits, *(audit for audit in self.audits if audit not in audits)))
+
+    def noting(self, notes: Mapping[str, Any]) -> Target:
+        """Return this target with further notes for the commit record."""
+        return replace(self, run=replace(self.run, notes={**self.run.notes, **notes}))
 
     def reading(
         self,

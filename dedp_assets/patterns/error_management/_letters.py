@@ -21,11 +21,12 @@ from dedp_assets.patterns.core.names import RESERVED, identifier
 from dedp_assets.patterns.core.options import typed
 from dedp_assets.patterns.core.records import Provenance
 from dedp_assets.patterns.core.results import WriteResult
-from dedp_assets.patterns.core.rows import RowsRead, count_where, quoted, row_hash, tally
+from dedp_assets.patterns.core.rows import count_where, quoted, row_hash, tally
 from dedp_assets.patterns.core.schema import Column, require_holds
 from dedp_assets.patterns.core.sql_options import naming_options, require_repeatable
 from dedp_assets.patterns.delta.definition import held_types
 from dedp_assets.patterns.delta.tables import Table
+from dedp_assets.patterns.delta.target import Target
 
 __all__ = [
     "LETTER",
@@ -104,44 +105,37 @@ def mark_replayed(rows: DataFrame, earlier: DataFrame | None, identity: Sequence
 
 
 @typed
-def as_letters(dead: DataFrame, *, provenance: Provenance) -> DataFrame:
+def as_letters(dead: DataFrame, run: Provenance) -> DataFrame:
     """Add to dead records, of a batch or of a stream, what makes them new letters; lazy.
 
     Args:
         dead: the ``dead`` part of a split, with the columns that the table of letters is partitioned by.
-        provenance: who refused them, and when; without a time it is when they are written.
+        run: who refused them, and when; without a time it is when they are written.
 
     Example:
         >>> dead = frame("raw STRING, reason STRING", ("{", "malformed JSON"))
-        >>> rows(as_letters(dead, provenance=run).select("raw", "reason", "status", "job", "run_id"))
+        >>> rows(as_letters(dead, run).select("raw", "reason", "status", "job", "run_id"))
         [('{', 'malformed JSON', 'open', 'example', 'run-1')]
     """
-    now = F.current_timestamp() if provenance.at is None else F.lit(provenance.at).cast("timestamp")
-    return dead.withColumns({**_stamps(provenance), "status": F.lit("open"), "dead_lettered_at": now})
+    now = F.current_timestamp() if run.at is None else F.lit(run.at).cast("timestamp")
+    return dead.withColumns({**_stamps(run), "status": F.lit("open"), "dead_lettered_at": now})
 
 
-def filed(
-    letters: DataFrame,
-    before: DataFrame | None,
-    processed: DataFrame,
-    dead: Table,
-    filed_under: Mapping[str, str],
-    provenance: Provenance,
-) -> DataFrame:
+def filed(letters: DataFrame, before: DataFrame | None, processed: DataFrame, dead: Target) -> DataFrame:
     """List the partition's dead letters: today's, with the time of their first refusal, and those processed since.
 
     What a person gave up stays given up. Without letters ``before``, nothing is looked up. If no processed record was a
     dead letter before, the search for letters that were processed since is left out: it is half of all work here.
     """
-    letters = fitted(letters, dead)
-    columns, keys = [identifier(c) for c in dead.spec.columns], processed.columns
-    now = F.current_timestamp() if provenance.at is None else F.lit(provenance.at).cast("timestamp")
+    letters, spec, run = fitted(letters, dead.table), dead.table.spec, dead.run
+    columns, keys = [identifier(c) for c in spec.columns], processed.columns
+    now = F.current_timestamp() if run.at is None else F.lit(run.at).cast("timestamp")
     first = [F.min("dead_lettered_at").alias(_REFUSED), F.expr("bool_and(status = 'given_up')").alias(_GIVEN_UP)]
     stamps = {
         "dead_lettered_at": F.coalesce(_REFUSED, now),
         "status": F.expr(f"if({_GIVEN_UP}, 'given_up', 'open')"),
-        **_stamps(provenance),
-        **{c: F.lit(v).cast(dead.spec.columns[c].type) for c, v in filed_under.items()},
+        **_stamps(run),
+        **{c: F.lit(v).cast(spec.columns[c].type) for c, v in dead.partition.items()},
     }
     if before is None:
         return letters.withColumns({**stamps, "dead_lettered_at": now, "status": F.lit("open")}).select(*columns)
@@ -149,17 +143,17 @@ def filed(
     if processed.isEmpty():
         return open_now.select(*columns)
     saved = _processed_since(letters, before, processed).withColumns(
-        {"replayed_by": F.coalesce("replayed_by", F.lit(provenance.code_version)), "status": F.lit("replayed")}
+        {"replayed_by": F.coalesce("replayed_by", F.lit(run.code_version)), "status": F.lit("replayed")}
     )
     return open_now.select(*columns).unionByName(saved.select(*columns))
 
 
-def _stamps(provenance: Provenance) -> dict[str, Expression]:
+def _stamps(run: Provenance) -> dict[str, Expression]:
     return {
-        "job": F.lit(provenance.asset),
-        "code_version": F.lit(provenance.code_version),
+        "job": F.lit(run.asset),
+        "code_version": F.lit(run.code_version),
         "replayed_by": F.lit(None).cast("string"),
-        "run_id": F.lit(provenance.run_id),
+        "run_id": F.lit(run.run_id),
     }
 
 
@@ -174,23 +168,14 @@ def fitted(letters: DataFrame, dead: Table) -> DataFrame:
     return as_held(letters, StructType(held), dead.name)
 
 
-def publish_letters(
-    written: DataFrame,
-    dead: Table,
-    *,
-    identity: Sequence[str],
-    filed_under: Mapping[str, str],
-    provenance: Provenance,
-    since: int,
-) -> WriteResult:
+def publish_letters(written: DataFrame, dead: Target, *, identity: Sequence[str], since: int) -> WriteResult:
     """Replace the letters of a partition, and count them by status and class in the same pass.
 
     Raises:
         Conflict: if the partition was written after version ``since``, which the letters were listed from.
     """
     rows, seen = tally(written, identity=identity, measures=MEASURES)
-    staged = dead.stage(rows, partition=filed_under, provenance=provenance, rows_read=RowsRead(tally=seen))
-    result = staged.publish(since=since)
+    result = dead.reading(seen).stage(rows).publish(since=since)
     classes = {f"letters: {name} [records]": count for name, count in open_by_class(result.figures).items()}
     return replace(result, figures={**result.figures, **classes})
 

@@ -20,10 +20,8 @@ from dataclasses import dataclass, field, replace
 
 from pyspark.sql import DataFrame
 
-from dedp_assets.patterns.core.audits import Audit
 from dedp_assets.patterns.core.errors import ConfigError, ContractError
 from dedp_assets.patterns.core.options import typed
-from dedp_assets.patterns.core.records import Provenance
 from dedp_assets.patterns.core.results import Finding, RowCounts, WriteResult
 from dedp_assets.patterns.delta.locations import store_at
 from dedp_assets.patterns.delta.log import Ledger
@@ -31,6 +29,7 @@ from dedp_assets.patterns.delta.micro_batches import run_available
 from dedp_assets.patterns.delta.publishing import SPARK_ERRORS
 from dedp_assets.patterns.delta.store import Store
 from dedp_assets.patterns.delta.tables import Table
+from dedp_assets.patterns.delta.target import Target
 from dedp_assets.patterns.error_management import _checkpoints as checkpoints
 
 __all__ = ["append_checkpointed", "judge_checkpoint", "checkpoint_rows", "Kept"]
@@ -54,11 +53,9 @@ class Kept:
 @typed
 def append_checkpointed(
     stream: DataFrame,
-    table: Table,
+    into: Target,
     *,
     checkpoint: str,
-    provenance: Provenance,
-    audits: Sequence[Audit] = (),
     keys: Sequence[str] = (),
     restart: bool = False,
 ) -> WriteResult:
@@ -68,10 +65,9 @@ def append_checkpointed(
 
     Args:
         stream: a streaming DataFrame with the table's columns, stateful or not.
-        table: where to.
+        into: target of the write; inputs and sequence of its run are filled in for each micro-batch, its audits judge
+            each micro-batch.
         checkpoint: the query's own folder, outside of the table, for positions and state.
-        provenance: who appends; inputs and sequence are filled in for each micro-batch.
-        audits: rules over each micro-batch.
         keys: columns that make a row unique, never NULL: one whose key is in the table already is left out.
         restart: begin at the first record, with a new checkpoint, and empty the table first unless there are ``keys``.
 
@@ -88,24 +84,25 @@ def append_checkpointed(
     Example:
         >>> numbers, target = table("numbers", "value BIGINT", (1,), (2,)), table("appended", "value BIGINT")
         >>> folder = f"{target.location.parent}/checkpoint"
-        >>> append_checkpointed(numbers.stream(), target, checkpoint=folder, provenance=run).figures["batch"]
+        >>> append_checkpointed(numbers.stream(), target.target(run), checkpoint=folder).figures["batch"]
         0
         >>> rows(target)
         [(1,), (2,)]
     """
+    into = into.by("error_management.checkpointer", "audits")
+    table, run = into.table, into.run
     store = _own_store(table, checkpoint)
     if not getattr(stream, "isStreaming", False):
         raise ConfigError("append_checkpointed needs a streaming DataFrame; a batch is appended by Table.append")
-    provenance = provenance.by("error_management.checkpointer")
     table.ensure()
     if restart:
         store.delete_folder("")
-        checkpoints.begin_anew(table, stream.schema, provenance, keys)
+        checkpoints.begin_anew(table, stream.schema, run, keys)
     if (finding := judge_checkpoint(table.ledger, checkpoint=checkpoint)).refuses:
         raise ContractError(f"{table.name}: {finding.note}. {_MEND}")
     before, applied = table.ledger.version(), checkpoints.last_applied(table.ledger)
     base = checkpoints.appended(table.ledger) - applied.number - 1
-    sink = checkpoints.Sink(table.spec, table.store, store, applied.number, base, provenance, audits, tuple(keys))
+    sink = checkpoints.Sink(table.spec, table.store, store, applied.number, base, run, into.audits, tuple(keys))
     try:
         ran = run_available(stream, sink, store)
     except SPARK_ERRORS as error:
@@ -114,7 +111,7 @@ def append_checkpointed(
                 f"{table.name}: the state in checkpoint {checkpoint} cannot be read. {_MEND}"
             ) from error
         raise
-    written = _summed(table, before, checkpoints.last_applied(table.ledger), provenance.run_id)
+    written = _summed(table, before, checkpoints.last_applied(table.ledger), run.run_id)
     counted = {"dropped_by_watermark": ran.dropped_by_watermark, "state_rows": ran.state_rows}
     return replace(written, figures={**written.figures, **counted})
 

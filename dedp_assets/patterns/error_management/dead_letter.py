@@ -17,7 +17,7 @@ from dataclasses import replace
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from dedp_assets.patterns.core.audits import Audit, not_empty
+from dedp_assets.patterns.core.audits import not_empty
 from dedp_assets.patterns.core.columns import COMPARED, RECORD, require_columns, require_free, spelled_as
 from dedp_assets.patterns.core.conversion import convert_columns, convert_json, texts_of
 from dedp_assets.patterns.core.errors import ConfigError
@@ -25,11 +25,9 @@ from dedp_assets.patterns.core.json_texts import MICROSECONDS
 from dedp_assets.patterns.core.keys import require_distinct
 from dedp_assets.patterns.core.names import OUTCOME, identifier, reserved
 from dedp_assets.patterns.core.options import typed
-from dedp_assets.patterns.core.records import Provenance
 from dedp_assets.patterns.core.results import Split, WriteResult
-from dedp_assets.patterns.core.rows import RowsRead
 from dedp_assets.patterns.delta.definition import require_partition
-from dedp_assets.patterns.delta.tables import Table
+from dedp_assets.patterns.delta.target import Target, same_run
 from dedp_assets.patterns.error_management._letters import (
     LETTER,
     as_letters,
@@ -42,6 +40,7 @@ from dedp_assets.patterns.error_management._letters import (
 
 __all__ = ["divert_unprocessable", "route", "as_letters", "LETTER"]
 
+_PATTERN = "error_management.dead_letter"
 _ADDED = ("reason", "error_class", "error_stage", "occurred_at", "was_dead_lettered")
 
 
@@ -150,33 +149,18 @@ def _named_twice(named: Sequence[str], added: Sequence[str]) -> list[str]:
 
 
 @typed
-def route(  # noqa: PLR0913 - two tables, a partition of each, and the run
-    split: Split,
-    valid: Table,
-    dead: Table,
-    *,
-    partition: Mapping[str, str],
-    filed_under: Mapping[str, str],
-    provenance: Provenance,
-    audits: Sequence[Audit] = (),
-    rows_read: RowsRead = RowsRead(),  # noqa: B008 - frozen
-    allow_empty: bool = False,
-) -> WriteResult:
+def route(split: Split, into: Target, dead: Target, *, allow_empty: bool = False) -> WriteResult:
     """Write both parts of a split, staged in one Spark job: dead letters first, so that no crash loses one.
 
-    A run replaces its partition's dead letters. Those whose record reached ``valid`` stay as history, with
+    A run replaces its partition's dead letters. Those whose record reached ``into`` stay as history, with
     ``replayed_by``; those that turned out to be repeats, or are no longer delivered, go with their record.
 
     Args:
         split: what :func:`divert_unprocessable` returned, refined by further steps or not.
-        valid: table for the valid part, identity columns and ``was_dead_lettered`` included.
-        dead: table for the dead letters, with the columns of :data:`LETTER`.
-        partition: partition of ``valid`` to replace.
-        filed_under: partition of ``dead`` to replace.
-        provenance: who writes, from what, and why; its time is when new dead letters were refused first.
-        audits: rules over the valid rows and over the share of dead letters.
-        rows_read: what is known about the rows read, to account for them.
-        allow_empty: whether a partition of ``valid`` may be emptied, with a warning; a source that delivers nothing,
+        into: target of the valid part: its table has the identity columns and ``was_dead_lettered``, too. The time of
+            its run is when new dead letters were refused first; its audits may judge the share of dead letters.
+        dead: target of the dead letters, of the same run: its table has the columns of :data:`LETTER`, too.
+        allow_empty: whether the partition of ``into`` may be emptied, with a warning; a source that delivers nothing,
             or nothing valid, is usually broken.
 
     Raises:
@@ -184,30 +168,21 @@ def route(  # noqa: PLR0913 - two tables, a partition of each, and the run
         Conflict: if another run wrote one of the partitions meanwhile.
         SchemaMismatch: if values of a column of either part may be none of its table's type.
     """
-    provenance = provenance.by("error_management.dead_letter")
+    into, letters_into = into.by(_PATTERN, "partition", "audits", "rows_read"), dead.by(_PATTERN, "partition")
+    same_run(into, letters_into)
     # Another run may write both tables meanwhile: what is decided here holds against both as they are now.
-    since, present = valid.ensure().version, dead.ensure()
-    _ = fitted(split["dead"], dead)
-    rules = (not_empty(allow_empty=allow_empty), *audits)
-    staged = valid.stage(
-        split, partition=partition, provenance=provenance, audits=rules, rows_read=rows_read, also=("dead",)
-    )
-    filed_under = require_partition(dead.name, present, filed_under)
-    known = present.holds(filed_under)
+    since, present = into.table.ensure().version, dead.table.ensure()
+    _ = fitted(split["dead"], dead.table)
+    staged = into.with_audits(not_empty(allow_empty=allow_empty)).stage(split, also=("dead",))
+    dead = replace(letters_into, partition=require_partition(dead.name, present, dead.partition))
+    known = present.holds(dead.partition)
     if staged.record.rows["dead"] or known:
-        letters, before = staged.part("dead"), dead.read(filed_under, version=present.version) if known else None
+        before = dead.table.read(dead.partition, version=present.version) if known else None
         processed = staged.stage.read().filter("was_dead_lettered").select(*map(identifier, split.identity))
-        written = filed(letters, before, processed, dead, filed_under, provenance)
-        letters_written = publish_letters(
-            written,
-            dead,
-            identity=split.identity,
-            filed_under=filed_under,
-            provenance=provenance,
-            since=present.version,
-        )
+        written = filed(staged.part("dead"), before, processed, dead)
+        letters = publish_letters(written, dead, identity=split.identity, since=present.version)
     else:
-        letters_written = dead.clear(partition=filed_under, provenance=provenance, since=present.version)
+        letters = dead.table.clear(partition=dead.partition, provenance=dead.run, since=present.version)
     result, rows = staged.publish(since=since), staged.record.rows
     share = {"dead letters [%]": round(100 * rows["dead"] / rows["read"], 3)} if rows["read"] else {}
-    return replace(result, figures={**result.figures, **share}, beside=(letters_written,))
+    return replace(result, figures={**result.figures, **share}, beside=(letters,))

@@ -22,14 +22,16 @@ from dedp_assets.patterns.core.errors import ConfigError
 from dedp_assets.patterns.core.keys import require_distinct
 from dedp_assets.patterns.core.names import OUTCOME, RESERVED, identifier
 from dedp_assets.patterns.core.options import typed
-from dedp_assets.patterns.core.records import Provenance
 from dedp_assets.patterns.core.results import Plan, Split, WriteResult
 from dedp_assets.patterns.core.rows import evaluated_once, row_hash
 from dedp_assets.patterns.delta.clauses import Insert, Update
 from dedp_assets.patterns.delta.definition import require_partition
 from dedp_assets.patterns.delta.tables import Table
+from dedp_assets.patterns.delta.target import Target, same_run
 from dedp_assets.patterns.delta.writes import require_untouched
 from dedp_assets.patterns.error_management._letters import LETTER, filed, fitted, publish_letters
+
+_PATTERN = "error_management.dead_letter_replay"
 
 __all__ = ["replay_letters", "open_letters", "plan_replay"]
 
@@ -37,18 +39,7 @@ _PLACE, _REPEATED = f"{RESERVED}place", "duplicate"
 
 
 @typed
-def replay_letters(  # noqa: PLR0913 - two tables and their partitions
-    split: Split,
-    valid: Table,
-    dead: Table,
-    *,
-    keys: Sequence[str],
-    partition: Mapping[str, str],
-    filed_under: Mapping[str, str],
-    since: int,
-    provenance: Provenance,
-    audits: Sequence[Audit] = (),
-) -> WriteResult:
+def replay_letters(split: Split, into: Target, dead: Target, *, keys: Sequence[str], since: int) -> WriteResult:
     """Re-admit the letters of a partition that are valid now, each once, and note what became of every one.
 
     The rows come first and the letters after them: a crash in between leaves letters open whose rows are there, and the
@@ -56,15 +47,12 @@ def replay_letters(  # noqa: PLR0913 - two tables and their partitions
 
     Args:
         split: what ``divert_unprocessable``, and further steps, make of :func:`open_letters`.
-        valid: table that the records belong to.
-        dead: table of the letters.
+        into: target of the records, with the partition that they belong to. An approval of its run gives up what is
+            refused again; its audits of dead letters are judged anew, and warn.
+        dead: target of the letters, of the same run, with the partition that they lie in.
         keys: required columns that make a row of the partition unique; of two with the same key the first by the
             split's identity stays, as a rebuild chooses.
-        partition: partition of ``valid`` that the letters belong to.
-        filed_under: partition of ``dead`` that they lie in.
         since: version of ``dead`` that the letters were read at.
-        provenance: who replays, and why; its approval gives up what is refused again.
-        audits: rules of the table; those over its dead letters are judged anew, and warn.
 
     Raises:
         ConfigError: for a key that may be NULL: a record with such a key would be added by every replay.
@@ -84,41 +72,39 @@ def replay_letters(  # noqa: PLR0913 - two tables and their partitions
         >>> monday = {"day": "mon"}
         >>> lines = frame("n INT, raw STRING, day STRING", (1, '{"id": 7}', "mon"), (2, '{"id": -1}', "mon"))
         >>> wrong = judged(lines, too_small="id > 0")
-        >>> _ = route(wrong, days, dead, partition=monday, filed_under=monday, provenance=run)
-        >>> options = {"keys": ["n"], "partition": monday, "filed_under": monday, "since": 1}
+        >>> into, filed = days.target(run, partition=monday), dead.target(run, partition=monday)
+        >>> _ = route(wrong, into, filed)
         >>> letters = open_letters(dead, filed_under=monday, version=1)
-        >>> replay_letters(judged(letters), days, dead, provenance=run, **options).reason
+        >>> replay_letters(judged(letters), into, filed, keys=["n"], since=1).reason
         '1 letters saved, 0 refused again'
         >>> rows(days)
         [(-1, 2, True, 'mon'), (7, 1, False, 'mon')]
     """
-    keys = _required(valid, keys)
+    into, dead = into.by(_PATTERN, "partition", "audits"), dead.by(_PATTERN, "partition")
+    same_run(into, dead)
+    valid, keys = into.table, _required(into.table, keys)
     standing = valid.ensure()
-    partition = require_partition(valid.name, standing, partition)
-    filed_under = require_partition(dead.name, dead.ledger.state(), filed_under)
+    partition = require_partition(valid.name, standing, into.partition)
+    filed_under = require_partition(dead.name, dead.table.ledger.state(), dead.partition)
     # Who writes both tables writes the letters first: what comes between these two lines and the merge is seen by it.
-    require_untouched(dead, filed_under, since)
-    _ = fitted(split["dead"], dead)
-    provenance = provenance.by("error_management.dead_letter_replay")
-    provenance = replace(provenance, inputs={dead.name: since}, sequence=None)
+    require_untouched(dead.table, filed_under, since)
+    _ = fitted(split["dead"], dead.table)
+    run = replace(into.run, inputs={dead.name: since}, sequence=None)
+    into, dead = replace(into, run=run, partition=partition), replace(dead, run=run, partition=filed_under)
     with evaluated_once(_each_once(split, keys)) as rows:
         known = replace(split, rows=rows)
         counted = rows.groupBy(identifier(OUTCOME)).agg(F.expr("count(1)")).collect()
         saved, again = (sum(row[1] for row in counted if row[0] == part) for part in ("valid", "dead"))
         written = WriteResult(valid.name, valid.ledger.version(), applied=False, changed=False, reason="")
         if saved:
-            left = _left(audits, valid, partition, again, saved)
-            written = _admit(
-                known, valid, keys=keys, partition=partition, provenance=provenance, audits=left, since=standing.version
-            )
+            left = replace(into, audits=_left(into.audits, valid, partition, again, saved))
+            written = _admit(known, left, keys=keys, since=standing.version)
         there = valid.read(partition).filter("was_dead_lettered").select(*map(identifier, split.identity))
-        letters = filed(known["dead"], dead.read(filed_under, version=since), there, dead, filed_under, provenance)
-        if provenance.approval:
+        letters = filed(known["dead"], dead.table.read(filed_under, version=since), there, dead)
+        if run.approval:
             letters = letters.withColumn("status", F.expr("if(status = 'open', 'given_up', status)"))
-        noted = publish_letters(
-            letters, dead, identity=split.identity, filed_under=filed_under, provenance=provenance, since=since
-        )
-    reason = f"{saved} letters saved, {again} {'given up' if provenance.approval else 'refused again'}"
+        noted = publish_letters(letters, dead, identity=split.identity, since=since)
+    reason = f"{saved} letters saved, {again} {'given up' if run.approval else 'refused again'}"
     return replace(written, reason=reason, partition=partition, beside=(noted,))
 
 
@@ -177,36 +163,29 @@ def _each_once(split: Split, keys: Sequence[str]) -> DataFrame:
     return rows.withColumn(_PLACE, place).withColumn(OUTCOME, outcome).drop(_PLACE)
 
 
-def _admit(
-    split: Split,
-    valid: Table,
-    *,
-    keys: Sequence[str],
-    partition: Mapping[str, str],
-    provenance: Provenance,
-    audits: Sequence[Audit],
-    since: int,
-) -> WriteResult:
+def _admit(split: Split, into: Target, *, keys: Sequence[str], since: int) -> WriteResult:
     """Merge the valid records into their partition, unless a row with the same key comes before by identity."""
     mine, theirs = (f"struct({', '.join(f'{side}.{identifier(c)}' for c in split.identity)})" for side in "st")
-    return valid.merge(
+    return into.table.merge(
         split["valid"].withColumn("was_dead_lettered", F.lit(True)),  # noqa: FBT003
         keys=keys,
         clauses=[Update(when=f"{mine} < {theirs}"), Insert()],
-        provenance=provenance,
-        partition=partition,
+        provenance=into.run,
+        partition=into.partition,
         since=since,
-        audits=audits,
+        audits=into.audits,
     )
 
 
-def _left(audits: Sequence[Audit], valid: Table, partition: Mapping[str, str], again: int, saved: int) -> list[Audit]:
+def _left(
+    audits: Sequence[Audit], valid: Table, partition: Mapping[str, str], again: int, saved: int
+) -> tuple[Audit, ...]:
     """Restate the audits over dead letters for what is left of them: a share of the partition, that only warns."""
     held = valid.ledger.state().statistics().items()
     rows = sum(stats.rows for values, stats in held if partition.items() <= dict(values).items())
     share = f"max(if({OUTCOME} IS NOT NULL, {again / (rows + saved + again)}D, 0D))"
-    return [
+    return tuple(
         Audit(name=audit.name, sql=share, warn_above=audit.fail_above if audit.warn_above is None else audit.warn_above)
         for audit in audits
         if audit.of == "dead"
-    ]
+    )

@@ -143,9 +143,9 @@ def filter_measures(conditions: Mapping[str, str]) -> Measures:
 @typed
 def filter_audits(
     ledger: Ledger,
+    partition: Mapping[str, str] | None = None,
     *,
     conditions: Mapping[str, str],
-    partition: Mapping[str, str] | None = None,
     tolerance: float = 0.25,
     window_seconds: float = 0,
     last: int = 7,
@@ -157,8 +157,8 @@ def filter_audits(
 
     Args:
         ledger: the target's.
-        conditions: the ones that the rows were split by.
         partition: partition that is about to be written, one column; ``None`` for a table that is appended to.
+        conditions: the ones that the rows were split by.
         tolerance: how far the share may lie from the usual one, in shares (0.25: 25 percentage points).
         window_seconds: length of the windows of processing time whose shares are compared, for appends; each commit by
             itself, if 0.

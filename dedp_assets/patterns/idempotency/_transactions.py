@@ -22,8 +22,9 @@ from dedp_assets.patterns.core.errors import Conflict
 from dedp_assets.patterns.core.json_texts import MICROSECONDS, options
 from dedp_assets.patterns.core.names import identifier
 from dedp_assets.patterns.core.options import require_types
+from dedp_assets.patterns.core.records import Provenance
 
-__all__ = ["RowSet", "Written", "texts_of", "write_sets"]
+__all__ = ["DatabaseTarget", "RowSet", "Written", "texts_of", "write_sets"]
 
 _TABLE = "dedp_transactions"
 _CREATED = """
@@ -53,6 +54,29 @@ class RowSet:
     keys: Sequence[str]
     partition: Mapping[str, str] = field(default_factory=dict)
     allow_empty: bool = False
+
+    def __post_init__(self) -> None:
+        require_types(self)
+
+
+@dataclass(frozen=True, slots=True)
+class DatabaseTarget:
+    """The destination of a write to several tables of a PostgreSQL database.
+
+    Attributes:
+        name: name of what is written, for all tables together.
+        connect: opens a connection; takes psycopg's settings.
+        run: who writes, from what upstream version (``sequence``), and why. The same inputs and code at the same
+            version are written once, unless somebody asks for a replay.
+        partition: the part of what is written that this write is about.
+        generation: how often the target was begun again from nothing; notes of earlier generations do not count.
+    """
+
+    name: str
+    connect: Callable[..., Connection[Any]]
+    run: Provenance
+    partition: Mapping[str, str] = field(default_factory=dict)
+    generation: int = 0
 
     def __post_init__(self) -> None:
         require_types(self)

@@ -9,17 +9,13 @@ Choose instead: Merger, if a run sees only changes; Fast Metadata Cleaner, for w
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-
 from pyspark.sql import DataFrame
 
-from dedp_assets.patterns.core.audits import Audit, not_empty
+from dedp_assets.patterns.core.audits import not_empty
 from dedp_assets.patterns.core.errors import ConfigError
 from dedp_assets.patterns.core.options import typed
-from dedp_assets.patterns.core.records import Provenance
 from dedp_assets.patterns.core.results import Split, WriteResult
-from dedp_assets.patterns.core.rows import RowsRead
-from dedp_assets.patterns.delta.tables import Table
+from dedp_assets.patterns.delta.target import Target
 
 __all__ = ["overwrite_partition"]
 
@@ -27,23 +23,15 @@ __all__ = ["overwrite_partition"]
 @typed
 def overwrite_partition(
     rows: DataFrame | Split,
-    target: Table,
+    into: Target,
     *,
-    partition: Mapping[str, object],
-    provenance: Provenance,
-    audits: Sequence[Audit] = (),
-    rows_read: RowsRead = RowsRead(),  # noqa: B008 - frozen
     allow_empty: bool = False,
 ) -> WriteResult:
-    """Replace one partition of ``target`` by ``rows``, in one commit.
+    """Replace one partition of a table by ``rows``, in one commit.
 
     Args:
         rows: everything the partition shall hold; of a split, its ``valid`` part.
-        target: the table.
-        partition: column -> value of the partition to replace; never the whole table by accident.
-        provenance: who writes, from what, and why.
-        audits: rules over the rows.
-        rows_read: what is known about the rows read, to account for them.
+        into: target that names the partition to replace: never the whole table by accident.
         allow_empty: whether no rows may replace a partition, with a warning; a source that delivers nothing is usually
             broken.
 
@@ -54,20 +42,14 @@ def overwrite_partition(
     Example:
         >>> visits = table("visits", "id INT, day STRING", (1, "mon"), (2, "mon"), (9, "tue"), partition_by=["day"])
         >>> monday = frame("id INT, day STRING", (2, "mon"), (3, "mon"))
-        >>> overwrite_partition(monday, visits, partition={"day": "mon"}, provenance=run).reason
+        >>> overwrite_partition(monday, visits.target(run, partition={"day": "mon"})).reason
         '2 rows published'
         >>> rows(visits)
         [(2, 'mon'), (3, 'mon'), (9, 'tue')]
     """
-    if not partition:
+    into = into.by("idempotency.data_overwrite", "partition", "audits", "rows_read")
+    if not into.partition:
         raise ConfigError(
-            f"name the partition of {target.name} to replace; for the whole table use full_loader.load_full"
+            f"name the partition of {into.name} to replace; for the whole table use full_loader.load_full"
         )
-    staged = target.stage(
-        rows,
-        partition=partition,
-        provenance=provenance.by("idempotency.data_overwrite"),
-        audits=(not_empty(allow_empty=allow_empty), *audits),
-        rows_read=rows_read,
-    )
-    return staged.publish()
+    return into.with_audits(not_empty(allow_empty=allow_empty)).stage(rows).publish()

@@ -11,7 +11,7 @@ Choose instead: Data Overwrite, if a run replaces its day; Merger, if a run sees
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 from datetime import date
 
@@ -24,11 +24,10 @@ from dedp_assets.patterns.core.options import typed
 from dedp_assets.patterns.core.partitions import quoted
 from dedp_assets.patterns.core.records import Provenance
 from dedp_assets.patterns.core.results import Plan, WriteResult
-from dedp_assets.patterns.core.rows import RowsRead
 from dedp_assets.patterns.delta import publishing
-from dedp_assets.patterns.delta.log import Ledger
+from dedp_assets.patterns.delta.log import Ledger, TableState
 from dedp_assets.patterns.delta.maintenance.relabelling import relabel
-from dedp_assets.patterns.delta.tables import Table
+from dedp_assets.patterns.delta.target import Target
 from dedp_assets.patterns.delta.verification import lost_files
 from dedp_assets.patterns.idempotency._units import (
     DAYS,
@@ -52,29 +51,25 @@ UNITS_LEAVE_ROOM = Audit(name="units_leave_room", of="units", warn_above=0.8 * 4
 @typed
 def load_unit(
     rows: DataFrame | None,
-    target: Table,
+    into: Target,
     *,
     days: Mapping[str, int | str],
     by: str,
     unit: Unit = "week",
-    provenance: Provenance,
-    audits: Sequence[Audit] = (),
-    rows_read: RowsRead = RowsRead(),  # noqa: B008 - frozen
 ) -> WriteResult:
     """Load days of one unit, in one commit: add new ones to it, or put all of them in its place.
 
     Args:
-        rows: all rows of these days, with the columns of ``target`` except its partition column; ``None`` only empties
+        rows: all rows of these days, with the columns of the table except its partition column; ``None`` only empties
             the unit, by metadata and without Spark.
-        target: a table that is partitioned by one STRING column: the unit, called by its first day.
+        into: target of the write: a table that is partitioned by one STRING column, the unit, called by its first day.
+            A ``replay`` that begins with the unit's first day may leave out days that the unit holds: they have to be
+            loaded after.
+            :data:`UNITS_LEAVE_ROOM` among its audits, or one like it, judges the number of units.
         days: day (``2026-01-05``) -> what identifies its rows upstream, a version for example. If they are all that
             the unit was loaded with, or more, the unit is replaced; if they are all new to it, they are added.
         by: column that says which day a row is of: a DATE, a text of one, a TIMESTAMP_NTZ, or a TIMESTAMP, in UTC.
         unit: ``week`` (ISO's, from Monday), ``month``, ``year``, or a function: day -> first day of its unit.
-        provenance: who writes, from what, and why. A ``replay`` that begins with the unit's first day may leave out
-            days that the unit holds: they have to be loaded after.
-        audits: rules over the rows; :data:`UNITS_LEAVE_ROOM` or one like it judges the number of units.
-        rows_read: what is known about the rows read, to account for them.
 
     Raises:
         AuditFailed: if a row is of another day, an audit refuses the rows, or there are none.
@@ -86,14 +81,16 @@ def load_unit(
         >>> weekly = table("visits", "id INT, day STRING, week STRING", partition_by=["week"])
         >>> for day in ("2026-01-05", "2026-01-06"):
         ...     visits = frame("id INT, day STRING", (1, day))
-        ...     _ = load_unit(visits, weekly, days={day: 1}, by="day", provenance=run)
+        ...     _ = load_unit(visits, weekly.target(run), days={day: 1}, by="day")
         >>> week = frame("id INT, day STRING", (1, "2026-01-05"), (2, "2026-01-06"))
-        >>> load_unit(week, weekly, days={"2026-01-05": 1, "2026-01-06": 2}, by="day", provenance=run).reason
+        >>> load_unit(week, weekly.target(run), days={"2026-01-05": 1, "2026-01-06": 2}, by="day").reason
         'unit 2026-01-05 emptied and loaded with 2 days: 2 rows published'
         >>> rows(weekly)
         [(1, '2026-01-05', '2026-01-05'), (2, '2026-01-06', '2026-01-05')]
     """
-    column, run = column_of(target), provenance.by("idempotency.fast_metadata_cleaner")
+    into = into.by("idempotency.fast_metadata_cleaner", "audits", "rows_read")
+    target, run = into.table, into.run
+    column = column_of(target)
     name, state = unit_of(days, unit), target.ensure()
     known = known_of(target.ledger, state, column, name)
     if known.frozen:
@@ -113,9 +110,9 @@ def load_unit(
         audits=(
             not_empty(),
             Audit.none_where("rows_are_of_their_days", f"NOT coalesce({of_days}, false)"),
-            *audits,
+            *into.audits,
         ),
-        rows_read=replace(rows_read, figures={**rows_read.figures, "units": known.units}),
+        rows_read=replace(into.rows_read, figures={**into.rows_read.figures, "units": known.units}),
         append=adds,
     )
     result = staged.publish(since=state.version)
@@ -143,20 +140,17 @@ def plan_units(
 
 
 @typed
-def freeze_units(
-    target: Table, *, before: date, into: Unit = "month", unit: Unit = "week", provenance: Provenance
-) -> WriteResult:
+def freeze_units(into: Target, *, before: date, larger: Unit = "month", unit: Unit = "week") -> WriteResult:
     """Merge old units into larger ones, in one commit of the log alone: no row changes, and no run changes them again.
 
     A unit goes where its first day lies, and what comes of it is called by the days it holds:
     ``2025-12-01..2026-01-04`` for the weeks that begin in December. Frozen units may be frozen into larger ones still.
 
     Args:
-        target: the table that :func:`load_unit` writes.
+        into: target of the write: the table that :func:`load_unit` writes.
         before: the first day that may still change: larger units that end before it are frozen.
-        into: the larger unit: ``month``, ``year``, or a function: day -> first day of its larger unit.
+        larger: the larger unit: ``month``, ``year``, or a function: day -> first day of its larger unit.
         unit: as :func:`load_unit` is told.
-        provenance: who freezes, and why.
 
     Returns:
         Partitions before and after, in ``figures``.
@@ -165,8 +159,13 @@ def freeze_units(
         ConfigError: for a table whose log only Spark writes.
         Conflict: if other writers do not yield.
     """
-    column, run = column_of(target), provenance.by("idempotency.fast_metadata_cleaner")
-    return relabel(target, column, lambda state: frozen_names(state, column, before, unit, into), provenance=run)
+    into = into.by("idempotency.fast_metadata_cleaner")
+    column = column_of(into.table)
+
+    def names(state: TableState) -> Mapping[str, str]:
+        return frozen_names(state, column, before, unit, larger)
+
+    return relabel(into.table, column, names, provenance=into.run)
 
 
 def _is_addition(table: str, known: Known, days: Mapping[str, object], run: Provenance, unit: Unit) -> bool:

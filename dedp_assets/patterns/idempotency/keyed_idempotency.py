@@ -11,25 +11,23 @@ Choose instead: Data Overwrite, if each row has an immutable identity of its own
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Literal
 
 from pyspark.sql import DataFrame
 
-from dedp_assets.patterns.core.audits import Audit
 from dedp_assets.patterns.core.columns import COMPARED, fields_of, require_columns, require_free, require_rows
 from dedp_assets.patterns.core.errors import ConfigError, ContractError
 from dedp_assets.patterns.core.keys import key_of, require_distinct
 from dedp_assets.patterns.core.meeting import as_held
 from dedp_assets.patterns.core.names import identifier, reserved
 from dedp_assets.patterns.core.options import typed
-from dedp_assets.patterns.core.records import Provenance
 from dedp_assets.patterns.core.results import WriteResult
 from dedp_assets.patterns.core.rows import same
 from dedp_assets.patterns.delta.clauses import Insert, Update
 from dedp_assets.patterns.delta.definition import held_types
 from dedp_assets.patterns.delta.publishing import SPARK_ERRORS
-from dedp_assets.patterns.delta.tables import Table
+from dedp_assets.patterns.delta.target import Target
 from dedp_assets.patterns.idempotency._stable_keys import FIRST, LAST, REFUSED, Grouping
 
 __all__ = ["add_stable_key", "upsert_keyed", "FIRST", "LAST", "key_of"]
@@ -98,11 +96,8 @@ def add_stable_key(
 @typed
 def upsert_keyed(
     rows: DataFrame,
-    table: Table,
+    into: Target,
     *,
-    provenance: Provenance,
-    partition: Mapping[str, object] | None = None,
-    audits: Sequence[Audit] = (),
     allow_empty: bool = False,
     since: int | None = None,
 ) -> WriteResult:
@@ -113,11 +108,9 @@ def upsert_keyed(
 
     Args:
         rows: one row for each key.
-        table: declares its key.
-        provenance: who writes, from what, and why.
-        partition: partition that ``rows`` are all there is of: what it holds under other keys is removed. Without, what
-            is not among ``rows`` stays.
-        audits: rules over the rows that are inserted or updated.
+        into: target of the write: a table that declares its key. If it names a partition, ``rows`` are all there is of
+            this partition: what the partition holds under other keys is removed. Without, what is not among ``rows``
+            stays.
         allow_empty: whether no rows may empty the partition, with a warning; a source that delivers nothing is usually
             broken.
         since: version of the table that keys were looked up at (``known`` of :func:`add_stable_key`), if they were.
@@ -133,11 +126,12 @@ def upsert_keyed(
         >>> from dedp_assets.patterns.core.schema import Column, TableSpec
         >>> spec = TableSpec("sessions", {"key": Column("STRING"), "visits": Column("INT")}, key=("key",))
         >>> sessions = table(spec, "", ("a", 1), ("b", 1))
-        >>> _ = upsert_keyed(frame("key STRING, visits INT", ("a", 2), ("c", 1)), sessions, provenance=run)
+        >>> _ = upsert_keyed(frame("key STRING, visits INT", ("a", 2), ("c", 1)), sessions.target(run))
         >>> rows(sessions)
         [('a', 2), ('b', 1), ('c', 1)]
     """
-    keys = list(table.spec.key)
+    into = into.by("idempotency.keyed_idempotency", "partition", "audits")
+    table, keys = into.table, list(into.table.spec.key)
     if not keys:
         raise ConfigError(f"{table.name} declares no key (TableSpec.key): nothing says which rows are the same")
     rows = as_held(require_free(require_rows(table.name, rows)), held_types(table.ensure()), table.name)
@@ -148,12 +142,12 @@ def upsert_keyed(
             rows,
             keys=keys,
             clauses=[Update(when=" OR ".join(differs)), Insert()],
-            provenance=provenance.by("idempotency.keyed_idempotency"),
-            partition=partition,
-            whole=bool(partition),
+            provenance=into.run,
+            partition=into.partition,
+            whole=bool(into.partition),
             allow_empty=allow_empty,
             since=since,
-            audits=audits,
+            audits=into.audits,
         )
     except SPARK_ERRORS as error:
         if (said := REFUSED.search(str(error))) is None:

@@ -23,12 +23,12 @@ from dedp_assets.patterns.core.keys import require_distinct
 from dedp_assets.patterns.core.meeting import as_held
 from dedp_assets.patterns.core.names import RESERVED, identifier
 from dedp_assets.patterns.core.options import typed
-from dedp_assets.patterns.core.records import Provenance
 from dedp_assets.patterns.core.results import WriteResult
 from dedp_assets.patterns.core.rows import row_hash, same
 from dedp_assets.patterns.delta.clauses import Clause, Delete, Insert, Update
 from dedp_assets.patterns.delta.definition import held_types
 from dedp_assets.patterns.delta.tables import Table
+from dedp_assets.patterns.delta.target import Target
 
 __all__ = ["merge_changes"]
 
@@ -38,29 +38,23 @@ _NEWEST, _STATE = f"{RESERVED}newest", f"{RESERVED}state"
 @typed
 def merge_changes(
     changes: DataFrame,
-    target: Table,
+    into: Target,
     *,
     keys: Sequence[str],
     order_by: Sequence[str] = (),
     deleted: str = "",
-    execution: str = "",
-    provenance: Provenance,
-    audits: Sequence[Audit] = (),
 ) -> WriteResult:
-    """Merge changes into ``target`` by key, in one audited commit.
+    """Merge changes into a table by key, in one audited commit.
 
     Args:
-        changes: the columns of ``target``, and ``deleted`` if it is none of them.
-        target: the table. If it has the column ``deleted``, a deletion keeps the row, without its values; otherwise it
-            removes it.
+        changes: the columns of the table, and ``deleted`` if it is none of them.
+        into: target of the write. If its table has the column ``deleted``, a deletion keeps the row, without its
+            values; otherwise it removes it. Without ``order_by`` the run's ``sequence`` orders the batches; with it, a
+            table may declare that executions in any order change it (``executed_by``), and the target names one.
         keys: columns that identify a row for ever; never NULL.
-        order_by: columns of ``target`` that order the changes of a key; the greatest counts, in a batch and against
+        order_by: columns of the table that order the changes of a key; the greatest counts, in a batch and against
             the row that is there.
         deleted: BOOLEAN column of ``changes``, true where the key is gone since; empty if nothing is deleted.
-        execution: which of several executions in any order this is, e.g. a day, for a table that declares what they are
-            told apart by; only with ``order_by``.
-        provenance: who merges, from what, and why; without ``order_by`` its ``sequence`` orders the batches.
-        audits: rules over the rows inserted or updated.
 
     Raises:
         AmbiguousKeys: if nothing says which of two changes of a key in ``changes`` counts.
@@ -72,12 +66,13 @@ def merge_changes(
     Example:
         >>> users = table("users", "id INT, name STRING, at INT, gone BOOLEAN", (1, "Ada", 7, False))
         >>> changes = frame("id INT, name STRING, at INT, gone BOOLEAN", (1, "A", 3, False), (2, "Bob", 4, False))
-        >>> merge_changes(changes, users, keys=["id"], order_by=["at"], deleted="gone", provenance=run).reason
+        >>> merge_changes(changes, users.target(run), keys=["id"], order_by=["at"], deleted="gone").reason
         '1 rows inserted'
         >>> rows(users)
         [(1, 'Ada', 7, False), (2, 'Bob', 4, False)]
     """
-    held = target.spec.columns
+    into = into.by("idempotency.merger", "execution", "audits")
+    target, held = into.table, into.table.spec.columns
     keys, order_by, (deleted,) = spelled_as(held, keys), spelled_as(held, order_by), spelled_as(held, [deleted])
     require_distinct("keys=", keys)
     require_distinct("order_by=", order_by)
@@ -86,7 +81,7 @@ def merge_changes(
     require_columns(changes, [deleted], FLAG)
     _require_fit(target, keys, order_by, deleted)
     if not order_by:
-        _require_newer(target, provenance, execution)
+        _require_newer(into)
     changes = as_held(changes, held_types(target.ensure()), target.name)
     faults = {f"no {column}": f"{identifier(column)} IS NULL" for column in (*keys, *order_by, deleted) if column}
     agree = [Audit.none_where("changes_of_one_place_agree", _null(order_by[0]))] if order_by else []
@@ -95,9 +90,9 @@ def merge_changes(
         keys=keys,
         clauses=_clauses(changes, target, keys, order_by, deleted),
         unusable=faults,
-        execution=execution,
-        provenance=provenance.by("idempotency.merger"),
-        audits=[*agree, *audits],
+        execution=into.execution,
+        provenance=into.run,
+        audits=[*agree, *into.audits],
     )
 
 
@@ -163,20 +158,20 @@ def _require_fit(target: Table, keys: Sequence[str], order_by: Sequence[str], de
         raise ConfigError(f"{name} requires {', '.join(strict)}, which has no value where a key is deleted")
 
 
-def _require_newer(target: Table, provenance: Provenance, execution: str) -> None:
+def _require_newer(into: Target) -> None:
     """Refuse a batch of the past, which would overwrite what came after it."""
-    if execution:
+    if into.execution:
         raise ConfigError(
-            f"{target.name}: order_by must be given for executions in any order; Stateful Merger takes them in order"
+            f"{into.name}: order_by must be given for executions in any order; Stateful Merger takes them in order"
         )
-    if provenance.sequence is None:
+    sequence, last = into.run.sequence, into.table.ledger.transactions().applied(into.name, {})
+    if sequence is None:
         raise ConfigError(
-            f"{target.name}: without order_by, provenance.sequence has to say which batch comes after which"
+            f"{into.name}: without order_by, provenance.sequence has to say which batch comes after which"
         )
-    last = target.ledger.transactions().applied(target.name, {})
-    if last is not None and provenance.sequence < last:
+    if last is not None and sequence < last:
         raise ContractError(
-            f"{target.name}: batch {provenance.sequence} was merged before batch {last}, and merging it again would "
+            f"{into.name}: batch {sequence} was merged before batch {last}, and merging it again would "
             "overwrite what came after it: nothing was changed. Name columns that order the changes (order_by), or "
             "rewind the table to what it was before the batch (Stateful Merger)"
         )

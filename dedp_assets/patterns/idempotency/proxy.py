@@ -11,19 +11,16 @@ Choose instead: Full Loader, if time travel within the retention is enough; Data
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from pyspark.sql import DataFrame
 
 from dedp_assets.patterns.core.audits import Audit
 from dedp_assets.patterns.core.errors import ConfigError, PatternError
 from dedp_assets.patterns.core.options import typed
-from dedp_assets.patterns.core.records import Provenance
 from dedp_assets.patterns.core.results import Finding, Split, WriteResult
-from dedp_assets.patterns.core.rows import RowsRead
 from dedp_assets.patterns.delta.copies import exposure
 from dedp_assets.patterns.delta.copies.versions import FOLDER, content_of, version_of
 from dedp_assets.patterns.delta.tables import Table
+from dedp_assets.patterns.delta.target import Target
 
 __all__ = ["load_version", "switch_version", "judge_exposure"]
 
@@ -31,24 +28,19 @@ __all__ = ["load_version", "switch_version", "judge_exposure"]
 @typed
 def load_version(
     rows: DataFrame | Split,
-    target: Table,
+    into: Target,
     *,
-    provenance: Provenance,
-    audits: Sequence[Audit] = (),
-    rows_read: RowsRead = RowsRead(),  # noqa: B008 - frozen
     min_rows: int = 1,
 ) -> WriteResult:
-    """Load ``rows`` into a new version, and let ``target`` show it once it is complete.
+    """Load ``rows`` into a new version, and let the table show it once it is complete.
 
     A load that fails leaves the name where it is. So does one that is killed between load and switch: its retry finds
     the version it loaded and switches only.
 
     Args:
         rows: the complete dataset; of a split, its ``valid`` part.
-        target: the name that readers know; it must not be a table with rows of its own.
-        provenance: who loads, from what, and why; the version is named after its run.
-        audits: rules over the rows.
-        rows_read: what is known about the rows read, to account for them.
+        into: target of the write: the name that readers know, which must not be a table with rows of its own. The
+            version is named after the run.
         min_rows: fewest rows that a version may have, in rows.
 
     Raises:
@@ -59,40 +51,41 @@ def load_version(
 
     Example:
         >>> ranking = table("ranking", "page STRING, views INT")
-        >>> load_version(frame("page STRING, views INT", ("/a", 1)), ranking, provenance=run).reason
+        >>> load_version(frame("page STRING, views INT", ("/a", 1)), ranking.target(run)).reason
         '1 rows shown as run-1-1'
-        >>> load_version(frame("page STRING, views INT", ("/a", 5)), ranking, provenance=run).reason
+        >>> load_version(frame("page STRING, views INT", ("/a", 5)), ranking.target(run)).reason
         '1 rows shown as run-1-2 instead of run-1-1'
         >>> rows(ranking)
         [('/a', 5)]
     """
+    into = into.by("idempotency.proxy", "audits", "rows_read")
     return exposure.load(
         rows,
-        target,
-        provenance=provenance.by("idempotency.proxy"),
-        audits=(Audit(name="input_is_not_empty", of="written", fail_below=min_rows, approvable=True), *audits),
-        rows_read=rows_read,
+        into.table,
+        provenance=into.run,
+        audits=(Audit(name="input_is_not_empty", of="written", fail_below=min_rows, approvable=True), *into.audits),
+        rows_read=into.rows_read,
     )
 
 
 @typed
-def switch_version(target: Table, *, version: str, because: str, provenance: Provenance) -> WriteResult:
+def switch_version(into: Target, *, version: str, because: str) -> WriteResult:
     """Show another version that stands, as a rollback does; what it takes the place of may be loaded again.
 
     Args:
-        target: the name that readers know.
+        into: target of the write: the name that readers know.
         version: the version to show, as :func:`dedp_assets.patterns.delta.copies.exposure.exposures` names them.
         because: why, for the history.
-        provenance: who switches.
 
     Raises:
         ConfigError: without a reason.
         NotReady: if there is no such version, or it was not loaded to the end.
         ContractError: if files of it are lost.
     """
+    into = into.by("idempotency.proxy")
     if not because.strip():
-        raise ConfigError(f"{target.name}: say why it shall show {version}")
-    return exposure.expose(target, version, provenance=provenance.by("idempotency.proxy"), because=because)
+        raise ConfigError(f"{into.name}: say why it shall show {version}")
+    return exposure.expose(into.table, version, provenance=into.run, because=because)
 
 
 @typed

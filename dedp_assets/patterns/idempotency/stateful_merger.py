@@ -17,46 +17,39 @@ from collections.abc import Collection, Mapping, Sequence
 
 from pyspark.sql import DataFrame
 
-from dedp_assets.patterns.core.audits import Audit
 from dedp_assets.patterns.core.columns import COMPARED, FLAG, require_columns
 from dedp_assets.patterns.core.errors import ConfigError
 from dedp_assets.patterns.core.names import identifier
 from dedp_assets.patterns.core.options import typed
-from dedp_assets.patterns.core.records import Provenance
 from dedp_assets.patterns.core.results import WriteResult
 from dedp_assets.patterns.delta.clauses import Delete, Insert, Update
-from dedp_assets.patterns.delta.tables import Table
+from dedp_assets.patterns.delta.target import Target
 
 __all__ = ["merge_execution"]
 
 
 @typed
-def merge_execution(  # noqa: PLR0913 - a merge, and which execution it is
+def merge_execution(
     increment: DataFrame,
-    target: Table,
+    into: Target,
     *,
-    execution: str,
     keys: Sequence[str],
     update: Mapping[str, str] | None = None,
     deleted: str = "",
     due: Collection[str] | None = None,
-    provenance: Provenance,
-    audits: Sequence[Audit] = (),
 ) -> WriteResult:
     """Merge the increment of one execution into what the executions before it made, in one audited commit.
 
     Args:
-        increment: the columns of ``target``, one row for each key; and ``deleted`` if it is none of them.
-        target: the table; it declares what its executions are told apart by (``executed_by``).
-        execution: which one this is; executions are in the order of these texts, e.g. days.
+        increment: the columns of the table, one row for each key; and ``deleted`` if it is none of them.
+        into: target of the write: a table that declares by which name its executions are told apart (``executed_by``),
+            and, as its partition, this name -> the execution. Executions are in the order of these texts, e.g. days.
         keys: columns that identify a row for ever; never NULL.
         update: column -> SQL over ``t`` (the row that is there) and ``s`` (the increment's), for rows that are there;
             without, they become the increment's.
         deleted: BOOLEAN column of the increment, true where the row is removed; empty if none is.
-        due: executions that have to be in the rows before it, where it is known; those after ``execution`` do not
+        due: executions that have to be in the rows before it, where it is known; those after this one do not
             count, and those that were taken back have to be there in any case.
-        provenance: who merges, from what, and why.
-        audits: rules over the rows inserted or updated.
 
     Returns:
         What was done; its reason names the executions that have to follow.
@@ -81,21 +74,22 @@ def merge_execution(  # noqa: PLR0913 - a merge, and which execution it is
         >>> rows(pages)
         [('/a', 21)]
     """
-    if not execution or not target.spec.executed_by:
-        raise ConfigError(f"{target.name} needs executions: declare executed_by, and name the one that this is")
+    into = into.by("idempotency.stateful_merger", "execution", "audits")
+    if not into.execution:
+        raise ConfigError(f"{into.name} needs executions: declare executed_by, and name the one that this is")
     if not keys:
-        raise ConfigError(f"keys must name the columns that identify a row of {target.name}, not none")
+        raise ConfigError(f"keys must name the columns that identify a row of {into.name}, not none")
     require_columns(increment, keys, COMPARED)
     require_columns(increment, [deleted], FLAG)
     gone = f"s.{identifier(deleted)}" if deleted else "false"
     removal = [Delete(when=gone)] if deleted else []
-    return target.merge(
+    return into.table.merge(
         increment,
         keys=keys,
         clauses=[*removal, Update(update), Insert(when=f"NOT {gone}")],
         unusable={f"no {c}": f"{identifier(c)} IS NULL" for c in (*keys, deleted) if c},
-        execution=execution,
+        execution=into.execution,
         due=due or (),
-        provenance=provenance.by("idempotency.stateful_merger"),
-        audits=audits,
+        provenance=into.run,
+        audits=into.audits,
     )

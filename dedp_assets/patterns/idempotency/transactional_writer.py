@@ -11,27 +11,25 @@ Choose instead: Data Overwrite or Keyed Idempotency, for one table.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any
 
-from psycopg import Connection
 from pyspark.sql import DataFrame
 
 from dedp_assets.patterns.connectors.postgres import Incoming
-from dedp_assets.patterns.core.audits import Audit, not_empty
+from dedp_assets.patterns.core.audits import not_empty
 from dedp_assets.patterns.core.errors import ConfigError, PatternError
 from dedp_assets.patterns.core.keys import require_distinct
 from dedp_assets.patterns.core.options import require_types, typed
-from dedp_assets.patterns.core.records import Provenance, slice_name
+from dedp_assets.patterns.core.records import slice_name
 from dedp_assets.patterns.core.results import RowCounts, Split, WriteResult
-from dedp_assets.patterns.core.rows import RowsRead
 from dedp_assets.patterns.delta.tables import Table
+from dedp_assets.patterns.delta.target import Target, same_run
 from dedp_assets.patterns.delta.writes import StagedWrite
 from dedp_assets.patterns.idempotency._groups import group_of
-from dedp_assets.patterns.idempotency._transactions import RowSet, Written, texts_of, write_sets
+from dedp_assets.patterns.idempotency._transactions import DatabaseTarget, RowSet, Written, texts_of, write_sets
 
-__all__ = ["write_transaction", "publish_group", "read_group", "RowSet", "TableRows"]
+__all__ = ["write_transaction", "publish_group", "read_group", "DatabaseTarget", "RowSet", "TableRows"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,20 +37,14 @@ class TableRows:
     """Rows that replace a partition of a Delta table.
 
     Attributes:
-        table: the table.
         rows: everything that the partition shall hold.
-        partition: column -> value; every partition column of the table has one.
-        audits: rules over the rows.
-        rows_read: what is known about the rows read, to account for them.
+        into: target with the partition; every partition column of the table has a value.
         allow_empty: whether no rows may replace the partition, with a warning; a source that delivers nothing is
             usually broken.
     """
 
-    table: Table
     rows: DataFrame | Split
-    partition: Mapping[str, str]
-    audits: Sequence[Audit] = ()
-    rows_read: RowsRead = RowsRead()  # noqa: RUF009 - frozen
+    into: Target
     allow_empty: bool = False
 
     def __post_init__(self) -> None:
@@ -60,15 +52,7 @@ class TableRows:
 
 
 @typed
-def write_transaction(
-    sets: Iterable[RowSet],
-    *,
-    connect: Callable[..., Connection[Any]],
-    target: str,
-    partition: Mapping[str, str] | None = None,
-    provenance: Provenance,
-    generation: int = 0,
-) -> WriteResult:
+def write_transaction(sets: Iterable[RowSet], into: DatabaseTarget) -> WriteResult:
     """Write rows into several tables of a PostgreSQL database by their keys, in one transaction.
 
     The rows pass through this process partition by partition, and wait in temporary tables until the transaction. What
@@ -76,12 +60,7 @@ def write_transaction(
 
     Args:
         sets: the rows of each table.
-        connect: opens a connection; takes psycopg's settings.
-        target: name of what is written, for all tables together.
-        partition: the part of it that this write is about.
-        provenance: who writes, from what upstream version (``sequence``), and why. The same inputs and code at the same
-            version are written once, unless somebody asks for a replay.
-        generation: how often the target was begun anew; what was noted in an earlier generation does not count.
+        into: the database, the name of what is written, and the run, with its upstream version (``sequence``).
 
     Returns:
         The result; ``version`` is the upstream version, ``figures`` say what became of the rows of each table.
@@ -100,10 +79,10 @@ def write_transaction(
         >>> with database.connect() as connection:
         ...     _ = connection.execute("CREATE TABLE users (id int PRIMARY KEY, name text)")
         >>> ada = RowSet("public.users", frame("id INT, name STRING", (1, "Ada")), keys=["id"])
-        >>> first = replace(run, sequence=1)
-        >>> write_transaction([ada], connect=database.connect, target="users", provenance=first).figures
+        >>> into = DatabaseTarget("users", database.connect, replace(run, sequence=1))
+        >>> write_transaction([ada], into).figures
         {'public.users inserted': 1, 'public.users updated': 0, 'public.users deleted': 0}
-        >>> write_transaction([ada], connect=database.connect, target="users", provenance=first).changed
+        >>> write_transaction([ada], into).changed
         False
         >>> with database.connect() as connection:
         ...     found = connection.execute("SELECT * FROM users").fetchall()
@@ -113,38 +92,37 @@ def write_transaction(
     incoming = [
         Incoming(s.table, s.rows.columns, s.keys, texts_of(s.table, s.rows), s.partition, s.allow_empty) for s in sets
     ]
-    require_distinct(f"{target}: sets=", [each.table for each in incoming])
-    if not incoming or provenance.sequence is None:
+    run, part = into.run, dict(into.partition)
+    require_distinct(f"{into.name}: sets=", [each.table for each in incoming])
+    if not incoming or run.sequence is None:
         raise ConfigError(
-            f"{target}: sets must hold rows to write, and provenance.sequence their upstream version, by which a retry "
-            "is known"
+            f"{into.name}: sets must hold rows to write, and provenance.sequence their upstream version, by which a "
+            "retry is known"
         )
-    content = json.dumps([provenance.code_version, provenance.inputs], sort_keys=True, default=str)
-    part = dict(partition or {})
-    write = Written(target, slice_name(part), generation, provenance.sequence, content, provenance.run_id)
-    done = write_sets(incoming, write, connect=connect, again=provenance.replay)
+    content = json.dumps([run.code_version, run.inputs], sort_keys=True, default=str)
+    write = Written(into.name, slice_name(part), into.generation, run.sequence, content, run.run_id)
+    done = write_sets(incoming, write, connect=into.connect, again=run.replay)
     if done is None:
         reason = f"version {write.sequence} was written before: nothing to do"
-        return WriteResult(target, write.sequence, applied=False, changed=False, reason=reason, partition=part)
+        return WriteResult(into.name, write.sequence, applied=False, changed=False, reason=reason, partition=part)
     figures = {
         f"{each.table} {name}": getattr(what, name)
         for each, what in zip(incoming, done, strict=True)
         for name in ("inserted", "updated", "deleted")
     }
     changed = sum(figures.values())
-    result = WriteResult(target, write.sequence, applied=True, changed=changed > 0, reason=f"{changed} rows changed")
+    result = WriteResult(into.name, write.sequence, applied=True, changed=changed > 0, reason=f"{changed} rows changed")
     return replace(result, rows=RowCounts(written=changed), partition=part, figures=figures)
 
 
 @typed
-def publish_group(sets: Iterable[TableRows], *, provenance: Provenance) -> WriteResult:
+def publish_group(sets: Iterable[TableRows]) -> WriteResult:
     """Replace a partition in each of several Delta tables: none if an audit refuses one, all after a crash.
 
     The first table is the main one and is published last. The tables are written by this function only.
 
     Args:
-        sets: the tables, always the same in the same order, and what their partitions shall hold.
-        provenance: who writes, from what, and why.
+        sets: the rows and the target of each table, always the same tables in the same order, all of one run.
 
     Returns:
         What became of the first table, and beside it of the others.
@@ -155,7 +133,9 @@ def publish_group(sets: Iterable[TableRows], *, provenance: Provenance) -> Write
         Conflict: if a newer upstream version was applied, or somebody else wrote one of the tables.
     """
     wanted, staged, results = list(sets), list[StagedWrite](), dict[str, WriteResult]()
-    group, run = group_of([each.table for each in wanted], results), provenance.by("idempotency.transactional_writer")
+    targets = [each.into.by("idempotency.transactional_writer", "partition", "audits", "rows_read") for each in wanted]
+    group = group_of([into.table for into in targets], results)
+    same_run(*targets)
     group.go_on()
 
     def asked() -> bool:
@@ -163,16 +143,8 @@ def publish_group(sets: Iterable[TableRows], *, provenance: Provenance) -> Write
         return False in [write.is_applied() for write in staged]
 
     try:
-        for each in wanted:
-            staged.append(
-                each.table.stage(
-                    each.rows,
-                    partition=each.partition,
-                    provenance=run,
-                    audits=(not_empty(allow_empty=each.allow_empty), *each.audits),
-                    rows_read=each.rows_read,
-                )
-            )
+        for each, into in zip(wanted, targets, strict=True):
+            staged.append(into.with_audits(not_empty(allow_empty=each.allow_empty)).stage(each.rows))
         notes = {write.table.name: write.note() for write in reversed(staged)}
         asked()
     except PatternError:

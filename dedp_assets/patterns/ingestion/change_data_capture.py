@@ -20,11 +20,11 @@ from dedp_assets.patterns.connectors.pgoutput import position_text
 from dedp_assets.patterns.connectors.postgres import RESNAPSHOT, PostgresTable
 from dedp_assets.patterns.core.errors import ConfigError, ContractError, NotReady
 from dedp_assets.patterns.core.options import typed
-from dedp_assets.patterns.core.records import Provenance
 from dedp_assets.patterns.core.results import Finding, RowCounts, WriteResult
 from dedp_assets.patterns.core.rows import evaluated_once
 from dedp_assets.patterns.delta.clauses import Delete, Insert, Update
 from dedp_assets.patterns.delta.tables import Table
+from dedp_assets.patterns.delta.target import Target, same_run
 from dedp_assets.patterns.ingestion import _capturing as capturing
 from dedp_assets.patterns.ingestion import _history
 from dedp_assets.patterns.ingestion._current_rows import require_columns, require_fit
@@ -39,32 +39,31 @@ _CLAUSES = (Delete(when=f"s.{GONE}"), Update(), Insert(when=f"NOT s.{GONE}"))
 @typed
 def capture_changes(
     source: PostgresTable,
-    history: Table,
-    latest: Table,
+    into: Target,
+    latest: Target,
     *,
     keys: Sequence[str],
-    provenance: Provenance,
     resnapshot: bool = False,
     max_messages: int = 50_000,
     max_latency_seconds: float = 30,
 ) -> WriteResult:
-    """Append what happened in ``source`` since the last capture to ``history``, then bring ``latest`` up to it.
+    """Append what happened in ``source`` since the last capture to a history, then bring ``latest`` up to it.
 
     The first capture takes a snapshot. A batch is one commit whose transaction id is the position in the source's log;
     only then is the slot moved. So whatever is interrupted, the next capture goes on behind the last commit.
 
     Args:
         source: the table and its slot.
-        history: a table of :data:`CHANGES`, partitioned by ``committed_on``.
-        latest: the source's columns that shall be held, of whatever type their texts convert to.
+        into: target of the history: a table of :data:`CHANGES`, partitioned by ``committed_on``.
+        latest: target of the copy, of the same run: a table of the source's columns that shall be held, of whatever
+            type their texts convert to.
         keys: the source's primary key.
-        provenance: who captures, and why.
         resnapshot: take a snapshot though there is one: a person's answer to a gap. The history keeps what it has.
         max_messages: how much log to hold in memory at once; a single transaction may exceed it.
         max_latency_seconds: when changes are too late, from commit in the source to commit in ``latest``.
 
     Returns:
-        What was appended to ``history``; the slowest change's ``latency_seconds`` to it and ``copy_latency_seconds``
+        What was appended to the history; the slowest change's ``latency_seconds`` to it and ``copy_latency_seconds``
         to ``latest``; ``retained_bytes`` of log that the slot kept; findings on lateness and the source's columns.
 
     Raises:
@@ -73,7 +72,7 @@ def capture_changes(
         ConfigError: if the source cannot be captured as it is.
         ContractError: if changes may be missing (slot lost or moved by others; table, publication, key or type of a
             column made anew or altered): a new snapshot is needed.
-        SchemaMismatch: if columns of ``latest`` were dropped, added, retyped or rewritten at the source; ``history``
+        SchemaMismatch: if columns of ``latest`` were dropped, added, retyped or rewritten at the source; the history
             goes on.
 
     Example:
@@ -82,25 +81,27 @@ def capture_changes(
         ...     _ = applications.execute(f"{created}; INSERT INTO users VALUES (1, 'Ada'), (2, 'Bob')")
         >>> users = PostgresTable("public.users", "example", connect=database.connect)
         >>> history, latest = table("log", CHANGES, partition_by=["committed_on"]), table("now", "id INT, name STRING")
-        >>> _ = capture_changes(users, history, latest, keys=["id"], provenance=run)
+        >>> _ = capture_changes(users, history.target(run), latest.target(run), keys=["id"])
         >>> rows(latest)
         [(1, 'Ada'), (2, 'Bob')]
     """
     if max_messages < 1 or not keys:
         raise ConfigError(f"max_messages={max_messages} must be at least 1, and keys={list(keys)} name a column")
-    run = provenance.by(_PATTERN)
+    into, latest = into.by(_PATTERN), latest.by(_PATTERN)
+    same_run(into, latest)
+    history, copy = into.table, latest.table
     history.ensure()
     began = resnapshot or cursor(history) is None
-    capture = capturing.Capture(source, history, tuple(keys), run)
+    capture = capturing.Capture(source, history, tuple(keys), into.run)
     written = [capture.begin(anew=resnapshot)] if began else []
     with postgres.connected(source) as connection:
         slot, definition = capture.resume(connection)
         written += capture.follow(connection, definition, until=slot.newest, max_messages=max_messages)
-    done = cursor(latest) if latest.ledger.exists() else None
-    copied = apply_changes(history, latest, keys=keys, provenance=run)
+    done = cursor(copy) if copy.ledger.exists() else None
+    copied = apply_changes(history, latest, keys=keys)
     lags = {
         "latency_seconds": max((result.figures.get("latency_seconds", 0.0) for result in written), default=0.0),
-        "copy_latency_seconds": _history.lag_seconds(history, latest, since=done) if copied.applied else 0.0,
+        "copy_latency_seconds": _history.lag_seconds(history, copy, since=done) if copied.applied else 0.0,
     }
     rows = sum(result.rows.written for result in written)
     differing = noted(history)["changed"]
@@ -121,21 +122,22 @@ def capture_changes(
 
 
 @typed
-def apply_changes(history: Table, latest: Table, *, keys: Sequence[str], provenance: Provenance) -> WriteResult:
-    """Bring ``latest`` up to ``history``: merge what it has not applied; build it anew if it never applied anything.
+def apply_changes(history: Table, into: Target, *, keys: Sequence[str]) -> WriteResult:
+    """Bring a table up to ``history``: merge what it has not applied; build it anew if it never applied anything.
 
     Args:
         history: as :func:`capture_changes` fills it.
-        latest: the table to bring up to it.
+        into: target of the write: the table to bring up to it.
         keys: the source's primary key.
-        provenance: who applies, and why.
 
     Raises:
         NotReady: if nothing was captured yet.
-        ConfigError: if ``latest`` lacks a key.
+        ConfigError: if the table lacks a key.
         ContractError: if the history holds changes without a snapshot.
-        SchemaMismatch: if it holds something else than ``latest`` declares.
+        SchemaMismatch: if it holds something else than the table declares.
     """
+    into = into.by(_PATTERN)
+    latest = into.table
     state = history.ledger.state()
     head, note = state.applied(history.name, {}), noted(history, until=state.version)
     if head is None:
@@ -153,9 +155,9 @@ def apply_changes(history: Table, latest: Table, *, keys: Sequence[str], provena
     with evaluated_once(_history.latest_rows(rows, keys=keys, after=note["reset"])) as found:
         require_fit(found, latest)
         values = _history.typed(found, latest.spec, keys=keys)
-        notes = {**provenance.notes, "source": columns}
+        notes = {**into.run.notes, "source": columns}
         inputs = {history.name: state.version, **columns}
-        run = replace(provenance.by(_PATTERN), sequence=head, inputs=inputs, notes=notes)
+        run = replace(into.run, sequence=head, inputs=inputs, notes=notes)
         if done is None or done < note["reset"][0]:
             return latest.overwrite(values.filter(f"NOT {GONE}").drop(GONE), provenance=run)
         return latest.merge(values, keys=keys, clauses=_CLAUSES, provenance=run)

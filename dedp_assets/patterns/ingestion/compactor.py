@@ -16,13 +16,12 @@ from datetime import datetime, timedelta, timezone
 
 from dedp_assets.patterns.core.errors import ConfigError
 from dedp_assets.patterns.core.options import typed
-from dedp_assets.patterns.core.records import Provenance
 from dedp_assets.patterns.core.results import Plan, WriteResult
 from dedp_assets.patterns.delta.definition import require_partition
 from dedp_assets.patterns.delta.log import Ledger, TableState
 from dedp_assets.patterns.delta.maintenance.compaction import Files, partition_name, rewrite, small_files
 from dedp_assets.patterns.delta.maintenance.vacuum import remove_unneeded, safe_hours
-from dedp_assets.patterns.delta.tables import Table
+from dedp_assets.patterns.delta.target import Target
 
 __all__ = ["compact", "plan_compaction", "vacuum"]
 
@@ -33,10 +32,8 @@ _SMALL, _TARGET, _MANY = 128 * _MIB, 512 * _MIB, 10
 
 @typed
 def compact(
-    table: Table,
+    into: Target,
     *,
-    partition: Mapping[str, str] | None = None,
-    provenance: Provenance,
     small_bytes: int = _SMALL,
     target_bytes: int = _TARGET,
     min_small_files: int = _MANY,
@@ -49,9 +46,7 @@ def compact(
     change. If nothing is worth it, nothing is committed and Spark is not started.
 
     Args:
-        table: the table.
-        partition: column -> value, to compact only there; all of the table if ``None``.
-        provenance: who compacts, and why.
+        into: target of the write; with a partition, only files there are merged.
         small_bytes: files below this size are merged, in bytes.
         target_bytes: size that merged files grow up to, in bytes.
         min_small_files: fewest small files that make a partition worth it.
@@ -68,31 +63,31 @@ def compact(
     Example:
         >>> visits = table("visits", "id INT", (1,), (2,))
         >>> frame("id INT", (3,)).write.format("delta").mode("append").save(str(visits.location))
-        >>> compact(visits, provenance=run, min_small_files=2).reason
+        >>> compact(visits.target(run), min_small_files=2).reason
         '3 files became 1, in 1 partitions'
         >>> rows(visits)
         [(1,), (2,), (3,)]
     """
-    state = table.ledger.state()
-    require_partition(table.name, state, partition or {})
+    into = into.by("ingestion.compactor", "partition")
+    table, state = into.table, into.table.ledger.state()
+    require_partition(table.name, state, into.partition)
     small, sizes = (
         small_files(state, small_bytes),
         _Sizes(small_bytes, target_bytes, min_small_files, min_average_bytes),
     )
-    plan = _plan(state, small, partition or {}, sizes)
+    plan = _plan(state, small, into.partition, sizes)
     chosen = {key: files for key, files in small.items() if partition_name(key) in plan.causes}
     if not chosen:
         reason = f"nothing to compact: {plan.reason}"
         return WriteResult(table.name, state.version, applied=False, changed=False, reason=reason)
-    by = provenance.by("ingestion.compactor")
-    return rewrite(table, state, chosen, provenance=by, small_bytes=small_bytes, target_bytes=target_bytes)
+    return rewrite(table, state, chosen, provenance=into.run, small_bytes=small_bytes, target_bytes=target_bytes)
 
 
 @typed
 def plan_compaction(
     ledger: Ledger,
-    *,
     partition: Mapping[str, str] | None = None,
+    *,
     small_bytes: int = _SMALL,
     target_bytes: int = _TARGET,
     min_small_files: int = _MANY,
@@ -116,9 +111,7 @@ def plan_compaction(
 
 
 @typed
-def vacuum(
-    table: Table, *, retention_hours: float, now: datetime, provenance: Provenance, allow_unsafe: bool = False
-) -> WriteResult:
+def vacuum(into: Target, *, retention_hours: float, now: datetime, allow_unsafe: bool = False) -> WriteResult:
     """Remove the files that no version within the retention needs.
 
     Guaranteed, whatever ``now`` says: the newest version, every version that was current ``retention_hours`` before
@@ -127,10 +120,9 @@ def vacuum(
     Reading or restoring an older version then raises ConfigError, unless its rows are the current ones still.
 
     Args:
-        table: the table.
+        into: target of the write.
         retention_hours: how long what was replaced stays readable, in hours.
         now: the current time, with time zone; the times in the log and of the files are compared with it.
-        provenance: who removes, and why.
         allow_unsafe: accept a retention below what the table declares (``delta.deletedFileRetentionDuration``, a week
             if nothing): readers of older versions and foreign writers then lose files under their hands.
 
@@ -141,7 +133,8 @@ def vacuum(
         ConfigError: for a retention below the safe one.
         Conflict: if other writers hold the table for too long.
     """
-    safe = safe_hours(table.ledger.state())
+    into = into.by("ingestion.compactor")
+    table, safe = into.table, safe_hours(into.table.ledger.state())
     if retention_hours < 0 or (retention_hours < safe and not allow_unsafe):
         raise ConfigError(
             f"{table.name}: a retention of {retention_hours:g} h is below the {safe:g} h that are safe: readers and "
@@ -149,7 +142,7 @@ def vacuum(
         )
     # Longer than there are logs means the same as from the beginning, and has a date.
     cutoff = now - timedelta(hours=min(retention_hours, (now - _EARLIEST) / timedelta(hours=1)))
-    return remove_unneeded(table, cutoff=cutoff, provenance=provenance.by("ingestion.compactor"))
+    return remove_unneeded(table, cutoff=cutoff, provenance=into.run)
 
 
 @dataclass(frozen=True, slots=True)

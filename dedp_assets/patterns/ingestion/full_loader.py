@@ -10,18 +10,16 @@ Choose instead: Incremental Loader, once the dataset grows and has a delta colum
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from pyspark.sql import DataFrame
 
 from dedp_assets.patterns.core.audits import Audit
 from dedp_assets.patterns.core.errors import ConfigError
 from dedp_assets.patterns.core.options import typed
-from dedp_assets.patterns.core.records import Provenance
 from dedp_assets.patterns.core.results import Split, WriteResult
-from dedp_assets.patterns.core.rows import RowsRead, counted
+from dedp_assets.patterns.core.rows import counted
 from dedp_assets.patterns.delta.copies import exposure
 from dedp_assets.patterns.delta.tables import Table
+from dedp_assets.patterns.delta.target import Target
 
 __all__ = ["load_full", "volume_guard"]
 
@@ -29,53 +27,50 @@ __all__ = ["load_full", "volume_guard"]
 @typed
 def load_full(
     snapshot: DataFrame | Split,
-    target: Table,
+    into: Target,
     *,
-    provenance: Provenance,
     keep_versions: bool = False,
     min_rows: int = 1,
     max_shrink: float = 0.5,
     max_growth: float = 2.0,
-    audits: Sequence[Audit] = (),
 ) -> WriteResult:
-    """Replace every row of ``target`` by ``snapshot``, in one commit.
+    """Replace every row of a table by ``snapshot``, in one commit.
 
     A load that fails leaves the present rows where they are.
 
     Args:
         snapshot: the complete dataset; of a split, its ``valid`` part.
-        target: the table to replace.
-        provenance: who loads, from what, and why.
-        keep_versions: load into a table of its own that is never written again, and let ``target`` show it once the
+        into: target of the write.
+        keep_versions: load into a table of its own that is never written again, and let the table show it once the
             load has passed; Proxy's ``switch_version`` is the way back.
         min_rows: fewest rows a delivery may have, in rows.
         max_shrink: largest share of the present rows that may be missing (0.5: half of them).
         max_growth: largest factor by which the rows may grow (2.0: double).
-        audits: further rules over the rows.
 
     Raises:
         AuditFailed: if the volume guard or an audit refuses the delivery; the present rows stay.
         Conflict: if another run wrote the table meanwhile, whose rows the guard did not see.
-        ConfigError: for bounds that would refuse every delivery, or if ``target`` keeps versions and is loaded
+        ConfigError: for bounds that would refuse every delivery, or if the table keeps versions and is loaded
             without, or the other way round.
 
     Example:
         >>> devices = table("devices", "id INT, name STRING", (1, "phone"), (2, "tablet"))
         >>> delivery = frame("id INT, name STRING", (2, "tablet"), (3, "watch"), (4, "reader"))
-        >>> load_full(delivery, devices, provenance=run).reason
+        >>> load_full(delivery, devices.target(run)).reason
         '3 rows published'
         >>> rows(devices)
         [(2, 'tablet'), (3, 'watch'), (4, 'reader')]
     """
     if not 0 <= max_shrink <= 1 or max_growth < 1:
         raise ConfigError(f"max_shrink={max_shrink} must lie in 0..1 and max_growth={max_growth} must be at least 1")
-    named = provenance.by("ingestion.full_loader")
-    rules = (*volume_guard(min_rows=min_rows, max_shrink=max_shrink, max_growth=max_growth), *audits)
+    into = into.by("ingestion.full_loader", "audits")
+    target = into.table
     since = target.ledger.version() if target.ledger.exists() else None
-    present = RowsRead(figures={"present": _present(target, since)})
+    guard = volume_guard(min_rows=min_rows, max_shrink=max_shrink, max_growth=max_growth)
+    into = into.with_audits(*guard).reading(figures={"present": _present(target, since)})
     if keep_versions:
-        return exposure.load(snapshot, target, provenance=named, audits=rules, rows_read=present)
-    return target.stage(snapshot, provenance=named, audits=rules, rows_read=present).publish(since=since)
+        return exposure.load(snapshot, target, provenance=into.run, audits=into.audits, rows_read=into.rows_read)
+    return into.stage(snapshot).publish(since=since)
 
 
 @typed

@@ -12,7 +12,7 @@ Choose instead: Change Data Capture, if deletes have to be seen or a schedule is
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 
 from pyspark.sql import DataFrame
@@ -25,13 +25,13 @@ from dedp_assets.patterns.core.keys import require_distinct
 from dedp_assets.patterns.core.names import OUTCOME, identifier
 from dedp_assets.patterns.core.options import typed
 from dedp_assets.patterns.core.partitions import literal
-from dedp_assets.patterns.core.records import Provenance, slice_name
+from dedp_assets.patterns.core.records import slice_name
 from dedp_assets.patterns.core.results import Plan, Split, WriteResult
-from dedp_assets.patterns.core.rows import RowsRead, count_where, tally
+from dedp_assets.patterns.core.rows import count_where, tally
 from dedp_assets.patterns.delta.definition import conformed, require_partition
 from dedp_assets.patterns.delta.log import Ledger
 from dedp_assets.patterns.delta.reading import predicate
-from dedp_assets.patterns.delta.tables import Table
+from dedp_assets.patterns.delta.target import Target
 from dedp_assets.patterns.ingestion._increments import KEPT, LATE, merged, require_same_window
 from dedp_assets.patterns.ingestion._windows import Bound, Window, cut, interval, within
 
@@ -44,16 +44,13 @@ _FIGURES = {"late": count_where(LATE), "gone": count_where(KEPT), "undated": cou
 @typed
 def load_increment(
     rows: DataFrame,
-    target: Table,
+    into: Target,
     *,
     delta: str,
     window: Window,
-    partition: Mapping[str, str],
     keys: Sequence[str],
-    provenance: Provenance,
-    audits: Sequence[Audit] = (),
 ) -> WriteResult:
-    """Load the rows of one window into the partition of ``target`` that is the window's own, in one commit.
+    """Load the rows of one window into the partition that is the window's own, in one commit.
 
     A window read again is merged by key: rows the source shows replace their former selves, rows that became visible
     since are added and counted as ``late``, rows it no longer shows stay and are counted as ``gone``. So each row is in
@@ -61,13 +58,12 @@ def load_increment(
 
     Args:
         rows: the whole source, lazy; its filter is one that Spark pushes down to databases and files.
-        target: table with the source's columns and those of ``partition``, which are filled in if the source has none.
+        into: target with the partition that holds this window and no other: a table with the source's columns and those
+            of the partition, which are filled in if the source has none. The run's inputs name the reading (when), as a
+            window may gain rows later; audits may judge the figures ``late``, ``gone`` and ``undated``, in rows.
         delta: column that says when a row reached the source: TIMESTAMP, TIMESTAMP_NTZ (taken as UTC), growing integer.
         window: its start, which belongs to it, and its end, which does not: times with zone, or integers.
-        partition: column -> value of the partition that holds this window and no other.
         keys: columns that identify a row of the source.
-        provenance: who loads, from what, and why; its inputs name the reading (when), as a window may gain rows later.
-        audits: rules over the rows; they may judge the figures ``late``, ``gone`` and ``undated``, in rows.
 
     Raises:
         AuditFailed: if a row has no key or no delta value (a person may approve leaving it out), or an audit refuses.
@@ -78,23 +74,21 @@ def load_increment(
     Example:
         >>> sold = frame("id INT, seq BIGINT", (1, 99), (2, 100), (3, 150), (4, 200))
         >>> loaded, own = table("loaded", "id INT, seq BIGINT, part STRING", partition_by=["part"]), {"part": "100"}
-        >>> _ = load_increment(sold, loaded, delta="seq", window=(100, 200), partition=own, keys=["id"], provenance=run)
+        >>> _ = load_increment(sold, loaded.target(run, partition=own), delta="seq", window=(100, 200), keys=["id"])
         >>> rows(loaded)
         [(2, 100, '100'), (3, 150, '100')]
     """
-    if not keys or not partition:
+    into = into.by(_NAME, "partition", "audits")
+    if not keys or not into.partition:
         raise ConfigError("keys and partition must each name a column")
     require_distinct("keys=", keys)
     require_columns(require_free(require_rows("load_increment", rows)), [delta, *keys], COMPARED)
     undated = f"{identifier(delta)} IS NULL"
     wanted = f"({within(rows, delta, window)}) OR {undated}"
-    state = target.ensure()
-    partition = require_partition(target.name, state, partition)
-    there = {column.lower() for column in rows.columns}
+    target, state, there = into.table, into.table.ensure(), {column.lower() for column in rows.columns}
+    partition = require_partition(target.name, state, into.partition)
     given = {c: F.expr(literal(v, state.kinds[c])) for c, v in partition.items() if c.lower() not in there}
-    shown = rows.filter(wanted).withColumns(given)
-    shown = conformed(target.name, shown, state)
-    noted = replace(provenance, notes={**provenance.notes, "window": interval(window)}).by(_NAME)
+    shown = conformed(target.name, rows.filter(wanted).withColumns(given), state)
     if not state.written(target.name, partition) and not state.holds(partition):
         judged = shown.withColumns(dict.fromkeys((KEPT, LATE), F.lit(False)))  # noqa: FBT003
     else:
@@ -105,10 +99,8 @@ def load_increment(
     split = Split(flagged, {"valid": tuple(shown.columns), "undated": ()}, identity=tuple(keys))
     dated = Audit(name="every_row_has_a_delta_value", of="undated", fail_above=0, approvable=True)
     keyed = Audit.none_where("every_row_has_its_key", " OR ".join(f"{identifier(key)} IS NULL" for key in keys))
-    rules, rows_read = (dated, keyed, *audits), RowsRead(tally=seen)
-    return target.stage(split, partition=partition, provenance=noted, audits=rules, rows_read=rows_read).publish(
-        since=state.version
-    )
+    gated = replace(into, partition=partition).noting({"window": interval(window)})
+    return gated.with_audits(dated, keyed).reading(seen).stage(split).publish(since=state.version)
 
 
 @typed
@@ -159,39 +151,28 @@ def plan_windows(
 
 
 @typed
-def load_partition(
-    rows: DataFrame,
-    target: Table,
-    *,
-    partition: Mapping[str, str],
-    ready: Plan,
-    provenance: Provenance,
-    audits: Sequence[Audit] = (),
-) -> WriteResult:
-    """Load one whole partition of a source that is partitioned as ``target`` is, in one commit; no other is read.
+def load_partition(rows: DataFrame, into: Target, *, ready: Plan) -> WriteResult:
+    """Load one whole partition of a source that is partitioned as the table is, in one commit; no other is read.
 
     Args:
         rows: the whole source, lazy, partition columns included.
-        target: the table.
-        partition: column -> value; follows from the run's logical date.
+        into: target with the partition to load, which follows from the run's logical date.
         ready: what ``readiness_marker.plan_ready`` offers; with ``consumed={}`` also what was loaded before.
-        provenance: who loads, from what, and why.
-        audits: rules over the rows.
 
     Raises:
         NotReady: if the partition is not offered, or not there; nothing is written.
         AuditFailed: if it is said to be ready and empty, or an audit refuses it.
     """
-    require_named("partition", partition)
-    require_columns(require_rows("load_partition", rows), partition)
-    declared = {c.lower(): c for c in target.spec.columns}
-    partition = {declared.get(c.lower(), c): value for c, value in partition.items()}
+    into = into.by(_NAME, "partition", "audits")
+    require_named("partition", into.partition)
+    require_columns(require_rows("load_partition", rows), into.partition)
+    declared = {c.lower(): c for c in into.table.spec.columns}
+    partition = {declared.get(c.lower(), c): str(value) for c, value in into.partition.items()}
     named = slice_name(partition), "/".join(partition.values())
     key = next((name for name in named if name in ready.partitions), "")
     if not key:
         reason = next((ready.held[name] for name in named if name in ready.held), "there is no such partition")
-        raise NotReady(f"{target.name} {named[0]} was not loaded: {reason}")
-    noted = replace(provenance, notes={**provenance.notes, "delivery": ready.cursor.get(key)}).by(_NAME)
-    some = not_empty()
-    own = rows.filter(predicate(partition, target.ensure()))
-    return target.stage(own, partition=partition, provenance=noted, audits=(some, *audits)).publish()
+        raise NotReady(f"{into.name} {named[0]} was not loaded: {reason}")
+    own = rows.filter(predicate(partition, into.table.ensure()))
+    gated = replace(into, partition=partition).noting({"delivery": ready.cursor.get(key)}).with_audits(not_empty())
+    return gated.stage(own).publish()

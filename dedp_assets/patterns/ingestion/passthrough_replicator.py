@@ -25,6 +25,7 @@ from dedp_assets.patterns.delta.copies.replicas import copy_replica
 from dedp_assets.patterns.delta.locations import folder_at
 from dedp_assets.patterns.delta.store import as_folder
 from dedp_assets.patterns.delta.tables import Table
+from dedp_assets.patterns.delta.target import Target
 
 __all__ = ["replicate_table", "replicate_files", "declare_replica"]
 
@@ -34,9 +35,8 @@ _PATTERN = "ingestion.passthrough_replicator"
 @typed
 def replicate_table(
     source: Table,
-    target: Table,
+    into: Target,
     *,
-    provenance: Provenance,
     version: int | None = None,
     may_hold_personal: bool = False,
     bytes_per_second: float | None = None,
@@ -49,8 +49,7 @@ def replicate_table(
 
     Args:
         source: the table to replicate.
-        target: the replica; readers see the former version of it or the new one.
-        provenance: who replicates, and why.
+        into: target of the write: the replica; readers see the former version of it or the new one.
         version: version to replicate; the newest one now, if ``None``.
         may_hold_personal: whether the target's environment may hold personal data.
         bytes_per_second: most bytes to copy per second, to spare both environments.
@@ -66,22 +65,22 @@ def replicate_table(
     Example:
         >>> devices = table("bronze/devices", "id INT, name STRING", (1, "phone"), (2, "tablet"))
         >>> replica = table(declare_replica(devices.spec, name="staging/devices"))
-        >>> _ = replicate_table(devices, replica, provenance=run)
+        >>> _ = replicate_table(devices, replica.target(run))
         >>> rows(replica)
         [(1, 'phone'), (2, 'tablet')]
     """
-    _require_allowed(source.spec, target.name, may_hold_personal=may_hold_personal)
+    into = into.by(_PATTERN)
+    _require_allowed(source.spec, into.name, may_hold_personal=may_hold_personal)
     with readable(source.name, source.store):
         pinned = source.ledger.version() if version is None else version
     contents = table_contents(source.ledger, pinned)
     if not may_hold_personal:
         _require_declared(source.spec, contents.columns)
-    run = provenance.by(_PATTERN)
     return copy_replica(
         contents,
-        as_folder(target.store),
-        name=target.name,
-        provenance=run,
+        as_folder(into.table.store),
+        name=into.name,
+        provenance=into.run,
         bytes_per_second=bytes_per_second,
         files_at_once=files_at_once,
     )
@@ -91,10 +90,10 @@ def replicate_table(
 def replicate_files(
     source: Path,
     target: Path,
+    run: Provenance,
     *,
     declared: TableSpec,
     name: str,
-    provenance: Provenance,
     may_hold_personal: bool = False,
     bytes_per_second: float | None = None,
     files_at_once: int = 1,
@@ -104,9 +103,9 @@ def replicate_files(
     Args:
         source: folder of files; nothing in it is interpreted.
         target: the replica's folder.
+        run: who replicates, and why.
         declared: what the files hold, by name and columns.
         name: what the replica is called.
-        provenance: who replicates, and why.
         may_hold_personal: whether the target's environment may hold personal data.
         bytes_per_second: most bytes to copy per second.
         files_at_once: most files to copy at the same time.
@@ -118,12 +117,11 @@ def replicate_files(
     """
     _require_allowed(declared, name, may_hold_personal=may_hold_personal)
     contents = folder_contents(folder_at(source), name=declared.name)
-    run = provenance.by(_PATTERN)
     return copy_replica(
         contents,
         folder_at(target),
         name=name,
-        provenance=run,
+        provenance=run.by(_PATTERN),
         bytes_per_second=bytes_per_second,
         files_at_once=files_at_once,
     )

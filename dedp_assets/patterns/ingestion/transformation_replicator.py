@@ -20,18 +20,18 @@ from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from dedp_assets.patterns.core.audits import Audit, not_empty
+from dedp_assets.patterns.core.audits import not_empty
 from dedp_assets.patterns.core.errors import ConfigError
 from dedp_assets.patterns.core.masking import MaskingKey, pseudonym
 from dedp_assets.patterns.core.names import RESERVED, identifier
 from dedp_assets.patterns.core.options import typed
-from dedp_assets.patterns.core.records import Provenance
 from dedp_assets.patterns.core.results import BY_NAME, WriteResult
-from dedp_assets.patterns.core.rows import RowsRead, Tally, count_where, tally
+from dedp_assets.patterns.core.rows import Tally, count_where, tally
 from dedp_assets.patterns.core.schema import TableSpec, require_declared
 from dedp_assets.patterns.core.sql_options import reason_of
 from dedp_assets.patterns.delta.copies.remaking import remake, rules_of
 from dedp_assets.patterns.delta.tables import Table
+from dedp_assets.patterns.delta.target import Target
 from dedp_assets.patterns.ingestion._crossing import MEASURES, NothingCrossed, compared, unprovable
 
 __all__ = ["replicate_transformed", "declare_transformed", "NOTHING_CROSSED"]
@@ -47,13 +47,10 @@ _INSTEAD = f"{RESERVED}instead_of_"
 @typed
 def replicate_transformed(
     source: Table,
-    target: Table,
+    into: Target,
     *,
-    provenance: Provenance,
     key: MaskingKey | None = None,
-    partition: Mapping[str, str] | None = None,
     version: int | None = None,
-    audits: Sequence[Audit] = (),
     allow_empty: bool = False,
 ) -> WriteResult:
     """Replace the replica, or one partition of it, by the source's rows without their personal values, in one commit.
@@ -63,12 +60,10 @@ def replicate_transformed(
 
     Args:
         source: the table to replicate.
-        target: the replica, declared by :func:`declare_transformed`.
-        provenance: who replicates, and why.
+        into: target of the write: the replica, declared by :func:`declare_transformed`; a partition is of columns that
+            are kept as they are. Audits judge the replica's rows, as a pattern that no text may have.
         key: the key of the pseudonyms, if the source declares any.
-        partition: column -> value of the partition to replicate, of columns that are kept as they are.
         version: version of the source to read; the newest one now, if ``None``.
-        audits: further rules over the replica's rows, as a pattern that no text may have.
         allow_empty: whether a source without rows may empty the replica, or the partition, with a warning.
 
     Raises:
@@ -82,27 +77,29 @@ def replicate_transformed(
         >>> columns = {"id": Column("INT"), "plan": Column("STRING"), "email": Column("STRING", personal=True)}
         >>> users = table("silver/users", columns, (1, "free", "ada@example.org"), (2, "paid", "bob@example.org"))
         >>> staging = table(declare_transformed(users.spec, name="staging/users"))
-        >>> _ = replicate_transformed(users, staging, provenance=run)
+        >>> _ = replicate_transformed(users, staging.target(run))
         >>> rows(staging)
         [(1, 'free'), (2, 'paid')]
     """
-    declared, owned = source.spec, dict(partition or {})
-    kept = _require_possible(declared, target.spec, key, owned)
+    into = into.by("ingestion.transformation_replicator", "partition", "audits")
+    declared, owned = source.spec, dict(into.partition)
+    kept = _require_possible(declared, into.table.spec, key, owned)
     pinned = source.ledger.version() if version is None else version
     run = replace(
-        provenance.by("ingestion.transformation_replicator"),
-        inputs={source.name: pinned, **provenance.inputs},
-        sequence=pinned if provenance.sequence is None else provenance.sequence,
+        into.run,
+        inputs={source.name: pinned, **into.run.inputs},
+        sequence=pinned if into.run.sequence is None else into.run.sequence,
     )
+    own = tuple(audit for audit in into.audits if audit != NOTHING_CROSSED)
 
-    def write(into: Table, parts: Sequence[Mapping[str, str | None]], part: Mapping[str, str]) -> WriteResult:
+    def write(replica: Table, parts: Sequence[Mapping[str, str | None]], part: Mapping[str, str]) -> WriteResult:
         originals = source.read(*parts, version=pinned)
         rows, seen = _transformed(originals, declared, key, kept)
         proof = replace(NOTHING_CROSSED, unproven=unprovable(originals, declared.personal))
-        rules, rows_read = (proof, not_empty(allow_empty=allow_empty), *audits), RowsRead(tally=seen)
-        return into.stage(rows, partition=part, provenance=run, audits=rules, rows_read=rows_read).publish()
+        gated = Target(replica, run, part, own).with_audits(proof, not_empty(allow_empty=allow_empty))
+        return gated.reading(seen).stage(rows).publish()
 
-    return remake(target, write, rules=rules_of(declared, key), kept=kept, owned=owned)
+    return remake(into.table, write, rules=rules_of(declared, key), kept=kept, owned=owned)
 
 
 @typed

@@ -13,7 +13,6 @@ from pyspark.sql import Column as Expression
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from dedp_assets.patterns.core.audits import Audit
 from dedp_assets.patterns.core.columns import (
     COMPARED,
     FLAG,
@@ -28,13 +27,12 @@ from dedp_assets.patterns.core.keys import require_distinct
 from dedp_assets.patterns.core.meeting import as_held
 from dedp_assets.patterns.core.names import RESERVED, identifier
 from dedp_assets.patterns.core.options import require_types
-from dedp_assets.patterns.core.records import Provenance
 from dedp_assets.patterns.core.results import WriteResult
 from dedp_assets.patterns.core.rows import row_hash
 from dedp_assets.patterns.core.schema import Column, TableSpec
 from dedp_assets.patterns.delta.definition import held_types
 from dedp_assets.patterns.delta.recomputing import Compute
-from dedp_assets.patterns.delta.tables import Table
+from dedp_assets.patterns.delta.target import Target
 
 __all__ = [
     "AT",
@@ -145,25 +143,22 @@ class Dimension:
     def write(
         self,
         changes: DataFrame,
-        table: Table,
+        into: Target,
         compute: Compute,
         *,
         identity: Sequence[str],
-        provenance: Provenance,
-        audits: Sequence[Audit],
         anew: bool,
     ) -> WriteResult:
         """Compute the rows of the keys in ``changes`` anew from what is known of them; of all keys, if ``anew``.
 
         Args:
             changes: the changes.
-            table: the table of this dimension.
+            into: target of the write, with the table of this dimension.
             compute: present rows and selected changes -> all rows of their keys.
             identity: columns that tell the rows of one key apart.
-            provenance: who writes, from what, and why.
-            audits: rules over the rows written.
             anew: whether ``changes`` are all there are, and the present rows do not count.
         """
+        table = into.table
         selected = as_held(self.select(changes), held_types(table.ensure()), table.name)
         if not anew:
             keys = tuple(self.stream.keys)
@@ -173,13 +168,13 @@ class Dimension:
                 identity=(*keys, *identity),
                 compute=compute,
                 aside=[name for name, column in self.added.items() if CHANGE in column.type],
-                provenance=provenance,
-                audits=audits,
+                provenance=into.run,
+                audits=into.audits,
             )
-        run = replace(provenance, replay=True)
+        run = replace(into.run, replay=True)
         columns = ", ".join(f"CAST(NULL AS {c.type}) AS {identifier(name)}" for name, c in self.spec.columns.items())
         nothing = table.session.sql(f"SELECT {columns} WHERE false")
-        return table.overwrite(compute(nothing, selected), provenance=run, audits=audits)
+        return table.overwrite(compute(nothing, selected), provenance=run, audits=into.audits)
 
 
 def settled(changes: DataFrame, keys: Sequence[str], tracked: Iterable[str]) -> DataFrame:

@@ -20,10 +20,9 @@ from pyspark.sql import functions as F
 from dedp_assets.patterns.core.audits import Audit
 from dedp_assets.patterns.core.names import RESERVED, identifier
 from dedp_assets.patterns.core.options import typed
-from dedp_assets.patterns.core.records import Provenance
 from dedp_assets.patterns.core.results import WriteResult
 from dedp_assets.patterns.core.schema import Column
-from dedp_assets.patterns.delta.tables import Table
+from dedp_assets.patterns.delta.target import Target, same_run
 from dedp_assets.patterns.modeling._changes import AT, CHANGE, GONE, SEQUENCE, ChangeStream, Dimension, by, settled
 from dedp_assets.patterns.modeling.versioned_dimension import keep_versions
 
@@ -43,16 +42,14 @@ _PATTERN = "modeling.current_dimension"
 
 
 @typed
-def keep_newest(
-    changes: DataFrame, table: Table, *, stream: ChangeStream, provenance: Provenance, anew: bool = False
-) -> WriteResult:
-    """Bring the states in ``table`` up to ``changes``, in one commit.
+def keep_newest(changes: DataFrame, into: Target, *, stream: ChangeStream, anew: bool = False) -> WriteResult:
+    """Bring the states in a table up to ``changes``, in one commit.
 
     Args:
         changes: any changes, in any order, also such as were applied before.
-        table: its columns are the keys, those of :data:`NEWEST`, and the ones whose values are kept.
+        into: target of the write: the columns of its table are the keys, those of :data:`NEWEST`, and the ones whose
+            values are kept.
         stream: the columns of ``changes`` that say what a change is about.
-        provenance: who writes, from what, and why.
         anew: whether ``changes`` are all there are, and what the table holds is forgotten.
 
     Raises:
@@ -66,12 +63,13 @@ def keep_newest(
         >>> stream = ChangeStream(keys=["id"], event_time="at")
         >>> changes = frame(emails, (1, "new", "2026-01-05"), (1, "old", "2026-01-02"))
         >>> dated = changes.selectExpr("*", "timestamp(day) AS at")
-        >>> _ = keep_newest(dated, users, stream=stream, provenance=run)
+        >>> _ = keep_newest(dated, users.target(run), stream=stream)
         >>> rows(users.read().select("id", "email"))
         [(1, 'new')]
     """
-    stream = stream.of(table.spec)
-    dimension, by_key = Dimension(table.spec, stream, NEWEST), Window.partitionBy(*by(stream.keys))
+    into = into.by(_PATTERN, "audits")
+    spec, stream = into.table.spec, stream.of(into.table.spec)
+    dimension, by_key = Dimension(spec, stream, NEWEST), Window.partitionBy(*by(stream.keys))
     # Without an instant, or with two states at the newest one, a row says so and is refused.
     when = f"struct(if({_STATES} = 1, {AT}, NULL) AS at, {SEQUENCE} AS sequence) AS last_change"
 
@@ -85,36 +83,34 @@ def keep_newest(
         found = settled(known.unionByName(new), stream.keys, dimension.tracked)
         newest = found.withColumn(_NEWEST, F.max(AT).over(by_key)).filter(f"{AT} IS NULL OR {AT} = {_NEWEST}")
         rows = newest.withColumn(_STATES, F.count("*").over(by_key))
-        return rows.selectExpr("*", f"{GONE} AS is_deleted", when).select(*by(table.spec.columns))
+        return rows.selectExpr("*", f"{GONE} AS is_deleted", when).select(*by(spec.columns))
 
-    run = provenance.by(_PATTERN)
-    return dimension.write(changes, table, compute, identity=[], provenance=run, audits=AUDITS, anew=anew)
+    return dimension.write(changes, into.with_audits(*AUDITS), compute, identity=[], anew=anew)
 
 
 @typed
 def keep_current_and_history(
     changes: DataFrame,
-    current: Table,
-    history: Table,
+    into: Target,
+    history: Target,
     *,
     stream: ChangeStream,
-    provenance: Provenance,
     anew: bool = False,
 ) -> WriteResult:
     """Bring a table of current states and a table of all versions up to ``changes``, in one commit each (type 4).
 
     Args:
         changes: any changes, in any order, also such as were applied before.
-        current: the table for :func:`keep_newest`.
-        history: the table for :func:`~dedp_assets.patterns.modeling.versioned_dimension.keep_versions`; it holds the
+        into: target of :func:`keep_newest`.
+        history: target of :func:`~dedp_assets.patterns.modeling.versioned_dimension.keep_versions`; it holds the
             current versions, too.
         stream: the columns of ``changes`` that say what a change is about.
-        provenance: who writes, from what, and why.
         anew: whether ``changes`` are all there are, and what the tables hold is forgotten.
 
     Returns:
-        What became of ``history``, and beside it of ``current``.
+        What became of ``history``, and beside it of ``into``.
     """
-    versions = keep_versions(changes, history, stream=stream, provenance=provenance, anew=anew)
-    newest = keep_newest(changes, current, stream=stream, provenance=provenance, anew=anew)
+    same_run(into, history)
+    versions = keep_versions(changes, history, stream=stream, anew=anew)
+    newest = keep_newest(changes, into, stream=stream, anew=anew)
     return replace(versions, beside=(newest,))

@@ -46,7 +46,7 @@ def show_previous_values(versions: DataFrame, *, keys: Sequence[str], previous: 
         >>> customers, stream = table("customers", columns), ChangeStream(keys=["id"], event_time="at")
         >>> moves = frame("id INT, segment STRING, day STRING", (1, "gold", "2026-01-02"), (1, "tin", "2026-01-05"))
         >>> moves = moves.selectExpr("id", "segment", "timestamp(day) AS at")
-        >>> _ = keep_versions(moves, customers, stream=stream, provenance=run)
+        >>> _ = keep_versions(moves, customers.target(run), stream=stream)
         >>> shown = show_previous_values(customers.read(), keys=["id"], previous=["segment"])
         >>> rows(shown.select("id", "segment", "previous_segment"))
         [(1, 'tin', 'gold')]

@@ -23,9 +23,8 @@ from dedp_assets.patterns.core.errors import ConfigError
 from dedp_assets.patterns.core.keys import require_distinct
 from dedp_assets.patterns.core.names import RESERVED
 from dedp_assets.patterns.core.options import typed
-from dedp_assets.patterns.core.records import Provenance
 from dedp_assets.patterns.core.results import Finding, WriteResult
-from dedp_assets.patterns.delta.tables import Table
+from dedp_assets.patterns.delta.target import Target
 from dedp_assets.patterns.modeling._changes import ChangeStream, Dimension, by
 from dedp_assets.patterns.modeling._versions import VERSION, versions, with_current, with_previous
 
@@ -49,23 +48,22 @@ _FAULTS = {
 @typed
 def keep_versions(
     changes: DataFrame,
-    table: Table,
+    into: Target,
     *,
     stream: ChangeStream,
     current: Sequence[str] = (),
     previous: Sequence[str] = (),
-    provenance: Provenance,
     anew: bool = False,
 ) -> WriteResult:
     """Bring the versions in ``table`` up to ``changes``, in one commit.
 
     Args:
         changes: any changes, in any order, also such as were applied before.
-        table: its columns are the keys, those of :data:`VERSION`, and the ones whose values are kept.
+        into: target of the write: the columns of its table are the keys, those of :data:`VERSION`, and the ones whose
+            values are kept.
         stream: the columns of ``changes`` that say what a change is about.
         current: columns ``x`` whose newest value stands in a column ``current_x`` of all versions of a key.
         previous: columns ``x`` whose value before the present one stands in a column ``previous_x``.
-        provenance: who writes, from what, and why.
         anew: whether ``changes`` are all there are, and what the table holds is forgotten.
 
     Raises:
@@ -79,20 +77,21 @@ def keep_versions(
         >>> users, emails = table("users", columns), "id INT, email STRING, at TIMESTAMP"
         >>> stream = ChangeStream(keys=["id"], event_time="at")
         >>> later = frame("id INT, email STRING, day STRING", (1, "new", "2026-01-05"))
-        >>> _ = keep_versions(later.selectExpr("*", "timestamp(day) AS at"), users, stream=stream, provenance=run)
+        >>> _ = keep_versions(later.selectExpr("*", "timestamp(day) AS at"), users.target(run), stream=stream)
         >>> earlier = frame("id INT, email STRING, day STRING", (1, "old", "2026-01-02"))
-        >>> _ = keep_versions(earlier.selectExpr("*", "timestamp(day) AS at"), users, stream=stream, provenance=run)
+        >>> _ = keep_versions(earlier.selectExpr("*", "timestamp(day) AS at"), users.target(run), stream=stream)
         >>> rows(users.read().selectExpr("email", "date(valid_from) || ''", "date(valid_to) || ''"))
         [('new', '2026-01-05', None), ('old', '2026-01-02', '2026-01-05')]
     """
-    held = table.spec.columns
+    into = into.by(_PATTERN, "audits")
+    spec, held = into.table.spec, into.table.spec.columns
     require_distinct("current=", current)
     require_distinct("previous=", previous)
-    stream, current, previous = stream.of(table.spec), spelled_as(held, current), spelled_as(held, previous)
+    stream, current, previous = stream.of(spec), spelled_as(held, current), spelled_as(held, previous)
     derived = {f"current_{c}": c for c in current} | {f"previous_{c}": c for c in previous}
     if unknown := sorted({*derived.values()} - {*held}):
-        raise ConfigError(f"{table.name} has no column {', '.join(unknown)}, of which it could keep another value")
-    dimension = Dimension(table.spec, stream, {**VERSION, **{name: held[c] for name, c in derived.items()}})
+        raise ConfigError(f"{into.name} has no column {', '.join(unknown)}, of which it could keep another value")
+    dimension = Dimension(spec, stream, {**VERSION, **{name: held[c] for name, c in derived.items()}})
 
     def compute(present: DataFrame, new: DataFrame) -> DataFrame:
         rows = versions(present, new, dimension=dimension)
@@ -102,8 +101,7 @@ def keep_versions(
             rows = with_previous(rows, stream.keys, column, f"previous_{column}")
         return rows.select(*by(held))
 
-    run = provenance.by(_PATTERN)
-    return dimension.write(changes, table, compute, identity=["valid_from"], provenance=run, audits=AUDITS, anew=anew)
+    return dimension.write(changes, into.with_audits(*AUDITS), compute, identity=["valid_from"], anew=anew)
 
 
 @typed

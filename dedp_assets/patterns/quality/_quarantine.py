@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from dedp_assets.patterns.core.audits import Audit, summary
+from dedp_assets.patterns.core.audits import summary
 from dedp_assets.patterns.core.errors import AuditFailed
 from dedp_assets.patterns.core.names import identifier
-from dedp_assets.patterns.core.records import Provenance
 from dedp_assets.patterns.core.results import WriteResult
 from dedp_assets.patterns.core.rows import RowsRead
-from dedp_assets.patterns.delta.tables import Table
+from dedp_assets.patterns.delta.target import Target
 from dedp_assets.patterns.delta.writes import StagedWrite
 
 __all__ = ["dispatch", "timed"]
@@ -31,12 +29,8 @@ def timed(result: WriteResult, staged: StagedWrite) -> WriteResult:
 
 def dispatch(
     refused: AuditFailed,
-    target: Table,
-    quarantine: Table,
-    partition: Mapping[str, str],
-    provenance: Provenance,
-    audits: Sequence[Audit],
-    rows_read: RowsRead,
+    into: Target,
+    quarantine: Target,
     *,
     allow_empty: bool,
 ) -> WriteResult:
@@ -44,6 +38,7 @@ def dispatch(
 
     The target's partition stays as it was where no row is left to publish, unless it may be emptied.
     """
+    target, audits = into.table, into.audits
     failed = {finding.name: finding for finding in refused.findings if finding.refuses}
     named = [audit for audit in audits if audit.name in failed]
     # A predicate that cannot be evaluated names no row.
@@ -54,14 +49,15 @@ def dispatch(
     staged = target.session.read.format("delta").load(refused.stage).select(*map(identifier, target.spec.columns))
     fault = " OR ".join(f"coalesce(({where}), false)" for where in faults)
     whole = len(faults) < len(named)
-    noted = replace(provenance, notes={**provenance.notes, "quarantined_for": sorted(failed)})
-    quarantine.overwrite(staged if whole else staged.filter(fault), partition=partition, provenance=noted)
+    noted = replace(into.run, notes={**into.run.notes, "quarantined_for": sorted(failed)})
+    aside = staged if whole else staged.filter(fault)
+    quarantine.table.overwrite(aside, partition=quarantine.partition, provenance=noted)
     passed = None
     if not whole:
         good, rest = staged.filter(~F.expr(fault)), [audit for audit in audits if audit not in named]
-        known = {name: value for name, value in rows_read.figures.items() if name != "read"}
-        left = RowsRead(figures=known, findings=rows_read.findings)
-        passed = _staged(good, target, partition, noted, rest, left, allow_empty=allow_empty)
+        known = {name: value for name, value in into.rows_read.figures.items() if name != "read"}
+        left = RowsRead(figures=known, findings=into.rows_read.findings)
+        passed = _staged(good, replace(into, run=noted, audits=tuple(rest), rows_read=left), allow_empty=allow_empty)
     if passed is None:
         version = target.ledger.version()
         reason = f"the whole batch went to {quarantine.name}: {summary(refused.findings)}"
@@ -71,18 +67,9 @@ def dispatch(
     return replace(result, findings=tuple(judged[name] for name in judged))
 
 
-def _staged(
-    rows: DataFrame,
-    target: Table,
-    partition: Mapping[str, str],
-    provenance: Provenance,
-    audits: Sequence[Audit],
-    rows_read: RowsRead,
-    *,
-    allow_empty: bool,
-) -> StagedWrite | None:
+def _staged(rows: DataFrame, into: Target, *, allow_empty: bool) -> StagedWrite | None:
     """Stage the rows to publish; return ``None`` if there are no rows and ``allow_empty`` is false."""
-    staged = target.stage(rows, partition=partition, provenance=provenance, audits=audits, rows_read=rows_read)
+    staged = into.stage(rows)
     if staged.record.rows["written"] or allow_empty:
         return staged
     staged.stage.discard()

@@ -22,27 +22,24 @@ from pyspark.sql import DataFrame
 from dedp_assets.patterns.core.audits import Audit, not_empty, overrule, summary
 from dedp_assets.patterns.core.errors import AuditFailed, ConfigError
 from dedp_assets.patterns.core.options import typed
-from dedp_assets.patterns.core.records import CommitRecord, Provenance, slice_name
+from dedp_assets.patterns.core.records import CommitRecord, slice_name
 from dedp_assets.patterns.core.results import Finding, WriteResult
-from dedp_assets.patterns.core.rows import RowsRead
 from dedp_assets.patterns.core.sql_options import require_repeatable
 from dedp_assets.patterns.delta.log import Ledger
-from dedp_assets.patterns.delta.tables import Table
+from dedp_assets.patterns.delta.target import Target, same_run
 from dedp_assets.patterns.quality._quarantine import dispatch, timed
 
 __all__ = ["audit_write_audit_publish", "require_pass", "usual"]
 
+_PATTERN = "quality.audit_write_audit_publish"
+
 
 @typed
-def audit_write_audit_publish(  # noqa: PLR0913 - two tables, both gates, and the run
+def audit_write_audit_publish(
     rows: DataFrame,
-    target: Table,
-    quarantine: Table | None = None,
+    into: Target,
+    quarantine: Target | None = None,
     *,
-    partition: Mapping[str, str],
-    provenance: Provenance,
-    audits: Sequence[Audit] = (),
-    rows_read: RowsRead = RowsRead(),  # noqa: B008 - frozen
     on_failure: Literal["fail", "quarantine", "annotate"] = "fail",
     allow_empty: bool = False,
 ) -> WriteResult:
@@ -50,29 +47,26 @@ def audit_write_audit_publish(  # noqa: PLR0913 - two tables, both gates, and th
 
     Args:
         rows: the result, lazy: nothing is computed if the input fails.
-        target: the table to publish to.
-        quarantine: table with the same columns, for ``on_failure="quarantine"``.
-        partition: partition to replace.
-        provenance: who publishes, from what, and why; its approval may overrule approvable audits.
-        audits: rules over the result.
-        rows_read: what is known about the rows read: verdicts on the input (:func:`require_pass`), the row accounting,
-            and figures such as a baseline.
+        into: target of the write. An approval of its run may overrule approvable audits; its facts about the rows read
+            hold verdicts on the input (:func:`require_pass`) and figures such as a baseline.
+        quarantine: target for the rows that are put aside, of the same run: a table with the same columns, for
+            ``on_failure="quarantine"``.
         on_failure: ``fail`` publishes nothing; ``quarantine`` publishes the rows that no failed audit names and puts
             the others (all, if an audit names none) into ``quarantine``; ``annotate`` publishes with a warning.
         allow_empty: whether no rows may replace the partition, with a warning; a source that delivers nothing is
             usually broken.
 
     Raises:
-        AuditFailed: if the input or the result is refused; ``target`` is as it was.
+        AuditFailed: if the input or the result is refused; the table is as it was.
         ConfigError: for ``quarantine`` without a table, and for an audit of rows that says something else each time.
 
     Example:
         >>> daily = table("daily", "visits INT, day STRING", (40, "mon"), (50, "tue"), partition_by=["day"])
         >>> enough = Audit(name="some_visits", of="visits", sql="sum(visits)", fail_below=10)
         >>> monday, tuesday = frame("visits INT, day STRING", (45, "mon")), frame("visits INT, day STRING", (2, "tue"))
-        >>> audit_write_audit_publish(monday, daily, partition={"day": "mon"}, provenance=run, audits=[enough]).reason
+        >>> audit_write_audit_publish(monday, daily.target(run, partition={"day": "mon"}, audits=[enough])).reason
         '1 rows published'
-        >>> audit_write_audit_publish(tuesday, daily, partition={"day": "tue"}, provenance=run, audits=[enough])
+        >>> audit_write_audit_publish(tuesday, daily.target(run, partition={"day": "tue"}, audits=[enough]))
         Traceback (most recent call last):
         dedp_assets.patterns.core.errors.AuditFailed: daily day=tue: nothing published. some_visits: below 10 (visits=2)
         >>> rows(daily)
@@ -82,28 +76,29 @@ def audit_write_audit_publish(  # noqa: PLR0913 - two tables, both gates, and th
         raise ConfigError(
             f"on_failure={on_failure!r} and quarantine={quarantine}: a quarantine table goes with quarantine"
         )
+    into = into.by(_PATTERN, "partition", "audits", "rows_read")
     # Which rows are put aside is asked again, once it is known that there are some.
-    require_repeatable(rows, "audit", {audit.name: audit.where for audit in audits if audit.where})
-    provenance = provenance.by("quality.audit_write_audit_publish")
-    judged = overrule(rows_read.findings, provenance.approval)
+    require_repeatable(rows, "audit", {audit.name: audit.where for audit in into.audits if audit.where})
+    judged = overrule(into.rows_read.findings, into.run.approval)
     if any(finding.refuses for finding in judged):
-        message = f"{target.name} {slice_name(partition)}: nothing computed, the input was refused. {summary(judged)}"
-        raise AuditFailed(message, findings=judged)
-    noted = replace(provenance, notes={**provenance.notes, "input": [finding.as_dict() for finding in judged]})
-    rules = (not_empty(allow_empty=allow_empty), *audits)
+        named = f"{into.name} {slice_name(into.partition)}"
+        raise AuditFailed(f"{named}: nothing computed, the input was refused. {summary(judged)}", findings=judged)
+    into = _noting(into, judged)
+    aside = quarantine and _aside(quarantine, into)
+    gated = into.with_audits(not_empty(allow_empty=allow_empty))
     if on_failure == "annotate":
-        rules = tuple(_as_warning(audit) for audit in rules)
-    rows_read = replace(rows_read, findings=judged)
+        gated = replace(gated, audits=tuple(_as_warning(audit) for audit in gated.audits))
     try:
-        staged = target.stage(rows, partition=partition, provenance=noted, audits=rules, rows_read=rows_read)
+        staged = gated.stage(rows)
     except AuditFailed as error:
         refused = AuditFailed(str(error), findings=(*judged, *error.findings), stage=error.stage)
-        if quarantine is None:
+        if aside is None:
             raise refused from None
-        return dispatch(refused, target, quarantine, partition, noted, audits, rows_read, allow_empty=allow_empty)
+        return dispatch(refused, into, aside, allow_empty=allow_empty)
     result = timed(staged.publish(), staged)
-    if quarantine is not None and quarantine.ledger.exists() and quarantine.ledger.state().holds(partition):
-        quarantine.clear(partition=partition, provenance=noted)  # what was put aside before is in the target now
+    if aside is not None and aside.table.ledger.exists() and aside.table.ledger.state().holds(aside.partition):
+        # What was put aside before is in the target now.
+        aside.table.clear(partition=aside.partition, provenance=aside.run)
     return replace(result, findings=(*judged, *result.findings))
 
 
@@ -134,7 +129,7 @@ def require_pass(
 
 
 @typed
-def usual(ledger: Ledger, *, figure: str, partition: Mapping[str, object], days: int = 7) -> float | None:
+def usual(ledger: Ledger, partition: Mapping[str, object], *, figure: str, days: int = 7) -> float | None:
     """Find the usual value of ``figure``: its own last published value, or else the median of earlier partitions.
 
     A partition that is rebuilt is compared with its own history, a new one with the last ``days`` partitions before it.
@@ -143,8 +138,8 @@ def usual(ledger: Ledger, *, figure: str, partition: Mapping[str, object], days:
 
     Args:
         ledger: the table's ledger.
-        figure: name of a recorded figure.
         partition: the partition about to be published, one column.
+        figure: name of a recorded figure.
         days: how many earlier partitions to look at.
     """
     if len(partition) != 1:
@@ -165,6 +160,19 @@ def usual(ledger: Ledger, *, figure: str, partition: Mapping[str, object], days:
         seen[key] = float(record.figures[figure])
     earlier = [seen[key] for key in sorted(seen, reverse=True) if key < value][:days]
     return median(earlier) if earlier else None
+
+
+def _noting(into: Target, judged: Sequence[Finding]) -> Target:
+    """Return the target with the verdicts on the input, for the result's accounting and for the ledger."""
+    noted = into.noting({"input": [finding.as_dict() for finding in judged]})
+    return replace(noted, rows_read=replace(into.rows_read, findings=tuple(judged)))
+
+
+def _aside(quarantine: Target, into: Target) -> Target:
+    """Return the quarantine's target with the notes of the run, which is the run of ``into``."""
+    quarantine = quarantine.by(_PATTERN, "partition")
+    same_run(replace(into, run=replace(into.run, notes=quarantine.run.notes)), quarantine)
+    return replace(quarantine, run=into.run)
 
 
 def _is_measure(record: CommitRecord, figure: str) -> bool:

@@ -18,12 +18,12 @@ from dedp_assets.patterns.core.errors import ConfigError, ContractError
 from dedp_assets.patterns.core.meeting import as_held
 from dedp_assets.patterns.core.names import RESERVED, identifier
 from dedp_assets.patterns.core.options import typed
-from dedp_assets.patterns.core.records import Provenance
 from dedp_assets.patterns.core.results import WriteResult
 from dedp_assets.patterns.core.rows import RowsRead, row_hash
 from dedp_assets.patterns.core.schema import Column, require_holds
 from dedp_assets.patterns.delta.definition import held_types, require_partition
 from dedp_assets.patterns.delta.tables import Table
+from dedp_assets.patterns.delta.target import Target
 
 __all__ = ["ANSWER", "Ask", "keep_answers"]
 
@@ -43,12 +43,10 @@ _CHOSEN = f"{RESERVED}chosen"
 @typed
 def keep_answers(
     facts: DataFrame,
-    table: Table,
+    into: Target,
     *,
     key: str,
     ask: Ask,
-    partition: Mapping[str, str],
-    provenance: Provenance,
     most: int = 10_000,
     lookback: int = 30,
 ) -> WriteResult:
@@ -60,31 +58,31 @@ def keep_answers(
 
     Args:
         facts: rows with the key, repeated or NULL as may be.
-        table: holds the columns of :data:`ANSWER`, the key, the partition's, and those of an answer, which are taken by
-            their names.
+        into: target of the write, with the partition that the facts are of. Its table has the columns of
+            :data:`ANSWER`, the key, the partition's, and those of an answer, which are taken by their names. The run
+            has a time (``at``).
         key: the key column, a STRING, of both.
         ask: asks the service; nothing is written if it fails.
-        partition: the partition that the facts are of.
-        provenance: who asks, when, and why.
         most: how many keys one run may ask for.
         lookback: how many other partitions are searched for known keys, those that were written last. More of them are
             more to read; a key that none of them has is asked for again, and may get another answer by then.
 
     Raises:
         ConfigError: for a key that is no text; for more unknown keys than ``most``, before the first is asked for;
-            without ``provenance.at``.
+            for a run without a time.
         Conflict: if another run wrote the table meanwhile, whose answers this one did not see.
         ContractError: if an answer lacks keys, has others, or one twice, or holds what its column cannot.
         SchemaMismatch: if the table's key is no STRING, or its other columns are not there; nobody is asked then.
     """
-    at = provenance.at
+    into = into.by("value.static_joiner", "partition")
+    table, at = into.table, into.run.at
     if not 0 <= most <= _MOST or lookback < 0:
         raise ConfigError(f"most={most} must lie between 0 and {_MOST}, and lookback={lookback} not be negative")
     if at is None:
         raise ConfigError(f"{table.name} notes when it asked: give provenance.at")
     require_columns(require_rows("a table of answers", facts), [key], TEXT)
     state = table.ensure()
-    partition = require_partition(table.name, state, partition)
+    partition = require_partition(table.name, state, into.partition)
     require_holds(table.spec, {key: Column("STRING"), **ANSWER})
     if left := [name for name in table.spec.partition_by if name not in partition]:
         raise ConfigError(f"{table.name} is partitioned by {', '.join(left)}, too: name the whole partition")
@@ -100,7 +98,7 @@ def keep_answers(
     return table.stage(
         _owned(known.unionByName(_rows(table, found, partition)), table, partition),
         partition=partition,
-        provenance=provenance.by("value.static_joiner"),
+        provenance=into.run,
         rows_read=RowsRead(figures={"asked": len(asked)}),
     ).publish(since=state.version, held={})
 

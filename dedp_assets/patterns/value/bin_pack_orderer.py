@@ -10,7 +10,7 @@ Choose instead: FIFO Orderer, if records have to leave one by one, or the sink t
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from itertools import groupby
 from operator import itemgetter
 
@@ -21,10 +21,9 @@ from dedp_assets.patterns.connectors.sinks import Sink, in_requests
 from dedp_assets.patterns.core.columns import NAMED, require_columns
 from dedp_assets.patterns.core.names import identifier
 from dedp_assets.patterns.core.options import typed
-from dedp_assets.patterns.core.records import Provenance
 from dedp_assets.patterns.core.results import WriteResult
 from dedp_assets.patterns.core.rows import evaluated_once
-from dedp_assets.patterns.delta.tables import Table
+from dedp_assets.patterns.delta.target import Target
 
 __all__ = ["deliver_in_bins", "number_bins"]
 
@@ -34,7 +33,7 @@ _BIN = ("destination", "unit", "bin")
 @typed
 def deliver_in_bins(  # noqa: PLR0913 - what goes where, in which order, and who takes it
     rows: DataFrame,
-    receipts: Table,
+    into: Target,
     *,
     sink: Sink,
     destination: str,
@@ -43,8 +42,6 @@ def deliver_in_bins(  # noqa: PLR0913 - what goes where, in which order, and who
     identity: str,
     unit: str = "",
     payload: Sequence[str] = (),
-    partition: Mapping[str, str],
-    provenance: Provenance,
     attempts: int = 5,
     pause_seconds: float = 0.2,
 ) -> WriteResult:
@@ -54,7 +51,8 @@ def deliver_in_bins(  # noqa: PLR0913 - what goes where, in which order, and who
 
     Args:
         rows: everything that the partition shall have delivered.
-        receipts: table of :data:`~dedp_assets.patterns.connectors.receipts.RECEIPT` that notes what was acknowledged.
+        into: target of the receipts, with the partition that this delivery is about: a table of
+            :data:`~dedp_assets.patterns.connectors.receipts.RECEIPT` that notes what was acknowledged.
         sink: who takes the records.
         destination: column that says where a record goes; a destination that fails stops no other.
         entity: column that says whose records keep their order.
@@ -62,8 +60,6 @@ def deliver_in_bins(  # noqa: PLR0913 - what goes where, in which order, and who
         identity: column by which a destination tells records apart.
         unit: column of what is delivered as a whole before the next, such as the minute; empty for all at once.
         payload: columns that are sent, as JSON; all, if none is named.
-        partition: the part of ``receipts`` that this delivery is about.
-        provenance: who delivers, from what, and why.
         attempts: how often a record is sent at most.
         pause_seconds: before the second attempt; each further one is twice as long.
 
@@ -84,15 +80,14 @@ def deliver_in_bins(  # noqa: PLR0913 - what goes where, in which order, and who
         >>> delivered, day = table(spec), {"day": "mon"}
         >>> visits = frame("id INT, blog STRING, page STRING, at INT", (1, "x", "/a", 9), (2, "x", "/a", 8))
         >>> columns = {"destination": "blog", "entity": "page", "order_by": ["at"], "identity": "id"}
-        >>> _ = deliver_in_bins(visits, delivered, sink=inbox, partition=day, provenance=run, **columns)
+        >>> _ = deliver_in_bins(visits, delivered.target(run, partition=day), sink=inbox, **columns)
         >>> inbox.ids("x")
         ['2', '1']
     """
     require_columns(rows, [destination, entity], NAMED)
     columns = {"destination": identifier(destination), "entity": identifier(entity), "identity": identity}
     records = outgoing(rows, **columns, order_by=order_by, unit=unit, payload=payload)
-    run = provenance.by("value.bin_pack_orderer")
-    delivery = Delivery(sink, receipts, partition, run, attempts, pause_seconds)
+    delivery = Delivery(sink, into.by("value.bin_pack_orderer", "partition"), attempts, pause_seconds)
     with evaluated_once(number_bins(delivery.undelivered(records)).orderBy(*_BIN, "place")) as numbered:
         delivery.look(numbered)
         with delivery.noting():

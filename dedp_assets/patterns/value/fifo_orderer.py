@@ -11,7 +11,7 @@ Choose instead: Bin Pack Orderer, for many records of many entities and a sink t
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 
 from pyspark.sql import DataFrame, Row
@@ -23,10 +23,9 @@ from dedp_assets.patterns.core.errors import ConfigError
 from dedp_assets.patterns.core.names import identifier
 from dedp_assets.patterns.core.options import typed
 from dedp_assets.patterns.core.partitions import quoted
-from dedp_assets.patterns.core.records import Provenance
 from dedp_assets.patterns.core.results import WriteResult
 from dedp_assets.patterns.core.rows import evaluated_once
-from dedp_assets.patterns.delta.tables import Table
+from dedp_assets.patterns.delta.target import Target
 
 __all__ = ["deliver_in_order"]
 
@@ -37,7 +36,7 @@ _READ = 1_000
 @typed
 def deliver_in_order(  # noqa: PLR0913 - what goes where, in which order, and who takes it
     rows: DataFrame,
-    receipts: Table,
+    into: Target,
     *,
     sink: Sink,
     destination: str,
@@ -47,8 +46,6 @@ def deliver_in_order(  # noqa: PLR0913 - what goes where, in which order, and wh
     workers: int = 1,
     at_once: int = 1,
     payload: Sequence[str] = (),
-    partition: Mapping[str, str],
-    provenance: Provenance,
     attempts: int = 5,
     pause_seconds: float = 0.2,
 ) -> WriteResult:
@@ -56,7 +53,8 @@ def deliver_in_order(  # noqa: PLR0913 - what goes where, in which order, and wh
 
     Args:
         rows: everything that the partition shall have delivered.
-        receipts: table of :data:`~dedp_assets.patterns.connectors.receipts.RECEIPT` that notes what was acknowledged.
+        into: target of the receipts, with the partition that this delivery is about: a table of
+            :data:`~dedp_assets.patterns.connectors.receipts.RECEIPT` that notes what was acknowledged.
         sink: who takes the records.
         destination: where they go.
         order_by: columns that order them; equal ones are ordered by ``identity``.
@@ -65,8 +63,6 @@ def deliver_in_order(  # noqa: PLR0913 - what goes where, in which order, and wh
         workers: how many entities are sent side by side.
         at_once: how many records one request holds.
         payload: columns that are sent, as JSON; all, if none is named.
-        partition: the part of ``receipts`` that this delivery is about.
-        provenance: who delivers, from what, and why.
         attempts: how often a record is sent at most.
         pause_seconds: before the second attempt; each further one is twice as long.
 
@@ -88,7 +84,7 @@ def deliver_in_order(  # noqa: PLR0913 - what goes where, in which order, and wh
         >>> sent, day = table(spec), {"day": "mon"}
         >>> failed = frame("id INT, page STRING, at INT", (1, "/a", 9), (2, "/b", 8), (3, "/a", 7))
         >>> options = {"destination": "alerts", "order_by": ["at"], "identity": "id"}
-        >>> _ = deliver_in_order(failed, sent, sink=inbox, partition=day, provenance=run, **options)
+        >>> _ = deliver_in_order(failed, sent.target(run, partition=day), sink=inbox, **options)
         >>> inbox.ids("alerts")
         ['3', '2', '1']
     """
@@ -96,8 +92,7 @@ def deliver_in_order(  # noqa: PLR0913 - what goes where, in which order, and wh
     where = quoted(destination)
     scope = identifier(entity) if entity else where
     records = outgoing(rows, identity=identity, destination=where, entity=scope, order_by=order_by, payload=payload)
-    run = provenance.by("value.fifo_orderer")
-    delivery = Delivery(sink, receipts, partition, run, attempts, pause_seconds)
+    delivery = Delivery(sink, into.by("value.fifo_orderer", "partition"), attempts, pause_seconds)
 
     def send(of_one_entity: Sequence[Row]) -> None:
         for request in in_requests(of_one_entity, at_once):

@@ -17,17 +17,16 @@ from functools import reduce
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from dedp_assets.patterns.core.audits import Audit, not_empty
+from dedp_assets.patterns.core.audits import not_empty
 from dedp_assets.patterns.core.columns import COMPARED, require_columns, require_rows
 from dedp_assets.patterns.core.errors import ConfigError
 from dedp_assets.patterns.core.keys import require_distinct
 from dedp_assets.patterns.core.names import RESERVED, identifier, reserved
 from dedp_assets.patterns.core.options import typed
-from dedp_assets.patterns.core.records import Provenance
 from dedp_assets.patterns.core.results import Finding, WriteResult
-from dedp_assets.patterns.core.rows import RowsRead
 from dedp_assets.patterns.core.sql_options import naming_options
 from dedp_assets.patterns.delta.tables import Table
+from dedp_assets.patterns.delta.target import Target
 from dedp_assets.patterns.value._layouts import Layout, groups_of, is_apart, require_together
 
 __all__ = ["aggregate_locally", "lay_out", "judge_placement", "Layout"]
@@ -68,7 +67,7 @@ def aggregate_locally(
         >>> columns = {"user": Column("STRING"), "page": Column("STRING"), **by_user.declared}
         >>> visits = table(TableSpec("visits", columns, partition_by=("bucket",), checks=by_user.checks))
         >>> landed = frame("user STRING, page STRING", ("Ada", "/b"), ("Bob", "/a"), ("Ada", "/a"))
-        >>> _ = lay_out(landed, visits, layout=by_user, provenance=run)
+        >>> _ = lay_out(landed, visits.target(run), layout=by_user)
         >>> pages = {"pages": "array_sort(collect_list(page))"}
         >>> rows(aggregate_locally(visits, keys=["user"], measures=pages, layout=by_user))
         [('Ada', ['/a', '/b']), ('Bob', ['/a'])]
@@ -93,46 +92,33 @@ def aggregate_locally(
 
 
 @typed
-def lay_out(
-    rows: DataFrame,
-    table: Table,
-    *,
-    layout: Layout,
-    partition: Mapping[str, str] | None = None,
-    provenance: Provenance,
-    audits: Sequence[Audit] = (),
-    rows_read: RowsRead = RowsRead(),  # noqa: B008 - frozen
-    allow_empty: bool = False,
-) -> WriteResult:
+def lay_out(rows: DataFrame, into: Target, *, layout: Layout, allow_empty: bool = False) -> WriteResult:
     """Replace a table, or a partition of it, by rows laid out in buckets, one file each, in one commit.
 
     The same again with another ``layout`` reorganises what is there: readers see the old buckets or the new ones.
 
     Args:
         rows: everything that the partition shall hold, without the column of the bucket, or with an older one.
-        table: a table that declares the layout's column and constraint, and is partitioned by the column.
+        into: target of the write: a table that declares the layout's column and constraint, and is partitioned by the
+            column. A partition is of other columns; without one the whole table is replaced.
         layout: the buckets.
-        partition: values of other partition columns to replace; the whole table, if none is named.
-        provenance: who writes, from what, and why.
-        audits: rules over the rows.
-        rows_read: what is known about the rows read.
         allow_empty: whether no rows may replace what is there, with a warning.
 
     Raises:
         AuditFailed: if an audit refuses the rows, or there are none.
         ConfigError: if the table does not declare the layout.
     """
+    into = into.by("value.local_aggregator", "partition", "audits", "rows_read")
     require_columns(require_rows("lay_out", rows), layout.by, COMPARED)
-    spec = table.spec
+    spec = into.table.spec
     if layout.column not in spec.partition_by or not layout.checks.items() <= spec.checks.items():
         raise ConfigError(
-            f"{table.name} does not declare its layout: partition it by {layout.column}, with Layout.declared among "
+            f"{into.name} does not declare its layout: partition it by {layout.column}, with Layout.declared among "
             "its columns and Layout.checks among its checks"
         )
     placed = rows.withColumn(layout.column, F.expr(layout.bucket))
     together = placed.repartition(layout.buckets, identifier(layout.column))
-    by, rules = provenance.by("value.local_aggregator"), (not_empty(allow_empty=allow_empty), *audits)
-    return table.stage(together, partition=partition, provenance=by, audits=rules, rows_read=rows_read).publish()
+    return into.with_audits(not_empty(allow_empty=allow_empty)).stage(together).publish()
 
 
 @typed

@@ -84,7 +84,7 @@ def decorate(rows: DataFrame, *, context: Mapping[str, str], storage: Literal["h
 
 
 @typed
-def contexts_of(table: Table, *, partition: Mapping[str, str], until: int | None = None) -> DataFrame:
+def contexts_of(table: Table, partition: Mapping[str, str], *, until: int | None = None) -> DataFrame:
     """List the loads of a partition with the context that their commits state, a row each; no row is read.
 
     A load is a commit that changed rows there; one that found the same rows is none. The partition is the key that

@@ -203,7 +203,7 @@ class World:
     def switch(self, number):
         name = self._some(number)
         try:
-            switch_version(self.table, version=name, because="it was right", provenance=a_run(run_id="on call"))
+            switch_version(self.table.target(a_run(run_id="on call")), version=name, because="it was right")
         except NotReady:
             assert name not in self.model.whole
         else:
@@ -293,9 +293,9 @@ def test_a_reader_sees_all_of_one_version(ranking):
     with ThreadPoolExecutor(2) as pool:
         looking = [pool.submit(look) for _ in range(2)]
         for number in range(20):
-            switch_version(ranking, version=f"run-{number % 2 + 1}-1", because="to and fro", provenance=a_run())
+            switch_version(ranking.target(a_run()), version=f"run-{number % 2 + 1}-1", because="to and fro")
         while len(set(seen)) < 2 and not any(each.done() for each in looking):
-            switch_version(ranking, version=f"run-{len(seen) % 2 + 1}-1", because="again", provenance=a_run())
+            switch_version(ranking.target(a_run()), version=f"run-{len(seen) % 2 + 1}-1", because="again")
         done.set()
         for each in looking:
             each.result()
@@ -345,7 +345,7 @@ def test_a_history_says_who_switched_from_what_to_what_and_why(ranking):
     """It is the log of the name: nothing is kept beside it."""
     a_load(ranking, 1)
     a_load(ranking, 2, cause="landing")
-    rolled = switch_version(ranking, version="run-1-1", because="wrong prices", provenance=a_run(run_id="on call"))
+    rolled = switch_version(ranking.target(a_run(run_id="on call")), version="run-1-1", because="wrong prices")
     assert (rolled.applied, rolled.changed, rolled.reason) == (True, True, "3 rows shown as run-1-1 instead of run-2-1")
     told = [(e.record.run_id, e.record.cause, e.instead_of, e.version) for e in exposures(ranking)]
     assert told == [
@@ -355,17 +355,17 @@ def test_a_history_says_who_switched_from_what_to_what_and_why(ranking):
     ]
     newest = next(exposures(ranking)).record
     assert (newest.notes["because"], newest.inputs) == ("wrong prices", {"load": "1"})
-    again = switch_version(ranking, version="run-1-1", because="twice", provenance=a_run())
+    again = switch_version(ranking.target(a_run()), version="run-1-1", because="twice")
     assert (again.applied, again.version) == (False, rolled.version)
     with pytest.raises(ConfigError, match="say why"):
-        switch_version(ranking, version="run-2-1", because=" ", provenance=a_run())
+        switch_version(ranking.target(a_run()), version="run-2-1", because=" ")
 
 
 def test_what_was_rolled_back_may_be_loaded_again(ranking):
     """A rollback forgets what it takes back, as a restore does: the next run of the same inputs is shown."""
     a_load(ranking, 1, sequence=1)
     a_load(ranking, 2, sequence=2)
-    switch_version(ranking, version="run-1-1", because="wrong prices", provenance=a_run())
+    switch_version(ranking.target(a_run()), version="run-1-1", because="wrong prices")
     rerun = a_run(run_id="run-3", inputs={"load": "2"}, sequence=2)
     assert load(pages(2), ranking, provenance=rerun).changed
     assert next(exposures(ranking)).version == "run-3-1"
@@ -389,8 +389,8 @@ def test_age_counts_from_when_a_version_was_last_shown(ranking, monkeypatch):
     assert expired(ranking) == {"run-1-1"}
     assert not expire(ranking, cutoff=monday + timedelta(days=20), provenance=a_run()).applied
     with pytest.raises(NotReady, match="run-1-1 is expired"):
-        switch_version(ranking, version="run-1-1", because="it was right", provenance=a_run())
-    assert switch_version(ranking, version="run-2-1", because="it was right", provenance=a_run()).applied
+        switch_version(ranking.target(a_run()), version="run-1-1", because="it was right")
+    assert switch_version(ranking.target(a_run()), version="run-2-1", because="it was right").applied
 
 
 def test_an_expiry_that_is_killed_is_completed_by_the_next(ranking, monkeypatch):
@@ -408,7 +408,7 @@ def test_an_expiry_that_is_killed_is_completed_by_the_next(ranking, monkeypatch)
             expire(ranking, cutoff=LATER, provenance=a_run())
     assert judge_exposure(ranking).passed
     with pytest.raises(NotReady, match="is expired"):
-        switch_version(ranking, version="run-1-1", because="it was right", provenance=a_run())
+        switch_version(ranking.target(a_run()), version="run-1-1", because="it was right")
     again = load(pages(1), ranking, provenance=a_run(run_id="run-1", inputs={"load": "1"}))
     assert again.reason == "3 rows shown as run-1-2 instead of run-2-1"
     a_load(ranking, 2)
@@ -430,7 +430,7 @@ def test_a_version_that_goes_while_it_is_chosen_is_not_shown(ranking, monkeypatc
 
     monkeypatch.setattr(exposure, "table_lock", late)
     with pytest.raises(NotReady, match="is expired"):
-        switch_version(ranking, version="run-1-1", because="it was right", provenance=a_run())
+        switch_version(ranking.target(a_run()), version="run-1-1", because="it was right")
     assert shown(ranking) == pages(2)
 
 
@@ -469,7 +469,7 @@ def test_a_version_that_lost_a_file_is_named_and_not_shown(ranking):
     assert not found.passed
     assert all(f"{FOLDER}/run-{number}-1 lacks 1 of its data files" in found.note for number in (1, 2))
     with pytest.raises(ContractError, match="lacks 1 of its data files"):
-        switch_version(ranking, version="run-1-1", because="it was right", provenance=a_run())
+        switch_version(ranking.target(a_run()), version="run-1-1", because="it was right")
     repaired = a_load(ranking, 2)
     assert (repaired.applied, repaired.changed) == (True, False), "readers of changes see the same rows"
     assert (shown(ranking), next(exposures(ranking)).version) == (pages(2), "run-2-2")
@@ -484,7 +484,7 @@ def test_the_name_has_the_columns_of_the_version_that_it_shows(ranking, tmp_path
     assert list(wider.ledger.state().columns) == ["page", "views", "seen_at"]
     assert [row["seen_at"] for row in read_back(wider)] == [None] * 3
     a_load(wider, 3)
-    switch_version(wider, version="run-1-1", because="readers were not ready", provenance=a_run())
+    switch_version(wider.target(a_run()), version="run-1-1", because="readers were not ready")
     assert (list(wider.ledger.state().columns), shown(wider)) == (["page", "views"], pages(1))
     assert judge_exposure(wider).passed
 
@@ -535,8 +535,8 @@ def test_maintenance_leaves_versions_alone(ranking):
     before = digests(ranking.location)
     assert plan_compaction(ranking.ledger, min_small_files=2).partitions == ()
     run = a_run()
-    assert not compact(ranking, provenance=run, min_small_files=2).applied
-    cleaned = vacuum(ranking, retention_hours=0, now=LATER, provenance=run, allow_unsafe=True)
+    assert not compact(ranking.target(run), min_small_files=2).applied
+    cleaned = vacuum(ranking.target(run), retention_hours=0, now=LATER, allow_unsafe=True)
     assert (cleaned.applied, cleaned.reason) == (False, "its versions are removed by an expiry only")
     assert digests(ranking.location) == before
     for full in (True, False):
@@ -555,7 +555,7 @@ def test_a_long_history_stays_quick_to_read_and_complete(tmp_path, ranking):
     for number in range(10):
         for entry in (ranking.location / "_delta_log").iterdir():
             os.utime(entry, (0, 0))
-        switch_version(ranking, version=f"run-{number % 2 + 1}-1", because="to and fro", provenance=a_run())
+        switch_version(ranking.target(a_run()), version=f"run-{number % 2 + 1}-1", because="to and fro")
     assert list((ranking.location / "_delta_log").glob("*.checkpoint.parquet"))
     assert [each.version for each in exposures(ranking)][-2:] == ["run-2-1", "run-1-1"]
     assert Ledger(ranking.location).state().closed

@@ -81,14 +81,14 @@ def world(spark, tmp_path_factory):
         rows.coalesce(1).write.mode("append").parquet(str(home / "source"))
     through, broken = (Table(WINDOWS, home / name, spark) for name in ("through", "broken"))
     stream, asked = stream_of(spark, home / "source"), a_run(WINDOWS.name)
-    whole = append_checkpointed(stream, through, checkpoint=str(home / "of-through"), provenance=asked)
+    whole = append_checkpointed(stream, through.target(asked), checkpoint=str(home / "of-through"))
     live = files_of(home / "of-through")
     place = home / "of-broken"
     for when in ("before", "after"):
         with failing(1, when), pytest.raises(PySparkException):
-            append_checkpointed(stream, broken, checkpoint=str(place), provenance=asked)
+            append_checkpointed(stream, broken.target(asked), checkpoint=str(place))
     behind = copied(place, "behind")
-    last = append_checkpointed(stream, broken, checkpoint=str(place), provenance=a_run(WINDOWS.name, run_id="run-2"))
+    last = append_checkpointed(stream, broken.target(a_run(WINDOWS.name, run_id="run-2")), checkpoint=str(place))
     return SimpleNamespace(
         home=home,
         stream=stream,
@@ -190,7 +190,7 @@ def test_a_checkpoint_of_another_query_is_refused(world):
     before = world.broken.ledger.version()
     with pytest.raises(ContractError, match="of-through is of another query"):
         append_checkpointed(
-            world.stream, world.broken, checkpoint=str(world.home / "of-through"), provenance=a_run(WINDOWS.name)
+            world.stream, world.broken.target(a_run(WINDOWS.name)), checkpoint=str(world.home / "of-through")
         )
     assert world.broken.ledger.version() == before
     new = Table(WINDOWS, world.home / "new", world.broken.session)

@@ -93,13 +93,16 @@ def step(spark, make_table):
         rows, seen = tally(rows, identity=IDENTITY)
         return route(
             diverted(rows, dead.read() if dead.ledger.exists() else None, rules=rules),
-            valid,
-            dead,
-            partition={"day": day},
-            filed_under={filed: day},
-            provenance=a_run(**{"asset": READINGS.name, "inputs": {"bronze": 1}, "sequence": 1, **fields}),
-            audits=audits,
-            rows_read=RowsRead(tally=seen),
+            valid.target(
+                a_run(**{"asset": READINGS.name, "inputs": {"bronze": 1}, "sequence": 1, **fields}),
+                partition={"day": day},
+                audits=audits,
+                rows_read=RowsRead(tally=seen),
+            ),
+            dead.target(
+                a_run(**{"asset": READINGS.name, "inputs": {"bronze": 1}, "sequence": 1, **fields}),
+                partition={filed: day},
+            ),
             allow_empty=allow_empty,
         )
 
@@ -442,12 +445,15 @@ def test_there_are_as_many_letters_as_records_whatever_their_identity(step, spar
         split = diverted(rows, step.dead.read() if step.dead.ledger.exists() else None, rules=rules)
         return route(
             split,
-            step.valid,
-            step.dead,
-            partition={"day": DAY},
-            filed_under={"filed_under": DAY},
-            provenance=a_run(**{"asset": READINGS.name, "inputs": {"bronze": 1}, "sequence": 1, **options}),
-            rows_read=RowsRead(tally=seen),
+            step.valid.target(
+                a_run(**{"asset": READINGS.name, "inputs": {"bronze": 1}, "sequence": 1, **options}),
+                partition={"day": DAY},
+                rows_read=RowsRead(tally=seen),
+            ),
+            step.dead.target(
+                a_run(**{"asset": READINGS.name, "inputs": {"bronze": 1}, "sequence": 1, **options}),
+                partition={"filed_under": DAY},
+            ),
         )
 
     dead = sorted(text for _, text in made if text != good(1))
@@ -484,10 +490,7 @@ def test_letters_of_a_stream_are_appended_and_counted_like_all_others(spark, mak
         found = diverted(source.stream())["dead"].withColumn("filed_under", F.expr("day"))
         run = a_run(asset=READINGS.name)
         append_checkpointed(
-            as_letters(found, provenance=run).select(*LETTERS.columns),
-            dead,
-            checkpoint=str(tmp_path / "c"),
-            provenance=run,
+            as_letters(found, run).select(*LETTERS.columns), dead.target(run), checkpoint=str(tmp_path / "c")
         )
     assert sorted((row["raw"], row["status"], row["job"]) for row in read_back(dead)) == [
         ("[1]", "open", READINGS.name),

@@ -10,7 +10,7 @@ import pytest
 
 from dedp_assets.patterns.core.errors import ConfigError, Conflict
 from dedp_assets.patterns.core.records import Approval
-from dedp_assets.patterns.core.rows import RowsRead, tally
+from dedp_assets.patterns.core.rows import tally
 from dedp_assets.patterns.error_management import dead_letter_replay
 from dedp_assets.patterns.error_management.dead_letter import divert_unprocessable, route
 from dedp_assets.patterns.error_management.dead_letter_replay import open_letters, plan_replay, replay_letters
@@ -51,14 +51,11 @@ def world(spark, make_table):
     def load(texts=STORY, *, day=DAY, rules=ROUND, into=(valid, dead), **fields):
         rows = spark.createDataFrame(list(texts.items()), "line BIGINT, raw STRING")
         rows, seen = tally(rows.selectExpr("*", f"DATE '{day}' AS day"), identity=IDENTITY)
+        run = a_run(**{"asset": READINGS.name, "inputs": {"bronze": 1}, "sequence": 1, **fields})
         return route(
             judged(rows, into[1].read() if into[1].ledger.exists() else None, rules=rules),
-            *into,
-            partition={"day": day},
-            filed_under={"filed_under": day},
-            provenance=a_run(**{"asset": READINGS.name, "inputs": {"bronze": 1}, "sequence": 1, **fields}),
-            audits=[FEW],
-            rows_read=RowsRead(tally=seen),
+            into[0].target(run, partition={"day": day}, audits=[FEW]).reading(seen),
+            into[1].target(run, partition={"filed_under": day}),
         )
 
     def replay(rules=FIXED, *, code_version="2", keys=("id",), **fields):
@@ -66,14 +63,17 @@ def world(spark, make_table):
         letters = open_letters(dead, filed_under=filed_under, version=since)
         return replay_letters(
             judged(letters, rules=rules),
-            valid,
-            dead,
+            valid.target(
+                a_run(**{"asset": READINGS.name, "code_version": code_version, "cause": "replay", **fields}),
+                partition={"day": DAY},
+                audits=[FEW],
+            ),
+            dead.target(
+                a_run(**{"asset": READINGS.name, "code_version": code_version, "cause": "replay", **fields}),
+                partition=filed_under,
+            ),
             keys=keys,
-            partition={"day": DAY},
-            filed_under=filed_under,
             since=since,
-            provenance=a_run(**{"asset": READINGS.name, "code_version": code_version, "cause": "replay", **fields}),
-            audits=[FEW],
         )
 
     return SimpleNamespace(load=load, replay=replay, valid=valid, dead=dead, make_table=make_table)
@@ -226,14 +226,12 @@ def test_of_two_letters_with_one_key_the_first_is_saved_though_no_step_before_to
     options = {"payload": "raw", "schema": SCHEMA, "identity": IDENTITY, "rules": FIXED, "event_time": "at"}
     result = replay_letters(
         divert_unprocessable(letters, **options),
-        world.valid,
-        world.dead,
+        world.valid.target(
+            a_run(asset=READINGS.name, code_version="2", cause="replay"), partition={"day": DAY}, audits=[FEW]
+        ),
+        world.dead.target(a_run(asset=READINGS.name, code_version="2", cause="replay"), partition=filed_under),
         keys=["id"],
-        partition={"day": DAY},
-        filed_under=filed_under,
         since=since,
-        provenance=a_run(asset=READINGS.name, code_version="2", cause="replay"),
-        audits=[FEW],
     )
     assert result.reason == "4 letters saved, 2 refused again"
     assert [row["line"] for row in read_back(world.valid) if row["id"] == 20] == [14]

@@ -174,7 +174,7 @@ def test_a_filter_that_drops_too_much_is_refused_by_name_and_both_versions_are_k
     published = publish(rows, table, conditions={"adult": "a >= 15", "consents": "b"}, inputs={"bronze/people": 7})
     assert published.figures["rejected by adult"] == 15
     wrong = {"adult": "a >= 90", "consents": "b"}
-    audits = filter_audits(table.ledger, conditions=wrong, partition=DAY)
+    audits = filter_audits(table.ledger, DAY, conditions=wrong)
     with pytest.raises(
         AuditFailed, match=r"adult_drops_as_usual: above 0.4 \(rejected by adult=90, read=100"
     ) as refusal:

@@ -118,7 +118,7 @@ def test_what_a_stream_drops_silently_is_what_the_detector_keeps(spark, make_tab
     windows = make_table(WINDOWS)
     checkpoint = str(tmp_path / "checkpoint")
     written = append_checkpointed(
-        spark.sql(CLOSED, events=events), windows, checkpoint=checkpoint, provenance=a_run(WINDOWS.name)
+        spark.sql(CLOSED, events=events), windows.target(a_run(WINDOWS.name)), checkpoint=checkpoint
     )
     assert read_back(windows) == [{"start": "03:00", "events": 1}, {"start": "03:10", "events": 2}]
     assert written.figures["dropped_by_watermark"] == len(late)

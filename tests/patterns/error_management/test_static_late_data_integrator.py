@@ -292,7 +292,7 @@ def integrated(spark, tmp_path_factory):
         for day in chosen.partitions:
             rows = events.read({"event_date": day}).groupBy("event_date").agg({"id": "count"}).toDF(*COUNTS.columns)
             provenance = a_run(COUNTS.name, sequence=chosen.cursor[day])
-            overwrite_partition(rows, counts, partition={"event_date": day}, provenance=provenance)
+            overwrite_partition(rows, counts.target(provenance, partition={"event_date": day}))
         return chosen
 
     for number, day in enumerate(WEEK[:-1], start=1):

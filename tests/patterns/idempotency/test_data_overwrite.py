@@ -36,7 +36,7 @@ def fill(events, event_rows):
 
     def filled(partition, count, *, start=0, **fields):
         rows = event_rows(count, day=partition["event_date"], start=start)
-        return overwrite_partition(rows, events, partition=partition, provenance=a_run(**fields))
+        return overwrite_partition(rows, events.target(a_run(**fields), partition=partition))
 
     return filled
 
@@ -112,7 +112,7 @@ def test_one_row_outside_the_partition_refuses_the_write(events, event_rows, fil
     event_date = f"if(id = 37, {stray}, event_date) AS event_date"
     rows = event_rows(50).selectExpr("id", "user_id", "amount", event_date)
     with pytest.raises(AuditFailed, match=r"rows_lie_in_their_partition: failed \(outside=1\)"):
-        overwrite_partition(rows, events, partition=FIRST, provenance=a_run())
+        overwrite_partition(rows, events.target(a_run(), partition=FIRST))
     assert (ids(events), events.ledger.version()) == ({DAYS[0]: [0, 1, 2]}, version)
 
 
@@ -122,7 +122,7 @@ def test_an_audit_refuses_before_anything_is_replaced(events, event_rows, fill):
     known = Audit.none_where("every_event_has_a_user", "user_id IS NULL")
     nameless = event_rows(5).selectExpr("id", "nullif(user_id, 'u3') AS user_id", "amount", "event_date")
     with pytest.raises(AuditFailed, match="every_event_has_a_user"):
-        overwrite_partition(nameless, events, partition=FIRST, provenance=a_run(), audits=[known])
+        overwrite_partition(nameless, events.target(a_run(), partition=FIRST, audits=[known]))
     assert ids(events) == {DAYS[0]: [0, 1, 2]}
 
 
@@ -134,7 +134,7 @@ def test_an_empty_input_is_refused_unless_it_is_allowed(events, fill, event_rows
         fill(FIRST, 0)
     assert ids(events) == {DAYS[0]: [0, 1, 2], DAYS[1]: [0, 1]}
     neighbours = files_of(events, **SECOND)
-    result = overwrite_partition(event_rows(0), events, partition=FIRST, provenance=a_run(), allow_empty=True)
+    result = overwrite_partition(event_rows(0), events.target(a_run(), partition=FIRST), allow_empty=True)
     assert (result.changed, result.rows.written) == (True, 0)
     assert [(f.name, f.severity, f.note) for f in result.findings if not f.passed] == [
         ("input_is_not_empty", "warn", "below 1")
@@ -155,7 +155,7 @@ def test_a_named_person_may_approve_an_empty_input(events, fill):
 def test_emptying_what_is_empty_changes_nothing(events, fill, event_rows):
     """No rows in place of no rows: the result says the same as the log."""
     fill(SECOND, 2)
-    result = overwrite_partition(event_rows(0), events, partition=FIRST, provenance=a_run(), allow_empty=True)
+    result = overwrite_partition(event_rows(0), events.target(a_run(), partition=FIRST), allow_empty=True)
     assert events.ledger.commit(result.version).changed == frozenset()
     assert not result.changed
     assert ids(events) == {DAYS[1]: [0, 1]}
@@ -184,7 +184,7 @@ def test_rows_that_break_while_they_are_written_leave_the_partition_as_it_was(ev
     version = events.ledger.version()
     broken = event_rows(6, amount="if(id = 5, double(raise_error('unreadable block')), 1D)").repartition(3)
     with pytest.raises(PySparkException, match="unreadable block"):
-        overwrite_partition(broken, events, partition=FIRST, provenance=a_run())
+        overwrite_partition(broken, events.target(a_run(), partition=FIRST))
     assert (ids(events), events.ledger.version()) == ({DAYS[0]: [0, 1, 2, 3]}, version)
     fill(FIRST, 2)
     assert ids(events) == {DAYS[0]: [0, 1]}
@@ -216,7 +216,7 @@ def test_two_partitions_are_overwritten_at_the_same_time(make_table, event_rows,
     def backfill(partition, count):
         rows = event_rows(count, day=partition["event_date"])
         together.wait(timeout=60)
-        return overwrite_partition(rows, table, partition=partition, provenance=a_run())
+        return overwrite_partition(rows, table.target(a_run(), partition=partition))
 
     with ThreadPoolExecutor(2) as pool:
         running = [pool.submit(backfill, FIRST, 3), pool.submit(backfill, SECOND, 5)]
@@ -272,7 +272,7 @@ def test_a_partition_may_be_named_by_the_value_itself(events, event_rows, fill):
     """A date is as good as its text, and the same partition."""
     fill(FIRST, 3)
     fill(SECOND, 2)
-    overwrite_partition(event_rows(1), events, partition={"EVENT_DATE": date(2026, 1, 5)}, provenance=a_run(inputs={}))
+    overwrite_partition(event_rows(1), events.target(a_run(inputs={}), partition={"EVENT_DATE": date(2026, 1, 5)}))
     assert ids(events) == {DAYS[0]: [0], DAYS[1]: [0, 1]}
 
 
@@ -283,5 +283,5 @@ def test_what_to_replace_has_to_be_a_partition(events, event_rows, fill, partiti
     """Nobody replaces the whole table, or rows that no partition holds together, by accident."""
     fill(FIRST, 3)
     with pytest.raises(ConfigError, match=words):
-        overwrite_partition(event_rows(1), events, partition=partition, provenance=a_run())
+        overwrite_partition(event_rows(1), events.target(a_run(), partition=partition))
     assert ids(events) == {DAYS[0]: [0, 1, 2]}

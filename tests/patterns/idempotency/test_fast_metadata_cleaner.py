@@ -53,7 +53,7 @@ def load(spark, weekly):
         identified = dict.fromkeys(days, version)
         provenance = a_run(**{"inputs": {"days": [*days], "version": version}, **run})
         rows = spark.sql(each).coalesce(1)
-        return load_unit(rows, table, days=identified, by="day", unit=unit, provenance=provenance)
+        return load_unit(rows, table.target(provenance), days=identified, by="day", unit=unit)
 
     return loaded
 
@@ -153,7 +153,7 @@ def test_a_run_that_dies_between_emptying_and_loading_is_healed_by_the_next(week
         with pytest.raises(SystemExit):
             load(*WEEK, version=2)
     assert held(weekly) == before
-    load_unit(None, weekly, days={WEEK[0]: 2}, by="day", provenance=a_run())
+    load_unit(None, weekly.target(a_run()), days={WEEK[0]: 2}, by="day")
     assert held(weekly) == evenly(next_monday, week=next_monday)
     with monkeypatch.context() as patched:
         patched.setattr(publishing, "commit_files", die)
@@ -170,13 +170,13 @@ def test_a_day_of_another_unit_is_refused_whole(spark, weekly, load):
     for stray in ("DATE '2026-01-12'", f"DATE '{WEEK[2]}'"):
         rows = spark.sql(f"SELECT id, if(id = 1, {stray}, DATE '{WEEK[1]}') AS day FROM range(3)")
         with pytest.raises(AuditFailed, match="rows_are_of_their_days"):
-            load_unit(rows, weekly, days={WEEK[1]: 1}, by="day", provenance=a_run())
+            load_unit(rows, weekly.target(a_run()), days={WEEK[1]: 1}, by="day")
     with pytest.raises(AuditFailed, match="input_is_not_empty"):
         load(WEEK[1], visits=0)
     assert held(weekly) == evenly(WEEK[0])
     for days in ({WEEK[6]: 1, "2026-01-12": 1}, {}, {"Monday": 1}):
         with pytest.raises(ConfigError):
-            load_unit(rows, weekly, days=days, by="day", provenance=a_run())
+            load_unit(rows, weekly.target(a_run()), days=days, by="day")
 
 
 @pytest.mark.parametrize("zone", ["UTC", "America/New_York", "Pacific/Kiritimati"])
@@ -190,13 +190,13 @@ def test_a_time_is_of_its_day_in_utc_in_whatever_zone_the_session_is(spark, make
         for number, clock in enumerate(("00:00:00", "23:59:59.999999")):
             rows = spark.sql(f"SELECT TIMESTAMP '{WEEK[0]} {clock}Z' AS at, 'no day' AS day")
             run = a_run(run_id=clock, sequence=number)
-            assert load_unit(rows, units, days={WEEK[0]: number}, by="at", provenance=run).rows.written == 1
+            assert load_unit(rows, units.target(run), days={WEEK[0]: number}, by="at").rows.written == 1
         rows = spark.sql(f"SELECT TIMESTAMP '{WEEK[1]} 00:00:00Z' AS at, 'no day' AS day")
         for by in ("at", "day"):
             with pytest.raises(AuditFailed, match="rows_are_of_their_days"):
-                load_unit(rows, units, days={WEEK[0]: 3}, by=by, provenance=a_run(run_id=by, sequence=3))
+                load_unit(rows, units.target(a_run(run_id=by, sequence=3)), days={WEEK[0]: 3}, by=by)
         with pytest.raises(ConfigError, match=r"^column at is INT, which says no day"):
-            load_unit(spark.sql("SELECT 1 AS at"), units, days={WEEK[0]: 1}, by="at", provenance=a_run())
+            load_unit(spark.sql("SELECT 1 AS at"), units.target(a_run()), days={WEEK[0]: 1}, by="at")
     finally:
         spark.conf.set("spark.sql.session.timeZone", before)
 
@@ -247,12 +247,12 @@ def hand_written(location, *, weeks=(WEEK[0], "2026-01-12"), files=3):
 def test_emptying_reads_no_file_and_writes_none(tmp_path, files):
     """There are no data files at all, and no Spark: the commit holds removals only, however many files there are."""
     weekly = hand_written(tmp_path / "weekly", files=files)
-    result = load_unit(None, weekly, days={WEEK[3]: 1}, by="day", provenance=a_run())
+    result = load_unit(None, weekly.target(a_run()), days={WEEK[3]: 1}, by="day")
     kinds = Counter(kind for action in actions_of(weekly, result.version) for kind in action)
     assert kinds == {"commitInfo": 1, "txn": 1, "remove": files}
     left = pa.table(DeltaTable(str(weekly.location)).get_add_actions(flatten=True)).to_pylist()
     assert {file["partition.week"] for file in left} == {"2026-01-12"}
-    assert not load_unit(None, weekly, days={WEEK[0]: 1}, by="day", provenance=a_run()).changed
+    assert not load_unit(None, weekly.target(a_run()), days={WEEK[0]: 1}, by="day").changed
 
 
 def test_loading_again_removes_by_metadata_what_a_delete_rewrites(weekly, load):
@@ -311,7 +311,7 @@ def test_a_table_without_a_partition_for_each_unit_is_refused(tmp_path, by):
     """Emptying is metadata alone only where the unit is the partition."""
     table = Table(replace(VISITS, partition_by=by), tmp_path / "weekly", WITHOUT_SPARK)
     with pytest.raises(ConfigError, match="partitioned by its unit alone"):
-        load_unit(None, table, days={WEEK[0]: 1}, by="day", provenance=a_run())
+        load_unit(None, table.target(a_run()), days={WEEK[0]: 1}, by="day")
 
 
 # --- planning ---------------------------------------------------------------------------------------------------------
@@ -363,9 +363,9 @@ def test_old_weeks_are_frozen_by_metadata_alone_and_refuse_every_day_of_them(wee
     for first in (date(2025, 12, 1), date(2025, 12, 15), date(2025, 12, 29), date(2026, 1, 5)):
         load(first.isoformat(), (first + timedelta(days=6)).isoformat())
     files, days = active_files(weekly), Counter(str(row["day"]) for row in read_back(weekly))
-    early = freeze_units(weekly, before=date(2026, 1, 4), provenance=a_run())
+    early = freeze_units(weekly.target(a_run()), before=date(2026, 1, 4))
     assert (early.applied, early.reason) == (False, "nothing to relabel")
-    frozen = freeze_units(weekly, before=date(2026, 1, 12), provenance=a_run())
+    frozen = freeze_units(weekly.target(a_run()), before=date(2026, 1, 12))
     assert frozen.figures == {"files": 3, "partitions_before": 4, "partitions_after": 2}
     assert active_files(weekly) == files
     assert Counter(str(row["day"]) for row in read_back(weekly)) == days
@@ -390,18 +390,18 @@ def no_day_of_it_can_be_loaded(weekly, load, name):
             load(day, version=9)
     asked = plan_units({"2025-12-01": 1}, weekly.ledger, asked=["2025-12-01"])
     assert (asked.partitions, list(asked.held)) == ((), ["2025-12-01"])
-    assert not freeze_units(weekly, before=date(2026, 1, 12), provenance=a_run()).applied
+    assert not freeze_units(weekly.target(a_run()), before=date(2026, 1, 12)).applied
 
 
 def test_what_was_frozen_is_compacted_and_vacuumed_like_any_table(weekly, load):
     """Files of several weeks become one of their month, with the same rows for Spark and for an independent reader."""
     for day in ("2025-12-01", "2025-12-08", "2025-12-22"):
         load(day)
-    freeze_units(weekly, before=date(2026, 1, 5), provenance=a_run())
+    freeze_units(weekly.target(a_run()), before=date(2026, 1, 5))
     frozen = read_back(weekly)
-    assert compact(weekly, provenance=a_run(), min_small_files=2).changed is False
+    assert compact(weekly.target(a_run()), min_small_files=2).changed is False
     assert len(active_files(weekly)) == 1
-    vacuum(weekly, retention_hours=0, now=NOW + timedelta(days=3650), provenance=a_run(), allow_unsafe=True)
+    vacuum(weekly.target(a_run()), retention_hours=0, now=NOW + timedelta(days=3650), allow_unsafe=True)
     assert read_back(weekly) == frozen
     by_spark = weekly.session.read.format("delta").load(str(weekly.location)).groupBy("week").count().collect()
     assert {tuple(row) for row in by_spark} == {("2025-12-01..2026-01-04", 6)}
@@ -414,7 +414,7 @@ def test_a_load_that_was_decided_on_before_its_week_was_frozen_is_refused(weekly
 
     def frozen_meanwhile(self, rows, **options):
         staged = stage(self, rows, **options)
-        freeze_units(weekly, before=date(2026, 1, 5), provenance=a_run())
+        freeze_units(weekly.target(a_run()), before=date(2026, 1, 5))
         return staged
 
     monkeypatch.setattr(Table, "stage", frozen_meanwhile)
@@ -427,10 +427,10 @@ def test_months_are_frozen_into_years(tmp_path):
     """Frozen units are units of a larger one still, without Spark; a later checkpoint keeps what was frozen."""
     weeks = ["2024-12-30", "2025-03-03", "2025-03-10", "2025-06-30"]
     table = hand_written(tmp_path / "weekly", weeks=weeks, files=1)
-    freeze_units(table, before=date(2026, 2, 1), provenance=a_run())
+    freeze_units(table.target(a_run()), before=date(2026, 2, 1))
     found = {dict(key)["week"] for key in table.ledger.state().statistics()}
     assert found == {"2024-12-02..2025-01-05", "2025-03-03..2025-04-06", "2025-06-02..2025-07-06"}
-    freeze_units(table, before=date(2026, 2, 1), into="year", provenance=a_run())
+    freeze_units(table.target(a_run()), before=date(2026, 2, 1), larger="year")
     DeltaTable(str(table.location)).create_checkpoint()
     found = {dict(key)["week"]: stats.files for key, stats in table.ledger.state().statistics().items()}
     assert found == {"2024-01-01..2025-01-05": 1, "2025-01-06..2026-01-04": 3}
@@ -476,7 +476,7 @@ def test_too_many_units_are_told_before_a_catalogue_refuses_them(spark, weekly):
     for number, passed in enumerate([True, True, False]):
         day = (MONDAY + timedelta(days=7 * number)).isoformat()
         rows = spark.sql(f"SELECT id, DATE '{day}' AS day FROM range(1)")
-        result = load_unit(rows, weekly, days={day: 1}, by="day", provenance=a_run(), audits=[quota])
+        result = load_unit(rows, weekly.target(a_run(), audits=[quota]), days={day: 1}, by="day")
         (finding,) = [finding for finding in result.findings if finding.name == "units_leave_room"]
         assert (finding.passed, finding.figures["units"]) == (passed, number + 1)
     assert (finding.severity, UNITS_LEAVE_ROOM.warn_above) == ("warn", 3200)

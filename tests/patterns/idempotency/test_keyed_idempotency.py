@@ -187,7 +187,7 @@ def test_a_rerun_updates_in_place_and_an_append_is_refused(spark, make_table):
         known = table.read({"day": "mon"}) if table.ledger.exists() else None
         keyed = add_stable_key(rows, known, **BY_APPEND)
         run = a_run("gold/sessions", run_id=str(number), sequence=number, inputs={"visits": number})
-        return upsert_keyed(sessions_of(keyed), table, partition={"day": "mon"}, provenance=run, **more)
+        return upsert_keyed(sessions_of(keyed), table.target(run, partition={"day": "mon"}), **more)
 
     def held():
         return {(row["user"], row["key"]): row["pages"] for row in read_back(table)}
@@ -217,9 +217,9 @@ def test_rows_of_a_keyed_table_come_by_their_key_only(spark, make_table):
     with pytest.raises(ConfigError, match="keyed by key, which an append could bring twice"):
         table.append(rows, provenance=a_run(sequence=9))
     with pytest.raises(AmbiguousKeys):
-        upsert_keyed(rows.unionByName(rows), table, provenance=a_run(sequence=9))
+        upsert_keyed(rows.unionByName(rows), table.target(a_run(sequence=9)))
     with pytest.raises(ConfigError, match="declares no key"):
-        upsert_keyed(rows, unkeyed, provenance=a_run())
+        upsert_keyed(rows, unkeyed.target(a_run()))
     for number in (1, 2):  # what the refusal is for
         unkeyed.append(rows, provenance=a_run("gold/unkeyed", sequence=number))
     assert len(read_back(unkeyed)) == 2
@@ -286,7 +286,7 @@ def test_a_declared_key_is_there_once_whatever_is_written(spark, keyed_days):
     table = keyed_days
 
     def write(*rows, **options):
-        return upsert_keyed(spark.createDataFrame(rows, DAY_ROWS), table, provenance=a_run(), **options)
+        return upsert_keyed(spark.createDataFrame(rows, DAY_ROWS), table.target(a_run(), **options))
 
     monday, tuesday = {"day": "mon"}, {"day": "tue"}
     write(("a", "mon", 1), ("b", "mon", 1), partition=monday)
@@ -309,13 +309,13 @@ def test_no_rows_empty_a_partition_only_if_somebody_says_so(spark, keyed_days):
     """As of a partition that is overwritten: a source that delivers nothing is usually broken."""
     table, nothing = keyed_days, spark.createDataFrame([], DAY_ROWS)
     rows = spark.createDataFrame([("a", "mon", 1)], DAY_ROWS)
-    upsert_keyed(rows, table, partition={"day": "mon"}, provenance=a_run())
+    upsert_keyed(rows, table.target(a_run(), partition={"day": "mon"}))
     with pytest.raises(AuditFailed, match="input_is_not_empty"):
-        upsert_keyed(nothing, table, partition={"day": "mon"}, provenance=a_run(inputs={"n": 2}))
+        upsert_keyed(nothing, table.target(a_run(inputs={"n": 2}), partition={"day": "mon"}))
     assert held_in(table) == [("a", "mon", 1)]
-    upsert_keyed(nothing, table, provenance=a_run(inputs={"n": 3}))
+    upsert_keyed(nothing, table.target(a_run(inputs={"n": 3})))
     assert held_in(table) == [("a", "mon", 1)]
-    upsert_keyed(nothing, table, partition={"day": "mon"}, provenance=a_run(inputs={"n": 4}), allow_empty=True)
+    upsert_keyed(nothing, table.target(a_run(inputs={"n": 4}), partition={"day": "mon"}), allow_empty=True)
     assert held_in(table) == []
 
 
@@ -343,7 +343,7 @@ def test_no_rows_empty_a_partition_only_if_somebody_says_so(spark, keyed_days):
 def test_a_write_that_could_bring_a_declared_key_twice_is_refused(spark, make_table, write, error):
     """Whatever is asked for: rows that are added, a partition that the key does not name, a merge by something else."""
     table = make_table(DAYS)
-    upsert_keyed(spark.createDataFrame([("b", "tue", 1)], DAY_ROWS), table, provenance=a_run())
+    upsert_keyed(spark.createDataFrame([("b", "tue", 1)], DAY_ROWS), table.target(a_run()))
     with pytest.raises((ConfigError, AuditFailed), match=error):
         write(table, spark.createDataFrame([("a", "mon", 1)], DAY_ROWS))
     assert held_in(table) == [("b", "tue", 1)]
@@ -357,8 +357,8 @@ def test_a_key_that_names_the_partition_needs_no_look_at_others(spark, make_tabl
     """Then the partition may be replaced as well, once its rows have one key each; the same key may stand elsewhere."""
     table = make_table(replace(DAYS, name="gold/by_day", key=("day", "key")))
     rows = spark.createDataFrame([("a", "mon", 1), ("b", "mon", 1)], DAY_ROWS)
-    upsert_keyed(spark.createDataFrame([("a", "tue", 9)], DAY_ROWS), table, provenance=a_run())
-    upsert_keyed(rows, table, partition={"day": "mon"}, provenance=a_run())
+    upsert_keyed(spark.createDataFrame([("a", "tue", 9)], DAY_ROWS), table.target(a_run()))
+    upsert_keyed(rows, table.target(a_run(), partition={"day": "mon"}))
     table.overwrite(rows.filter("key = 'a'"), partition={"day": "mon"}, provenance=a_run())
     with pytest.raises(AuditFailed, match="rows without a key of their own="):
         table.overwrite(rows.union(rows), partition={"day": "mon"}, provenance=a_run())
@@ -371,10 +371,10 @@ def test_a_partition_written_by_key_holds_these_rows_and_no_others(spark, make_t
     if many:
         monkeypatch.setattr(merging, "_SMALL_BYTES", -1)
     table, monday = make_table(replace(DAYS, key=("key", "day"))), {"day": "mon"}
-    upsert_keyed(spark.createDataFrame([("x", "tue", 0)], DAY_ROWS), table, provenance=a_run())
+    upsert_keyed(spark.createDataFrame([("x", "tue", 0)], DAY_ROWS), table.target(a_run()))
     rows = [[("a", 1), ("b", 1), ("c", 1)], [("b", 1), ("c", 2), ("d", 1)], [("b", 1), ("c", 2), ("d", 1)]]
     for number, pairs in enumerate(rows):
         frame = spark.createDataFrame([(key, "mon", n) for key, n in pairs], DAY_ROWS)
-        done = upsert_keyed(frame, table, partition=monday, provenance=a_run(inputs={"n": number}))
+        done = upsert_keyed(frame, table.target(a_run(inputs={"n": number}), partition=monday))
         assert held_in(table) == sorted([(key, "mon", n) for key, n in pairs] + [("x", "tue", 0)])
     assert not done.changed

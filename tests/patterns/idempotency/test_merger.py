@@ -50,7 +50,7 @@ def letters(spark, make_table):
     def merge(hour, rows, **more):
         changes = spark.createDataFrame(rows, "letter STRING, form STRING, gone BOOLEAN")
         run = a_run(sequence=hour, run_id=str(hour), **more)
-        return merge_changes(changes, table, keys=["letter"], deleted="gone", provenance=run)
+        return merge_changes(changes, table.target(run), keys=["letter"], deleted="gone")
 
     merge.table = table
     return merge
@@ -105,7 +105,7 @@ def test_a_row_that_nobody_can_place_is_refused(letters, spark, make_table):
     rows = [(None, 1, "a", 1, "", False), ("p", 1, "a", 1, None, False), ("p", 1, "b", 2, "", False)]
     changes = spark.createDataFrame(rows, SCHEMA)
     with pytest.raises(ContractError, match="with no type, 1 rows of the source with no place"):
-        merge_changes(changes, table, provenance=a_run(), **ORDERED)
+        merge_changes(changes, table.target(a_run()), **ORDERED)
 
 
 @pytest.mark.parametrize(
@@ -121,7 +121,7 @@ def test_options_that_can_never_work_are_refused(spark, make_table, options, why
     """Before anything is computed."""
     changes, table = spark.createDataFrame([], SCHEMA), make_table(DEVICES)
     with pytest.raises(ConfigError, match=why):
-        merge_changes(changes, table, provenance=a_run(sequence=1), **options)
+        merge_changes(changes, table.target(a_run(sequence=1)), **options)
 
 
 def test_an_order_needs_a_place_for_what_was_deleted(spark, make_table):
@@ -129,7 +129,7 @@ def test_an_order_needs_a_place_for_what_was_deleted(spark, make_table):
     table = make_table(replace(LETTERS, columns={**LETTERS.columns, "at": Column("INT")}))
     changes = spark.createDataFrame([], "letter STRING, form STRING, at INT, gone BOOLEAN")
     with pytest.raises(ConfigError, match=r"does not declare gone.*bring it back"):
-        merge_changes(changes, table, keys=["letter"], order_by=["at"], deleted="gone", provenance=a_run())
+        merge_changes(changes, table.target(a_run()), keys=["letter"], order_by=["at"], deleted="gone")
 
 
 CHANGE = st.tuples(
@@ -164,7 +164,7 @@ def test_the_order_of_delivery_does_not_count(spark, tmp_path_factory, make_tabl
     first, second = listed[:cut], listed[cut:] + random.sample(listed, len(listed) // 3)
     for batch in (first + first[:3], second, first):
         rows = spark.createDataFrame(as_rows(batch), SCHEMA)
-        merge_changes(rows, table, provenance=a_run(asset=table.name), **ORDERED)
+        merge_changes(rows, table.target(a_run(asset=table.name)), **ORDERED)
     held = sorted((tuple(row.values()) for row in read_back(table)), key=repr)
     assert held == newest(listed)
 
@@ -174,7 +174,7 @@ def test_two_truths_for_one_place_are_refused(spark, make_table):
     table = make_table(DEVICES)
 
     def merge(*rows):
-        return merge_changes(spark.createDataFrame(rows, SCHEMA), table, provenance=a_run(run_id=str(rows)), **ORDERED)
+        return merge_changes(spark.createDataFrame(rows, SCHEMA), table.target(a_run(run_id=str(rows))), **ORDERED)
 
     there = ("p", 1, "a", 5, "", False)
     merge(there)
@@ -207,7 +207,7 @@ def test_only_files_with_a_key_of_the_changes_are_rewritten(spark, make_table, m
     changes = spark.range(525).selectExpr(
         "if(id < 25, 3000 + id, 3500 - 25 + id + 10000) AS id", "concat('new', id) AS name", "id < 5 AS gone"
     )
-    result = merge_changes(changes, table, keys=["id"], deleted="gone", provenance=a_run(sequence=2, run_id="2"))
+    result = merge_changes(changes, table.target(a_run(sequence=2, run_id="2")), keys=["id"], deleted="gone")
     assert {name: result.figures[name] for name in ("inserted", "updated", "deleted", "after")} == {
         "inserted": 500,
         "updated": 20,
@@ -236,11 +236,11 @@ def test_a_map_is_the_same_in_whatever_order_its_entries_come(spark, make_table)
     for number, (tags, changed) in enumerate([("a b", True), ("b a", False), ("a c", True)]):
         rows = spark.createDataFrame([(1, dict.fromkeys(tags.split(), 0.5), 7)], columns)
         run = a_run(sequence=number, code_version=str(number))
-        assert merge_changes(rows, ordered, keys=["id"], provenance=run).changed == changed
-        assert upsert_keyed(rows, placed, provenance=run).changed == changed
+        assert merge_changes(rows, ordered.target(run), keys=["id"]).changed == changed
+        assert upsert_keyed(rows, placed.target(run)).changed == changed
     other = rows.selectExpr("id", "map('a', 1D) AS tags", "at")
     with pytest.raises(AuditFailed):
-        merge_changes(other, placed, keys=["id"], order_by=["at"], provenance=a_run(code_version="other"))
+        merge_changes(other, placed.target(a_run(code_version="other")), keys=["id"], order_by=["at"])
 
 
 def test_a_struct_with_another_field_is_refused_by_name(spark, make_table):
@@ -251,5 +251,5 @@ def test_a_struct_with_another_field_is_refused_by_name(spark, make_table):
     for place in ("named_struct('city', 'x', 'zip', 1, 'land', 'y')", "named_struct('city', 'x')"):
         rows = spark.range(1).selectExpr("CAST(id AS INT) AS id", f"{place} AS place", "7 AS at")
         with pytest.raises(SchemaMismatch, match=r"place has a field (land|zip) only in the"):
-            merge_changes(rows, table, keys=["id"], order_by=["at"], provenance=a_run())
+            merge_changes(rows, table.target(a_run()), keys=["id"], order_by=["at"])
     assert table.ledger.version() == 0

@@ -69,7 +69,7 @@ def digests(table):
 
 def a_load(table, rows, number, *, run_id=None, **fields):
     run = a_run(run_id=run_id or f"run-{number}", inputs={"delivery": str(number)}, **fields)
-    return load_version(rows, table, provenance=run)
+    return load_version(rows, table.target(run))
 
 
 @pytest.fixture
@@ -145,7 +145,7 @@ def test_a_load_that_fails_is_not_shown(two, some):
     """Refused by an audit, a constraint, too few rows, or broken on the way: the name stays where it is."""
     unnamed = Audit.none_where("every_customer_has_a_name", "name = 'x'")
     with pytest.raises(AuditFailed, match="every_customer_has_a_name") as refused:
-        load_version(some("x"), two, provenance=a_run(inputs={"delivery": "3"}), audits=[unnamed])
+        load_version(some("x"), two.target(a_run(inputs={"delivery": "3"}), audits=[unnamed]))
     assert "/.versions/run-1-2/" in refused.value.stage
     with pytest.raises(AuditFailed, match="id_is_positive"):
         a_load(two, some("x").selectExpr("-id AS id", "country", "name"), 3)
@@ -198,7 +198,7 @@ def test_spark_readers_see_whole_versions_while_the_name_is_switched(spark, two)
         looking = pool.submit(look)
         number = 0
         while (len(found) < 6 or len(set(found)) < 2) and not done.wait(0.05) and not looking.done():
-            switch_version(two, version=f"run-{number % 2 + 1}-1", because="to and fro", provenance=a_run())
+            switch_version(two.target(a_run()), version=f"run-{number % 2 + 1}-1", because="to and fro")
             number += 1
         done.set()
         looking.result()
@@ -230,7 +230,7 @@ def test_native_versions_are_readable_as_long_as_the_law_says(make_table, some):
     versions = [table.overwrite(some(name), provenance=a_run(inputs={"n": name})).version for name in "abc"]
     now = datetime(2030, 1, 1, tzinfo=timezone.utc)
     with pytest.raises(ConfigError, match="a retention of 720 h is below the 87600 h that are safe"):
-        vacuum(table, retention_hours=720, now=now, provenance=a_run())
+        vacuum(table.target(a_run()), retention_hours=720, now=now)
     with pytest.raises(DeltaError, match=r"(?i)retention"):
         DeltaTable(str(table.location)).vacuum(720, dry_run=False)
     assert [seen(table, version) for version in versions] == [(4, {name}) for name in "abc"]

@@ -56,12 +56,10 @@ class World:
         run = a_run(asset=self.table.name, sequence=self.versions[day], inputs={"day": day}, **more)
         return merge_execution(
             self.frame(day, self.increments[day]),
-            self.table,
-            execution=day,
+            self.table.target(run, partition={self.table.spec.executed_by: day}),
             keys=["page"],
             update={"views": "t.views + s.views", "last.day": "s.`last.day`"},
             due=known,
-            provenance=run,
         )
 
     def rebuilt(self, *days):
@@ -176,17 +174,18 @@ def test_what_is_refused_leaves_the_table_as_it_was(world):
     with pytest.raises(ContractError, match="no page"):
         world.run("06", {None: 5})
     twice = world.frame("06", {"/": 1}).unionAll(world.frame("06", {"/": 2}))
-    options = {"keys": ["page"], "provenance": a_run(sequence=9, inputs={"x": 1})}
+    run = a_run(sequence=9, inputs={"x": 1})
     with pytest.raises(AmbiguousKeys, match="page=/ "):
-        merge_execution(twice, table, execution="06", **options)
+        merge_execution(twice, table.target(run, partition={"day": "06"}), keys=["page"])
     world.increments["06"], world.versions["06"] = {"/": 77}, 0
     with pytest.raises(Conflict, match="06 already applied upstream version 1"):
         world.run("06")
     world.versions["06"] = 1
     with pytest.raises(TransactionReused, match="came back with other rows"):
         world.run("06")
-    with pytest.raises(ConfigError, match="execution must be a text that is not empty"):
-        merge_execution(world.frame("06", {"/": 1}), table, execution="", **options)
+    for unnamed in ({}, {"day": ""}):
+        with pytest.raises(ConfigError, match="gold/totals needs executions: declare executed_by, and name the one"):
+            merge_execution(world.frame("06", {"/": 1}), table.target(run, partition=unnamed), keys=["page"])
     assert table.ledger.version() == version
 
 

@@ -19,6 +19,7 @@ from dedp_assets.patterns.delta.publishing import SPARK_ERRORS
 from dedp_assets.patterns.delta.tables import Table
 from dedp_assets.patterns.idempotency import _groups
 from dedp_assets.patterns.idempotency.transactional_writer import (
+    DatabaseTarget,
     RowSet,
     TableRows,
     publish_group,
@@ -55,14 +56,14 @@ def test_values_arrive_as_they_are(spark, database):
     )
     releases = RowSet("public.releases", spark.range(3), keys=["id"])
     devices = RowSet("public.devices", rows, keys=["id"])
-    write = {"connect": database.connect, "target": "devices"}
+    into = DatabaseTarget("devices", database.connect, a_run(sequence=1))
     long = RowSet("public.devices", rows.selectExpr("id", "repeat('x', 7) AS type"), keys=["id"])
     with pytest.raises(ContractError, match=r"public\.devices: column type: value too long") as raised:
-        write_transaction([releases, long], **write, provenance=a_run(sequence=1))
+        write_transaction([releases, long], into)
     assert "xxx" not in str(raised.value)
     with database.connect() as connection:
         assert connection.execute("SELECT count(*) FROM releases").fetchone() == (0,)
-    written = write_transaction([releases, devices], **write, provenance=a_run(sequence=1))
+    written = write_transaction([releases, devices], into)
     assert (written.figures["public.devices inserted"], written.changed) == (2, True)
     query = (
         "SELECT id, type, at AT TIME ZONE 'UTC' = '2026-01-05 21:30:00.000001', local::text, price::text, ratio::text, "
@@ -84,10 +85,10 @@ def test_values_arrive_as_they_are(spark, database):
             ),
             (2, "", None, None, None, "-Infinity", "", None, None, None),
         ]
-    again = write_transaction([releases, devices], **write, provenance=a_run(sequence=1))
+    again = write_transaction([releases, devices], into)
     assert (again.applied, again.reason) == (False, "version 1 was written before: nothing to do")
     with pytest.raises(ConfigError, match="their upstream version"):
-        write_transaction([releases], **write, provenance=a_run())
+        write_transaction([releases], replace(into, run=a_run()))
 
 
 def test_a_part_of_a_table_is_emptied_only_if_somebody_says_so(spark, database):
@@ -98,16 +99,16 @@ def test_a_part_of_a_table_is_emptied_only_if_somebody_says_so(spark, database):
         connection.execute("INSERT INTO days VALUES (1, 'mon'), (2, 'tue')")
     nothing = RowSet("public.days", spark.sql("SELECT 1 AS id, 'mon' AS day LIMIT 0"), ["id"], {"day": "mon"})
     others = RowSet("public.others", spark.sql("SELECT 7 AS id"), ["id"])
-    write = {"connect": database.connect, "target": "days", "provenance": a_run(sequence=1)}
+    into = DatabaseTarget("days", database.connect, a_run(sequence=1))
 
     def held():
         with database.connect() as connection:
             return [connection.execute(f"SELECT id FROM {name} ORDER BY id").fetchall() for name in ("days", "others")]
 
     with pytest.raises(AuditFailed, match=r"public\.days: nothing published\. input_is_not_empty"):
-        write_transaction([others, nothing], **write)
+        write_transaction([others, nothing], into)
     assert held() == [[(1,), (2,)], []]
-    write_transaction([others, replace(nothing, allow_empty=True)], **write)
+    write_transaction([others, replace(nothing, allow_empty=True)], into)
     assert held() == [[(2,)], [(7,)]]
 
 
@@ -130,7 +131,7 @@ def test_a_task_that_dies_shows_half_of_plain_files_and_nothing_of_a_table(spark
     table.overwrite(fixed, partition={"day": "mon"}, provenance=again)
     assert sorted(row["n"] for row in read_back(table)) == [*range(16)]
     newest = table.ledger.commit(table.ledger.version()).timestamp
-    vacuum(table, retention_hours=7 * 24, now=newest + timedelta(days=8), provenance=a_run(table.name))
+    vacuum(table.target(a_run(table.name)), retention_hours=7 * 24, now=newest + timedelta(days=8))
     assert not [*left.rglob("*")]
     assert sorted(row["n"] for row in read_back(table)) == [*range(16)]
 
@@ -141,16 +142,17 @@ def group(spark, make_table):
     tables = [make_table(spec) for spec in SPECS]
 
     def publish(n, day="mon", sequence=None, audits=(), second=None):
-        return publish_group(sets_of(spark, tables, n, day, audits, second), provenance=run_of(sequence or n))
+        return publish_group(sets_of(spark, tables, n, day, audits, second, sequence=sequence))
 
     publish.tables = tables
     return publish
 
 
-def sets_of(spark, tables, n, day="mon", audits=(), second=None):
+def sets_of(spark, tables, n, day="mon", audits=(), second=None, *, sequence=None):
     counts = (n, n if second is None else second)
     frames = [spark.range(count).selectExpr(f"'{day}' AS day", "id AS n") for count in counts]
-    return [TableRows(t, f, {"day": day}, audits) for t, f in zip(tables, frames, strict=True)]
+    into = [table.target(run_of(sequence or n), partition={"day": day}, audits=audits) for table in tables]
+    return [*map(TableRows, frames, into)]
 
 
 def run_of(sequence):
@@ -194,9 +196,10 @@ def test_a_group_takes_whole_partitions_only(spark, make_table):
     """What a crash leaves is published without Spark, which could not compare finer partitions."""
     columns = {**SPECS[0].columns, "x": Column("INT")}
     table = make_table(replace(SPECS[0], columns=columns, partition_by=("day", "n")))
-    rows = TableRows(table, spark.sql("SELECT 'mon' AS day, 1L AS n, 1 AS x"), {"day": "mon"})
+    into = table.target(run_of(1), partition={"day": "mon"})
+    rows = TableRows(spark.sql("SELECT 'mon' AS day, 1L AS n, 1 AS x"), into)
     with pytest.raises(ConfigError, match="own whole partitions"):
-        publish_group([rows], provenance=run_of(1))
+        publish_group([rows])
     assert [name for name in table.store.list() if name.startswith("staged-")] == []
 
 

@@ -403,9 +403,9 @@ def test_the_history_rebuilds_the_copy_from_its_beginning(begun):
     begun.sql("DELETE FROM users WHERE user_id = 1", "INSERT INTO users VALUES (1, 'new', NULL)")
     begun.capture()
     anew = begun.make_table(replace(LATEST, name="silver/users"))
-    apply_changes(begun.history, anew, keys=KEYS, provenance=a_run("silver/users"))
+    apply_changes(begun.history, anew.target(a_run("silver/users")), keys=KEYS)
     assert begun.copied(anew) == begun.copied() == begun.rows()
-    again = apply_changes(begun.history, anew, keys=KEYS, provenance=a_run("silver/users"))
+    again = apply_changes(begun.history, anew.target(a_run("silver/users")), keys=KEYS)
     assert (again.applied, again.reason) == (False, "nothing new")
     begun.latest.restore(1, provenance=a_run())
     assert begun.copied() != begun.rows()
@@ -449,7 +449,7 @@ def test_a_copy_says_up_to_which_commit_a_missing_match_is_missing(begun, monkey
     latest = begun.make_table(TableSpec("bronze/owners", {"user_id": Column("BIGINT")}))
 
     def capture_owners():
-        capture_changes(owners, history, latest, keys=KEYS, provenance=a_run())
+        capture_changes(owners, history.target(a_run()), latest.target(a_run()), keys=KEYS)
 
     def missing(copy, row):
         return row["user_id"] not in {found["user_id"] for found in read_back(copy)}
@@ -602,11 +602,11 @@ def test_changes_without_their_snapshot_build_no_copy(begun):
     some = begun.make_table(replace(HISTORY, name="bronze/some_changes"))
     some.append(begun.history.read().filter("operation = 'read'"), provenance=a_run(sequence=begun.position()))
     with pytest.raises(ContractError, match=r"bronze/some_changes holds changes without the snapshot.*resnapshot=True"):
-        apply_changes(some, anew, keys=KEYS, provenance=a_run())
+        apply_changes(some, anew.target(a_run()), keys=KEYS)
     none = begun.make_table(replace(HISTORY, name="bronze/no_changes"))
     none.ensure()
     with pytest.raises(NotReady, match="holds no snapshot yet"):
-        apply_changes(none, anew, keys=KEYS, provenance=a_run())
+        apply_changes(none, anew.target(a_run()), keys=KEYS)
 
 
 @pytest.mark.parametrize(
@@ -667,16 +667,16 @@ def test_a_column_declared_later_is_filled_from_the_history(begun):
     """It was in the snapshot all along, so the copy is built anew with it; one that never was is an error."""
     columns = {name: column for name, column in LATEST.columns.items() if name != "notes"}
     narrow = begun.make_table(replace(LATEST, name="silver/users", columns=columns))
-    apply_changes(begun.history, narrow, keys=KEYS, provenance=a_run())
+    apply_changes(begun.history, narrow.target(a_run()), keys=KEYS)
     wide = begun.make_table(replace(LATEST, name="silver/users"))
-    apply_changes(begun.history, wide, keys=KEYS, provenance=a_run())
+    apply_changes(begun.history, wide.target(a_run()), keys=KEYS)
     assert begun.copied(wide) == begun.rows()
     wrong = begun.make_table(replace(LATEST, name="silver/typo", columns={**columns, "emial": Column("STRING")}))
     with pytest.raises(SchemaMismatch, match="emial is not there"):
-        apply_changes(begun.history, wrong, keys=KEYS, provenance=a_run())
+        apply_changes(begun.history, wrong.target(a_run()), keys=KEYS)
     keyless = begun.make_table(replace(LATEST, name="silver/keyless", columns={"name": Column("STRING")}))
     with pytest.raises(ConfigError, match=r"silver/keyless does not declare the key \['user_id'\]"):
-        apply_changes(begun.history, keyless, keys=KEYS, provenance=a_run())
+        apply_changes(begun.history, keyless.target(a_run()), keys=KEYS)
 
 
 def test_values_that_do_not_fit_the_declared_type_are_refused_without_being_shown(begun):
@@ -684,7 +684,7 @@ def test_values_that_do_not_fit_the_declared_type_are_refused_without_being_show
     columns = {**LATEST.columns, "name": Column("BIGINT")}
     wrong = begun.make_table(replace(LATEST, name="silver/users", columns=columns))
     with pytest.raises(SchemaMismatch, match=r"silver/users: .*1 of name are no BIGINT") as refused:
-        apply_changes(begun.history, wrong, keys=KEYS, provenance=a_run())
+        apply_changes(begun.history, wrong.target(a_run()), keys=KEYS)
     assert "Ann" not in str(refused.value)
 
 
@@ -802,7 +802,7 @@ def test_the_seeded_workload_is_captured_step_by_step(database, make_table):
             world.capture()
             assert world.copied() == world.rows()
     anew = make_table(replace(world.latest.spec, name="silver/users"))
-    apply_changes(world.history, anew, keys=KEYS, provenance=a_run())
+    apply_changes(world.history, anew.target(a_run()), keys=KEYS)
     assert world.copied(anew) == world.rows()
 
 

@@ -124,7 +124,7 @@ def test_a_thousand_tiny_appends_become_one_file_a_day(events):
     append(events, range(500, 1000), DAYS[1])
     rows, before = read_back(events), events.ledger.version()
     size = sum(file["size_bytes"] for file in events.ledger.state().files())
-    result = compact(events, provenance=a_run(run_id="run-7"))
+    result = compact(events.target(a_run(run_id="run-7")))
     assert (result.applied, result.changed, result.version) == (True, False, before + 1)
     assert (result.figures["files_before"], result.figures["files_after"]) == (1000, 2)
     assert result.figures["bytes_before"] == size
@@ -139,7 +139,7 @@ def test_a_thousand_tiny_appends_become_one_file_a_day(events):
     moved = [file for line in raw for kind, file in json.loads(line).items() if kind in ("add", "remove")]
     assert (len(moved), {file["dataChange"] for file in moved}) == (1002, {False})
     files = active_files(events)
-    again = compact(events, provenance=a_run())
+    again = compact(events.target(a_run()))
     assert (again.applied, again.version, active_files(events)) == (False, before + 1, files)
     assert again.reason == "nothing to compact: no partition has 10 or more files below 134217728 bytes to merge"
 
@@ -147,7 +147,7 @@ def test_a_thousand_tiny_appends_become_one_file_a_day(events):
 @pytest.mark.both
 def test_deltas_own_history_names_the_compaction_and_later_statements_work_on_its_files(small, spark):
     """Spark shows operation and record, reads the rows, and deletes and merges on the merged files."""
-    compact(small, provenance=a_run(run_id="run-7"))
+    compact(small.target(a_run(run_id="run-7")))
     newest = spark.sql(f"DESCRIBE HISTORY delta.`{small.location}` LIMIT 1").collect()[0]
     assert (newest["operation"], json.loads(newest["userMetadata"])["run_id"]) == ("OPTIMIZE", "run-7")
     assert newest["operationMetrics"]["numRemovedFiles"] == "24"
@@ -165,7 +165,7 @@ def test_nothing_to_do_starts_no_spark_and_says_why(small):
         raise AssertionError("Spark was asked for")
 
     idle = Table(EVENTS, small.location, no_session)
-    result = compact(idle, provenance=a_run(), min_small_files=13, small_bytes=1024 * 1024)
+    result = compact(idle.target(a_run()), min_small_files=13, small_bytes=1024 * 1024)
     assert (result.applied, result.changed, result.version) == (False, False, small.ledger.version())
     assert result.reason == "nothing to compact: no partition has 13 or more files below 1048576 bytes to merge"
 
@@ -173,17 +173,17 @@ def test_nothing_to_do_starts_no_spark_and_says_why(small):
 def test_only_the_named_partition_is_compacted(small):
     """The other one keeps its very files; a partition of another column is refused."""
     others = {path for path in active_files(small) if DAYS[1] in path}
-    assert compact(small, partition={"EVENT_DATE": DAY["event_date"]}, provenance=a_run()).figures["partitions"] == 1
+    assert compact(small.target(a_run(), partition={"EVENT_DATE": DAY["event_date"]})).figures["partitions"] == 1
     assert (len(active_files(small)), others <= active_files(small), ids(small)) == (13, True, list(range(24)))
     with pytest.raises(ConfigError, match=r"is partitioned by \['event_date'\], not by \['day'\]"):
-        compact(small, partition={"day": DAYS[0]}, provenance=a_run())
+        compact(small.target(a_run(), partition={"day": DAYS[0]}))
 
 
 def test_large_files_are_not_rewritten(small, event_rows):
     """Only what is small is read and written again."""
     small.append(event_rows(2000, start=100).coalesce(1), provenance=a_run(sequence=1))
     (large,) = (f["path"] for f in small.ledger.state().files() if f["num_records"] == 2000)
-    compact(small, provenance=a_run(), small_bytes=4096)
+    compact(small.target(a_run()), small_bytes=4096)
     assert large in active_files(small)
     assert len(active_files(small)) == 3
     assert ids(small) == [*range(24), *range(100, 2100)]
@@ -192,7 +192,7 @@ def test_large_files_are_not_rewritten(small, event_rows):
 def test_merged_files_grow_up_to_the_target(small):
     """A target of four files' size packs each day into several files, and none of them is lost."""
     size = max(file["size_bytes"] for file in small.ledger.state().files())
-    result = compact(small, provenance=a_run(), small_bytes=size + 1, target_bytes=4 * size)
+    result = compact(small.target(a_run()), small_bytes=size + 1, target_bytes=4 * size)
     assert result.figures["files_after"] == len(active_files(small)) == 6
     assert ids(small) == list(range(24))
 
@@ -206,11 +206,11 @@ def test_unusual_and_missing_partition_values_survive(make_table, spark):
         rows = {"id": [number * 5 + n for n in range(5)], "place": places}
         write_deltalake(str(table.location), pa.table(rows), mode="append")
     rows = read_back(table)
-    assert compact(table, provenance=a_run(), min_small_files=3).figures["files_after"] == 5
+    assert compact(table.target(a_run()), min_small_files=3).figures["files_after"] == 5
     assert (read_back(table), ids_by_spark(table)) == (rows, list(range(15)))
     assert ids_of(table.read({"place": "50%"}, {"place": None})) == [1, 4, 6, 9, 11, 14]
     assert plan_compaction(table.ledger, min_small_files=2).partitions == ()
-    vacuum(table, retention_hours=WEEK, now=later(table, 8), provenance=a_run())
+    vacuum(table.target(a_run()), retention_hours=WEEK, now=later(table, 8))
     assert (len(on_disk(table)), ids_by_spark(table)) == (5, list(range(15)))
 
 
@@ -235,14 +235,14 @@ def test_partitions_whose_values_are_written_in_several_ways_survive(make_table,
         return sorted(map(tuple, spark.read.format("delta").load(str(table.location)).collect()))
 
     rows = stored()
-    assert compact(table, provenance=a_run(), min_small_files=3).figures["files_after"] == 2
+    assert compact(table.target(a_run()), min_small_files=3).figures["files_after"] == 2
     assert stored() == rows
-    assert not compact(table, provenance=a_run(), min_small_files=2).applied
+    assert not compact(table.target(a_run()), min_small_files=2).applied
 
 
 def test_no_statistics_of_personal_columns_come_in(small):
     """What the table keeps out of its log stays out when files are rewritten."""
-    compact(small, provenance=a_run())
+    compact(small.target(a_run()))
     added = [json.loads(f["add"]["stats"]) for f in raw_actions(small) if "add" in f]
     assert all(set(stats["minValues"]) == set(stats["maxValues"]) == {"id", "amount"} for stats in added)
     assert "u7" not in (small.location / "_delta_log" / f"{small.ledger.version():020d}.json").read_text()
@@ -268,12 +268,12 @@ def test_tables_that_only_spark_can_commit_to_are_compacted_in_place(make_table,
     table.append(event_rows(1, day=DAYS[1], start=50).coalesce(1), provenance=a_run(sequence=9))
     table.delete("id IN (1, 5)", partition=DAY, provenance=a_run(sequence=1))
     rows = ids_by_spark(table)
-    result = compact(table, provenance=a_run(run_id="run-7"), min_small_files=2)
+    result = compact(table.target(a_run(run_id="run-7")), min_small_files=2)
     assert (result.applied, result.changed, ids_by_spark(table)) == (True, False, rows)
     assert (last_commit(table).operation, last_commit(table).maintenance.run_id) == ("OPTIMIZE", "run-7")
     assert (last_commit(table).changed, result.figures["files_after"]) == (frozenset(), 2)
-    assert not compact(table, provenance=a_run(), min_small_files=2).applied
-    vacuum(table, retention_hours=WEEK, now=later(table, 8), provenance=a_run())
+    assert not compact(table.target(a_run()), min_small_files=2).applied
+    vacuum(table.target(a_run()), retention_hours=WEEK, now=later(table, 8))
     assert ids_by_spark(table) == rows
 
 
@@ -283,7 +283,7 @@ def test_more_rows_than_the_log_knows_of_are_not_exchanged(small):
     lie.write_text(lie.read_text().replace('\\"numRecords\\": 1', '\\"numRecords\\": 2'))
     version, files = small.ledger.version(), active_files(small)
     with pytest.raises(ContractError, match="the small files hold 13 rows, 12 were read from them"):
-        compact(small, provenance=a_run())
+        compact(small.target(a_run()))
     assert (small.ledger.version(), active_files(small), stages(small)) == (version, files, set())
 
 
@@ -305,7 +305,7 @@ def test_streams_and_the_change_feed_see_no_row(make_table, spark, tmp_path):
         return ids_of(spark.read.parquet(str(tmp_path / name)))
 
     assert stream("before") == list(range(12))
-    version = compact(table, provenance=a_run()).version
+    version = compact(table.target(a_run())).version
     assert stream("before") == list(range(12))
     append(table, [12], DAYS[0])
     assert stream("before") == stream("after") == list(range(13))
@@ -320,7 +320,7 @@ def test_late_data_detection_and_cursors_see_no_change(small, event_rows):
             event_rows(12, day=day).repartition(12), partition={"event_date": day}, provenance=a_run(sequence=4)
         )
     wrote, applied = small.ledger.latest(DAY), small.ledger.state().applied("silver/events", DAY)
-    version = compact(small, provenance=a_run(), partition=DAY, min_small_files=2).version
+    version = compact(small.target(a_run(), partition=DAY), min_small_files=2).version
     assert small.ledger.changes(since=version - 1) == (version, {})
     assert small.ledger.latest(DAY) == wrote
     assert small.ledger.latest({}).operation == "WRITE"
@@ -332,8 +332,8 @@ def test_late_data_detection_and_cursors_see_no_change(small, event_rows):
 def test_rows_are_read_at_the_version_that_changed_them_last_even_after_compaction_and_vacuum(small):
     """Downstream pins that version; its files are gone, the rows are the same ones in the merged files."""
     changed = small.ledger.changed(DAY).version
-    compact(small, provenance=a_run())
-    vacuum(small, retention_hours=WEEK, now=later(small, 8), provenance=a_run())
+    compact(small.target(a_run()))
+    vacuum(small.target(a_run()), retention_hours=WEEK, now=later(small, 8))
     assert ids_of(small.read(DAY, version=changed)) == list(range(12))
     assert ids_of(small.read(version=small.ledger.changed(NEXT_DAY).version)) == list(range(24))
     append(small, [90], DAYS[1])
@@ -360,7 +360,7 @@ def test_readers_and_an_appending_writer_go_on_while_files_are_merged(small, eve
 
     with ThreadPoolExecutor() as pool:
         reader, writer = pool.submit(read), pool.submit(write)
-        results = [compact(small, provenance=a_run(), min_small_files=2) for _ in range(2)]
+        results = [compact(small.target(a_run()), min_small_files=2) for _ in range(2)]
         compacted.set()
         appended = writer.result()
         reader.result()
@@ -418,7 +418,7 @@ def test_readers_that_overlap_the_exchange_get_the_old_or_the_new_files_and_the_
     with ThreadPoolExecutor() as pool:
         looking, reading = pool.submit(readers.look), pool.submit(readers.read_slowly)
         try:
-            assert compact(small, provenance=a_run()).applied
+            assert compact(small.target(a_run())).applied
         finally:
             readers.done.set()
         looking.result()
@@ -439,13 +439,13 @@ def test_the_table_is_not_locked_while_files_are_rewritten(small, meanwhile):
             pass
 
     meanwhile(take_the_lock)
-    assert compact(small, provenance=a_run()).applied
+    assert compact(small.target(a_run())).applied
 
 
 def test_an_append_in_the_middle_survives(small, meanwhile, event_rows):
     """Both succeed; the appended file stays as it is."""
     meanwhile(lambda: small.append(event_rows(2, start=50).coalesce(1), provenance=a_run(sequence=1)))
-    result = compact(small, provenance=a_run())
+    result = compact(small.target(a_run()))
     assert (result.applied, result.figures["gave_way"], result.figures["files_after"]) == (True, 0, 3)
     assert ids_by_spark(small) == ids(small) == [*range(24), 50, 51]
 
@@ -471,7 +471,7 @@ def test_a_partition_that_is_changed_in_the_middle_belongs_to_its_writer(small, 
             small.delete("id = 0", partition=DAY, provenance=run)
 
     meanwhile(act)
-    result = compact(small, provenance=a_run())
+    result = compact(small.target(a_run()))
     assert (result.applied, result.figures["partitions"], result.figures["gave_way"]) == (True, 1, 1)
     assert result.reason.endswith("; gave way to other writers in event_date=2026-01-05")
     assert last_commit(small).maintenance.notes["gave_way"] == ["event_date=2026-01-05"]
@@ -483,8 +483,8 @@ def test_a_partition_that_is_changed_in_the_middle_belongs_to_its_writer(small, 
 
 def test_of_two_compactions_at_once_one_gives_way(small, meanwhile):
     """The second finds the files exchanged: it commits nothing, says so and leaves nothing behind."""
-    meanwhile(lambda: compact(small, provenance=a_run(run_id="first")))
-    result = compact(small, provenance=a_run(run_id="second"))
+    meanwhile(lambda: compact(small.target(a_run(run_id="first"))))
+    result = compact(small.target(a_run(run_id="second")))
     assert (result.applied, result.changed, result.figures["gave_way"]) == (False, False, 2)
     assert result.reason == "gave way to other writers in event_date=2026-01-05, event_date=2026-01-06"
     assert last_commit(small).maintenance.run_id == "first"
@@ -503,7 +503,7 @@ def test_a_compaction_that_is_overtaken_by_a_foreign_commit_tries_again(small, m
         real(store, version, content)
 
     monkeypatch.setattr(compaction.commits, "write", write)
-    result = compact(small, provenance=a_run())
+    result = compact(small.target(a_run()))
     assert (result.applied, result.version) == (True, overtaken[0] + 1)
     assert ids_by_spark(small) == ids(small) == [*range(24), 60]
 
@@ -517,14 +517,14 @@ def test_a_compaction_that_dies_before_its_commit_changes_nothing(small, meanwhi
     meanwhile(die)
     version, files = small.ledger.version(), active_files(small)
     with suppress(SystemExit):
-        compact(small, provenance=a_run())
+        compact(small.target(a_run()))
     gc.collect()
     (orphan,) = stages(small)
     assert (small.ledger.version(), active_files(small), ids_by_spark(small)) == (version, files, list(range(24)))
-    assert compact(small, provenance=a_run()).figures["files_after"] == 2
-    vacuum(small, retention_hours=WEEK, now=later(small, 6), provenance=a_run())
+    assert compact(small.target(a_run())).figures["files_after"] == 2
+    vacuum(small.target(a_run()), retention_hours=WEEK, now=later(small, 6))
     assert orphan in stages(small)
-    vacuum(small, retention_hours=WEEK, now=later(small, 8), provenance=a_run())
+    vacuum(small.target(a_run()), retention_hours=WEEK, now=later(small, 8))
     assert orphan not in stages(small)
     assert (on_disk(small), ids_by_spark(small)) == (active_files(small), list(range(24)))
 
@@ -555,7 +555,7 @@ def test_a_plan_names_the_partitions_worth_it_and_why_the_others_are_not(logged)
 
 def test_a_plan_is_limited_to_a_partition(logged):
     """Others are neither chosen nor held."""
-    plan = plan_compaction(logged({"2026-01-05": 12, "2026-01-06": 12}), partition=NEXT_DAY)
+    plan = plan_compaction(logged({"2026-01-05": 12, "2026-01-06": 12}), NEXT_DAY)
     assert (plan.partitions, plan.held) == (("event_date=2026-01-06",), {})
 
 
@@ -592,11 +592,11 @@ def test_a_small_average_makes_a_partition_worth_it_however_few_its_files_are(lo
 def test_what_a_small_average_chose_is_compacted(small):
     """The compaction follows the same limits as the plan."""
     size = sum(file["size_bytes"] for file in small.ledger.state().files()) // 24
-    few = {"min_small_files": 13, "partition": DAY}
-    assert not compact(small, provenance=a_run(), min_average_bytes=size // 2, **few).applied
-    assert compact(small, provenance=a_run(), min_average_bytes=2 * size, **few).figures["files_after"] == 13
+    monday, few = small.target(a_run(), partition=DAY), {"min_small_files": 13}
+    assert not compact(monday, min_average_bytes=size // 2, **few).applied
+    assert compact(monday, min_average_bytes=2 * size, **few).figures["files_after"] == 13
     assert ids(small) == list(range(24))
-    assert not compact(small, provenance=a_run(), min_average_bytes=2 * size, **few).applied
+    assert not compact(monday, min_average_bytes=2 * size, **few).applied
 
 
 @pytest.mark.parametrize(
@@ -622,12 +622,12 @@ def test_old_files_stay_for_time_travel_until_the_retention_is_over(small):
     """Six days later every version is readable, eight days later the newest one is, and the disk is free again."""
     append(small, [24], DAYS[0])
     old, before = on_disk(small), small.ledger.version()
-    compacted = compact(small, provenance=a_run()).version
+    compacted = compact(small.target(a_run())).version
     assert on_disk(small) == old | active_files(small)
-    early = vacuum(small, retention_hours=WEEK, now=later(small, 6), provenance=a_run())
+    early = vacuum(small.target(a_run()), retention_hours=WEEK, now=later(small, 6))
     assert (early.applied, early.figures["files_removed"], old <= on_disk(small)) == (False, 0, True)
     assert ids_of(small.read(version=before - 1)) == ids(small, before - 1) == list(range(24))
-    cleaned = vacuum(small, retention_hours=WEEK, now=later(small, 8), provenance=a_run(run_id="run-9"))
+    cleaned = vacuum(small.target(a_run(run_id="run-9")), retention_hours=WEEK, now=later(small, 8))
     assert (cleaned.applied, cleaned.changed, cleaned.figures["files_removed"]) == (True, False, 25)
     assert (cleaned.figures["bytes_removed"] > 0, on_disk(small)) == (True, active_files(small))
     assert (ids(small), ids_by_spark(small), ids_of(small.read())) == (list(range(25)),) * 3
@@ -640,7 +640,7 @@ def test_old_files_stay_for_time_travel_until_the_retention_is_over(small):
     assert ids_of(small.read(version=compacted)) == list(range(25))
     assert small.ledger.changes(since=compacted)[1] == {}
     assert (last_commit(small).operation, last_commit(small).maintenance.run_id) == ("VACUUM END", "run-9")
-    again = vacuum(small, retention_hours=WEEK, now=later(small, 8), provenance=a_run())
+    again = vacuum(small.target(a_run()), retention_hours=WEEK, now=later(small, 8))
     assert (again.applied, again.version) == (False, cleaned.version)
 
 
@@ -651,9 +651,9 @@ def test_what_was_removed_within_the_retention_stays(small, event_rows):
     replaced = small.ledger.version()
     # Between the replaced rows' own time and the time they were replaced lies the cutoff.
     cutoff = started + (last_commit(small).timestamp - started) / 2
-    vacuum(small, retention_hours=WEEK, now=cutoff + timedelta(hours=WEEK), provenance=a_run())
+    vacuum(small.target(a_run()), retention_hours=WEEK, now=cutoff + timedelta(hours=WEEK))
     assert ids_of(small.read(version=replaced - 1)) == list(range(24))
-    vacuum(small, retention_hours=WEEK, now=later(small, 8), provenance=a_run())
+    vacuum(small.target(a_run()), retention_hours=WEEK, now=later(small, 8))
     with pytest.raises(ConfigError, match="12 of its files"):
         small.read(version=replaced - 1)
 
@@ -687,13 +687,11 @@ def test_a_retention_below_the_safe_one_is_refused(make_table, declared, hours, 
 
 def test_a_shorter_retention_is_a_decision_of_the_caller(small):
     """With the override, everything but the newest version goes."""
-    compact(small, provenance=a_run())
+    compact(small.target(a_run()))
     now = later(small, 0) + timedelta(seconds=1)
     with pytest.raises(ConfigError, match="pass allow_unsafe"):
-        vacuum(small, retention_hours=0, now=now, provenance=a_run())
-    assert (
-        vacuum(small, retention_hours=0, now=now, provenance=a_run(), allow_unsafe=True).figures["files_removed"] == 24
-    )
+        vacuum(small.target(a_run()), retention_hours=0, now=now)
+    assert vacuum(small.target(a_run()), retention_hours=0, now=now, allow_unsafe=True).figures["files_removed"] == 24
     assert (on_disk(small), ids_by_spark(small)) == (active_files(small), list(range(24)))
 
 
@@ -703,7 +701,7 @@ def test_a_running_write_keeps_its_files_however_late_it_is(small, event_rows, o
     staged = small.stage(event_rows(3, start=80), partition=DAY, provenance=a_run(sequence=1))
     given_up = small.stage(event_rows(3, start=90), partition=DAY, provenance=a_run(sequence=1)).stage.location
     gc.collect()
-    result = vacuum(small, now=later(small, 30), provenance=a_run(), **options)
+    result = vacuum(small.target(a_run()), now=later(small, 30), **options)
     assert result.figures["stages_in_use"] == 1
     assert (staged.stage.location.exists(), given_up.exists()) == (True, False)
     assert not list(small.location.glob(f".{given_up.name}*"))

@@ -84,14 +84,14 @@ def polled(table):
 @pytest.mark.both
 def test_the_table_equals_its_source_after_each_load(devices, snapshot):
     """Deleted devices are gone, changed ones changed, new ones there; an unchanged delivery changes nothing."""
-    load_full(snapshot(A="a1", B="b1", C="c1"), devices, provenance=a_run(inputs={"landing": "1"}))
+    load_full(snapshot(A="a1", B="b1", C="c1"), devices.target(a_run(inputs={"landing": "1"})))
     assert labels(devices) == {"A": "a1", "B": "b1", "C": "c1"}
     second = snapshot(A="a2", C="c1", D="d1")
-    replaced = load_full(second, devices, provenance=a_run(inputs={"landing": "2"}))
+    replaced = load_full(second, devices.target(a_run(inputs={"landing": "2"})))
     assert (replaced.applied, replaced.changed, replaced.rows.written) == (True, True, 3)
     assert labels(devices) == {"A": "a2", "C": "c1", "D": "d1"}
     files = active_files(devices)
-    again = load_full(second, devices, provenance=a_run(inputs={"landing": "3"}))
+    again = load_full(second, devices.target(a_run(inputs={"landing": "3"})))
     assert not again.changed
     assert labels(devices) == {"A": "a2", "C": "c1", "D": "d1"}
     assert active_files(devices) == files
@@ -99,9 +99,9 @@ def test_the_table_equals_its_source_after_each_load(devices, snapshot):
 
 def test_a_load_is_one_commit(devices, many):
     """There is no version without rows between the old ones and the new ones."""
-    load_full(many(4), devices, provenance=a_run())
+    load_full(many(4), devices.target(a_run()))
     before = devices.ledger.version()
-    load_full(many(5, "v2"), devices, provenance=a_run())
+    load_full(many(5, "v2"), devices.target(a_run()))
     (commit,) = devices.ledger.commits(since=before)
     newest = DeltaTable(str(devices.location)).history()[0]
     assert (newest["version"], newest["operation"]) == (commit.version, "WRITE")
@@ -112,17 +112,17 @@ def test_a_load_is_one_commit(devices, many):
 def test_a_reader_sees_only_complete_datasets(devices, many):
     """Whoever reads while loads run in a loop gets all of the old rows or all of the new ones."""
     sizes = {"v1": 30, "v2": 45}
-    load_full(many(sizes["v1"], "v1"), devices, provenance=a_run())
+    load_full(many(sizes["v1"], "v1"), devices.target(a_run()))
     with polled(devices) as seen:
         for label in ("v2", "v1", "v2", "v1", "v2"):
-            load_full(many(sizes[label], label).repartition(3), devices, provenance=a_run())
+            load_full(many(sizes[label], label).repartition(3), devices.target(a_run()))
     assert set(seen) == {(count, frozenset({label})) for label, count in sizes.items()}
 
 
 @pytest.mark.parametrize("failure", [OSError("disk full"), SystemExit("killed")], ids=repr)
 def test_a_load_that_dies_before_its_commit_leaves_the_table_as_it_was(devices, many, monkeypatch, failure):
     """Written but uncommitted files belong to nobody; the rerun publishes the delivery once."""
-    load_full(many(4, "v1"), devices, provenance=a_run())
+    load_full(many(4, "v1"), devices.target(a_run()))
     version, rows, run = devices.ledger.version(), labels(devices), a_run(inputs={"landing": "2"})
 
     def die(*_, **__):
@@ -131,28 +131,28 @@ def test_a_load_that_dies_before_its_commit_leaves_the_table_as_it_was(devices, 
     with monkeypatch.context() as patched:
         patched.setattr(publishing, "commit_files", die)
         with pytest.raises(type(failure), match=str(failure)):
-            load_full(many(5, "v2"), devices, provenance=run)
+            load_full(many(5, "v2"), devices.target(run))
     assert (devices.ledger.version(), labels(devices)) == (version, rows)
-    assert load_full(many(5, "v2"), devices, provenance=run).version == version + 1
+    assert load_full(many(5, "v2"), devices.target(run)).version == version + 1
     assert labels(devices) == {f"d{n}": "v2" for n in range(5)}
 
 
 def test_a_source_that_breaks_in_the_middle_leaves_the_table_as_it_was(devices, many):
     """One unreadable row fails the whole load, and the corrected delivery loads as if nothing had happened."""
-    load_full(many(4, "v1"), devices, provenance=a_run())
+    load_full(many(4, "v1"), devices.target(a_run()))
     version, rows, run = devices.ledger.version(), labels(devices), a_run(inputs={"landing": "2"})
     label = "if(name = 'd3', raise_error('unreadable source file'), 'v2') AS label"
     broken = many(5).repartition(2).selectExpr("name", label)
     with pytest.raises(PySparkException, match="unreadable source file"):
-        load_full(broken, devices, provenance=run)
+        load_full(broken, devices.target(run))
     assert (devices.ledger.version(), labels(devices)) == (version, rows)
-    assert load_full(many(5, "v2"), devices, provenance=run).applied
+    assert load_full(many(5, "v2"), devices.target(run)).applied
     assert labels(devices) == {f"d{n}": "v2" for n in range(5)}
 
 
 def test_a_load_that_dies_after_its_commit_is_not_loaded_twice(devices, many, monkeypatch):
     """The rerun finds its own transaction in the log and says so."""
-    load_full(many(4, "v1"), devices, provenance=a_run())
+    load_full(many(4, "v1"), devices.target(a_run()))
     run = a_run(inputs={"landing": "2"}, run_id="run-2")
 
     def die(_):
@@ -161,9 +161,9 @@ def test_a_load_that_dies_after_its_commit_is_not_loaded_twice(devices, many, mo
     with monkeypatch.context() as patched:
         patched.setattr(Stage, "settle", die)
         with pytest.raises(SystemExit):
-            load_full(many(5, "v2"), devices, provenance=run)
+            load_full(many(5, "v2"), devices.target(run))
     version = devices.ledger.version()
-    rerun = load_full(many(5, "v2"), devices, provenance=run)
+    rerun = load_full(many(5, "v2"), devices.target(run))
     assert (rerun.applied, rerun.version, devices.ledger.version()) == (False, version, version)
     assert rerun.reason == f"already applied at version {version} by run run-2: nothing to do"
     assert labels(devices) == {f"d{n}": "v2" for n in range(5)}
@@ -179,10 +179,10 @@ def test_a_load_that_dies_after_its_commit_is_not_loaded_twice(devices, many, mo
 )
 def test_an_implausible_volume_is_refused_before_the_swap(devices, many, delivered, words):
     """A delivery that shrank, exploded or is empty replaces nothing."""
-    load_full(many(10, "good"), devices, provenance=a_run())
+    load_full(many(10, "good"), devices.target(a_run()))
     version = devices.ledger.version()
     with pytest.raises(AuditFailed, match=words):
-        load_full(many(delivered, "bad"), devices, provenance=a_run())
+        load_full(many(delivered, "bad"), devices.target(a_run()))
     assert devices.ledger.version() == version
     assert labels(devices) == {f"d{n}": "good" for n in range(10)}
 
@@ -192,7 +192,7 @@ def test_the_guard_counts_where_the_log_does_not_know(make_table, spark, many, b
     """Nine of ten rows are gone from the delivery: neither missing statistics nor rows deleted by a mark hide it."""
     marked = {"delta.enableDeletionVectors": "true"} if blind == "deletion vectors" else {}
     table = make_table(replace(DEVICES, properties=marked))
-    load_full(many(20, "good"), table, provenance=a_run())
+    load_full(many(20, "good"), table.target(a_run()))
     if blind == "deletion vectors":
         spark.sql(f"DELETE FROM delta.`{table.location}` WHERE name IN ('d0', 'd1', 'd2', 'd3', 'd4')")
     else:
@@ -203,16 +203,16 @@ def test_the_guard_counts_where_the_log_does_not_know(make_table, spark, many, b
         log.write_text("".join(json.dumps(action) + "\n" for action in actions))
     present = 15 if marked else 20
     with pytest.raises(AuditFailed, match=rf"volume_is_plausible: below 0.5 \(written=2, present={present}"):
-        load_full(many(2, "bad"), table, provenance=a_run(run_id="run-2"))
+        load_full(many(2, "bad"), table.target(a_run(run_id="run-2")))
     assert len(table.read().collect()) == present
 
 
 def test_an_empty_first_delivery_is_refused(devices, many):
     """Without anything to compare with, the least number of rows still counts."""
     with pytest.raises(AuditFailed, match="delivery_is_not_empty"):
-        load_full(many(0), devices, provenance=a_run())
+        load_full(many(0), devices.target(a_run()))
     with pytest.raises(AuditFailed, match="delivery_is_not_empty: below 3"):
-        load_full(many(2), devices, provenance=a_run(), min_rows=3)
+        load_full(many(2), devices.target(a_run()), min_rows=3)
     assert read_back(devices) == []
 
 
@@ -222,15 +222,15 @@ def test_an_empty_first_delivery_is_refused(devices, many):
 )
 def test_a_volume_at_the_bound_is_loaded(devices, many, delivered, bounds):
     """The bounds name the most that is allowed: exactly that much is still a good delivery."""
-    load_full(many(10, "v1"), devices, provenance=a_run())
-    load_full(many(delivered, "v2"), devices, provenance=a_run(), **bounds)
+    load_full(many(10, "v1"), devices.target(a_run()))
+    load_full(many(delivered, "v2"), devices.target(a_run()), **bounds)
     assert labels(devices) == {f"d{n}": "v2" for n in range(delivered)}
 
 
 def test_a_doubled_source_loads_and_its_growth_is_on_record(devices, many):
     """Rows before and after stand in the result and in the commit, so that growth can be watched."""
-    load_full(many(500), devices, provenance=a_run())
-    doubled = load_full(many(1000), devices, provenance=a_run())
+    load_full(many(500), devices.target(a_run()))
+    doubled = load_full(many(1000), devices.target(a_run()))
     assert (doubled.figures["present"], doubled.figures["written"], doubled.rows.written) == (500, 1000, 1000)
     assert devices.ledger.commit(doubled.version).record.figures == doubled.figures
     assert len(read_back(devices)) == 1000
@@ -238,9 +238,9 @@ def test_a_doubled_source_loads_and_its_growth_is_on_record(devices, many):
 
 def test_a_named_person_may_approve_a_volume(devices, many):
     """An unusual delivery that is right gets in, and its commit says by whom and why."""
-    load_full(many(10), devices, provenance=a_run())
+    load_full(many(10), devices.target(a_run()))
     approval = Approval(by="Ada", because="most of the fleet was retired")
-    result = load_full(many(2), devices, provenance=a_run(approval=approval))
+    result = load_full(many(2), devices.target(a_run(approval=approval)))
     record = devices.ledger.commit(result.version).record
     assert record.verdict == "approved"
     assert record.approval == {"by": "Ada", "because": "most of the fleet was retired"}
@@ -250,11 +250,11 @@ def test_a_named_person_may_approve_a_volume(devices, many):
 
 def test_an_approval_covers_only_what_may_be_approved(devices, many):
     """The caller's own audit is judged beside the guard, and no approval of the volume opens it."""
-    load_full(many(10), devices, provenance=a_run())
+    load_full(many(10), devices.target(a_run()))
     labelled = Audit.none_where("every_device_has_a_label", "label IS NULL")
     rows = many(2).selectExpr("name", "nullif(label, 'v1') AS label")
     with pytest.raises(AuditFailed, match="every_device_has_a_label") as refused:
-        load_full(rows, devices, provenance=a_run(approval=Approval(by="Ada", because="retired")), audits=[labelled])
+        load_full(rows, devices.target(a_run(approval=Approval(by="Ada", because="retired")), audits=[labelled]))
     assert {f.name for f in refused.value.findings if f.refuses} == {"every_device_has_a_label"}
     assert len(read_back(devices)) == 10
 
@@ -263,7 +263,7 @@ def test_an_approval_covers_only_what_may_be_approved(devices, many):
 def test_bounds_that_would_refuse_every_delivery_are_refused(devices, many, bounds):
     """Impossible options are an error of the call, found before anything is created."""
     with pytest.raises(ConfigError, match="max_shrink"):
-        load_full(many(3), devices, provenance=a_run(), **bounds)
+        load_full(many(3), devices.target(a_run()), **bounds)
     assert not devices.ledger.exists()
 
 
@@ -271,29 +271,29 @@ def test_of_a_split_only_the_valid_part_is_loaded(devices, snapshot):
     """What was diverted on the way in is accounted for and not in the table."""
     rows = snapshot(A="a1", B="b1", C="c1").selectExpr("*", "if(name = 'B', 'dead', 'valid') AS __dedp_outcome")
     split = Split(rows, {"valid": ("name", "label"), "dead": ("name",)}, identity=("name",))
-    result = load_full(split, devices, provenance=a_run())
+    result = load_full(split, devices.target(a_run()))
     assert (result.rows.read, result.rows.written, result.rows.dead) == (3, 2, 1)
     assert labels(devices) == {"A": "a1", "C": "c1"}
 
 
 def test_the_former_dataset_stays_readable_and_can_be_restored(devices, snapshot):
     """A bad load is rolled back in one commit; what was undone is forgotten, so the same load may run again."""
-    good = load_full(snapshot(A="a1", B="b1"), devices, provenance=a_run(inputs={"landing": "1"}))
+    good = load_full(snapshot(A="a1", B="b1"), devices.target(a_run(inputs={"landing": "1"})))
     run = a_run(inputs={"landing": "2"})
-    bad = load_full(snapshot(A="oops", B="oops"), devices, provenance=run)
+    bad = load_full(snapshot(A="oops", B="oops"), devices.target(run))
     assert labels(devices, good.version) == {"A": "a1", "B": "b1"}
     restored = devices.restore(good.version, provenance=a_run(cause="rollback"))
     assert labels(devices) == {"A": "a1", "B": "b1"}
     assert labels(devices, bad.version) == {"A": "oops", "B": "oops"}
     assert devices.ledger.commit(restored.version).record.cause == "rollback"
-    assert load_full(snapshot(A="oops", B="oops"), devices, provenance=run).applied
+    assert load_full(snapshot(A="oops", B="oops"), devices.target(run)).applied
     assert labels(devices) == {"A": "oops", "B": "oops"}
 
 
 def test_the_former_dataset_is_readable_until_it_is_vacuumed(devices, many):
     """Within the retention a vacuum leaves it; past it the former rows cannot be read, and the present ones can."""
-    former = load_full(many(4, "v1"), devices, provenance=a_run())
-    load_full(many(5, "v2"), devices, provenance=a_run())
+    former = load_full(many(4, "v1"), devices.target(a_run()))
+    load_full(many(5, "v2"), devices.target(a_run()))
     table = DeltaTable(str(devices.location))
     table.vacuum(dry_run=False)
     assert labels(devices, former.version) == {f"d{n}": "v1" for n in range(4)}
@@ -305,27 +305,27 @@ def test_the_former_dataset_is_readable_until_it_is_vacuumed(devices, many):
 
 def test_with_versions_the_name_moves_with_a_load_that_passed_and_with_no_other(devices, many):
     """A delivery that is refused, broken or far smaller than what is shown leaves readers on the former version."""
-    load_full(many(10, "v1"), devices, provenance=a_run(run_id="1"), keep_versions=True)
+    load_full(many(10, "v1"), devices.target(a_run(run_id="1")), keep_versions=True)
     with pytest.raises(AuditFailed, match=r"volume_is_plausible: below 0.5 \(written=4, present=10"):
-        load_full(many(4, "v2"), devices, provenance=a_run(run_id="2"), keep_versions=True)
+        load_full(many(4, "v2"), devices.target(a_run(run_id="2")), keep_versions=True)
     broken = many(10).selectExpr("name", "string(raise_error('broken')) AS label")
     with pytest.raises(PySparkException, match="broken"):
-        load_full(broken, devices, provenance=a_run(run_id="3"), keep_versions=True)
+        load_full(broken, devices.target(a_run(run_id="3")), keep_versions=True)
     assert set(labels(devices).values()) == {"v1"}
-    result = load_full(many(12, "v2"), devices, provenance=a_run(run_id="4"), keep_versions=True)
+    result = load_full(many(12, "v2"), devices.target(a_run(run_id="4")), keep_versions=True)
     assert (result.figures["present"], result.reason) == (10, "12 rows shown as 4-1 instead of 1-1")
     assert set(labels(devices).values()) == {"v2"}
     assert devices.ledger.commit(result.version).record.pattern == "ingestion.full_loader"
     with pytest.raises(ConfigError, match="is closed: its rows are those of a version"):
-        load_full(many(12, "v3"), devices, provenance=a_run(run_id="5"))
-    switch_version(devices, version="1-1", because="wrong labels", provenance=a_run(run_id="6"))
+        load_full(many(12, "v3"), devices.target(a_run(run_id="5")))
+    switch_version(devices.target(a_run(run_id="6")), version="1-1", because="wrong labels")
     assert labels(devices) == {f"d{n}": "v1" for n in range(10)}
     assert set(labels(version_of(devices, "4-1")).values()) == {"v2"}
 
 
 def test_a_table_that_is_replaced_is_not_made_to_show_versions(devices, many):
     """Its rows would be hidden."""
-    load_full(many(3), devices, provenance=a_run())
+    load_full(many(3), devices.target(a_run()))
     with pytest.raises(ConfigError, match="is a table with rows of its own"):
-        load_full(many(3, "v2"), devices, provenance=a_run(), keep_versions=True)
+        load_full(many(3, "v2"), devices.target(a_run()), keep_versions=True)
     assert set(labels(devices).values()) == {"v1"}

@@ -69,8 +69,8 @@ def window(day):
 
 
 def load(rows, table, day, *, delta="ingestion_time", audits=(), **fields):
-    options = {"delta": delta, "window": window(day), "partition": {"ingested_on": day}, "keys": ["visit_id"]}
-    return load_increment(rows, table, **options, audits=audits, provenance=a_run(table.name, **fields))
+    into = table.target(a_run(table.name, **fields), partition={"ingested_on": day}, audits=audits)
+    return load_increment(rows, into, delta=delta, window=window(day), keys=["visit_id"])
 
 
 def plan(table, until, **options):
@@ -200,13 +200,13 @@ def test_every_name_of_a_column_works(make_table, spark):
     columns = {name: Column("TIMESTAMP" if name == "at.time" else "STRING") for name in names[:3]}
     table = make_table(TableSpec("bronze/named", {**columns, "day": Column("DATE")}, ("day",)))
     named = ["'a' AS `k``ey`", f"TIMESTAMP '{DAYS[0]} 10:00:00' AS `at.time`", "'x' AS Outcome"]
-    options = {"delta": "at.time", "window": window(DAYS[0]), "partition": {"day": DAYS[0]}, "keys": ["k`ey"]}
+    day, options = {"day": DAYS[0]}, {"delta": "at.time", "window": window(DAYS[0]), "keys": ["k`ey"]}
     for outcome in ("x", "y"):
         rows = spark.sql(f"SELECT {', '.join(named)}").withColumn("Outcome", F.lit(outcome))
-        load_increment(rows, table, **options, provenance=a_run(table.name, inputs={"reading": outcome}))
+        load_increment(rows, table.target(a_run(table.name, inputs={"reading": outcome}), partition=day), **options)
         assert [(row["k`ey"], row["Outcome"]) for row in read_back(table)] == [("a", outcome)]
     with pytest.raises(ConfigError, match="column __dedp_late: names like that are the library's"):
-        load_increment(rows.selectExpr("*", "1 AS __dedp_late"), table, **options, provenance=a_run(table.name))
+        load_increment(rows.selectExpr("*", "1 AS __dedp_late"), table.target(a_run(), partition=day), **options)
 
 
 def test_an_event_time_column_misses_what_arrives_late(visits, source, make_table):
@@ -367,10 +367,13 @@ def test_of_two_runs_that_read_the_same_window_none_undoes_the_other(visits, sou
 def test_a_partition_holds_one_window(visits, source):
     """Another window under the same key would take its neighbour's rows a second time: it is refused."""
     load(source(("a", "2026-01-05 10:00")), visits, DAYS[0])
-    asked = {"delta": "ingestion_time", "partition": {"ingested_on": DAYS[0]}, "keys": ["visit_id"]}
+    asked, into = (
+        {"delta": "ingestion_time", "keys": ["visit_id"]},
+        visits.target(a_run(), partition={"ingested_on": DAYS[0]}),
+    )
     longer = (window(DAYS[0])[0], window(DAYS[1])[1])
     with pytest.raises(ConfigError, match=r"holds the window 2026-01-05T00:00:00\+00:00/2026-01-06T"):
-        load_increment(source(("b", "2026-01-06 10:00")), visits, window=longer, **asked, provenance=a_run())
+        load_increment(source(("b", "2026-01-06 10:00")), into, window=longer, **asked)
     assert ids(visits) == {DAYS[0]: ["a"]}
 
 
@@ -396,14 +399,10 @@ def test_what_the_source_says_of_the_partition_is_not_overwritten(visits, source
 )
 def test_a_wrong_call_is_refused_before_anything_is_read(visits, source, options, words):
     """Each message says what is wrong."""
-    asked = {
-        "delta": "ingestion_time",
-        "window": window(DAYS[0]),
-        "partition": {"ingested_on": DAYS[0]},
-        "keys": ["visit_id"],
-    }
+    asked = {"delta": "ingestion_time", "window": window(DAYS[0]), "keys": ["visit_id"], **options}
+    into = visits.target(a_run(), partition=asked.pop("partition", {"ingested_on": DAYS[0]}))
     with pytest.raises(ConfigError, match=words):
-        load_increment(source(("a", "2026-01-05 10:00")), visits, **{**asked, **options}, provenance=a_run())
+        load_increment(source(("a", "2026-01-05 10:00")), into, **asked)
     assert not (visits.ledger.exists() and ids(visits))
 
 
@@ -484,7 +483,7 @@ def test_an_integer_that_grows_is_a_delta_column_too(make_table, spark):
     for key, interval in chosen.cursor.items():
         start, end = map(int, interval.split("/"))
         load_increment(
-            rows, table, delta="id", window=(start, end), partition={"batch": key}, keys=["id"], provenance=a_run()
+            rows, table.target(a_run(), partition={"batch": key}), delta="id", window=(start, end), keys=["id"]
         )
     assert sorted(row["id"] for row in read_back(table)) == list(range(1, 201))
     assert plan_windows(table.ledger, until=250, **asked).partitions == ()
@@ -606,7 +605,7 @@ def landing(tmp_path, spark):
 def take(landing, table, day, *, ready=None, **fields):
     plan = ready or landing.offered()
     return load_partition(
-        landing.read(), table, partition={"Date": day}, ready=plan, provenance=a_run(table.name, **fields)
+        landing.read(), table.target(a_run(table.name, **fields), partition={"Date": day}), ready=plan
     )
 
 
@@ -679,10 +678,8 @@ def test_rows_without_their_partition_column_are_refused(days, landing, spark):
     with pytest.raises(ConfigError, match="the rows have no column date"):
         load_partition(
             spark.read.schema("visit_id STRING").parquet(str(folder)),
-            days,
-            partition={"date": DAYS[0]},
+            days.target(a_run(), partition={"date": DAYS[0]}),
             ready=landing.offered(),
-            provenance=a_run(),
         )
 
 

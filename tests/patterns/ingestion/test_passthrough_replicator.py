@@ -100,12 +100,12 @@ def put(table, day, mode="append", predicate=None, name=None, description=None, 
 
 
 def replicate(production, staging, **options):
-    return replicate_table(production, staging, provenance=a_run("staging/device_parameters"), **options)
+    return replicate_table(production, staging.target(a_run("staging/device_parameters")), **options)
 
 
 def replicate_landing(source, target, **options):
-    given = {"declared": replace(PARAMETERS, name="landing/devices"), "name": "staging/devices", "provenance": a_run()}
-    return replicate_files(source, target, **{**given, **options})
+    given = {"declared": replace(PARAMETERS, name="landing/devices"), "name": "staging/devices"}
+    return replicate_files(source, target, a_run(), **{**given, **options})
 
 
 def digests(folder):
@@ -479,7 +479,7 @@ def test_what_production_loaded_from_the_provider_is_what_the_others_get(provide
     for number in range(2):
         keep_answer(provider.url, answer)
         rows = spark.read.schema("name STRING, value STRING, day STRING").json(str(answer), multiLine=True)
-        load_full(rows, production, provenance=a_run(sequence=number))
+        load_full(rows, production.target(a_run(sequence=number)))
     for environment in ("staging", "development"):
         replica = make_table(declare_replica(PARAMETERS, name=f"{environment}/device_parameters"))
         replicate(production, replica)
@@ -583,13 +583,13 @@ def test_spark_reads_a_replica_of_a_table_with_everything(make_table, spark, eve
             event_rows(4, day=day, start=10 * number), partition={"event_date": day}, provenance=provenance
         )
     run = a_run("recovery/events")
-    replicate_table(production, replica, provenance=run, may_hold_personal=True)
+    replicate_table(production, replica.target(run), may_hold_personal=True)
     spark.read.format("delta").load(str(replica.location)).collect()
     production.delete("id = 2", provenance=a_run(run_id="run-2", sequence=2))
     spark.sql(f"UPDATE delta.`{production.location}` SET amount = 9 WHERE id = 11")
     assert list(production.location.rglob("deletion_vector_*.bin"))
     assert list(production.location.rglob("_change_data/*"))
-    replicate_table(production, replica, provenance=run, may_hold_personal=True)
+    replicate_table(production, replica.target(run), may_hold_personal=True)
 
     def rows(table, **options):
         return sorted(map(str, spark.read.format("delta").options(**options).load(str(table.location)).collect()))

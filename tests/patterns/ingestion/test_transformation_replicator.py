@@ -544,7 +544,7 @@ def test_a_reader_of_a_rebuild_sees_one_replica_or_the_other(users, staging):
 def test_a_passthrough_replica_becomes_a_transformed_one(users, staging):
     """Once a source is tagged, its verbatim replica is replaced under the same name, and its files are gone."""
     replica = staging()
-    replicate_table(users, replica, provenance=a_run(), may_hold_personal=True)
+    replicate_table(users, replica.target(a_run()), may_hold_personal=True)
     assert scan(replica.location.parent, canaries(1)) == set(canaries(1))
     transform(users, replica)
     assert scan(replica.location.parent, canaries(*range(9))) == set()

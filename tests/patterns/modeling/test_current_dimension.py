@@ -47,12 +47,12 @@ def test_each_key_is_as_its_newest_change_left_it(spark, make_table):
         seen += batch
         run = a_run(run_id=str(number))
         changes = spark.createDataFrame(batch, SCHEMA)
-        written = keep_current_and_history(changes, current, history, stream=STREAM, provenance=run)
+        written = keep_current_and_history(changes, current.target(run), history.target(run), stream=STREAM)
         assert states(current) == newest(seen)
     assert held(read_back(history)) == model(seen)
     assert (written.changed, written.beside[0].changed) == (False, False)
     rebuilt = make_table(replace(CURRENT, name="silver/rebuilt"))
-    keep_newest(spark.createDataFrame(seen[::-1], SCHEMA), rebuilt, stream=STREAM, provenance=a_run(), anew=True)
+    keep_newest(spark.createDataFrame(seen[::-1], SCHEMA), rebuilt.target(a_run()), stream=STREAM, anew=True)
     assert repr(read_back(rebuilt)) == repr(read_back(current))
 
 
@@ -62,7 +62,7 @@ def test_nothing_says_which_of_two_changes_is_true(spark, make_table):
 
     def apply(*changes):
         frame = spark.createDataFrame(changes, SCHEMA)
-        return keep_newest(frame, table, stream=STREAM, provenance=a_run(run_id=str(changes)))
+        return keep_newest(frame, table.target(a_run(run_id=str(changes))), stream=STREAM)
 
     first = Change("k", 1, "x", 1.0, moment(5), None, False)
     apply(first)

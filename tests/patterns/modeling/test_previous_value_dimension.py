@@ -43,7 +43,7 @@ def test_each_living_key_shows_the_value_before_its_present_one(spark, make_tabl
     def shown(*changes):
         rows = [(key, segment, tier, moment(day), gone) for key, segment, tier, day, gone in changes]
         frame = spark.createDataFrame(rows, "id INT, segment STRING, tier INT, at TIMESTAMP, gone BOOLEAN")
-        keep_versions(frame, table, stream=STREAM, provenance=a_run(run_id=str(len(changes))))
+        keep_versions(frame, table.target(a_run(run_id=str(len(changes)))), stream=STREAM)
         found = show_previous_values(table.read(), keys=["id"], previous=["segment", "tier"])
         columns = ["id", "segment", "previous_segment", "tier", "previous_tier"]
         return {row["id"]: tuple(row)[1:] for row in found.select(columns).collect()}
@@ -76,6 +76,6 @@ def test_a_map_has_a_previous_value_like_any_other(spark, make_table):
     table, schema = make_table(TableSpec("silver/tagged", columns)), "id INT, tags MAP<STRING, INT>, at TIMESTAMP"
     told = [({"a": 1}, 1), ({"x": 1, "y": 2}, 2), ({"y": 2, "x": 1}, 3)]
     changes = spark.createDataFrame([(1, tags, moment(day)) for tags, day in told], schema)
-    keep_versions(changes, table, stream=ChangeStream(keys=["id"], event_time="at"), provenance=a_run())
+    keep_versions(changes, table.target(a_run()), stream=ChangeStream(keys=["id"], event_time="at"))
     (row,) = show_previous_values(table.read(), keys=["id"], previous=["tags"]).collect()
     assert (row["tags"], row["previous_tags"]) == ({"x": 1, "y": 2}, {"a": 1})

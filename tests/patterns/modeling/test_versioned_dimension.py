@@ -42,7 +42,7 @@ def apply(spark, users):
     def applied(*changes, run="r", **options):
         rows = [(key, email, None if day is None else moment(day), email is None) for key, email, day in changes]
         frame = spark.createDataFrame(rows, COLUMNS)
-        return keep_versions(frame, users, stream=BY_TIME, provenance=a_run(run_id=run), **options)
+        return keep_versions(frame, users.target(a_run(run_id=run)), stream=BY_TIME, **options)
 
     return applied
 
@@ -66,14 +66,14 @@ def test_versions_depend_on_the_set_of_changes_only(spark, make_table, monkeypat
     for number, batch in enumerate([*batches, batches[0]]):
         seen += batch
         changes = spark.createDataFrame(batch, SCHEMA)
-        written = keep_versions(changes, table, **HYBRIDS, provenance=a_run(run_id=str(number)))
+        written = keep_versions(changes, table.target(a_run(run_id=str(number))), **HYBRIDS)
         assert held(read_back(table)) == model(seen)
         monkeypatch.setattr(merging, "_SMALL_BYTES", -1)
     assert not written.changed
     assert judge_versions(table.read(), keys=STREAM.keys).passed
     rebuilt = make_table(replace(DIMENSION, name="silver/rebuilt"))
     seen.reverse()
-    keep_versions(spark.createDataFrame(seen, SCHEMA), rebuilt, **HYBRIDS, provenance=a_run(), anew=True)
+    keep_versions(spark.createDataFrame(seen, SCHEMA), rebuilt.target(a_run()), **HYBRIDS, anew=True)
     assert repr(read_back(rebuilt)) == repr(read_back(table))
     versions, now = model(seen), {}
     for version in versions:
@@ -141,7 +141,7 @@ def test_what_cannot_be_told_apart_is_refused_and_changes_nothing(users, apply, 
     assert read_back(users) == before
     dated = spark.sql("SELECT 1 AS id, 'a' AS email, DATE '2026-01-01' AS at, false AS gone")
     with pytest.raises(ConfigError, match="at is DATE, which is no instant"):
-        keep_versions(dated, users, stream=BY_TIME, provenance=a_run())
+        keep_versions(dated, users.target(a_run()), stream=BY_TIME)
 
 
 @pytest.mark.parametrize("place", ["1.5", "TIMESTAMP '2026-01-01 00:00:00.5'", "'7'", "DATE '2026-01-01'"])
@@ -149,7 +149,7 @@ def test_an_order_that_a_whole_number_does_not_hold_is_refused(users, spark, pla
     """Two changes of one second would get one place; what was cut off would say which of them counts."""
     changes = spark.sql(f"SELECT 1 AS id, 'a' AS email, current_timestamp() AS at, false AS gone, {place} AS place")
     with pytest.raises(ConfigError, match=r"column place is .*, which may lose its place among others as a BIGINT"):
-        keep_versions(changes, users, stream=replace(BY_TIME, sequence="place"), provenance=a_run())
+        keep_versions(changes, users.target(a_run()), stream=replace(BY_TIME, sequence="place"))
 
 
 def test_a_change_that_confirms_what_was_is_contradicted_like_any_other(apply):
@@ -179,7 +179,7 @@ def test_a_table_that_does_not_fit_is_refused(make_table, spark, columns, stream
     given = {"keys": ["id"], "event_time": "at", **stream}
     changes = spark.createDataFrame([], COLUMNS)
     with pytest.raises(ConfigError, match=words):
-        keep_versions(changes, make_table(TableSpec("t", columns)), stream=ChangeStream(**given), provenance=a_run())
+        keep_versions(changes, make_table(TableSpec("t", columns)).target(a_run()), stream=ChangeStream(**given))
 
 
 def test_two_runs_at_once_lose_nothing(users, apply):

@@ -59,12 +59,13 @@ def publish(events, batch):
     ):
         return audit_write_audit_publish(
             rows,
-            events,
-            quarantine,
-            partition=partition,
-            provenance=a_run(**fields),
-            audits=AUDITS,
-            rows_read=RowsRead(figures={"usual": usually}, findings=tuple(findings)),
+            events.target(
+                a_run(**fields),
+                partition=partition,
+                audits=AUDITS,
+                rows_read=RowsRead(figures={"usual": usually}, findings=tuple(findings)),
+            ),
+            quarantine.target(a_run(**fields), partition=partition),
             on_failure=respond,
             allow_empty=allow_empty,
         )
@@ -502,24 +503,24 @@ def views(day, number, **fields):
 def test_a_rebuilt_partition_is_compared_with_its_own_history(log):
     """A backfill is judged by what this partition last published, and not by what is usual today."""
     ledger = log(views(5, 90), views(5, 100), views(6, 500), views(7, 900))
-    assert usual(ledger, figure="views", partition=DAY) == 100
-    assert usual(ledger, figure="views", partition={"EVENT_DATE": date(2026, 1, 5)}) == 100
+    assert usual(ledger, DAY, figure="views") == 100
+    assert usual(ledger, {"EVENT_DATE": date(2026, 1, 5)}, figure="views") == 100
 
 
 def test_a_new_partition_is_compared_with_the_median_of_earlier_ones(log):
     """Later partitions do not count, each earlier one counts once with its last value, and only the last few do."""
     ledger = log(views(1, 1), views(2, 10), views(3, 20), views(4, 30), views(3, 70), views(9, 9000))
-    assert usual(ledger, figure="views", partition=DAY, days=3) == 30
-    assert usual(ledger, figure="views", partition=DAY, days=2) == 50
-    assert usual(ledger, figure="views", partition=DAY) == 20
+    assert usual(ledger, DAY, figure="views", days=3) == 30
+    assert usual(ledger, DAY, figure="views", days=2) == 50
+    assert usual(ledger, DAY, figure="views") == 20
 
 
 def test_what_was_published_of_a_day_that_was_not_over_is_no_measure(log):
     """Neither of that day once it is over, nor of another one."""
     half = {"notes": {"open": True}}
-    assert usual(log(views(4, 40), views(5, 3, **half)), figure="views", partition=DAY) == 40
-    assert usual(log(views(5, 50), views(5, 60, **half)), figure="views", partition=DAY) == 50
-    assert usual(log(views(6, 2, **half)), figure="views", partition={"event_date": "2026-01-07"}) == 45
+    assert usual(log(views(4, 40), views(5, 3, **half)), DAY, figure="views") == 40
+    assert usual(log(views(5, 50), views(5, 60, **half)), DAY, figure="views") == 50
+    assert usual(log(views(6, 2, **half)), {"event_date": "2026-01-07"}, figure="views") == 45
 
 
 @pytest.mark.parametrize(
@@ -529,7 +530,7 @@ def test_what_was_published_of_a_day_that_was_not_over_is_no_measure(log):
 )
 def test_without_history_nothing_is_usual(log, history):
     """Rows that were never vouched for are no baseline, and the audit that asks for one says so and passes."""
-    baseline = usual(log(*history), figure="views", partition=DAY)
+    baseline = usual(log(*history), DAY, figure="views")
     assert baseline is None
     finding = Audit(name="volume", of="views", per="usual", fail_below=0.5).judge({"views": 1, "usual": baseline})
     assert (finding.passed, finding.note) == (True, "no usual to compare with")
@@ -537,4 +538,4 @@ def test_without_history_nothing_is_usual(log, history):
 
 def test_a_table_that_does_not_exist_has_nothing_usual(tmp_path):
     """The very first run may ask too."""
-    assert usual(Ledger(tmp_path / "gold"), figure="views", partition=DAY) is None
+    assert usual(Ledger(tmp_path / "gold"), DAY, figure="views") is None

@@ -59,13 +59,7 @@ def in_order(ids):
 
 def deliver(rows, receipts, sink, number=1, *, sequence=None, **more):
     return deliver_in_bins(
-        rows,
-        receipts,
-        sink=sink,
-        partition=DAY,
-        provenance=run(number, sequence),
-        pause_seconds=0,
-        **{**OPTIONS, **more},
+        rows, receipts.target(run(number, sequence), partition=DAY), sink=sink, pause_seconds=0, **{**OPTIONS, **more}
     )
 
 

@@ -120,10 +120,10 @@ def world(spark, tmp_path_factory):
     table, asked = Table(PAIRS, home / "pairs", spark), a_run(PAIRS.name)
     deliver(home, STEPS[:4])
     stream = join_within(*streams(spark, home), **TWO_MINUTES)
-    before = append_checkpointed(stream, table, checkpoint=str(home / "checkpoint"), provenance=asked)
+    before = append_checkpointed(stream, table.target(asked), checkpoint=str(home / "checkpoint"))
     silent = numbers(table.read().collect())
     deliver(home, STEPS[4:], start=4)
-    after = append_checkpointed(stream, table, checkpoint=str(home / "checkpoint"), provenance=asked)
+    after = append_checkpointed(stream, table.target(asked), checkpoint=str(home / "checkpoint"))
     rows = numbers(table.read().collect())
     return SimpleNamespace(home=home, before=before.figures, silent=silent, after=after.figures, rows=rows)
 

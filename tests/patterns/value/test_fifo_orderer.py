@@ -39,9 +39,8 @@ def rows(spark):
 
 def deliver(rows, receipts, sink, number=1, **more):
     options = {"destination": "o'alerts", "order_by": ["line"], "identity": "id", "pause_seconds": 0}
-    provenance = Provenance(asset="alerted", run_id=f"run-{number}")
-    options = {"partition": DAY, **options, **more}
-    return deliver_in_order(rows, receipts, sink=sink, provenance=provenance, **options)
+    run, partition = Provenance(asset="alerted", run_id=f"run-{number}"), more.pop("partition", DAY)
+    return deliver_in_order(rows, receipts.target(run, partition=partition), sink=sink, **{**options, **more})
 
 
 def test_each_record_is_acknowledged_before_the_next_is_sent(rows, receipts):

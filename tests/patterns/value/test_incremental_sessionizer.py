@@ -68,14 +68,16 @@ class World:
             until=MONDAY + timedelta(hours=hour + 1),
             **RULE,
         )
+        run = a_run(asset=PENDING.name, inputs=inputs, sequence=sum(inputs.values()))
         sets = [
             TableRows(
-                table, split[part].selectExpr(f"'{hour:02d}' AS hour", "*"), {"hour": f"{hour:02d}"}, allow_empty=True
+                split[part].selectExpr(f"'{hour:02d}' AS hour", "*"),
+                table.target(run, partition={"hour": f"{hour:02d}"}),
+                allow_empty=True,
             )
             for table, part in ((self.pending, "pending"), (self.completed, "completed"))
         ]
-        run = a_run(asset=PENDING.name, inputs=inputs, sequence=sum(inputs.values()))
-        return publish_group(sets, provenance=run).changed
+        return publish_group(sets).changed
 
     def done(self):
         """Completed sessions: user, hour, start, end, pages."""

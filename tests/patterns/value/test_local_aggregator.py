@@ -86,7 +86,7 @@ def visits(spark, make_table):
     table = make_table(LAID_OUT)
     for day in (MON, TUE):
         rows = spark.createDataFrame(landed(day["day"]), SCHEMA).repartition(3)
-        lay_out(rows, table, layout=FOUR, partition=day, provenance=a_run())
+        lay_out(rows, table.target(a_run(), partition=day), layout=FOUR)
     return table
 
 
@@ -131,7 +131,7 @@ def test_another_number_of_buckets_is_refused_until_all_is_laid_out_anew(spark, 
         by_user(visits, MON, layout=eight)
     before = read_back(visits)
     tuesday = files_of(visits, **TUE)
-    done = lay_out(visits.read(MON), visits, layout=eight, partition=MON, provenance=a_run(run_id="run-2"))
+    done = lay_out(visits.read(MON), visits.target(a_run(run_id="run-2"), partition=MON), layout=eight)
     assert done.applied
     assert files_of(visits, **TUE) == tuesday
     assert pages_of(by_user(visits, MON, layout=eight)) == walked(landed("mon/1"))
@@ -195,7 +195,7 @@ def test_rows_that_somebody_else_placed_are_judged_by_bounds_or_in_one_pass(shar
 def test_a_key_in_two_places_is_refused_with_an_example(spark, make_table, sharded):
     """Before anything is aggregated, whatever the table says of its layout."""
     with pytest.raises(ConfigError, match="does not declare its layout"):
-        lay_out(spark.createDataFrame([], SCHEMA), make_table(SHARDED), layout=FOUR, provenance=a_run())
+        lay_out(spark.createDataFrame([], SCHEMA), make_table(SHARDED).target(a_run()), layout=FOUR)
     spread = sharded("spread", "CAST(seen % 2 AS STRING)")
     found = judge_placement(spread, keys=["user-id"])
     assert not found.passed
@@ -218,10 +218,10 @@ def test_laid_out_rows_are_audited_and_written_once(spark, visits):
     rows = spark.createDataFrame(landed("mon/1", seed=9), SCHEMA)
     none = Audit.none_where("nobody_is_hot", "`user-id` = 'hot'")
     with pytest.raises(AuditFailed, match="nobody_is_hot"):
-        lay_out(rows, visits, layout=FOUR, partition=MON, provenance=a_run(run_id="run-4"), audits=[none])
+        lay_out(rows, visits.target(a_run(run_id="run-4"), partition=MON, audits=[none]), layout=FOUR)
     assert active_files(visits) == files
     for run in ("run-5", "run-6"):
-        lay_out(rows, visits, layout=FOUR, partition=MON, provenance=a_run(run_id=run))
+        lay_out(rows, visits.target(a_run(run_id=run), partition=MON), layout=FOUR)
         assert pages_of(by_user(visits, MON)) == walked(landed("mon/1", seed=9))
     assert visits.ledger.commit(visits.ledger.version()).record.pattern == "value.local_aggregator"
     assert pages_of(by_user(visits, MON, version=version)) == walked(landed("mon/1"))

@@ -34,7 +34,7 @@ def day_of(spark, day, *pages):
 def load(rows, table, day, version):
     """What a release loads for a day."""
     run = a_run(table.name, run_id=f"run of {version}", code_version=version, inputs={"rows": version})
-    return overwrite_partition(rows, table, partition={"day": day}, provenance=run)
+    return overwrite_partition(rows, table.target(run, partition={"day": day}))
 
 
 @pytest.mark.slow
@@ -110,7 +110,7 @@ def test_each_row_has_one_context_by_its_partition_whatever_happens_to_a_load(sp
     assert told(tuesday) == [(1, "run of 1", True)]
     table.restore(before, provenance=a_run(table.name))
     assert told(monday) == [(1, "run of 1", True), (2, "run of 2", False)]
-    current = contexts_of(table, partition={"DAY": "mon"}).filter("is_current").selectExpr("'mon' AS day", "*")
+    current = contexts_of(table, {"DAY": "mon"}).filter("is_current").selectExpr("'mon' AS day", "*")
     joined = table.read(monday).join(current, "day").select("visit_id", "`page``s`", "code_version", "loading_time")
     assert [tuple(row) for row in joined.collect()] == [("mon-0", "/", "1", NOW.replace(tzinfo=None))]
 

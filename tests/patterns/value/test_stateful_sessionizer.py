@@ -44,7 +44,7 @@ def source(spark, folder, files):
 
 
 def run(sessions, table, place):
-    return append_checkpointed(sessions, table, checkpoint=str(place), provenance=a_run(SESSIONS.name))
+    return append_checkpointed(sessions, table.target(a_run(SESSIONS.name)), checkpoint=str(place))
 
 
 def told(rows):
