@@ -16,7 +16,7 @@ from pyspark.sql import DataFrame, SparkSession, Window
 from pyspark.sql import functions as F
 
 from benchmarks.measure import Counters, Row, compare, interleave
-from dedp_assets.patterns.value.static_joiner import VALID, join_static, judge_reference
+from dedp_assets.patterns.value.static_joiner import VALID, AsOf, join_static, judge_reference
 from resources.environments import settings
 from resources.spark import SparkEngine
 
@@ -49,7 +49,7 @@ def _measure(session: SparkSession, home: Path, facts: str, users: int, times: i
             keys={"user_id": "user_id"},
             columns={"login": "login"},
             judged=judge_reference(reference, keys=["user_id"], valid=VALID),
-            at="event_time",
+            as_of=AsOf("event_time"),
         )
 
     def theirs() -> DataFrame:

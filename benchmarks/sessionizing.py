@@ -14,7 +14,6 @@ import itertools
 from collections.abc import Callable
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
-from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 
@@ -22,7 +21,7 @@ from benchmarks.measure import Counters, Row, compare, interleave
 from dedp_assets.patterns.core.records import Provenance
 from dedp_assets.patterns.core.schema import Column, TableSpec
 from dedp_assets.patterns.delta.tables import Table
-from dedp_assets.patterns.value.incremental_sessionizer import sessionize_partition
+from dedp_assets.patterns.value.incremental_sessionizer import SessionRule, sessionize_partition
 from resources.environments import settings
 from resources.spark import SparkEngine
 
@@ -50,13 +49,7 @@ _SESSIONS = {
     "events": Column("ARRAY<STRUCT<event_time: TIMESTAMP, visit_id: BIGINT, page: STRING>>", required=True),
     "round": Column("INT", required=True),
 }
-_RULE: dict[str, Any] = {
-    "entity": ["user_id"],
-    "event_time": "event_time",
-    "event_id": "visit_id",
-    "gap_seconds": 1800,
-    "keep": ["page"],
-}
+_RULE = SessionRule(entity=["user_id"], event_time="event_time", event_id="visit_id", gap_seconds=1800, keep=["page"])
 
 
 def run(*, quick: bool) -> list[Row]:
@@ -71,12 +64,12 @@ def _measure(session: SparkSession, home: Path, per_day: int) -> Row:
     end = _FIRST + timedelta(days=_DAYS)
     before = visits.read().filter(f"event_date < DATE '{_NEWEST}'")
     left = Table(TableSpec("left", _SESSIONS), home / f"left-{per_day}", session)
-    started = sessionize_partition(before, None, until=end - timedelta(days=1), **_RULE)["pending"]
+    started = sessionize_partition(before, None, rule=_RULE, until=end - timedelta(days=1))["pending"]
     left.overwrite(started.selectExpr("*", "0 AS round"), provenance=_by("left"))
     made = {}
 
     def publish(side: str, events: DataFrame, pending: DataFrame | None, number: int) -> None:
-        split = sessionize_partition(events, pending, until=end, **_RULE)
+        split = sessionize_partition(events, pending, rule=_RULE, until=end)
         for part in ("completed", "pending"):
             table = Table(TableSpec(f"{side}-{part}", _SESSIONS), home / f"{side}-{part}-{per_day}", session)
             rows = split[part].selectExpr("*", f"{number} AS round")

@@ -30,6 +30,7 @@ from dedp_assets.patterns.error_management.checkpointer import Kept as Kept
 from dedp_assets.patterns.error_management.checkpointer import append_checkpointed as append_checkpointed
 from dedp_assets.patterns.error_management.checkpointer import checkpoint_rows as checkpoint_rows
 from dedp_assets.patterns.error_management.checkpointer import judge_checkpoint as judge_checkpoint
+from dedp_assets.patterns.error_management.dead_letter import Field as Field
 from dedp_assets.patterns.error_management.dead_letter import as_letters as as_letters
 from dedp_assets.patterns.error_management.dead_letter import divert_unprocessable as divert_unprocessable
 from dedp_assets.patterns.error_management.dead_letter import route as route
@@ -112,14 +113,18 @@ from dedp_assets.patterns.quality.audit_write_audit_publish import (
 )
 from dedp_assets.patterns.quality.audit_write_audit_publish import require_pass as require_pass
 from dedp_assets.patterns.quality.audit_write_audit_publish import usual as usual
+from dedp_assets.patterns.value.bin_pack_orderer import RecordColumns as RecordColumns
+from dedp_assets.patterns.value.bin_pack_orderer import Retry as Retry
 from dedp_assets.patterns.value.bin_pack_orderer import deliver_in_bins as deliver_in_bins
 from dedp_assets.patterns.value.bin_pack_orderer import number_bins as number_bins
 from dedp_assets.patterns.value.distributed_aggregator import aggregate as aggregate
 from dedp_assets.patterns.value.distributed_aggregator import aggregate_query as aggregate_query
 from dedp_assets.patterns.value.distributed_aggregator import merge_aggregates as merge_aggregates
+from dedp_assets.patterns.value.dynamic_joiner import JoinTimes as JoinTimes
 from dedp_assets.patterns.value.dynamic_joiner import join_latest as join_latest
 from dedp_assets.patterns.value.dynamic_joiner import join_within as join_within
 from dedp_assets.patterns.value.fifo_orderer import deliver_in_order as deliver_in_order
+from dedp_assets.patterns.value.incremental_sessionizer import SessionRule as SessionRule
 from dedp_assets.patterns.value.incremental_sessionizer import sessionize_partition as sessionize_partition
 from dedp_assets.patterns.value.incremental_sessionizer import show_partial as show_partial
 from dedp_assets.patterns.value.local_aggregator import Layout as Layout

@@ -46,7 +46,7 @@ from dedp_assets.patterns.delta.log import Ledger, transaction_id
 from dedp_assets.patterns.error_management.dead_letter import LETTER, divert_unprocessable, route
 from dedp_assets.patterns.idempotency._transactions import Written, write_sets
 from dedp_assets.patterns.value.bin_pack_orderer import deliver_in_bins
-from dedp_assets.patterns.value.fifo_orderer import deliver_in_order
+from dedp_assets.patterns.value.fifo_orderer import RecordColumns, deliver_in_order
 from dedp_assets.patterns.value.static_joiner import ANSWER, keep_answers
 from resources import kafka as kafka_resource
 from tests.helpers import NOW, a_record, a_run, read_back, write_log
@@ -847,9 +847,9 @@ def test_receipts_that_cannot_be_written_are_found_before_anything_is_sent(spark
     """Sent without a receipt, it would be sent again by every run."""
     sink, rows = LyingSink(lambda records: [Answer("accepted")] * len(records)), spark.range(3)
     run = Provenance(asset="delivered", run_id="run-1")
-    options = {"destination": "x", "order_by": ["id"], "identity": "id", "partition": DAY, "provenance": run}
+    into, columns = make_table(spec).target(run, partition=DAY), RecordColumns(identity="id", order_by=["id"])
     with refused(PatternError, "delivered"):
-        deliver_in_order(rows, make_table(spec), sink=sink, **options)
+        deliver_in_order(rows, into, sink, destination="x", columns=columns)
     assert sink.requests == []
 
 

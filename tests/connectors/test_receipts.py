@@ -17,6 +17,8 @@ from dedp_assets.patterns.connectors.sinks import Answer, in_requests
 from dedp_assets.patterns.core.errors import ConfigError, Conflict, ContractError, NotReady, PatternError
 from dedp_assets.patterns.core.records import Provenance
 from dedp_assets.patterns.core.results import WriteResult
+from dedp_assets.patterns.delta.target import Target
+from dedp_assets.patterns.value.fifo_orderer import Retry
 from tests.sinks import Inbox
 
 RUN = Provenance(asset="delivered", run_id="run-1")
@@ -35,7 +37,7 @@ class Receipts:
 
 
 def delivery(sink, attempts=3):
-    return Delivery(sink, Receipts(), {"day": "mon"}, RUN, attempts, 0)
+    return Delivery(sink, Target(Receipts(), RUN, {"day": "mon"}), Retry(attempts=attempts, pause_seconds=0))
 
 
 def records(entities):
@@ -174,7 +176,8 @@ def notes(monkeypatch):
 def test_receipts_are_noted_while_a_delivery_runs_and_when_it_ends(monkeypatch, notes):
     """Not all of them wait in memory; only the last commit of a complete delivery carries the step's transaction."""
     monkeypatch.setattr(receipts, "_NOTED", 2)
-    going = replace(delivery(Inbox()), provenance=replace(RUN, sequence=7, inputs={"silver/visits": 7}))
+    into = Target(Receipts(), replace(RUN, sequence=7, inputs={"silver/visits": 7}), {"day": "mon"})
+    going = replace(delivery(Inbox()), into=into)
     for record in records("ABC"):
         going.send("blog", [record])
         going.note_many()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import date, timedelta
 from functools import cached_property
 from pathlib import Path
@@ -20,7 +20,7 @@ from dedp_assets.patterns.core.masking import MaskingKey
 from dedp_assets.patterns.core.results import Plan
 from dedp_assets.patterns.core.schema import Column, TableSpec
 from dedp_assets.patterns.delta.tables import Table
-from dedp_assets.patterns.error_management.dead_letter import LETTER, divert_unprocessable
+from dedp_assets.patterns.error_management.dead_letter import LETTER, Field, divert_unprocessable
 from dedp_assets.patterns.idempotency.proxy import load_version
 from dedp_assets.patterns.idempotency.transactional_writer import DatabaseTarget, RowSet, TableRows, publish_group
 from dedp_assets.patterns.ingestion.change_data_capture import CHANGES
@@ -28,6 +28,9 @@ from dedp_assets.patterns.ingestion.passthrough_replicator import declare_replic
 from dedp_assets.patterns.ingestion.transformation_replicator import declare_transformed
 from dedp_assets.patterns.modeling.current_dimension import NEWEST, ChangeStream
 from dedp_assets.patterns.modeling.versioned_dimension import VERSION
+from dedp_assets.patterns.value.dynamic_joiner import JoinTimes
+from dedp_assets.patterns.value.fifo_orderer import RecordColumns
+from dedp_assets.patterns.value.incremental_sessionizer import SessionRule
 from dedp_assets.patterns.value.local_aggregator import Layout
 from dedp_assets.patterns.value.static_joiner import ANSWER, judge_reference
 from dedp_assets.patterns.value.wrapper import wrap_records
@@ -140,14 +143,12 @@ class Known:
             "divert_unprocessable": {
                 "rows": visits,
                 "earlier": None,
-                "schema": {"page": "STRING", "at": "TIMESTAMP"},
+                "schema": {"page": "STRING", "at": Field("TIMESTAMP", lenient=True, event_time=True)},
                 "identity": ["id"],
                 "payload": "",
                 "carry": ["day"],
                 "raw": [],
                 "rules": {"has_a_page": "page IS NOT NULL"},
-                "lenient": ["at"],
-                "event_time": "at",
             },
             "route": replayed,
             "replay_letters": {**replayed, "keys": ["n"], "since": 0},
@@ -342,8 +343,8 @@ class Known:
         visits, daily, measures = self.visits, self.daily, {"visits": "count(*)"}
         facts = visits.withColumnsRenamed({"at": "seen_at"})
         others = self.frame("ad INT, ad_page STRING, shown_at TIMESTAMP", (7, "/", NOW))
-        times = {"keys": {"page": "ad_page"}, "fact_time": "at", "other_time": "shown_at"}
-        late = {"fact_lateness_seconds": 60, "other_lateness_seconds": 60}
+        late = JoinTimes(fact="at", other="shown_at", fact_lateness_seconds=60, other_lateness_seconds=60)
+        times = {"keys": {"page": "ad_page"}, "times": late}
         users = self.frame("uid INT, email STRING, valid_from STRING, valid_to STRING", (1, "a", "09", None))
         layout = Layout(by=("user",), buckets=2)
         placed = {"user": Column("STRING"), "page": Column("STRING"), **layout.declared}
@@ -358,7 +359,7 @@ class Known:
                 "keys": ["day"],
                 "measures": measures,
             },
-            "join_within": {"facts": visits, "others": others, **times, "from_seconds": -9, "to_seconds": 0, **late},
+            "join_within": {"facts": visits, "others": others, **times, "from_seconds": -9, "to_seconds": 0},
             "join_latest": {
                 "facts": visits,
                 "others": others,
@@ -366,7 +367,6 @@ class Known:
                 **times,
                 "within_seconds": 9,
                 "order_by": ["ad"],
-                **late,
             },
             "aggregate_locally": {
                 "table": laid,
@@ -389,7 +389,7 @@ class Known:
                 "keys": {"id": "uid"},
                 "columns": {"email": "mail"},
                 "judged": judge_reference(users, keys=["uid"]),
-                "at": "",
+                "as_of": None,
                 "matched": "met",
             },
             "judge_reference": {
@@ -414,8 +414,9 @@ class Known:
         receipts = self.table("gold/receipts", {"day": Column("STRING"), **RECEIPT}, by=("day",))
         into = receipts.target(RUN, partition={"day": "mon"})
         sent = {"rows": visits, "into": into, "sink": Inbox(partial=False)}
-        order = {"destination": "day", "order_by": ["at"], "identity": "id", "entity": "user", "payload": ["page"]}
-        rule = {"entity": ["user"], "event_time": "at", "event_id": "id", "gap_seconds": 60}
+        columns = RecordColumns(identity="id", order_by=["at"], entity="user", payload=["page"])
+        order = {"destination": "day", "columns": columns}
+        rule = SessionRule(["user"], event_time="at", event_id="id", gap_seconds=60, keep=["page"])
         sessions = self.frame("session_id STRING", ("a",))
         records = self.frame("destination STRING, unit STRING, entity STRING, place INT", ("x", "", "Ada", 1))
         return {
@@ -426,11 +427,9 @@ class Known:
                 "events": visits,
                 "pending": None,
                 "until": NOW + timedelta(days=1),
-                **rule,
-                "keep": ["page"],
-                "ends": "id = 1",
+                "rule": replace(rule, ends="id = 1"),
             },
             "show_partial": {"completed": sessions, "pending": sessions},
-            "sessionize_stream": {"stream": stream, **rule, "lateness": "1 minute", "keep": []},
-            "sessionize_with_state": {"stream": stream, **rule, "lateness": "1 minute", "keep": [], "ends": "id = 1"},
+            "sessionize_stream": {"stream": stream, "rule": rule, "lateness": "1 minute"},
+            "sessionize_with_state": {"stream": stream, "rule": replace(rule, ends="id = 1"), "lateness": "1 minute"},
         }

@@ -17,8 +17,8 @@ from dedp_assets.patterns.core.results import Split
 from dedp_assets.patterns.core.sessionizing import cut
 from dedp_assets.patterns.error_management.windowed_deduplicator import deduplicate, deduplicate_stream
 from dedp_assets.patterns.value.distributed_aggregator import aggregate
-from dedp_assets.patterns.value.dynamic_joiner import join_latest, join_within
-from dedp_assets.patterns.value.incremental_sessionizer import sessionize_partition
+from dedp_assets.patterns.value.dynamic_joiner import JoinTimes, join_latest, join_within
+from dedp_assets.patterns.value.incremental_sessionizer import SessionRule, sessionize_partition
 from dedp_assets.patterns.value.stateful_sessionizer import sessionize_stream, sessionize_with_state
 
 pytestmark = pytest.mark.spark
@@ -92,7 +92,7 @@ def sessions_of(rows):
 
 
 def completed(frame, **more):
-    split = sessionize_partition(frame, None, until=MONDAY + timedelta(days=1), **RULE, **more)
+    split = sessionize_partition(frame, None, rule=SessionRule(**RULE, **more), until=MONDAY + timedelta(days=1))
     return sessions_of(split["completed"].collect())
 
 
@@ -126,7 +126,9 @@ def test_sessions_over_partitions_windows_and_states_are_those_of_the_batch(spar
     for number, batch in enumerate(world.batches):
         until = MONDAY + timedelta(days=number == 2, minutes=20 * number + 20)
         fresh = [row for row in batch if row[1] >= MONDAY + timedelta(minutes=20 * number)]
-        split = sessionize_partition(spark.createDataFrame(fresh, VISIT), pending, until=until, ends=END, **RULE)
+        split = sessionize_partition(
+            spark.createDataFrame(fresh, VISIT), pending, rule=SessionRule(**RULE, ends=END), until=until
+        )
         over += sessions_of(split["completed"].collect())
         pending = spark.createDataFrame(split["pending"].collect(), split["pending"].schema)
     assert sorted(over) == completed(world.frames[0], ends=END)
@@ -135,8 +137,8 @@ def test_sessions_over_partitions_windows_and_states_are_those_of_the_batch(spar
         spark.createDataFrame(batch, VISIT).coalesce(1).write.mode("append").parquet(str(tmp_path / "visits"))
     stream = spark.readStream.schema(VISIT).option("maxFilesPerTrigger", 1).parquet(str(tmp_path / "visits"))
     for made, more in (
-        (sessionize_stream(stream, lateness="1 day", **RULE), {}),
-        (sessionize_with_state(stream, lateness="1 day", ends=END, **RULE), {"ends": END}),
+        (sessionize_stream(stream, rule=SessionRule(**RULE), lateness="1 day"), {}),
+        (sessionize_with_state(stream, rule=SessionRule(**RULE, ends=END), lateness="1 day"), {"ends": END}),
     ):
         name = f"sessions_{len(more)}"
         writer = made.writeStream.format("memory").queryName(name).outputMode("append")
@@ -149,19 +151,16 @@ def test_sessions_over_partitions_windows_and_states_are_those_of_the_batch(spar
 HOUR = timedelta(hours=1)
 TEN = MONDAY + timedelta(hours=10)
 STREAMS = {
-    "windows": lambda rows: sessionize_stream(rows, lateness="1 hour", **RULE),
-    "states": lambda rows: sessionize_with_state(rows, lateness="1 hour", **RULE),
+    "windows": lambda rows: sessionize_stream(rows, rule=SessionRule(**RULE), lateness="1 hour"),
+    "states": lambda rows: sessionize_with_state(rows, rule=SessionRule(**RULE), lateness="1 hour"),
     "repeats": lambda rows: deduplicate_stream(rows, keys=["user"], event_time="at", window="1 hour"),
     "pairs": lambda rows: join_within(
         rows,
         rows.selectExpr("user AS of", "at AS shown"),
+        times=JoinTimes(fact="at", other="shown", fact_lateness_seconds=3600, other_lateness_seconds=3600),
         keys={"user": "of"},
-        fact_time="at",
-        other_time="shown",
         from_seconds=0,
         to_seconds=0,
-        fact_lateness_seconds=3600,
-        other_lateness_seconds=3600,
     ),
 }
 
@@ -197,7 +196,9 @@ def test_every_tie_is_broken_by_content(world):
         kept = deduplicate(flagged, keys=["user"], order_by=["user", "id"])["valid"]
         last = deduplicate(frame, keys=["user"], order_by=["id"], keep="last")["valid"]
         partners = frame.selectExpr("user AS of", "at AS shown", "page AS ad", "seen AS told")
-        latest = join_latest(kept, partners, identity=["user"], keys={"user": "of"}, fact_time="at", other_time="shown")
+        latest = join_latest(
+            kept, partners, times=JoinTimes(fact="at", other="shown"), identity=["user"], keys={"user": "of"}
+        )
         groups = aggregate(once, keys=["page"], measures={"n": "COUNT(*)", "users": "distinct(user)", "id": "SUM(id)"})
         found = [sorted(map(tuple, rows.collect()), key=str) for rows in (kept, last, latest, groups)]
         first = first or found

@@ -30,8 +30,8 @@ from dedp_assets.patterns.ingestion.incremental_loader import load_increment
 from dedp_assets.patterns.modeling.current_dimension import NEWEST, ChangeStream, keep_newest
 from dedp_assets.patterns.modeling.versioned_dimension import VERSION, keep_versions
 from dedp_assets.patterns.value.distributed_aggregator import aggregate
-from dedp_assets.patterns.value.dynamic_joiner import join_latest, join_within
-from dedp_assets.patterns.value.incremental_sessionizer import sessionize_partition
+from dedp_assets.patterns.value.dynamic_joiner import JoinTimes, join_latest, join_within
+from dedp_assets.patterns.value.incremental_sessionizer import SessionRule, sessionize_partition
 from dedp_assets.patterns.value.static_joiner import join_static, judge_reference
 from tests.helpers import NOW, a_run, read_back
 from tests.renaming import at
@@ -147,7 +147,7 @@ def test_keys_that_are_joined_meet_in_every_pattern(frame):
     keys = {key: f"r{key}" for key in KEYS}
     judged = judge_reference(other, keys=[*keys.values()])
     assert judged.passed
-    times = {"keys": keys, "fact_time": "at", "other_time": "shown"}
+    times = {"keys": keys, "times": JoinTimes(fact="at", other="shown")}
     joined = {
         "join_static": join_static(facts, other, keys=keys, columns={"seen": "seen"}, judged=judged),
         "join_within": join_within(facts, other, **times, from_seconds=-120, to_seconds=0),
@@ -169,13 +169,13 @@ def test_a_stream_that_remembers_keys_as_bytes_takes_none_that_are_equal_and_dif
         deduplicate_stream(stream, keys=["d"], event_time="at", window="1 hour")
     sessions = {"until": at(59), "event_time": "at", "event_id": "n", "gap_seconds": 60}
     with pytest.raises(ConfigError, match="column s is STRUCT"):
-        sessionize_partition(rows, None, entity=["k", "s"], **sessions)
-    found = sessionize_partition(rows.filter("d = 1 AND s.x = 1"), None, entity=["k"], **sessions)
+        sessionize_partition(rows, None, rule=SessionRule(**sessions, entity=["k", "s"]))
+    found = sessionize_partition(rows.filter("d = 1 AND s.x = 1"), None, rule=SessionRule(**sessions, entity=["k"]))
     assert {row["k"] for row in found["completed"].collect()} == {*TEXTS, "x"}
     with pytest.raises(Exception, match="k"):
-        sessionize_partition(frame([(None, 1.0, (1.0,))], n=1, at=at(1)), None, entity=["k"], **sessions)[
-            "completed"
-        ].collect()
+        sessionize_partition(
+            frame([(None, 1.0, (1.0,))], n=1, at=at(1)), None, rule=SessionRule(**sessions, entity=["k"])
+        )["completed"].collect()
 
 
 def test_a_record_without_a_key_stops_a_checkpointed_append(spark, make_table, tmp_path):

@@ -20,10 +20,10 @@ from dedp_assets.patterns.error_management.filter_interceptor import intercept_f
 from dedp_assets.patterns.error_management.late_data_detector import detect_late_data
 from dedp_assets.patterns.idempotency.keyed_idempotency import FIRST, LAST, add_stable_key
 from dedp_assets.patterns.value.distributed_aggregator import aggregate, merge_aggregates
-from dedp_assets.patterns.value.dynamic_joiner import join_latest, join_within
-from dedp_assets.patterns.value.incremental_sessionizer import sessionize_partition, show_partial
+from dedp_assets.patterns.value.dynamic_joiner import JoinTimes, join_latest, join_within
+from dedp_assets.patterns.value.incremental_sessionizer import SessionRule, sessionize_partition, show_partial
 from dedp_assets.patterns.value.stateful_sessionizer import sessionize_stream, sessionize_with_state
-from dedp_assets.patterns.value.static_joiner import join_static, judge_reference
+from dedp_assets.patterns.value.static_joiner import AsOf, join_static, judge_reference
 from dedp_assets.patterns.value.wrapper import change_layout, separate, wrap_records
 from tests.contracts import names_of_tables
 from tests.renaming import ANY, MAPPED, STORED, Renaming, at
@@ -42,7 +42,7 @@ def aggregated(n):
 def joined(n):
     facts = n.frame("id INT, page STRING, at TIMESTAMP", (1, "/a", at(12)), (2, "/b", at(12)), (3, None, at(1)))
     ads = n.frame("ad INT, ad_page STRING, shown TIMESTAMP", (7, "/a", at(10)), (8, "/a", at(11)), (9, "/b", at(13)))
-    options = {"keys": {n("page"): n("ad_page")}, "fact_time": n("at"), "other_time": n("shown")}
+    options = {"keys": {n("page"): n("ad_page")}, "times": JoinTimes(fact=n("at"), other=n("shown"))}
     yield join_within(facts, ads, **options, from_seconds=-120, to_seconds=0)
     yield join_latest(facts, ads, **options, identity=n.all("id"), within_seconds=600, order_by=n.all("ad"))
 
@@ -54,7 +54,7 @@ def joined_static(n):
     found = judge_reference(users, keys=n.all("uid"), valid=valid)
     yield [{"note": found.note, **found.figures}]
     options = {"keys": {n("user"): n("uid")}, "columns": {n("email"): n("mail")}, "matched": n("met")}
-    yield join_static(facts, users, **options, judged=replace(found, passed=True), at=n("at"), valid=valid)
+    yield join_static(facts, users, **options, judged=replace(found, passed=True), as_of=AsOf(n("at"), valid))
 
 
 EVENT = "user STRING, at TIMESTAMP, id INT, page STRING"
@@ -62,26 +62,25 @@ EVENTS = [("Ada", at(1), 1, "/a"), ("Ada", at(2), 2, "/out"), ("Ada", at(3), 3, 
 
 
 def rule(n):
-    names = {"entity": n.all("user"), "event_time": n("at"), "event_id": n("id"), "keep": n.all("page")}
-    return {**names, "gap_seconds": 600}
+    return SessionRule(n.all("user"), event_time=n("at"), event_id=n("id"), gap_seconds=600, keep=n.all("page"))
 
 
 def sessions(n):
     rows, ends = n.frame(EVENT, *EVENTS), f"{n.q('page')} = '/out'"
-    first = sessionize_partition(rows, None, until=at(4), ends=ends, **rule(n))
-    second = sessionize_partition(rows.limit(0), first["pending"], until=at(59), ends=ends, **rule(n))
+    first = sessionize_partition(rows, None, rule=replace(rule(n), ends=ends), until=at(4))
+    second = sessionize_partition(rows.limit(0), first["pending"], rule=replace(rule(n), ends=ends), until=at(59))
     yield first["completed"]
     yield show_partial(second["completed"], second["pending"])
 
 
 def streamed_sessions(n):
-    found = sessionize_stream(n.stream(EVENT), **rule(n), lateness="1 minute")
+    found = sessionize_stream(n.stream(EVENT), rule=rule(n), lateness="1 minute")
     yield [dict.fromkeys([*found.columns, *found.schema["events"].dataType.elementType.names])]
 
 
 def sessions_by_state(n):
     ends = f"{n.q('page')} = '/out'"
-    yield n.taken(sessionize_with_state(n.stream(EVENT, EVENTS), **rule(n), lateness="1 day", ends=ends))
+    yield n.taken(sessionize_with_state(n.stream(EVENT, EVENTS), rule=replace(rule(n), ends=ends), lateness="1 day"))
 
 
 def deduplicated_stream(n):
@@ -191,7 +190,7 @@ def _filtered(rows):
 
 def _entity(rows):
     return sessionize_partition(
-        rows, None, until=at(1), entity=["__dedp_ends"], event_time="b", event_id="a", gap_seconds=1
+        rows, None, rule=SessionRule(entity=["__dedp_ends"], event_time="b", event_id="a", gap_seconds=1), until=at(1)
     )
 
 

@@ -37,7 +37,7 @@ from dedp_assets.patterns.ingestion.full_loader import load_full
 from dedp_assets.patterns.ingestion.incremental_loader import load_increment
 from dedp_assets.patterns.modeling.current_dimension import NEWEST, keep_newest
 from dedp_assets.patterns.modeling.versioned_dimension import VERSION, ChangeStream, keep_versions
-from dedp_assets.patterns.value.fifo_orderer import deliver_in_order
+from dedp_assets.patterns.value.fifo_orderer import RecordColumns, deliver_in_order
 from dedp_assets.patterns.value.static_joiner import ANSWER, keep_answers
 from tests.helpers import NOW, a_run, read_back
 from tests.renaming import at
@@ -388,8 +388,8 @@ def delivered(world):
     def write(w, name, *ids):
         sink = sinks.setdefault(w.root, Inbox(limit=2))
         rows = w.frame("id INT, at INT", *[(n, n) for n in ids])
-        options = {"destination": "x", "order_by": ["at"], "identity": "id"}
-        deliver_in_order(rows, w["sent"].target(run(name), partition=MONDAY), sink=sink, **options)
+        columns = RecordColumns(identity="id", order_by=["at"])
+        deliver_in_order(rows, w["sent"].target(run(name), partition=MONDAY), sink, destination="x", columns=columns)
         return sorted(set(sink.ids("x")))
 
     write(world, "base", 1)

@@ -30,9 +30,10 @@ def test_two_events_share_a_session_if_no_pause_between_them_ends_it(found, gap)
     ("wrong", "said"),
     [
         ({"entity": []}, "name the entity"),
+        *[({"gap_seconds": gap}, f"a whole number above 0, not .* and {gap!r}") for gap in (0, -1)],
         *[
-            ({"gap_seconds": gap}, f"a whole number above 0, not .* and {gap!r}")
-            for gap in (0, -1, 0.5, "60", None, True)
+            ({"gap_seconds": gap}, f"gap_seconds must be a whole number, not {gap!r}")
+            for gap in (0.5, "60", None, True)
         ],
         ({"entity": ["Events"]}, "column events cannot be of the entity"),
         ({"entity": ["at"]}, "column at cannot be of the entity"),

@@ -17,7 +17,7 @@ from dedp_assets.patterns.error_management.filter_interceptor import intercept_f
 from dedp_assets.patterns.error_management.late_data_detector import detect_late_data
 from dedp_assets.patterns.quality.audit_write_audit_publish import audit_write_audit_publish
 from dedp_assets.patterns.value.distributed_aggregator import aggregate
-from dedp_assets.patterns.value.incremental_sessionizer import sessionize_partition
+from dedp_assets.patterns.value.incremental_sessionizer import SessionRule, sessionize_partition
 from dedp_assets.patterns.value.stateful_sessionizer import sessionize_with_state
 from dedp_assets.patterns.value.wrapper import wrap_records
 from tests.helpers import a_run
@@ -31,7 +31,7 @@ USES = {
     ),
     "option event_time": lambda rows, sql: detect_late_data(rows, event_time=sql, watermark=NOON),
     "option arrived": lambda rows, sql: detect_late_data(rows, event_time="at", watermark=NOON, arrived=sql),
-    "option ends": lambda rows, sql: sessionize_partition(rows, None, until=NOON, ends=sql, **RULE),
+    "option ends": lambda rows, sql: sessionize_partition(rows, None, rule=SessionRule(**RULE, ends=sql), until=NOON),
     "computed column wrong": lambda rows, sql: wrap_records(rows, computed={"good": "id", "wrong": sql}),
     "measure wrong": lambda rows, sql: aggregate(
         rows, keys=["user"], measures={"n": "count(*)", "wrong": f"max({sql})"}
@@ -113,7 +113,7 @@ def test_a_streams_option_is_named(spark):
     """Before the query starts."""
     stream = spark.readStream.format("rate").load().selectExpr("value AS id", "'Ada' AS user", "timestamp AS at")
     with pytest.raises(ConfigError, match=r"^option ends cannot be evaluated: \[UNRESOLVED_COLUMN"):
-        sessionize_with_state(stream, lateness="1 hour", ends=UNKNOWN, **RULE)
+        sessionize_with_state(stream, rule=SessionRule(**RULE, ends=UNKNOWN), lateness="1 hour")
 
 
 def test_a_constraint_of_broken_sql_says_why(make_table):

@@ -216,17 +216,17 @@ def test_asked_for_no_partition_a_gate_does_not_open(tmp_path):
 def writes(rows, table):
     """Every function that writes rows."""
     run = a_run(sequence=1)
-    window = {"partition": DAY, "provenance": run}
+    day = table.target(run, partition=DAY)
     ready = Plan(("event_date=2026-01-05",), "its marker is there")
     return {
         "overwrite": lambda: table.overwrite(rows, provenance=run),
         "append": lambda: table.append(rows, provenance=run),
         "merge": lambda: table.merge(rows, keys=["id"], clauses=[Insert()], provenance=run),
-        "overwrite_partition": lambda: overwrite_partition(rows, table.target(run, partition=DAY)),
-        "audited": lambda: audit_write_audit_publish(rows, table.target(run, partition=DAY)),
+        "overwrite_partition": lambda: overwrite_partition(rows, day),
+        "audited": lambda: audit_write_audit_publish(rows, day),
         "load_full": lambda: load_full(rows, table.target(run)),
-        "load_increment": lambda: load_increment(rows, table, delta="id", window=(0, 1), keys=["id"], **window),
-        "load_partition": lambda: load_partition(rows, table, ready=ready, **window),
+        "load_increment": lambda: load_increment(rows, day, delta="id", window=(0, 1), keys=["id"]),
+        "load_partition": lambda: load_partition(rows, day, ready=ready),
     }
 
 

@@ -1,8 +1,6 @@
 """Sessions of visitors over midnight: those that a day completed, and those that were open at its end."""
 
-from collections.abc import Mapping
 from datetime import date, datetime, timedelta, timezone
-from typing import Any
 
 import dagster as dg
 
@@ -19,7 +17,7 @@ from dedp_assets.patterns.core.results import WriteResult
 from dedp_assets.patterns.core.schema import Column, TableSpec
 from dedp_assets.patterns.delta.tables import Table
 from dedp_assets.patterns.idempotency.transactional_writer import TableRows, publish_group, write_transaction
-from dedp_assets.patterns.value.incremental_sessionizer import sessionize_partition
+from dedp_assets.patterns.value.incremental_sessionizer import SessionRule, sessionize_partition
 from resources.environments import RETENTION_DAYS
 
 _SESSION = {
@@ -56,13 +54,7 @@ SESSIONS = TableSpec(
     checks=_CHECKS,
     comment="One row per session: visits of one visitor, half an hour apart at most, also over midnight.",
 )
-RULE: Mapping[str, Any] = {
-    "entity": ["user_id"],
-    "event_time": "event_time",
-    "event_id": "visit_id",
-    "gap_seconds": 1800,
-    "keep": ["page"],
-}
+RULE = SessionRule(entity=["user_id"], event_time="event_time", event_id="visit_id", gap_seconds=1800, keep=["page"])
 _PUBLIC = ["session_id", "user_id", "started_at", "ended_at", "CAST(size(events) AS BIGINT) AS visits"]
 
 
@@ -112,7 +104,7 @@ def sessions(step: Step, visits: Pinned, completed: Table, pending: Table) -> Wr
     midnight = datetime.fromisoformat(step.key).replace(tzinfo=timezone.utc) + timedelta(days=1)
     before, version = step.inputs.found or ({}, None)
     open_sessions = pending.read(before, version=version) if before else None
-    split = sessionize_partition(visits.rows(), open_sessions, until=midnight, **RULE)
+    split = sessionize_partition(visits.rows(), open_sessions, rule=RULE, until=midnight)
     day = f"DATE '{step.key}' AS event_date"
     public = split["completed"].selectExpr(day, *_PUBLIC, "events.page AS pages")
     done = completed.target(step.provenance, partition=step.owned(completed))

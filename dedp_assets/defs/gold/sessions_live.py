@@ -16,7 +16,7 @@ from dedp_assets.patterns.core.results import WriteResult
 from dedp_assets.patterns.core.schema import Column, TableSpec
 from dedp_assets.patterns.delta.tables import Table
 from dedp_assets.patterns.error_management.checkpointer import append_checkpointed
-from dedp_assets.patterns.value.stateful_sessionizer import sessionize_stream
+from dedp_assets.patterns.value.stateful_sessionizer import SessionRule, sessionize_stream
 from resources.lake import Lake
 
 SESSIONS_LIVE = TableSpec(
@@ -54,12 +54,10 @@ def sessions_live(step: Step, landed: Pinned, table: Table, lake: Lake) -> Write
     visits = taken(read, rest=DEAD_LETTER, where=_USABLE)
     sessions = sessionize_stream(
         visits,
-        entity=["user_id"],
-        event_time="event_time",
-        event_id="visit_id",
-        gap_seconds=1800,
+        rule=SessionRule(
+            entity=["user_id"], event_time="event_time", event_id="visit_id", gap_seconds=1800, keep=["page"]
+        ),
         lateness="1 hour",
-        keep=["page"],
     )
     found = [
         "session_id",

@@ -13,7 +13,7 @@ from dedp_assets.patterns.connectors.topic_sink import TopicSink
 from dedp_assets.patterns.core.results import WriteResult
 from dedp_assets.patterns.core.schema import Column, TableSpec
 from dedp_assets.patterns.delta.tables import Table
-from dedp_assets.patterns.value.fifo_orderer import deliver_in_order
+from dedp_assets.patterns.value.fifo_orderer import RecordColumns, deliver_in_order
 from resources import kafka as broker
 from resources import services as inboxes
 from resources.environments import settings
@@ -59,11 +59,9 @@ def alerts(step: Step, visits: Pinned, table: Table, kafka: Kafka, services: Ser
     return deliver_in_order(
         taken(visits.rows(), rest=VISITS, where=RULE),
         table.target(step.provenance, partition=step.owned(table)),
-        sink=sink(kafka, services),
+        sink(kafka, services),
+        columns=RecordColumns(order_by=["landed_on", "source_file", "line_number"], identity="visit_id", payload=SENT),
         destination=DESTINATION,
-        order_by=["landed_on", "source_file", "line_number"],
-        identity="visit_id",
-        payload=SENT,
     )
 
 

@@ -10,7 +10,7 @@ from dedp_assets.patterns.connectors.receipts import RECEIPT
 from dedp_assets.patterns.core.results import WriteResult
 from dedp_assets.patterns.core.schema import Column, TableSpec
 from dedp_assets.patterns.delta.tables import Table
-from dedp_assets.patterns.value.bin_pack_orderer import deliver_in_bins
+from dedp_assets.patterns.value.bin_pack_orderer import RecordColumns, deliver_in_bins
 from resources.services import Services, lacking
 
 PARTNER_DELIVERY = TableSpec(
@@ -50,11 +50,8 @@ def partner_delivery(step: Step, visits: Pinned, table: Table, services: Service
     return deliver_in_bins(
         rows.sparkSession.sql(EMBEDDED, visits=rows),
         table.target(step.provenance, partition=step.owned(table)),
-        sink=HttpSink(services.at("partners")),
+        HttpSink(services.at("partners")),
+        columns=RecordColumns(entity="page", order_by=["event_time"], identity="visit_id", payload=SENT),
         destination="partner",
         unit="minute",
-        entity="page",
-        order_by=["event_time"],
-        identity="visit_id",
-        payload=SENT,
     )

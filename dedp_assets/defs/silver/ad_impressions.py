@@ -1,6 +1,7 @@
 """Visits, each with the ad that was shown last on its page before it."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from datetime import date, timedelta
 from typing import Any
 
@@ -32,7 +33,7 @@ from dedp_assets.patterns.error_management.checkpointer import append_checkpoint
 from dedp_assets.patterns.error_management.dead_letter import divert_unprocessable
 from dedp_assets.patterns.error_management.static_late_data_integrator import plan_lookback
 from dedp_assets.patterns.idempotency.data_overwrite import overwrite_partition
-from dedp_assets.patterns.value.dynamic_joiner import join_latest, join_within
+from dedp_assets.patterns.value.dynamic_joiner import JoinTimes, join_latest, join_within
 from resources.clock import Clock
 from resources.environments import settings
 from resources.lake import Lake
@@ -59,11 +60,10 @@ CURSOR = "dedp/joined_up_to"
 """Tag of a run over the topics: the versions of the tables that it reads."""
 WITHIN_SECONDS = 600
 LATENESS_SECONDS = 900
+TIMES = JoinTimes(fact="event_time", other="display_time")
 JOIN: Mapping[str, Any] = {
     "identity": ["visit_id"],
     "keys": {"page": "ad_page"},
-    "fact_time": "event_time",
-    "other_time": "display_time",
     "within_seconds": WITHIN_SECONDS,
     "order_by": ["display_id"],
 }
@@ -101,7 +101,7 @@ SHOWN_BEFORE = Feed(
 )
 def ad_impressions(step: Step, visits: Pinned, ads: Pinned, table: Table) -> WriteResult:
     """Join one day's visits with the ads, as the tables hold both now; what the stream left out is in it then."""
-    found = join_latest(visits.rows().select(*_VISIT), ads.rows().select(*_DISPLAY), **JOIN)
+    found = join_latest(visits.rows().select(*_VISIT), ads.rows().select(*_DISPLAY), times=TIMES, **JOIN)
     return overwrite_partition(
         found.select(*IMPRESSIONS.columns),
         table.target(step.provenance, partition=step.owned(table), audits=AUDITS),
@@ -119,8 +119,7 @@ def join_ads(context: dg.OpExecutionContext, lake: Lake, clock: Clock) -> None:
         found = join_latest(
             taken(divert_unprocessable(visits, **RECORD), rest=VISITS_REFUSED).select(*_VISIT),
             taken(divert_unprocessable(shown, **DISPLAY), rest=ADS_REFUSED).select(*_DISPLAY),
-            fact_lateness_seconds=LATENESS_SECONDS,
-            other_lateness_seconds=LATENESS_SECONDS,
+            times=replace(TIMES, fact_lateness_seconds=LATENESS_SECONDS, other_lateness_seconds=LATENESS_SECONDS),
             **JOIN,
         )
         result = append_checkpointed(

@@ -16,7 +16,7 @@ from dedp_assets.patterns.core.results import WriteResult
 from dedp_assets.patterns.core.rows import RowsRead, quoted, tally
 from dedp_assets.patterns.core.schema import Column, TableSpec
 from dedp_assets.patterns.delta.tables import Table
-from dedp_assets.patterns.error_management.dead_letter import LETTER, divert_unprocessable, route
+from dedp_assets.patterns.error_management.dead_letter import LETTER, Field, divert_unprocessable, route
 from dedp_assets.patterns.error_management.dead_letter_replay import open_letters, replay_letters
 from resources.environments import RETENTION_DAYS
 
@@ -77,11 +77,10 @@ IDENTITY = ("source_file", "line_number")
 RECORD: Mapping[str, Any] = {
     "payload": "raw",
     "raw": ["raw_bytes"],
-    "schema": {name: column.type for name, column in _DISPLAY.items()},
+    "schema": {name: Field(column.type, event_time=name == "display_time") for name, column in _DISPLAY.items()},
     "identity": IDENTITY,
     "carry": ["event_date", "landed_on"],
     "rules": RULES,
-    "event_time": "display_time",
 }
 AUDITS = (Audit(name="dead_letters_are_few", of="dead", per="read", warn_above=0, fail_above=0.1, approvable=True),)
 BY_EVENT_DATE = Feed(

@@ -16,7 +16,7 @@ from dedp_assets.patterns.core.rows import RowsRead, tally
 from dedp_assets.patterns.core.schema import Column, TableSpec
 from dedp_assets.patterns.delta.shares import audits_of_usual
 from dedp_assets.patterns.delta.tables import Table
-from dedp_assets.patterns.error_management.dead_letter import LETTER, divert_unprocessable, route
+from dedp_assets.patterns.error_management.dead_letter import LETTER, Field, divert_unprocessable, route
 from dedp_assets.patterns.error_management.dead_letter_replay import open_letters, replay_letters
 from dedp_assets.patterns.error_management.dynamic_late_data_integrator import plan_late_partitions
 from dedp_assets.patterns.error_management.windowed_deduplicator import deduplicate
@@ -108,11 +108,10 @@ BY_EVENT_DATE = Feed(
 RECORD: Mapping[str, Any] = {
     "payload": "raw",
     "raw": ["raw_bytes"],
-    "schema": {name: column.type for name, column in _EVENT.items()},
+    "schema": {name: Field(column.type, event_time=name == "event_time") for name, column in _EVENT.items()},
     "identity": IDENTITY,
     "carry": ["event_date"],
     "rules": RULES,
-    "event_time": "event_time",
 }
 
 

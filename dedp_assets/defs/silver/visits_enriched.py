@@ -16,7 +16,7 @@ from dedp_assets.patterns.core.rows import RowsRead, tally
 from dedp_assets.patterns.core.schema import Column, TableSpec
 from dedp_assets.patterns.delta.tables import Table
 from dedp_assets.patterns.quality.audit_write_audit_publish import audit_write_audit_publish
-from dedp_assets.patterns.value.static_joiner import VALID, join_static, judge_reference
+from dedp_assets.patterns.value.static_joiner import VALID, AsOf, join_static, judge_reference
 
 _VISIT = ("visit_id", "event_time", "user_id", "page", "ip", "device_type", "device_version", "event_date")
 VISITS_ENRICHED = TableSpec(
@@ -96,7 +96,7 @@ def visits_enriched(
         keys={"user_id": "user_id"},
         columns={"login": "login", "active": "active"},
         judged=judged[0],
-        at="event_time",
+        as_of=AsOf("event_time"),
         matched="user_known",
     )
     rows = join_static(

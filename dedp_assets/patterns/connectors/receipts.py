@@ -27,6 +27,7 @@ from dedp_assets.patterns.core.json_texts import EXACT, options
 from dedp_assets.patterns.core.keys import require_distinct
 from dedp_assets.patterns.core.meeting import as_held
 from dedp_assets.patterns.core.names import identifier
+from dedp_assets.patterns.core.options import require_types
 from dedp_assets.patterns.core.records import Provenance, slice_name
 from dedp_assets.patterns.core.results import WriteResult
 from dedp_assets.patterns.core.schema import Column, require_holds
@@ -52,26 +53,15 @@ _NOTED = 10_000
 _SHOWN = 3
 
 
-def outgoing(
-    rows: DataFrame,
-    *,
-    identity: str,
-    destination: str,
-    entity: str,
-    order_by: Sequence[str],
-    unit: str = "",
-    payload: Sequence[str] = (),
-) -> DataFrame:
+def outgoing(rows: DataFrame, columns: RecordColumns, *, destination: str, entity: str, unit: str = "") -> DataFrame:
     """Turn rows into records to send; lazy.
 
     Args:
         rows: one for each record.
-        identity: column by which a destination tells records apart.
+        columns: the columns of a record; of equal places the identity decides, as its type is ordered.
         destination: SQL for where a record goes.
         entity: SQL for whose record it is.
-        order_by: columns that order the records of an entity; equal ones are ordered by ``identity``, as its type is.
         unit: column of what is delivered as a whole before the next; empty for all at once.
-        payload: columns that are sent; all, if none is named.
 
     Returns:
         ``destination``, ``unit``, ``record_id``, ``entity``, ``value`` (JSON) and ``place``, which orders the records.
@@ -79,6 +69,7 @@ def outgoing(
     Raises:
         ConfigError: without an order, or for columns that are not there or cannot be used so.
     """
+    identity, order_by, payload = columns.identity, columns.order_by, columns.payload
     require_columns(require_rows("a delivery", rows), [identity], NAMED)
     require_columns(rows, [unit, *order_by], COMPARED)
     require_columns(rows, payload)
@@ -99,6 +90,46 @@ def outgoing(
     )
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecordColumns:
+    """The columns of rows that make a record to send.
+
+    Attributes:
+        identity: column by which a destination tells records apart.
+        order_by: columns that order the records of an entity; equal ones are ordered by ``identity``.
+        entity: column that says whose records keep their order; empty for one order of all.
+        payload: columns that are sent, as JSON; all, if none is named.
+    """
+
+    identity: str
+    order_by: Sequence[str]
+    entity: str = ""
+    payload: Sequence[str] = ()
+
+    def __post_init__(self) -> None:
+        require_types(self)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Retry:
+    """The attempts to send a record.
+
+    Attributes:
+        attempts: how often a record is sent at most.
+        pause_seconds: before the second attempt, in seconds; each further one is twice as long.
+    """
+
+    attempts: int = 5
+    pause_seconds: float = 0.2
+
+    def __post_init__(self) -> None:
+        require_types(self)
+        if self.attempts < 1:
+            raise ConfigError(f"attempts must be at least 1, not {self.attempts}")
+        if not 0 <= self.pause_seconds <= _LONGEST_PAUSE:
+            raise ConfigError(f"pause_seconds must lie between 0 and {_LONGEST_PAUSE}, not {self.pause_seconds}")
+
+
 @dataclass(slots=True)
 class Delivery:
     """A delivery of the records of one partition, with what became of them.
@@ -106,14 +137,12 @@ class Delivery:
     Attributes:
         sink: who takes the records.
         into: target of the receipts of what was acknowledged; a table of :data:`RECEIPT`.
-        attempts: how often a record is sent at most.
-        pause_seconds: before the second attempt; each further one is twice as long.
+        retry: the attempts to send a record.
     """
 
     sink: Sink
     into: Target
-    attempts: int
-    pause_seconds: float
+    retry: Retry
     _counts: dict[str, int] = field(default_factory=lambda: dict.fromkeys(("accepted", "present", "requests"), 0))
     _pending: int = 0
     _sent_again: int = 0
@@ -126,10 +155,8 @@ class Delivery:
     def __post_init__(self) -> None:
         if not isinstance(self.sink.limit, int):
             raise ConfigError(f"the limit of {self.sink.name} must be a number of records, not {self.sink.limit!r}")
-        if self.attempts < 1 or self.sink.limit < 1:
-            raise ConfigError(f"attempts={self.attempts} and the limit of {self.sink.name} must be at least 1")
-        if not 0 <= self.pause_seconds <= _LONGEST_PAUSE:
-            raise ConfigError(f"pause_seconds={self.pause_seconds} must lie between 0 and {_LONGEST_PAUSE}")
+        if self.sink.limit < 1:
+            raise ConfigError(f"the limit of {self.sink.name} must be at least 1, not {self.sink.limit}")
 
     def undelivered(self, records: DataFrame) -> DataFrame:
         """Leave out the records that have a receipt; lazy.
@@ -191,8 +218,8 @@ class Delivery:
             self.sink,
             destination,
             [Outgoing(row.record_id, row.entity, row.value) for row in due],
-            attempts=self.attempts,
-            pause_seconds=self.pause_seconds,
+            attempts=self.retry.attempts,
+            pause_seconds=self.retry.pause_seconds,
         )
         with self._lock:
             self._counts["requests"] += requests
@@ -287,7 +314,7 @@ class Delivery:
         if self._stopped:
             shown = [f"{where}: {why}" for where, why in list(self._stopped.items())[:_SHOWN]]
             told.append(
-                f"after {self.attempts} attempts nothing more was sent to {len(self._stopped)} destinations "
+                f"after {self.retry.attempts} attempts nothing more was sent to {len(self._stopped)} destinations "
                 f"({'; '.join(shown)}). Run it again when the sink takes records: it goes on where it stopped"
             )
         if self._held:

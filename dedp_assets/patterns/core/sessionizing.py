@@ -30,6 +30,7 @@ from dedp_assets.patterns.core.errors import ConfigError, ContractError
 from dedp_assets.patterns.core.instants import instant, micros
 from dedp_assets.patterns.core.keys import key_of, require_distinct
 from dedp_assets.patterns.core.names import RESERVED, identifier
+from dedp_assets.patterns.core.options import require_types
 from dedp_assets.patterns.core.rows import quoted, value_hash
 from dedp_assets.patterns.core.sql_options import naming_options, require_repeatable
 
@@ -48,15 +49,20 @@ E = TypeVar("E")
 
 @dataclass(frozen=True, slots=True)
 class SessionRule:
-    """What makes events a session.
+    """The rule that makes events a session.
 
     Attributes:
         entity: columns that say whose events they are.
         event_time: TIMESTAMP column.
         event_id: column that tells apart events of one time.
-        gap_seconds: the longest pause within a session, in seconds.
+        gap_seconds: the longest pause within a session, in seconds; exactly so long a pause does not end it.
         keep: further columns to keep of each event.
-        ends: SQL over an event's columns that is true of one that ends its session; empty if only a pause does.
+        ends: SQL over an event's columns that is true of an event that ends its session, such as a logout; empty if
+            only a pause does.
+
+    Raises:
+        ConfigError: for a gap of no length, no entity, a column named twice, or an entity's column that has the name of
+            a session's or an event's.
     """
 
     entity: Sequence[str]
@@ -67,10 +73,13 @@ class SessionRule:
     ends: str = ""
 
     def __post_init__(self) -> None:
-        gap = self.gap_seconds
-        if not self.entity or isinstance(gap, bool) or not isinstance(gap, int) or gap <= 0:
+        require_types(self)
+        if not self.event_time or not self.event_id:
+            raise ConfigError("SessionRule.event_time and event_id must each name a column, not nothing")
+        if not self.entity or self.gap_seconds <= 0:
             raise ConfigError(
-                f"name the entity, and as gap_seconds a whole number above 0, not {[*self.entity]} and {gap!r}"
+                f"name the entity, and as gap_seconds a whole number above 0, not {[*self.entity]} and "
+                f"{self.gap_seconds!r}"
             )
         require_distinct("entity=", self.entity)
         if self.event_id.lower() == self.event_time.lower():

@@ -11,8 +11,8 @@ Choose instead: failing fast, if a batch without these records is worth nothing.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
@@ -24,7 +24,7 @@ from dedp_assets.patterns.core.errors import ConfigError
 from dedp_assets.patterns.core.json_texts import MICROSECONDS
 from dedp_assets.patterns.core.keys import require_distinct
 from dedp_assets.patterns.core.names import OUTCOME, identifier, reserved
-from dedp_assets.patterns.core.options import typed
+from dedp_assets.patterns.core.options import require_types, typed
 from dedp_assets.patterns.core.results import Split, WriteResult
 from dedp_assets.patterns.delta.definition import require_partition
 from dedp_assets.patterns.delta.target import Target, same_run
@@ -38,43 +38,58 @@ from dedp_assets.patterns.error_management._letters import (
     publish_letters,
 )
 
-__all__ = ["divert_unprocessable", "route", "as_letters", "LETTER"]
+__all__ = ["divert_unprocessable", "route", "as_letters", "Field", "LETTER"]
 
 _PATTERN = "error_management.dead_letter"
 _ADDED = ("reason", "error_class", "error_stage", "occurred_at", "was_dead_lettered")
 
 
+@dataclass(frozen=True, slots=True)
+class Field:
+    """A column of a record's schema, where its type does not say all.
+
+    Attributes:
+        type: SQL type.
+        lenient: whether Spark's cast may convert texts that are not exactly a value of the type: rounded, trimmed,
+            completed.
+        event_time: whether the column says when the record happened: a dead letter keeps it as ``occurred_at``, where
+            it can be read. A TIMESTAMP, of one column of a schema.
+    """
+
+    type: str
+    lenient: bool = False
+    event_time: bool = False
+
+    def __post_init__(self) -> None:
+        require_types(self)
+
+
 @typed
-def divert_unprocessable(  # noqa: PLR0913 - what a record is takes many words
+def divert_unprocessable(
     rows: DataFrame,
     earlier: DataFrame | None = None,
     *,
-    schema: Mapping[str, str],
+    schema: Mapping[str, str | Field],
     identity: Sequence[str],
     payload: str = "",
     carry: Sequence[str] = (),
     raw: Sequence[str] = (),
     rules: Mapping[str, str] | None = None,
-    lenient: Collection[str] = (),
-    event_time: str = "",
 ) -> Split:
     """Convert records and split them into ``valid`` and ``dead``; lazy, computed once.
 
     Args:
         rows: raw records.
         earlier: dead letters that these records may have been, so that a replay marks the records it saves.
-        schema: output column -> SQL type. A value that is there but is not exactly a value of that type, at whatever
-            depth, is a reason that names its path; STRING takes any JSON value as its text. What a text has to look
-            like is listed in :mod:`~dedp_assets.patterns.core.exact`.
+        schema: output column -> SQL type, or a :class:`Field` that says more of it. A value that is there but is not
+            exactly a value of that type, at whatever depth, is a reason that names its path; STRING takes any JSON
+            value as its text. What a text has to look like is listed in :mod:`~dedp_assets.patterns.core.exact`.
         identity: columns that identify one record.
         payload: column that holds one JSON object per record; empty if ``rows`` has the schema's columns already.
         carry: further columns to hand on to both parts.
         raw: columns of the untouched input to keep with a dead letter beside the payload.
         rules: reason -> SQL predicate over all converted and handed-on columns that a valid record satisfies;
             ``<column> text`` is what a value was that did not fit.
-        lenient: columns of the schema whose texts Spark's cast may convert where they are not exact: rounded, trimmed,
-            completed.
-        event_time: TIMESTAMP column of the schema that a dead letter keeps as ``occurred_at``, where it can be read.
 
     Returns:
         ``valid``: the schema's columns, identity, ``carry`` and ``was_dead_lettered``. ``dead``: the payload (the whole
@@ -93,26 +108,27 @@ def divert_unprocessable(  # noqa: PLR0913 - what a record is takes many words
         >>> rows(split["dead"].select("n", "line", "reason"))
         [(2, '{"id": "seven"}', 'id is not a BIGINT')]
     """
+    kinds, lenient, event_time = _fields(schema)
     for option, names in (("identity=", identity), ("carry=", carry), ("raw=", raw), ("schema=", schema)):
         require_distinct(option, names)
     _require_usable(rows, identity, payload, [*carry, *raw, *([] if payload else schema)])
     identity, carry, raw = (spelled_as(rows.columns, named) for named in (identity, carry, raw))
     handed = list(dict.fromkeys([*identity, *carry]))
     added = (*_ADDED, *([] if payload else ["raw"]))
-    met = _named_twice([*handed, *raw, payload, *schema], [*added, *texts_of(schema).values()])
+    met = _named_twice([*handed, *raw, payload, *schema], [*added, *texts_of(kinds).values()])
     if met or not schema or not identity:
         raise ConfigError(
             "schema and identity must each name a column, each option others than are named elsewhere or added here, "
             f"and schema no column that is handed on: {met}"
         )
-    _require_addable(rows, added, schema, event_time)
+    require_free(rows, *added)
     if not payload:
         payload = "raw"
         record = F.to_json(F.struct(*[identifier(c) for c in rows.columns]), MICROSECONDS)
         marked = mark_replayed(rows.withColumn(payload, record), earlier, identity, payload)
-        converted = convert_columns(marked, schema, lenient=lenient)
+        converted = convert_columns(marked, kinds, lenient=lenient)
     else:
-        converted = convert_json(mark_replayed(rows, earlier, identity, payload), payload, schema, lenient=lenient)
+        converted = convert_json(mark_replayed(rows, earlier, identity, payload), payload, kinds, lenient=lenient)
     kept, named = [payload, *raw], [F.col(identifier(column)) for column in (*handed, *schema)]
     happened = F.col(identifier(event_time)) if event_time else F.lit(None)
     found = ("was_dead_lettered", "reason", "error_class", "error_stage")
@@ -121,8 +137,7 @@ def divert_unprocessable(  # noqa: PLR0913 - what a record is takes many words
     )
     # Only dead letters carry their raw input on: the others would pay for it in every later step.
     stored = [F.expr(f"if(reason IS NULL, NULL, {identifier(c)})").alias(c) for c in (*kept, "occurred_at")]
-    outcome = F.expr("if(reason IS NULL, 'valid', 'dead')").alias(OUTCOME)
-    flagged = known.select(*named, *stored, *found, outcome)
+    flagged = known.select(*named, *stored, *found, F.expr(f"if(reason IS NULL, 'valid', 'dead') AS {OUTCOME}"))
     parts = {"valid": (*schema, *handed, "was_dead_lettered"), "dead": (*kept, *handed, *found[1:], "occurred_at")}
     return Split(flagged, parts, identity=tuple(identity))
 
@@ -134,12 +149,14 @@ def _require_usable(rows: DataFrame, identity: Sequence[str], payload: str, othe
     require_columns(rows, [payload], RECORD)
 
 
-def _require_addable(rows: DataFrame, added: Sequence[str], schema: Collection[str], event_time: str) -> None:
-    """Refuse input columns with the names of added columns, and an unknown ``event_time``."""
-    require_free(rows, *added)
-    columns = [*schema, *rows.columns]
-    if event_time and spelled_as(columns, [event_time])[0] not in columns:
-        raise ConfigError(f"event_time must name a column of the schema, not {event_time!r}")
+def _fields(schema: Mapping[str, str | Field]) -> tuple[dict[str, str], set[str], str]:
+    """Return the type of each column, the lenient columns, and the column of the event time, or an empty text."""
+    fields = {name: each if isinstance(each, Field) else Field(each) for name, each in schema.items()}
+    times = [name for name, each in fields.items() if each.event_time]
+    if len(times) > 1:
+        raise ConfigError(f"schema must have one event_time, not {', '.join(times)}")
+    lenient = {name for name, each in fields.items() if each.lenient}
+    return {name: each.type for name, each in fields.items()}, lenient, next(iter(times), "")
 
 
 def _named_twice(named: Sequence[str], added: Sequence[str]) -> list[str]:

@@ -10,40 +10,36 @@ Choose instead: FIFO Orderer, if records have to leave one by one, or the sink t
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from itertools import groupby
 from operator import itemgetter
 
 from pyspark.sql import DataFrame
 
-from dedp_assets.patterns.connectors.receipts import Delivery, outgoing
+from dedp_assets.patterns.connectors.receipts import Delivery, RecordColumns, Retry, outgoing
 from dedp_assets.patterns.connectors.sinks import Sink, in_requests
 from dedp_assets.patterns.core.columns import NAMED, require_columns
+from dedp_assets.patterns.core.errors import ConfigError
 from dedp_assets.patterns.core.names import identifier
 from dedp_assets.patterns.core.options import typed
 from dedp_assets.patterns.core.results import WriteResult
 from dedp_assets.patterns.core.rows import evaluated_once
 from dedp_assets.patterns.delta.target import Target
 
-__all__ = ["deliver_in_bins", "number_bins"]
+__all__ = ["deliver_in_bins", "number_bins", "RecordColumns", "Retry"]
 
 _BIN = ("destination", "unit", "bin")
 
 
 @typed
-def deliver_in_bins(  # noqa: PLR0913 - what goes where, in which order, and who takes it
+def deliver_in_bins(
     rows: DataFrame,
     into: Target,
-    *,
     sink: Sink,
+    *,
     destination: str,
-    entity: str,
-    order_by: Sequence[str],
-    identity: str,
+    columns: RecordColumns,
     unit: str = "",
-    payload: Sequence[str] = (),
-    attempts: int = 5,
-    pause_seconds: float = 0.2,
+    retry: Retry = Retry(),  # noqa: B008 - frozen
 ) -> WriteResult:
     """Deliver the rows that have no receipt yet, each entity's in order, in as few bulk requests as that allows.
 
@@ -55,13 +51,9 @@ def deliver_in_bins(  # noqa: PLR0913 - what goes where, in which order, and who
             :data:`~dedp_assets.patterns.connectors.receipts.RECEIPT` that notes what was acknowledged.
         sink: who takes the records.
         destination: column that says where a record goes; a destination that fails stops no other.
-        entity: column that says whose records keep their order.
-        order_by: columns that order them; equal ones are ordered by ``identity``.
-        identity: column by which a destination tells records apart.
+        columns: the columns of a record; one says whose records keep their order (``entity``).
         unit: column of what is delivered as a whole before the next, such as the minute; empty for all at once.
-        payload: columns that are sent, as JSON; all, if none is named.
-        attempts: how often a record is sent at most.
-        pause_seconds: before the second attempt; each further one is twice as long.
+        retry: the attempts to send a record.
 
     Returns:
         The write of the receipts; ``figures`` count ``delivered`` records, ``present`` ones among them that the sink
@@ -79,15 +71,18 @@ def deliver_in_bins(  # noqa: PLR0913 - what goes where, in which order, and who
         >>> spec = TableSpec("delivered", {"day": Column("STRING"), **RECEIPT}, partition_by=("day",))
         >>> delivered, day = table(spec), {"day": "mon"}
         >>> visits = frame("id INT, blog STRING, page STRING, at INT", (1, "x", "/a", 9), (2, "x", "/a", 8))
-        >>> columns = {"destination": "blog", "entity": "page", "order_by": ["at"], "identity": "id"}
-        >>> _ = deliver_in_bins(visits, delivered.target(run, partition=day), sink=inbox, **columns)
+        >>> record = RecordColumns(identity="id", order_by=["at"], entity="page")
+        >>> into = delivered.target(run, partition=day)
+        >>> _ = deliver_in_bins(visits, into, inbox, destination="blog", columns=record)
         >>> inbox.ids("x")
         ['2', '1']
     """
-    require_columns(rows, [destination, entity], NAMED)
-    columns = {"destination": identifier(destination), "entity": identifier(entity), "identity": identity}
-    records = outgoing(rows, **columns, order_by=order_by, unit=unit, payload=payload)
-    delivery = Delivery(sink, into.by("value.bin_pack_orderer", "partition"), attempts, pause_seconds)
+    if not columns.entity:
+        raise ConfigError("columns.entity must name the column whose records keep their order, not nothing")
+    require_columns(rows, [destination, columns.entity], NAMED)
+    entity = identifier(columns.entity)
+    records = outgoing(rows, columns, destination=identifier(destination), entity=entity, unit=unit)
+    delivery = Delivery(sink, into.by("value.bin_pack_orderer", "partition"), retry)
     with evaluated_once(number_bins(delivery.undelivered(records)).orderBy(*_BIN, "place")) as numbered:
         delivery.look(numbered)
         with delivery.noting():

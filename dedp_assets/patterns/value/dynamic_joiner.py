@@ -14,6 +14,7 @@ Choose instead: Static Joiner, if one side is at rest.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Literal
 
 from pyspark.sql import DataFrame
@@ -24,29 +25,46 @@ from dedp_assets.patterns.core.errors import ConfigError
 from dedp_assets.patterns.core.keys import require_distinct
 from dedp_assets.patterns.core.meeting import equal
 from dedp_assets.patterns.core.names import RESERVED, identifier
-from dedp_assets.patterns.core.options import typed
+from dedp_assets.patterns.core.options import require_types, typed
 from dedp_assets.patterns.core.rows import row_hash
 from dedp_assets.patterns.core.sessionizing import watermarked
 
-__all__ = ["join_within", "join_latest"]
+__all__ = ["join_within", "join_latest", "JoinTimes"]
 
 How = Literal["left", "inner"]
 _EVER = 10_000 * 366 * 86_400  # seconds, more than lie between any two timestamps
 _PAIR, _PLACE = f"{RESERVED}pair", f"{RESERVED}place"
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JoinTimes:
+    """The event times of two sides that are joined, and how late rows of each may arrive.
+
+    Attributes:
+        fact: TIMESTAMP column of the facts that says when one happened.
+        other: TIMESTAMP column of the other side that says when a row happened.
+        fact_lateness_seconds: how far behind the newest one a fact may arrive, in seconds; a stream needs it.
+        other_lateness_seconds: the same for the other side.
+    """
+
+    fact: str
+    other: str
+    fact_lateness_seconds: int | None = None
+    other_lateness_seconds: int | None = None
+
+    def __post_init__(self) -> None:
+        require_types(self)
+
+
 @typed
-def join_within(  # noqa: PLR0913 - two sides, each with a key, a time and a tolerance
+def join_within(
     facts: DataFrame,
     others: DataFrame,
     *,
     keys: Mapping[str, str],
-    fact_time: str,
-    other_time: str,
+    times: JoinTimes,
     from_seconds: int | None = None,
     to_seconds: int | None = None,
-    fact_lateness_seconds: int | None = None,
-    other_lateness_seconds: int | None = None,
     how: How = "left",
 ) -> DataFrame:
     """Join each fact with all rows of the other side that have its key and a time within the bound; lazy.
@@ -59,12 +77,9 @@ def join_within(  # noqa: PLR0913 - two sides, each with a key, a time and a tol
         facts: the rows to enrich.
         others: the rows to enrich them by; of repeated ones each is a partner.
         keys: column of ``facts`` -> column of ``others`` that equals it.
-        fact_time: TIMESTAMP column of ``facts`` that says when it happened.
-        other_time: TIMESTAMP column of ``others`` that says when it happened.
-        from_seconds: least distance of ``other_time`` from ``fact_time``, in seconds; negative is before the fact.
+        times: the columns with the event times and, of streams, how late rows of each side may be.
+        from_seconds: least distance of the other time from the fact's, in seconds; negative is before the fact.
         to_seconds: greatest distance; both bounds belong to it.
-        fact_lateness_seconds: how far behind the newest one a fact may arrive; a stream needs it.
-        other_lateness_seconds: the same for the other side.
         how: ``left`` keeps facts without a partner, ``inner`` does not.
 
     Returns:
@@ -80,21 +95,21 @@ def join_within(  # noqa: PLR0913 - two sides, each with a key, a time and a tol
         >>> at = lambda second: datetime(2026, 1, 5, 10, 0, second, tzinfo=timezone.utc)
         >>> visits = frame("visit INT, page STRING, at TIMESTAMP", (1, "/a", at(12)), (2, "/b", at(12)))
         >>> ads = frame("ad INT, ad_page STRING, shown_at TIMESTAMP", (7, "/a", at(10)), (8, "/b", at(13)))
-        >>> bound = {"fact_time": "at", "other_time": "shown_at", "from_seconds": -10, "to_seconds": 0}
+        >>> bound = {"times": JoinTimes(fact="at", other="shown_at"), "from_seconds": -10, "to_seconds": 0}
         >>> rows(join_within(visits, ads, keys={"page": "ad_page"}, **bound).select("visit", "ad"))
         [(1, 7), (2, None)]
     """
-    _require_sides(facts, others, keys, fact_time, other_time)
+    _require_sides(facts, others, keys, times)
     _require_bounds(from_seconds, to_seconds)
     if facts.isStreaming:
-        _require_tolerance(fact_lateness_seconds, other_lateness_seconds)
-    mine = _timed(facts, fact_time, fact_lateness_seconds).alias("f")
-    theirs = _timed(others, other_time, other_lateness_seconds).alias("o")
+        _require_tolerance(times.fact_lateness_seconds, times.other_lateness_seconds)
+    mine = _timed(facts, times.fact, times.fact_lateness_seconds).alias("f")
+    theirs = _timed(others, times.other, times.other_lateness_seconds).alias("o")
     meet = [
         equal(fact, other, (f"f.{identifier(fact.name)}", f"o.{identifier(other.name)}"), sides=("facts", "others"))
         for fact, other in zip(fields_of(facts, keys), fields_of(others, keys.values()), strict=True)
     ]
-    at, mine_at = f"o.{identifier(other_time)}", f"f.{identifier(fact_time)}"
+    at, mine_at = f"o.{identifier(times.other)}", f"f.{identifier(times.fact)}"
     meet += [f"{at} {by} {mine_at} + INTERVAL {n} SECOND" for by, n in ((">=", from_seconds), ("<=", to_seconds))]
     added = [name for name in others.columns if name.lower() not in _lowered(keys.values())]
     taken = [F.col(f"f.{identifier(c)}") for c in facts.columns] + [F.col(f"o.{identifier(c)}") for c in added]
@@ -102,18 +117,15 @@ def join_within(  # noqa: PLR0913 - two sides, each with a key, a time and a tol
 
 
 @typed
-def join_latest(  # noqa: PLR0913 - as above, and which row it is that counts
+def join_latest(
     facts: DataFrame,
     others: DataFrame,
     *,
     identity: Sequence[str],
     keys: Mapping[str, str],
-    fact_time: str,
-    other_time: str,
+    times: JoinTimes,
     within_seconds: int | None = None,
     order_by: Sequence[str] = (),
-    fact_lateness_seconds: int | None = None,
-    other_lateness_seconds: int | None = None,
     how: How = "left",
 ) -> DataFrame:
     """Join each fact with the newest row of the other side at its time or before it; lazy.
@@ -126,13 +138,10 @@ def join_latest(  # noqa: PLR0913 - as above, and which row it is that counts
         others: the rows to enrich them by.
         identity: columns of ``facts`` that, with its time, make it one fact; of repeats that differ the same one is
             taken in any order of arrival.
-        keys: as for :func:`join_within`, like all that follow.
-        fact_time: of ``facts``.
-        other_time: of ``others``.
+        keys: as for :func:`join_within`.
+        times: as for :func:`join_within`.
         within_seconds: how long before the fact a partner may lie at most; a stream needs it, ``None`` is any time.
         order_by: columns of ``others`` that decide between equal times, the greatest first; then the content does.
-        fact_lateness_seconds: how late a fact may be; a stream needs it.
-        other_lateness_seconds: the same for the other side.
         how: ``left`` or ``inner``.
 
     Raises:
@@ -152,17 +161,14 @@ def join_latest(  # noqa: PLR0913 - as above, and which row it is that counts
         facts,
         others,
         keys=keys,
-        fact_time=fact_time,
-        other_time=other_time,
+        times=times,
         from_seconds=None if bound is None else -bound,
         to_seconds=0,
-        fact_lateness_seconds=fact_lateness_seconds,
-        other_lateness_seconds=other_lateness_seconds,
         how=how,
     )
-    deciding = [c for c in (other_time, *order_by) if c.lower() not in _lowered(keys.values())]
+    deciding = [c for c in (times.other, *order_by) if c.lower() not in _lowered(keys.values())]
     place = [*map(identifier, deciding), row_hash(fields_of(pairs, pairs.columns))]
-    one = list({c.lower(): c for c in (*identity, fact_time)}.values())
+    one = list({c.lower(): c for c in (*identity, times.fact)}.values())
     # Inside of a struct a time carries no watermark: of the two that a pair has, the fact's closes it.
     kept = pairs.selectExpr(
         *map(identifier, one),
@@ -178,11 +184,9 @@ def _timed(rows: DataFrame, time: str, seconds: int | None) -> DataFrame:
     return watermarked(known, time, f"{seconds} seconds") if rows.isStreaming else known
 
 
-def _require_sides(
-    facts: DataFrame, others: DataFrame, keys: Mapping[str, str], fact_time: str, other_time: str
-) -> None:
+def _require_sides(facts: DataFrame, others: DataFrame, keys: Mapping[str, str], times: JoinTimes) -> None:
     require_named("keys", [*keys, *keys.values()])
-    for rows, columns, time in ((facts, [*keys], fact_time), (others, [*keys.values()], other_time)):
+    for rows, columns, time in ((facts, [*keys], times.fact), (others, [*keys.values()], times.other)):
         require_columns(require_free(rows), columns, COMPARED)
         require_columns(rows, [time], INSTANT)
     if facts.isStreaming != others.isStreaming:

@@ -16,7 +16,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 from pyspark.sql import DataFrame, Row
 
-from dedp_assets.patterns.connectors.receipts import Delivery, outgoing
+from dedp_assets.patterns.connectors.receipts import Delivery, RecordColumns, Retry, outgoing
 from dedp_assets.patterns.connectors.sinks import Sink, in_requests
 from dedp_assets.patterns.core.columns import NAMED, require_columns
 from dedp_assets.patterns.core.errors import ConfigError
@@ -27,27 +27,23 @@ from dedp_assets.patterns.core.results import WriteResult
 from dedp_assets.patterns.core.rows import evaluated_once
 from dedp_assets.patterns.delta.target import Target
 
-__all__ = ["deliver_in_order"]
+__all__ = ["deliver_in_order", "RecordColumns", "Retry"]
 
 _READ = 1_000
 """How many records are in memory; of those, the entities are sent side by side."""
 
 
 @typed
-def deliver_in_order(  # noqa: PLR0913 - what goes where, in which order, and who takes it
+def deliver_in_order(
     rows: DataFrame,
     into: Target,
-    *,
     sink: Sink,
+    *,
     destination: str,
-    order_by: Sequence[str],
-    identity: str,
-    entity: str = "",
+    columns: RecordColumns,
     workers: int = 1,
     at_once: int = 1,
-    payload: Sequence[str] = (),
-    attempts: int = 5,
-    pause_seconds: float = 0.2,
+    retry: Retry = Retry(),  # noqa: B008 - frozen
 ) -> WriteResult:
     """Deliver the rows that have no receipt yet, in order, each acknowledged before the next is sent.
 
@@ -57,14 +53,10 @@ def deliver_in_order(  # noqa: PLR0913 - what goes where, in which order, and wh
             :data:`~dedp_assets.patterns.connectors.receipts.RECEIPT` that notes what was acknowledged.
         sink: who takes the records.
         destination: where they go.
-        order_by: columns that order them; equal ones are ordered by ``identity``.
-        identity: column by which the destination tells records apart.
-        entity: column that says whose records keep their order; empty for one order of all.
+        columns: the columns of a record.
         workers: how many entities are sent side by side.
         at_once: how many records one request holds.
-        payload: columns that are sent, as JSON; all, if none is named.
-        attempts: how often a record is sent at most.
-        pause_seconds: before the second attempt; each further one is twice as long.
+        retry: the attempts to send a record.
 
     Returns:
         The write of the receipts; ``figures`` count ``delivered`` records, ``present`` ones among them that the sink
@@ -83,16 +75,16 @@ def deliver_in_order(  # noqa: PLR0913 - what goes where, in which order, and wh
         >>> spec = TableSpec("sent", {"day": Column("STRING"), **RECEIPT}, partition_by=("day",))
         >>> sent, day = table(spec), {"day": "mon"}
         >>> failed = frame("id INT, page STRING, at INT", (1, "/a", 9), (2, "/b", 8), (3, "/a", 7))
-        >>> options = {"destination": "alerts", "order_by": ["at"], "identity": "id"}
-        >>> _ = deliver_in_order(failed, sent.target(run, partition=day), sink=inbox, **options)
+        >>> into, record = sent.target(run, partition=day), RecordColumns(identity="id", order_by=["at"])
+        >>> _ = deliver_in_order(failed, into, inbox, destination="alerts", columns=record)
         >>> inbox.ids("alerts")
         ['3', '2', '1']
     """
-    _require_order(sink, rows, entity, workers, at_once)
+    _require_order(sink, rows, columns.entity, workers, at_once)
     where = quoted(destination)
-    scope = identifier(entity) if entity else where
-    records = outgoing(rows, identity=identity, destination=where, entity=scope, order_by=order_by, payload=payload)
-    delivery = Delivery(sink, into.by("value.fifo_orderer", "partition"), attempts, pause_seconds)
+    scope = identifier(columns.entity) if columns.entity else where
+    records = outgoing(rows, columns, destination=where, entity=scope)
+    delivery = Delivery(sink, into.by("value.fifo_orderer", "partition"), retry)
 
     def send(of_one_entity: Sequence[Row]) -> None:
         for request in in_requests(of_one_entity, at_once):

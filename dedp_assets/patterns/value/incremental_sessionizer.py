@@ -12,7 +12,6 @@ Choose instead: Stateful Sessionizer, if a partition is too long to wait for.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from datetime import datetime
 from functools import reduce
 
@@ -26,22 +25,11 @@ from dedp_assets.patterns.core.options import typed
 from dedp_assets.patterns.core.results import Split
 from dedp_assets.patterns.core.sessionizing import ADDED, SessionRule
 
-__all__ = ["sessionize_partition", "show_partial"]
+__all__ = ["sessionize_partition", "show_partial", "SessionRule"]
 
 
 @typed
-def sessionize_partition(  # noqa: PLR0913 - what a session is, and where the partition ends
-    events: DataFrame,
-    pending: DataFrame | None,
-    *,
-    until: datetime,
-    entity: Sequence[str],
-    event_time: str,
-    event_id: str,
-    gap_seconds: int,
-    keep: Sequence[str] = (),
-    ends: str = "",
-) -> Split:
+def sessionize_partition(events: DataFrame, pending: DataFrame | None, *, until: datetime, rule: SessionRule) -> Split:
     """Go on with the open sessions of the partition before; ``completed`` and ``pending`` ones are two parts; lazy.
 
     Args:
@@ -50,13 +38,7 @@ def sessionize_partition(  # noqa: PLR0913 - what a session is, and where the pa
         pending: the part ``pending`` of the partition before; ``None`` before the first one. Its columns have the types
             of the events, or such as hold their values; a column that is kept since then is NULL in its events.
         until: where the partition ends: no event is as late as that.
-        entity: columns that say whose events they are.
-        event_time: TIMESTAMP column.
-        event_id: column that tells apart events of one time.
-        gap_seconds: the longest pause within a session, in seconds; exactly so long a pause does not end it.
-        keep: further columns to keep of each event.
-        ends: SQL over ``event_time``, ``event_id`` and ``keep`` that is true of an event that ends its session, such as
-            a logout; empty if only a pause does.
+        rule: the columns of an event, the gap, and what else ends a session.
 
     Returns:
         Both parts have ``session_id``, the entity, ``started_at``, ``ended_at`` and ``events``, in the order of time
@@ -71,17 +53,16 @@ def sessionize_partition(  # noqa: PLR0913 - what a session is, and where the pa
         >>> seen = "user STRING, at TIMESTAMP, id INT"
         >>> def at(hour, minute=0):
         ...     return datetime(2026, 1, 5, hour, minute, tzinfo=timezone.utc)
-        >>> rule = {"entity": ["user"], "event_time": "at", "event_id": "id", "gap_seconds": 7200}
-        >>> nine = sessionize_partition(frame(seen, ("Ada", at(9, 50), 1)), None, until=at(10), **rule)
+        >>> rule = SessionRule(entity=["user"], event_time="at", event_id="id", gap_seconds=7200)
+        >>> nine = sessionize_partition(frame(seen, ("Ada", at(9, 50), 1)), None, until=at(10), rule=rule)
         >>> ten = frame(seen, ("Ada", at(10, 5), 2), ("Bob", at(10, 5), 3))
-        >>> split = sessionize_partition(ten, nine["pending"], until=at(11), **rule)
+        >>> split = sessionize_partition(ten, nine["pending"], until=at(11), rule=rule)
         >>> rows(split["completed"]), rows(split["pending"].selectExpr("user", "events.id"))
         ([], [('Ada', [1, 2]), ('Bob', [3])])
-        >>> late = sessionize_partition(ten.limit(0), split["pending"], until=at(13), **rule)
+        >>> late = sessionize_partition(ten.limit(0), split["pending"], until=at(13), rule=rule)
         >>> rows(late["completed"].selectExpr("user", "events.id"))
         [('Ada', [1, 2]), ('Bob', [3])]
     """
-    rule = SessionRule(tuple(entity), event_time, event_id, gap_seconds, tuple(keep), ends)
     found = rule.events(require_rows("sessionize_partition", events))
     if pending is not None:
         sides = united({"the events": found, "pending": rule.events_of(pending, found)}, found.columns)

@@ -11,7 +11,6 @@ Choose instead: Incremental Sessionizer, if a session may wait for its partition
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Literal
 
 from pyspark.sql import Column, DataFrame
@@ -37,32 +36,19 @@ from dedp_assets.patterns.value._session_state import (
     stated,
 )
 
-__all__ = ["sessionize_stream", "sessionize_with_state"]
+__all__ = ["sessionize_stream", "sessionize_with_state", "SessionRule"]
 
 
 @typed
-def sessionize_stream(
-    stream: DataFrame,
-    *,
-    entity: Sequence[str],
-    event_time: str,
-    event_id: str,
-    gap_seconds: int,
-    lateness: str,
-    keep: Sequence[str] = (),
-) -> DataFrame:
+def sessionize_stream(stream: DataFrame, *, rule: SessionRule, lateness: str) -> DataFrame:
     """Group a stream's events into sessions by Spark's session window; a session comes when it is complete; lazy.
 
     Args:
         stream: a streaming DataFrame of events; one that is there twice counts once. One without an entity, a time or
             an identity stops it.
-        entity: columns that say whose events they are.
-        event_time: TIMESTAMP column.
-        event_id: column that tells apart events of one time.
-        gap_seconds: the longest pause within a session, in seconds; exactly so long a pause does not end it.
+        rule: the columns of an event and the gap; only a pause ends a session here.
         lateness: how much older than the newest event one may be, e.g. ``1 hour``. An older one is dropped, or where a
             gap after it is not over, is a session by itself.
-        keep: further columns to keep of each event.
 
     Returns:
         ``session_id``, the entity, ``started_at``, ``ended_at`` and ``events``, as of the Incremental Sessionizer.
@@ -73,15 +59,18 @@ def sessionize_stream(
     Example:
         >>> visits = table("visits", "user STRING, at TIMESTAMP, id INT")
         >>> _ = visits.ensure()
-        >>> rule = {"entity": ["user"], "event_time": "at", "event_id": "id", "gap_seconds": 1800}
-        >>> sessionize_stream(visits.stream(), lateness="10 minutes", **rule).columns
+        >>> rule = SessionRule(entity=["user"], event_time="at", event_id="id", gap_seconds=1800)
+        >>> sessionize_stream(visits.stream(), rule=rule, lateness="10 minutes").columns
         ['session_id', 'user', 'started_at', 'ended_at', 'events']
     """
-    rule = SessionRule(tuple(entity), event_time, event_id, gap_seconds, tuple(keep))
+    if rule.ends:
+        raise ConfigError(
+            f"rule must have no ends, not {rule.ends!r}: sessionize_with_state ends a session by an event"
+        )
     events = _events(stream, rule, lateness)
-    window = F.session_window(F.col(identifier(event_time)), f"{gap_seconds} seconds").alias(WINDOW)
+    window = F.session_window(F.col(identifier(rule.event_time)), f"{rule.gap_seconds} seconds").alias(WINDOW)
     event = F.struct(*map(identifier, rule.event))
-    found = events.groupBy(*map(identifier, entity), window).agg(F.collect_set(event).alias(EVENTS))
+    found = events.groupBy(*map(identifier, rule.entity), window).agg(F.collect_set(event).alias(EVENTS))
     # After the aggregation, so that its state is of the events alone.
     known = [f"each.{c} AS k{n}" for n, c in enumerate(map(identifier, rule.event[:2]))]
     seen = f"struct({', '.join(known)}, {rule.content(events, 'each')} AS content, each AS event)"
@@ -92,31 +81,21 @@ def sessionize_stream(
 
 
 @typed
-def sessionize_with_state(  # noqa: PLR0913 - what a session is, and when it is over
+def sessionize_with_state(
     stream: DataFrame,
     *,
-    entity: Sequence[str],
-    event_time: str,
-    event_id: str,
-    gap_seconds: int,
+    rule: SessionRule,
     lateness: str,
-    keep: Sequence[str] = (),
-    ends: str = "",
     expires: Literal["event time", "watermark"] = "event time",
 ) -> DataFrame:
     """Group a stream's events into sessions by a state of our own, which an event may end at once; lazy.
 
     Args:
         stream: as :func:`sessionize_stream`; what is older than the watermark is dropped.
-        entity: as there.
-        event_time: as there.
-        event_id: as there; text or a whole number.
-        gap_seconds: as there.
+        rule: the columns of an event, the gap, and what else ends a session; an event's identity is a text or a whole
+            number. A session that an event ends comes with the micro-batch of that event; what belongs to it and comes
+            later is a session by itself, and a repeat of its events is none, as long as it is not too late.
         lateness: as there.
-        keep: as there.
-        ends: SQL over an event's columns that is true of one that ends its session, such as a logout. The session
-            comes with the micro-batch of that event; what belongs to it and comes later is a session by itself, and a
-            repeat of its events is none, as long as it is not too late.
         expires: a session is over a gap after its last event (``event time``), or a gap after the watermark that
             held when events of its entity came last (``watermark``), which is sooner: a pause shorter than the gap
             may cut it then.
@@ -127,14 +106,13 @@ def sessionize_with_state(  # noqa: PLR0913 - what a session is, and when it is 
     Example:
         >>> visits = table("visits", "user STRING, at TIMESTAMP, id INT, page STRING")
         >>> _ = visits.ensure()
-        >>> rule = {"entity": ["user"], "event_time": "at", "event_id": "id", "gap_seconds": 1800, "keep": ["page"]}
-        >>> ended = sessionize_with_state(visits.stream(), lateness="1 hour", ends="page = '/logout'", **rule)
+        >>> rule = SessionRule(["user"], event_time="at", event_id="id", gap_seconds=1800, ends="page = '/logout'")
+        >>> ended = sessionize_with_state(visits.stream(), rule=replace(rule, keep=["page"]), lateness="1 hour")
         >>> ended.columns
         ['session_id', 'user', 'started_at', 'ended_at', 'events']
     """
     if expires not in ("event time", "watermark"):
         raise ConfigError(f"expires must be event time or watermark, not {expires!r}")
-    rule = SessionRule(tuple(entity), event_time, event_id, gap_seconds, tuple(keep), ends)
     events = _events(stream, rule, lateness)
     kinds = {f.name: f.dataType for f in events.schema.fields}
     event_id = rule.event[1]
@@ -143,7 +121,7 @@ def sessionize_with_state(  # noqa: PLR0913 - what a session is, and when it is 
             f"{event_id} is {kinds[event_id].simpleString().upper()}: the state needs text or whole numbers"
         )
     rest = T.StructType([T.StructField(name, kinds[name]) for name in rule.event[2:]])
-    time, whose = identifier(event_time), stated(rule.entity)
+    time, whose = identifier(rule.event_time), stated(rule.entity)
     kept = F.to_json(F.struct(*map(identifier, rest.names)), EXACT) if rest.names else F.lit("{}")
     prepared = rule.with_ends(events, ENDS).select(
         *[F.col(identifier(c)).alias(name) for c, name in whose.items()],

@@ -12,6 +12,7 @@ Choose instead: Dynamic Joiner, if the other side moves as fast as the facts.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial, reduce
 
 from pyspark.sql import DataFrame, Window
@@ -30,7 +31,7 @@ from dedp_assets.patterns.core.errors import AuditFailed, ConfigError
 from dedp_assets.patterns.core.keys import require_distinct
 from dedp_assets.patterns.core.meeting import equal, united
 from dedp_assets.patterns.core.names import RESERVED, identifier, reserved
-from dedp_assets.patterns.core.options import typed
+from dedp_assets.patterns.core.options import require_types, typed
 from dedp_assets.patterns.core.results import Finding
 from dedp_assets.patterns.value._answers import ANSWER, Ask, keep_answers
 from dedp_assets.patterns.value._verdicts import about, require_verdict
@@ -45,8 +46,24 @@ _DELETED = "is_deleted"
 _SIDES = ("the facts", "the reference")
 
 
+@dataclass(frozen=True, slots=True)
+class AsOf:
+    """The time at which a fact meets a version of its reference.
+
+    Attributes:
+        at: column of the facts that says when one happened.
+        valid: columns of the reference that say from when a version holds, and until when.
+    """
+
+    at: str
+    valid: tuple[str, str] = VALID
+
+    def __post_init__(self) -> None:
+        require_types(self)
+
+
 @typed
-def join_static(  # noqa: PLR0913 - both sides, and what is wanted of the second one
+def join_static(
     facts: DataFrame,
     reference: DataFrame,
     former: DataFrame | None = None,
@@ -54,23 +71,21 @@ def join_static(  # noqa: PLR0913 - both sides, and what is wanted of the second
     keys: Mapping[str, str],
     columns: Mapping[str, str],
     judged: Finding,
-    at: str = "",
-    valid: tuple[str, str] = VALID,
+    as_of: AsOf | None = None,
     matched: str = "",
 ) -> DataFrame:
     """Add to each fact what the reference says of its key; lazy, every fact stays once.
 
     Args:
         facts: the rows, a batch or a stream. A NULL in a key, or as time, matches nothing.
-        reference: what is known by key; with ``at`` its versions. One with a true ``is_deleted`` matches nothing.
+        reference: what is known by key; with ``as_of`` its versions. One with a true ``is_deleted`` matches nothing.
         former: versions that no longer hold, if they lie apart (SCD type 4); an open one among them is passed over, as
             it is that of ``reference``.
         keys: column of ``facts`` -> key column of the reference, of the same type or one that holds its values.
         columns: column of the reference -> its name in the result; NULL without a match.
         judged: the verdict of :func:`judge_reference` on the same reference and ``former``, by these keys or some of
-            them; with ``at`` over the versions that ``valid`` tells of, else without versions.
-        at: column of ``facts`` that says when it happened; empty joins by key alone.
-        valid: the columns that say when a version holds.
+            them; with ``as_of`` over the versions that its ``valid`` tells of, else without versions.
+        as_of: when a fact happened and a version holds; without, rows meet by key alone.
         matched: name of a BOOLEAN column to add that says whether there was a match.
 
     Returns:
@@ -88,7 +103,8 @@ def join_static(  # noqa: PLR0913 - both sides, and what is wanted of the second
         >>> told = [(1, "old", "09:00", "12:00"), (1, "new", "12:00", None)]
         >>> users = frame("id INT, email STRING, valid_from STRING, valid_to STRING", *told)
         >>> sound = judge_reference(users, keys=["id"], valid=VALID)
-        >>> joined = join_static(visits, users, keys={"user": "id"}, columns={"email": "email"}, judged=sound, at="at")
+        >>> options = {"keys": {"user": "id"}, "columns": {"email": "email"}, "judged": sound}
+        >>> joined = join_static(visits, users, **options, as_of=AsOf("at"))
         >>> rows(joined.select("page", "email"))
         [('/a', 'old'), ('/b', 'new'), ('/c', None)]
     """
@@ -98,22 +114,24 @@ def join_static(  # noqa: PLR0913 - both sides, and what is wanted of the second
         require_named(option, [*named, *named.values()])
     if reference.isStreaming:
         raise ConfigError("the reference is a stream: join two streams by the Dynamic Joiner, or read it as a table")
-    known = _living(_versions(reference, former, valid) if at else reference)
+    known = _living(_versions(reference, former, as_of.valid) if as_of else reference)
     require_columns(known, columns)
-    require_columns(facts, [*keys, at], COMPARED)
+    require_columns(facts, [*keys, *([as_of.at] if as_of else [])], COMPARED)
     added = [*columns.values(), *filter(None, [matched])]
     require_free(facts, *added)
     require_free(known)
     if not keys or len({name.lower() for name in added}) < len(added) or reserved(added):
         raise ConfigError(f"keys must name a key, and each added column once: not {sorted(keys)} and {added}")
     conditions = _equal(facts, known, {**keys})
-    if at:
-        begins, ends = valid
-        for column in valid:
-            _ = _equal(facts, known, {at: column})
-        moment, end = f"f.{identifier(at)}", f"r.{identifier(ends)}"
+    if as_of:
+        begins, ends = as_of.valid
+        for column in as_of.valid:
+            _ = _equal(facts, known, {as_of.at: column})
+        moment, end = f"f.{identifier(as_of.at)}", f"r.{identifier(ends)}"
         conditions += [f"{moment} >= r.{identifier(begins)}", f"({end} IS NULL OR {moment} < {end})"]
-    require_verdict(judged, about(reference, former if at else None, [*keys.values()], valid if at else None))
+    require_verdict(
+        judged, about(reference, former if as_of else None, [*keys.values()], as_of.valid if as_of else None)
+    )
     there = known.withColumn(_FOUND, F.expr("true")).alias("r")
     joined = facts.alias("f").join(there, F.expr(" AND ".join(conditions)), "left")
     told = [F.col(f"r.{identifier(theirs)}").alias(mine) for theirs, mine in columns.items()]

@@ -20,7 +20,7 @@ from dedp_assets.patterns.core.rows import RowsRead, tally
 from dedp_assets.patterns.core.schema import Column, TableSpec
 from dedp_assets.patterns.delta.writes import StagedWrite
 from dedp_assets.patterns.error_management.checkpointer import append_checkpointed
-from dedp_assets.patterns.error_management.dead_letter import LETTER, as_letters, divert_unprocessable, route
+from dedp_assets.patterns.error_management.dead_letter import LETTER, Field, as_letters, divert_unprocessable, route
 from tests.helpers import NOW, a_run, read_back
 
 DAY, NEXT = "2026-01-05", "2026-01-06"
@@ -49,7 +49,7 @@ LETTERS = TableSpec(
     partition_by=("filed_under",),
 )
 LINES = {"line": Column("BIGINT"), "raw": Column("STRING"), "day": Column("DATE")}
-SCHEMA = {"id": "BIGINT", "at": "TIMESTAMP", "name": "STRING", "version": "STRING"}
+SCHEMA = {"id": "BIGINT", "at": Field("TIMESTAMP", event_time=True), "name": "STRING", "version": "STRING"}
 IDENTITY = ["day", "line"]
 LABEL = {"label is lost": "concat(name, version) IS NOT NULL OR name IS NULL AND version IS NULL"}
 RULES = {"id is missing": "id IS NOT NULL OR `id text` IS NOT NULL", **LABEL}
@@ -79,7 +79,7 @@ def lines(spark, texts, day=DAY):
 
 
 def diverted(rows, earlier=None, **options):
-    chosen = {"payload": "raw", "schema": SCHEMA, "identity": IDENTITY, "rules": RULES, "event_time": "at", **options}
+    chosen = {"payload": "raw", "schema": SCHEMA, "identity": IDENTITY, "rules": RULES, **options}
     return divert_unprocessable(rows, earlier, **chosen)
 
 
@@ -257,10 +257,13 @@ def test_error_safe_columns_die_where_an_input_is_there_and_the_output_is_not(sp
         ({"identity": []}, "must each name a column"),
         ({"schema": {}}, "must each name a column"),
         ({"schema": {"line": "BIGINT"}}, "no column that is handed on"),
-        ({"schema": {"id": "nope"}, "event_time": ""}, "schema must give id an SQL type, not 'nope'"),
-        ({"schema": {"id": "INT, b INT"}, "event_time": ""}, "schema must give id an SQL type, not 'INT, b INT'"),
-        ({"schema": {"": "INT"}, "event_time": ""}, "schema must give each column a name"),
-        ({"event_time": "nope"}, "event_time must name a column of the schema, not 'nope'"),
+        ({"schema": {"id": "nope"}}, "schema must give id an SQL type, not 'nope'"),
+        ({"schema": {"id": "INT, b INT"}}, "schema must give id an SQL type, not 'INT, b INT'"),
+        ({"schema": {"": "INT"}}, "schema must give each column a name"),
+        (
+            {"schema": dict.fromkeys("ab", Field("TIMESTAMP", event_time=True))},
+            "schema must have one event_time, not a, b",
+        ),
         ({"identity": "line"}, "identity must be a list of texts, not 'line'"),
     ],
 )

@@ -37,9 +37,7 @@ UNTOLD = {"run_id"}
 
 
 def judged(rows, earlier=None, *, rules=ROUND):
-    split = divert_unprocessable(
-        rows, earlier, payload="raw", schema=SCHEMA, identity=IDENTITY, rules=rules, event_time="at"
-    )
+    split = divert_unprocessable(rows, earlier, payload="raw", schema=SCHEMA, identity=IDENTITY, rules=rules)
     return deduplicate(split, keys=["id"], order_by=IDENTITY)
 
 
@@ -223,7 +221,7 @@ def test_of_two_letters_with_one_key_the_first_is_saved_though_no_step_before_to
     world.load()
     filed_under, since = {"filed_under": DAY}, world.dead.ledger.version()
     letters = open_letters(world.dead, filed_under=filed_under, version=since)
-    options = {"payload": "raw", "schema": SCHEMA, "identity": IDENTITY, "rules": FIXED, "event_time": "at"}
+    options = {"payload": "raw", "schema": SCHEMA, "identity": IDENTITY, "rules": FIXED}
     result = replay_letters(
         divert_unprocessable(letters, **options),
         world.valid.target(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
+from dataclasses import replace
 from math import isnan
 from random import Random
 from zlib import crc32
@@ -14,7 +15,7 @@ from dedp_assets.patterns.connectors.sinks import Answer
 from dedp_assets.patterns.core.errors import AmbiguousKeys, ConfigError, NotReady
 from dedp_assets.patterns.core.records import Provenance
 from dedp_assets.patterns.core.schema import Column, TableSpec
-from dedp_assets.patterns.value.bin_pack_orderer import deliver_in_bins, number_bins
+from dedp_assets.patterns.value.bin_pack_orderer import RecordColumns, Retry, deliver_in_bins, number_bins
 from tests.sinks import Inbox, failing, losing
 
 pytestmark = pytest.mark.spark
@@ -22,7 +23,7 @@ pytestmark = pytest.mark.spark
 RECEIPTS = TableSpec("platform/delivered", {"day": Column("DATE"), **RECEIPT}, partition_by=("day",))
 DAY = {"day": "2026-01-05"}
 VISITS = "id STRING, partner STRING, minute INT, page STRING, at DOUBLE"
-OPTIONS = {"destination": "partner", "entity": "page", "order_by": ["at"], "identity": "id"}
+RECORD = RecordColumns(identity="id", order_by=["at"], entity="page")
 
 
 @pytest.fixture
@@ -57,10 +58,10 @@ def in_order(ids):
     return all(places == sorted(places) for places in found.values())
 
 
-def deliver(rows, receipts, sink, number=1, *, sequence=None, **more):
-    return deliver_in_bins(
-        rows, receipts.target(run(number, sequence), partition=DAY), sink=sink, pause_seconds=0, **{**OPTIONS, **more}
-    )
+def deliver(rows, receipts, sink, number=1, *, sequence=None, attempts=5, entity="page", destination="partner", **more):
+    into, record = receipts.target(run(number, sequence), partition=DAY), replace(RECORD, entity=entity)
+    retry = Retry(attempts=attempts, pause_seconds=0)
+    return deliver_in_bins(rows, into, sink, destination=destination, columns=record, retry=retry, **more)
 
 
 def dealt(rows):
@@ -87,7 +88,9 @@ def test_bins_are_what_the_rule_deals(spark):
     random.shuffle(rows)
     records = outgoing(
         spark.createDataFrame(rows, VISITS).repartition(3),
-        **{**OPTIONS, "entity": "page", "destination": "partner"},
+        RECORD,
+        destination="partner",
+        entity="page",
         unit="minute",
     )
     assert {row.record_id: row.bin for row in number_bins(records).collect()} == expected

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from dataclasses import replace
 from datetime import datetime, timezone
 from itertools import chain
 from random import Random
@@ -15,7 +16,7 @@ from dedp_assets.patterns.core.errors import ConfigError
 from dedp_assets.patterns.core.schema import Column, TableSpec
 from dedp_assets.patterns.delta.tables import Table
 from dedp_assets.patterns.error_management.checkpointer import append_checkpointed
-from dedp_assets.patterns.value.dynamic_joiner import join_latest, join_within
+from dedp_assets.patterns.value.dynamic_joiner import JoinTimes, join_latest, join_within
 from tests.helpers import a_run
 
 pytestmark = pytest.mark.spark
@@ -26,7 +27,8 @@ TYPED = {
     "visits": ["visit", "page", "timestamp_seconds(second) AS at"],
     "ads": ["ad", "ad_page", "timestamp_seconds(second) AS shown_at"],
 }
-SIDES = {"keys": {"page": "ad_page"}, "fact_time": "at", "other_time": "shown_at"}
+TIMES = JoinTimes(fact="at", other="shown_at")
+SIDES = {"keys": {"page": "ad_page"}, "times": TIMES}
 PAIRS = TableSpec(
     "silver/pairs",
     {
@@ -37,8 +39,8 @@ PAIRS = TableSpec(
         "shown_at": Column("TIMESTAMP"),
     },
 )
-MINUTES_10 = {"fact_lateness_seconds": 600, "other_lateness_seconds": 600}
-TWO_MINUTES = {**SIDES, "from_seconds": 0, "to_seconds": 120, **MINUTES_10}
+MINUTES_10 = replace(TIMES, fact_lateness_seconds=600, other_lateness_seconds=600)
+TWO_MINUTES = {**SIDES, "from_seconds": 0, "to_seconds": 120, "times": MINUTES_10}
 LONG_AFTER = 3600
 
 
@@ -159,7 +161,8 @@ def test_the_state_falls_back_once_nobody_can_come_any_more(spark, world):
 
 def test_a_wider_bound_finds_more_and_keeps_more(spark, world, tmp_path):
     """The trade-off on one fixture: ten seconds and no tolerance against two minutes and ten."""
-    narrow = {**TWO_MINUTES, "to_seconds": 10, "fact_lateness_seconds": 1, "other_lateness_seconds": 1}
+    second = replace(TIMES, fact_lateness_seconds=1, other_lateness_seconds=1)
+    narrow = {**TWO_MINUTES, "to_seconds": 10, "times": second}
     deliver(tmp_path, STEPS[:4])
     found, kept = ran(spark, join_within(*streams(spark, tmp_path), how="inner", **narrow), "narrow")
     assert numbers(found) == [(1, 1)]
@@ -213,8 +216,8 @@ def test_batch_and_stream_find_the_newest_partner_in_any_order_of_arrival(spark,
     random.shuffle(ads)
     arriving = [(visits[::2], ads[1::2]), (visits[1::2], ads[::2])]
     deliver(tmp_path, [*arriving, ([visit(-1, "/", 9000)], [ad(-1, "/", 9000)])])
-    late = {"fact_lateness_seconds": 601, "other_lateness_seconds": 601}
-    streamed, _ = ran(spark, join_latest(*streams(spark, tmp_path), **LATEST, **late), "latest")
+    late = {**LATEST, "times": replace(TIMES, fact_lateness_seconds=601, other_lateness_seconds=601)}
+    streamed, _ = ran(spark, join_latest(*streams(spark, tmp_path), **late), "latest")
     assert numbers(streamed) == newest
 
 
@@ -234,12 +237,12 @@ def test_a_visit_gets_the_ad_that_was_shown_last_before_it(spark):
         ({"to_seconds": None}, "every row is kept for ever: name both ends"),
         ({"from_seconds": None}, "every row is kept for ever: name both ends"),
         ({"from_seconds": 121}, "no time lies from 121 to 120 seconds"),
-        ({"other_lateness_seconds": None}, "without a watermark on both sides"),
-        ({"fact_lateness_seconds": -1}, "without a watermark on both sides"),
+        ({"times": replace(MINUTES_10, other_lateness_seconds=None)}, "without a watermark on both sides"),
+        ({"times": replace(MINUTES_10, fact_lateness_seconds=-1)}, "without a watermark on both sides"),
         ({"how": "full"}, "how must be left or inner, not 'full'"),
         ({"keys": {}}, "keys must name a column of each side"),
         ({"keys": {"page": "adpage"}}, "have no column adpage"),
-        ({"fact_time": "visit"}, "column visit is BIGINT, which is no instant"),
+        ({"times": replace(MINUTES_10, fact="visit")}, "column visit is BIGINT, which is no instant"),
     ],
 )
 def test_a_join_that_would_keep_rows_for_ever_or_cannot_work_is_refused(spark, tmp_path, options, reason):

@@ -12,7 +12,7 @@ from dedp_assets.patterns.core.errors import ConfigError, ContractError
 from dedp_assets.patterns.core.schema import Column, TableSpec
 from dedp_assets.patterns.delta.writes import StagedWrite
 from dedp_assets.patterns.idempotency.transactional_writer import TableRows, publish_group
-from dedp_assets.patterns.value.incremental_sessionizer import sessionize_partition, show_partial
+from dedp_assets.patterns.value.incremental_sessionizer import SessionRule, sessionize_partition, show_partial
 from tests.helpers import a_run, read_back
 
 pytestmark = pytest.mark.spark
@@ -65,8 +65,8 @@ class World:
         split = sessionize_partition(
             self.spark.createDataFrame(self.visits.get(hour, []), VISIT),
             self.pending.read(before) if self.pending.ledger.exists() else None,
+            rule=SessionRule(**RULE),
             until=MONDAY + timedelta(hours=hour + 1),
-            **RULE,
         )
         run = a_run(asset=PENDING.name, inputs=inputs, sequence=sum(inputs.values()))
         sets = [
@@ -194,7 +194,9 @@ def test_any_cut_of_history_gives_the_sessions_of_the_whole_history(spark):
         for start in range(0, 6, hours):
             first, last = MONDAY + timedelta(hours=start), MONDAY + timedelta(hours=start + hours)
             mine = [(user, *e) for user, events in cases.items() for e in events if first <= e[0] < last][::-1]
-            split = sessionize_partition(spark.createDataFrame(mine, VISIT), pending, until=last, **rule)
+            split = sessionize_partition(
+                spark.createDataFrame(mine, VISIT), pending, rule=SessionRule(**rule), until=last
+            )
             rows = split.rows.collect()
             completed = [row for row in rows if row[split.outcome] == "completed"]
             assert all(row.ended_at < last.replace(tzinfo=None) for row in completed)
@@ -245,7 +247,9 @@ def test_what_makes_no_session_is_refused(spark, columns, row, more, said):
     """Options before anything is computed; a row without an entity, a time or an identity once it is read."""
     with pytest.raises((ConfigError, PySparkException), match=said):
         sessionize_partition(
-            spark.createDataFrame([row] if row else [], columns), None, **{**RULE, "until": at("10:00"), **more}
+            spark.createDataFrame([row] if row else [], columns),
+            None,
+            rule=SessionRule(**{**RULE, "until": at("10:00"), **more}),
         )["completed"].collect()
 
 
@@ -255,7 +259,9 @@ def test_a_write_refuses_an_event_that_is_nobodys_in_one_sentence(spark, make_ta
     """As the library's error, and nothing is published."""
     table, pending = make_table(COMPLETED), None
     events = spark.createDataFrame([row, ("Bob", MONDAY, 2, "/")], VISIT)
-    done = sessionize_partition(events, pending, until=at("23:00"), **RULE)["completed"].selectExpr("'23' AS hour", "*")
+    done = sessionize_partition(events, pending, rule=SessionRule(**RULE), until=at("23:00"))["completed"].selectExpr(
+        "'23' AS hour", "*"
+    )
     with pytest.raises(ContractError, match=r"^no session: an event has no (user|at|id)$"):
         table.overwrite(done, partition={"hour": "23"}, provenance=a_run(COMPLETED.name))
     assert table.ledger.version() == 0
@@ -266,22 +272,22 @@ def test_a_column_that_is_kept_since_today_is_null_in_what_was_open(spark):
     older = spark.createDataFrame([("Ada", at("09:50"), 1, "/a")], VISIT)
     newer = spark.createDataFrame([("Ada", at("10:10"), 2, "/b")], VISIT)
     rule = {**RULE, "keep": []}
-    left = sessionize_partition(older, None, until=at("10:00"), **rule)["pending"]
+    left = sessionize_partition(older, None, rule=SessionRule(**rule), until=at("10:00"))["pending"]
     rule["keep"] = ["ID", "page", "Page", "AT"]
-    went_on = sessionize_partition(newer, left, until=at("23:00"), **rule)["completed"]
+    went_on = sessionize_partition(newer, left, rule=SessionRule(**rule), until=at("23:00"))["completed"]
     (row,) = went_on.collect()
     assert [(event["id"], event["page"]) for event in row["events"]] == [(1, None), (2, "/b")]
     assert row["events"][0].__fields__ == ["at", "id", "page"]
     strange = left.selectExpr("session_id", "user", "started_at", "ended_at", "array(struct(1 AS one)) AS events")
     with pytest.raises(ConfigError, match="have no at, id: they are of another rule"):
-        sessionize_partition(newer, strange, until=at("23:00"), **rule)
+        sessionize_partition(newer, strange, rule=SessionRule(**rule), until=at("23:00"))
 
 
 @pytest.mark.parametrize("until", [datetime(2026, 1, 5), MONDAY.date(), "2026-01-05", None])  # noqa: DTZ001
 def test_an_end_that_is_no_instant_is_refused(spark, until):
     """By its name, whatever it is instead."""
     with pytest.raises(ConfigError, match=r"^until must be a datetime with a time zone, not "):
-        sessionize_partition(spark.createDataFrame([], VISIT), None, until=until, **RULE)
+        sessionize_partition(spark.createDataFrame([], VISIT), None, rule=SessionRule(**RULE), until=until)
 
 
 def test_columns_may_be_called_anything(spark):
@@ -289,7 +295,9 @@ def test_columns_may_be_called_anything(spark):
     seen = spark.createDataFrame(
         [("Ada", MONDAY, 1, "/")], "`a user` STRING, `event.time` TIMESTAMP, id INT, events STRING"
     )
-    rule = {"entity": ["a user"], "event_time": "event.time", "event_id": "id", "gap_seconds": 60, "keep": ["events"]}
-    first = sessionize_partition(seen, None, until=MONDAY + timedelta(seconds=1), **rule)["pending"]
-    then = sessionize_partition(seen.limit(0), first, until=MONDAY + timedelta(days=1), **rule)["completed"].collect()
+    rule = SessionRule(["a user"], event_time="event.time", event_id="id", gap_seconds=60, keep=["events"])
+    first = sessionize_partition(seen, None, rule=rule, until=MONDAY + timedelta(seconds=1))["pending"]
+    then = sessionize_partition(seen.limit(0), first, rule=rule, until=MONDAY + timedelta(days=1))[
+        "completed"
+    ].collect()
     assert [(row["a user"], row.events[0].events) for row in then] == [("Ada", "/")]

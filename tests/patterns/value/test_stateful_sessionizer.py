@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 from datetime import datetime, timedelta, timezone
 from types import SimpleNamespace
 
@@ -13,7 +14,7 @@ from dedp_assets.patterns.core.errors import ConfigError, ContractError
 from dedp_assets.patterns.core.schema import Column, TableSpec
 from dedp_assets.patterns.delta.tables import Table
 from dedp_assets.patterns.error_management.checkpointer import append_checkpointed
-from dedp_assets.patterns.value.incremental_sessionizer import sessionize_partition
+from dedp_assets.patterns.value.incremental_sessionizer import SessionRule, sessionize_partition
 from dedp_assets.patterns.value.stateful_sessionizer import sessionize_stream, sessionize_with_state
 from tests.helpers import a_run, read_back
 from tests.patterns.error_management.test_checkpointer import failing
@@ -92,10 +93,10 @@ def world(spark, tmp_path_factory):
     """The same deliveries through both queries; the second one is interrupted twice at its second micro-batch."""
     home, files = tmp_path_factory.mktemp("sessions"), histories()
     stream = source(spark, home / "source", files)
-    rule = {**RULE, "gap_seconds": HALF_AN_HOUR, "lateness": "2 hours"}
+    rule = SessionRule(**RULE, gap_seconds=HALF_AN_HOUR)
     windows, states = (Table(SESSIONS, home / name, spark) for name in ("windows", "states"))
-    run(sessionize_stream(stream, **rule), windows, home / "of-windows")
-    ended = sessionize_with_state(stream, ends="page = '/bye'", **rule)
+    run(sessionize_stream(stream, rule=rule, lateness="2 hours"), windows, home / "of-windows")
+    ended = sessionize_with_state(stream, rule=replace(rule, ends="page = '/bye'"), lateness="2 hours")
     for when in ("before", "after"):
         with failing(1, when), pytest.raises(PySparkException):
             run(ended, states, home / "of-states")
@@ -119,7 +120,9 @@ def batch(world, **more):
     until = MONDAY + timedelta(hours=7)
     events = world.events.filter("user <> 'last'")
     return told(
-        sessionize_partition(events, None, until=until, **RULE, gap_seconds=HALF_AN_HOUR, **more)["completed"].collect()
+        sessionize_partition(events, None, rule=SessionRule(**RULE, **more, gap_seconds=HALF_AN_HOUR), until=until)[
+            "completed"
+        ].collect()
     )
 
 
@@ -157,7 +160,9 @@ def test_the_trace_of_the_book(spark, make_table, tmp_path, expires, emitted):
     trace = [("A", 600), ("A", 601), ("A", 608), ("B", 615)]
     files = [[(user, MONDAY + timedelta(minutes=at), number, "/")] for number, (user, at) in enumerate(trace)]
     stream, table = source(spark, tmp_path / "source", files), make_table(SESSIONS)
-    sessions = sessionize_with_state(stream, **RULE, gap_seconds=600, lateness="1 minute", expires=expires)
+    sessions = sessionize_with_state(
+        stream, rule=SessionRule(**RULE, gap_seconds=600), lateness="1 minute", expires=expires
+    )
     run(sessions, table, tmp_path / "checkpoint")
     found = told(read_back(table))
     assert [user for _, user, *_ in found] == emitted
@@ -181,11 +186,15 @@ def test_the_trace_of_the_book(spark, make_table, tmp_path, expires, emitted):
 def test_a_query_that_means_nothing_is_refused(spark, tmp_path, query, more, said):
     """Before it starts."""
     stream = spark.readStream.schema(f"{VISIT}, flag BOOLEAN").parquet(str(tmp_path))
+    given = {**RULE, "gap_seconds": 60, **more}
+    options = {name: given.pop(name) for name in ("expires",) if name in given}
     with pytest.raises(ConfigError, match=said):
-        query(stream, **{**RULE, "gap_seconds": 60, "lateness": "1 minute", **more})
+        query(stream, rule=SessionRule(**given), lateness="1 minute", **options)
 
 
 def test_a_batch_is_refused(spark):
     """There is another pattern for it."""
     with pytest.raises(ConfigError, match="use sessionize_partition"):
-        sessionize_stream(spark.createDataFrame([], VISIT), **RULE, gap_seconds=60, lateness="1 minute")
+        sessionize_stream(
+            spark.createDataFrame([], VISIT), rule=SessionRule(**RULE, gap_seconds=60), lateness="1 minute"
+        )

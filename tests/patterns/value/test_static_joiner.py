@@ -20,6 +20,7 @@ from dedp_assets.patterns.core.schema import Column, TableSpec
 from dedp_assets.patterns.value.static_joiner import (
     ANSWER,
     VALID,
+    AsOf,
     join_static,
     judge_reference,
     keep_answers,
@@ -55,8 +56,8 @@ ENRICHED = ["a", "b", "b", "c", None, "c", None]
 
 def as_of(facts, reference, former=None, **more):
     """The e-mail of each visit's user at its time, in order."""
-    options = {"keys": {"user": "id"}, "columns": {"email": "email"}, "at": "seen", "matched": "known", **more}
-    judged = sound(reference, former, [*options["keys"].values()], options.get("valid", VALID))
+    options = {"keys": {"user": "id"}, "columns": {"email": "email"}, "as_of": AsOf("seen"), "matched": "known", **more}
+    judged = sound(reference, former, [*options["keys"].values()], options["as_of"].valid)
     joined = join_static(facts, reference, former, judged=judged, **options)
     return [(row["email"], row["known"]) for row in joined.orderBy("n").collect()]
 
@@ -110,7 +111,7 @@ def test_generated_versions_join_as_a_model_of_them_says(spark):
         judged = judge_reference(*reference, keys=list(keys), valid=valid)
         assert judged.passed
         found = join_static(
-            rows, *reference, keys=keys, columns={"said": "said"}, judged=judged, at="at", valid=valid
+            rows, *reference, keys=keys, columns={"said": "said"}, judged=judged, as_of=AsOf("at", valid)
         ).collect()
         assert len(found) == len(facts)
         assert {(row["case"], row["n"]): row["said"] for row in found} == expected
@@ -150,7 +151,9 @@ def test_a_reference_that_would_multiply_facts_is_refused_with_its_keys(spark, v
         assert fault in judged.note
         assert judged.note.endswith("'7'")
         with pytest.raises(AuditFailed, match=f"nothing is joined, the reference was refused: 1 keys have .*{fault}"):
-            join_static(visits, users, keys={"user": "id"}, columns={"email": "email"}, judged=judged, at="seen")
+            join_static(
+                visits, users, keys={"user": "id"}, columns={"email": "email"}, judged=judged, as_of=AsOf("seen")
+            )
     assert judge_reference(users, keys=["id"], valid=VALID).passed
     doubled = spark.createDataFrame([(1, "a"), (1, "b"), (2, "c"), (2, "c"), (3, "d")], "id INT, email STRING")
     judged = judge_reference(doubled, keys=["id"])
@@ -209,9 +212,9 @@ def test_columns_that_cannot_be_joined_are_refused(spark, visits):
         join(users.withColumn("id", F.expr("CAST(id AS STRING)")))
     for kind in ("DATE", "TIMESTAMP_NTZ"):
         with pytest.raises(SchemaMismatch, match=r"seen \(and valid_to\) is TIMESTAMP in the facts"):
-            join(users.withColumn("valid_to", F.expr(f"CAST(valid_to AS {kind})")), at="seen")
+            join(users.withColumn("valid_to", F.expr(f"CAST(valid_to AS {kind})")), as_of=AsOf("seen"))
     with pytest.raises(ConfigError, match="no column valid_to"):
-        join(users.drop("valid_to"), at="seen")
+        join(users.drop("valid_to"), as_of=AsOf("seen"))
     with pytest.raises(ConfigError, match="the reference is a stream"):
         join(spark.readStream.format("rate").load())
     with pytest.raises(ConfigError, match="takes a batch"):
