@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -15,14 +16,17 @@ from dedp_assets.patterns.core.names import SUBSTITUTED, identifier, require_nam
 from dedp_assets.patterns.core.options import require_types
 from dedp_assets.patterns.core.partitions import is_possible, stored_type
 
-__all__ = ["Column", "TableSpec", "require_declared", "require_holds", "shape"]
+__all__ = ["DECLARED", "Column", "TableSpec", "require_declared", "require_holds", "shape"]
 
 _PROPERTIES = {
     "delta.checkpointInterval": "20",
     # The log is the ledger: what it forgets is known only by transaction cursors from then on.
     "delta.logRetentionDuration": "interval 365 days",
 }
+DECLARED = "dedp.declaration"
+"""Table property with the parts of a declaration that Delta has no place for, as JSON."""
 _PLAIN = re.compile(r"[A-Za-z_]\w*", re.ASCII)
+_TAGS = ("personal", "technical", "replica")
 _BOUNDED = ("BIGINT", "BYTE", "DATE", "DECIMAL", "DOUBLE", "FLOAT", "INT", "LONG", "SHORT", "STRING", "TIMESTAMP")
 
 
@@ -133,7 +137,15 @@ class TableSpec:
         ]
         listed = {"delta.dataSkippingStatsColumns": ",".join(shown)}
         statistics = listed if shown else {"delta.dataSkippingNumIndexedCols": "0"}
-        return {**_PROPERTIES, **(statistics if self.personal else {}), **self.properties}
+        told = {DECLARED: json.dumps(ours, sort_keys=True)} if (ours := self._beyond_delta()) else {}
+        return {**_PROPERTIES, **(statistics if self.personal else {}), **told, **self.properties}
+
+    def _beyond_delta(self) -> dict[str, Any]:
+        """Collect what the declaration says and Delta has no place for, without what is as it is by default."""
+        tags = {name: {tag: getattr(column, tag) for tag in _TAGS} for name, column in self.columns.items()}
+        tagged = {name: some for name, each in tags.items() if (some := {t: v for t, v in each.items() if v})}
+        options = {"key": self.key, "executed_by": self.executed_by, "one_channel_per": self.one_channel_per}
+        return {name: value for name, value in {**options, "columns": tagged}.items() if value}
 
 
 def require_declared(spec: TableSpec, rows: DataFrame) -> None:

@@ -53,7 +53,7 @@ from dedp_assets.patterns.delta.definition import (
     require_replaceable,
     require_usable,
 )
-from dedp_assets.patterns.delta.locations import Located, Location, require_vacant
+from dedp_assets.patterns.delta.locations import Located, Location, require_vacant, store_at
 from dedp_assets.patterns.delta.locks import table_lock
 from dedp_assets.patterns.delta.log import Ledger, TableState
 from dedp_assets.patterns.delta.measuring import Measuring
@@ -66,6 +66,7 @@ from dedp_assets.patterns.delta.rewriting import ChangeRequest, rewrite
 from dedp_assets.patterns.delta.sessions import private, require_literals
 from dedp_assets.patterns.delta.stages import empty_stage, stage_rows
 from dedp_assets.patterns.delta.store import require
+from dedp_assets.patterns.delta.stored_spec import stored_spec
 from dedp_assets.patterns.delta.target import Target
 from dedp_assets.patterns.delta.verification import lost_files, tell_lost
 from dedp_assets.patterns.delta.writes import StagedWrite, discarded_if_unjudged, in_range, layout_of, refusal
@@ -88,6 +89,32 @@ class Table(Located):
         self.ledger = Ledger(location, name=spec.name)
         self.store = self.ledger.store
         self._session = session
+
+    @classmethod
+    def at(cls, location: Location, session: SparkSession | Callable[[], SparkSession], *, name: str = "") -> Table:
+        """Open a table that exists, with the declaration that its log states; nothing of the table is altered.
+
+        Args:
+            location: where it lies.
+            session: as for :class:`Table`.
+            name: what messages and transaction ids call the table, as whoever else writes it calls it; by default the
+                last two names of the location, which is ``layer/dataset``.
+
+        Raises:
+            ConfigError: if there is no table.
+
+        Example:
+            >>> orders = table("silver/orders", "id INT, day STRING", (1, "mon"), partition_by=["day"])
+            >>> again = Table.at(orders.location, spark)
+            >>> again.name, again.spec.partition_by, rows(again)
+            ('silver/orders', ('day',), [(1, 'mon')])
+        """
+        ledger = Ledger(location, name=name or "/".join(store_at(location).address.rsplit("/", 2)[1:]))
+        if not ledger.exists():
+            raise ConfigError(
+                f"{ledger.store.address} holds no table: declare one (TableSpec), or name another location"
+            )
+        return cls(stored_spec(ledger.name, ledger.state()), location, session)
 
     @property
     def session(self) -> SparkSession:

@@ -37,25 +37,25 @@ _GROUP = f"{RESERVED}group"
 @typed
 def aggregate_locally(
     table: Table,
+    placed: Finding | None = None,
     *,
     keys: Sequence[str],
     measures: Mapping[str, str],
     layout: Layout | None = None,
     partitions: Sequence[Mapping[str, str | None]] = (),
     version: int | None = None,
-    placed: Finding | None = None,
 ) -> DataFrame:
     """Aggregate a table's rows to one row for each key, each where it lies; lazy, and nothing is exchanged.
 
     Args:
         table: the table.
+        placed: what :func:`judge_placement` found of the same table, version, partitions and keys, where the log alone
+            proves nothing.
         keys: columns that make a group: those that the table is partitioned or laid out by, and any others.
         measures: name -> SQL aggregate; any, as each group is seen whole.
         layout: how the table is laid out within its partitions.
         partitions: partitions to read, each may name some of the columns; all, if none is named.
         version: version to read, the newest if ``None``.
-        placed: what :func:`judge_placement` found of the same table, version, partitions and keys, where the log alone
-            proves nothing.
 
     Raises:
         ConfigError: if a key may lie in several groups of files, or a name is taken or not there.

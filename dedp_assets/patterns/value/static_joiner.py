@@ -66,11 +66,11 @@ class AsOf:
 def join_static(
     facts: DataFrame,
     reference: DataFrame,
+    judged: Finding,
     former: DataFrame | None = None,
     *,
     keys: Mapping[str, str],
     columns: Mapping[str, str],
-    judged: Finding,
     as_of: AsOf | None = None,
     matched: str = "",
 ) -> DataFrame:
@@ -79,12 +79,12 @@ def join_static(
     Args:
         facts: the rows, a batch or a stream. A NULL in a key, or as time, matches nothing.
         reference: what is known by key; with ``as_of`` its versions. One with a true ``is_deleted`` matches nothing.
+        judged: the verdict of :func:`judge_reference` on the same reference and ``former``, by these keys or some of
+            them; with ``as_of`` over the versions that its ``valid`` tells of, else without versions.
         former: versions that no longer hold, if they lie apart (SCD type 4); an open one among them is passed over, as
             it is that of ``reference``.
         keys: column of ``facts`` -> key column of the reference, of the same type or one that holds its values.
         columns: column of the reference -> its name in the result; NULL without a match.
-        judged: the verdict of :func:`judge_reference` on the same reference and ``former``, by these keys or some of
-            them; with ``as_of`` over the versions that its ``valid`` tells of, else without versions.
         as_of: when a fact happened and a version holds; without, rows meet by key alone.
         matched: name of a BOOLEAN column to add that says whether there was a match.
 
@@ -103,8 +103,8 @@ def join_static(
         >>> told = [(1, "old", "09:00", "12:00"), (1, "new", "12:00", None)]
         >>> users = frame("id INT, email STRING, valid_from STRING, valid_to STRING", *told)
         >>> sound = judge_reference(users, keys=["id"], valid=VALID)
-        >>> options = {"keys": {"user": "id"}, "columns": {"email": "email"}, "judged": sound}
-        >>> joined = join_static(visits, users, **options, as_of=AsOf("at"))
+        >>> keys, columns = {"user": "id"}, {"email": "email"}
+        >>> joined = join_static(visits, users, sound, keys=keys, columns=columns, as_of=AsOf("at"))
         >>> rows(joined.select("page", "email"))
         [('/a', 'old'), ('/b', 'new'), ('/c', None)]
     """

@@ -58,7 +58,7 @@ def as_of(facts, reference, former=None, **more):
     """The e-mail of each visit's user at its time, in order."""
     options = {"keys": {"user": "id"}, "columns": {"email": "email"}, "as_of": AsOf("seen"), "matched": "known", **more}
     judged = sound(reference, former, [*options["keys"].values()], options["as_of"].valid)
-    joined = join_static(facts, reference, former, judged=judged, **options)
+    joined = join_static(facts, reference, judged, former, **options)
     return [(row["email"], row["known"]) for row in joined.orderBy("n").collect()]
 
 
@@ -111,7 +111,7 @@ def test_generated_versions_join_as_a_model_of_them_says(spark):
         judged = judge_reference(*reference, keys=list(keys), valid=valid)
         assert judged.passed
         found = join_static(
-            rows, *reference, keys=keys, columns={"said": "said"}, judged=judged, as_of=AsOf("at", valid)
+            rows, reference[0], judged, *reference[1:], keys=keys, columns={"said": "said"}, as_of=AsOf("at", valid)
         ).collect()
         assert len(found) == len(facts)
         assert {(row["case"], row["n"]): row["said"] for row in found} == expected
