@@ -24,7 +24,7 @@ from dedp_assets.patterns.modeling.current_dimension import NEWEST, ChangeStream
 from dedp_assets.patterns.modeling.previous_value_dimension import show_previous_values
 from dedp_assets.patterns.modeling.versioned_dimension import VERSION, judge_versions, keep_versions
 from dedp_assets.patterns.value.bin_pack_orderer import deliver_in_bins
-from dedp_assets.patterns.value.fifo_orderer import deliver_in_order
+from dedp_assets.patterns.value.fifo_orderer import RecordColumns, deliver_in_order
 from dedp_assets.patterns.value.local_aggregator import Layout, aggregate_locally, judge_placement, lay_out
 from dedp_assets.patterns.value.metadata_decorator import CONTEXT, decorate, view_for_users
 from dedp_assets.patterns.value.static_joiner import ANSWER, keep_answers
@@ -195,11 +195,11 @@ def replicated(n):
 def delivered(n):
     columns = "id INT, blog STRING, page STRING, at INT, minute INT"
     rows = n.frame(columns, (1, "x", "/a", 9, 1), (2, "x", "/a", 8, 1), (3, "y", "/b", 7, 0))
-    common = {"entity": n("page"), "order_by": n.all("at"), "identity": n("id"), "payload": n.all("page", "at")}
+    record = RecordColumns(identity=n("id"), order_by=n.all("at"), entity=n("page"), payload=n.all("page", "at"))
     in_bins = partial(deliver_in_bins, destination=n("blog"), unit=n("minute"))
     for deliver in (in_bins, partial(deliver_in_order, destination="x")):
         table, inbox, day = n.table("day STRING", more=RECEIPT, by=["day"]), Inbox(), {n("day"): "a/b"}
-        deliver(rows, table, sink=inbox, **common, partition=day, provenance=a_run())
+        deliver(rows, table.target(a_run(), partition=day), inbox, columns=record)
         yield [{"to": to, "ids": inbox.ids(to)} for to in inbox.taken]
         yield table
 

@@ -10,7 +10,7 @@ from types import SimpleNamespace
 import pytest
 from pyspark.sql import functions as F
 
-from dedp_assets.patterns.connectors.receipts import outgoing
+from dedp_assets.patterns.connectors.receipts import RecordColumns, outgoing
 from dedp_assets.patterns.core.instants import collected
 from dedp_assets.patterns.core.names import OUTCOME
 from dedp_assets.patterns.core.results import Split
@@ -209,9 +209,9 @@ def test_every_tie_is_broken_by_content(world):
 def test_records_of_one_time_leave_in_the_order_of_their_ids(world):
     """Numbers in the order of numbers, in whatever order they come."""
     for frame in world.frames:
-        options = {"destination": "'x'", "entity": "user", "order_by": ["user"], "payload": ["user"]}
+        columns = RecordColumns(identity="id", order_by=["user"], entity="user", payload=["user"])
         sent = defaultdict(list)
-        for row in outgoing(frame, identity="id", **options).orderBy("place").collect():
+        for row in outgoing(frame, columns, destination="'x'", entity="user").orderBy("place").collect():
             sent[row["entity"]].append(int(row["record_id"]))
         assert all(ids == sorted(ids) for ids in sent.values())
         assert {9, 10, 100} <= {id_ for ids in sent.values() for id_ in ids}

@@ -15,7 +15,7 @@ from dedp_assets.patterns.core.names import identifier
 from dedp_assets.patterns.core.results import Split
 from dedp_assets.patterns.core.schema import Column, TableSpec
 from dedp_assets.patterns.error_management import windowed_deduplicator as deduplicator
-from dedp_assets.patterns.error_management.dead_letter import divert_unprocessable
+from dedp_assets.patterns.error_management.dead_letter import Field, divert_unprocessable
 from dedp_assets.patterns.error_management.filter_interceptor import intercept_filters
 from dedp_assets.patterns.error_management.late_data_detector import detect_late_data
 from dedp_assets.patterns.idempotency.keyed_idempotency import FIRST, LAST, add_stable_key
@@ -130,8 +130,8 @@ def diverted(n):
 def diverted_columns(n):
     lines = [(1, "7", "[1]", "2026-01-05 10:00:00"), (2, "x", "[y]", None)]
     rows = n.frame("id INT, amount STRING, list STRING, at STRING", *lines)
-    schema = {n("amount"): "INT", n("list"): "ARRAY<INT>", n("at"): "TIMESTAMP"}
-    split = divert_unprocessable(rows, schema=schema, identity=n.all("id"), event_time=n("at"))
+    schema = {n("amount"): "INT", n("list"): "ARRAY<INT>", n("at"): Field("TIMESTAMP", event_time=True)}
+    split = divert_unprocessable(rows, schema=schema, identity=n.all("id"))
     yield split["valid"]
     yield split["dead"].drop("raw", "reason")
 

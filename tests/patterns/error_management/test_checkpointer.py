@@ -222,16 +222,16 @@ def test_lost_state_is_an_error_and_a_restart_gives_the_same_rows(world):
     world.broken.session.sql(f"SELECT * FROM {visits}").coalesce(1).write.mode("append").parquet(
         str(world.home / "source")
     )
-    options = {"checkpoint": str(stateless), "provenance": a_run(WINDOWS.name, run_id="run-3")}
+    into, options = world.broken.target(a_run(WINDOWS.name, run_id="run-3")), {"checkpoint": str(stateless)}
     before = read_back(world.broken)
     with pytest.raises(ContractError, match=r"the state in .* cannot be read"):
-        append_checkpointed(world.stream, world.broken, **options)
+        append_checkpointed(world.stream, into, **options)
     assert read_back(world.broken) == before
-    result = append_checkpointed(world.stream, world.broken, **options, restart=True)
+    result = append_checkpointed(world.stream, into, **options, restart=True)
     assert windows(world.broken) == {**CLOSED, 70: 1}
     assert len(read_back(world.broken)) == len(CLOSED) + 1
     assert result.figures["batch"] == len(FILES) + 1
-    again = append_checkpointed(world.stream, world.broken, **options)
+    again = append_checkpointed(world.stream, into, **options)
     assert (again.applied, again.reason) == (False, "the stream holds nothing new")
     world.broken.restore(before_the_end(world.broken), provenance=a_run(WINDOWS.name))
     assert "is ahead" in verdict(world.broken, stateless).note
@@ -243,11 +243,11 @@ def before_the_end(table):
 
 def test_what_can_never_work_is_refused(spark, world):
     """A batch, and a checkpoint that the table's vacuum would remove."""
-    options = {"provenance": a_run(WINDOWS.name)}
+    into = world.through.target(a_run(WINDOWS.name))
     with pytest.raises(ConfigError, match="needs a streaming DataFrame"):
-        append_checkpointed(spark.range(1), world.through, checkpoint=str(world.home / "x"), **options)
+        append_checkpointed(spark.range(1), into, checkpoint=str(world.home / "x"))
     with pytest.raises(ConfigError, match="whose vacuum would remove it"):
-        append_checkpointed(world.stream, world.through, checkpoint=str(world.through.location / "x"), **options)
+        append_checkpointed(world.stream, into, checkpoint=str(world.through.location / "x"))
 
 
 def test_rows_are_kept_until_they_are_others(spark, tmp_path):

@@ -255,12 +255,12 @@ def test_replaced_rows_stay_readable_until_they_are_vacuumed(events, fill):
     full = stored_bytes(events)
     assert once < twice < full
     replaced = max(path.stat().st_mtime for path in events.location.rglob("*.json"))
-    week = {"retention_hours": 168, "provenance": a_run()}
-    vacuum(events, now=datetime.fromtimestamp(replaced, timezone.utc) + timedelta(days=6), **week)
+    into, week = events.target(a_run()), {"retention_hours": 168}
+    vacuum(into, now=datetime.fromtimestamp(replaced, timezone.utc) + timedelta(days=6), **week)
     assert stored_bytes(events) == full
     assert ids(events, first.version) == {DAYS[0]: list(range(300))}
     assert pinned.selectExpr("count(1)").collect()[0][0] == 300
-    vacuum(events, now=datetime.fromtimestamp(replaced, timezone.utc) + timedelta(days=8), **week)
+    vacuum(into, now=datetime.fromtimestamp(replaced, timezone.utc) + timedelta(days=8), **week)
     assert stored_bytes(events) < once
     with pytest.raises(OSError, match="staged-"):
         ids(events, first.version)

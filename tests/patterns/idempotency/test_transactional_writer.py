@@ -241,7 +241,7 @@ def test_a_killed_group_rolls_forward_and_its_readers_see_no_mix(spark, group):
     locations = [str(table.location) for table in tables]
     for n, (point, (plain, whole)) in enumerate(points.items(), start=2):
         sets = sets_of(spark, tables, n)
-        staged = [s.table.stage(s.rows, partition=s.partition, provenance=run_of(n)) for s in reversed(sets)]
+        staged = [s.into.stage(s.rows) for s in reversed(sets)]
         process = get_context("spawn").Process(
             target=publish_and_die, args=(locations, {write.table.name: write.note() for write in staged}, point)
         )

@@ -59,8 +59,9 @@ class World:
 
     def capture(self, **more):
         """One capture."""
-        given = {"keys": KEYS, "provenance": a_run("bronze/users"), **more}
-        return capture_changes(self.source, self.history, self.latest, **given)
+        run = a_run("bronze/users")
+        into, latest = self.history.target(run), self.latest.target(run)
+        return capture_changes(self.source, into, latest, **{"keys": KEYS, **more})
 
     def rows(self):
         """The source's rows, by key."""

@@ -675,14 +675,14 @@ def test_a_retention_below_the_safe_one_is_refused(make_table, declared, hours, 
     write_log(table.location, {"id": "long"}, [], [])
     log = table.location / "_delta_log" / f"{0:020d}.json"
     log.write_text(log.read_text().replace('"configuration": {}', f'"configuration": {json.dumps(properties)}'))
-    run = {"retention_hours": hours, "now": later(table, 8), "provenance": a_run()}
+    into, options = table.target(a_run()), {"retention_hours": hours, "now": later(table, 8)}
     if not refused:
-        assert not vacuum(table, **run).applied
+        assert not vacuum(into, **options).applied
         return
     with pytest.raises(ConfigError, match=rf"a retention of {hours} h is below the \d+ h that are safe"):
-        vacuum(table, **run)
+        vacuum(into, **options)
     if hours > 0:
-        assert not vacuum(table, **run, allow_unsafe=True).applied
+        assert not vacuum(into, **options, allow_unsafe=True).applied
 
 
 def test_a_shorter_retention_is_a_decision_of_the_caller(small):

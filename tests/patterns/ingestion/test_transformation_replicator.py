@@ -141,7 +141,9 @@ def mask(value, secret=SECRET):
 
 
 def transform(source, target, **options):
-    return replicate_transformed(source, target, **{"provenance": a_run(target.name), "key": KEY, **options})
+    told = {name: options.pop(name) for name in ("partition", "audits") if name in options}
+    into = target.target(options.pop("provenance", a_run(target.name)), **told)
+    return replicate_transformed(source, into, **{"key": KEY, **options})
 
 
 def shown(table, *columns, version=None):

@@ -65,7 +65,7 @@ def publish(events, batch):
                 audits=AUDITS,
                 rows_read=RowsRead(figures={"usual": usually}, findings=tuple(findings)),
             ),
-            quarantine.target(a_run(**fields), partition=partition),
+            quarantine and quarantine.target(a_run(**fields), partition=partition),
             on_failure=respond,
             allow_empty=allow_empty,
         )

@@ -249,7 +249,8 @@ def test_what_makes_no_session_is_refused(spark, columns, row, more, said):
         sessionize_partition(
             spark.createDataFrame([row] if row else [], columns),
             None,
-            rule=SessionRule(**{**RULE, "until": at("10:00"), **more}),
+            rule=SessionRule(**{**RULE, **more}),
+            until=at("10:00"),
         )["completed"].collect()
 
 

@@ -246,9 +246,9 @@ def test_a_verdict_on_anything_else_is_refused(spark, make_table):
         (Finding("sound", passed=True), rows, {}),
         (judged, rows, {}),
         (sound(two.filter("b < 9")), rows, {}),
-        (sound(two, two, valid=valid), rows, {"at": "at", "valid": valid}),
+        (sound(two, two, valid=valid), rows, {"as_of": AsOf("at", valid)}),
         (sound(two, keys=["id", "b"]), r"by keys=\['id'\], valid=None, not by keys=\['b', 'id'\]", {}),
-        (sound(two), r"by keys=\['id'\], valid=\['b', 'until'\], not by .* valid=None", {"at": "at", "valid": valid}),
+        (sound(two), r"by keys=\['id'\], valid=\['b', 'until'\], not by .* valid=None", {"as_of": AsOf("at", valid)}),
         (sound(two, valid=valid), r"valid=None, not by .* valid=\['b', 'until'\]", {}),
     ):
         with pytest.raises(ConfigError, match=words):
@@ -334,8 +334,7 @@ def places(make_table, services, spark):
         services.requests("locations")
         facts = spark.createDataFrame([(address,) for address in addresses], "address STRING")
         run = a_run(at=more.pop("at", NOW), run_id=f"{day}/{len(addresses)}")
-        options = {"partition": {"day": day}, "provenance": run, **more}
-        result = keep_answers(facts, table, key="address", ask=ask, **options)
+        result = keep_answers(facts, table.target(run, partition={"day": day}), key="address", ask=ask, **more)
         return result, services.requests("locations")
 
     keep.table = table
@@ -409,11 +408,11 @@ def test_a_service_that_fails_or_lies_leaves_no_row(places, services, spark):
         places("2026-01-02", addresses(6), most=3)
     assert services.requests("locations") == 0
     facts = spark.createDataFrame([("x",)], "address STRING")
-    kept = partial(keep_answers, facts, places.table, key="address", partition={"day": "2026-01-02"})
+    into, timeless = (places.table.target(run, partition={"day": "2026-01-02"}) for run in (a_run(), a_run(at=None)))
     with pytest.raises(ContractError, match="does not fit the columns of bronze/places"):
-        kept(ask=lambda keys: [{"address": key, "country": 7} for key in keys], provenance=a_run())
+        keep_answers(facts, into, key="address", ask=lambda keys: [{"address": key, "country": 7} for key in keys])
     with pytest.raises(ConfigError, match=r"give provenance\.at"):
-        kept(ask=lambda _: [], provenance=a_run(at=None))
+        keep_answers(facts, timeless, key="address", ask=lambda _: [])
     assert places.table.ledger.version() == before
 
 
