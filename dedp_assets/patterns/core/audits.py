@@ -15,6 +15,7 @@ from typing import Any
 
 from dedp_assets.patterns.core.errors import AuditFailed, ConfigError
 from dedp_assets.patterns.core.names import reserved
+from dedp_assets.patterns.core.options import require_types
 from dedp_assets.patterns.core.records import Approval
 from dedp_assets.patterns.core.results import Approvable, Finding, Severity
 
@@ -56,6 +57,7 @@ class Audit:
     approvable: Approvable = False
 
     def __post_init__(self) -> None:
+        require_types(self)
         bounds = (self.warn_below, self.warn_above, self.fail_below, self.fail_above)
         if all(bound is None for bound in bounds):
             raise ConfigError(f"audit {self.name} has no bound: give at least one of fail_/warn_ below/above")

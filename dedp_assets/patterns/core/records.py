@@ -15,6 +15,7 @@ from numbers import Integral, Real
 from typing import Any
 
 from dedp_assets.patterns.core.errors import ConfigError
+from dedp_assets.patterns.core.options import require_types
 from dedp_assets.patterns.core.results import Finding, RowCounts
 
 __all__ = ["PROMOTABLE", "Approval", "CommitRecord", "Provenance", "slice_name"]
@@ -89,6 +90,7 @@ class Approval:
     audits: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
+        require_types(self)
         if not self.by.strip() or not self.because.strip():
             raise ConfigError("an approval needs the name of the person who decided (by) and the reason (because)")
 
@@ -118,6 +120,9 @@ class Provenance:
             instead of refused.
         at: when the run started; the library reads no clock.
         notes: further facts for the ledger, JSON values.
+
+    Raises:
+        ConfigError: for a value of another type; a time needs a zone.
     """
 
     asset: str
@@ -132,6 +137,9 @@ class Provenance:
     replay: bool = False
     at: datetime | None = None
     notes: Mapping[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        require_types(self)
 
     def by(self, pattern: str) -> Provenance:
         """Name the pattern that writes, unless the provenance names one already."""
