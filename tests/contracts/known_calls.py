@@ -430,6 +430,10 @@ class Known:
                 "rule": replace(rule, ends="id = 1"),
             },
             "show_partial": {"completed": sessions, "pending": sessions},
-            "sessionize_stream": {"stream": stream, "rule": rule, "lateness": "1 minute"},
-            "sessionize_with_state": {"stream": stream, "rule": replace(rule, ends="id = 1"), "lateness": "1 minute"},
+            "sessionize_stream": {"stream": stream, "rule": replace(rule, keep=[]), "lateness": "1 minute"},
+            "sessionize_with_state": {
+                "stream": stream,
+                "rule": replace(rule, keep=[], ends="id = 1"),
+                "lateness": "1 minute",
+            },
         }

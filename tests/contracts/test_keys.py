@@ -167,15 +167,14 @@ def test_a_stream_that_remembers_keys_as_bytes_takes_none_that_are_equal_and_dif
     stream = spark.readStream.format("rate").load().selectExpr("CAST(value AS DOUBLE) AS d", "timestamp AS at")
     with pytest.raises(ConfigError, match="column d is DOUBLE"):
         deduplicate_stream(stream, keys=["d"], event_time="at", window="1 hour")
-    sessions = {"until": at(59), "event_time": "at", "event_id": "n", "gap_seconds": 60}
+    sessions = {"event_time": "at", "event_id": "n", "gap_seconds": 60}
     with pytest.raises(ConfigError, match="column s is STRUCT"):
-        sessionize_partition(rows, None, rule=SessionRule(**sessions, entity=["k", "s"]))
-    found = sessionize_partition(rows.filter("d = 1 AND s.x = 1"), None, rule=SessionRule(**sessions, entity=["k"]))
+        sessionize_partition(rows, None, rule=SessionRule(**sessions, entity=["k", "s"]), until=at(59))
+    one = {"rule": SessionRule(**sessions, entity=["k"]), "until": at(59)}
+    found = sessionize_partition(rows.filter("d = 1 AND s.x = 1"), None, **one)
     assert {row["k"] for row in found["completed"].collect()} == {*TEXTS, "x"}
     with pytest.raises(Exception, match="k"):
-        sessionize_partition(
-            frame([(None, 1.0, (1.0,))], n=1, at=at(1)), None, rule=SessionRule(**sessions, entity=["k"])
-        )["completed"].collect()
+        sessionize_partition(frame([(None, 1.0, (1.0,))], n=1, at=at(1)), None, **one)["completed"].collect()
 
 
 def test_a_record_without_a_key_stops_a_checkpointed_append(spark, make_table, tmp_path):

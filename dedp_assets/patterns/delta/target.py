@@ -48,12 +48,14 @@ class Target:
     @property
     def execution(self) -> str:
         """The key of the execution that the write is; empty for a table without executions, or if none is named."""
-        return str(self.partition.get(self.table.spec.executed_by, ""))
+        name = self.table.spec.executed_by
+        return str(self.partition.get(name, "")) if name else ""
 
     @property
     def owned(self) -> Mapping[str, Any]:
         """The partition that the write owns, without the execution; empty for the whole table."""
-        return {name: value for name, value in self.partition.items() if name != self.table.spec.executed_by}
+        executed_by = self.table.spec.executed_by
+        return {name: value for name, value in self.partition.items() if not executed_by or name != executed_by}
 
     def by(self, pattern: str, *takes: str) -> Target:
         """Name the pattern that writes, unless the run names one already.

@@ -66,17 +66,22 @@ def merge_execution(
         >>> from dedp_assets.patterns.core.schema import Column, TableSpec
         >>> columns = {"page": Column("STRING"), "views": Column("INT")}
         >>> pages, seen = table(TableSpec("pages", columns, executed_by="day")), "page STRING, views INT"
-        >>> merge = {"keys": ["page"], "update": {"views": "t.views + s.views"}, "provenance": run}
+        >>> merge = {"keys": ["page"], "update": {"views": "t.views + s.views"}}
         >>> for day, views in (("mon", 1), ("tue", 10), ("wed", 100)):
-        ...     _ = merge_execution(frame(seen, ("/a", views)), pages, execution=day, **merge)
-        >>> merge_execution(frame(seen, ("/a", 20)), pages, execution="tue", **merge).reason
+        ...     into = pages.target(run, partition={"day": day})
+        ...     _ = merge_execution(frame(seen, ("/a", views)), into, **merge)
+        >>> tuesday = pages.target(run, partition={"day": "tue"})
+        >>> merge_execution(frame(seen, ("/a", 20)), tuesday, **merge).reason
         '1 rows updated, on the rows of version 1; wed have to follow'
         >>> rows(pages)
         [('/a', 21)]
     """
     into = into.by("idempotency.stateful_merger", "execution", "audits")
     if not into.execution:
-        raise ConfigError(f"{into.name} needs executions: declare executed_by, and name the one that this is")
+        raise ConfigError(
+            f"{into.name}: partition must name the execution, under the name that the table declares for it "
+            f"(executed_by), not {dict(into.partition)}"
+        )
     if not keys:
         raise ConfigError(f"keys must name the columns that identify a row of {into.name}, not none")
     require_columns(increment, keys, COMPARED)

@@ -79,7 +79,7 @@ def keep_answers(
     if not 0 <= most <= _MOST or lookback < 0:
         raise ConfigError(f"most={most} must lie between 0 and {_MOST}, and lookback={lookback} not be negative")
     if at is None:
-        raise ConfigError(f"{table.name} notes when it asked: give provenance.at")
+        raise ConfigError(f"{table.name} notes when it asked: run must be a Provenance with a time (at)")
     require_columns(require_rows("a table of answers", facts), [key], TEXT)
     state = table.ensure()
     partition = require_partition(table.name, state, into.partition)

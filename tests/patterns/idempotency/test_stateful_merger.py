@@ -184,7 +184,9 @@ def test_what_is_refused_leaves_the_table_as_it_was(world):
     with pytest.raises(TransactionReused, match="came back with other rows"):
         world.run("06")
     for unnamed in ({}, {"day": ""}):
-        with pytest.raises(ConfigError, match="gold/totals needs executions: declare executed_by, and name the one"):
+        with pytest.raises(
+            ConfigError, match="gold/totals: partition must name the execution, under the name that the table declares"
+        ):
             merge_execution(world.frame("06", {"/": 1}), table.target(run, partition=unnamed), keys=["page"])
     assert table.ledger.version() == version
 
