@@ -64,7 +64,7 @@ def run(*, quick: bool) -> list[Row]:
 def _forgetful() -> Any:  # noqa: ANN401 - Dagster is imported late
     """The reconciler as after a restart, in a process that has read no partition value yet."""
     from dedp_assets import defs
-    from dedp_assets.graph.tables import declared
+    from dedp_assets.graph.declare import declared
     from dedp_assets.patterns.core.partitions import logged
     from dedp_assets.patterns.delta.log import partition_of
     from sensors.reconciler import reconciler

@@ -12,10 +12,10 @@ warnings.filterwarnings("ignore", category=dg.BetaWarning)
 warnings.filterwarnings("ignore", category=dg.PreviewWarning)
 
 import dedp_assets.defs  # noqa: E402
-from dedp_assets.graph.completeness import completeness_checks  # noqa: E402
-from dedp_assets.graph.replays import replay_asset  # noqa: E402
-from dedp_assets.graph.stored import stored_checks  # noqa: E402
-from dedp_assets.graph.tables import declared, sources  # noqa: E402
+from dedp_assets.graph.checks.completeness import completeness_checks  # noqa: E402
+from dedp_assets.graph.checks.stored import stored_checks  # noqa: E402
+from dedp_assets.graph.declare import declared, declared_jobs, sources, starting  # noqa: E402
+from dedp_assets.graph.declare.replays import replay_asset  # noqa: E402
 from resources.clock import Clock  # noqa: E402
 from resources.environments import settings  # noqa: E402
 from resources.kafka import Kafka  # noqa: E402
@@ -51,19 +51,22 @@ def defs() -> dg.Definitions:
     engine = SparkEngine(remote=chosen.remote or "")
     modules = dg.load_from_defs_folder(path_within_project=Path(__file__).parent)
     tables = declared(dedp_assets.defs)
+    made = starting([*tables, *declared_jobs(dedp_assets.defs)])
+    jobs = list(made.jobs or ())
     return dg.Definitions.merge(
         modules,
+        made,
         dg.Definitions(
             assets=[
                 *(table.definition() for table in tables),
-                *(replay_asset(table, table.replay) for table in tables if table.replay),
+                *(replay_asset(table, table.runs.replay) for table in tables if table.runs.replay),
                 *(source.spec() for source in sources(tables)),
             ],
             asset_checks=[*(stored_checks(table) for table in tables), completeness_checks(tables)],
             sensors=[
-                *reconcilers(tables, list(modules.jobs or ())),
+                *reconcilers(tables, jobs),
                 dead_letters_fixed(tables),
-                events_arrived(tables, list(modules.jobs or ())),
+                events_arrived(tables, jobs),
                 files_scattered,
             ],
             resources={

@@ -18,7 +18,7 @@ from dagster._core.remote_origin import (  # noqa: TID251
 )
 from dagster._core.snap import snapshot_from_execution_plan  # noqa: TID251
 
-from dedp_assets.graph.run_tags import ran_by
+from dedp_assets.graph.run.run_tags import ran_by
 
 __all__ = ["execute"]
 

@@ -6,7 +6,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table as Grid
 
-from dedp_assets.graph.letters import count_letters
+from dedp_assets.graph.checks.letters import count_letters
 from resources.environments import Settings
 from resources.lake import Lake
 from resources.spark import SparkEngine

@@ -22,7 +22,7 @@ from resources.landing import Landing
 from resources.spark import SparkEngine
 
 if TYPE_CHECKING:
-    from dedp_assets.graph.reconciling import Gap
+    from dedp_assets.graph.reconcile.reconciling import Gap
     from dedp_assets.instance import Platform
 
 __all__ = ["Need", "by_layer", "needs", "status", "tables_named"]
@@ -90,7 +90,7 @@ def needs(settings: Settings, lake: Lake, names: Iterable[str]) -> Iterator[Need
             yield Need("unreadable", name, ", ".join(sorted(keys)), said)
     if not (settings.dagster_home.exists() or settings.landing.exists()):
         return
-    from dedp_assets.graph.reconciling import Gap  # noqa: PLC0415 - seconds of imports, which an empty home does without
+    from dedp_assets.graph.reconcile.reconciling import Gap  # noqa: PLC0415 - seconds of imports, which an empty home does without
     from dedp_assets.instance import Platform  # noqa: PLC0415
 
     platform = Platform(settings)
@@ -117,9 +117,9 @@ def tables_named(names: Iterable[str]) -> str:
 def _gaps(platform: Platform, lake: Lake, landing: Landing) -> Iterable[Gap]:
     """List the partitions that are not current, as the reconciler finds them, and what lies in none."""
     from dedp_assets import defs  # noqa: PLC0415
-    from dedp_assets.graph.reconciler import Reconciler  # noqa: PLC0415
-    from dedp_assets.graph.reconciling import Gap  # noqa: PLC0415
-    from dedp_assets.graph.tables import declared  # noqa: PLC0415
+    from dedp_assets.graph.declare import declared  # noqa: PLC0415
+    from dedp_assets.graph.reconcile.reconciler import Reconciler  # noqa: PLC0415
+    from dedp_assets.graph.reconcile.reconciling import Gap  # noqa: PLC0415
 
     repository = platform.definitions.get_repository_def()
     outcome, overview = Reconciler(declared(defs), thorough=True).reconcile(

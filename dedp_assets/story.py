@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from rich.console import Console
 from rich.markup import escape
 
-from dedp_assets.graph.run_tags import APPROVED_AUDITS, APPROVED_BECAUSE, APPROVED_BY, CAUSE, FORCE
+from dedp_assets.graph.run.run_tags import APPROVED_AUDITS, APPROVED_BECAUSE, APPROVED_BY, CAUSE, FORCE
 from dedp_assets.local import engine
 from dedp_assets.patterns.core.records import Approval
 from dedp_assets.sources import access_log, devices, partner_visits, visits
@@ -99,7 +99,7 @@ def _compute(platform: Platform, asset: str, partition: str, tags: Mapping[str, 
 def _tables(*, audited: bool = False) -> list[str]:
     """List the names of the graph's tables (of those that are audited) and of the replays, from bronze on."""
     from dedp_assets.definitions import defs  # noqa: PLC0415
-    from dedp_assets.graph.replays import REPLAYS  # noqa: PLC0415
+    from dedp_assets.graph.declare.replays import REPLAYS  # noqa: PLC0415
 
     nodes = list(defs().resolve_asset_graph().asset_nodes)
     tables = [node for node in nodes if "dagster/table_name" in node.metadata and (node.check_keys or not audited)]

@@ -12,9 +12,9 @@ from typing import Any, Literal
 
 import dagster as dg
 
-from dedp_assets.graph.requests import ATTEMPTS, ENDED_BADLY
-from dedp_assets.graph.run_tags import CAUSE, REQUEST, TRIGGER, refusals
-from dedp_assets.graph.tables import LakeTable
+from dedp_assets.graph.declare.tables import LakeTable
+from dedp_assets.graph.reconcile.requests import ATTEMPTS, ENDED_BADLY
+from dedp_assets.graph.run.run_tags import CAUSE, REQUEST, TRIGGER, refusals
 from dedp_assets.patterns.connectors.events import Arrival, Channel, Inbox
 from dedp_assets.patterns.ingestion.external_trigger import Start, plan_triggers, starts_of
 from resources.clock import Clock

@@ -14,15 +14,15 @@ from typing import Any, Literal
 
 import dagster as dg
 
-from dedp_assets.graph.overview import Overview
-from dedp_assets.graph.reconciler import NAME, Reconciler
-from dedp_assets.graph.reconciling import Ask, Gap, Want
-from dedp_assets.graph.requests import NOT_RETRIED
-from dedp_assets.graph.run_tags import CAUSE, REQUEST
-from dedp_assets.graph.selections import checks_of, writing
-from dedp_assets.graph.specs import asset_key
-from dedp_assets.graph.tables import LakeTable
-from dedp_assets.graph.waiting import keep_looking
+from dedp_assets.graph.catalogue.selections import checks_of, writing
+from dedp_assets.graph.catalogue.specs import asset_key
+from dedp_assets.graph.declare.tables import LakeTable
+from dedp_assets.graph.reconcile.overview import Overview
+from dedp_assets.graph.reconcile.reconciler import NAME, Reconciler
+from dedp_assets.graph.reconcile.reconciling import Ask, Gap, Want
+from dedp_assets.graph.reconcile.requests import NOT_RETRIED
+from dedp_assets.graph.reconcile.waiting import keep_looking
+from dedp_assets.graph.run.run_tags import CAUSE, REQUEST
 from dedp_assets.patterns.core.errors import ContractError
 from resources.environments import settings
 
@@ -99,7 +99,11 @@ def reconciler(
 
 def _description(tables: Sequence[LakeTable[...]], asks_for: str) -> str:
     landing = "Deliveries that are complete and not loaded: " + ", ".join(name for t in tables for name in t.lands)
-    edges = [f"{', '.join(s.name for s in t.reads)} to {t.spec.name}" for t in tables if t.reads and t.follows]
+    edges = [
+        f"{', '.join(s.name for s in t.reads.tables)} to {t.spec.name}"
+        for t in tables
+        if t.reads.tables and t.runs.follows
+    ]
     behind = f"Partitions that have not applied what changed upstream: {'; '.join(edges)}"
     return {"deliveries": landing, "tables": behind, "both": f"{landing}. {behind}"}[asks_for]
 
@@ -108,8 +112,8 @@ def _catch_up(tables: Sequence[LakeTable[...]]) -> dict[Any, Any]:
     """Make a job for the tables of each kind of partition: runs that are asked for compute a part of it."""
     found: dict[Any, list[LakeTable[...]]] = {}
     for table in tables:
-        if table.follows and table.reads:
-            found.setdefault(table.partitions, []).append(table)
+        if table.runs.follows and table.reads.tables:
+            found.setdefault(table.runs.partitions, []).append(table)
     jobs = {}
     for number, (partitions, group) in enumerate(found.items(), start=1):
         specs = [asset_key(spec) for table in group for spec in table.tables]
@@ -130,7 +134,7 @@ def _request(
     if want.job:
         return dg.RunRequest(run_key=ask.run_key, partition_key=partition, job_name=want.job, tags=tags)
     selection = [dg.AssetKey(name.split("/")) for name in ask.tables]
-    of = next(table.partitions for table in tables if table.spec.name == want.named)
+    of = next(table.runs.partitions for table in tables if table.spec.name == want.named)
     return dg.RunRequest(
         run_key=ask.run_key,
         partition_key=partition,

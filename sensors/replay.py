@@ -11,10 +11,10 @@ from typing import Any
 
 import dagster as dg
 
-from dedp_assets.graph.replays import letters_of, replay_key
-from dedp_assets.graph.requests import decide
-from dedp_assets.graph.specs import asset_key
-from dedp_assets.graph.tables import LakeTable
+from dedp_assets.graph.catalogue.specs import asset_key
+from dedp_assets.graph.declare.replays import letters_of, replay_key
+from dedp_assets.graph.declare.tables import LakeTable
+from dedp_assets.graph.reconcile.requests import decide
 from dedp_assets.patterns.core.results import Plan
 from dedp_assets.patterns.core.schema import TableSpec
 from dedp_assets.patterns.delta.log import Ledger
@@ -32,7 +32,7 @@ def dead_letters_fixed(tables: Sequence[LakeTable[...]]) -> dg.SensorDefinition:
     Args:
         tables: the declared tables of the graph.
     """
-    diverting = {table: letters_of(table) for table in tables if table.replay}
+    diverting = {table: letters_of(table) for table in tables if table.runs.replay}
     replays = {table.spec.name: ["/".join(replay_key(table).path)] for table in diverting}
 
     @dg.sensor(

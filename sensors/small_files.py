@@ -4,7 +4,7 @@ import json
 
 import dagster as dg
 
-from dedp_assets.graph.requests import decide, is_running
+from dedp_assets.graph.reconcile.requests import decide, is_running
 from dedp_assets.patterns.core.results import Plan
 from dedp_assets.patterns.ingestion.compactor import plan_compaction
 from resources.lake import Lake

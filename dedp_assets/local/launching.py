@@ -24,7 +24,7 @@ import psutil
 from dagster._core.launcher import LaunchRunContext  # noqa: TID251
 from dagster._grpc.types import ExecuteRunArgs
 
-from dedp_assets.graph.run_tags import process_of, ran_by
+from dedp_assets.graph.run.run_tags import process_of, ran_by
 from resources.environments import CHECKOUT, settings
 
 __all__ = ["ForkingRunLauncher"]

@@ -10,7 +10,7 @@ from types import SimpleNamespace
 import dagster as dg
 import pytest
 
-from dedp_assets.graph.run_tags import APPROVED_BECAUSE, APPROVED_BY
+from dedp_assets.graph.run.run_tags import APPROVED_BECAUSE, APPROVED_BY
 from dedp_assets.sources.visits_topic import publish
 from resources.clock import Clock
 from resources.kafka import Kafka

@@ -9,7 +9,7 @@ import pytest
 from confluent_kafka import Consumer, TopicPartition
 
 from dedp_assets.defs.platform import alerts, partner_delivery
-from dedp_assets.graph.run_tags import FORCE
+from dedp_assets.graph.run.run_tags import FORCE
 from resources.kafka import client
 from tests.assets.conftest import day, visits_of, world_in
 from tests.faults.test_kill import killed_at

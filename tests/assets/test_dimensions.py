@@ -8,7 +8,7 @@ from datetime import datetime, timedelta, timezone
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
-from dedp_assets.graph.revisions import TRUE_SINCE
+from dedp_assets.graph.run.revisions import TRUE_SINCE
 from dedp_assets.sources import devices, operational
 from resources import postgres
 

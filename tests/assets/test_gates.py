@@ -7,7 +7,7 @@ import json
 import pytest
 
 from dedp_assets.defs.silver.visits import VISITS
-from dedp_assets.graph.run_tags import APPROVED_BECAUSE, APPROVED_BY
+from dedp_assets.graph.run.run_tags import APPROVED_BECAUSE, APPROVED_BY
 from dedp_assets.patterns.core.records import Provenance
 from dedp_assets.patterns.delta.log import Ledger
 from dedp_assets.patterns.delta.tables import Table

@@ -2,7 +2,7 @@
 
 import pytest
 
-from dedp_assets.graph.stored import STORED
+from dedp_assets.graph.checks.stored import STORED
 from tests.assets.conftest import day, world_in
 
 pytestmark = pytest.mark.runs

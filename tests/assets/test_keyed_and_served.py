@@ -8,8 +8,9 @@ from datetime import datetime, timezone
 import dagster as dg
 import pytest
 
-from dedp_assets.defs.gold.daily_sessions import daily_sessions_every_day
+from dedp_assets.defs.gold.daily_sessions import daily_sessions
 from dedp_assets.defs.gold.referring_sites import REFERRED_PAGES, REFERRING_SITES
+from dedp_assets.graph.declare import schedules_of
 from dedp_assets.patterns.idempotency.transactional_writer import read_group
 from resources import postgres
 from resources.lake import Lake
@@ -92,12 +93,12 @@ def test_late_visits_reach_sessions_under_their_ids(world):
     mine = [visit("Ada", "10:00:00", 1), visit("Ada", "10:05:00", 2), visit("Ada", "15:00:00", 3)]
     world.land(day(0), [*visits_of(0), *mine, visit("Bob", "10:00:00", 4)])
     world.react()
-    assert night(world, daily_sessions_every_day, "compute_daily_sessions", day(1)) == [(day(0), day(0))]
+    assert night(world, *schedules_of(daily_sessions), "compute_daily_sessions", day(1)) == [(day(0), day(0))]
     before = sessions_of(world)
     assert sorted((user, visits) for (user, _), visits in before.items()) == [("Ada", 1), ("Ada", 2), ("Bob", 1)]
     world.land(day(1), visits_of(1), late=[visit("Ada", "09:55:00", 5), visit("Cid", "09:55:00", 6)])
     world.react()
-    assert night(world, daily_sessions_every_day, "compute_daily_sessions", day(2)) == [(day(0), day(1))]
+    assert night(world, *schedules_of(daily_sessions), "compute_daily_sessions", day(2)) == [(day(0), day(1))]
     after = sessions_of(world)
     assert {key: after[key] for key in before} == {key: n + (n == 2) for key, n in before.items()}
     assert [user for user, _ in after.keys() - before.keys()] == ["Cid"]

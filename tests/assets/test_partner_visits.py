@@ -8,7 +8,7 @@ from datetime import date, datetime, timedelta, timezone
 
 import pytest
 
-from dedp_assets.graph.run_tags import FORCE
+from dedp_assets.graph.run.run_tags import FORCE
 from dedp_assets.sources import partner_visits as partners
 from tests.assets.conftest import MONDAY, day, world_in
 

@@ -8,8 +8,8 @@ import dagster as dg
 import pytest
 
 from dedp_assets.defs.gold.devices import DEVICES, devices
-from dedp_assets.graph.run_tags import FORCE
-from dedp_assets.graph.stored import stored_checks
+from dedp_assets.graph.checks.stored import stored_checks
+from dedp_assets.graph.run.run_tags import FORCE
 from dedp_assets.patterns.delta.copies.exposure import exposures
 from dedp_assets.patterns.delta.copies.versions import names, version_of
 from dedp_assets.patterns.idempotency.proxy import switch_version

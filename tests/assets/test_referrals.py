@@ -8,7 +8,8 @@ from datetime import datetime, timezone
 import dagster as dg
 import pytest
 
-from dedp_assets.defs.silver.referrals import CONDITIONS, referrals_every_day
+from dedp_assets.defs.silver.referrals import CONDITIONS, referrals
+from dedp_assets.graph.declare import schedules_of
 from resources.lake import Lake
 from resources.spark import SparkEngine
 from tests.assets.conftest import day, visits_of
@@ -34,7 +35,8 @@ def look_back(world, night):
         resources={"lake": Lake(root=str(world.settings.lakehouse), engine=SparkEngine())},
         repository_def=world.platform.definitions.get_repository_def(),
     ) as context:
-        requests = referrals_every_day.evaluate_tick(context).run_requests
+        (every_day,) = schedules_of(referrals)
+        requests = every_day.evaluate_tick(context).run_requests
     return [world.run("daily_referrals", **request.tags).failure for request in requests or []]
 
 

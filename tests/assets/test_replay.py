@@ -8,7 +8,7 @@ import dagster as dg
 import pytest
 
 from dedp_assets.defs.silver.visits import RULES
-from dedp_assets.graph.run_tags import APPROVED_BECAUSE, APPROVED_BY
+from dedp_assets.graph.run.run_tags import APPROVED_BECAUSE, APPROVED_BY
 from tests.assets.conftest import BOTH_OF_GOLD, day, visits_of, world_in
 
 REPLAY = "silver/visits_dead_letter_replay"

@@ -14,8 +14,8 @@ import pytest
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from dedp_assets import defs
-from dedp_assets.graph.run_tags import FORCE
-from dedp_assets.graph.tables import LakeTable, declared
+from dedp_assets.graph.declare import LakeTable, declared
+from dedp_assets.graph.run.run_tags import FORCE
 from dedp_assets.sources import devices, operational, partner_visits
 from dedp_assets.sources.ads import ads_before
 from dedp_assets.sources.visits import BROKEN
@@ -143,6 +143,8 @@ def test_no_rerun_backfill_or_death_changes_a_row(landed):
             assert landed.compute(name, key).failure == ""
     assert contents.now() == before
     for name, keys, table in everything:
-        if table and (table.reads or table.partitions):  # what is captured anew is another snapshot, and no rerun
+        if table and (
+            table.reads.tables or table.runs.partitions
+        ):  # what is captured anew is another snapshot, and no rerun
             assert landed.compute(name, keys[0], **{FORCE: "true"}).failure == ""
             assert contents.now() == before, name

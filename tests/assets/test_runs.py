@@ -3,12 +3,12 @@
 import dagster as dg
 import pytest
 
-from dedp_assets.graph import failures
-from dedp_assets.graph.batches import Inputs, Work
-from dedp_assets.graph.refusals import Refusal, Refusals
-from dedp_assets.graph.run_tags import FORCE, REQUEST, refusals
-from dedp_assets.graph.runner import run
-from dedp_assets.graph.specs import LAUNCHPAD, asset_spec, check_specs
+from dedp_assets.graph.catalogue.specs import LAUNCHPAD, asset_spec, check_specs
+from dedp_assets.graph.run import failures
+from dedp_assets.graph.run.batches import Inputs, Work
+from dedp_assets.graph.run.refusals import Refusal, Refusals
+from dedp_assets.graph.run.run_tags import FORCE, REQUEST, refusals
+from dedp_assets.graph.run.runner import run
 from dedp_assets.patterns.core.errors import AuditFailed, Conflict, ContractError, NotReady
 from dedp_assets.patterns.core.results import Finding, WriteResult
 from dedp_assets.patterns.core.schema import Column, TableSpec

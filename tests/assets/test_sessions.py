@@ -8,7 +8,8 @@ from datetime import datetime, timedelta, timezone
 import dagster as dg
 import pytest
 
-from dedp_assets.defs.gold.sessions import sessions_every_day
+from dedp_assets.defs.gold.sessions import sessions
+from dedp_assets.graph.declare import schedules_of
 from tests.assets.conftest import day, visits_of
 from tests.assets.test_keyed_and_served import resources
 
@@ -31,7 +32,8 @@ def night(world, at):
         resources=resources(world),
         repository_def=world.platform.definitions.get_repository_def(),
     ) as context:
-        requests = sessions_every_day.evaluate_tick(context).run_requests or []
+        (every_day,) = schedules_of(sessions)
+        requests = every_day.evaluate_tick(context).run_requests or []
     if not requests:
         return None
     (request,) = requests

@@ -7,7 +7,7 @@ from datetime import timedelta
 
 import pytest
 
-from dedp_assets.graph.run_tags import FORCE
+from dedp_assets.graph.run.run_tags import FORCE
 from tests.assets.conftest import day, visits_of
 from tests.assets.test_sessions import visit
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from dedp_assets.graph.run_tags import APPROVED_AUDITS, APPROVED_BECAUSE, APPROVED_BY
+from dedp_assets.graph.run.run_tags import APPROVED_AUDITS, APPROVED_BECAUSE, APPROVED_BY
 from dedp_assets.sources import devices
 from tests.assets.conftest import day, visits_of
 

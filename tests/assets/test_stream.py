@@ -12,7 +12,7 @@ import pytest
 from confluent_kafka import Consumer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
-from dedp_assets.graph.run_tags import APPROVED_BECAUSE, APPROVED_BY, refusal
+from dedp_assets.graph.run.run_tags import APPROVED_BECAUSE, APPROVED_BY, refusal
 from dedp_assets.patterns.delta import tables
 from dedp_assets.patterns.ingestion.readiness_marker import delivering
 from dedp_assets.sources.visits import BROKEN, visits_of

@@ -8,8 +8,9 @@ from datetime import datetime, timezone
 import dagster as dg
 import pytest
 
-from dedp_assets.defs.platform.visits_context import HIDDEN, visits_context_every_day
+from dedp_assets.defs.platform.visits_context import HIDDEN, visits_context
 from dedp_assets.defs.silver.visits import VISITS
+from dedp_assets.graph.declare import schedules_of
 from resources.lake import Lake
 from resources.spark import SparkEngine
 from tests.assets.conftest import day, visits_of
@@ -26,7 +27,8 @@ def tick(world, night):
         resources={"lake": Lake(root=str(world.settings.lakehouse), engine=SparkEngine())},
         repository_def=world.platform.definitions.get_repository_def(),
     ) as context:
-        requests = visits_context_every_day.evaluate_tick(context).run_requests
+        (every_day,) = schedules_of(visits_context)
+        requests = every_day.evaluate_tick(context).run_requests
     return [world.run("daily_visits_context", **request.tags).failure for request in requests or []]
 
 

@@ -11,10 +11,11 @@ import dagster as dg
 import pytest
 
 from dedp_assets.defs.gold.pages_by_visit import PAGES_BY_VISIT
-from dedp_assets.defs.gold.visits_cube import VISITS_CUBE, WEEKLY_CUBE, cube_every_day
+from dedp_assets.defs.gold.visits_cube import VISITS_CUBE, WEEKLY_CUBE, visits_cube
 from dedp_assets.defs.silver.visits import VISITS
-from dedp_assets.defs.silver.visits_by_visitor import VISITS_BY_VISITOR, layout_every_day
-from dedp_assets.graph.run_tags import FORCE
+from dedp_assets.defs.silver.visits_by_visitor import VISITS_BY_VISITOR, visits_by_visitor
+from dedp_assets.graph.declare import schedules_of
+from dedp_assets.graph.run.run_tags import FORCE
 from dedp_assets.patterns.delta.tables import Table
 from resources.lake import Lake
 from resources.spark import SparkEngine
@@ -75,7 +76,10 @@ def walked(world, number):
 def night(world, number):
     """What the daemon does in the night that a day begins with, and what follows."""
     at = datetime.combine(MONDAY + timedelta(days=number), datetime.min.time(), timezone.utc) + timedelta(hours=2)
-    for schedule, job in ((cube_every_day, "daily_cube"), (layout_every_day, "daily_layout")):
+    for schedule, job in (
+        (*schedules_of(visits_cube), "daily_cube"),
+        (*schedules_of(visits_by_visitor), "daily_layout"),
+    ):
         with dg.build_schedule_context(
             instance=world.platform.instance,
             scheduled_execution_time=at,

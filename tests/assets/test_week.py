@@ -7,7 +7,7 @@ from collections import Counter
 
 import dagster as dg
 
-from dedp_assets.graph.selections import checks_of
+from dedp_assets.graph.catalogue.selections import checks_of
 from tests.assets.conftest import SILVER_AND_GOLD, day, page_views, visits_of
 
 GOLD = ("gold/daily_page_views", "gold/daily_visitors")

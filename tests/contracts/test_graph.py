@@ -12,8 +12,8 @@ import pytest
 
 from dedp_assets import defs as package
 from dedp_assets.definitions import defs
-from dedp_assets.graph.selections import RUNS_ALONE
-from dedp_assets.graph.tables import declared
+from dedp_assets.graph.catalogue.selections import RUNS_ALONE
+from dedp_assets.graph.declare import declared
 from dedp_assets.patterns import catalog
 from resources.environments import CHECKOUT, child_environment
 
@@ -118,7 +118,7 @@ def test_every_check_on_rows_blocks():
     """One that fails keeps downstream steps of its run from starting; rows that are only late are right."""
     graph = DEFS.resolve_asset_graph()
     specs = [graph.get_check_spec(key) for node in graph.asset_nodes for key in node.check_keys]
-    reported = {name for table in declared(package) for name in table.reports}
+    reported = {name for table in declared(package) for name in table.gates.reports}
     assert "changes_arrive_in_time" in reported
     assert {spec.name for spec in specs if not spec.blocking and RUNS_ALONE not in spec.metadata} == reported
     assert all(spec.description for spec in specs)

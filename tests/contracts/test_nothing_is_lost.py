@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 
 from dedp_assets import defs
-from dedp_assets.graph.tables import declared
+from dedp_assets.graph.declare import declared
 from resources.environments import CHECKOUT
 
 TABLES = declared(defs)
-INPUTS = [(table, upstream) for table in TABLES for upstream in table.reads]
+INPUTS = [(table, upstream) for table in TABLES for upstream in table.reads.tables]
 DROPPING = {
     "filter",
     "where",
@@ -43,9 +43,9 @@ def partitions(table):
 )
 def test_each_partition_that_an_input_may_have_is_read_by_some_run(table, upstream):
     """Where a partition column allows NULL, the rows without a value are read as well: by whom they feed, or by all."""
-    feed = table.reads[upstream]
+    feed = table.reads.tables[upstream]
     for partition in partitions(upstream):
-        keys = [*feed.feeds(partition)] or [OF_A_DAY["DATE"] if table.partitions else ""]
+        keys = [*feed.feeds(partition)] or [OF_A_DAY["DATE"] if table.runs.partitions else ""]
         for key in keys:
             read = [wanted for wanted in feed.reads(key) if wanted.items() <= partition.items()]
             assert read, f"{table.spec.name} never reads {partition} of {upstream.name}"

@@ -19,7 +19,7 @@ import grimp
 import pytest
 
 from dedp_assets import defs
-from dedp_assets.graph.tables import declared
+from dedp_assets.graph.declare import declared
 from dedp_assets.patterns import catalog
 from dedp_assets.patterns.core import errors
 from dedp_assets.patterns.core.audits import Audit
@@ -199,7 +199,7 @@ def test_every_pattern_works_in_the_graph(pattern):
     assert declaring or asking, "declare it in the table that uses it: patterns=[...]"
     offered = {name for name in pattern.module.__all__ if inspect.isfunction(getattr(pattern.module, name))}
     for table in declaring:
-        uses = called(table.function) | (called(table.inputs) if table.inputs else set())
+        uses = called(table.function) | (called(table.reads.look) if table.reads.look else set())
         assert offered & uses or (pattern.kind == "plan" and asking), f"{table.spec.name} does not call {pattern.id}"
 
 

@@ -57,7 +57,7 @@ TYPES = [
     "VARIANT",
 ]
 SOUND = Finding("sound", passed=True)
-TIMES = {"fact_time": "at", "other_time": "shown"}
+TIMES = {"times": JoinTimes(fact="at", other="shown")}
 USES = {
     "join_within": lambda a, b: join_within(a, b, keys={"k": "k"}, **TIMES, from_seconds=0, to_seconds=0),
     "join_latest": lambda a, b: join_latest(a, b, keys={"k": "k"}, **TIMES, identity=["id"]),

@@ -11,7 +11,7 @@ import sys
 import dagster as dg
 import pytest
 
-from dedp_assets.graph.run_tags import process_of
+from dedp_assets.graph.run.run_tags import process_of
 from dedp_assets.sources.visits import BROKEN
 from resources.environments import CHECKOUT, child_environment
 from tests.assets.conftest import day, visits_of, world_in

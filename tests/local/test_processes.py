@@ -22,7 +22,7 @@ from dagster._core.events import EngineEventData  # noqa: TID251 - what the daem
 from deltalake import DeltaTable
 
 from dedp_assets.cli import main
-from dedp_assets.graph.run_tags import ran_by
+from dedp_assets.graph.run.run_tags import ran_by
 from dedp_assets.instance import close_abandoned
 from dedp_assets.local import engine, processes
 from dedp_assets.local.ports import free as free_port

@@ -6,7 +6,7 @@ from datetime import datetime, timedelta, timezone
 import dagster as dg
 import pytest
 
-from dedp_assets.graph.run_tags import CAUSE, refusal
+from dedp_assets.graph.run.run_tags import CAUSE, refusal
 from dedp_assets.local.telling import Telling
 
 REFUSED = "silver/visits 2026-01-05: nothing published. few_rows: below 10"

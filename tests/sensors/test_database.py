@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from dedp_assets.defs.bronze.users import users_changed
-from dedp_assets.graph.run_tags import refusal
+from dedp_assets.defs.bronze.users import users
+from dedp_assets.graph.declare import sensors_of
+from dedp_assets.graph.run.run_tags import refusal
 from dedp_assets.patterns.core.errors import Conflict, ContractError, NotReady
 from resources.postgres import OperationalDatabase
 from tests.helpers import a_record
 
+(USERS_CHANGED,) = sensors_of(users)
 LOST = ContractError("public.users: the slot cannot be read any more: take a new snapshot (resnapshot=True)")
 
 
@@ -42,28 +44,28 @@ def test_waiting_changes_start_one_capture(zone, slot):
     """However often it looks; none if nothing waits."""
     slot("0/10")
     assert (
-        keys(zone.tick(users_changed))
-        == keys(zone.tick(users_changed))
+        keys(zone.tick(USERS_CHANGED))
+        == keys(zone.tick(USERS_CHANGED))
         == ["bronze/users_history:bronze/users_history@0/10"]
     )
     slot("")
-    assert zone.tick(users_changed).skip_message == "nothing was committed since the last capture"
+    assert zone.tick(USERS_CHANGED).skip_message == "nothing was committed since the last capture"
 
 
 @pytest.mark.parametrize("error", [NotReady("does not answer"), Conflict("another run reads from the slot")])
 def test_a_database_that_cannot_tell_is_asked_again(zone, slot, error):
     """The tick says why and starts nothing."""
     slot(error)
-    assert zone.tick(users_changed).skip_message == str(error)
+    assert zone.tick(USERS_CHANGED).skip_message == str(error)
 
 
 def test_a_lost_slot_starts_the_run_that_says_so_once(zone, slot):
     """The tick does not fail; what the run refused waits for a person; a slot lost again after that is told again."""
     slot(LOST)
-    (request,) = zone.tick(users_changed).run_requests
-    assert keys(zone.tick(users_changed)) == [request.run_key]
+    (request,) = zone.tick(USERS_CHANGED).run_requests
+    assert keys(zone.tick(USERS_CHANGED)) == [request.run_key]
     zone.ran({**request.tags, **refusal("bronze/users_history", "", None)}, fails=True)
-    assert "on purpose" in zone.tick(users_changed).skip_message
+    assert "on purpose" in zone.tick(USERS_CHANGED).skip_message
     history(zone)
-    (again,) = zone.tick(users_changed).run_requests
+    (again,) = zone.tick(USERS_CHANGED).run_requests
     assert again.run_key != request.run_key

@@ -17,8 +17,9 @@ from dagster._core.workspace.context import WorkspaceProcessContext  # noqa: TID
 from dagster._daemon.run_coordinator.queued_run_coordinator_daemon import QueuedRunCoordinatorDaemon
 from dagster._daemon.sensor import execute_sensor_iteration
 
-from dedp_assets.defs.bronze.devices import devices, refresh_devices
-from dedp_assets.graph.run_tags import refusal
+from dedp_assets.defs.bronze.devices import devices
+from dedp_assets.graph.declare import job_of
+from dedp_assets.graph.run.run_tags import refusal
 from dedp_assets.patterns.connectors.events import Event
 from dedp_assets.patterns.ingestion.external_trigger import send_event
 from resources.environments import CHECKOUT
@@ -27,7 +28,7 @@ from sensors.external_trigger import trigger
 from tests.helpers import NOW
 from tests.sensors.burst import Flights
 
-events_arrived = over([devices], [refresh_devices])
+events_arrived = over([devices], [job_of(devices)])
 
 
 def event(id_="1", *objects, **changes):
@@ -278,7 +279,7 @@ def test_one_event_may_start_two_pipelines(zone, box):
     both = trigger(
         "both",
         pipelines={**devices.started_by, "rebuild_catalogue": [{"source": "urn:dedp:provider"}]},
-        jobs=[refresh_devices, rebuild_catalogue],
+        jobs=[job_of(devices), rebuild_catalogue],
         description="Two pipelines for one event.",
     )
     box.send(event())

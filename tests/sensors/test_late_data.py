@@ -11,8 +11,8 @@ from deltalake import DeltaTable
 from dedp_assets.defs.gold.daily_page_views import daily_page_views
 from dedp_assets.defs.gold.daily_visitors import daily_visitors
 from dedp_assets.defs.silver.visits import visits
-from dedp_assets.graph.refusals import Refusal, Refusals
-from dedp_assets.graph.run_tags import REQUEST
+from dedp_assets.graph.run.refusals import Refusal, Refusals
+from dedp_assets.graph.run.run_tags import REQUEST
 from dedp_assets.patterns.delta.log import transaction_id
 from sensors.reconciler import reconciler
 from tests.helpers import a_record

@@ -7,12 +7,11 @@ from datetime import datetime, timezone
 import dagster as dg
 import pytest
 
-from dedp_assets.defs.silver.referrals import REFERRALS, daily_referrals, referrals, referrals_every_day
-from dedp_assets.defs.silver.visits import visits
-from dedp_assets.graph.lookbacks import look_back
-from dedp_assets.patterns.core.errors import ConfigError
+from dedp_assets.defs.silver.referrals import REFERRALS, referrals
+from dedp_assets.graph.declare import schedules_of
 from dedp_assets.patterns.delta.log import transaction_id
 
+(REFERRALS_EVERY_DAY,) = schedules_of(referrals)
 DAYS = [f"2026-01-{number:02}" for number in range(1, 20)]
 """Complete days when the schedule ticks, in the night to 20 January; the look-back begins on the fifth."""
 
@@ -35,7 +34,7 @@ def tick(zone, instance):
             resources=zone.resources(),
             repository_def=zone.definitions.get_repository_def(),
         ) as context:
-            return referrals_every_day.evaluate_tick(context)
+            return REFERRALS_EVERY_DAY.evaluate_tick(context)
 
     return at_night
 
@@ -101,8 +100,6 @@ def test_before_anything_is_there_the_tick_waits(tick):
     assert tick().skip_message == "nothing changed in the look-back of 14 before 2026-01-19"
 
 
-def test_a_table_that_follows_its_upstream_has_no_look_back():
+def test_a_table_with_a_look_back_does_not_follow_its_upstream():
     """It would be woken by late data twice."""
-    with pytest.raises(ConfigError, match="silver/visits: a look-back is for a table"):
-        look_back(visits, daily_referrals, lookback=1, cron_schedule="0 2 * * *", description="")
-    assert not referrals.follows
+    assert not referrals.runs.follows

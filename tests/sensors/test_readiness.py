@@ -11,8 +11,9 @@ from time import sleep
 import pytest
 
 from dedp_assets.defs.bronze import devices, visits
-from dedp_assets.graph import arrivals
-from dedp_assets.graph.refusals import Refusal, Refusals
+from dedp_assets.graph.declare import job_of
+from dedp_assets.graph.reconcile import arrivals
+from dedp_assets.graph.run.refusals import Refusal, Refusals
 from dedp_assets.patterns.connectors.deliveries import look_at
 from dedp_assets.patterns.delta.log import transaction_id
 from dedp_assets.patterns.delta.store import LocalStore
@@ -25,11 +26,11 @@ from tests.helpers import a_record
 
 def watching():
     """The sensor over the visits that land, as after a restart."""
-    return reconciler([visits.visits], [visits.daily_visits])
+    return reconciler([visits.visits], [job_of(visits.visits)])
 
 
 visits_delivered = watching()
-devices_delivered = reconciler([devices.devices], [devices.refresh_devices])
+devices_delivered = reconciler([devices.devices], [job_of(devices.devices)])
 
 
 def deliver(zone, day: str, *names: str) -> None:

@@ -9,8 +9,8 @@ from deltalake import DeltaTable
 
 from dedp_assets import defs
 from dedp_assets.defs.silver.visits import DEAD_LETTER, VISITS, visits
-from dedp_assets.graph.replays import letters_of
-from dedp_assets.graph.tables import declared
+from dedp_assets.graph.declare import declared
+from dedp_assets.graph.declare.replays import letters_of
 from dedp_assets.patterns.core.errors import ConfigError
 from sensors.replay import dead_letters_fixed as over
 from tests.helpers import a_record
@@ -43,7 +43,7 @@ def test_dates_with_letters_of_older_code_are_requested(zone, keys):
 
 def test_a_table_whose_letters_cannot_be_replayed_is_left_alone():
     """Nothing is asked for without a function that replays them; a table has one table of letters."""
-    assert "silver/visits" not in over([replace(visits, replay=None)]).description
+    assert "silver/visits" not in over([replace(visits, runs=replace(visits.runs, replay=None))]).description
     with pytest.raises(ConfigError, match="silver/visits replays dead letters and has 0 tables of them"):
         letters_of(replace(visits, beside=dict.fromkeys([VISITS], ())))
     second = replace(DEAD_LETTER, name="silver/more_letters")

@@ -6,12 +6,15 @@ import dagster as dg
 import psycopg
 import pytest
 
-from dedp_assets.defs.bronze.legacy_visits import legacy_visits_every_day
-from dedp_assets.defs.silver.ad_impressions import ads_joined_every_five_minutes, join_ads_streamed
+from dedp_assets.defs.bronze.legacy_visits import legacy_visits
+from dedp_assets.defs.silver.ad_impressions import join_ads
+from dedp_assets.graph.declare import schedules_of
 from dedp_assets.patterns.delta.log import transaction_id
 from resources.postgres import OperationalDatabase
 from tests.helpers import a_record
 
+(LEGACY_VISITS_EVERY_DAY,) = schedules_of(legacy_visits)
+(ADS_JOINED_EVERY_FIVE_MINUTES,) = schedules_of(join_ads)
 WEEK = [f"2026-01-{number}" for number in range(13, 20)]
 
 
@@ -28,7 +31,7 @@ def tick(zone):
             resources=resources,
             repository_def=zone.definitions.get_repository_def(),
         ) as context:
-            return legacy_visits_every_day.evaluate_tick(context)
+            return LEGACY_VISITS_EVERY_DAY.evaluate_tick(context)
 
     return at_night
 
@@ -84,7 +87,7 @@ def ended(instance, tags, *, fails=False):
         if fails:
             raise dg.Failure("on purpose", allow_retries=False)
 
-    @dg.job(name=join_ads_streamed.name, config={"loggers": {"console": {"config": {"log_level": "CRITICAL"}}}})
+    @dg.job(name=join_ads.job.name, config={"loggers": {"console": {"config": {"log_level": "CRITICAL"}}}})
     def some_job() -> None:
         join()
 
@@ -98,7 +101,7 @@ def test_topics_are_joined_if_more_came_than_the_last_run_found(zone, tmp_path):
         def tick():
             resources = {"lake": zone.resources()["lake"]}
             with dg.build_schedule_context(instance=instance, resources=resources) as context:
-                return ads_joined_every_five_minutes.evaluate_tick(context)
+                return ADS_JOINED_EVERY_FIVE_MINUTES.evaluate_tick(context)
 
         landed = {"record": a_record("bronze/visits", {}), "changed": [{"landed_on": "2026-01-05", "event_date": None}]}
         zone.bronze(landed)

@@ -1,17 +1,24 @@
 """Ads that were shown, as they come by a topic: what is there now, record by record."""
 
 from dataclasses import replace
-from datetime import timedelta
 
 import dagster as dg
 
 from dedp_assets.defs.bronze.visits_stream import inputs_after, newest_by_input, requested
-from dedp_assets.graph.batches import Inputs, Step
-from dedp_assets.graph.figures import Figure
-from dedp_assets.graph.selections import writing
-from dedp_assets.graph.sources import Source
-from dedp_assets.graph.specs import asset_key
-from dedp_assets.graph.tables import Request, lake_table
+from dedp_assets.graph.declare import (
+    About,
+    Figure,
+    Gates,
+    Inputs,
+    Job,
+    Polls,
+    Reads,
+    Request,
+    Runs,
+    Source,
+    Step,
+    lake_table,
+)
 from dedp_assets.patterns.connectors.topics import append_available, position, read_topic, resume
 from dedp_assets.patterns.core.audits import Audit
 from dedp_assets.patterns.core.conversion import exact
@@ -64,15 +71,40 @@ def waiting(request: Request) -> Inputs:
     return Inputs({TOPIC.name: request.run_id})
 
 
+JOB = Job(
+    "stream_ads",
+    description="Ads that wait in the topic, appended to bronze; ends when it has read what was there.",
+)
+
+
+def ads_streamed(context: dg.SensorEvaluationContext, lake: Lake, kafka_ads: Kafka) -> dg.SensorResult | dg.SkipReason:
+    """Compare the topic's offsets with those in bronze's log; the run refuses a topic that lost records."""
+    return requested(context.instance, lake.ledger(ADS.name), kafka_ads, job=JOB.name)
+
+
 @lake_table(
     ADS,
-    inputs=waiting,
-    sources=[TOPIC],
-    fresh=timedelta(hours=26),
-    audits=AUDITS,
-    figures={"offsets": Figure(kind="hidden"), "late": Figure("late records"), "undated": Figure("undated records")},
+    reads=Reads(sources=[TOPIC], look=waiting),
+    runs=Runs(
+        when=Polls(
+            ads_streamed,
+            every_seconds=2 * settings().tick_seconds,
+            description="Records of the ads topic that bronze has not read start a run that reads them.",
+            running=bool(settings().kafka),
+        ),
+        job=JOB,
+    ),
+    gates=Gates(AUDITS),
+    about=About(
+        owner="team:ingestion",
+        fresh_hours=26,
+        figures={
+            "offsets": Figure(kind="hidden"),
+            "late": Figure("late records"),
+            "undated": Figure("undated records"),
+        },
+    ),
     patterns=[detect_late_data],
-    owner="team:ingestion",
     code_version="1",
 )
 def ads(step: Step, table: Table, kafka_ads: Kafka, clock: Clock) -> WriteResult:
@@ -117,21 +149,3 @@ def _summed(table: Table, commits: list[Commit]) -> WriteResult:
         reason=f"{len(commits)} micro-batches appended" if commits else "everything of the topic was read",
         rows=RowCounts(**{name: sum(each[name] for each in counts) for name in ("read", "written", "filtered")}),
     )
-
-
-stream_ads = dg.define_asset_job(
-    "stream_ads",
-    selection=writing(dg.AssetSelection.assets(asset_key(ADS))),
-    description="Ads that wait in the topic, appended to bronze; ends when it has read what was there.",
-)
-
-
-@dg.sensor(
-    job=stream_ads,
-    minimum_interval_seconds=2 * settings().tick_seconds,
-    default_status=dg.DefaultSensorStatus.RUNNING if settings().kafka else dg.DefaultSensorStatus.STOPPED,
-    description="Records of the ads topic that bronze has not read start a run that reads them.",
-)
-def ads_streamed(context: dg.SensorEvaluationContext, lake: Lake, kafka_ads: Kafka) -> dg.SensorResult | dg.SkipReason:
-    """Compare the topic's offsets with those in bronze's log; the run refuses a topic that lost records."""
-    return requested(context.instance, lake.ledger(ADS.name), kafka_ads, job=stream_ads.name)

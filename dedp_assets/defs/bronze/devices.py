@@ -3,14 +3,21 @@
 from collections.abc import Mapping
 from typing import Any
 
-import dagster as dg
-
-from dedp_assets.graph.batches import Inputs, Step
-from dedp_assets.graph.figures import Figure
-from dedp_assets.graph.selections import writing
-from dedp_assets.graph.sources import Source
-from dedp_assets.graph.specs import asset_key
-from dedp_assets.graph.tables import Request, lake_table
+from dedp_assets.graph.declare import (
+    About,
+    Figure,
+    Gates,
+    Inputs,
+    Job,
+    OnDelivery,
+    OnEvent,
+    Reads,
+    Request,
+    Runs,
+    Source,
+    Step,
+    lake_table,
+)
 from dedp_assets.patterns.connectors.lines import read_lines
 from dedp_assets.patterns.core.audits import Audit
 from dedp_assets.patterns.core.results import WriteResult
@@ -69,15 +76,23 @@ def delivered(request: Request, table: Table, landing: Landing) -> Inputs:
 
 @lake_table(
     DEVICES,
-    inputs=delivered,
-    sources=[DELIVERIES, RELEASED],
-    lands={"devices": "refresh_devices"},
-    used_by="staging and analysts, who join it to the user agents of visits",
-    figures={"present": Figure("rows before")},
-    audits=(*AUDITS, *volume_guard()),
-    started_by={"refresh_devices": [{"type": "dedp.devices.published"}, {"type": "dedp.feature.released"}]},
+    reads=Reads(sources=[DELIVERIES, RELEASED], look=delivered),
+    runs=Runs(
+        when=[OnDelivery("devices"), OnEvent([{"type": "dedp.devices.published"}, {"type": "dedp.feature.released"}])],
+        job=Job(
+            "refresh_devices",
+            description="The devices reference, complete.",
+            selection='key:"bronze/devices"+ and (group:"bronze" or group:"silver" or group:"gold") '
+            'and not key:"silver/visits_enriched"+',
+        ),
+    ),
+    gates=Gates((*AUDITS, *volume_guard())),
+    about=About(
+        owner="team:ingestion",
+        used_by="staging and analysts, who join it to the user agents of visits",
+        figures={"present": Figure("rows before")},
+    ),
     patterns=[load_full, divert_unprocessable],
-    owner="team:ingestion",
     code_version="1",
 )
 def devices(step: Step, table: Table, landing: Landing) -> WriteResult:
@@ -89,17 +104,6 @@ def devices(step: Step, table: Table, landing: Landing) -> WriteResult:
     lines = read_lines(table.session, landing.paths(dataset, delivery))
     split = divert_unprocessable(lines.rows, payload="raw", schema=SCHEMA, identity=["source_file", "line_number"])
     return load_full(split.narrowed("valid", DEVICES.columns), table.target(step.provenance, audits=AUDITS))
-
-
-refresh_devices = dg.define_asset_job(
-    "refresh_devices",
-    selection=writing(
-        dg.AssetSelection.assets(asset_key(DEVICES)).downstream()
-        & dg.AssetSelection.groups("bronze", "silver", "gold")
-        - dg.AssetSelection.assets("silver/visits_enriched").downstream()
-    ),
-    description="The devices reference, complete.",
-)
 
 
 def _loaded(ledger: Ledger) -> tuple[Mapping[str, Any], dict[str, str]]:

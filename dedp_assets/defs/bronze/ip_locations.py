@@ -3,10 +3,7 @@
 from functools import partial
 
 from dedp_assets.defs.silver.visits import VISITS
-from dedp_assets.graph.batches import Step
-from dedp_assets.graph.feeds import Pinned, same
-from dedp_assets.graph.sources import Source
-from dedp_assets.graph.tables import lake_table
+from dedp_assets.graph.declare import About, Pinned, Reads, Runs, Source, Step, lake_table, same
 from dedp_assets.partitions import DAILY
 from dedp_assets.patterns.connectors.http import ask_in_bulk
 from dedp_assets.patterns.core.results import WriteResult
@@ -39,12 +36,10 @@ MOST_PER_DAY = 50_000
 
 @lake_table(
     IP_LOCATIONS,
-    reads={VISITS: same("event_date")},
-    needs=lacking,
-    sources=[SERVICE],
-    partitions=DAILY,
+    reads=Reads({VISITS: same("event_date")}, sources=[SERVICE]),
+    runs=Runs(DAILY, needs=lacking),
+    about=About(owner="team:web-analytics"),
     patterns=[join_static],
-    owner="team:web-analytics",
     code_version="1",
 )
 def ip_locations(step: Step, visits: Pinned, table: Table, services: Services) -> WriteResult:

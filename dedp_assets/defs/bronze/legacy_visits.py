@@ -4,11 +4,7 @@ from datetime import datetime, time, timedelta, timezone
 
 import dagster as dg
 
-from dedp_assets.graph.batches import Inputs, Step
-from dedp_assets.graph.selections import writing
-from dedp_assets.graph.sources import Source
-from dedp_assets.graph.specs import asset_key
-from dedp_assets.graph.tables import Request, lake_table
+from dedp_assets.graph.declare import About, Every, Gates, Inputs, Job, Reads, Request, Runs, Source, Step, lake_table
 from dedp_assets.partitions import DAILY
 from dedp_assets.patterns.core.audits import Audit
 from dedp_assets.patterns.core.errors import NotReady, PatternError
@@ -57,45 +53,6 @@ def closed(request: Request) -> Inputs:
     return Inputs({SOURCE: request.at.isoformat()}, notes={"source": SOURCE})
 
 
-@lake_table(
-    LEGACY_VISITS,
-    inputs=closed,
-    sources=[DATABASE],
-    used_by="analysts, until the legacy applications publish to the topic of visits",
-    fresh=timedelta(hours=26),
-    partitions=DAILY,
-    audits=AUDITS,
-    patterns=[load_increment],
-    owner="team:ingestion",
-    code_version="1",
-)
-def legacy_visits(step: Step, table: Table, operational: OperationalDatabase) -> WriteResult:
-    """Load one day's window; loaded again, it gains the rows that became visible since."""
-    window = _window(step.key)
-    with operational.rows(table.session, SOURCE, column="ingestion_time", window=window) as rows:
-        return load_increment(
-            rows,
-            table.target(step.provenance, partition=step.owned(table)),
-            delta="ingestion_time",
-            window=window,
-            keys=["visit_id"],
-        )
-
-
-load_legacy_visits = dg.define_asset_job(
-    "load_legacy_visits",
-    selection=writing(dg.AssetSelection.assets(asset_key(LEGACY_VISITS))),
-    description="One day of what legacy applications wrote to their database.",
-)
-
-
-@dg.schedule(
-    job=load_legacy_visits,
-    cron_schedule="30 0 * * *",
-    execution_timezone="UTC",
-    default_status=dg.DefaultScheduleStatus.RUNNING,
-    description="At 00:30 UTC, the days of the last week whose legacy visits are not loaded, and the one before them.",
-)
 def legacy_visits_every_day(
     context: dg.ScheduleEvaluationContext, lake: Lake, operational: OperationalDatabase
 ) -> list[dg.RunRequest] | dg.SkipReason:
@@ -116,6 +73,41 @@ def legacy_visits_every_day(
     )
     key = f"{LEGACY_VISITS.name}:{{}}@{today.date().isoformat()}"
     return [dg.RunRequest(run_key=key.format(day), partition_key=day) for day in plan.partitions]
+
+
+@lake_table(
+    LEGACY_VISITS,
+    reads=Reads(sources=[DATABASE], look=closed),
+    runs=Runs(
+        DAILY,
+        Every(
+            "30 0 * * *",
+            ask=legacy_visits_every_day,
+            description="At 00:30 UTC, the days of the last week whose legacy visits are not loaded, and the one "
+            "before them.",
+        ),
+        job=Job("load_legacy_visits", description="One day of what legacy applications wrote to their database."),
+    ),
+    gates=Gates(AUDITS),
+    about=About(
+        owner="team:ingestion",
+        used_by="analysts, until the legacy applications publish to the topic of visits",
+        fresh_hours=26,
+    ),
+    patterns=[load_increment],
+    code_version="1",
+)
+def legacy_visits(step: Step, table: Table, operational: OperationalDatabase) -> WriteResult:
+    """Load one day's window; loaded again, it gains the rows that became visible since."""
+    window = _window(step.key)
+    with operational.rows(table.session, SOURCE, column="ingestion_time", window=window) as rows:
+        return load_increment(
+            rows,
+            table.target(step.provenance, partition=step.owned(table)),
+            delta="ingestion_time",
+            window=window,
+            keys=["visit_id"],
+        )
 
 
 def _window(day: str) -> tuple[datetime, datetime]:

@@ -2,14 +2,20 @@
 
 from dataclasses import replace
 
-import dagster as dg
-
-from dedp_assets.graph.batches import Inputs, Step
-from dedp_assets.graph.figures import Figure
-from dedp_assets.graph.selections import writing
-from dedp_assets.graph.sources import Source
-from dedp_assets.graph.specs import asset_key
-from dedp_assets.graph.tables import Request, lake_table
+from dedp_assets.graph.declare import (
+    About,
+    Figure,
+    Gates,
+    Inputs,
+    Job,
+    OnDelivery,
+    Reads,
+    Request,
+    Runs,
+    Source,
+    Step,
+    lake_table,
+)
 from dedp_assets.partitions import DAILY
 from dedp_assets.patterns.connectors.lines import read_lines
 from dedp_assets.patterns.core.audits import Audit
@@ -76,15 +82,20 @@ def delivered(request: Request, landing: Landing) -> Inputs:
 
 @lake_table(
     PARTNER_VISITS,
-    inputs=delivered,
-    sources=[FILES],
-    lands={DATASET: "daily_partner_visits"},
-    partitions=DAILY,
-    figures=FIGURES,
-    audits=AUDITS,
-    checks={"input_is_not_empty": "A delivery without a line is refused, unless its marker says that it has no files."},
+    reads=Reads(sources=[FILES], look=delivered),
+    runs=Runs(
+        DAILY,
+        OnDelivery(DATASET),
+        job=Job(
+            "daily_partner_visits",
+            description="What partners delivered on a day, and the visits of that date; records that came late are "
+            "brought to their own dates by the reconciler.",
+            selection='key:"bronze/partner_visits"+ and (group:"bronze" or group:"silver")',
+        ),
+    ),
+    gates=Gates(AUDITS, if_empty="A delivery without a line is refused, unless its marker says that it has no files."),
+    about=About(owner="team:partners", figures=FIGURES),
     patterns=[overwrite_partition, plan_ready],
-    owner="team:partners",
     code_version="1",
 )
 def partner_visits(step: Step, table: Table, landing: Landing) -> WriteResult:
@@ -109,13 +120,3 @@ def partner_visits(step: Step, table: Table, landing: Landing) -> WriteResult:
         ),
         allow_empty=not delivery.files,
     )
-
-
-daily_partner_visits = dg.define_asset_job(
-    "daily_partner_visits",
-    selection=writing(
-        dg.AssetSelection.assets(asset_key(PARTNER_VISITS)).downstream() & dg.AssetSelection.groups("bronze", "silver")
-    ),
-    description="What partners delivered on a day, and the visits of that date; records that came late are brought to "
-    "their own dates by the reconciler.",
-)

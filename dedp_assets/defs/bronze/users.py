@@ -4,13 +4,11 @@ from dataclasses import replace
 
 import dagster as dg
 
-from dedp_assets.graph.batches import Inputs, Step
-from dedp_assets.graph.rendering import check_result
-from dedp_assets.graph.requests import decide
-from dedp_assets.graph.selections import RUNS_ALONE, writing
-from dedp_assets.graph.sources import Source
-from dedp_assets.graph.specs import asset_key
-from dedp_assets.graph.tables import Request, lake_table
+from dedp_assets.graph.catalogue.rendering import check_result
+from dedp_assets.graph.catalogue.selections import RUNS_ALONE
+from dedp_assets.graph.catalogue.specs import asset_key
+from dedp_assets.graph.declare import About, Gates, Inputs, Job, Polls, Reads, Request, Runs, Source, Step, lake_table
+from dedp_assets.graph.reconcile.requests import decide
 from dedp_assets.patterns.connectors.comparing import compare_copy
 from dedp_assets.patterns.core.errors import Conflict, ContractError, NotReady, PatternError
 from dedp_assets.patterns.core.results import Finding, Plan, WriteResult
@@ -58,22 +56,66 @@ def captured(request: Request) -> Inputs:
     return Inputs({applications.USERS: request.run_id})
 
 
+JOB = Job(
+    "capture_users",
+    description="What was committed to the users of the applications' database since the last capture.",
+    selection='(key:"bronze/users_history"+ or key:"bronze/users") and (group:"bronze" or group:"silver") '
+    'and not key:"silver/visits_enriched"+',
+)
+
+
+def users_changed(
+    context: dg.SensorEvaluationContext, lake: Lake, operational: OperationalDatabase
+) -> dg.SensorResult | dg.SkipReason:
+    """Ask the replication slot; a failed capture is tried again, three times from the same position.
+
+    A slot that is lost starts the capture once: its run says what is lost and what to do, until somebody captured anew.
+    """
+    try:
+        position = operational.waiting(applications.USERS, slot=applications.USERS_SLOT)
+    except (NotReady, Conflict) as error:
+        return dg.SkipReason(str(error))
+    except ContractError:
+        history = lake.ledger(HISTORY.name)
+        position = f"slot lost after version {history.version() if history.exists() else -1}"
+    if not position:
+        return dg.SkipReason("nothing was committed since the last capture")
+    plan = Plan((HISTORY.name,), "changes wait", causes={HISTORY.name: "changes"}, cursor={HISTORY.name: position})
+    decision = decide(context.instance, plan, asset=HISTORY.name, job_name=JOB.name)
+    if decision.requests:
+        return dg.SensorResult(run_requests=list(decision.requests))
+    return dg.SkipReason("; ".join(decision.held.values()))
+
+
 @lake_table(
     HISTORY,
     beside={USERS: [apply_changes]},
-    inputs=captured,
-    sources=[DATABASE],
-    used_by="analysts and support: users as they are now, and every change of them for audits",
-    checks={
-        "source_columns_are_as_in_the_snapshot": "Warns if the source's columns are no longer those of the snapshot.",
-        "replication_slot_is_bounded": "The log that the database keeps for the capture stays below its limit.",
-    },
-    reports={
-        "changes_arrive_in_time": f"Fails if a change took more than {MAX_LATENCY_SECONDS} s from its commit in the "
-        f"database to its commit in {USERS.name}. It does not block: rows that are late are right."
-    },
+    reads=Reads(sources=[DATABASE], look=captured),
+    runs=Runs(
+        when=Polls(
+            users_changed,
+            every_seconds=2 * settings().tick_seconds,
+            description="Users that were committed in the applications' database since the last capture start the next "
+            "one.",
+        ),
+        job=JOB,
+    ),
+    gates=Gates(
+        checks={
+            "source_columns_are_as_in_the_snapshot": "Warns if the source's columns are no longer those of the "
+            "snapshot.",
+            "replication_slot_is_bounded": "The log that the database keeps for the capture stays below its limit.",
+        },
+        reports={
+            "changes_arrive_in_time": f"Fails if a change took more than {MAX_LATENCY_SECONDS} s from its commit in "
+            f"the database to its commit in {USERS.name}. It does not block: rows that are late are right."
+        },
+    ),
+    about=About(
+        owner="team:ingestion",
+        used_by="analysts and support: users as they are now, and every change of them for audits",
+    ),
     patterns=[capture_changes],
-    owner="team:ingestion",
     code_version="1",
 )
 def users(step: Step, history: Table, latest: Table, operational: OperationalDatabase) -> WriteResult:
@@ -116,42 +158,3 @@ def copy_equals_its_source(lake: Lake, operational: OperationalDatabase) -> dg.A
     except PatternError as error:
         finding = Finding(name, passed=False, severity="warn", note=f"not compared: {error}")
     return check_result(USERS.name, name, {"": finding})
-
-
-capture_users = dg.define_asset_job(
-    "capture_users",
-    selection=writing(
-        (dg.AssetSelection.assets(asset_key(HISTORY)).downstream() | dg.AssetSelection.assets(asset_key(USERS)))
-        & dg.AssetSelection.groups("bronze", "silver") - dg.AssetSelection.assets("silver/visits_enriched").downstream()
-    ),
-    description="What was committed to the users of the applications' database since the last capture.",
-)
-
-
-@dg.sensor(
-    job=capture_users,
-    minimum_interval_seconds=2 * settings().tick_seconds,
-    default_status=dg.DefaultSensorStatus.RUNNING,
-    description="Users that were committed in the applications' database since the last capture start the next one.",
-)
-def users_changed(
-    context: dg.SensorEvaluationContext, lake: Lake, operational: OperationalDatabase
-) -> dg.SensorResult | dg.SkipReason:
-    """Ask the replication slot; a failed capture is tried again, three times from the same position.
-
-    A slot that is lost starts the capture once: its run says what is lost and what to do, until somebody captured anew.
-    """
-    try:
-        position = operational.waiting(applications.USERS, slot=applications.USERS_SLOT)
-    except (NotReady, Conflict) as error:
-        return dg.SkipReason(str(error))
-    except ContractError:
-        history = lake.ledger(HISTORY.name)
-        position = f"slot lost after version {history.version() if history.exists() else -1}"
-    if not position:
-        return dg.SkipReason("nothing was committed since the last capture")
-    plan = Plan((HISTORY.name,), "changes wait", causes={HISTORY.name: "changes"}, cursor={HISTORY.name: position})
-    decision = decide(context.instance, plan, asset=HISTORY.name, job_name=capture_users.name)
-    if decision.requests:
-        return dg.SensorResult(run_requests=list(decision.requests))
-    return dg.SkipReason("; ".join(decision.held.values()))

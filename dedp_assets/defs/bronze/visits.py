@@ -3,26 +3,32 @@
 from dataclasses import replace
 from datetime import datetime, time, timedelta, timezone
 
-import dagster as dg
-
-from dedp_assets.graph.batches import Inputs, Step
-from dedp_assets.graph.figures import Figure
-from dedp_assets.graph.selections import writing
-from dedp_assets.graph.sources import Source
-from dedp_assets.graph.specs import asset_key
-from dedp_assets.graph.tables import Request, lake_table
+from dedp_assets.graph.declare import (
+    About,
+    Figure,
+    Gates,
+    Inputs,
+    Job,
+    OnDelivery,
+    Reads,
+    Request,
+    Runs,
+    Source,
+    Step,
+    lake_table,
+)
+from dedp_assets.graph.run.history import watermark_of_landings
 from dedp_assets.partitions import DAILY
 from dedp_assets.patterns.connectors.lines import read_lines
 from dedp_assets.patterns.core.audits import Audit
 from dedp_assets.patterns.core.conversion import exact
 from dedp_assets.patterns.core.names import OUTCOME
-from dedp_assets.patterns.core.records import CommitRecord
 from dedp_assets.patterns.core.results import WriteResult
 from dedp_assets.patterns.core.rows import RowsRead, tally
 from dedp_assets.patterns.core.schema import Column, TableSpec
-from dedp_assets.patterns.delta.log import Commit, Ledger
+from dedp_assets.patterns.delta.log import Ledger
 from dedp_assets.patterns.delta.tables import Table
-from dedp_assets.patterns.error_management.late_data_detector import advance_watermark, detect_late_data
+from dedp_assets.patterns.error_management.late_data_detector import detect_late_data
 from dedp_assets.patterns.idempotency.data_overwrite import overwrite_partition
 from dedp_assets.patterns.ingestion.readiness_marker import plan_ready
 from resources.environments import RETENTION_DAYS
@@ -87,6 +93,12 @@ def measures_of(outcome: str) -> dict[str, str]:
     }
 
 
+def watermark_before(ledger: Ledger, day: str) -> datetime | None:
+    """Find the watermark that held before ``day`` landed."""
+    lateness = ALLOWED_LATENESS_SECONDS
+    return watermark_of_landings(ledger, day, column="landed_on", allowed_lateness_seconds=lateness)
+
+
 def delivered(request: Request, table: Table, landing: Landing) -> Inputs:
     """Look at a day's delivery, and at the watermark that held before it."""
     delivery = landing.delivery("visits", request.key).require_ready()
@@ -98,16 +110,23 @@ def delivered(request: Request, table: Table, landing: Landing) -> Inputs:
 
 @lake_table(
     VISITS,
-    inputs=delivered,
-    sources=[FILES, TOPIC],
-    lands={"visits": "daily_visits"},
-    partitions=DAILY,
-    fresh=timedelta(hours=26),
-    figures=FIGURES,
-    audits=AUDITS,
-    checks={"input_is_not_empty": "A delivery without a line is refused, unless its marker says that it has no files."},
+    reads=Reads(sources=[FILES, TOPIC], look=delivered),
+    runs=Runs(
+        DAILY,
+        OnDelivery("visits"),
+        job=Job(
+            "daily_visits",
+            description="A day's delivery, and what follows from it. One key means two things here: in bronze the day "
+            "on which records LANDED, in silver and gold the day on which they HAPPENED. So the run of a day brings in "
+            "what landed on it and computes that same event date; records that landed with it and happened on other "
+            "days are late, and the reconciler asks for those dates.",
+            selection='key:"bronze/visits" or key:"silver/visits" or key:"silver/visits_dead_letter" '
+            'or key:"gold/daily_page_views" or key:"gold/daily_visitors"',
+        ),
+    ),
+    gates=Gates(AUDITS, if_empty="A delivery without a line is refused, unless its marker says that it has no files."),
+    about=About(owner="team:ingestion", fresh_hours=26, figures=FIGURES),
     patterns=[overwrite_partition, plan_ready, detect_late_data],
-    owner="team:ingestion",
     code_version="1",
 )
 def visits(step: Step, table: Table, landing: Landing) -> WriteResult:
@@ -141,55 +160,3 @@ def visits(step: Step, table: Table, landing: Landing) -> WriteResult:
         ),
         allow_empty=not delivery.files,
     )
-
-
-daily_visits = dg.define_asset_job(
-    "daily_visits",
-    selection=writing(
-        # Every other table follows by the reconciler, or by night.
-        dg.AssetSelection.assets(
-            asset_key(VISITS),
-            *("silver/visits", "silver/visits_dead_letter", "gold/daily_page_views", "gold/daily_visitors"),
-        )
-    ),
-    description="A day's delivery, and what follows from it. One key means two things here: in bronze the day on which "
-    "records LANDED, in silver and gold the day on which they HAPPENED. So the run of a day brings in what landed on "
-    "it and computes that same event date; records that landed with it and happened on other days are late, and "
-    "the reconciler asks for those dates.",
-)
-
-
-def watermark_before(ledger: Ledger, day: str) -> datetime | None:
-    """Find the watermark that held before ``day`` landed: what the landing days before it advanced to.
-
-    A day that came by files counts as its last delivery left it, one that came by a topic with all that was read of it.
-    What the day before knew of still earlier days stands in its commit, so the log is read no further back; days that
-    landed or were loaded again since then count as well, so that an old day that is late never moves it back.
-    """
-    yesterday = (datetime.fromisoformat(day) - timedelta(days=1)).date().isoformat()
-    seen: set[str] = set()
-    reached: list[datetime | None] = []
-    for commit in ledger.history() if ledger.exists() else ():
-        landed = _landing_day(commit)
-        if yesterday in seen and landed != yesterday:
-            break
-        if commit.record and "" < landed < day and (commit.record.channel or landed not in seen):
-            seen.add(landed)
-            reached.append(_watermark_after(commit.record))
-    return max(filter(None, reached), default=None)
-
-
-def _watermark_after(record: CommitRecord) -> datetime | None:
-    """Advance the watermark that held before a landing by what the landing brought."""
-    stated, newest = record.notes.get("watermark"), record.figures.get("newest")
-    times = {"visits": datetime.fromtimestamp(newest, timezone.utc) if newest else None}
-    known = datetime.fromisoformat(stated) if stated else None
-    return advance_watermark(known, times, allowed_lateness_seconds=ALLOWED_LATENESS_SECONDS)
-
-
-def _landing_day(commit: Commit) -> str:
-    """Find the day that a commit landed: the one it owned, or the newest it brought rows for."""
-    if commit.record is None:
-        return ""
-    brought = [dict(partition).get("landed_on") or "" for partition in commit.changed if commit.record.channel]
-    return commit.record.partition.get("landed_on") or max(brought, default="")

@@ -14,16 +14,17 @@ from dedp_assets.defs.bronze.visits import (
     measures_of,
     watermark_before,
 )
-from dedp_assets.graph.appending import appending
-from dedp_assets.graph.rendering import check_result
-from dedp_assets.graph.requests import decide, is_running
-from dedp_assets.graph.selections import RUNS_ALONE
-from dedp_assets.graph.specs import asset_key
+from dedp_assets.graph.catalogue.rendering import check_result
+from dedp_assets.graph.catalogue.selections import RUNS_ALONE
+from dedp_assets.graph.catalogue.specs import asset_key
+from dedp_assets.graph.declare import Job, Polls, lake_job
+from dedp_assets.graph.reconcile.requests import decide, is_running
+from dedp_assets.graph.run.appending import appending
+from dedp_assets.graph.run.history import newest_batches
 from dedp_assets.patterns.connectors.topics import Position, append_available, position, read_topic, resume
 from dedp_assets.patterns.core.audits import Audit
 from dedp_assets.patterns.core.errors import PatternError
 from dedp_assets.patterns.core.names import OUTCOME
-from dedp_assets.patterns.core.records import CommitRecord
 from dedp_assets.patterns.core.results import Plan, Split
 from dedp_assets.patterns.core.rows import quoted
 from dedp_assets.patterns.delta.log import Ledger
@@ -46,7 +47,48 @@ STALLED_AFTER = timedelta(hours=6)
 _NEWEST = "newest of "
 
 
-@dg.op(pool="bronze_visits")
+def requested(
+    instance: dg.DagsterInstance, ledger: Ledger, kafka: Kafka, *, job: str
+) -> dg.SensorResult | dg.SkipReason:
+    """Ask for a run of the job if the topic holds records that the table has not read."""
+    table = ledger.name
+    if is_running(instance, job):
+        return dg.SkipReason(f"{job} is running")
+    try:
+        topic = kafka.look()
+        known = position(ledger, topic)
+    except PatternError as error:
+        return dg.SkipReason(str(error))
+    if (known.topic_id, known.offsets) == (topic.id, topic.end):
+        return dg.SkipReason(f"everything of topic {topic.name} was read: offsets {dict(topic.end)}")
+    plan = Plan((table,), "the topic holds more", causes={table: "topic"}, cursor={table: known.cursor})
+    decision = decide(instance, plan, asset=table, job_name=job)
+    if decision.requests:
+        return dg.SensorResult(run_requests=list(decision.requests))
+    return dg.SkipReason(decision.held[table])
+
+
+JOB = Job(
+    "stream_visits",
+    description="Visits that wait in the topic, appended to bronze; ends when it has read what was there.",
+)
+
+
+def visits_streamed(context: dg.SensorEvaluationContext, lake: Lake, kafka: Kafka) -> dg.SensorResult | dg.SkipReason:
+    """Compare the topic's offsets with those in bronze's log; the run refuses a topic that lost records."""
+    return requested(context.instance, lake.ledger(VISITS.name), kafka, job=JOB.name)
+
+
+@lake_job(
+    JOB,
+    Polls(
+        visits_streamed,
+        every_seconds=2 * settings().tick_seconds,
+        description="Records of the visits topic that bronze has not read start a run that reads them.",
+        running=bool(settings().kafka),
+    ),
+    pool="bronze_visits",
+)
 def append_visits(context: dg.OpExecutionContext, lake: Lake, kafka: Kafka, clock: Clock) -> None:
     """Append what the topic holds beyond the offsets in bronze's log; an approved run goes on without what is gone."""
     table, now = lake.table(VISITS), clock.now()
@@ -87,44 +129,6 @@ def append_visits(context: dg.OpExecutionContext, lake: Lake, kafka: Kafka, cloc
         )
 
 
-@dg.job(description="Visits that wait in the topic, appended to bronze; ends when it has read what was there.")
-def stream_visits() -> None:
-    """One bounded step."""
-    append_visits()
-
-
-@dg.sensor(
-    job=stream_visits,
-    minimum_interval_seconds=2 * settings().tick_seconds,
-    default_status=dg.DefaultSensorStatus.RUNNING if settings().kafka else dg.DefaultSensorStatus.STOPPED,
-    description="Records of the visits topic that bronze has not read start a run that reads them.",
-)
-def visits_streamed(context: dg.SensorEvaluationContext, lake: Lake, kafka: Kafka) -> dg.SensorResult | dg.SkipReason:
-    """Compare the topic's offsets with those in bronze's log; the run refuses a topic that lost records."""
-    return requested(context.instance, lake.ledger(VISITS.name), kafka, job=stream_visits.name)
-
-
-def requested(
-    instance: dg.DagsterInstance, ledger: Ledger, kafka: Kafka, *, job: str
-) -> dg.SensorResult | dg.SkipReason:
-    """Ask for a run of the job if the topic holds records that the table has not read."""
-    table = ledger.name
-    if is_running(instance, job):
-        return dg.SkipReason(f"{job} is running")
-    try:
-        topic = kafka.look()
-        known = position(ledger, topic)
-    except PatternError as error:
-        return dg.SkipReason(str(error))
-    if (known.topic_id, known.offsets) == (topic.id, topic.end):
-        return dg.SkipReason(f"everything of topic {topic.name} was read: offsets {dict(topic.end)}")
-    plan = Plan((table,), "the topic holds more", causes={table: "topic"}, cursor={table: known.cursor})
-    decision = decide(instance, plan, asset=table, job_name=job)
-    if decision.requests:
-        return dg.SensorResult(run_requests=list(decision.requests))
-    return dg.SkipReason(decision.held[table])
-
-
 @dg.asset_check(
     asset=asset_key(VISITS),
     metadata={RUNS_ALONE: True},
@@ -140,14 +144,9 @@ def no_input_is_stalled(lake: Lake, kafka: Kafka, clock: Clock) -> dg.AssetCheck
 
 def inputs_after(ledger: Ledger) -> Progress:
     """Read how far each partition of the topic had come in event time, and when it delivered last."""
-    batches: list[CommitRecord] = []
-    for commit in ledger.history() if ledger.exists() else ():
-        if commit.record and commit.record.channel:
-            if batches and commit.record.run_id != batches[0].run_id:
-                break
-            batches.append(commit.record)
-    progress = Progress.of_note(batches[-1].notes.get("inputs")) if batches else Progress()
-    for record in reversed(batches):
+    batches = newest_batches(ledger)
+    progress = Progress.of_note(batches[0].notes.get("inputs")) if batches else Progress()
+    for record in batches:
         found = {name.removeprefix(_NEWEST): text for name, text in record.figures.items() if name.startswith(_NEWEST)}
         progress = progress.advance(
             {name: datetime.fromisoformat(f"{text}+00:00") if text else None for name, text in found.items()},

@@ -1,13 +1,8 @@
 """Views and visitors of each page, by day."""
 
-from datetime import timedelta
-
 from dedp_assets.defs.gold.promotion import PASSED, promote
 from dedp_assets.defs.silver.visits import VISITS
-from dedp_assets.graph.batches import Step
-from dedp_assets.graph.feeds import Pinned, same
-from dedp_assets.graph.figures import Figure
-from dedp_assets.graph.tables import lake_table
+from dedp_assets.graph.declare import About, Figure, Gates, Pinned, Reads, Runs, Step, lake_table, same
 from dedp_assets.partitions import DAILY
 from dedp_assets.patterns.core.audits import Audit
 from dedp_assets.patterns.core.results import WriteResult
@@ -41,16 +36,17 @@ AUDITS = (
 
 @lake_table(
     DAILY_PAGE_VIEWS,
-    reads={VISITS: same("event_date")},
-    derived={"views": ["visit_id"], "visitors": ["user_id"]},
-    fresh=timedelta(hours=26),
-    figures={"usual": Figure("usual volume")},
-    used_by="dashboards",
-    partitions=DAILY,
-    audits=AUDITS,
-    checks=PASSED,
+    reads=Reads({VISITS: same("event_date")}),
+    runs=Runs(DAILY),
+    gates=Gates(AUDITS, checks=PASSED),
+    about=About(
+        owner="team:web-analytics",
+        used_by="dashboards",
+        fresh_hours=26,
+        derived={"views": ["visit_id"], "visitors": ["user_id"]},
+        figures={"usual": Figure("usual volume")},
+    ),
     patterns=[audit_write_audit_publish],
-    owner="team:web-analytics",
     code_version="1",
 )
 def daily_page_views(step: Step, visits: Pinned, table: Table) -> WriteResult:

@@ -1,16 +1,7 @@
 """Sessions of visitors, each with an id that late visits do not change."""
 
-from datetime import timedelta
-
-import dagster as dg
-
 from dedp_assets.defs.silver.visits import VISITS
-from dedp_assets.graph.batches import Step
-from dedp_assets.graph.feeds import Pinned, same
-from dedp_assets.graph.lookbacks import look_back
-from dedp_assets.graph.selections import writing
-from dedp_assets.graph.specs import asset_key
-from dedp_assets.graph.tables import lake_table
+from dedp_assets.graph.declare import About, Gates, Job, Nightly, Pinned, Reads, Runs, Step, lake_table, same
 from dedp_assets.partitions import DAILY
 from dedp_assets.patterns.core.audits import Audit
 from dedp_assets.patterns.core.results import WriteResult
@@ -54,21 +45,33 @@ AUDITS = (Audit.none_where("visits_are_of_the_day", "to_date(started_at) <> even
 
 @lake_table(
     DAILY_SESSIONS,
-    reads={VISITS: same("event_date")},
-    follows=False,
-    derived={
-        "session_id": ["user_id", "landed_on", "source_file", "line_number"],
-        **dict.fromkeys(("started_at", "ended_at"), ("event_time",)),
-        "visits": ["visit_id"],
-        **dict.fromkeys((FIRST, LAST), ("landed_on", "source_file", "line_number")),
-    },
-    fresh=timedelta(hours=28),
-    used_by="analysts, who refer to sessions by their id",
-    partitions=DAILY,
-    audits=AUDITS,
-    checks={"input_is_not_empty": "A day without visits is refused."},
+    reads=Reads({VISITS: same("event_date")}),
+    runs=Runs(
+        DAILY,
+        Nightly(
+            "30 2 * * *",
+            lookback=14,
+            description="At 02:30 UTC, yesterday's sessions and those of the days before it whose visits changed "
+            "since.",
+        ),
+        job=Job(
+            "compute_daily_sessions",
+            description="Sessions of a day, and of the days before it that visits came late for.",
+        ),
+    ),
+    gates=Gates(AUDITS, if_empty="A day without visits is refused."),
+    about=About(
+        owner="team:web-analytics",
+        used_by="analysts, who refer to sessions by their id",
+        fresh_hours=28,
+        derived={
+            "session_id": ["user_id", "landed_on", "source_file", "line_number"],
+            **dict.fromkeys(("started_at", "ended_at"), ("event_time",)),
+            "visits": ["visit_id"],
+            **dict.fromkeys((FIRST, LAST), ("landed_on", "source_file", "line_number")),
+        },
+    ),
     patterns=[add_stable_key, plan_lookback],
-    owner="team:web-analytics",
     code_version="1",
 )
 def daily_sessions(step: Step, visits: Pinned, table: Table) -> WriteResult:
@@ -89,17 +92,3 @@ def daily_sessions(step: Step, visits: Pinned, table: Table) -> WriteResult:
     if anew:
         return overwrite_partition(found, table.target(step.provenance, partition=day, audits=AUDITS))
     return upsert_keyed(found, table.target(step.provenance, partition=day, audits=AUDITS), since=since)
-
-
-compute_daily_sessions = dg.define_asset_job(
-    "compute_daily_sessions",
-    selection=writing(dg.AssetSelection.assets(asset_key(DAILY_SESSIONS))),
-    description="Sessions of a day, and of the days before it that visits came late for.",
-)
-daily_sessions_every_day = look_back(
-    daily_sessions,
-    compute_daily_sessions,
-    lookback=14,
-    cron_schedule="30 2 * * *",
-    description="At 02:30 UTC, yesterday's sessions and those of the days before it whose visits changed since.",
-)

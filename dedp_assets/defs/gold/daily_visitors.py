@@ -1,13 +1,8 @@
 """How many visitors came each day."""
 
-from datetime import timedelta
-
 from dedp_assets.defs.gold.promotion import PASSED, promote
 from dedp_assets.defs.silver.visits import VISITS
-from dedp_assets.graph.batches import Step
-from dedp_assets.graph.feeds import Pinned, same
-from dedp_assets.graph.figures import Figure
-from dedp_assets.graph.tables import lake_table
+from dedp_assets.graph.declare import About, Figure, Gates, Pinned, Reads, Runs, Step, lake_table, same
 from dedp_assets.partitions import DAILY
 from dedp_assets.patterns.core.audits import Audit
 from dedp_assets.patterns.core.results import WriteResult
@@ -50,22 +45,23 @@ AUDITS = (
 
 @lake_table(
     DAILY_VISITORS,
-    reads={VISITS: same("event_date")},
-    derived={
-        "visits": ["visit_id"],
-        "visitors": ["user_id"],
-        "pages": ["page"],
-        "first_visit_at": ["event_time"],
-        "last_visit_at": ["event_time"],
-    },
-    fresh=timedelta(hours=26),
-    figures={"usual": Figure("usual volume")},
-    used_by="dashboards",
-    partitions=DAILY,
-    audits=AUDITS,
-    checks=PASSED,
+    reads=Reads({VISITS: same("event_date")}),
+    runs=Runs(DAILY),
+    gates=Gates(AUDITS, checks=PASSED),
+    about=About(
+        owner="team:web-analytics",
+        used_by="dashboards",
+        fresh_hours=26,
+        derived={
+            "visits": ["visit_id"],
+            "visitors": ["user_id"],
+            "pages": ["page"],
+            "first_visit_at": ["event_time"],
+            "last_visit_at": ["event_time"],
+        },
+        figures={"usual": Figure("usual volume")},
+    ),
     patterns=[audit_write_audit_publish],
-    owner="team:web-analytics",
     code_version="1",
 )
 def daily_visitors(step: Step, visits: Pinned, table: Table) -> WriteResult:

@@ -1,9 +1,7 @@
 """The devices as they were published: every version is kept, readers know one name."""
 
 from dedp_assets.defs.silver.devices import DEVICES_CURRENT
-from dedp_assets.graph.batches import Step
-from dedp_assets.graph.feeds import Pinned, whole
-from dedp_assets.graph.tables import lake_table
+from dedp_assets.graph.declare import About, Gates, Pinned, Reads, Step, lake_table, whole
 from dedp_assets.patterns.core.audits import Audit
 from dedp_assets.patterns.core.results import WriteResult
 from dedp_assets.patterns.core.schema import Column, TableSpec
@@ -34,13 +32,14 @@ AUDITS = (
 
 @lake_table(
     DEVICES,
-    reads={DEVICES_CURRENT: whole()},
-    derived={"named_since": ["valid_from"]},
-    used_by="partners, who must be able to show later what they were told",
-    audits=AUDITS,
-    checks={"input_is_not_empty": "A version without devices is not shown."},
+    reads=Reads({DEVICES_CURRENT: whole()}),
+    gates=Gates(AUDITS, if_empty="A version without devices is not shown."),
+    about=About(
+        owner="team:ingestion",
+        used_by="partners, who must be able to show later what they were told",
+        derived={"named_since": ["valid_from"]},
+    ),
     patterns=[load_version],
-    owner="team:ingestion",
     code_version="1",
 )
 def devices(step: Step, current: Pinned, table: Table) -> WriteResult:

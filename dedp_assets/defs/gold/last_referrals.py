@@ -1,9 +1,7 @@
 """The last visit that each website has sent."""
 
 from dedp_assets.defs.silver.referrals import REFERRALS
-from dedp_assets.graph.batches import Step
-from dedp_assets.graph.feeds import Pinned, same
-from dedp_assets.graph.tables import lake_table
+from dedp_assets.graph.declare import About, Gates, Pinned, Reads, Runs, Step, lake_table, same
 from dedp_assets.partitions import DAILY
 from dedp_assets.patterns.core.results import WriteResult
 from dedp_assets.patterns.core.schema import Column, TableSpec
@@ -29,13 +27,15 @@ QUERY = """
 
 @lake_table(
     LAST_REFERRALS,
-    reads={REFERRALS: same("event_date")},
-    derived={"website": ["referrer"]},
-    checks={"changes_of_one_place_agree": "No two visits of one time and identity differ."},
-    used_by="marketing, who ask which websites no longer send anybody",
-    partitions=DAILY,
+    reads=Reads({REFERRALS: same("event_date")}),
+    runs=Runs(DAILY),
+    gates=Gates(checks={"changes_of_one_place_agree": "No two visits of one time and identity differ."}),
+    about=About(
+        owner="team:web-analytics",
+        used_by="marketing, who ask which websites no longer send anybody",
+        derived={"website": ["referrer"]},
+    ),
     patterns=[merge_changes],
-    owner="team:web-analytics",
     code_version="1",
 )
 def last_referrals(step: Step, referrals: Pinned, table: Table) -> WriteResult:

@@ -1,9 +1,7 @@
 """The way of each visit through the site: the pages of one visitor's day, in order."""
 
 from dedp_assets.defs.silver.visits_by_visitor import BY_VISITOR, VISITS_BY_VISITOR
-from dedp_assets.graph.batches import Step
-from dedp_assets.graph.feeds import Pinned, same
-from dedp_assets.graph.tables import lake_table
+from dedp_assets.graph.declare import About, Gates, Pinned, Reads, Runs, Step, lake_table, same
 from dedp_assets.partitions import DAILY
 from dedp_assets.patterns.core.audits import Audit
 from dedp_assets.patterns.core.results import WriteResult
@@ -45,14 +43,15 @@ AUDITS = (
 
 @lake_table(
     PAGES_BY_VISIT,
-    reads={VISITS_BY_VISITOR: same("event_date")},
-    derived={"pages": ["page"], **dict.fromkeys(("started_at", "ended_at"), ("event_time",))},
-    partitions=DAILY,
-    audits=AUDITS,
-    checks={"input_is_not_empty": "Warns of a day without visits, which has no row."},
-    used_by="whoever designs the site, who looks at ways through it",
+    reads=Reads({VISITS_BY_VISITOR: same("event_date")}),
+    runs=Runs(DAILY),
+    gates=Gates(AUDITS, if_empty="Warns of a day without visits, which has no row."),
+    about=About(
+        owner="team:web-analytics",
+        used_by="whoever designs the site, who looks at ways through it",
+        derived={"pages": ["page"], **dict.fromkeys(("started_at", "ended_at"), ("event_time",))},
+    ),
     patterns=[aggregate_locally, overwrite_partition],
-    owner="team:web-analytics",
     code_version="1",
 )
 def pages_by_visit(step: Step, visits: Pinned, table: Table) -> WriteResult:

@@ -4,8 +4,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime
 
-from dedp_assets.graph.batches import Step
-from dedp_assets.graph.feeds import Pinned
+from dedp_assets.graph.run.batches import Step
+from dedp_assets.graph.run.feeds import Pinned
 from dedp_assets.patterns.core.audits import Audit
 from dedp_assets.patterns.core.results import WriteResult
 from dedp_assets.patterns.core.rows import RowsRead

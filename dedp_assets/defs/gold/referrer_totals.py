@@ -1,9 +1,7 @@
 """How many visitors each website has sent, up to and with each day."""
 
 from dedp_assets.defs.silver.referrals import REFERRALS
-from dedp_assets.graph.batches import Step
-from dedp_assets.graph.feeds import Pinned, same
-from dedp_assets.graph.tables import lake_table
+from dedp_assets.graph.declare import About, Follow, InOrder, Pinned, Reads, Runs, Step, lake_table, same
 from dedp_assets.partitions import DAILY
 from dedp_assets.patterns.core.results import WriteResult
 from dedp_assets.patterns.core.schema import Column, TableSpec
@@ -32,17 +30,21 @@ QUERY = """
 
 @lake_table(
     REFERRER_TOTALS,
-    reads={REFERRALS: same("event_date")},
-    in_order=True,
-    derived={
-        "website": ["referrer"], "visits": ["visit_id"], "days": ["event_date"], "last_day": ["event_date"],
-    },
-    used_by="marketing, who pay websites for the visitors they sent",
-    partitions=DAILY,
+    reads=Reads({REFERRALS: same("event_date")}),
+    runs=Runs(DAILY, InOrder(Follow())),
+    about=About(
+        owner="team:web-analytics",
+        used_by="marketing, who pay websites for the visitors they sent",
+        derived={
+            "website": ["referrer"],
+            "visits": ["visit_id"],
+            "days": ["event_date"],
+            "last_day": ["event_date"],
+        },
+    ),
     patterns=[merge_execution],
-    owner="team:web-analytics",
     code_version="1",
-)  # fmt: skip
+)
 def referrer_totals(step: Step, referrals: Pinned, table: Table) -> WriteResult:
     """Add one day's visits to the totals of the day before it."""
     rows = referrals.rows()

@@ -1,9 +1,7 @@
 """Which websites send visitors, and to which pages: two tables of the same referrals."""
 
 from dedp_assets.defs.silver.referrals import REFERRALS
-from dedp_assets.graph.batches import Step
-from dedp_assets.graph.feeds import Pinned, same
-from dedp_assets.graph.tables import lake_table
+from dedp_assets.graph.declare import About, Gates, Pinned, Reads, Runs, Step, lake_table, same
 from dedp_assets.partitions import DAILY
 from dedp_assets.patterns.core.audits import Audit
 from dedp_assets.patterns.core.results import WriteResult
@@ -53,14 +51,15 @@ AUDITS = (
 @lake_table(
     REFERRING_SITES,
     beside={REFERRED_PAGES: [write_transaction]},
-    reads={REFERRALS: same("event_date")},
-    derived={"site": ["referrer"], "referrals": ["visit_id"]},
-    partitions=DAILY,
-    used_by="marketing, who compare the websites that send visitors",
-    audits=AUDITS,
-    checks={"input_is_not_empty": "Warns of a date that no other website sent a visit on."},
+    reads=Reads({REFERRALS: same("event_date")}),
+    runs=Runs(DAILY),
+    gates=Gates(AUDITS, if_empty="Warns of a date that no other website sent a visit on."),
+    about=About(
+        owner="team:web-analytics",
+        used_by="marketing, who compare the websites that send visitors",
+        derived={"site": ["referrer"], "referrals": ["visit_id"]},
+    ),
     patterns=[write_transaction],
-    owner="team:web-analytics",
     code_version="1",
 )
 def referring_sites(step: Step, referrals: Pinned, sites: Table, pages: Table) -> WriteResult:

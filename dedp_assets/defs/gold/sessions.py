@@ -2,15 +2,22 @@
 
 from datetime import date, datetime, timedelta, timezone
 
-import dagster as dg
-
-from dedp_assets.defs.silver.visits import DEAD_LETTER, VISITS
-from dedp_assets.graph.batches import Inputs, Step
-from dedp_assets.graph.chains import run_chain
-from dedp_assets.graph.feeds import Pinned, same
-from dedp_assets.graph.selections import writing
-from dedp_assets.graph.specs import asset_key
-from dedp_assets.graph.tables import Request, lake_table
+from dedp_assets.defs.silver.visits import VISITS
+from dedp_assets.graph.declare import (
+    About,
+    Gates,
+    InOrder,
+    Inputs,
+    Job,
+    Nightly,
+    Pinned,
+    Reads,
+    Request,
+    Runs,
+    Step,
+    lake_table,
+    same,
+)
 from dedp_assets.partitions import DAILY
 from dedp_assets.patterns.core.errors import NotReady
 from dedp_assets.patterns.core.results import WriteResult
@@ -80,23 +87,38 @@ def open_before(request: Request, visits: Pinned, completed: Table, pending: Tab
 @lake_table(
     SESSIONS,
     beside={PENDING: [sessionize_partition]},
-    reads={VISITS: same("event_date")},
-    inputs=open_before,
-    follows=False,  # a late visit may change every day after its own: one run a night takes them in order
-    in_order=True,
-    derived={
-        "session_id": ["user_id", "event_time", "visit_id"],
-        **dict.fromkeys(("started_at", "ended_at"), ("event_time",)),
-        "events": ["event_time", "visit_id", "page"],
-        "visits": ["visit_id"],
-        "pages": ["page"],
-    },
-    fresh=timedelta(hours=28),
-    used_by="analysts, who follow visitors over midnight",
-    partitions=DAILY,
-    checks={"input_is_not_empty": "Warns of a day in which no session was complete."},
+    reads=Reads({VISITS: same("event_date")}, look=open_before),
+    runs=Runs(
+        DAILY,
+        # A late visit may change every day after its own: one run a night takes them in order.
+        InOrder(
+            Nightly(
+                "40 2 * * *",
+                lookback=RETENTION_DAYS,
+                description="At 02:40 UTC, yesterday's sessions, from the oldest day on that is not current.",
+            )
+        ),
+        job=Job(
+            "compute_sessions",
+            description="Sessions of days in their order, as far as something changed, after the visits of these days.",
+            selection='key:"silver/visits" or key:"silver/visits_dead_letter" or key:"gold/sessions" '
+            'or key:"silver/sessions_pending"',
+        ),
+    ),
+    gates=Gates(if_empty="Warns of a day in which no session was complete."),
+    about=About(
+        owner="team:web-analytics",
+        used_by="analysts, who follow visitors over midnight",
+        fresh_hours=28,
+        derived={
+            "session_id": ["user_id", "event_time", "visit_id"],
+            **dict.fromkeys(("started_at", "ended_at"), ("event_time",)),
+            "events": ["event_time", "visit_id", "page"],
+            "visits": ["visit_id"],
+            "pages": ["page"],
+        },
+    ),
     patterns=[sessionize_partition, write_transaction],
-    owner="team:web-analytics",
     code_version="1",
 )
 def sessions(step: Step, visits: Pinned, completed: Table, pending: Table) -> WriteResult:
@@ -115,17 +137,3 @@ def sessions(step: Step, visits: Pinned, completed: Table, pending: Table) -> Wr
             TableRows(split["pending"].selectExpr(day, "*"), waiting, allow_empty=True),
         ]
     )
-
-
-compute_sessions = dg.define_asset_job(
-    "compute_sessions",
-    selection=writing(dg.AssetSelection.assets(*map(asset_key, (VISITS, DEAD_LETTER, SESSIONS, PENDING)))),
-    description="Sessions of days in their order, as far as something changed, after the visits of these days.",
-)
-sessions_every_day = run_chain(
-    sessions,
-    compute_sessions,
-    lookback=RETENTION_DAYS,
-    cron_schedule="40 2 * * *",
-    description="At 02:40 UTC, yesterday's sessions, from the oldest day on that is not current.",
-)

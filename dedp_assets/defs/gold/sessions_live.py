@@ -1,17 +1,10 @@
 """Sessions of visitors as they are over, while visits come in."""
 
-import dagster as dg
-
 from dedp_assets.defs.bronze.visits import EVENT_TIME
 from dedp_assets.defs.bronze.visits import VISITS as LANDED
 from dedp_assets.defs.silver.visits import DEAD_LETTER
-from dedp_assets.graph.batches import Step
-from dedp_assets.graph.feeds import Pinned, whole
-from dedp_assets.graph.figures import Figure
-from dedp_assets.graph.letters import taken
-from dedp_assets.graph.selections import writing
-from dedp_assets.graph.specs import asset_key
-from dedp_assets.graph.tables import lake_table
+from dedp_assets.graph.checks.letters import taken
+from dedp_assets.graph.declare import About, Every, Figure, Job, Pinned, Reads, Runs, Step, lake_table, whole
 from dedp_assets.patterns.core.results import WriteResult
 from dedp_assets.patterns.core.schema import Column, TableSpec
 from dedp_assets.patterns.delta.tables import Table
@@ -39,13 +32,27 @@ _USABLE = "trim(visit_id) <> '' AND trim(user_id) <> '' AND trim(page) <> '' AND
 
 @lake_table(
     SESSIONS_LIVE,
-    reads={LANDED: whole()},
-    follows=False,  # the stream goes on by itself, and leaves out what is later than its watermark
-    derived=dict.fromkeys(SESSIONS_LIVE.columns, ("raw",)),
-    figures={"dropped_by_watermark": Figure("late visits left out")},
-    used_by="whoever answers visitors while they are there",
+    reads=Reads({LANDED: whole()}),
+    runs=Runs(
+        # The stream goes on by itself, and leaves out what is later than its watermark.
+        when=Every(
+            "*/5 * * * *",
+            name="live_sessions_every_five_minutes",
+            description="Every five minutes; to be started where visits come by a topic.",
+            running=False,
+        ),
+        job=Job(
+            "compute_live_sessions",
+            description="The visits that landed since the last run, added to the sessions that were open.",
+        ),
+    ),
+    about=About(
+        owner="team:web-analytics",
+        used_by="whoever answers visitors while they are there",
+        derived=dict.fromkeys(SESSIONS_LIVE.columns, ("raw",)),
+        figures={"dropped_by_watermark": Figure("late visits left out")},
+    ),
     patterns=[sessionize_stream, append_checkpointed],
-    owner="team:web-analytics",
     code_version="1",
 )
 def sessions_live(step: Step, landed: Pinned, table: Table, lake: Lake) -> WriteResult:
@@ -73,18 +80,3 @@ def sessions_live(step: Step, landed: Pinned, table: Table, lake: Lake) -> Write
         checkpoint=lake.checkpoint(SESSIONS_LIVE.name),
         restart=step.provenance.replay,
     )
-
-
-compute_live_sessions = dg.define_asset_job(
-    "compute_live_sessions",
-    selection=writing(dg.AssetSelection.assets(asset_key(SESSIONS_LIVE))),
-    description="The visits that landed since the last run, added to the sessions that were open.",
-)
-live_sessions_every_five_minutes = dg.ScheduleDefinition(
-    name="live_sessions_every_five_minutes",
-    job=compute_live_sessions,
-    cron_schedule="*/5 * * * *",
-    execution_timezone="UTC",
-    default_status=dg.DefaultScheduleStatus.STOPPED,
-    description="Every five minutes; to be started where visits come by a topic.",
-)

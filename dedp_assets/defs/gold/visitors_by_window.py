@@ -1,15 +1,8 @@
 """Visitors of each ten minutes, counted as visits come in."""
 
-import dagster as dg
-
 from dedp_assets.defs.bronze.visits import EVENT_TIME
 from dedp_assets.defs.bronze.visits import VISITS as LANDED
-from dedp_assets.graph.batches import Step
-from dedp_assets.graph.feeds import Pinned, whole
-from dedp_assets.graph.figures import Figure
-from dedp_assets.graph.selections import writing
-from dedp_assets.graph.specs import asset_key
-from dedp_assets.graph.tables import lake_table
+from dedp_assets.graph.declare import About, Every, Figure, Job, Pinned, Reads, Runs, Step, lake_table, whole
 from dedp_assets.patterns.core.results import WriteResult
 from dedp_assets.patterns.core.schema import Column, TableSpec
 from dedp_assets.patterns.delta.tables import Table
@@ -34,13 +27,23 @@ QUERY = """
 
 @lake_table(
     VISITORS_BY_WINDOW,
-    reads={LANDED: whole()},
-    follows=False,
-    derived={"window_start": ["raw"], "visitors": ["raw"]},
-    figures={"dropped_by_watermark": Figure("late visits left out")},
-    used_by="whoever watches the website now",
+    reads=Reads({LANDED: whole()}),
+    runs=Runs(
+        when=Every(
+            "*/10 * * * *",
+            name="visitors_every_ten_minutes",
+            description="Every ten minutes; to be started where visits come by a topic.",
+            running=False,
+        ),
+        job=Job("count_visitors", description="The visits that landed since the last run, counted by ten minutes."),
+    ),
+    about=About(
+        owner="team:web-analytics",
+        used_by="whoever watches the website now",
+        derived={"window_start": ["raw"], "visitors": ["raw"]},
+        figures={"dropped_by_watermark": Figure("late visits left out")},
+    ),
     patterns=[append_checkpointed],
-    owner="team:web-analytics",
     code_version="1",
 )
 def visitors_by_window(step: Step, landed: Pinned, table: Table, lake: Lake) -> WriteResult:
@@ -53,18 +56,3 @@ def visitors_by_window(step: Step, landed: Pinned, table: Table, lake: Lake) -> 
         checkpoint=lake.checkpoint(VISITORS_BY_WINDOW.name),
         restart=step.provenance.replay,
     )
-
-
-count_visitors = dg.define_asset_job(
-    "count_visitors",
-    selection=writing(dg.AssetSelection.assets(asset_key(VISITORS_BY_WINDOW))),
-    description="The visits that landed since the last run, counted by ten minutes.",
-)
-visitors_every_ten_minutes = dg.ScheduleDefinition(
-    name="visitors_every_ten_minutes",
-    job=count_visitors,
-    cron_schedule="*/10 * * * *",
-    execution_timezone="UTC",
-    default_status=dg.DefaultScheduleStatus.STOPPED,
-    description="Every ten minutes; to be started where visits come by a topic.",
-)

@@ -1,16 +1,19 @@
 """Visits by device and by the site that sent them: a cube for each day, and one for each week made of its days."""
 
-from datetime import timedelta
-
-import dagster as dg
-
 from dedp_assets.defs.silver.visits import VISITS
-from dedp_assets.graph.batches import Step
-from dedp_assets.graph.feeds import Pinned, day_to_week, same
-from dedp_assets.graph.lookbacks import look_back
-from dedp_assets.graph.selections import writing
-from dedp_assets.graph.specs import asset_key
-from dedp_assets.graph.tables import lake_table
+from dedp_assets.graph.declare import (
+    About,
+    Gates,
+    Job,
+    Nightly,
+    Pinned,
+    Reads,
+    Runs,
+    Step,
+    day_to_week,
+    lake_table,
+    same,
+)
 from dedp_assets.partitions import DAILY, WEEKLY
 from dedp_assets.patterns.core.audits import Audit
 from dedp_assets.patterns.core.results import WriteResult
@@ -104,20 +107,27 @@ _DERIVED = {
     GROUPING: ["device_type", "referrer"],
 }
 LOOKBACK_DAYS = 14
-_EMPTY = {"input_is_not_empty": "Warns of a day without visits, which has no row."}
 
 
 @lake_table(
     VISITS_CUBE,
-    reads={VISITS: same("event_date")},
-    follows="late",  # a day is computed once it is over
-    derived=_DERIVED,
-    partitions=DAILY,
-    fresh=timedelta(hours=28),
-    audits=AUDITS,
-    checks=_EMPTY,
+    reads=Reads({VISITS: same("event_date")}),
+    runs=Runs(
+        DAILY,
+        Nightly(
+            "45 1 * * *",
+            lookback=LOOKBACK_DAYS,
+            description="At 01:45 UTC, yesterday's cube and those of the days before it whose visits changed since.",
+            follows_late=True,
+        ),
+        job=Job(
+            "daily_cube",
+            description="The cube of a day, and of the days before it that visits came late for; their weeks follow.",
+        ),
+    ),
+    gates=Gates(AUDITS, if_empty="Warns of a day without visits, which has no row."),
+    about=About(owner="team:web-analytics", fresh_hours=28, derived=_DERIVED),
     patterns=[aggregate, overwrite_partition],
-    owner="team:web-analytics",
     code_version="1",
 )
 def visits_cube(step: Step, visits: Pinned, table: Table) -> WriteResult:
@@ -139,14 +149,11 @@ def visits_cube(step: Step, visits: Pinned, table: Table) -> WriteResult:
 
 @lake_table(
     WEEKLY_CUBE,
-    reads={VISITS_CUBE: day_to_week("event_date")},
-    derived={"week": ["event_date"]},
-    partitions=WEEKLY,
-    audits=(ALIKE,),
-    checks={"input_is_not_empty": "Warns of a week without visits, which has no row."},
-    used_by="dashboards",
+    reads=Reads({VISITS_CUBE: day_to_week("event_date")}),
+    runs=Runs(WEEKLY),
+    gates=Gates((ALIKE,), if_empty="Warns of a week without visits, which has no row."),
+    about=About(owner="team:web-analytics", used_by="dashboards", derived={"week": ["event_date"]}),
     patterns=[aggregate, overwrite_partition],
-    owner="team:web-analytics",
     code_version="1",
 )
 def visits_cube_weekly(step: Step, days: Pinned, table: Table) -> WriteResult:
@@ -157,17 +164,3 @@ def visits_cube_weekly(step: Step, days: Pinned, table: Table) -> WriteResult:
         table.target(step.provenance, partition=step.owned(table), audits=(ALIKE,)),
         allow_empty=True,
     )
-
-
-daily_cube = dg.define_asset_job(
-    "daily_cube",
-    selection=writing(dg.AssetSelection.assets(asset_key(VISITS_CUBE))),
-    description="The cube of a day, and of the days before it that visits came late for; their weeks follow.",
-)
-cube_every_day = look_back(
-    visits_cube,
-    daily_cube,
-    lookback=LOOKBACK_DAYS,
-    cron_schedule="45 1 * * *",
-    description="At 01:45 UTC, yesterday's cube and those of the days before it whose visits changed since.",
-)

@@ -1,10 +1,8 @@
 """Visits that a page failed for, forwarded in the order in which they were processed, and the receipts of it."""
 
 from dedp_assets.defs.silver.visits import VISITS
-from dedp_assets.graph.batches import Step
-from dedp_assets.graph.feeds import Pinned, same
-from dedp_assets.graph.letters import taken
-from dedp_assets.graph.tables import lake_table
+from dedp_assets.graph.checks.letters import taken
+from dedp_assets.graph.declare import About, Pinned, Reads, Runs, Step, lake_table, same
 from dedp_assets.partitions import DAILY
 from dedp_assets.patterns.connectors.http_sink import HttpSink
 from dedp_assets.patterns.connectors.receipts import RECEIPT
@@ -39,19 +37,20 @@ def lacking() -> str:
 
 @lake_table(
     ALERTS,
-    reads={VISITS: same("event_date")},
-    needs=lacking,
-    derived={
-        "destination": ["status"],
-        "record_id": ["visit_id"],
-        "entity": ["status"],
-        "position": ["landed_on", "source_file", "line_number"],
-        "was_present": ["visit_id"],
-    },
-    partitions=DAILY,
-    used_by="whoever is on duty, by the topic alerts or the inbox of that name",
+    reads=Reads({VISITS: same("event_date")}),
+    runs=Runs(DAILY, needs=lacking),
+    about=About(
+        owner="team:web-analytics",
+        used_by="whoever is on duty, by the topic alerts or the inbox of that name",
+        derived={
+            "destination": ["status"],
+            "record_id": ["visit_id"],
+            "entity": ["status"],
+            "position": ["landed_on", "source_file", "line_number"],
+            "was_present": ["visit_id"],
+        },
+    ),
     patterns=[deliver_in_order],
-    owner="team:web-analytics",
     code_version="1",
 )
 def alerts(step: Step, visits: Pinned, table: Table, kafka: Kafka, services: Services) -> WriteResult:

@@ -2,7 +2,7 @@
 
 import dagster as dg
 
-from dedp_assets.graph.selections import running_alone
+from dedp_assets.graph.catalogue.selections import running_alone
 
 check_tables = dg.define_asset_job(
     "check_tables",

@@ -7,8 +7,8 @@ from typing import Any
 
 import dagster as dg
 
-from dedp_assets.graph.letters import LetterCount, count_letters
-from dedp_assets.graph.selections import writing
+from dedp_assets.graph.catalogue.selections import writing
+from dedp_assets.graph.checks.letters import LetterCount, count_letters
 from resources.clock import Clock
 from resources.lake import Lake
 

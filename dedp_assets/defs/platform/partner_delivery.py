@@ -1,9 +1,7 @@
 """Visits of pages that partners embed, delivered to each of them by the minute, and the receipts of it."""
 
 from dedp_assets.defs.silver.visits import VISITS
-from dedp_assets.graph.batches import Step
-from dedp_assets.graph.feeds import Pinned, same
-from dedp_assets.graph.tables import lake_table
+from dedp_assets.graph.declare import About, Pinned, Reads, Runs, Step, lake_table, same
 from dedp_assets.partitions import DAILY
 from dedp_assets.patterns.connectors.http_sink import HttpSink
 from dedp_assets.patterns.connectors.receipts import RECEIPT
@@ -29,19 +27,20 @@ SENT = ("visit_id", "event_time", "page", "status")
 
 @lake_table(
     PARTNER_DELIVERY,
-    reads={VISITS: same("event_date")},
-    needs=lacking,
-    derived={
-        "destination": ["referrer"],
-        "record_id": ["visit_id"],
-        "entity": ["page"],
-        "position": ["event_time"],
-        "was_present": ["visit_id"],
-    },
-    partitions=DAILY,
-    used_by="partners, who read what they were sent in their inbox",
+    reads=Reads({VISITS: same("event_date")}),
+    runs=Runs(DAILY, needs=lacking),
+    about=About(
+        owner="team:partners",
+        used_by="partners, who read what they were sent in their inbox",
+        derived={
+            "destination": ["referrer"],
+            "record_id": ["visit_id"],
+            "entity": ["page"],
+            "position": ["event_time"],
+            "was_present": ["visit_id"],
+        },
+    ),
     patterns=[deliver_in_bins],
-    owner="team:partners",
     code_version="1",
 )
 def partner_delivery(step: Step, visits: Pinned, table: Table, services: Services) -> WriteResult:

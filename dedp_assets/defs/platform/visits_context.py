@@ -2,15 +2,8 @@
 
 from dataclasses import replace
 
-import dagster as dg
-
 from dedp_assets.defs.silver.visits import VISITS
-from dedp_assets.graph.batches import Step
-from dedp_assets.graph.feeds import Pinned, same
-from dedp_assets.graph.lookbacks import look_back
-from dedp_assets.graph.selections import writing
-from dedp_assets.graph.specs import asset_key
-from dedp_assets.graph.tables import lake_table
+from dedp_assets.graph.declare import About, Gates, Job, Nightly, Pinned, Reads, Runs, Step, lake_table, same
 from dedp_assets.partitions import DAILY
 from dedp_assets.patterns.core.audits import Audit
 from dedp_assets.patterns.core.results import WriteResult
@@ -45,15 +38,28 @@ AUDITS = (Audit(name="one_load_is_current", sql="count_if(is_current)", fail_abo
 
 @lake_table(
     VISITS_CONTEXT,
-    reads={VISITS: same("event_date")},
-    follows="late",  # a day is computed once it is over
-    derived={name: [] for name in VISITS_CONTEXT.columns if name != "event_date"},
-    partitions=DAILY,
-    audits=AUDITS,
-    checks={"input_is_not_empty": "Warns of a date that was never loaded with a visit."},
-    used_by="operators, who look for the rows of a release or a run",
+    reads=Reads({VISITS: same("event_date")}),
+    runs=Runs(
+        DAILY,
+        Nightly(
+            "30 2 * * *",
+            lookback=RETENTION_DAYS,
+            description="At 02:30 UTC, who loaded yesterday's visits, and those of days before it that changed since.",
+            follows_late=True,
+        ),
+        job=Job(
+            "daily_visits_context",
+            description=f"Loads of a day's visits, and of those {RETENTION_DAYS} days before it that were loaded "
+            "again.",
+        ),
+    ),
+    gates=Gates(AUDITS, if_empty="Warns of a date that was never loaded with a visit."),
+    about=About(
+        owner="team:platform",
+        used_by="operators, who look for the rows of a release or a run",
+        derived={name: [] for name in VISITS_CONTEXT.columns if name != "event_date"},
+    ),
     patterns=[decorate, overwrite_partition, plan_lookback],
-    owner="team:platform",
     code_version="1",
 )
 def visits_context(step: Step, visits: Pinned, table: Table) -> WriteResult:
@@ -65,17 +71,3 @@ def visits_context(step: Step, visits: Pinned, table: Table) -> WriteResult:
         allow_empty=True,
     )
     return replace(written, figures={"view for users": view_for_users(visits.table, view="visits", hidden=HIDDEN)})
-
-
-daily_visits_context = dg.define_asset_job(
-    "daily_visits_context",
-    selection=writing(dg.AssetSelection.assets(asset_key(VISITS_CONTEXT))),
-    description=f"Loads of a day's visits, and of those {RETENTION_DAYS} days before it that were loaded again.",
-)
-visits_context_every_day = look_back(
-    visits_context,
-    daily_visits_context,
-    lookback=RETENTION_DAYS,
-    cron_schedule="30 2 * * *",
-    description="At 02:30 UTC, who loaded yesterday's visits, and those of days before it that changed since.",
-)

@@ -1,12 +1,8 @@
 """A day's figures in the applications' database, two tables that always belong together."""
 
-from datetime import timedelta
-
 from dedp_assets.defs.gold.daily_page_views import DAILY_PAGE_VIEWS
 from dedp_assets.defs.gold.daily_visitors import DAILY_VISITORS
-from dedp_assets.graph.batches import Step
-from dedp_assets.graph.feeds import Pinned, same
-from dedp_assets.graph.tables import lake_table
+from dedp_assets.graph.declare import About, Gates, Pinned, Reads, Runs, Step, lake_table, same
 from dedp_assets.partitions import DAILY
 from dedp_assets.patterns.core.results import WriteResult
 from dedp_assets.patterns.core.schema import Column, TableSpec
@@ -38,15 +34,16 @@ SERVED = """
 
 @lake_table(
     DAILY_REPORT,
-    reads={DAILY_PAGE_VIEWS: same("event_date"), DAILY_VISITORS: same("event_date")},
-    needs=lacking,
-    derived={"rows": ["event_date"]},
-    partitions=DAILY,
-    fresh=timedelta(hours=28),
-    used_by="the applications, which read schema serving of their database",
-    checks={"input_is_not_empty": "A receipt names both tables."},
+    reads=Reads({DAILY_PAGE_VIEWS: same("event_date"), DAILY_VISITORS: same("event_date")}),
+    runs=Runs(DAILY, needs=lacking),
+    gates=Gates(if_empty="A receipt names both tables."),
+    about=About(
+        owner="team:applications",
+        used_by="the applications, which read schema serving of their database",
+        fresh_hours=28,
+        derived={"rows": ["event_date"]},
+    ),
     patterns=[write_transaction, overwrite_partition],
-    owner="team:applications",
     code_version="1",
 )
 def daily_report(

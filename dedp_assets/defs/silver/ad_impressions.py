@@ -14,15 +14,25 @@ from dedp_assets.defs.silver.ads import DEAD_LETTER as ADS_REFUSED
 from dedp_assets.defs.silver.ads import RECORD as DISPLAY
 from dedp_assets.defs.silver.visits import DEAD_LETTER as VISITS_REFUSED
 from dedp_assets.defs.silver.visits import RECORD, VISITS
-from dedp_assets.graph.appending import appending
-from dedp_assets.graph.batches import Step
-from dedp_assets.graph.feeds import Feed, Pinned, same
-from dedp_assets.graph.letters import taken
-from dedp_assets.graph.lookbacks import look_back
-from dedp_assets.graph.run_tags import CAUSE
-from dedp_assets.graph.selections import writing
-from dedp_assets.graph.specs import asset_key
-from dedp_assets.graph.tables import lake_table
+from dedp_assets.graph.catalogue.specs import asset_key
+from dedp_assets.graph.checks.letters import taken
+from dedp_assets.graph.declare import (
+    About,
+    Every,
+    Feed,
+    Gates,
+    Job,
+    Nightly,
+    Pinned,
+    Reads,
+    Runs,
+    Step,
+    lake_job,
+    lake_table,
+    same,
+)
+from dedp_assets.graph.run.appending import appending
+from dedp_assets.graph.run.run_tags import CAUSE
 from dedp_assets.partitions import DAILY
 from dedp_assets.patterns.core.audits import Audit
 from dedp_assets.patterns.core.errors import NotReady
@@ -88,15 +98,26 @@ SHOWN_BEFORE = Feed(
 
 @lake_table(
     IMPRESSIONS,
-    reads={VISITS: same("event_date"), ADS: SHOWN_BEFORE},
-    follows="late",  # the stream writes a day until it is over
-    partitions=DAILY,
-    fresh=timedelta(hours=28),
-    used_by="advertisers, who want to know which ads bring visits",
-    checks={"input_is_not_empty": "Warns of a date without visits."},
-    audits=AUDITS,
+    reads=Reads({VISITS: same("event_date"), ADS: SHOWN_BEFORE}),
+    runs=Runs(
+        DAILY,
+        # The stream writes a day until it is over.
+        Nightly(
+            "0 3 * * *",
+            lookback=14,
+            description="At 03:00 UTC, yesterday's impressions and those of the days before it whose visits or ads "
+            "changed.",
+            follows_late=True,
+        ),
+        job=Job(
+            "daily_ad_impressions", description="Impressions of a day, from the tables that its visits and ads are in."
+        ),
+    ),
+    gates=Gates(AUDITS, if_empty="Warns of a date without visits."),
+    about=About(
+        owner="team:advertising", used_by="advertisers, who want to know which ads bring visits", fresh_hours=28
+    ),
     patterns=[join_within, overwrite_partition, plan_lookback],
-    owner="team:advertising",
     code_version="2",
 )
 def ad_impressions(step: Step, visits: Pinned, ads: Pinned, table: Table) -> WriteResult:
@@ -109,7 +130,34 @@ def ad_impressions(step: Step, visits: Pinned, ads: Pinned, table: Table) -> Wri
     )
 
 
-@dg.op(pool="silver_ad_impressions")
+STREAMED = Job(
+    "join_ads_streamed",
+    description="Visits and ads that came by their topics since the last run, joined; ends when it has read them.",
+)
+
+
+def ads_joined_every_five_minutes(context: dg.ScheduleEvaluationContext, lake: Lake) -> dg.RunRequest | dg.SkipReason:
+    """Let the logs of both bronze tables say whether there is more to join than the last run found."""
+    ledgers = [lake.ledger(landed.name) for landed in (LANDED, SHOWN)]
+    if missing := [ledger.name for ledger in ledgers if not ledger.exists()]:
+        return dg.SkipReason(f"{', '.join(missing)}: nothing came by its topic yet")
+    seen = {CURSOR: " ".join(f"{ledger.name}@{ledger.version()}" for ledger in ledgers)}
+    done = dg.RunsFilter(job_name=STREAMED.name, statuses=[dg.DagsterRunStatus.SUCCESS], tags=seen)
+    if context.instance.get_runs(done, limit=1):
+        return dg.SkipReason(f"nothing came since {seen[CURSOR]}")
+    return dg.RunRequest(tags={CAUSE: "schedule", **seen})
+
+
+@lake_job(
+    STREAMED,
+    Every(
+        "*/5 * * * *",
+        ask=ads_joined_every_five_minutes,
+        description="Every five minutes, where visits and ads come by topics, if more came since the last run.",
+        running=bool(settings().kafka),
+    ),
+    pool="silver_ad_impressions",
+)
 def join_ads(context: dg.OpExecutionContext, lake: Lake, clock: Clock) -> None:
     """Join what came by both topics since the last run; approved, it begins anew where the checkpoint is lost."""
     table, checkpoint = lake.table(IMPRESSIONS), lake.checkpoint(IMPRESSIONS.name)
@@ -142,42 +190,3 @@ def _stream(lake: Lake, landed: TableSpec) -> Any:  # noqa: ANN401 - a DataFrame
     if not table.ledger.exists():
         raise NotReady(f"{landed.name} is not there yet: nothing came by its topic")
     return table.stream()
-
-
-@dg.job(description="Visits and ads that came by their topics since the last run, joined; ends when it has read them.")
-def join_ads_streamed() -> None:
-    """One bounded step."""
-    join_ads()
-
-
-@dg.schedule(
-    job=join_ads_streamed,
-    cron_schedule="*/5 * * * *",
-    execution_timezone="UTC",
-    default_status=dg.DefaultScheduleStatus.RUNNING if settings().kafka else dg.DefaultScheduleStatus.STOPPED,
-    description="Every five minutes, where visits and ads come by topics, if more came since the last run.",
-)
-def ads_joined_every_five_minutes(context: dg.ScheduleEvaluationContext, lake: Lake) -> dg.RunRequest | dg.SkipReason:
-    """Let the logs of both bronze tables say whether there is more to join than the last run found."""
-    ledgers = [lake.ledger(landed.name) for landed in (LANDED, SHOWN)]
-    if missing := [ledger.name for ledger in ledgers if not ledger.exists()]:
-        return dg.SkipReason(f"{', '.join(missing)}: nothing came by its topic yet")
-    seen = {CURSOR: " ".join(f"{ledger.name}@{ledger.version()}" for ledger in ledgers)}
-    done = dg.RunsFilter(job_name=join_ads_streamed.name, statuses=[dg.DagsterRunStatus.SUCCESS], tags=seen)
-    if context.instance.get_runs(done, limit=1):
-        return dg.SkipReason(f"nothing came since {seen[CURSOR]}")
-    return dg.RunRequest(tags={CAUSE: "schedule", **seen})
-
-
-daily_ad_impressions = dg.define_asset_job(
-    "daily_ad_impressions",
-    selection=writing(dg.AssetSelection.assets(asset_key(IMPRESSIONS))),
-    description="Impressions of a day, from the tables that its visits and ads are in.",
-)
-ad_impressions_every_day = look_back(
-    ad_impressions,
-    daily_ad_impressions,
-    lookback=14,
-    cron_schedule="0 3 * * *",
-    description="At 03:00 UTC, yesterday's impressions and those of the days before it whose visits or ads changed.",
-)

@@ -1,15 +1,12 @@
 """Ads that were shown: typed and validated; and the records that could not be processed, with the reason."""
 
 from collections.abc import Mapping
-from datetime import timedelta
 from typing import Any
 
 from dedp_assets.defs.bronze.ads import ADS as LANDED
 from dedp_assets.defs.silver.visits import FIGURES
-from dedp_assets.graph.batches import Step
-from dedp_assets.graph.feeds import Feed, Pinned
-from dedp_assets.graph.letters import taken
-from dedp_assets.graph.tables import lake_table
+from dedp_assets.graph.checks.letters import taken
+from dedp_assets.graph.declare import About, Feed, Gates, Pinned, Reads, Runs, Step, lake_table
 from dedp_assets.partitions import DAILY
 from dedp_assets.patterns.core.audits import Audit
 from dedp_assets.patterns.core.results import WriteResult
@@ -105,17 +102,17 @@ def replay(step: Step, table: Table, dead: Table) -> WriteResult:
 @lake_table(
     ADS,
     beside={DEAD_LETTER: [divert_unprocessable]},
-    reads={LANDED: BY_EVENT_DATE},
-    derived=dict.fromkeys(_DISPLAY, ("raw",)),
-    used_by="whoever mends the source: the letters that wait are in silver/ads_dead_letter",
-    partitions=DAILY,
-    fresh=timedelta(hours=28),
-    audits=AUDITS,
-    checks={"input_is_not_empty": "Warns of a date without a valid ad."},
-    figures=FIGURES,
-    replay=replay,
+    reads=Reads({LANDED: BY_EVENT_DATE}),
+    runs=Runs(DAILY, replay=replay),
+    gates=Gates(AUDITS, if_empty="Warns of a date without a valid ad."),
+    about=About(
+        owner="team:advertising",
+        used_by="whoever mends the source: the letters that wait are in silver/ads_dead_letter",
+        fresh_hours=28,
+        derived=dict.fromkeys(_DISPLAY, ("raw",)),
+        figures=FIGURES,
+    ),
     patterns=[divert_unprocessable],
-    owner="team:advertising",
     code_version="1",
 )
 def ads(step: Step, landed: Pinned, table: Table, dead: Table) -> WriteResult:

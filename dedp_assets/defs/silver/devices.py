@@ -5,13 +5,11 @@ from functools import reduce
 from typing import Any
 
 from dedp_assets.defs.bronze.devices import DEVICES as DELIVERED
-from dedp_assets.graph.batches import Step
-from dedp_assets.graph.feeds import Pinned, whole
-from dedp_assets.graph.tables import lake_table
+from dedp_assets.graph.declare import About, Gates, Pinned, Reads, Step, lake_table, whole
+from dedp_assets.graph.run.history import row_changes
 from dedp_assets.patterns.core.errors import ConfigError
 from dedp_assets.patterns.core.results import WriteResult
 from dedp_assets.patterns.core.schema import Column, TableSpec
-from dedp_assets.patterns.delta.log import Commit
 from dedp_assets.patterns.delta.tables import Table
 from dedp_assets.patterns.modeling.previous_value_dimension import show_previous_values
 from dedp_assets.patterns.modeling.versioned_dimension import (
@@ -61,11 +59,12 @@ LIVING = "SELECT type, version FROM {versions} WHERE is_current"
 
 @lake_table(
     DEVICES,
-    reads={DELIVERED: whole()},
-    derived={"current_full_name": ["full_name"], "previous_full_name": ["full_name"]},
-    audits=AUDITS,
+    reads=Reads({DELIVERED: whole()}),
+    gates=Gates(AUDITS),
+    about=About(
+        owner="team:ingestion", derived={"current_full_name": ["full_name"], "previous_full_name": ["full_name"]}
+    ),
     patterns=[keep_versions],
-    owner="team:ingestion",
     code_version="1",
 )
 def devices(step: Step, delivered: Pinned, table: Table) -> WriteResult:
@@ -83,10 +82,9 @@ def devices(step: Step, delivered: Pinned, table: Table) -> WriteResult:
 
 @lake_table(
     DEVICES_CURRENT,
-    reads={DEVICES: whole()},
-    used_by="analysts, who ask what a device was called before",
+    reads=Reads({DEVICES: whole()}),
+    about=About(owner="team:ingestion", used_by="analysts, who ask what a device was called before"),
     patterns=[show_previous_values],
-    owner="team:ingestion",
     code_version="1",
 )
 def devices_current(step: Step, versions: Pinned, table: Table) -> WriteResult:
@@ -102,7 +100,7 @@ def _changes(delivered: Pinned, table: Table, *, since: int | None) -> Iterator[
     One whose files a vacuum removed is passed over: where it was applied before, it still counts.
     """
     before = table.session.sql(LIVING, versions=table.read()) if since is not None else None
-    for commit in _deliveries(delivered, -1 if since is None else since):
+    for commit in row_changes(delivered.table.ledger, since=-1 if since is None else since, until=delivered.version):
         try:
             rows = delivered.table.read(version=commit.version)
         except ConfigError:
@@ -113,9 +111,3 @@ def _changes(delivered: Pinned, table: Table, *, since: int | None) -> Iterator[
         if before is not None:
             yield rows.sparkSession.sql(GONE, before=before, **told)
         before = rows
-
-
-def _deliveries(delivered: Pinned, since: int) -> list[Commit]:
-    """List the commits after a version that changed rows, in order."""
-    commits = (commit for commit in delivered.table.ledger.history() if commit.changed)
-    return sorted((c for c in commits if since < c.version <= delivered.version), key=lambda commit: commit.version)

@@ -1,13 +1,9 @@
 """Visits that partners report, in common columns, around each the record as it came."""
 
-from datetime import timedelta
-
 from dedp_assets.defs.bronze.partner_visits import EVENT_TIME, field
 from dedp_assets.defs.bronze.partner_visits import PARTNER_VISITS as LANDED
 from dedp_assets.defs.silver.visits import BY_EVENT_DATE
-from dedp_assets.graph.batches import Step
-from dedp_assets.graph.feeds import Pinned
-from dedp_assets.graph.tables import lake_table
+from dedp_assets.graph.declare import About, Gates, Pinned, Reads, Runs, Step, lake_table
 from dedp_assets.partitions import DAILY
 from dedp_assets.patterns.core.audits import Audit
 from dedp_assets.patterns.core.results import WriteResult
@@ -78,18 +74,19 @@ AUDITS = (
 
 @lake_table(
     PARTNER_VISITS,
-    reads={LANDED: BY_EVENT_DATE},
-    derived={
-        **dict.fromkeys((*SHAPES, "os_name", "device_type", "problem"), ("line",)),
-        RAW: tuple(LANDED.columns),
-    },
-    fresh=timedelta(hours=26),
-    used_by="who looks after partners; engineers, who find in `raw` what a partner sent",
-    partitions=DAILY,
-    audits=AUDITS,
-    checks={"input_is_not_empty": "Warns of a date without a record."},
+    reads=Reads({LANDED: BY_EVENT_DATE}),
+    runs=Runs(DAILY),
+    gates=Gates(AUDITS, if_empty="Warns of a date without a record."),
+    about=About(
+        owner="team:partners",
+        used_by="who looks after partners; engineers, who find in `raw` what a partner sent",
+        fresh_hours=26,
+        derived={
+            **dict.fromkeys((*SHAPES, "os_name", "device_type", "problem"), ("line",)),
+            RAW: tuple(LANDED.columns),
+        },
+    ),
     patterns=[wrap_records, overwrite_partition],
-    owner="team:partners",
     code_version="1",
 )
 def partner_visits(step: Step, landed: Pinned, table: Table) -> WriteResult:

@@ -1,16 +1,7 @@
 """Referrals: the visits that another website sent, and what dropped the others."""
 
-from datetime import timedelta
-
-import dagster as dg
-
 from dedp_assets.defs.silver.visits import VISITS
-from dedp_assets.graph.batches import Step
-from dedp_assets.graph.feeds import Pinned, same
-from dedp_assets.graph.lookbacks import look_back
-from dedp_assets.graph.selections import writing
-from dedp_assets.graph.specs import asset_key
-from dedp_assets.graph.tables import lake_table
+from dedp_assets.graph.declare import About, Gates, Job, Nightly, Pinned, Reads, Runs, Step, lake_table, same
 from dedp_assets.partitions import DAILY
 from dedp_assets.patterns.core.results import WriteResult
 from dedp_assets.patterns.core.rows import RowsRead, tally
@@ -44,21 +35,32 @@ LOOKBACK_DAYS = 14
 
 @lake_table(
     REFERRALS,
-    reads={VISITS: same("event_date")},
-    follows=False,
-    partitions=DAILY,
-    checks={
-        "input_is_not_empty": "Warns of a date that no other website sent a visit on.",
-        **{
+    reads=Reads({VISITS: same("event_date")}),
+    runs=Runs(
+        DAILY,
+        Nightly(
+            "0 2 * * *",
+            lookback=LOOKBACK_DAYS,
+            description="At 02:00 UTC, yesterday's referrals and those of the days before it whose visits changed "
+            "since.",
+        ),
+        job=Job(
+            "daily_referrals",
+            description=f"Referrals of a day, and of the {LOOKBACK_DAYS} days before it that visits came late for.",
+        ),
+    ),
+    gates=Gates(
+        checks={
             f"{name}_drops_as_usual": f"Fails if the share of visits for which `{sql}` is not true is more than "
             f"{TOLERANCE:.0%} of all visits away from the usual share; a named person may approve it."
             for name, sql in CONDITIONS.items()
         },
-    },
-    fresh=timedelta(hours=28),
-    used_by="marketing, who compare the websites that send visitors",
+        if_empty="Warns of a date that no other website sent a visit on.",
+    ),
+    about=About(
+        owner="team:web-analytics", used_by="marketing, who compare the websites that send visitors", fresh_hours=28
+    ),
     patterns=[intercept_filters, overwrite_partition, plan_lookback],
-    owner="team:web-analytics",
     code_version="1",
 )
 def referrals(step: Step, visits: Pinned, table: Table) -> WriteResult:
@@ -76,17 +78,3 @@ def referrals(step: Step, visits: Pinned, table: Table) -> WriteResult:
         ),
         allow_empty=True,
     )
-
-
-daily_referrals = dg.define_asset_job(
-    "daily_referrals",
-    selection=writing(dg.AssetSelection.assets(asset_key(REFERRALS))),
-    description=f"Referrals of a day, and of the {LOOKBACK_DAYS} days before it that visits came late for.",
-)
-referrals_every_day = look_back(
-    referrals,
-    daily_referrals,
-    lookback=LOOKBACK_DAYS,
-    cron_schedule="0 2 * * *",
-    description="At 02:00 UTC, yesterday's referrals and those of the days before it whose visits changed since.",
-)

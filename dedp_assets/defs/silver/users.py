@@ -6,10 +6,9 @@ from typing import Any
 
 from dedp_assets.defs.bronze.users import HISTORY
 from dedp_assets.defs.bronze.users import USERS as BRONZE
-from dedp_assets.graph.batches import Step
-from dedp_assets.graph.feeds import Pinned, whole
-from dedp_assets.graph.revisions import TRUE_SINCE
-from dedp_assets.graph.tables import lake_table
+from dedp_assets.graph.declare import About, Gates, Pinned, Reads, Step, lake_table, whole
+from dedp_assets.graph.run.history import last_note
+from dedp_assets.graph.run.revisions import TRUE_SINCE
 from dedp_assets.patterns.core.errors import SchemaMismatch
 from dedp_assets.patterns.core.results import WriteResult
 from dedp_assets.patterns.core.schema import Column, TableSpec
@@ -66,12 +65,14 @@ _ORIGIN: Mapping[str, Sequence[str]] = {
 
 @lake_table(
     USERS,
-    reads={HISTORY: whole()},
-    derived={**_ORIGIN, **dict.fromkeys(("valid_from", "valid_to", "is_current", "changes"), ("committed_at",))},
-    used_by="analysts and support, who ask how a user was when something happened",
-    audits=versioned_dimension.AUDITS,
+    reads=Reads({HISTORY: whole()}),
+    gates=Gates(versioned_dimension.AUDITS),
+    about=About(
+        owner="team:applications",
+        used_by="analysts and support, who ask how a user was when something happened",
+        derived={**_ORIGIN, **dict.fromkeys(("valid_from", "valid_to", "is_current", "changes"), ("committed_at",))},
+    ),
     patterns=[keep_versions],
-    owner="team:applications",
     code_version="1",
 )
 def users(step: Step, history: Pinned, table: Table) -> WriteResult:
@@ -81,12 +82,14 @@ def users(step: Step, history: Pinned, table: Table) -> WriteResult:
 
 @lake_table(
     USERS_CURRENT,
-    reads={HISTORY: whole()},
-    derived={**_ORIGIN, "last_change": ["committed_at", "commit_lsn"]},
-    used_by="support, who ask how a user is now",
-    audits=current_dimension.AUDITS,
+    reads=Reads({HISTORY: whole()}),
+    gates=Gates(current_dimension.AUDITS),
+    about=About(
+        owner="team:applications",
+        used_by="support, who ask how a user is now",
+        derived={**_ORIGIN, "last_change": ["committed_at", "commit_lsn"]},
+    ),
     patterns=[keep_newest],
-    owner="team:applications",
     code_version="1",
 )
 def users_current(step: Step, history: Pinned, table: Table) -> WriteResult:
@@ -131,5 +134,4 @@ def _snapshot(history: Table, version: int) -> object:
 
 def _source(history: Table, version: int) -> Mapping[str, Any]:
     """Read what is noted of the source, as of a version of its history."""
-    commits = (commit.record for commit in history.ledger.history() if commit.version <= version)
-    return next((record.notes["source"] for record in commits if record and "source" in record.notes), {})
+    return last_note(history.ledger, "source", until=version) or {}

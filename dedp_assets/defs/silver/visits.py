@@ -1,14 +1,10 @@
 """Visits: typed, validated, each once; and the records that could not be processed, with the reason."""
 
 from collections.abc import Mapping
-from datetime import timedelta
 from typing import Any
 
 from dedp_assets.defs.bronze.visits import VISITS as LANDED
-from dedp_assets.graph.batches import Step
-from dedp_assets.graph.feeds import Feed, Pinned
-from dedp_assets.graph.figures import Figure
-from dedp_assets.graph.tables import lake_table
+from dedp_assets.graph.declare import About, Feed, Figure, Gates, Pinned, Reads, Runs, Step, lake_table
 from dedp_assets.partitions import DAILY
 from dedp_assets.patterns.core.audits import Audit
 from dedp_assets.patterns.core.results import WriteResult
@@ -131,21 +127,24 @@ def replay(step: Step, table: Table, dead: Table) -> WriteResult:
 @lake_table(
     VISITS,
     beside={DEAD_LETTER: [divert_unprocessable]},
-    reads={LANDED: BY_EVENT_DATE},
-    derived={**dict.fromkeys(_EVENT, ("raw",)), "event_date": ("raw",)},
-    fresh=timedelta(hours=26),
-    used_by="whoever mends a source: the letters that wait are in silver/visits_dead_letter",
-    partitions=DAILY,
-    audits=AUDITS,
-    checks={"input_is_not_empty": "Warns of a date without a valid visit."},
-    figures=FIGURES,
-    replay=replay,
-    reports={
-        "duplicates_are_as_usual": f"Warns if the share of duplicates is more than {TOLERANCE:.0%} of all lines "
-        "away from that of the days before.",
-    },
+    reads=Reads({LANDED: BY_EVENT_DATE}),
+    runs=Runs(DAILY, replay=replay),
+    gates=Gates(
+        AUDITS,
+        if_empty="Warns of a date without a valid visit.",
+        reports={
+            "duplicates_are_as_usual": f"Warns if the share of duplicates is more than {TOLERANCE:.0%} of all lines "
+            "away from that of the days before.",
+        },
+    ),
+    about=About(
+        owner="team:web-analytics",
+        used_by="whoever mends a source: the letters that wait are in silver/visits_dead_letter",
+        fresh_hours=26,
+        derived={**dict.fromkeys(_EVENT, ("raw",)), "event_date": ("raw",)},
+        figures=FIGURES,
+    ),
     patterns=[deduplicate, divert_unprocessable, plan_late_partitions],
-    owner="team:web-analytics",
     code_version="2",
 )
 def visits(step: Step, landed: Pinned, table: Table, dead: Table) -> WriteResult:

@@ -1,16 +1,7 @@
 """Visits laid out by visitor: all of one visitor's day lie in one bucket, for whoever groups by visitor."""
 
-from datetime import timedelta
-
-import dagster as dg
-
 from dedp_assets.defs.silver.visits import VISITS
-from dedp_assets.graph.batches import Step
-from dedp_assets.graph.feeds import Pinned, same
-from dedp_assets.graph.lookbacks import look_back
-from dedp_assets.graph.selections import writing
-from dedp_assets.graph.specs import asset_key
-from dedp_assets.graph.tables import lake_table
+from dedp_assets.graph.declare import About, Gates, Job, Nightly, Pinned, Reads, Runs, Step, lake_table, same
 from dedp_assets.partitions import DAILY
 from dedp_assets.patterns.core.audits import Audit
 from dedp_assets.patterns.core.results import WriteResult
@@ -35,15 +26,26 @@ EVERY_VISIT = Audit(name="every_visit_is_laid_out", of="written", per="read", fa
 
 @lake_table(
     VISITS_BY_VISITOR,
-    reads={VISITS: same("event_date")},
-    follows="late",  # a day is computed once it is over
-    derived={"bucket": ["user_id"]},
-    partitions=DAILY,
-    fresh=timedelta(hours=28),
-    audits=(EVERY_VISIT,),
-    checks={"input_is_not_empty": "Warns of a day without visits."},
+    reads=Reads({VISITS: same("event_date")}),
+    runs=Runs(
+        DAILY,
+        Nightly(
+            "50 1 * * *",
+            lookback=14,
+            description="At 01:50 UTC, yesterday's visits by visitor, and those of the days before it that changed "
+            "since.",
+            follows_late=True,
+        ),
+        job=Job(
+            "daily_layout",
+            description="Visits of a day laid out by visitor, and the ways of its visits; and those of the days before "
+            "it that visits came late for.",
+            selection='key:"silver/visits_by_visitor"+',
+        ),
+    ),
+    gates=Gates((EVERY_VISIT,), if_empty="Warns of a day without visits."),
+    about=About(owner="team:web-analytics", fresh_hours=28, derived={"bucket": ["user_id"]}),
     patterns=[lay_out],
-    owner="team:web-analytics",
     code_version=f"1 in {BY_VISITOR.buckets}",
 )
 def visits_by_visitor(step: Step, visits: Pinned, table: Table) -> WriteResult:
@@ -58,18 +60,3 @@ def visits_by_visitor(step: Step, visits: Pinned, table: Table) -> WriteResult:
         layout=BY_VISITOR,
         allow_empty=True,
     )
-
-
-daily_layout = dg.define_asset_job(
-    "daily_layout",
-    selection=writing(dg.AssetSelection.assets(asset_key(VISITS_BY_VISITOR)).downstream()),
-    description="Visits of a day laid out by visitor, and the ways of its visits; and those of the days before it that "
-    "visits came late for.",
-)
-layout_every_day = look_back(
-    visits_by_visitor,
-    daily_layout,
-    lookback=14,
-    cron_schedule="50 1 * * *",
-    description="At 01:50 UTC, yesterday's visits by visitor, and those of the days before it that changed since.",
-)

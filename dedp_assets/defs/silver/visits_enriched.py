@@ -1,14 +1,10 @@
 """Visits with what was known of their user, their device and their address."""
 
-from datetime import timedelta
-
 from dedp_assets.defs.bronze.ip_locations import IP_LOCATIONS
 from dedp_assets.defs.silver.devices import DEVICES_CURRENT
 from dedp_assets.defs.silver.users import USERS
 from dedp_assets.defs.silver.visits import VISITS
-from dedp_assets.graph.batches import Step
-from dedp_assets.graph.feeds import Pinned, same
-from dedp_assets.graph.tables import lake_table
+from dedp_assets.graph.declare import About, Gates, Pinned, Reads, Runs, Step, lake_table, same
 from dedp_assets.partitions import DAILY
 from dedp_assets.patterns.core.audits import Audit
 from dedp_assets.patterns.core.results import WriteResult
@@ -60,22 +56,25 @@ CHECKS = {
 
 @lake_table(
     VISITS_ENRICHED,
-    reads={VISITS: same("event_date"), IP_LOCATIONS: same("event_date")},
-    references=[USERS, DEVICES_CURRENT],
-    revised_by=[USERS],
-    derived={
-        "user_known": ["user_id", "valid_from", "valid_to"],
-        "device_name": ["full_name"],
-        "device_known": ["type", "version"],
-        "address_known": ["ip"],
-    },
-    fresh=timedelta(hours=28),
-    used_by="analysts, who relate visits to users, devices and places",
-    partitions=DAILY,
-    audits=AUDITS,
-    checks={**CHECKS, "input_is_not_empty": "Warns of a date without visits."},
+    reads=Reads(
+        {VISITS: same("event_date"), IP_LOCATIONS: same("event_date")},
+        references=[USERS, DEVICES_CURRENT],
+        revised_by=[USERS],
+    ),
+    runs=Runs(DAILY),
+    gates=Gates(AUDITS, checks=CHECKS, if_empty="Warns of a date without visits."),
+    about=About(
+        owner="team:web-analytics",
+        used_by="analysts, who relate visits to users, devices and places",
+        fresh_hours=28,
+        derived={
+            "user_known": ["user_id", "valid_from", "valid_to"],
+            "device_name": ["full_name"],
+            "device_known": ["type", "version"],
+            "address_known": ["ip"],
+        },
+    ),
     patterns=[join_static, audit_write_audit_publish],
-    owner="team:web-analytics",
     code_version="1",
 )
 def visits_enriched(

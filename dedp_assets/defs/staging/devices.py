@@ -1,9 +1,7 @@
 """The devices reference in staging: production's table, byte for byte."""
 
 from dedp_assets.defs.bronze.devices import AUDITS, DEVICES
-from dedp_assets.graph.batches import Step
-from dedp_assets.graph.feeds import Pinned, whole
-from dedp_assets.graph.tables import lake_table
+from dedp_assets.graph.declare import About, Gates, OnRequest, Pinned, Reads, Runs, Step, lake_table, whole
 from dedp_assets.patterns.core.results import WriteResult
 from dedp_assets.patterns.delta.tables import Table
 from dedp_assets.patterns.ingestion.full_loader import volume_guard
@@ -14,12 +12,11 @@ REPLICA = declare_replica(DEVICES, name="staging/devices")
 
 @lake_table(
     REPLICA,
-    reads={DEVICES: whole()},
-    follows=False,
-    used_by="tests of the next version, on real data",
-    audits=(*AUDITS, *volume_guard()),
+    reads=Reads({DEVICES: whole()}),
+    runs=Runs(when=OnRequest()),
+    gates=Gates((*AUDITS, *volume_guard())),
+    about=About(owner="team:ingestion", used_by="tests of the next version, on real data"),
     patterns=[replicate_table],
-    owner="team:ingestion",
     code_version="1",
 )
 def devices(step: Step, source: Pinned, replica: Table) -> WriteResult:

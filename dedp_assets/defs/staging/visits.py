@@ -1,9 +1,7 @@
 """Visits in staging: production's rows without what is personal in them."""
 
 from dedp_assets.defs.silver.visits import VISITS
-from dedp_assets.graph.batches import Step
-from dedp_assets.graph.feeds import Pinned, same
-from dedp_assets.graph.tables import lake_table
+from dedp_assets.graph.declare import About, Gates, OnRequest, Pinned, Reads, Runs, Step, lake_table, same
 from dedp_assets.partitions import DAILY
 from dedp_assets.patterns.core.results import WriteResult
 from dedp_assets.patterns.delta.tables import Table
@@ -19,14 +17,11 @@ REPLICA = declare_transformed(VISITS, name="staging/visits")
 
 @lake_table(
     REPLICA,
-    reads={VISITS: same("event_date")},
-    follows=False,
-    used_by="tests of the next version, on real data",
-    partitions=DAILY,
-    audits=(NOTHING_CROSSED,),
-    checks={"input_is_not_empty": "Warns of a date without visits."},
+    reads=Reads({VISITS: same("event_date")}),
+    runs=Runs(DAILY, OnRequest()),
+    gates=Gates((NOTHING_CROSSED,), if_empty="Warns of a date without visits."),
+    about=About(owner="team:web-analytics", used_by="tests of the next version, on real data"),
     patterns=[replicate_transformed],
-    owner="team:web-analytics",
     code_version="1",
 )
 def visits(step: Step, source: Pinned, replica: Table, secrets: Secrets) -> WriteResult:

@@ -5,9 +5,19 @@ from datetime import timedelta
 import dagster as dg
 
 from dedp_assets.defs.staging.visits import REPLICA
-from dedp_assets.graph.batches import Step
-from dedp_assets.graph.feeds import Pinned, day_to_week
-from dedp_assets.graph.tables import lake_table
+from dedp_assets.graph.declare import (
+    About,
+    Every,
+    Gates,
+    Job,
+    Pinned,
+    Reads,
+    Runs,
+    Step,
+    day_to_week,
+    lake_job,
+    lake_table,
+)
 from dedp_assets.partitions import WEEKLY
 from dedp_assets.patterns.core.records import Provenance
 from dedp_assets.patterns.core.results import WriteResult
@@ -34,17 +44,17 @@ MAY_CHANGE_DAYS = 60
 
 @lake_table(
     VISITS_BY_WEEK,
-    reads={REPLICA: day_to_week("event_date")},
-    derived={"week": ["event_date"]},
-    partitions=WEEKLY,
-    audits=(UNITS_LEAVE_ROOM,),
-    checks={
-        "input_is_not_empty": "A week without a visit is refused.",
-        "rows_are_of_their_days": "A visit of a day that is not loaded with it would be doubled, or lost, later.",
-    },
-    used_by="tests of load, on real volumes",
+    reads=Reads({REPLICA: day_to_week("event_date")}),
+    runs=Runs(WEEKLY),
+    gates=Gates(
+        (UNITS_LEAVE_ROOM,),
+        checks={
+            "rows_are_of_their_days": "A visit of a day that is not loaded with it would be doubled, or lost, later."
+        },
+        if_empty="A week without a visit is refused.",
+    ),
+    about=About(owner="team:web-analytics", used_by="tests of load, on real volumes", derived={"week": ["event_date"]}),
     patterns=[load_unit, plan_units],
-    owner="team:web-analytics",
     code_version="1",
 )
 def visits_by_week(step: Step, visits: Pinned, table: Table) -> WriteResult:
@@ -61,7 +71,16 @@ def visits_by_week(step: Step, visits: Pinned, table: Table) -> WriteResult:
     )
 
 
-@dg.op
+@lake_job(
+    Job(
+        "freeze_weeks", description="Weeks of staging that can no longer change, merged into months by metadata alone."
+    ),
+    Every(
+        "0 4 1 * *",
+        name="freeze_weeks_every_month",
+        description="At 04:00 UTC on the first of each month, after the maintenance.",
+    ),
+)
 def freeze_old_weeks(context: dg.OpExecutionContext, lake: Lake, clock: Clock) -> None:
     """Freeze the weeks of the months that nobody pushes again."""
     table, now = lake.table(VISITS_BY_WEEK), clock.now()
@@ -70,19 +89,3 @@ def freeze_old_weeks(context: dg.OpExecutionContext, lake: Lake, clock: Clock) -
         before = now.date() - timedelta(days=MAY_CHANGE_DAYS)
         frozen = freeze_units(table.target(run), before=before, larger="month", unit="week")
         context.log.info(frozen.reason)
-
-
-@dg.job(description="Weeks of staging that can no longer change, merged into months by metadata alone.")
-def freeze_weeks() -> None:
-    """Freeze old weeks."""
-    freeze_old_weeks()
-
-
-freeze_weeks_every_month = dg.ScheduleDefinition(
-    name="freeze_weeks_every_month",
-    job=freeze_weeks,
-    cron_schedule="0 4 1 * *",
-    execution_timezone="UTC",
-    default_status=dg.DefaultScheduleStatus.RUNNING,
-    description="At 04:00 UTC on the first of each month, after the maintenance.",
-)

@@ -1,0 +1,1 @@
+"""What Dagster's catalogue shows of a table: its spec, lineage, sources, selections, figures."""

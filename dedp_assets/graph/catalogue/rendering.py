@@ -1,0 +1,156 @@
+"""What Dagster shows of a commit or a finding: check results, materialization metadata, bounds in words."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Any
+
+import dagster as dg
+
+from dedp_assets.graph.catalogue.figures import Figure, labelled, shown
+from dedp_assets.patterns.core.audits import Audit
+from dedp_assets.patterns.core.records import slice_name
+from dedp_assets.patterns.core.results import BY_NAME, Finding, WriteResult
+from dedp_assets.patterns.delta.log import Commit, FileStats, Partition
+from dedp_assets.patterns.delta.tables import Table
+
+__all__ = ["Did", "bounds", "check_result", "findings_of", "metadata_of"]
+
+
+@dataclass(frozen=True, slots=True)
+class Did:
+    """What a run did for one partition.
+
+    Attributes:
+        unchanged: version since which the partition is as it is; ``None`` if this run wrote it.
+        because: why it was computed although nothing had changed; empty otherwise.
+        outcome: what the write says about itself.
+        commits: table -> the commit that tells about the partition: the one that the write made, or the last one.
+        results: table -> what the pattern returned about it; empty if nothing was computed.
+    """
+
+    unchanged: int | None = None
+    because: str = ""
+    outcome: str = ""
+    commits: Mapping[Table, Commit | None] = field(default_factory=dict)
+    results: Mapping[Table, WriteResult] = field(default_factory=dict)
+
+
+def findings_of(commit: Commit | None) -> Iterator[Finding]:
+    """List what was judged about a commit: its input first, then its rows."""
+    record = commit.record if commit else None
+    for stored in (*record.notes.get("input", ()), *record.findings) if record else ():
+        yield Finding(**stored)
+
+
+def check_result(table: str, name: str, by_key: Mapping[str, Finding]) -> dg.AssetCheckResult:
+    """Make the result of the check ``name``: the worst finding over the partition keys, with the figures of each."""
+    worst = max(by_key.values(), key=lambda f: (f.refuses, not f.passed))
+    notes = {key: finding.note for key, finding in by_key.items() if finding.note}
+    return dg.AssetCheckResult(
+        asset_key=table.split("/"),
+        check_name=name,
+        passed=worst.passed,
+        severity=dg.AssetCheckSeverity.ERROR if worst.refuses else dg.AssetCheckSeverity.WARN,
+        description="; ".join(f"{key}: {note}" if key else note for key, note in notes.items()) or None,
+        metadata={
+            (f"{key} {figure}" if len(by_key) > 1 else figure): shown(value)
+            for key, finding in by_key.items()
+            for figure, value in finding.figures.items()
+        },
+    )
+
+
+def metadata_of(
+    table: Table,
+    commits: Mapping[str, Commit | None],
+    did: Mapping[str, Did],
+    *,
+    column: str = "",
+    figures: Mapping[str, Figure] = MappingProxyType({}),
+) -> dict[str, dict[str, Any]]:
+    """Describe each partition key for the UI, from the log and from what the run did.
+
+    Args:
+        table: the table.
+        commits: partition key -> the commit that tells about it.
+        did: partition key -> what this run did for it.
+        column: partition column that the keys are values of; without it a commit tells of the partition it owned.
+        figures: how the table's figures are shown; the others are called as they are measured.
+    """
+    active = table.ledger.state().statistics() if table.ledger.exists() else {}
+    return {
+        key: _of_commit(table, commit, {column: key} if column else {}, active, did.get(key, Did()), figures)
+        for key, commit in commits.items()
+    }
+
+
+def bounds(audit: Audit) -> str:
+    """Spell an audit's rule in words, for the description of its check."""
+    measured = f"{audit.figure} / {audit.per}" if audit.per else audit.sql or audit.figure
+    parts = [
+        f"{what} {side} {bound:g}"
+        for what, side, bound in (
+            ("fails", "below", audit.fail_below),
+            ("fails", "above", audit.fail_above),
+            ("warns", "below", audit.warn_below),
+            ("warns", "above", audit.warn_above),
+        )
+        if bound is not None
+    ]
+    approvable = "; a named person may approve it" if audit.approvable else ""
+    approvable += " by its name" if audit.approvable == BY_NAME else ""
+    return f"{measured}: {', '.join(parts)}{approvable}"
+
+
+def _of_commit(
+    table: Table,
+    commit: Commit | None,
+    partition: Mapping[str, str],
+    active: Mapping[Partition, FileStats],
+    did: Did,
+    known: Mapping[str, Figure],
+) -> dict[str, Any]:
+    uri = {"dagster/uri": table.store.uri}
+    if commit is None or commit.record is None:
+        return uri
+    record = commit.record
+    owned = {} if table.spec.executed_by else partition or record.partition
+    held = {values: stats for values, stats in active.items() if owned.items() <= dict(values).items()}
+    told = {
+        **uri,
+        "dagster/partition_row_count" if owned else "dagster/row_count": sum(stats.rows for stats in held.values()),
+        "size [bytes]": sum(stats.bytes for stats in held.values()),
+        "version": commit.version,
+        "verdict": record.verdict,
+        "partition": slice_name(record.partition),
+        "inputs": dg.MetadataValue.json(dict(record.inputs)),
+        "written by": dg.MetadataValue.dagster_run(record.run_id),
+        **({"approved by": f"{record.approval['by']}: {record.approval['because']}"} if record.approval else {}),
+    }
+    told |= {"outcome": did.outcome} if did.outcome else {}
+    told |= {"computed again because": did.because} if did.because else {}
+    returned = did.results[table].figures if table in did.results else {}
+    told |= labelled({n: v for n, v in returned.items() if n not in (*record.figures, *record.rows)}, known)
+    if did.unchanged is not None:
+        return {**told, "unchanged since version": commit.version}
+    return {
+        **told,
+        "cause": record.cause,
+        **({f"rows {name}": count for name, count in record.rows.items()} if record.counted else {}),
+        **_rows_by_value(owned, held),
+        **labelled({name: value for name, value in record.figures.items() if name not in record.rows}, known),
+    }
+
+
+def _rows_by_value(owned: Mapping[str, str], held: Mapping[Partition, FileStats]) -> dict[str, dg.MetadataValue[Any]]:
+    """Count the rows of an owned partition by the further columns that it is partitioned by, such as event dates."""
+    found: dict[str, dict[str, int]] = {}
+    for values, stats in held.items():
+        for column, value in values if owned else ():
+            if column not in owned and stats.rows:
+                by_value = found.setdefault(f"rows by {column}", {})
+                by_value[value or "none"] = by_value.get(value or "none", 0) + stats.rows
+    return {name: dg.MetadataValue.json(dict(sorted(by_value.items()))) for name, by_value in found.items()}

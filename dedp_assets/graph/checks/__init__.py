@@ -1,0 +1,1 @@
+"""Checks and counts of what is stored."""

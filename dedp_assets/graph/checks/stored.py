@@ -1,0 +1,228 @@
+"""Checks of what is stored, judged without computing anything: they run on their own, from the UI or every morning.
+
+The checks of a run judge rows before they are published. These judge the table as it lies there, whoever wrote it.
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timezone
+from statistics import median
+from typing import TYPE_CHECKING
+
+import dagster as dg
+
+from dedp_assets.graph.catalogue.figures import labelled
+from dedp_assets.graph.catalogue.selections import RUNS_ALONE
+from dedp_assets.graph.catalogue.specs import asset_key
+from dedp_assets.graph.run.batches import owned_by
+from dedp_assets.patterns.core.errors import PatternError
+from dedp_assets.patterns.core.results import Finding
+from dedp_assets.patterns.core.schema import TableSpec
+from dedp_assets.patterns.delta.inspection import broken_rules, repeated_keys
+from dedp_assets.patterns.delta.tables import Table
+from dedp_assets.patterns.delta.verification import lost_files, tell_lost
+from dedp_assets.patterns.idempotency.proxy import judge_exposure, load_version
+from dedp_assets.patterns.modeling.versioned_dimension import VERSION, judge_versions
+
+if TYPE_CHECKING:
+    from dedp_assets.graph.declare.tables import LakeTable
+
+__all__ = ["STORED", "stored_checks"]
+
+_DAYS = 7
+_LOW, _HIGH = 0.5, 2.0
+STORED = {
+    "files_are_there": "Every data file that the newest version names is there, whole. Reads the log, not the files.",
+    "stored_rows_keep_constraints": "Every stored row satisfies NOT NULL and CHECK; in a partition's run, its rows.",
+    "data_is_recent": "The newest data is no older than the table declares.",
+    "newest_volume_is_usual": f"The newest partition that is over has between {_LOW:g} and {_HIGH:g} times the rows of "
+    f"the {_DAYS} before it (median).",
+    "keys_are_unique": "No two stored rows share a key, whoever wrote them.",
+    "versions_are_sound": "The stored versions of each key follow each other: no overlap, no gap, at most one current.",
+    "every_version_is_readable": "Every version that was shown has its files, and the table shows one as it is.",
+}
+"""Name of a check -> its description in the UI."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Look:
+    """What a check looks at.
+
+    Attributes:
+        declared: the table's declaration.
+        table: the table.
+        now: the time.
+        partitions: the partitions to look at; empty for all.
+    """
+
+    declared: "LakeTable[...]"
+    table: Table
+    now: datetime
+    partitions: Sequence[Mapping[str, str]]
+
+    def rows_by_key(self) -> dict[str, int]:
+        """Count the rows of each partition key that is over, by the log."""
+        days, column = self.declared.runs.partitions, self.table.spec.partition_by[0]
+        found: dict[str, int] = {}
+        for partition, stats in self.table.ledger.state().statistics().items():
+            key = dict(partition)[column]
+            if key is not None and stats.rows and _is_key(days, key) and _end(days, key) <= self.now:
+                found[key] = found.get(key, 0) + stats.rows
+        return dict(sorted(found.items()))
+
+
+def stored_checks(declared: "LakeTable[...]") -> dg.AssetChecksDefinition:
+    """Make the checks of a declared table, and of those beside it, that are judged on what is stored."""
+    by_key = {asset_key(table): table for table in declared.tables}
+    specs = [
+        dg.AssetCheckSpec(name, asset=key, description=STORED[name], metadata={RUNS_ALONE: True})
+        for key, table in by_key.items()
+        for name in _names(declared, table)
+    ]
+
+    @dg.multi_asset_check(
+        specs=specs,
+        can_subset=True,
+        name=f"{declared.name}_stored",
+        required_resource_keys={"lake", "clock"},
+        description=f"What is stored of {declared.spec.name}, judged as it lies there.",
+    )
+    def judge(context: dg.AssetCheckExecutionContext) -> Iterator[dg.AssetCheckResult]:
+        lake, now = context.resources.lake, context.resources.clock.now()
+        keys = _keys(declared, context.run.tags)
+        for check in sorted(context.selected_asset_check_keys):
+            table = lake.table(by_key[check.asset_key])
+            partitions = [] if table.spec.executed_by else [owned_by(key, table.spec) for key in keys]
+            finding = _judged(check.name, _Look(declared, table, now, partitions))
+            yield _result(check, finding)
+
+    return judge
+
+
+def _names(declared: "LakeTable[...]", table: TableSpec) -> list[str]:
+    main = table == declared.spec
+    offered = {
+        "data_is_recent": main and declared.fresh,
+        "newest_volume_is_usual": main and declared.runs.partitions and not table.executed_by,
+        "keys_are_unique": table.key,
+        "versions_are_sound": table.columns.keys() >= VERSION.keys(),
+        "every_version_is_readable": main and load_version in declared.patterns,
+    }
+    return [name for name in STORED if offered.get(name, True)]
+
+
+def _judged(name: str, look: _Look) -> Finding:
+    if not look.table.ledger.exists():
+        return Finding(name, passed=False, severity="warn", note="the table holds nothing yet: materialize it")
+    try:
+        return _JUDGES[name](look)
+    except PatternError as error:
+        return Finding(name, passed=False, note=str(error))
+
+
+def _files(look: _Look) -> Finding:
+    state = look.table.ledger.state()
+    lost = lost_files(look.table.store, state, *look.partitions)
+    note = f"{tell_lost(look.table.name, lost)}: `dedp verify` names what repairs it" if lost else ""
+    return Finding(
+        "files_are_there", passed=not lost, figures={"files": len(state.files()), "lost": len(lost)}, note=note
+    )
+
+
+def _constraints(look: _Look) -> Finding:
+    broken, rows = broken_rules(look.table, look.partitions)
+    note = "; ".join(f"{count} rows break {rule}" for rule, count in broken.items())
+    return Finding("stored_rows_keep_constraints", passed=not broken, figures={"rows": rows, **broken}, note=note)
+
+
+def _recent(look: _Look) -> Finding:
+    limit = look.declared.fresh
+    days = isinstance(look.declared.runs.partitions, dg.TimeWindowPartitionsDefinition)
+    if days and not look.table.spec.executed_by:
+        keys = list(look.rows_by_key())
+        last = _end(look.declared.runs.partitions, keys[-1]) if keys else None
+        what = f"the newest complete partition is {keys[-1]}" if keys else "no partition that is over has rows"
+    else:
+        commit = next((c for c in look.table.ledger.history() if c.record), None)
+        last = commit.timestamp if commit else None
+        what = f"the last publish was at {last:%Y-%m-%d %H:%M} UTC" if last else "nothing was published"
+    age = (look.now - last) if last else None
+    old = age is None or (limit is not None and age > limit)
+    figures = {"age_seconds": round(age.total_seconds())} if age else {}
+    return Finding("data_is_recent", passed=not old, severity="warn", figures=figures, note=what if old else "")
+
+
+def _volume(look: _Look) -> Finding:
+    rows = look.rows_by_key()
+    *before, newest = rows or {"": 0}
+    usual = median(rows[key] for key in before[-_DAYS:]) if before else None
+    odd = usual is not None and usual > 0 and not _LOW * usual <= rows[newest] <= _HIGH * usual
+    figures = {"rows": rows.get(newest, 0), "usual": usual or 0}
+    note = f"{newest} has {rows.get(newest, 0)} rows, usual are {usual:g}" if odd else ""
+    note = note if usual else "there is no earlier partition to compare with"
+    return Finding("newest_volume_is_usual", passed=not odd, severity="warn", figures=figures, note=note)
+
+
+def _keys_once(look: _Look) -> Finding:
+    repeated = repeated_keys(look.table)
+    note = f"{repeated} keys of {', '.join(look.table.spec.key)} have several rows" if repeated else ""
+    return Finding("keys_are_unique", passed=not repeated, figures={"repeated": repeated}, note=note)
+
+
+def _versions(look: _Look) -> Finding:
+    columns = look.table.spec.columns
+    keys = [name for name, column in columns.items() if column.required and name not in VERSION]
+    return judge_versions(look.table.read(), keys=keys)
+
+
+def _result(check: dg.AssetCheckKey, finding: Finding) -> dg.AssetCheckResult:
+    return dg.AssetCheckResult(
+        asset_key=check.asset_key,
+        check_name=check.name,
+        passed=finding.passed,
+        severity=dg.AssetCheckSeverity.ERROR if finding.severity == "fail" else dg.AssetCheckSeverity.WARN,
+        description=finding.note or None,
+        metadata=labelled(finding.figures, {}),
+    )
+
+
+def _keys(declared: "LakeTable[...]", tags: Mapping[str, str]) -> Sequence[str]:
+    """List the partition keys that the check's run is about; none of its own means the whole table."""
+    if declared.runs.partitions is None:
+        return ()
+    if one := tags.get("dagster/partition"):
+        return [one]
+    first, last = (tags.get(f"dagster/asset_partition_range_{end}") for end in ("start", "end"))
+    return (
+        declared.runs.partitions.get_partition_keys_in_range(dg.PartitionKeyRange(first, last))
+        if first and last
+        else ()
+    )
+
+
+def _end(partitions: dg.PartitionsDefinition[str] | None, key: str) -> datetime:
+    """Tell when the time window of a partition ends; for partitions that are no times, when time began."""
+    if isinstance(partitions, dg.TimeWindowPartitionsDefinition):
+        return partitions.time_window_for_partition_key(key).end
+    return datetime.min.replace(tzinfo=timezone.utc)
+
+
+def _is_key(partitions: dg.PartitionsDefinition[str] | None, key: str | None) -> bool:
+    """Tell whether a partition value is a key of the graph's; what units were frozen into is none."""
+    if key is None or not isinstance(partitions, dg.TimeWindowPartitionsDefinition):
+        return key is not None
+    try:
+        return partitions.time_window_for_partition_key(key).end is not None
+    except ValueError:
+        return False
+
+
+_JUDGES: Mapping[str, Callable[[_Look], Finding]] = {
+    "files_are_there": _files,
+    "stored_rows_keep_constraints": _constraints,
+    "data_is_recent": _recent,
+    "newest_volume_is_usual": _volume,
+    "keys_are_unique": _keys_once,
+    "versions_are_sound": _versions,
+    "every_version_is_readable": lambda look: judge_exposure(look.table),
+}

@@ -1,0 +1,29 @@
+"""Declarations of the graph's tables: the decorator, its records, and the words that a table's module needs."""
+
+from dedp_assets.graph.catalogue.figures import Figure
+from dedp_assets.graph.catalogue.sources import Source
+from dedp_assets.graph.declare.collect import declared, declared_jobs, sources
+from dedp_assets.graph.declare.records import About, Gates, Reads, Request
+from dedp_assets.graph.declare.runs import (
+    Every,
+    Follow,
+    InOrder,
+    Job,
+    Nightly,
+    OnDelivery,
+    OnEvent,
+    OnRequest,
+    Polls,
+    Runs,
+)
+from dedp_assets.graph.declare.starting import LakeJob, job_of, lake_job, schedules_of, sensors_of, starting
+from dedp_assets.graph.declare.tables import LakeTable, lake_table
+from dedp_assets.graph.run.batches import Inputs, Step
+from dedp_assets.graph.run.feeds import Feed, Pinned, day_to_week, hour_to_day, same, whole
+
+__all__ = [
+    "About", "Every", "Feed", "Figure", "Follow", "Gates", "InOrder", "Inputs", "Job", "LakeJob", "LakeTable",
+    "Nightly", "OnDelivery", "OnEvent", "OnRequest", "Pinned", "Polls", "Reads", "Request", "Runs", "Source", "Step",
+    "day_to_week", "declared", "declared_jobs", "hour_to_day", "job_of", "lake_job", "lake_table", "same",
+    "schedules_of", "sensors_of", "sources", "starting", "whole",
+]  # fmt: skip

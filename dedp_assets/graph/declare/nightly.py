@@ -1,0 +1,175 @@
+"""Schedules of a night: for the newest complete partition and what is late, or for a range of partitions in order."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import datetime
+from typing import Any, cast
+
+import dagster as dg
+
+from dedp_assets.graph.declare.runs import Nightly
+from dedp_assets.graph.declare.tables import LakeTable
+from dedp_assets.graph.run.batches import owned_by
+from dedp_assets.graph.run.feeds import Feed
+from dedp_assets.graph.run.run_tags import CAUSE
+from dedp_assets.patterns.core.errors import NotReady
+from dedp_assets.patterns.core.results import Plan
+from dedp_assets.patterns.core.schema import TableSpec
+from dedp_assets.patterns.error_management.static_late_data_integrator import judge_beyond_lookback, plan_lookback
+from resources.lake import Lake
+
+__all__ = ["look_back", "run_chain"]
+
+
+def look_back(
+    table: LakeTable[...],
+    nightly: Nightly,
+    job: Any,  # noqa: ANN401 - Dagster does not export the type of a job over assets
+) -> dg.ScheduleDefinition:
+    """Make the schedule that asks for the newest complete partition of a table and what is late for those before it.
+
+    A run takes a range of partitions, oldest first, and passes over those that did not change. What is late beyond the
+    look-back is an observation of the table, with the number of partitions as a figure that plots.
+
+    Args:
+        table: the table.
+        nightly: time and look-back.
+        job: the job that computes the table.
+    """
+    partitions, lookback = _timed(table), nightly.lookback
+
+    @dg.schedule(**_stated(table, nightly, job))
+    def look(context: dg.ScheduleEvaluationContext) -> list[dg.RunRequest] | dg.SkipReason:
+        keys = _complete(partitions, context.scheduled_execution_time)
+        if not keys:
+            return dg.SkipReason("no partition is complete yet")
+        changed, applied = _versions(context.resources.lake, table)
+        plan = plan_lookback(changed, applied, current=keys[-1:], partitions=keys, lookback=lookback)
+        finding = judge_beyond_lookback(changed, applied, current=keys[-1:], partitions=keys, lookback=lookback)
+        told: dict[str, Any] = {"partitions late beyond the look-back": finding.figures["partitions"]}
+        told |= {"which": finding.note} if finding.note else {}
+        context.instance.report_runless_asset_event(dg.AssetObservation(table.spec.name.split("/"), metadata=told))
+        if not plan.partitions:
+            return dg.SkipReason(f"{plan.reason} of {lookback} before {keys[-1]}")
+        return [_request(table.spec.name, stretch, plan) for stretch in _stretches(plan, keys, changed)]
+
+    return look
+
+
+def run_chain(
+    table: LakeTable[...],
+    nightly: Nightly,
+    job: Any,  # noqa: ANN401 - as above
+) -> dg.ScheduleDefinition:
+    """Make the schedule that asks for a range: from the oldest partition not current to the newest complete one.
+
+    The run goes through the range in order and passes over what is computed from the same as before; so a correction
+    goes on as far as it changes something, and no further.
+
+    Args:
+        table: a table whose partitions are in order.
+        nightly: time and look-back; partitions older than it count as current once they are there.
+        job: the job that computes the table.
+    """
+    partitions, lookback, name = _timed(table), nightly.lookback, table.spec.name
+
+    @dg.schedule(**_stated(table, nightly, job))
+    def look(context: dg.ScheduleEvaluationContext) -> dg.RunRequest | dg.SkipReason:
+        at = context.scheduled_execution_time
+        keys = _complete(partitions, at)
+        behind = next(_behind(context.resources.lake, table, keys, lookback, at), None)
+        if behind is None:
+            return dg.SkipReason(f"{name} is current up to {keys[-1]}" if keys else "no partition is complete")
+        ends = {"dagster/asset_partition_range_start": behind, "dagster/asset_partition_range_end": keys[-1]}
+        return dg.RunRequest(run_key=f"{name}:{behind}..{keys[-1]} at {at}", tags={**ends, CAUSE: "chain"})
+
+    return look
+
+
+def _stated(table: LakeTable[...], nightly: Nightly, job: Any) -> dict[str, Any]:  # noqa: ANN401 - as above
+    return {
+        "name": f"{table.name}_every_day",
+        "job": job,
+        "cron_schedule": nightly.cron,
+        "execution_timezone": "UTC",
+        "default_status": dg.DefaultScheduleStatus.RUNNING,
+        "description": nightly.description or f"What is complete of {table.spec.name}, and changed since.",
+        "required_resource_keys": {"lake"},
+    }
+
+
+def _timed(table: LakeTable[...]) -> dg.TimeWindowPartitionsDefinition:
+    """Give the table's partitions, which a rule of the declaration says are of time."""
+    return cast("dg.TimeWindowPartitionsDefinition", table.runs.partitions)
+
+
+def _complete(partitions: dg.TimeWindowPartitionsDefinition, at: datetime) -> list[str]:
+    """List the partitions whose time was over at a moment."""
+    with dg.partition_loading_context(effective_dt=at):
+        keys = partitions.get_partition_keys()
+    return [key for key in keys if partitions.time_window_for_partition_key(key).end <= at]
+
+
+def _versions(lake: Lake, table: LakeTable[...]) -> tuple[dict[str, int], dict[str, int]]:
+    """Read, by partition key, the version that changed upstream last and the one that was applied last.
+
+    Of several upstream tables it is the sum, as in the table's cursor; a key that one of them lacks is left out.
+    """
+    target = lake.ledger(table.spec.name)
+    by_table = [_changed_upstream(lake, upstream, feed) for upstream, feed in table.reads.tables.items()]
+    keys = set.intersection(*map(set, by_table))
+    changed = {key: sum(known[key] for known in by_table) for key in sorted(keys)}
+    cursors = target.transactions()
+    applied = {key: cursors.applied(target.name, owned_by(key, table.spec)) for key in changed}
+    return changed, {key: version for key, version in applied.items() if version is not None}
+
+
+def _changed_upstream(lake: Lake, upstream: TableSpec, feed: Feed) -> dict[str, int]:
+    """Read, by the keys that it feeds, the version that changed an upstream table last."""
+    source, found = lake.ledger(upstream.name), dict[str, int]()
+    for partition, version in (source.changes()[1] if source.exists() else {}).items():
+        for key in feed.feeds(dict(partition)):
+            found[key] = max(version, found.get(key, -1))
+    return found
+
+
+def _stretches(plan: Plan, keys: list[str], changed: Mapping[str, int]) -> Iterator[list[str]]:
+    """Divide a plan where upstream holds nothing, so that a run asks for no partition that cannot be computed."""
+    stretch: list[str] = []
+    for key in keys[keys.index(min(plan.partitions)) :]:
+        if key in changed:
+            stretch.append(key)
+        elif stretch:
+            yield from _trimmed(stretch, plan)
+            stretch = []
+    yield from _trimmed(stretch, plan)
+
+
+def _trimmed(stretch: list[str], plan: Plan) -> Iterator[list[str]]:
+    chosen = [key for key in stretch if key in plan.causes]
+    if chosen:
+        yield [chosen[0], chosen[-1]]
+
+
+def _request(table: str, stretch: list[str], plan: Plan) -> dg.RunRequest:
+    first, last = stretch
+    ends = {"dagster/asset_partition_range_start": first, "dagster/asset_partition_range_end": last}
+    version = max(version for key, version in plan.cursor.items() if first <= key <= last)
+    return dg.RunRequest(run_key=f"{table}:{first}..{last}@{version}", tags={**ends, CAUSE: "look-back"})
+
+
+def _behind(lake: Lake, table: LakeTable[...], keys: Sequence[str], lookback: int, at: datetime) -> Iterator[str]:
+    """Yield the partitions that are not current, oldest first, from the first one on that upstream has rows for."""
+    known = [_changed_upstream(lake, upstream, feed) for upstream, feed in table.reads.tables.items()]
+    first = min((key for changed in known for key in changed), default=None)
+    if first is None:
+        return
+    ledger = lake.ledger(table.spec.name)
+    written = ledger.transactions()
+    near = set(keys[-1 - lookback :])
+    for key in (key for key in keys if key >= first):
+        there = written.reached(table.spec.name, owned_by(key, table.spec)) is not None
+        try:
+            if not there or (key in near and not table.is_current(lake, key, at)):
+                yield key
+        except NotReady:
+            yield key

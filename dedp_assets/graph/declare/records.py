@@ -1,0 +1,104 @@
+"""The parts of a table's declaration: inputs, gates, and facts for the catalogue."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+
+from dedp_assets.graph.catalogue.figures import Figure
+from dedp_assets.graph.catalogue.sources import Source
+from dedp_assets.graph.run.batches import Inputs
+from dedp_assets.graph.run.feeds import Feed
+from dedp_assets.patterns.core.audits import Audit
+from dedp_assets.patterns.core.schema import TableSpec
+
+__all__ = ["EMPTY", "About", "Gates", "Reads", "Request"]
+
+EMPTY = "input_is_not_empty"
+"""Check of the patterns that refuse, or warn of, a write without rows."""
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """Partition and run that a ``look`` function is called for, before anything is computed.
+
+    Attributes:
+        key: partition key; empty for a table without partitions.
+        at: when the run started.
+        run_id: Dagster's id of the run.
+        trigger: attributes of the event that started the run, by name; empty for other runs.
+    """
+
+    key: str
+    at: datetime
+    run_id: str
+    trigger: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Reads:
+    """Inputs of a table.
+
+    Attributes:
+        tables: upstream table -> mapping between its partitions and this table's.
+        references: tables that rows are looked up in by their own time. A run reads all of each one, as it is when the
+            run begins. A change of a reference asks for no partition; before all references are there, no partition is
+            asked for.
+        revised_by: references whose commits name the first day that they change (``TRUE_SINCE``): the days from there
+            on are asked for again.
+        sources: systems outside of the lake that rows come from.
+        look: function that looks at the sources before anything is computed; its parameters are a :class:`Request`,
+            and what the table's function may ask for.
+    """
+
+    tables: Mapping[TableSpec, Feed] = field(default_factory=dict)
+    references: Sequence[TableSpec] = ()
+    revised_by: Sequence[TableSpec] = ()
+    sources: Sequence[Source] = ()
+    look: Callable[..., Inputs] | None = None
+
+    @property
+    def upstream(self) -> tuple[TableSpec, ...]:
+        """Tables and references, in the order of the function's parameters."""
+        return (*self.tables, *self.references)
+
+
+@dataclass(frozen=True, slots=True)
+class Gates:
+    """Rules that decide on a publish, each an asset check with a description.
+
+    Attributes:
+        audits: rules over the rows.
+        checks: further rules that block, name -> description.
+        if_empty: consequence of a partition without rows, the description of the check ``input_is_not_empty``.
+        reports: checks that block nothing, name -> description.
+    """
+
+    audits: Sequence[Audit] = ()
+    checks: Mapping[str, str] = field(default_factory=dict)
+    if_empty: str = ""
+    reports: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def blocking(self) -> Mapping[str, str]:
+        """Rules besides the audits that block, name -> description."""
+        return {**self.checks, **({EMPTY: self.if_empty} if self.if_empty else {})}
+
+
+@dataclass(frozen=True, slots=True)
+class About:
+    """Facts for the catalogue.
+
+    Attributes:
+        owner: team or person that answers for the table, ``team:<name>`` or an address.
+        used_by: readers of a table that no table of the graph reads.
+        fresh_hours: greatest age of the newest data: of a partitioned table the time since its newest partition with
+            rows ended, otherwise since the last publish. ``None``: any age.
+        derived: column -> upstream columns that it is computed from, unless that is the one of the same name.
+        figures: figure of a commit -> how it is shown, unless its name says enough.
+    """
+
+    owner: str
+    used_by: str = ""
+    fresh_hours: float | None = None
+    derived: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    figures: Mapping[str, Figure] = field(default_factory=dict)

@@ -1,0 +1,92 @@
+"""Rules of a declaration: combinations of options that no table can have, each refused in a sentence at import."""
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import dagster as dg
+
+from dedp_assets.graph.declare.records import EMPTY, About, Gates, Reads
+from dedp_assets.graph.declare.runs import Follow, InOrder, Nightly, OnDelivery, OnRequest, Runs
+from dedp_assets.patterns.core.errors import ConfigError
+from dedp_assets.patterns.core.options import require_types
+
+__all__ = ["require_sound"]
+
+
+def require_sound(
+    table: str, reads: Reads, runs: Runs, gates: Gates, about: About, patterns: Sequence[Callable[..., Any]]
+) -> None:
+    """Refuse a declaration with an option that is wrong, or does not go with another one.
+
+    Raises:
+        ConfigError: names the table and the option, what it must be, and what it is.
+    """
+    for record, kind in ((reads, Reads), (runs, Runs), (gates, Gates), (about, About)):
+        _require_record(table, record, kind)
+    for start in runs.starts:
+        _require_record(table, start, type(start))
+    faults = [*_of_reads(reads, runs), *_of_order(runs), *_of_starts(reads, runs), *_of_gates(gates)]
+    if not patterns:
+        faults.append("patterns must name the pattern at work, not nothing")
+    if not reads.tables and reads.look is None:
+        raise ConfigError(f"{table} reads nothing: name tables (Reads(tables=)) or look at a source (Reads(look=))")
+    if faults:
+        raise ConfigError(f"{table}: {faults[0]}")
+
+
+def _require_record(table: str, record: object, kind: type) -> None:
+    if not isinstance(record, kind):
+        raise ConfigError(f"{table}: {kind.__name__.lower()} must be {kind.__name__}(...), not {record!r:.80}")
+    try:
+        require_types(record)
+    except ConfigError as error:
+        raise ConfigError(f"{table}: {error}") from None
+
+
+def _of_reads(reads: Reads, runs: Runs) -> Iterator[str]:
+    if strange := [spec.name for spec in reads.revised_by if spec not in reads.references]:
+        yield f"revised_by must be among the references, not {', '.join(strange)}"
+    if reads.revised_by and not isinstance(runs.partitions, dg.DailyPartitionsDefinition):
+        yield f"partitions must be days for revised_by, not {_kind(runs.partitions)}"
+
+
+def _of_order(runs: Runs) -> Iterator[str]:
+    """List what is wrong with the start that says which partitions are computed because tables changed."""
+    stated = runs.when if isinstance(runs.when, Sequence) else (runs.when,)
+    asking = [type(each).__name__ for each in stated if isinstance(each, (Follow, Nightly, InOrder, OnRequest))]
+    if not stated:
+        yield "when must name what asks for partitions, not nothing"
+    if len(asking) > 1:
+        yield f"when must hold one of Follow, Nightly, InOrder and OnRequest, not {' and '.join(asking)}"
+    if runs.in_order and any(each.follows_late for each in runs.of(Nightly)):
+        yield "Nightly.follows_late must be False within InOrder, not True"
+
+
+def _of_starts(reads: Reads, runs: Runs) -> Iterator[str]:
+    """List what the starts need of the table and it does not have."""
+    timed = isinstance(runs.partitions, dg.TimeWindowPartitionsDefinition)
+    for start in runs.starts:
+        name = type(start).__name__
+        if isinstance(start, (Follow, Nightly)) and not reads.tables:
+            yield f"Reads.tables must name the tables that {name} looks at, not nothing"
+        if (isinstance(start, Nightly) or runs.in_order) and not timed:
+            by = "InOrder" if runs.in_order else name
+            yield f"partitions must be days or another time for {by}, not {_kind(runs.partitions)}"
+        if isinstance(start, Nightly) and start.lookback < 0:
+            yield f"Nightly.lookback must be 0 or more, not {start.lookback}"
+        if isinstance(start, OnDelivery) and runs.partitions is not None and not timed:
+            yield f"partitions must be days or another time, or none, for OnDelivery, not {_kind(runs.partitions)}"
+        if isinstance(start, OnDelivery) and reads.look is None:
+            yield "Reads.look must be a function that finds the delivery for OnDelivery, not None"
+
+
+def _of_gates(gates: Gates) -> Iterator[str]:
+    empty = [EMPTY] if gates.if_empty else []
+    names = Counter([*(audit.name for audit in gates.audits), *gates.checks, *empty, *gates.reports])
+    if twice := [name for name, count in names.items() if count > 1]:
+        yield f"audits, checks and reports must have names of their own, not {', '.join(twice)} twice"
+
+
+def _kind(partitions: object) -> str:
+    return "none" if partitions is None else type(partitions).__name__

@@ -1,0 +1,193 @@
+"""When and in which order partitions are computed: jobs, schedules and sensors follow from it.
+
+A way of starting runs is a record of its own, so that another one is another record and no further option of a table.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal, TypeVar
+
+import dagster as dg
+
+from dedp_assets.graph.run.batches import Step
+from dedp_assets.patterns.core.results import WriteResult
+from dedp_assets.patterns.delta.tables import Table
+
+__all__ = [
+    "Every",
+    "Follow",
+    "InOrder",
+    "Job",
+    "Nightly",
+    "OnDelivery",
+    "OnEvent",
+    "OnRequest",
+    "Polls",
+    "Runs",
+    "Start",
+]
+
+S = TypeVar("S")
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """A job: the name that people launch it by, and the assets of its run.
+
+    Attributes:
+        name: name of the job.
+        description: purpose of the job.
+        selection: assets of the job in Dagster's selection syntax; empty for the tables of the declaration alone.
+    """
+
+    name: str
+    description: str
+    selection: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Follow:
+    """The reconciler asks for each partition that a change of an upstream table feeds."""
+
+
+@dataclass(frozen=True, slots=True)
+class OnRequest:
+    """Nothing asks for partitions but a person, or a job of another table."""
+
+
+@dataclass(frozen=True, slots=True)
+class Nightly:
+    """A schedule asks for the newest complete partition, and for those before it that changed upstream since.
+
+    Attributes:
+        cron: time of the schedule, in UTC.
+        lookback: number of partitions before the newest complete one that are looked at.
+        description: purpose of the schedule.
+        follows_late: whether the reconciler asks at once for a partition that was computed before and changed upstream.
+    """
+
+    cron: str
+    lookback: int = field(kw_only=True)
+    description: str = field(default="", kw_only=True)
+    follows_late: bool = field(default=False, kw_only=True)
+
+
+@dataclass(frozen=True, slots=True)
+class InOrder:
+    """Partitions are executions: each changes what the ones before it left, and runs after them.
+
+    It runs again if one before it changes.
+
+    Attributes:
+        by: asks for the partitions. By night, one run takes the range from the oldest one that is not current.
+    """
+
+    by: Follow | Nightly = Follow()
+
+
+@dataclass(frozen=True, slots=True)
+class OnDelivery:
+    """The reconciler asks for the partition of each complete delivery, a folder of a dataset of the landing zone.
+
+    A table without partitions holds one delivery, complete each time. The commit that loaded a delivery names it
+    (``notes["delivery"]``).
+
+    Attributes:
+        dataset: dataset of the landing zone.
+    """
+
+    dataset: str
+
+
+@dataclass(frozen=True, slots=True)
+class OnEvent:
+    """An announced event starts the job.
+
+    Attributes:
+        attributes: alternatives, each the attributes of an event and their values.
+    """
+
+    attributes: Sequence[Mapping[str, str]]
+
+
+@dataclass(frozen=True, slots=True)
+class Every:
+    """A schedule starts the job, or calls a function that says which runs are due.
+
+    Attributes:
+        cron: time of the schedule, in UTC.
+        description: purpose of the schedule.
+        ask: function of the schedule's context and resources that returns run requests, or a reason for none.
+        name: name of the schedule; that of ``ask`` or of the job if empty.
+        running: whether the schedule is switched on from the beginning.
+    """
+
+    cron: str
+    description: str = field(kw_only=True)
+    ask: Callable[..., Any] | None = field(default=None, kw_only=True)
+    name: str = field(default="", kw_only=True)
+    running: bool = field(default=True, kw_only=True)
+
+
+@dataclass(frozen=True, slots=True)
+class Polls:
+    """A sensor calls a function that looks at a source, and asks for a run if it holds more than was read.
+
+    Attributes:
+        ask: function of the sensor's context and resources that returns run requests, or a reason for none; the
+            sensor has its name.
+        every_seconds: time between two looks.
+        description: purpose of the sensor.
+        running: whether the sensor is switched on from the beginning.
+    """
+
+    ask: Callable[..., Any]
+    every_seconds: int = field(kw_only=True)
+    description: str = field(kw_only=True)
+    running: bool = field(default=True, kw_only=True)
+
+
+Start = Follow | OnRequest | Nightly | InOrder | OnDelivery | OnEvent | Every | Polls
+
+
+@dataclass(frozen=True, slots=True)
+class Runs:
+    """When and in which order partitions are computed.
+
+    Attributes:
+        partitions: the table's partitions; ``None`` for a table that is computed as a whole.
+        when: one way of starting runs, or several.
+        job: the job that the starts ask for; one over the declared tables is made where it is needed.
+        needs: says why a service besides the tables does not answer; empty if it does. Until then the table waits, in
+            runs of its own, so that no other table does.
+        replay: processes the dead letters of one partition alone, from a :class:`Step`; an asset of its own runs it.
+    """
+
+    partitions: dg.PartitionsDefinition[str] | None = None
+    when: Start | Sequence[Start] = Follow()
+    job: Job | None = field(default=None, kw_only=True)
+    needs: Callable[[], str] | None = field(default=None, kw_only=True)
+    replay: Callable[[Step, Table, Table], WriteResult] | None = field(default=None, kw_only=True)
+
+    @property
+    def starts(self) -> tuple[Start, ...]:
+        """Ways of starting runs; of an order, what asks for it."""
+        stated = self.when if isinstance(self.when, Sequence) else (self.when,)
+        return tuple(each.by if isinstance(each, InOrder) else each for each in stated)
+
+    @property
+    def in_order(self) -> bool:
+        """Order of the partitions: ``True`` if each runs after the ones before it."""
+        stated = self.when if isinstance(self.when, Sequence) else (self.when,)
+        return any(isinstance(each, InOrder) for each in stated)
+
+    @property
+    def follows(self) -> bool | Literal["late"]:
+        """Partitions that the reconciler asks for after a change upstream: all, none, or those computed before."""
+        if self.of(Follow):
+            return True
+        return "late" if any(each.follows_late for each in self.of(Nightly)) else False
+
+    def of(self, kind: type[S]) -> tuple[S, ...]:
+        """List the starts of one kind."""
+        return tuple(each for each in self.starts if isinstance(each, kind))

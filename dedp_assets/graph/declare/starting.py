@@ -1,0 +1,116 @@
+"""Jobs, schedules and sensors that follow from declarations."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+import dagster as dg
+
+from dedp_assets.graph.catalogue.selections import writing
+from dedp_assets.graph.catalogue.specs import asset_key
+from dedp_assets.graph.declare.nightly import look_back, run_chain
+from dedp_assets.graph.declare.runs import Every, Job, Nightly, OnDelivery, OnEvent, Polls
+from dedp_assets.graph.declare.tables import LakeTable
+
+__all__ = ["LakeJob", "job_of", "lake_job", "schedules_of", "sensors_of", "starting"]
+
+_STARTS_A_JOB = (Nightly, OnDelivery, OnEvent, Every, Polls)
+
+
+@dataclass(frozen=True, eq=False)
+class LakeJob:
+    """A declared job of one op, which writes a table apart from its partitions.
+
+    Attributes:
+        function: the op; its parameters are the op's context and resources by name.
+        job: the job.
+        when: what starts it.
+        pool: pool of the op: that of the table that it writes.
+    """
+
+    function: Callable[..., None]
+    job: Job
+    when: Every | Polls
+    pool: str = ""
+
+
+Declared = LakeTable[...] | LakeJob
+
+
+def lake_job(job: Job, when: Every | Polls, *, pool: str = "") -> Callable[[Callable[..., None]], LakeJob]:
+    """Declare the job of one op that the decorated function is.
+
+    Args:
+        job: name and purpose of the job.
+        when: what starts it.
+        pool: pool of the op: that of the table that it writes.
+    """
+    return lambda function: LakeJob(function, job, when, pool)
+
+
+@cache
+def job_of(declared: Declared) -> Any:  # noqa: ANN401 - Dagster does not export the type of a job over assets
+    """Make the job that the starts of a declaration ask for."""
+    job = declared.job
+    if isinstance(declared, LakeJob):
+        op = dg.op(name=declared.function.__name__, pool=declared.pool or None)(declared.function)
+        return dg.GraphDefinition(name=job.name, node_defs=[op]).to_job(description=job.description)
+    own = dg.AssetSelection.assets(*map(asset_key, declared.tables))
+    chosen = dg.AssetSelection.from_string(job.selection) if job.selection else own
+    return dg.define_asset_job(job.name, selection=writing(chosen), description=job.description)
+
+
+def schedules_of(declared: Declared) -> list[dg.ScheduleDefinition]:
+    """Make the schedules of a declaration."""
+    made = [_every(each, declared) for each in _starts(declared) if isinstance(each, Every)]
+    if isinstance(declared, LakeTable):
+        make = run_chain if declared.runs.in_order else look_back
+        made += [make(declared, each, job_of(declared)) for each in declared.runs.of(Nightly)]
+    return made
+
+
+def sensors_of(declared: Declared) -> list[dg.SensorDefinition]:
+    """Make the sensors of a declaration, besides the ones over the whole graph."""
+    return [_polls(each, declared) for each in _starts(declared) if isinstance(each, Polls)]
+
+
+def starting(declarations: Sequence[Declared]) -> dg.Definitions:
+    """Collect the jobs, schedules and sensors of all declarations."""
+    return dg.Definitions(
+        jobs=[job_of(each) for each in declarations if _has_job(each)],
+        schedules=[schedule for each in declarations for schedule in schedules_of(each)],
+        sensors=[sensor for each in declarations for sensor in sensors_of(each)],
+    )
+
+
+def _starts(declared: Declared) -> Sequence[object]:
+    return declared.runs.starts if isinstance(declared, LakeTable) else (declared.when,)
+
+
+def _has_job(declared: Declared) -> bool:
+    stated = isinstance(declared, LakeJob) or declared.runs.job
+    return bool(stated) or any(isinstance(each, _STARTS_A_JOB) for each in _starts(declared))
+
+
+def _every(start: Every, declared: Declared) -> dg.ScheduleDefinition:
+    status = dg.DefaultScheduleStatus.RUNNING if start.running else dg.DefaultScheduleStatus.STOPPED
+    stated: dict[str, Any] = {
+        "name": start.name or (start.ask.__name__ if start.ask else None),
+        "job": job_of(declared),
+        "cron_schedule": start.cron,
+        "execution_timezone": "UTC",
+        "default_status": status,
+        "description": start.description,
+    }
+    return dg.schedule(**stated)(start.ask) if start.ask else dg.ScheduleDefinition(**stated)
+
+
+def _polls(start: Polls, declared: Declared) -> dg.SensorDefinition:
+    return dg.sensor(
+        name=start.ask.__name__,
+        job=job_of(declared),
+        minimum_interval_seconds=start.every_seconds,
+        default_status=dg.DefaultSensorStatus.RUNNING if start.running else dg.DefaultSensorStatus.STOPPED,
+        description=start.description,
+    )(start.ask)

@@ -1,0 +1,272 @@
+"""Tables of the graph, declared by one decorator over one function.
+
+The function holds the idea and nothing else: it gets its inputs pinned and the tables it writes, and returns what the
+pattern returned. Everything that Dagster needs follows from the declaration.
+"""
+
+import inspect
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
+from types import MappingProxyType
+from typing import Any, Generic, ParamSpec
+
+import dagster as dg
+
+from dedp_assets.graph.catalogue.lineage import column_lineage
+from dedp_assets.graph.catalogue.specs import LAUNCHPAD, asset_key, asset_spec, check_specs, code_of
+from dedp_assets.graph.declare import rules
+from dedp_assets.graph.declare.parameters import Given, arguments, resources_of
+from dedp_assets.graph.declare.records import About, Gates, Reads, Request
+from dedp_assets.graph.declare.runs import Job, OnDelivery, OnEvent, Runs
+from dedp_assets.graph.run.batches import Inputs, Step, Work, owned_by
+from dedp_assets.graph.run.feeds import Feed, Pinned, pin, whole
+from dedp_assets.graph.run.refusals import Refusals
+from dedp_assets.graph.run.revisions import Revisions
+from dedp_assets.graph.run.run_tags import told
+from dedp_assets.graph.run.runner import run
+from dedp_assets.patterns.core.errors import ConfigError
+from dedp_assets.patterns.core.results import WriteResult
+from dedp_assets.patterns.core.schema import TableSpec
+from dedp_assets.patterns.delta.tables import Table
+from resources.lake import Lake
+
+__all__ = ["LakeTable", "lake_table"]
+
+P = ParamSpec("P")
+Patterns = Sequence[Callable[..., Any]]
+NOTHING: Mapping[TableSpec, Patterns] = MappingProxyType({})
+
+
+@dataclass(frozen=True, eq=False)
+class LakeTable(Generic[P]):
+    """A declared table: the function that computes it, still callable, and the assets that Dagster knows.
+
+    Attributes:
+        function: computes and publishes one partition.
+        spec: the table.
+        reads: inputs.
+        runs: when and in which order partitions are computed.
+        gates: rules that decide on a publish.
+        about: facts for the catalogue.
+        patterns: the patterns at work in the function, the main one first.
+        code_version: to be raised when the function computes something else.
+        beside: further tables that the function writes -> the patterns at work in each.
+    """
+
+    function: Callable[P, WriteResult]
+    spec: TableSpec
+    reads: Reads
+    runs: Runs
+    gates: Gates
+    about: About
+    patterns: Patterns
+    code_version: str
+    beside: Mapping[TableSpec, Patterns] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        rules.require_sound(self.spec.name, self.reads, self.runs, self.gates, self.about, self.patterns)
+        self._resources()
+        self.lineage()
+
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> WriteResult:
+        """Compute one partition, without Dagster."""
+        return self.function(*args, **kwargs)
+
+    @property
+    def name(self) -> str:
+        """The step and the pool that the table is computed in."""
+        return self.spec.name.replace("/", "_")
+
+    @property
+    def tables(self) -> tuple[TableSpec, ...]:
+        """Every table that the function writes."""
+        return (self.spec, *self.beside)
+
+    @property
+    def job(self) -> Job:
+        """The job that computes the table."""
+        return self.runs.job or Job(f"compute_{self.name}", f"Partitions of {self.spec.name}.")
+
+    @property
+    def lands(self) -> Mapping[str, str]:
+        """Dataset of the landing zone -> job that loads a delivery of it."""
+        return {each.dataset: self.job.name for each in self.runs.of(OnDelivery)}
+
+    @property
+    def started_by(self) -> Mapping[str, Sequence[Mapping[str, str]]]:
+        """Job -> filters over the attributes of the events that start it."""
+        filters = [each for event in self.runs.of(OnEvent) for each in event.attributes]
+        return {self.job.name: filters} if filters else {}
+
+    @property
+    def fresh(self) -> timedelta | None:
+        """Greatest age of the newest data."""
+        return timedelta(hours=self.about.fresh_hours) if self.about.fresh_hours is not None else None
+
+    def lineage(self) -> dict[str, dg.TableColumnLineage]:
+        """Name the upstream columns that each column of each table is computed from."""
+        derived = self.about.derived
+        if strange := sorted({*derived} - {column for table in self.tables for column in table.columns}):
+            raise ConfigError(f"{self.spec.name}: derived= names {', '.join(strange)}, which no table here has")
+        return {table.name: column_lineage(table, self.reads.upstream, derived) for table in self.tables}
+
+    def definition(self) -> dg.AssetsDefinition:
+        """Make the assets that Dagster materializes."""
+        patterns = {self.spec: self.patterns, **self.beside}
+        used = {"used by": self.about.used_by} if self.about.used_by else {}
+        gates, partitions = self.gates, self.runs.partitions
+
+        @dg.multi_asset(
+            specs=[
+                asset_spec(
+                    table,
+                    patterns=patterns[table],
+                    owners=[self.about.owner],
+                    code_version=self.code_version,
+                    deps=[
+                        *(_upstream(read, feed) for read, feed in self.reads.tables.items()),
+                        *map(asset_key, self.reads.references),
+                        *(source.key for source in self.reads.sources),
+                        *self._before(table),
+                    ],
+                    partitions=partitions,
+                    fresh=self.fresh,
+                    metadata={**used, "dagster/code_references": code_of(self.function)},
+                )
+                for table in self.tables
+            ],
+            check_specs=check_specs(self.spec, gates.audits, gates.blocking, gates.reports, partitions=partitions),
+            config_schema=LAUNCHPAD,
+            required_resource_keys={"lake", "clock", *self._resources()},
+            name=self.name,
+            pool=self.name,
+            description=inspect.getdoc(self.function),
+        )
+        def compute(context: dg.AssetExecutionContext) -> Iterator[Any]:
+            at = context.resources.clock.now()
+            yield from run(context, self._work(context, at), at=at)
+
+        return compute
+
+    def is_current(self, lake: Lake, key: str, at: datetime) -> bool:
+        """Tell by the logs whether a partition was computed from what a run would read now, by the code of now.
+
+        Raises:
+            NotReady: if a run of it would not be ready.
+        """
+        upstream = {spec: lake.table(spec) for spec in self.reads.upstream}
+        tables = [lake.table(table) for table in self.tables]
+        found = self._look(Request(key, at, "", {}), tables, upstream, {})
+        owned = owned_by(key, self.spec)
+        commit = tables[0].ledger.latest(owned) if tables[0].ledger.exists() else None
+        if commit is None or commit.record is None:
+            return False
+        return (commit.record.inputs, commit.record.code_version) == (found.identities, self.code_version)
+
+    def _before(self, table: TableSpec) -> list[dg.AssetDep]:
+        """Make each partition of a table in order depend on the partition before it.
+
+        A table depends on itself and not on those beside it: Dagster plans no backfill for tables in a circle.
+        """
+        mapping = dg.TimeWindowPartitionMapping(start_offset=-1, end_offset=-1)
+        return [dg.AssetDep(asset_key(table), partition_mapping=mapping)] if self.runs.in_order else []
+
+    def _work(self, context: dg.AssetExecutionContext, at: datetime) -> Work:
+        lake = context.resources.lake
+        tables = [lake.table(table) for table in self.tables]
+        upstream = {table: lake.table(table) for table in self.reads.upstream}
+        more = {name: getattr(context.resources, name) for name in self._resources()}
+
+        def look(key: str) -> Inputs:
+            request = Request(key, at, context.run.run_id, told(context.run.tags))
+            return self._look(request, tables, upstream, more)
+
+        def build(step: Step) -> WriteResult:
+            given: Given = {Step: [step], Pinned: step.inputs.pinned, Table: tables}
+            compute: Callable[..., WriteResult] = self.function
+            return compute(**arguments(compute, given, more))
+
+        refusals = Refusals(lake.refused(self.spec.name))
+        return Work(tables[0], look, build, tuple(tables[1:]), self.about.figures, self.lineage(), refusals)
+
+    def _look(
+        self, request: Request, tables: Sequence[Table], upstream: Mapping[TableSpec, Table], more: Mapping[str, Any]
+    ) -> Inputs:
+        """Pin the upstream tables and look at the sources, before anything is computed."""
+        pinned = tuple(pin(upstream[table], feed, request.key) for table, feed in self.reads.tables.items())
+        versions = {each.table.name: each.changed for each in pinned}
+        looked_up = tuple(pin(upstream[table], whole(), "") for table in self.reads.references)
+        for each in looked_up:
+            if each.table.spec in self.reads.revised_by:
+                revisions = Revisions.of(each.table.ledger, until=each.version)
+                versions[each.table.name] = revisions.newest(request.key)
+        found = Inputs({})
+        if self.reads.look is not None:
+            given: Given = {Request: [request], Pinned: pinned, Table: tables}
+            found = self.reads.look(**arguments(self.reads.look, given, more))
+        # A change of any upstream table raises the sum.
+        sequence = sum(versions.values()) if pinned and found.sequence is None else found.sequence
+        notes = {"references": {each.table.name: each.version for each in looked_up}} if looked_up else {}
+        return replace(
+            found,
+            identities={**versions, **found.identities},
+            sequence=sequence,
+            notes={**found.notes, **notes},
+            pinned=(*pinned, *looked_up),
+        )
+
+    def _resources(self) -> set[str]:
+        """Name the resources that the functions ask for, by parameter."""
+        look, read, counts = self.reads.look, len(self.reads.tables), {Step: 1, Table: len(self.tables)}
+        names = resources_of(self.spec.name, self.function, {**counts, Pinned: len(self.reads.upstream)})
+        seen = {**counts, Pinned: read, Request: 1, Step: 0}
+        return names | (resources_of(self.spec.name, look, seen) if look else set())
+
+
+def lake_table(
+    spec: TableSpec,
+    *,
+    reads: Reads,
+    about: About,
+    patterns: Patterns,
+    code_version: str,
+    runs: Runs = Runs(),  # noqa: B008 - a record that nobody can change
+    gates: Gates = Gates(),  # noqa: B008 - as above
+    beside: Mapping[TableSpec, Patterns] = NOTHING,
+) -> Callable[[Callable[P, WriteResult]], LakeTable[P]]:
+    """Declare the table that the decorated function computes.
+
+    The function's parameters say by their types what it gets: the :class:`Step`, a :class:`Pinned` for each table of
+    ``reads``, then for each of its references, and a :class:`Table` for the declared table and each one ``beside`` it,
+    in the order of the declaration; any other parameter is the resource of its name.
+
+    Args:
+        spec: the table.
+        reads: inputs.
+        about: owner, and other facts for the catalogue.
+        patterns: the patterns at work, the main one first.
+        code_version: to be raised when the function computes something else.
+        runs: when and in which order partitions are computed. By default the table has no partitions and follows the
+            tables that it reads.
+        gates: rules that decide on a publish.
+        beside: further tables that the function writes -> the patterns at work in each.
+
+    Raises:
+        ConfigError: names the table, and the option that is wrong or does not go with another one.
+    """
+
+    def declare(function: Callable[P, WriteResult]) -> LakeTable[P]:
+        return LakeTable(function, spec, reads, runs, gates, about, patterns, code_version, beside)
+
+    return declare
+
+
+def _upstream(table: TableSpec, feed: Feed) -> dg.AssetDep:
+    """Make the dependency on an upstream table.
+
+    Where a key takes several upstream keys, Dagster has to be told that the first ones may be no partition: it would
+    refuse to backfill the week in which the calendar begins.
+    """
+    mapping = dg.TimeWindowPartitionMapping(allow_nonexistent_upstream_partitions=True) if feed.spans else None
+    return dg.AssetDep(asset_key(table), partition_mapping=mapping)

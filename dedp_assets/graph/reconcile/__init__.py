@@ -1,0 +1,1 @@
+"""The reconciler: which partitions are stale, and which runs to ask for."""

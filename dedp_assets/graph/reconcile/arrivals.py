@@ -1,0 +1,163 @@
+"""Deliveries: what is complete in a landing folder and was not loaded as it lies there."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
+from typing import cast
+
+import dagster as dg
+
+from dedp_assets.graph.declare.tables import LakeTable
+from dedp_assets.graph.reconcile.watching import Loaded, TableWatch
+from dedp_assets.patterns.connectors.deliveries import Delivery
+from dedp_assets.patterns.core.results import Plan
+from dedp_assets.patterns.ingestion.readiness_marker import plan_ready
+from resources.landing import Landing
+
+__all__ = ["Arrivals"]
+
+_SLACK_NS = 2_000_000_000
+_SETTLE_SECONDS = 1
+"""How long a late file has to be left alone. One that grows later on is read again: its delivery is another then."""
+_FULL_LOOK = timedelta(hours=1)
+"""How often everything that is loaded is held against what lies there: a file that grows in place leaves its folder."""
+_AT_ONCE = 500
+"""Most loaded partitions that one look holds against what lies there; the next looks go on."""
+_MOST_BYTES = 64 << 20
+_STRAY = "lies in no partition's folder, so nobody reads it: move it"
+_MANY = 1_000
+"""Names of which it is quicker to list every key than to look at each."""
+
+
+@dataclass(slots=True)
+class Arrivals:
+    """One dataset of the landing zone, as far as it was looked at.
+
+    Attributes:
+        dataset: folder of the landing zone.
+        job: the job that loads a delivery.
+        table: the table that loads it.
+        since: newest change of a folder that was seen, in ns since 1970.
+        seen: folder -> when it changed, of those that changed about then.
+        waiting: keys that are not loaded as they lie there.
+        strange: folders that are no partition and files that are in none, and why.
+        began: when the full look began that is under way, or was the last.
+        unlooked: loaded keys that it has not come to.
+        rewritten: loaded keys whose files hold other bytes under the same names, sizes and times.
+        sound: key -> when its files were touched last that still hold the bytes that were loaded.
+    """
+
+    dataset: str
+    job: str
+    table: LakeTable[...]
+    since: int = 0
+    seen: dict[str, int] = field(default_factory=dict)
+    waiting: set[str] = field(default_factory=set)
+    strange: dict[str, str] = field(default_factory=dict)
+    began: datetime | None = None
+    unlooked: list[str] = field(default_factory=list)
+    rewritten: set[str] = field(default_factory=set)
+    sound: dict[str, int] = field(default_factory=dict)
+
+    def look(
+        self, landing: Landing, watch: TableWatch, news: Collection[str], now: datetime, *, thorough: bool = False
+    ) -> Plan:
+        """Plan what is ready; only folders that changed since the last look, or wait, are looked at.
+
+        Once an hour, what is loaded is held against what lies there, some partitions at each look.
+
+        Args:
+            landing: the landing zone.
+            watch: the table's log.
+            news: partition keys that were written or rolled back since the last look.
+            now: current time, with time zone.
+            thorough: whether all that is loaded is held against what lies there at once.
+        """
+        if self.table.runs.partitions is None:
+            delivery = replace(landing.delivery(self.dataset), partition="")
+            known = {"": watch.loaded[""].delivery} if "" in watch.loaded else {}
+            return plan_ready([] if delivery.absent else [delivery], consumed=known, now=now)
+        self.rewritten.difference_update(news)
+        touched = self._touched(landing, watch, now) | self._changed(landing, watch, now, thorough=thorough)
+        days = self._days({*touched, *self.waiting, *(key for key in news if key not in watch.loaded)}, now)
+        found = [landing.delivery(self.dataset, day) for day in days]
+        loaded = {day: watch.loaded[day].delivery for day in days if day in watch.loaded and day not in self.rewritten}
+        rolled_back = watch.rolled_back.keys()
+        there = [each for each in found if not each.absent or each.partition in rolled_back]
+        plan = plan_ready(there, consumed=loaded, now=now, settle_seconds=_SETTLE_SECONDS)
+        self.waiting = {*plan.partitions, *plan.held}
+        return plan
+
+    def _touched(self, landing: Landing, watch: TableWatch, now: datetime) -> set[str]:
+        """List the folders that changed since the last look; at the first one, since they were loaded."""
+        recent = dict(landing.touched(self.dataset, since_ns=self.since - _SLACK_NS))
+        touched = {name for name, changed_ns in recent.items() if self.seen.get(name) != changed_ns}
+        if not self.since:
+            self.strange = {}
+            touched = {name for name in touched if not _is_older(recent[name], watch, name)}
+        self.since = max([self.since, *recent.values()])
+        settled = now.timestamp() * 1e9 - _SLACK_NS
+        # A change in the moment of a look may leave the time as it was: only what has settled is not looked at again.
+        self.seen = {n: changed for n, changed in recent.items() if self.since - _SLACK_NS <= changed < settled}
+        return touched
+
+    def _changed(self, landing: Landing, watch: TableWatch, now: datetime, *, thorough: bool) -> set[str]:
+        """List loaded keys that are no longer as they were loaded, of the next ones of the full look."""
+        if thorough or (not self.unlooked and (self.began is None or now - self.began >= _FULL_LOOK)):
+            self.began, self.unlooked = now, sorted(watch.loaded)
+            known = {name: why for name, why in self.strange.items() if why != _STRAY}
+            self.strange = known | dict.fromkeys(landing.stray(self.dataset), _STRAY)
+        changed: set[str] = set()
+        looked, read = 0, 0
+        while self.unlooked and (thorough or (looked < _AT_ONCE and read < _MOST_BYTES)):
+            key = self.unlooked.pop()  # the newest first
+            if key not in watch.loaded:
+                continue
+            delivery, loaded = landing.delivery(self.dataset, key), watch.loaded[key]
+            looked += 1
+            if delivery.identity != loaded.delivery:
+                changed.add(key)
+            elif self._is_suspicious(landing, key, delivery, loaded):
+                read += sum(file.size_bytes for file in delivery.files)
+                if not landing.holds(self.dataset, delivery, loaded.content):
+                    changed.add(key)
+                    self.rewritten.add(key)
+        return changed
+
+    def _is_suspicious(self, landing: Landing, key: str, delivery: Delivery, loaded: Loaded) -> bool:
+        """Tell whether a file was written, or renamed, after the run began that loaded it: its bytes may be others."""
+        if not (loaded.at and loaded.content):
+            return False
+        written = landing.written(self.dataset, delivery)
+        before = self.sound.get(key, int(datetime.fromisoformat(loaded.at).timestamp() * 1e9))
+        self.sound[key] = max(before, written)
+        return written > before
+
+    def _days(self, names: set[str], now: datetime) -> list[str]:
+        """Tell the folder names that are partitions from the others, and keep why those are not."""
+        # A rule of the declaration: what lands by partition lands by time.
+        partitions = cast("dg.TimeWindowPartitionsDefinition", self.table.runs.partitions)
+        with dg.partition_loading_context(effective_dt=now):
+            if len(names) > _MANY:
+                days = sorted(names.intersection(partitions.get_partition_keys()))
+            else:
+                days = sorted(name for name in names if _is_key(partitions, name))
+        first = partitions.start.strftime(partitions.fmt)
+        self.strange |= dict.fromkeys(names - set(days), f"is no day between {first} and today")
+        self.strange = {name: why for name, why in self.strange.items() if name not in days}
+        return days
+
+
+def _is_older(changed_ns: int, watch: TableWatch, key: str) -> bool:
+    """Tell whether a folder is as it was before the run began that loaded it."""
+    began = watch.loaded[key].at if key in watch.loaded else ""
+    return bool(began) and changed_ns < datetime.fromisoformat(began).timestamp() * 1e9 - _SLACK_NS
+
+
+def _is_key(partitions: dg.TimeWindowPartitionsDefinition, name: str) -> bool:
+    try:
+        return partitions.has_partition_key(name)
+    except ValueError:
+        return False

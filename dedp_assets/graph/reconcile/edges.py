@@ -1,0 +1,291 @@
+"""Edges of the graph: which partitions of a table have not applied what changed in the tables that it reads."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass, field
+from datetime import datetime
+from functools import cache
+from typing import Any
+
+import dagster as dg
+
+from dedp_assets.graph.declare.tables import LakeTable
+from dedp_assets.graph.reconcile.reconciling import Want
+from dedp_assets.graph.reconcile.watching import News, TableWatch
+from dedp_assets.graph.run.batches import owned_by
+from dedp_assets.graph.run.feeds import Feed, pin
+from dedp_assets.patterns.core.errors import NotReady
+from dedp_assets.patterns.error_management.dynamic_late_data_integrator import plan_late_partitions
+from resources.lake import Lake
+
+__all__ = ["Edge", "Fed", "Group", "fed_by", "groups_of"]
+
+_AFTER_ALL = "\uffff"
+_AHEAD = (
+    "has applied version {version} of {read}, whose log does not go that far: it was removed and begun again. "
+    "Remove this table, too, and it is computed anew"
+)
+
+
+Fed = Callable[[str, Feed, bool], Mapping[str, int]]
+"""Upstream table, feed, and whether everything known counts or only the news -> key -> newest version that feeds it."""
+
+
+@dataclass(slots=True)
+class Edge:
+    """One table and those that it reads.
+
+    Attributes:
+        table: the table.
+        newest: upstream table -> partition key -> version of the newest change of what its run reads.
+        lagging: key -> upstream version that it has not applied.
+        applied: key -> the version that it has applied, of those that lag.
+        ahead: key -> the version that it has applied, where the upstream log has not come that far.
+        unsure: keys that one of several upstream tables has not dealt with, or whose references are not there.
+        whole: whether what is known is of all tables, so that their news is enough.
+    """
+
+    table: LakeTable[...]
+    newest: dict[str, dict[str, int]] = field(default_factory=dict)
+    lagging: dict[str, int] = field(default_factory=dict)
+    applied: dict[str, int] = field(default_factory=dict)
+    ahead: dict[str, int] = field(default_factory=dict)
+    unsure: set[str] = field(default_factory=set)
+    whole: bool = False
+
+    @property
+    def name(self) -> str:
+        """The table's name."""
+        return self.table.spec.name
+
+    @property
+    def read(self) -> str:
+        """The names of the tables that it reads."""
+        return " and ".join(spec.name for spec in (*self.table.reads.tables, *self.table.reads.revised_by))
+
+    def look(self, lake: Lake, watches: Mapping[str, TableWatch], news: Mapping[str, News], fed: Fed) -> bool:
+        """Update the stale partitions by the tables' new commits; ``False`` if one of them cannot be read."""
+        mine, upstream = [s.name for s in self.table.tables], [s.name for s in self.table.reads.tables]
+        references, revising = (
+            [s.name for s in of] for of in (self.table.reads.references, self.table.reads.revised_by)
+        )
+        if not news.keys() >= {*mine, *upstream, *references}:
+            self.whole = False
+            return False
+        anew = not self.whole or any(news[name].anew for name in (*mine, *upstream, *revising))
+        if anew:
+            self._forget()
+        self.whole = True
+        keys = self._take_in({spec.name: fed(spec.name, feed, anew) for spec, feed in self.table.reads.tables.items()})
+        keys |= {key for name in mine for known in self.newest.values() for key in news[name].keys & known.keys()}
+        for since in (news[name].since for name in revising if news[name].changed):
+            keys |= {key for known in self.newest.values() for key in known if key >= since}
+        if any(news[name] for name in (*upstream, *references)):
+            keys |= self.unsure
+        self._judge(lake, watches, keys)
+        return True
+
+    def restored(self, key: str, watches: Mapping[str, TableWatch]) -> int | None:
+        """Find the restore that took the key back in one of the table's own tables."""
+        found = [watches[spec.name].rolled_back.get(key) for spec in self.table.tables]
+        return max((each.version for each in found if each is not None), default=None)
+
+    def rolled_back(self, watches: Mapping[str, TableWatch]) -> dict[str, set[tuple[str, str]]]:
+        """Find the keys that are computed from what a restore took back upstream: key -> upstream tables and keys."""
+        found: dict[str, set[tuple[str, str]]] = {}
+        for spec, feed in self.table.reads.tables.items():
+            for taken, restore in watches[spec.name].rolled_back.items():
+                for key in {key for partition in restore.partitions for key in feed.feeds(dict(partition))}:
+                    found.setdefault(key, set()).add((spec.name, taken))
+        return found
+
+    def _take_in(self, fed: Mapping[str, Mapping[str, int]]) -> set[str]:
+        touched: set[str] = set()
+        for name, versions in fed.items():
+            newest = self.newest.setdefault(name, {})
+            later = versions if not newest else {k: v for k, v in versions.items() if v > newest.get(k, -2)}
+            newest.update(later)
+            touched |= versions.keys()
+        return touched
+
+    def _judge(self, lake: Lake, watches: Mapping[str, TableWatch], keys: set[str]) -> None:
+        if not keys:
+            return
+        taken = {key for spec in self.table.tables for key in watches[spec.name].rolled_back}
+        applied = watches[self.name].applied(lake.ledger(self.name), keys)
+        if self.table.runs.follows == "late":  # the first time, something else asks
+            keys = keys & (applied.keys() | taken)
+        ready = keys if all(watches[spec.name].version >= 0 for spec in self.table.reads.references) else set[str]()
+        needed = self._needed(lake, watches, ready)
+        self.unsure = (self.unsure - needed.keys()) | (keys - needed.keys())
+        for known in (self.lagging, self.applied, self.ahead):
+            for key in known.keys() & needed.keys():
+                del known[key]
+        head = sum(watches[spec.name].version for spec in (*self.table.reads.tables, *self.table.reads.revised_by))
+        for key in taken & applied.keys():
+            del applied[key]
+        self._compare(needed, applied, head)
+
+    def _compare(self, needed: Mapping[str, int], applied: Mapping[str, int], head: int) -> None:
+        """Note the keys that have not applied what they need, and those that have applied more than there is."""
+        for key, version in needed.items():
+            has = applied.get(key)
+            if has is None:
+                self.lagging[key] = version
+            elif has > head:
+                self.ahead[key] = has
+            elif has < version:
+                self.lagging[key], self.applied[key] = version, has
+
+    def _forget(self) -> None:
+        self.newest.clear()
+        self.lagging.clear()
+        self.applied.clear()
+        self.ahead.clear()
+        self.unsure.clear()
+
+    def _needed(self, lake: Lake, watches: Mapping[str, TableWatch], keys: AbstractSet[str]) -> dict[str, int]:
+        """Find the sequence that a run of each key would apply now; keys that would not be ready are left out.
+
+        It counts all upstream tables, so that a change of any of them raises it.
+        """
+        needed = dict.fromkeys(keys, 0)
+        for spec, feed in self.table.reads.tables.items():
+            newest = self.newest[spec.name]
+            for key in keys & needed.keys():
+                try:
+                    needed[key] += newest[key] if key in newest else pin(lake.table(spec), feed, key).changed
+                except NotReady:
+                    del needed[key]
+        for spec in self.table.reads.revised_by:
+            revisions = watches[spec.name].revisions
+            for key in needed:
+                needed[key] += revisions.newest(key)
+        return needed
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """Tables with the same upstream tables and the same partitions: one run computes a partition of all of them.
+
+    Attributes:
+        edges: the tables.
+        chains: table -> every table that its run writes: its own, and those that follow it key by key.
+    """
+
+    edges: tuple[Edge, ...]
+    chains: Mapping[str, Sequence[str]]
+
+    def wants(self, edges: Sequence[Edge], watches: Mapping[str, TableWatch], now: datetime) -> Iterator[Want]:
+        """List what the tables have to catch up with."""
+        for edge in edges:
+            for key, version in edge.ahead.items():
+                yield Want((edge.name,), key, "", "waiting", _AHEAD.format(version=version, read=edge.read))
+        late = [edge for edge in edges if edge.lagging]
+        needs = self.edges[0].table.runs.needs
+        if late and needs and (lacking := needs()):
+            for edge in late:
+                said = f"{len(edge.lagging)} partitions are not current: {lacking}"
+                yield Want((edge.name,), "", "", "waiting", said)
+        elif late:
+            yield from self._behind(late, watches, now)
+
+    def _behind(self, edges: Sequence[Edge], watches: Mapping[str, TableWatch], now: datetime) -> Iterator[Want]:
+        behind: dict[str, int] = {}
+        for edge in edges:
+            for key, version in edge.lagging.items():
+                behind[key] = max(version, behind.get(key, -1))
+        lagging = {key: [edge for edge in edges if key in edge.lagging] for key in behind}
+        written = [key for key, late in lagging.items() if all(key in edge.applied for edge in late)]
+        applied = {key: min(edge.applied[key] for edge in lagging[key]) for key in written}
+        oldest, current = self._bounds(now)
+        plan = plan_late_partitions(behind, applied, current=current, oldest=oldest)
+        after = self.edges[0].rolled_back(watches)
+        named, read = self.edges[0].name, self.edges[0].read
+        for key in plan.partitions:
+            tables = tuple(edge.name for edge in lagging[key])
+            taken = [v for edge in lagging[key] if (v := edge.restored(key, watches)) is not None]
+            state = "missing" if key not in applied and not taken else "behind"
+            why = f"restored at version {max(taken)}" if taken else f"{read} changed at version {behind[key]}"
+            cause = "restore" if taken else plan.causes[key]
+            goal, restored = str(behind[key]), max(taken, default=None)
+            yield Want(
+                tables,
+                key,
+                goal,
+                state,
+                why,
+                cause,
+                computes=self.chains,
+                named=named,
+                restored=restored,
+                after=frozenset(after.get(key, ())),
+                in_order=self.edges[0].table.runs.in_order,
+            )
+        for key, reason in plan.held.items():
+            yield Want(tuple(edge.name for edge in lagging[key]), key, "", "waiting", reason)
+
+    def _bounds(self, now: datetime) -> tuple[str, str]:
+        """Give the oldest key that there is, and the first that there is not yet."""
+        known = self.edges[0].table.runs.partitions
+        if not isinstance(known, dg.TimeWindowPartitionsDefinition):
+            return "", _AFTER_ALL
+        with dg.partition_loading_context(effective_dt=now):
+            last = known.get_last_partition_key()
+        end = known.time_window_for_partition_key(last).end if last else known.start
+        return known.start.strftime(known.fmt), end.strftime(known.fmt)
+
+
+def fed_by(watches: Mapping[str, TableWatch], news: Mapping[str, News]) -> Fed:
+    """Return a cached lookup: change of an upstream table -> partition keys that it affects downstream."""
+
+    @cache
+    def fed(upstream: str, feed: Feed, anew: bool) -> Mapping[str, int]:  # noqa: FBT001 - by place, as it is cached
+        found: dict[str, int] = {}
+        for partition, version in (watches[upstream] if anew else news[upstream]).changed.items():
+            for key in feed.feeds(dict(partition)):
+                if version > found.get(key, -2):
+                    found[key] = version
+        return found
+
+    return fed
+
+
+def groups_of(tables: Sequence[LakeTable[...]]) -> list[Group]:
+    """Group tables that one run computes together; those that others read come first."""
+    found: dict[tuple[Any, ...], list[LakeTable[...]]] = {}  # what has an order is asked for alone
+    for table in sorted(tables, key=lambda each: _depth(each, tables)):
+        upstream = tuple(spec.name for spec in table.reads.upstream)
+        alone = table.runs.in_order and table
+        found.setdefault((upstream, table.runs.partitions, table.runs.needs, alone), []).append(table)
+    return [Group(tuple(map(Edge, group)), {t.spec.name: _chain(t, tables) for t in group}) for group in found.values()]
+
+
+def _depth(table: LakeTable[...], tables: Sequence[LakeTable[...]]) -> int:
+    """Count how many steps of the graph come before a table's."""
+    upstream = [other for other in tables if {*other.tables} & {*table.reads.upstream}]
+    return 1 + max((_depth(other, tables) for other in upstream), default=0)
+
+
+def _chain(table: LakeTable[...], tables: Sequence[LakeTable[...]]) -> list[str]:
+    """List what a table's run writes: its tables, and those that are computed from the same key of it alone.
+
+    A late date reaches gold in the run that corrects silver, without another tick and another start.
+    """
+    after = [other for other in tables if list(other.reads.tables) == [table.spec] and _keeps_keys(table, other)]
+    return [*(spec.name for spec in table.tables), *(name for other in after for name in _chain(other, tables))]
+
+
+def _keeps_keys(table: LakeTable[...], other: LakeTable[...]) -> bool:
+    """Tell whether each partition of ``other`` is computed from the partition of ``table`` with the same key."""
+    apart = other.runs.in_order or other.runs.needs or other.reads.references or other.runs.follows == "late"
+    if table.runs.partitions != other.runs.partitions or apart:
+        return False
+    feed, key = (
+        other.reads.tables[table.spec],
+        table.runs.partitions.get_first_partition_key() if table.runs.partitions else "",
+    )
+    owned = owned_by(key or "", table.spec)
+    return [dict(read) for read in feed.reads(key or "")] == [owned] and list(feed.feeds(owned)) == [key or ""]

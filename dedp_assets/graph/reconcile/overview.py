@@ -1,0 +1,112 @@
+"""The overview: every partition of the graph that is not current, and why, from the logs and the landing zone.
+
+What is remembered between two looks only saves work: from nothing, a look finds the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+
+from dedp_assets.graph.declare.tables import LakeTable
+from dedp_assets.graph.reconcile.arrivals import Arrivals
+from dedp_assets.graph.reconcile.edges import Group, fed_by, groups_of
+from dedp_assets.graph.reconcile.reconciling import Want
+from dedp_assets.graph.reconcile.watching import News, TableWatch
+from dedp_assets.patterns.core.errors import ContractError
+from resources.lake import Lake
+from resources.landing import Landing
+
+__all__ = ["Overview"]
+
+
+@dataclass(slots=True)
+class Overview:
+    """Stale and missing partitions of all tables, found by their logs.
+
+    Attributes:
+        tables: the declared tables of the graph.
+        watches: table -> its log, as far as it was read.
+        arrivals: the datasets of the landing zone that tables load.
+        groups: tables that one run computes together, in the order of the graph.
+        unreadable: table -> why its log could not be read.
+    """
+
+    tables: Sequence[LakeTable[...]]
+    watches: dict[str, TableWatch] = field(default_factory=dict)
+    arrivals: list[Arrivals] = field(default_factory=list)
+    groups: list[Group] = field(default_factory=list)
+    unreadable: dict[str, str] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        declared = {spec: table for table in self.tables for spec in table.tables}
+        following = [table for table in self.tables if table.runs.follows and table.reads.tables]
+        loading = [table for table in self.tables if table.lands]
+        read = {spec for table in following for spec in table.reads.upstream}
+        revising = {spec for table in following for spec in table.reads.revised_by}
+        written = [spec for table in following for spec in table.tables] + [table.spec for table in loading]
+        for spec in dict.fromkeys([*written, *read]):
+            self.watches[spec.name] = TableWatch.of(
+                spec, declared.get(spec), read=spec in read, revises=spec in revising
+            )
+        self.arrivals += [Arrivals(dataset, job, table) for table in loading for dataset, job in table.lands.items()]
+        self.groups += groups_of(following)
+
+    def look(self, lake: Lake, landing: Landing | None, now: datetime, *, thorough: bool = False) -> list[Want]:
+        """Read what is new, and list what is not current, in the order of the graph.
+
+        Args:
+            lake: the tables.
+            landing: what was delivered.
+            now: current time, with time zone.
+            thorough: whether all deliveries that are loaded are held against what lies there at once.
+        """
+        news: dict[str, News] = {}
+        self.unreadable.clear()
+        for name, watch in self.watches.items():
+            try:
+                news[name] = watch.look(lake.ledger(name))
+            except ContractError as error:
+                self.unreadable[name] = str(error)
+        wants = [want for each in self.arrivals for want in self._landed(each, landing, news, now, thorough)]
+        fed = fed_by(self.watches, news)
+        for group in self.groups:
+            readable = [edge for edge in group.edges if edge.look(lake, self.watches, news, fed)]
+            wants += group.wants(readable, self.watches, now)
+        return wants
+
+    def _landed(
+        self,
+        arrivals: Arrivals,
+        landing: Landing | None,
+        news: Mapping[str, News],
+        now: datetime,
+        thorough: bool,  # noqa: FBT001
+    ) -> Iterator[Want]:
+        name = arrivals.table.spec.name
+        if landing is None or name not in news:
+            return
+        watch = self.watches[name]
+        plan = arrivals.look(landing, watch, news[name].keys, now, thorough=thorough)
+        for key in plan.partitions:
+            state = "behind" if key in watch.loaded else "missing"
+            reason = f"{landing.folder(arrivals.dataset, key)} is complete and not loaded as it is now"
+            yield Want(
+                (name,),
+                key,
+                str(plan.cursor[key]),
+                state,
+                reason,
+                plan.causes[key],
+                job=arrivals.job,
+                computes={name: (name,)},
+                named=name,
+                restored=watch.rolled_back[key].version if key in watch.rolled_back else None,
+            )
+        for key, reason in plan.held.items():
+            yield Want((name,), key, "", "waiting", f"{landing.folder(arrivals.dataset, key)}: {reason}")
+
+    def versions(self) -> dict[str, int]:
+        """Name the version that every table was looked at, upstream tables only."""
+        return {name: watch.version for name, watch in self.watches.items() if watch.read and watch.version >= 0}

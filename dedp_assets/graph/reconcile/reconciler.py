@@ -1,0 +1,94 @@
+"""Looks at the whole graph, again and again, and remembers what it has read."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime
+from functools import cache
+from threading import Lock
+
+import dagster as dg
+
+from dedp_assets.graph.catalogue.specs import asset_key
+from dedp_assets.graph.declare.tables import LakeTable
+from dedp_assets.graph.reconcile.overview import Overview
+from dedp_assets.graph.reconcile.reconciling import Outcome, Tried, Want, settle
+from dedp_assets.graph.reconcile.requests import ENDED_BADLY, in_flight, runs_of
+from dedp_assets.graph.run.refusals import Refusal, Refusals
+from resources.lake import Lake
+from resources.landing import Landing
+
+__all__ = ["NAME", "Reconciler"]
+
+NAME = "reconciler"
+_MOST = 25
+
+
+class Reconciler:
+    """Looks at the graph again and again, and remembers what it has read.
+
+    Attributes:
+        tables: the declared tables of the graph.
+        thorough: whether each look holds all deliveries that are loaded against what lies there, not some at a time.
+    """
+
+    def __init__(self, tables: Sequence[LakeTable[...]], *, thorough: bool = False) -> None:
+        self.tables, self.thorough = tables, thorough
+        self._overviews: dict[tuple[str, str], Overview] = {}
+        self._lock = Lock()
+
+    def reconcile(
+        self,
+        lake: Lake,
+        landing: Landing,
+        now: datetime,
+        *,
+        instance: dg.DagsterInstance | None = None,
+        repository: dg.RepositoryDefinition | None = None,
+        name: str = NAME,
+        mine: Callable[[Want], bool] = lambda _: True,
+        limit: int = _MOST,
+    ) -> tuple[Outcome, Overview]:
+        """Look once, and plan; with what was remembered to say so.
+
+        Args:
+            lake: the tables.
+            landing: what was delivered.
+            now: current time, with time zone.
+            instance: where runs are recorded; without one, none is in flight and none has failed.
+            repository: the code location that is deployed.
+            name: the sensor that asks.
+            mine: tells what it asks for; another one asks for the rest.
+            limit: most runs to ask for.
+        """
+        # Before the logs are read: what a run that has ended meanwhile wrote is seen there.
+        busy = in_flight(instance, repository, launched_by=name) if instance else {}
+        with self._lock:
+            overview = self._overviews.setdefault((lake.root, landing.root), Overview(self.tables))
+            wants = overview.look(lake, landing, now, thorough=self.thorough)
+        notes = cache(lambda table: Refusals(lake.refused(table)).by_key())
+        versions = _code_versions(self.tables, repository)
+
+        def refused(table: str, key: str, goal: str) -> Refusal | None:
+            note = notes(table).get(key)
+            return note if note and goal in note.goals and note.code_version == versions[table] else None
+
+        def tried(requests: Sequence[str]) -> Mapping[str, Tried]:
+            found = runs_of(instance, requests) if instance else {}
+            return {request: _tried(runs) for request, runs in found.items()}
+
+        return settle(wants, busy=busy, refused=refused, tried=tried, limit=limit, mine=mine), overview
+
+
+def _code_versions(
+    tables: Sequence[LakeTable[...]], repository: dg.RepositoryDefinition | None
+) -> dict[str, str | None]:
+    """Find the code version of each table in the graph that is deployed."""
+    if repository is None:
+        return {table.spec.name: table.code_version for table in tables}
+    return {table.spec.name: repository.asset_graph.get(asset_key(table.spec)).code_version for table in tables}
+
+
+def _tried(runs: Sequence[dg.DagsterRun]) -> Tried:
+    failed = [run for run in runs if run.status in ENDED_BADLY]
+    return Tried(len(failed), len(runs) - len(failed), runs[0].run_id)

@@ -1,0 +1,187 @@
+"""Reconciling: of the partitions that are not current, which to ask for now.
+
+A pure function of what is not current, of the runs in flight, of the refusals that hold and of the runs that ended.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from dedp_assets.graph.reconcile.requests import ATTEMPTS
+from dedp_assets.graph.run.refusals import Refusal
+
+__all__ = ["Ask", "Gap", "Outcome", "Tried", "Want", "settle"]
+
+_AT_ONCE = 100
+
+
+@dataclass(frozen=True, slots=True)
+class Gap:
+    """A partition that is not current.
+
+    Attributes:
+        table: the table.
+        key: the partition key; empty for a whole table.
+        state: ``missing``, ``behind``, ``refused``, ``unreadable`` or ``waiting``.
+        reason: why, and what is done about it.
+    """
+
+    table: str
+    key: str
+    state: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Want:
+    """A partition that has to be computed, of one table or of several that one run computes.
+
+    Attributes:
+        tables: the tables that are not current.
+        key: the partition key; empty for a whole table.
+        goal: upstream version or delivery to bring in.
+        state: ``missing`` or ``behind``; ``waiting`` if nobody can compute it yet.
+        reason: why.
+        cause: what the run will be said to be for.
+        job: the job to start; empty for runs of tables.
+        computes: table -> every table that its run writes.
+        named: the table that the request is named after.
+        restored: version of the restore that took the partition back, if one did.
+        after: upstream tables and keys that a restore took back; they come first, if they are asked for, too.
+        in_order: whether each key of the table comes after all earlier ones.
+    """
+
+    tables: tuple[str, ...]
+    key: str
+    goal: str
+    state: str
+    reason: str
+    cause: str = ""
+    job: str = ""
+    computes: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    named: str = ""
+    restored: int | None = None
+    after: frozenset[tuple[str, str]] = frozenset()
+    in_order: bool = False
+
+    @property
+    def request(self) -> str:
+        """The name of what is asked for; what a restore took back is asked for anew."""
+        again = "" if self.restored is None else f"~{self.restored}"
+        return f"{self.named}:{self.key or self.named}@{self.goal}{again}"
+
+
+@dataclass(frozen=True, slots=True)
+class Tried:
+    """The runs of a request that have ended: how many failed, how many succeeded, and the newest one's id."""
+
+    failed: int = 0
+    succeeded: int = 0
+    last: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Ask:
+    """A run to start: what for, the tables it computes, and its key, another one for each attempt."""
+
+    want: Want
+    tables: tuple[str, ...]
+    run_key: str
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What is asked for now, and every partition that is not current."""
+
+    asks: tuple[Ask, ...]
+    gaps: tuple[Gap, ...]
+
+
+def settle(
+    wants: Sequence[Want],
+    *,
+    busy: Mapping[str, Collection[str]],
+    refused: Callable[[str, str, str], Refusal | None],
+    tried: Callable[[Sequence[str]], Mapping[str, Tried]],
+    limit: int,
+    mine: Callable[[Want], bool] = lambda _: True,
+) -> Outcome:
+    """Choose what to ask for, oldest first; upstream tables before those that read them.
+
+    Args:
+        wants: what is not current, in the order of the graph.
+        busy: table -> partition keys that runs in flight compute.
+        refused: finds the refusal of a table, a key and a goal that still holds.
+        tried: finds the runs that have ended by the names of requests.
+        limit: most runs to ask for at once.
+        mine: tells which to ask for; somebody else asks for the others.
+    """
+    held = {table: set(keys) for table, keys in busy.items()}
+    asks: list[Ask] = []
+    gaps: list[Gap] = []
+    before: dict[str, str] = {}
+    ended: Mapping[str, Tried] = {}
+    ordered = sorted(wants, key=lambda want: want.key)
+    refusals = [{t: found for t in want.tables if (found := refused(t, want.key, want.goal))} for want in ordered]
+    sought = {
+        (t, w.key) for w, notes in zip(ordered, refusals, strict=True) for t in w.tables if _is_sought(w, t, notes)
+    }
+    for number, want in enumerate(ordered):
+        if number % _AT_ONCE == 0 and len(asks) < limit:
+            ended = tried([each.request for each in ordered[number : number + _AT_ONCE] if each.state != "waiting"])
+        left = tuple(table for table in want.tables if table not in refusals[number])
+        runs = ended.get(want.request, Tried())
+        under_way = any(want.key in held.get(table, ()) for table in left)
+        first = (want.after & sought) | _before(want, before, refused=not left)
+        state, why = _held(want, runs, under_way=under_way, first=first, full=len(asks) >= limit)
+        if left and not why and state != "waiting":
+            computed = tuple(dict.fromkeys(name for table in left for name in want.computes[table]))
+            if mine(want):
+                asks.append(Ask(want, computed, _run_key(want, runs)))
+            why = "the reconciler asks for it"
+            for name in computed:
+                held.setdefault(name, set()).add(want.key)
+        gaps += [Gap(table, want.key, "refused", found.reason) for table, found in refusals[number].items()]
+        gaps += [Gap(table, want.key, state, "; ".join(filter(None, [want.reason, why]))) for table in left]
+    return Outcome(tuple(asks), tuple(gaps))
+
+
+def _before(want: Want, earlier: dict[str, str], *, refused: bool) -> set[tuple[str, str]]:
+    """Return the earlier partition that a partition of a table in order waits for; remember the first one asked for.
+
+    A refused correction of what the table holds stops nothing; what the table lacks does.
+    """
+    if not want.in_order:
+        return set()
+    table = want.tables[0]
+    found = {(table, earlier[table])} if table in earlier else set()
+    if not refused or want.state == "missing" or want.restored is not None:
+        earlier.setdefault(table, want.key)
+    return found
+
+
+def _is_sought(want: Want, table: str, refused: Mapping[str, Refusal]) -> bool:
+    return want.state != "waiting" and table not in refused
+
+
+def _held(
+    want: Want, runs: Tried, *, under_way: bool, first: Collection[tuple[str, str]], full: bool
+) -> tuple[str, str]:
+    """Say in which state a partition is, and why it is not asked for now; no reason, if it is."""
+    if want.state == "waiting":
+        return "waiting", ""
+    if under_way:
+        return want.state, "is being processed"
+    if runs.failed >= ATTEMPTS:
+        return "waiting", f"gave up after {ATTEMPTS} failed runs: look at run {runs.last[:8]}"
+    if runs.succeeded >= ATTEMPTS:
+        return "waiting", f"{ATTEMPTS} runs succeeded and left it as it was: look at run {runs.last[:8]}"
+    if first:
+        return want.state, "comes after " + ", ".join(f"{table} {key}".strip() for table, key in sorted(first))
+    return want.state, "the next of many, the oldest come first" if full else ""
+
+
+def _run_key(want: Want, runs: Tried) -> str:
+    before = runs.failed + runs.succeeded
+    return want.request + (f"#{before + 1}" if before else "")

@@ -1,0 +1,206 @@
+"""What is remembered of a table's log between two looks, so that a look reads what is new and nothing else."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, field
+from urllib.parse import unquote
+
+from dedp_assets.graph.declare.tables import LakeTable
+from dedp_assets.graph.run.batches import owned_by
+from dedp_assets.graph.run.revisions import Revisions
+from dedp_assets.patterns.core.schema import TableSpec
+from dedp_assets.patterns.delta.executions import Execution, ExecutionLog
+from dedp_assets.patterns.delta.log import Glimpse, Ledger, Partition
+
+__all__ = ["Loaded", "News", "RolledBack", "TableWatch"]
+
+_LONG_AGO = 0
+"""The version of a change that the log no longer tells: whoever applied anything since has it."""
+
+
+@dataclass(frozen=True, slots=True)
+class News:
+    """What a look found that the look before it did not know.
+
+    Attributes:
+        changed: upstream partitions that changed.
+        keys: partition keys of the table that were written or rolled back.
+        anew: whether what was known before no longer holds: another table lies there, or the log was cleaned up.
+        since: the first day that the changes are about; empty for all days.
+    """
+
+    changed: Mapping[Partition, int] = field(default_factory=dict)
+    keys: frozenset[str] = frozenset()
+    anew: bool = False
+    since: str = ""
+
+    def __bool__(self) -> bool:
+        """Return whether anything changed since the last look."""
+        return bool(self.changed or self.keys or self.anew)
+
+
+@dataclass(frozen=True, slots=True)
+class RolledBack:
+    """What a restore did to a key: its version, and the partitions of the key that it changed."""
+
+    version: int
+    partitions: frozenset[Partition]
+
+
+@dataclass(frozen=True, slots=True)
+class Loaded:
+    """The delivery that a partition was loaded from.
+
+    Attributes:
+        delivery: its identity.
+        at: when the run that looked at it began (ISO 8601 in UTC).
+        content: the digest of its bytes.
+    """
+
+    delivery: str
+    at: str
+    content: str = ""
+
+
+@dataclass(slots=True)
+class TableWatch:
+    """One table's log, as far as it was read.
+
+    Attributes:
+        spec: the table.
+        column: partition column that holds the partition keys; empty for a table without them.
+        read: whether another table reads it, so that its changes count.
+        loads: whether its commits name deliveries.
+        revises: whether its commits state the first day that they are about.
+        version: the newest version that was read; -1 if there is no table.
+        changed: partition -> version that changed it last.
+        rolled_back: key -> the restore that took back what was applied to it; nobody has written it since.
+        loaded: key -> the delivery it was loaded from.
+        revisions: the newest commit about each day, if ``revises``.
+    """
+
+    spec: TableSpec
+    column: str
+    read: bool = False
+    loads: bool = False
+    revises: bool = False
+    version: int = -1
+    changed: dict[Partition, int] = field(default_factory=dict)
+    rolled_back: dict[str, RolledBack] = field(default_factory=dict)
+    loaded: dict[str, Loaded] = field(default_factory=dict)
+    revisions: Revisions = field(default_factory=Revisions)
+    _log: ExecutionLog = field(default_factory=ExecutionLog)
+    _newest: dict[str, Execution] = field(default_factory=dict)
+    _identity: object = None
+    _prefix: str = ""
+
+    def __post_init__(self) -> None:
+        self._prefix = f"{self.spec.name}/"
+
+    @classmethod
+    def of(cls, spec: TableSpec, table: LakeTable[...] | None, *, read: bool, revises: bool = False) -> TableWatch:
+        """Watch a table, as it is declared in the graph if it is."""
+        columns = [spec.executed_by] if spec.executed_by else [*spec.partition_by[:1], ""]
+        keyed = table is not None and table.runs.partitions is not None
+        return cls(spec, columns[0] if keyed else "", read, loads=bool(table and table.lands), revises=revises)
+
+    def look(self, ledger: Ledger) -> News:
+        """Read the commits since the last look.
+
+        Raises:
+            ContractError: if the log is damaged; the next look reads it from its beginning.
+        """
+        anew = self.version >= 0 and ledger.identity(self.version) != self._identity
+        if anew:
+            self._forget()
+        if self.version < 0 and not ledger.exists():
+            return News(anew=anew)
+        changed: dict[Partition, int] = {}
+        keys, before = set[str](), self.version
+        try:
+            if self.version < 0 and not (self.read or self.loads or self.spec.executed_by):
+                # What was written before it is told by the table's transactions, all at once.
+                self.version, anew = ledger.first_restore() - 1, True
+            records = self.loads or self.revises or bool(self.spec.executed_by)
+            for glimpse in ledger.glimpses(since=self.version, records=records):
+                for partition in glimpse.changed:
+                    changed[partition] = _LONG_AGO if glimpse.forgotten else glimpse.version
+                keys.update(self._take_in(glimpse))
+                if self.revises:
+                    self.revisions.take_in(glimpse)
+                self.version = glimpse.version
+        except Exception:
+            self._forget()
+            raise
+        self.changed.update(changed)
+        self._identity = ledger.identity(self.version)
+        return News(changed, frozenset(keys), anew, since=self.revisions.since(before))
+
+    def applied(self, ledger: Ledger, keys: Iterable[str]) -> dict[str, int]:
+        """Find the upstream version that partitions applied, without those that were rolled back."""
+        wanted = [key for key in keys if key not in self.rolled_back]
+        if self.version < 0 or not wanted:
+            return {}
+        partitions = (owned_by(key, self.spec) for key in wanted)
+        found = zip(wanted, ledger.transactions().reached_each(self.spec.name, partitions), strict=True)
+        return {key: version for key, version in found if version is not None}
+
+    def _take_in(self, glimpse: Glimpse) -> Collection[str]:
+        """Keep what a commit says of partition keys; returns those that were written or rolled back."""
+        if self.spec.executed_by:
+            return self._executed(glimpse)
+        if glimpse.restores:
+            changed = {key for partition in glimpse.changed if (key := self._key(partition)) is not None}
+            for key in changed:
+                taken = frozenset(each for each in glimpse.changed if self._key(each) == key)
+                self.rolled_back[key] = RolledBack(glimpse.version, taken)
+                self.loaded.pop(key, None)
+            return changed
+        written = [key for app_id in glimpse.transactions if (key := self._written(app_id)) is not None]
+        for key in written if self.rolled_back else ():
+            self.rolled_back.pop(key, None)
+        if glimpse.stated and "delivery" in glimpse.stated.get("notes", ()):
+            key = glimpse.stated["partition"].get(self.column, "") if self.column else ""
+            content = "".join(map(str, glimpse.stated.get("inputs", {}).values()))
+            self.loaded[key] = Loaded(str(glimpse.stated["notes"]["delivery"]), glimpse.stated.get("at", ""), content)
+            written.append(key)
+        return written
+
+    def _executed(self, glimpse: Glimpse) -> set[str]:
+        """Keep which executions the rows do not contain as they were run last."""
+        written = next((key for app_id in glimpse.transactions if (key := self._written(app_id)) is not None), None)
+        before = self._log.now.last
+        self._log.take_in(glimpse, written)
+        now, known = self._log.now.last, dict(self.rolled_back)
+        if written is not None and now is not None and not glimpse.restores:
+            self._newest[written] = now
+            self.rolled_back.pop(written, None)
+        if glimpse.restores or (now is not before and now is not None and now.before is not before):
+            standing = {each.key: each for each in self._log.now.standing}
+            gone = {key for key, newest in self._newest.items() if not newest.is_like(standing.get(key))}
+            nothing = RolledBack(glimpse.version, frozenset())
+            self.rolled_back = {key: known.get(key, nothing) for key in gone | self._log.now.pending}
+        return {*known, *self.rolled_back} | ({written} if written is not None else set())
+
+    def _key(self, partition: Partition) -> str | None:
+        return dict(partition).get(self.column) if self.column else ""
+
+    def _written(self, app_id: str) -> str | None:
+        """Read the partition key that a write of the library was about from its transaction id."""
+        if not app_id.startswith(self._prefix):
+            return None
+        slice_, _, generation = app_id[len(self._prefix) :].partition("/")
+        if not generation[:1].isdigit():  # a lease, the generation itself: no write
+            return None
+        if not self.column:
+            return ""
+        column, _, value = slice_.partition("=")
+        if "%" in slice_:
+            column, value = unquote(column), unquote(value)
+        return value if column == self.column else None
+
+    def _forget(self) -> None:
+        self.version, self._identity, self._log, self.revisions = -1, None, ExecutionLog(), Revisions()
+        for known in (self.changed, self.rolled_back, self.loaded, self._newest):
+            known.clear()

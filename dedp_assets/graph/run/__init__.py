@@ -1,0 +1,1 @@
+"""Runs: which partitions they compute, from what, and what they report."""

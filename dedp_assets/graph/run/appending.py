@@ -1,0 +1,97 @@
+"""A step that appends what an upstream holds now, and reports the partitions that it brought rows for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import datetime
+from types import MappingProxyType
+
+import dagster as dg
+
+from dedp_assets.graph.catalogue.figures import Figure
+from dedp_assets.graph.catalogue.rendering import metadata_of
+from dedp_assets.graph.run.failures import retry, unexpected
+from dedp_assets.graph.run.run_tags import approval_of, cause_of, refusal
+from dedp_assets.patterns.core.errors import TRANSIENT, PatternError
+from dedp_assets.patterns.core.records import Provenance
+from dedp_assets.patterns.delta.log import Commit
+from dedp_assets.patterns.delta.tables import Table
+
+__all__ = ["Appending", "appending"]
+
+
+@dataclass(slots=True)
+class Appending:
+    """A run that appends to a table.
+
+    Attributes:
+        provenance: what its commits will say about it.
+        cursor: the position it goes on from, for the tag of a refusal.
+    """
+
+    provenance: Provenance
+    cursor: str = ""
+
+
+@contextmanager
+def appending(
+    context: dg.OpExecutionContext,
+    table: Table,
+    *,
+    code_version: str,
+    column: str,
+    at: datetime,
+    figures: Mapping[str, Figure] = MappingProxyType({}),
+) -> Iterator[Appending]:
+    """Run the block as one step that appends to ``table``, and report the partitions that it brought rows for.
+
+    Args:
+        context: Dagster's.
+        table: where the block appends, in commits of its own.
+        code_version: version of the code that computes the rows.
+        column: partition column of the table that the asset is partitioned by.
+        at: when the run started.
+        figures: how the table's figures are shown.
+
+    Raises:
+        dagster.Failure: if rows were refused or the upstream is not ready; what was appended before is reported.
+        dagster.RetryRequested: if another writer was in the way, or something did not answer in time.
+    """
+    run = context.run
+    before = table.ledger.version() if table.ledger.exists() else -1
+    provenance = Provenance(
+        asset=table.name,
+        run_id=run.run_id,
+        code_version=code_version,
+        cause=cause_of(run),
+        approval=approval_of(run),
+        at=at,
+    )
+    step = Appending(provenance)
+    try:
+        yield step
+    except TRANSIENT as error:
+        raise retry(context.retry_number) from error
+    except PatternError as error:
+        if not error.retryable:
+            context.instance.add_run_tags(run.run_id, refusal(table.name, "", step.cursor))
+        raise dg.Failure(str(error), allow_retries=False) from error
+    except Exception as error:
+        raise unexpected(table.name, "", error) from error
+    finally:
+        _report_appended(context, table, before, column, figures)
+
+
+def _report_appended(
+    context: dg.OpExecutionContext, table: Table, before: int, column: str, figures: Mapping[str, Figure]
+) -> None:
+    """Record a materialization of each partition that this run's commits after version ``before`` brought rows for."""
+    commits = table.ledger.commits(since=before) if table.ledger.exists() else ()
+    ours = [c for c in commits if c.record and c.record.run_id == context.run.run_id]
+    changed = [(dict(partition)[column], commit) for commit in ours for partition in commit.changed]
+    newest: dict[str, Commit | None] = {key: commit for key, commit in changed if key is not None}
+    told = metadata_of(table, dict(sorted(newest.items())), {}, column=column, figures=figures)
+    for key, metadata in told.items():
+        context.log_event(dg.AssetMaterialization(table.name.split("/"), partition=key, metadata=metadata))

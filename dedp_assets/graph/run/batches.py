@@ -1,0 +1,291 @@
+"""The partitions of one step: which of them have to be computed, and what became of each.
+
+A partition is settled if its last commit was computed from the same inputs by the same code and its files are there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from typing import Any
+
+import dagster as dg
+
+from dedp_assets.graph.catalogue.figures import Figure
+from dedp_assets.graph.catalogue.rendering import Did
+from dedp_assets.graph.run.failures import sentence
+from dedp_assets.graph.run.feeds import Pinned
+from dedp_assets.graph.run.refusals import Refusal, Refusals
+from dedp_assets.graph.run.run_tags import CAUSE, approval_of, cause_of, goal_of, is_forced, refusal, told, unchanged
+from dedp_assets.patterns.core.errors import TRANSIENT, AuditFailed, ContractError, PatternError
+from dedp_assets.patterns.core.records import Provenance
+from dedp_assets.patterns.core.results import Finding, WriteResult
+from dedp_assets.patterns.core.schema import TableSpec
+from dedp_assets.patterns.delta.log import Commit
+from dedp_assets.patterns.delta.tables import Table
+from dedp_assets.patterns.delta.verification import LostFile, lost_files, tell_lost
+
+__all__ = ["NOT_COMPUTED", "Batch", "Inputs", "Step", "Work", "compute_all", "owned_by"]
+
+NOT_COMPUTED = "not computed"
+"""Under this name an observation of a partition says why a run did not compute it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Inputs:
+    """What one partition's computation reads, pinned before it starts.
+
+    Attributes:
+        identities: upstream name -> version or content identity; equal ones and equal code mean equal rows.
+        sequence: upstream version this partition applies; ``None`` counts runs.
+        notes: facts for the ledger.
+        found: what was looked at to know all this, for the computation to read exactly that; not for the ledger.
+        pinned: the upstream tables, in the order in which they are declared.
+        remark: a sentence for the run's log.
+    """
+
+    identities: Mapping[str, Any]
+    sequence: int | None = None
+    notes: Mapping[str, Any] = field(default_factory=dict)
+    found: Any = None
+    pinned: tuple[Pinned, ...] = ()
+    remark: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One partition to compute.
+
+    Attributes:
+        key: Dagster's partition key; empty for an unpartitioned table.
+        inputs: what to read.
+        provenance: what the commit will say about this run.
+    """
+
+    key: str
+    inputs: Inputs
+    provenance: Provenance
+
+    def owned(self, table: Table) -> dict[str, str]:
+        """Name the partition of ``table`` that this step replaces: the key in its first partition column."""
+        return owned_by(self.key, table.spec)
+
+    def applied(self, table: Table) -> int | None:
+        """Find the upstream version up to which ``table`` holds what upstream changed.
+
+        ``None`` if it has to be computed from everything: it was not written yet, somebody asks for it, files of it are
+        lost, or other code computed it.
+        """
+        run = self.provenance
+        if run.replay or run.cause == "repair" or not table.ledger.exists():
+            return None
+        version = table.ledger.transactions().applied(table.name, self.owned(table))
+        return version if version is None or run.sequence is None or version < run.sequence else None
+
+
+def owned_by(key: str, table: TableSpec) -> dict[str, str]:
+    """Name the partition, or the execution, of a table that the run of a key is; the whole table without a key."""
+    return {table.executed_by or table.partition_by[0]: key} if key else {}
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """How one table is computed, partition by partition.
+
+    Attributes:
+        target: the table whose checks are reported.
+        reads: partition key -> what to read; raises if it is not ready.
+        build: computes and publishes one partition.
+        beside: further tables that ``build`` writes.
+        figures: how the tables' figures are shown.
+        lineage: table name -> which columns upstream its columns are computed from.
+        refusals: where refused partitions are noted, for nobody to ask for them again in vain.
+    """
+
+    target: Table
+    reads: Callable[[str], Inputs]
+    build: Callable[[Step], WriteResult]
+    beside: tuple[Table, ...] = ()
+    figures: Mapping[str, Figure] = field(default_factory=dict)
+    lineage: Mapping[str, dg.TableColumnLineage] = field(default_factory=dict)
+    refusals: Refusals | None = None
+
+    @property
+    def tables(self) -> tuple[Table, ...]:
+        """Every table that ``build`` writes."""
+        return (self.target, *self.beside)
+
+
+@dataclass(slots=True)
+class Batch:
+    """What became of the partitions of one step.
+
+    Attributes:
+        done: partition key -> what was done.
+        errors: partition key -> why it was not done.
+        held: partition key -> why an earlier step of this run did not do what it is computed from.
+        broken: partition key that ended the step before all were tried, and the error that nobody foresaw.
+    """
+
+    done: dict[str, Did] = field(default_factory=dict)
+    errors: dict[str, Exception] = field(default_factory=dict)
+    held: dict[str, str] = field(default_factory=dict)
+    broken: tuple[str, Exception] | None = None
+
+    @property
+    def findings(self) -> Iterator[tuple[str, Finding]]:
+        """Every finding of a refusal, with its partition key."""
+        for key, error in self.errors.items():
+            yield from ((key, finding) for finding in (error.findings if isinstance(error, AuditFailed) else ()))
+
+    def failures(self, table: str) -> dict[str, str]:
+        """Partition key -> one sentence on why it was not done."""
+        said = {key: sentence(table, key, error) for key, error in self.errors.items()}
+        return dict(sorted({**self.held, **said}.items()))
+
+
+def latest(table: Table, key: str, *, until: int | None = None) -> Commit | None:
+    """Find the newest commit up to a version about the partition of ``table`` that a key owns, if there is one."""
+    return table.ledger.latest(owned_by(key, table.spec), until=until) if table.ledger.exists() else None
+
+
+def compute_all(context: dg.AssetExecutionContext, work: Work, at: datetime) -> Batch:
+    """Compute the run's partitions one after the other; what is wrong with one of them stops no other."""
+    partitioned = context.has_partition_key or context.has_partition_key_range
+    keys = list(context.partition_keys) if partitioned else [""]
+    batch = Batch(held=_held(context, keys) if len(keys) > 1 else {})
+    refused: dict[str, str] = {}
+    for key in keys:
+        inputs: Inputs | None = None
+        if key in batch.held:
+            continue
+        try:
+            inputs = work.reads(key)
+            batch.done[key] = _compute_one(context, work, key, inputs, at)
+        except (PatternError, *TRANSIENT) as error:
+            batch.errors[key] = error
+            if isinstance(error, PatternError) and not error.retryable:
+                refused |= _refuse(context, work, key, inputs, error)
+        except Exception as error:  # whatever it is, what was done before it is reported first
+            batch.broken = (key, error)
+            break
+    if tags := {**refused, **_unchanged_tag(work.target.name, batch.done)}:
+        context.instance.add_run_tags(context.run.run_id, tags)
+    return batch
+
+
+def _compute_one(context: dg.AssetExecutionContext, work: Work, key: str, inputs: Inputs, at: datetime) -> Did:
+    if inputs.remark:
+        context.log.info(inputs.remark)
+    did = _compute(context, work, Step(key, inputs, _provenance(context, work.target, inputs, at)))
+    if work.refusals:
+        work.refusals.clear(key)
+    return did
+
+
+def _refuse(
+    context: dg.AssetExecutionContext, work: Work, key: str, inputs: Inputs | None, error: PatternError
+) -> dict[str, str]:
+    """Note what was refused, by every name that another request may give it; returns the run's tags that say so."""
+    if work.refusals:
+        read = [inputs.sequence, inputs.notes.get("delivery")] if inputs else []
+        named = [*read, goal_of(context.run.tags, work.target.name, key)]
+        goals = tuple(str(goal) for goal in named if goal is not None)
+        code, run_id = _code_version(context, work.target), context.run.run_id
+        work.refusals.note(key, Refusal(goals, code, run_id, sentence(work.target.name, key, error)))
+    return refusal(work.target.name, key, inputs.sequence if inputs else "")
+
+
+def _compute(context: dg.AssetExecutionContext, work: Work, step: Step) -> Did:
+    last = {table: latest(table, step.key) for table in work.tables}
+    settled = all(commit and _is_from(commit, table, step) for table, commit in last.items())
+    lost = {table: files for table in work.tables if last[table] and (files := _lost(table, step))}
+    because = "; ".join(tell_lost(table.name, files) for table, files in lost.items())
+    asked = "" if not step.provenance.replay else "somebody asked for it (force)"
+    if settled and not lost and not asked:
+        since = last[work.target]
+        context.log.info(f"{work.target.name} {step.key}: unchanged since version {since.version if since else 0}")
+        return Did(unchanged=since.version if since else 0, commits=last)
+    if lost:
+        context.log.warning(f"{work.target.name} {step.key} is computed again: {because}")
+        step = replace(step, provenance=replace(step.provenance, cause="repair"))
+        _clear_lost(work, step, lost)
+    result = work.build(step)
+    if lost and (still := [tell_lost(t.name, files) for t in lost if (files := _lost(t, step))]):
+        raise ContractError(f"{'; '.join(still)}, and they cannot be computed again: put them back from a backup")
+    return _did(work, step, result, because=(because or asked) if settled else because)
+
+
+def _did(work: Work, step: Step, result: WriteResult, *, because: str) -> Did:
+    """Keep what the pattern returned, with the commit of each table that it says it made."""
+    results = {each.table: each for each in (result, *result.beside)}
+    versions = {t: results[t.name].version if t.name in results else None for t in work.tables}
+    return Did(
+        unchanged=None if result.applied else result.version,
+        because=because,
+        outcome=result.reason,
+        commits={table: latest(table, step.key, until=version) for table, version in versions.items()},
+        results={table: results[table.name] for table in work.tables if table.name in results},
+    )
+
+
+def _lost(table: Table, step: Step) -> Sequence[LostFile]:
+    return lost_files(table.store, table.ledger.state(), step.owned(table))
+
+
+def _clear_lost(work: Work, step: Step, lost: Mapping[Table, object]) -> None:
+    """Empty the partitions beside the target that nobody can read any more: what is built next to it reads them."""
+    for table in lost:
+        if table is not work.target and (partition := step.owned(table)):
+            # Other inputs than the step's: whatever becomes of the step, the partition does not count as computed.
+            emptied = replace(step.provenance, inputs={"lost files": step.provenance.run_id}, replay=True)
+            table.clear(partition=partition, provenance=emptied)
+
+
+def _is_from(commit: Commit, table: Table, step: Step) -> bool:
+    """Tell whether a commit's rows were computed from the step's inputs by the step's code."""
+    record, wanted = commit.record, step.provenance
+    if record is None or (table.spec.executed_by and record.partition != step.owned(table)):
+        return False
+    return bool((record.inputs, record.code_version) == (step.inputs.identities, wanted.code_version))
+
+
+def _provenance(context: dg.AssetExecutionContext, target: Table, inputs: Inputs, at: datetime) -> Provenance:
+    trigger = told(context.run.tags)
+    chosen = context.op_execution_context.op_config
+    forced = is_forced(context.run.tags) or bool(chosen and chosen.get("force"))
+    return Provenance(
+        asset=target.name,
+        run_id=context.run.run_id,
+        code_version=_code_version(context, target),
+        inputs=inputs.identities,
+        sequence=inputs.sequence,
+        cause="forced" if forced and CAUSE not in context.run.tags else cause_of(context.run),
+        approval=approval_of(context.run),
+        replay=forced,
+        at=at,
+        notes={**inputs.notes, "trigger": trigger} if trigger else inputs.notes,
+    )
+
+
+def _code_version(context: dg.AssetExecutionContext, table: Table) -> str:
+    return context.assets_def.code_versions_by_key.get(dg.AssetKey(table.name.split("/"))) or "1"
+
+
+def _held(context: dg.AssetExecutionContext, keys: Sequence[str]) -> dict[str, str]:
+    """Find the keys whose upstream partition an earlier step of this run did not compute, and why it did not."""
+    graph = context.job_def.asset_layer
+    parents = {parent for key in context.selected_asset_keys for parent in graph.get(key).parent_keys}
+    logged = context.instance.all_logs(context.run.run_id, of_type=dg.DagsterEventType.ASSET_OBSERVATION)
+    seen = [entry.dagster_event.asset_observation_data.asset_observation for entry in logged if entry.dagster_event]
+    said = {o.partition: o.metadata[NOT_COMPUTED].value for o in seen if o.asset_key in parents and o.partition in keys}
+    return {key: str(sentence) for key, sentence in said.items() if key is not None}
+
+
+def _unchanged_tag(table: str, done: Mapping[str, Did]) -> dict[str, str]:
+    since = {key: did.unchanged for key, did in done.items() if did.unchanged is not None}
+    if not since:
+        return {}
+    alone = len(done) == 1
+    return unchanged(table, f"since version {next(iter(since.values()))}" if alone else f"{len(since)} of {len(done)}")

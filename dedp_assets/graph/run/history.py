@@ -1,0 +1,82 @@
+"""Questions that the modules of tables ask a table's log, each answered by one walk over its commits."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import datetime, timedelta, timezone
+from typing import Any
+
+from dedp_assets.patterns.core.records import CommitRecord
+from dedp_assets.patterns.delta.log import Commit, Ledger
+from dedp_assets.patterns.error_management.late_data_detector import advance_watermark
+
+__all__ = ["last_note", "newest_batches", "row_changes", "watermark_of_landings"]
+
+
+def last_note(ledger: Ledger, name: str, *, until: int) -> Any:  # noqa: ANN401 - a note is any JSON value
+    """Find the newest note of a name in the commits up to a version; ``None`` if there is none."""
+    records = (commit.record for commit in ledger.history() if commit.version <= until)
+    return next((record.notes[name] for record in records if record and name in record.notes), None)
+
+
+def row_changes(ledger: Ledger, *, since: int, until: int) -> list[Commit]:
+    """List the commits after version ``since`` and up to ``until`` that changed rows, in order."""
+    commits = (commit for commit in ledger.history() if commit.changed)
+    return sorted((c for c in commits if since < c.version <= until), key=lambda commit: commit.version)
+
+
+def newest_batches(ledger: Ledger) -> list[CommitRecord]:
+    """List the records of the micro-batches that the newest run of a stream committed, in order."""
+    batches: list[CommitRecord] = []
+    for record in _records(ledger):
+        if record.channel:
+            if batches and record.run_id != batches[0].run_id:
+                break
+            batches.append(record)
+    return batches[::-1]
+
+
+def watermark_of_landings(ledger: Ledger, day: str, *, column: str, allowed_lateness_seconds: float) -> datetime | None:
+    """Find the watermark that held before ``day`` landed: what the landing days before it advanced to.
+
+    A day that came by files counts as its last delivery left it, one that came by a topic with all that was read of it.
+    What the day before knew of still earlier days stands in its commit, so the log is read no further back; days that
+    landed or were loaded again since then count as well, so that an old day that is late never moves it back.
+
+    Args:
+        ledger: log of a table whose commits note ``watermark`` and have a figure ``newest``.
+        day: landing day, as its partition is spelled.
+        column: partition column of the landing day.
+        allowed_lateness_seconds: distance between the newest event time and the watermark.
+    """
+    yesterday = (datetime.fromisoformat(day) - timedelta(days=1)).date().isoformat()
+    seen: set[str] = set()
+    reached: list[datetime | None] = []
+    for commit in ledger.history() if ledger.exists() else ():
+        landed = _landing_day(commit, column)
+        if yesterday in seen and landed != yesterday:
+            break
+        if commit.record and "" < landed < day and (commit.record.channel or landed not in seen):
+            seen.add(landed)
+            reached.append(_watermark_after(commit.record, allowed_lateness_seconds))
+    return max(filter(None, reached), default=None)
+
+
+def _records(ledger: Ledger) -> Iterator[CommitRecord]:
+    return (commit.record for commit in (ledger.history() if ledger.exists() else ()) if commit.record)
+
+
+def _watermark_after(record: CommitRecord, allowed_lateness_seconds: float) -> datetime | None:
+    """Advance the watermark that held before a landing by what the landing brought."""
+    stated, newest = record.notes.get("watermark"), record.figures.get("newest")
+    times = {"newest": datetime.fromtimestamp(newest, timezone.utc) if newest else None}
+    known = datetime.fromisoformat(stated) if stated else None
+    return advance_watermark(known, times, allowed_lateness_seconds=allowed_lateness_seconds)
+
+
+def _landing_day(commit: Commit, column: str) -> str:
+    """Find the day that a commit landed: the one it owned, or the newest it brought rows for."""
+    if commit.record is None:
+        return ""
+    brought = [dict(partition).get(column) or "" for partition in commit.changed if commit.record.channel]
+    return commit.record.partition.get(column) or max(brought, default="")

@@ -1,0 +1,178 @@
+"""Runs a declared table: computes the partitions of a Dagster run and reports what the pattern returned."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from datetime import datetime
+from typing import Any
+
+import dagster as dg
+
+from dedp_assets.graph.catalogue.rendering import Did, check_result, findings_of, metadata_of
+from dedp_assets.graph.run.batches import NOT_COMPUTED, Batch, Work, compute_all
+from dedp_assets.graph.run.failures import (
+    LOST_ENGINE,
+    RETRIES,
+    failure,
+    is_lost_engine,
+    lost_engine,
+    retry,
+    unexpected,
+)
+from dedp_assets.graph.run.run_tags import told
+from dedp_assets.patterns.core.errors import TRANSIENT
+from dedp_assets.patterns.core.results import Finding
+from dedp_assets.patterns.delta.tables import Table
+
+__all__ = ["run"]
+
+Event = dg.MaterializeResult[Any] | dg.AssetCheckResult | dg.AssetCheckEvaluation
+
+# Dagster takes an output for a materialization of every partition of the run. With this mark of its own it takes none;
+# there is no public way to say which of them were computed.
+_NO_MATERIALIZATION = {"__source_asset_observation__": True}
+
+
+def run(context: dg.AssetExecutionContext, work: Work, *, at: datetime) -> Iterator[Event]:
+    """Compute the run's partitions one after the other, each in commits of its own, and report what was returned.
+
+    A partition whose inputs and code are what its last commit says they were is not computed again, unless files of it
+    are lost or somebody asks for it. One that is refused or not ready does not keep the others of its run from being
+    published, nor from being read by the steps that follow: the last one of them fails with its reason.
+
+    Args:
+        context: Dagster's.
+        work: how the table is computed.
+        at: when the run started.
+
+    Raises:
+        dagster.Failure: if a partition was refused or not ready; the failed checks are stored first.
+        dagster.RetryRequested: if another writer was in the way, or something did not answer in time.
+    """
+    batch = compute_all(context, work, at)
+    _retry_transient(context, batch)
+    failures = batch.failures(work.target.name)
+    _tell_failures(context, work.target.name, batch, failures)
+    if not failures and not batch.broken:
+        yield from _checks(context, work.target, batch.done, batch.findings)
+        for table in work.tables:
+            yield _materialization(context, work, table, batch.done)
+        return
+    for table in work.tables:
+        for key, metadata in _metadata(context, work, table, batch.done).items():
+            context.log_event(dg.AssetMaterialization(table.name.split("/"), partition=key or None, metadata=metadata))
+    if batch.done and not batch.broken and _is_read_later(context):
+        yield from _pass_on(context, work, batch)
+        return
+    yield from _checks(context, work.target, batch.done, batch.findings)
+    if batch.broken:
+        raise _broken(context, work.target.name, *batch.broken) from batch.broken[1]
+    raise failure(batch.errors, failures)
+
+
+def _retry_transient(context: dg.AssetExecutionContext, batch: Batch) -> None:
+    """Raise ``RetryRequested`` for a transient error, as long as attempts are left."""
+    number = context.op_execution_context.retry_number
+    transient = next((error for error in batch.errors.values() if isinstance(error, TRANSIENT)), None)
+    if transient and not batch.broken and number < RETRIES:
+        raise retry(number) from transient
+
+
+def _broken(context: dg.AssetExecutionContext, table: str, key: str, error: Exception) -> dg.Failure:
+    """Say what ended the step; a run that lost its engine is asked for again, and finds by the ledger what is done."""
+    if not is_lost_engine(error):
+        return unexpected(table, key, error)
+    stated = context.run.tags
+    context.instance.add_run_tags(context.run.run_id, {k: v for k, v in LOST_ENGINE.items() if k not in stated})
+    return lost_engine(table, key)
+
+
+def _pass_on(context: dg.AssetExecutionContext, work: Work, batch: Batch) -> Iterator[Event]:
+    """Let the steps that follow go on with what was done; what was not is reported, and blocks only itself."""
+    yield from _checks(context, work.target, batch.done, ())
+    yield from _evaluations(work.target.name, batch)
+    for table in work.tables:
+        yield dg.MaterializeResult(asset_key=table.name.split("/"), metadata=_NO_MATERIALIZATION)
+
+
+def _is_read_later(context: dg.AssetExecutionContext) -> bool:
+    """Tell whether a later step of this run reads what this one writes."""
+    graph, mine, steps = context.job_def.asset_layer, context.selected_asset_keys, context.run.step_keys_to_execute
+    children = {child for key in mine for child in graph.get(key).child_keys} - set(mine)
+    later = {graph.get(child).assets_def.node_def.name for child in children & set(graph.selected_asset_keys)}
+    return bool(later if steps is None else later & set(steps))
+
+
+def _tell_failures(context: dg.AssetExecutionContext, table: str, batch: Batch, failures: Mapping[str, str]) -> None:
+    """Say of each partition that was not computed why, where people look at the asset."""
+    for key, sentence in failures.items():
+        if key:
+            metadata = {NOT_COMPUTED: sentence}
+            context.log_event(dg.AssetObservation(table.split("/"), partition=key, metadata=metadata))
+        if batch.done or batch.broken:
+            context.log.error(sentence)
+
+
+def _checks(
+    context: dg.AssetExecutionContext,
+    target: Table,
+    done: Mapping[str, Did],
+    refused: Iterable[tuple[str, Finding]],
+) -> Iterator[dg.AssetCheckResult]:
+    """Give one result per check, the worst over the run's partitions, with the figures of each."""
+    declared = {check.name for check in context.assets_def.check_keys}
+    seen: dict[str, dict[str, Finding]] = {}
+    for key, did in done.items():
+        for finding in findings_of(did.commits.get(target)):
+            seen.setdefault(finding.name, {})[key] = finding
+        returned = did.results[target].findings if target in did.results else ()
+        for finding in returned:
+            if finding.name in declared:
+                seen.setdefault(finding.name, {})[key] = finding
+    for key, finding in refused:
+        seen.setdefault(finding.name, {})[key] = finding
+    for name, by_key in seen.items():
+        yield check_result(target.name, name, by_key)
+
+
+def _evaluations(table: str, batch: Batch) -> Iterator[dg.AssetCheckEvaluation]:
+    """Give the verdicts on partitions that were refused, each by itself, so that they do not block the others."""
+    for key, finding in batch.findings:
+        result = check_result(table, finding.name, {key: finding})
+        yield dg.AssetCheckEvaluation(
+            asset_key=dg.AssetKey(table.split("/")),
+            check_name=finding.name,
+            passed=result.passed,
+            metadata=result.metadata,
+            severity=result.severity,
+            description=result.description,
+            blocking=False,
+            partition=key,
+        )
+
+
+def _materialization(
+    context: dg.AssetExecutionContext, work: Work, table: Table, done: Mapping[str, Did]
+) -> dg.MaterializeResult[Any]:
+    asset_key = dg.AssetKey(table.name.split("/"))
+    by_key = _metadata(context, work, table, done)
+    if len(by_key) > 1:
+        for key, metadata in by_key.items():
+            context.add_asset_metadata(metadata, asset_key=asset_key, partition_key=key)
+        return dg.MaterializeResult(asset_key=asset_key, metadata={"partitions": len(by_key)})
+    ((key, metadata),) = by_key.items()
+    commit = done[key].commits.get(table)
+    version = dg.DataVersion(commit.record.fingerprint) if commit and commit.record else None
+    return dg.MaterializeResult(asset_key=asset_key, metadata=metadata, data_version=version)
+
+
+def _metadata(
+    context: dg.AssetExecutionContext, work: Work, table: Table, done: Mapping[str, Did]
+) -> dict[str, dict[str, Any]]:
+    """Say of each partition key what was done for it, and what started the run."""
+    trigger = {f"trigger {name.replace('_', ' ')}": value for name, value in told(context.run.tags).items()}
+    lineage = work.lineage.get(table.name)
+    columns = {"dagster/column_lineage": lineage} if lineage and lineage.deps_by_column else {}
+    commits = {key: did.commits.get(table) for key, did in done.items()}
+    metadata = metadata_of(table, commits, done, figures=work.figures)
+    return {key: {**told_of, **trigger, **columns} for key, told_of in metadata.items()}

@@ -1,0 +1,127 @@
+"""Checks of what is stored: judged from the log, whoever wrote the table, and without computing anything."""
+
+from __future__ import annotations
+
+import json
+
+import dagster as dg
+import pytest
+
+from dedp_assets.graph.checks.stored import STORED, stored_checks
+from dedp_assets.graph.declare import About, Reads, Runs, lake_table
+from dedp_assets.graph.run.batches import Step
+from dedp_assets.graph.run.feeds import Pinned, same
+from dedp_assets.patterns.core.results import WriteResult
+from dedp_assets.patterns.core.schema import Column, TableSpec
+from dedp_assets.patterns.delta.tables import Table
+from resources.clock import Clock
+from resources.lake import Lake
+from resources.spark import SparkEngine
+from tests.helpers import a_record, write_log
+
+COLUMNS = {"id": Column("BIGINT", "identity"), "day": Column("DATE", "day")}
+SOURCE = TableSpec("bronze/source", COLUMNS, partition_by=("day",))
+DAYS = dg.DailyPartitionsDefinition("2026-01-05", end_date="2026-02-05")
+HERE = STORED.keys() - {"versions_are_sound", "keys_are_unique", "every_version_is_readable"}
+"""The checks of this table, which holds no versions and promises no key."""
+NIGHT = "2026-01-08T01:00:00+00:00"
+
+
+@lake_table(
+    TableSpec("gold/totals", COLUMNS, partition_by=("day",), comment="One row per day.", checks={"even": "id % 2 = 0"}),
+    reads=Reads({SOURCE: same("day")}),
+    runs=Runs(DAYS),
+    about=About("team:x", fresh_hours=26),
+    patterns=[Table.overwrite],
+    code_version="1",
+)
+def totals(step: Step, source: Pinned, table: Table) -> WriteResult:
+    """Nobody calls it: its table is judged and never computed."""
+    pytest.fail("a check computed the table")
+
+
+@pytest.fixture
+def judged(tmp_path):
+    """``judged(*days, now=...)``: the verdicts on a table whose log holds a file of one row for each day named."""
+
+    def run(*days, now=NIGHT, engine=None, select=()):
+        if days:
+            commits = [{"changed": [{"day": day} for day in days], "record": a_record("gold/totals", {"day": days[0]})}]
+            write_log(tmp_path / "gold/totals", {"id": "long", "day": "date"}, ["day"], commits)
+        return evaluations(tmp_path, now, engine or SparkEngine(), select)
+
+    return run
+
+
+def evaluations(root, now, engine, names):
+    checks = stored_checks(totals)
+    keys = [dg.AssetCheckKey(dg.AssetKey(["gold", "totals"]), name) for name in names or HERE]
+    with dg.DagsterInstance.ephemeral() as instance:
+        done = dg.materialize(
+            [checks], instance=instance, selection=dg.AssetSelection.checks(*keys),
+            resources={"lake": Lake(root=str(root), engine=engine), "clock": Clock(fixed=now)},
+        )  # fmt: skip
+        return {found.check_name: found for found in done.get_asset_check_evaluations()}
+
+
+CHEAP = ("files_are_there", "data_is_recent", "newest_volume_is_usual")
+
+
+def test_a_table_that_holds_nothing_says_so(judged):
+    """A warning with what to do, and no error: nobody has materialized it yet."""
+    found = judged()
+    assert set(found) == HERE
+    assert not any(each.passed for each in found.values())
+    assert {each.description for each in found.values()} == {"the table holds nothing yet: materialize it"}
+    assert {each.severity for each in found.values()} == {dg.AssetCheckSeverity.WARN}
+
+
+@pytest.mark.parametrize(
+    ("now", "recent"),
+    [(NIGHT, True), ("2026-01-08T02:00:00+00:00", True), ("2026-01-08T02:00:01+00:00", False)],
+)
+def test_data_is_recent_until_the_declared_time_after_its_newest_day(judged, now, recent):
+    """The 6th ended at midnight and may be the newest for 26 hours; a day that is not over does not count."""
+    verdict = judged("2026-01-05", "2026-01-06", "2026-01-08", now=now, select=CHEAP)["data_is_recent"]
+    assert verdict.passed == recent
+    assert ("the newest complete partition is 2026-01-06" in (verdict.description or "")) != recent
+
+
+def test_a_lost_file_is_named(judged):
+    """The hand-written log names files that were never there: an error, with the command that helps."""
+    verdict = judged("2026-01-05", select=CHEAP)["files_are_there"]
+    assert not verdict.passed
+    assert verdict.severity == dg.AssetCheckSeverity.ERROR
+    assert "lacks 1 of its data files" in verdict.description
+    assert "dedp verify" in verdict.description
+
+
+@pytest.mark.parametrize(("files", "usual"), [(1, False), (2, True), (4, True), (8, True), (9, False)])
+def test_the_newest_day_is_held_against_the_days_before_it(judged, files, usual):
+    """Between half and twice of the median; the figures say what was compared."""
+    before = ["2026-01-04"] * 4 + ["2026-01-05"] * 4
+    verdict = judged(*before, *["2026-01-06"] * files, select=CHEAP)["newest_volume_is_usual"]
+    assert verdict.passed == usual
+    assert {name: value.value for name, value in verdict.metadata.items()} == {"rows": files, "usual": 4}
+
+
+def test_a_first_day_has_nothing_to_be_compared_with(judged):
+    """It passes and says why."""
+    verdict = judged("2026-01-05", select=CHEAP)["newest_volume_is_usual"]
+    assert (verdict.passed, verdict.description) == (True, "there is no earlier partition to compare with")
+
+
+@pytest.mark.spark
+def test_a_foreign_writers_row_that_breaks_a_constraint_is_found(spark, tmp_path):
+    """Rows that were stored before the constraint existed, or around it, are counted by the rule they break."""
+    folder = tmp_path / "gold/totals"
+    rows = "(1, DATE'2026-01-05'), (2, DATE'2026-01-05'), (3, DATE'2026-01-06')"
+    spark.sql(f"CREATE TABLE delta.`{folder}` (id BIGINT, day DATE) USING delta PARTITIONED BY (day)")
+    spark.sql(f"INSERT INTO delta.`{folder}` VALUES {rows}")
+    created = (folder / "_delta_log" / f"{0:020d}.json").read_text().splitlines()
+    metadata = next(json.loads(line) for line in created if '"metaData"' in line)
+    metadata["metaData"]["configuration"] = {"delta.constraints.even": "id % 2 = 0"}
+    (folder / "_delta_log" / f"{2:020d}.json").write_text(json.dumps(metadata))
+    (verdict,) = evaluations(tmp_path, NIGHT, SparkEngine(), ["stored_rows_keep_constraints"]).values()
+    assert verdict.description == "2 rows break even"
+    assert {name: value.value for name, value in verdict.metadata.items()} == {"rows": 3, "even": 2}

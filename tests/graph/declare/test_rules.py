@@ -1,0 +1,122 @@
+"""Combinations of options that no table can have."""
+
+from __future__ import annotations
+
+import dagster as dg
+import pytest
+
+from dedp_assets.graph.declare import (
+    About,
+    Every,
+    Follow,
+    Gates,
+    InOrder,
+    Inputs,
+    Nightly,
+    OnDelivery,
+    OnRequest,
+    Reads,
+    Request,
+    Runs,
+    Step,
+    day_to_week,
+    lake_table,
+    same,
+)
+from dedp_assets.patterns.core.audits import Audit
+from dedp_assets.patterns.core.errors import ConfigError
+from dedp_assets.patterns.core.results import WriteResult
+from dedp_assets.patterns.core.schema import Column, TableSpec
+from dedp_assets.patterns.delta.tables import Table
+
+DAYS = dg.DailyPartitionsDefinition("2026-01-05")
+WEEKS = dg.WeeklyPartitionsDefinition("2026-01-05", day_offset=1)
+COLUMNS = {"id": Column("BIGINT", "identity"), "day": Column("DATE", "day")}
+SOURCE, OTHER = (TableSpec(name, COLUMNS, partition_by=("day",)) for name in ("bronze/source", "bronze/other"))
+TOTALS = TableSpec("gold/totals", COLUMNS, partition_by=("day",), comment="One row per day.")
+READS = Reads({SOURCE: same("day")})
+AUDIT = Audit(name="some", of="written", fail_below=1)
+LATE = Nightly("0 2 * * *", lookback=14, follows_late=True)
+STATED = {"reads": READS, "about": About("team:x"), "patterns": [Table.overwrite], "code_version": "1"}
+
+
+def total(step: Step, table: Table) -> WriteResult: ...
+
+
+def found(request: Request) -> Inputs: ...
+
+
+LOOKS = Reads(look=found)
+WRONG = {
+    "gold/totals reads nothing: name tables (Reads(tables=)) or look at a source (Reads(look=))": {"reads": Reads()},
+    "gold/totals: reads must be Reads(...), not {": {"reads": {SOURCE: same("day")}},
+    "gold/totals: Reads.references must be ": {"reads": Reads(READS.tables, references=SOURCE)},
+    "gold/totals: revised_by must be among the references, not bronze/other": {
+        "reads": Reads(READS.tables, references=[SOURCE], revised_by=[OTHER]),
+        "runs": Runs(DAYS),
+    },
+    "gold/totals: partitions must be days for revised_by, not WeeklyPartitionsDefinition": {
+        "reads": Reads({SOURCE: day_to_week("day")}, references=[OTHER], revised_by=[OTHER]),
+        "runs": Runs(WEEKS),
+    },
+    "gold/totals: when must name what asks for partitions, not nothing": {"runs": Runs(DAYS, [])},
+    "gold/totals: Reads.tables must name the tables that Follow looks at, not nothing": {"reads": LOOKS},
+    "gold/totals: Reads.tables must name the tables that Nightly looks at, not nothing": {
+        "reads": LOOKS,
+        "runs": Runs(DAYS, LATE),
+    },
+    "gold/totals: when must hold one of Follow, Nightly, InOrder and OnRequest, not Follow and Nightly": {
+        "runs": Runs(DAYS, [Follow(), Nightly("0 2 * * *", lookback=14)]),
+    },
+    "gold/totals: when must hold one of Follow, Nightly, InOrder and OnRequest, not InOrder and Follow": {
+        "runs": Runs(DAYS, [InOrder(Nightly("0 2 * * *", lookback=14)), Follow()]),
+    },
+    "gold/totals: Nightly.follows_late must be False within InOrder, not True": {"runs": Runs(DAYS, InOrder(LATE))},
+    "gold/totals: partitions must be days or another time for Nightly, not none": {"runs": Runs(when=LATE)},
+    "gold/totals: partitions must be days or another time for InOrder, not StaticPartitionsDefinition": {
+        "runs": Runs(dg.StaticPartitionsDefinition(["a", "b"]), InOrder()),
+    },
+    "gold/totals: Nightly.lookback must be 0 or more, not -1": {"runs": Runs(DAYS, Nightly("0 2 * * *", lookback=-1))},
+    "gold/totals: Nightly.lookback must be a whole number": {"runs": Runs(DAYS, Nightly("0 2 * * *", lookback="14"))},
+    "gold/totals: Every.running must be ": {"runs": Runs(DAYS, Every("0 2 * * *", description="x", running=1))},
+    "gold/totals: Reads.look must be a function that finds the delivery for OnDelivery, not None": {
+        "runs": Runs(DAYS, OnDelivery("visits")),
+    },
+    "gold/totals: partitions must be days or another time, or none, for OnDelivery, not StaticPartitionsDefinition": {
+        "reads": LOOKS,
+        "runs": Runs(dg.StaticPartitionsDefinition(["a", "b"]), OnDelivery("visits")),
+    },
+    "gold/totals: audits, checks and reports must have names of their own, not some twice": {
+        "gates": Gates([AUDIT], checks={"some": "x"}),
+    },
+    "gold/totals: audits, checks and reports must have names of their own, not input_is_not_empty twice": {
+        "gates": Gates(checks={"input_is_not_empty": "x"}, if_empty="Warns."),
+    },
+    "gold/totals: About.fresh_hours must be ": {"about": About("team:x", fresh_hours="26")},
+    "gold/totals: patterns must name the pattern at work, not nothing": {"patterns": []},
+}
+
+
+@pytest.mark.parametrize("said", WRONG)
+def test_a_wrong_combination_is_refused_in_one_sentence_that_names_the_table(said):
+    """When the module is loaded, before Dagster sees the table."""
+    with pytest.raises(ConfigError) as refused:
+        lake_table(TOTALS, **{**STATED, **WRONG[said]})(total)
+    assert str(refused.value).startswith(said)
+    assert "\n" not in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    "runs",
+    [
+        Runs(),
+        Runs(DAYS, InOrder()),
+        Runs(DAYS, InOrder(Nightly("0 2 * * *", lookback=0))),
+        Runs(DAYS, LATE),
+        Runs(DAYS, OnRequest()),
+        Runs(DAYS, [LATE, Every("0 4 1 * *", description="x")]),
+    ],
+)
+def test_what_goes_together_is_taken(runs):
+    """Each way of asking for partitions, and a schedule besides."""
+    assert lake_table(TOTALS, **{**STATED, "runs": runs})(total).runs is runs

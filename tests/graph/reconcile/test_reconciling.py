@@ -1,0 +1,126 @@
+"""What is asked for of the partitions that are not current: a pure decision."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from dedp_assets.graph.reconcile.reconciling import Tried, Want, settle
+from dedp_assets.graph.run.refusals import Refusal
+
+NOTE = Refusal(("8",), "1", "run-1", "too many dead letters")
+
+
+def want(key, *tables, **fields):
+    tables = tables or ("silver/x",)
+    computes = {table: (table,) for table in tables}
+    return Want(tables, key, "8", "behind", "x changed", computes=computes, named=tables[0], **fields)
+
+
+def decide(*wants, busy=None, refused=(), tried=None, limit=25):
+    """Run keys that are asked for, and the state and the last words of every gap."""
+    outcome = settle(
+        wants,
+        busy=busy or {},
+        refused=lambda table, key, goal: NOTE if (table, key) in refused and goal in NOTE.goals else None,
+        tried=lambda requests: {r: found for r, found in (tried or {}).items() if r in requests},
+        limit=limit,
+    )
+    return [ask.run_key for ask in outcome.asks], [(gap.state, gap.reason.split("; ")[-1]) for gap in outcome.gaps]
+
+
+def test_the_oldest_come_first_and_no_more_than_the_limit():
+    """Whatever table they are of; the others say that they wait for their turn."""
+    asked, gaps = decide(want("3"), want("1", "gold/x"), want("2"), limit=2)
+    assert asked == ["gold/x:1@8", "silver/x:2@8"]
+    assert [said for _, said in gaps] == [
+        "the reconciler asks for it",
+        "the reconciler asks for it",
+        "the next of many, the oldest come first",
+    ]
+
+
+def test_what_cannot_be_asked_for_takes_nobodys_place():
+    """Refused, failed and waiting partitions, more than the limit of them, before one that can be."""
+    failing = {f"silver/x:{number:03}@8": Tried(3, 0, "0123456789") for number in range(100, 250)}
+    wants = [want(f"{number:03}") for number in range(251)]
+    refused = {("silver/x", f"{number:03}") for number in range(100)}
+    asked, gaps = decide(*wants, refused=refused, tried=failing, limit=2)
+    assert asked == ["silver/x:250@8"]
+    assert gaps[0] == ("refused", "too many dead letters")
+    assert gaps[100] == ("waiting", "gave up after 3 failed runs: look at run 01234567")
+
+
+@pytest.mark.parametrize(
+    ("tried", "asked"),
+    [
+        (Tried(), ["silver/x:1@8"]),
+        (Tried(failed=1), ["silver/x:1@8#2"]),
+        (Tried(failed=1, succeeded=2), ["silver/x:1@8#4"]),
+        (Tried(failed=3), []),
+        (Tried(succeeded=3), []),
+    ],
+)
+def test_each_attempt_has_a_key_of_its_own_and_the_third_is_the_last(tried, asked):
+    """Dagster starts a key once: an attempt after one that ended has to have another."""
+    assert decide(want("1"), tried={"silver/x:1@8": tried})[0] == asked
+
+
+def test_two_who_ask_for_a_part_each_ask_for_all_of_it_together_and_for_nothing_twice():
+    """A delivery keeps the table of its own key waiting for both of them, whoever asks for it."""
+    wants = [want("1", "bronze/x", job="load"), want("1", "bronze/x", "silver/x"), want("2"), want("3", job="load")]
+
+    def asked(mine):
+        outcome = settle(wants, busy={}, refused=lambda *_: None, tried=lambda _: {}, limit=25, mine=mine)
+        return {(ask.want.named, ask.want.key, ask.want.job) for ask in outcome.asks}
+
+    loads, tables = asked(lambda each: bool(each.job)), asked(lambda each: not each.job)
+    assert loads == {("bronze/x", "1", "load"), ("silver/x", "3", "load")}
+    assert tables == {("silver/x", "2", "")}
+    assert loads | tables == asked(lambda _: True)
+
+
+def test_of_two_tables_of_a_run_the_one_that_was_not_refused_is_computed():
+    """The run leaves the refused one out, and both are told."""
+    asked, gaps = decide(want("1", "gold/a", "gold/b"), refused={("gold/a", "1")})
+    assert asked == ["gold/a:1@8"]
+    assert gaps == [("refused", "too many dead letters"), ("behind", "the reconciler asks for it")]
+
+
+def test_nothing_is_asked_for_twice_in_a_tick_nor_while_it_is_processed():
+    """What an earlier request of the tick computes counts as in flight, like a run of anybody."""
+    chain = Want(("silver/x",), "1", "8", "behind", "", computes={"silver/x": ("silver/x", "gold/x")}, named="silver/x")
+    assert decide(chain, want("1", "gold/x"))[0] == ["silver/x:1@8"]
+    assert decide(want("1"), want("2"), busy={"silver/x": {"1"}})[0] == ["silver/x:2@8"]
+
+
+def test_what_a_restore_took_back_comes_first_if_it_is_asked_for_at_all():
+    """A date computed from it waits for it, and not for one that nobody can compute."""
+    after = frozenset({("silver/x", "1")})
+    gold = want("0", "gold/x", after=after)
+    assert decide(gold, want("1", restored=7))[0] == ["silver/x:1@8~7"]
+    assert decide(gold, want("1"), refused={("silver/x", "1")})[0] == ["gold/x:0@8"]
+    assert decide(gold)[0] == ["gold/x:0@8"]
+
+
+def test_what_has_an_order_is_asked_for_one_after_the_other():
+    """The first key alone, whether it is asked for, under way or given up; other tables do not wait.
+
+    A refused correction of what the table holds stops nothing; what it lacks, or has taken back, does.
+    """
+    keys = [want(key, "gold/x", in_order=True) for key in "123"]
+    asked, gaps = decide(*keys, want("2"))
+    assert asked == ["gold/x:1@8", "silver/x:2@8"]
+    assert [said for _, said in gaps] == [
+        "the reconciler asks for it",
+        "comes after gold/x 1",
+        "the reconciler asks for it",
+        "comes after gold/x 1",
+    ]
+    assert decide(*keys, busy={"gold/x": ["1"]})[0] == []
+    assert decide(*keys, tried={"gold/x:1@8": Tried(3, 0, "0123456789")})[0] == []
+    first = {("gold/x", "1")}
+    assert decide(*keys, refused=first)[0] == ["gold/x:2@8"]
+    assert decide(replace(keys[0], state="missing"), *keys[1:], refused=first)[0] == []
+    assert decide(replace(keys[0], restored=7), *keys[1:], refused=first)[0] == []

@@ -1,0 +1,125 @@
+"""A declared table in a run: what becomes of a run that loses its engine, or has nothing to write."""
+
+from __future__ import annotations
+
+import dagster as dg
+import pytest
+from pyspark.errors.exceptions.connect import SparkConnectException, SparkConnectGrpcException
+
+from dedp_assets.graph.declare import About, Gates, Reads, Runs, lake_table
+from dedp_assets.graph.reconcile.requests import NOT_RETRIED
+from dedp_assets.graph.run.batches import Step
+from dedp_assets.graph.run.feeds import Pinned, same
+from dedp_assets.patterns.core.results import Finding, WriteResult
+from dedp_assets.patterns.core.schema import Column, TableSpec
+from dedp_assets.patterns.delta.tables import Table
+from resources.clock import Clock
+from resources.lake import Lake
+from resources.spark import SparkEngine
+from tests.helpers import NOW, a_record, write_log
+
+DAY = "2026-01-05"
+COLUMNS = {"id": Column("BIGINT", "identity"), "day": Column("DATE", "day")}
+SOURCE = TableSpec("bronze/source", COLUMNS, partition_by=("day",))
+TOTALS = TableSpec("gold/totals", COLUMNS, partition_by=("day",), comment="One row per day.")
+GONE = SparkConnectGrpcException("<_MultiThreadedRendezvous of RPC: status = StatusCode.UNAVAILABLE>")
+ANEW = SparkConnectGrpcException("[INVALID_HANDLE.SESSION_NOT_FOUND] The handle is invalid. Session not found.")
+LEFT = SparkConnectException("[NO_ACTIVE_SESSION] No active Spark session found.")
+ASKED = {"dagster/max_retries": "2", "dagster/retry_on_asset_or_op_failure": "true"}
+
+
+DAYS = dg.DailyPartitionsDefinition("2026-01-05", end_date="2026-01-12")
+
+
+@pytest.fixture
+def resources(tmp_path):
+    """What a run of a table with one upstream day is given."""
+    write_log(
+        tmp_path / "bronze/source",
+        {"id": "long", "day": "date"},
+        ["day"],
+        [{"record": a_record("bronze/source", {"day": DAY}), "changed": [{"day": DAY}]}],
+    )
+    engine = SparkEngine()
+    lake, clock = Lake(root=str(tmp_path), engine=engine), Clock(fixed=NOW.isoformat())
+    return {"lake": lake, "clock": clock, "engine": engine}
+
+
+@pytest.fixture
+def computed(resources):
+    """``computed(error, tags)``: the run of a table whose computation ends with an error, and its instance."""
+
+    def run(error, **tags):
+        @lake_table(
+            TOTALS,
+            reads=Reads({SOURCE: same("day")}),
+            runs=Runs(DAYS),
+            about=About("team:x"),
+            patterns=[Table.overwrite],
+            code_version="1",
+        )
+        def totals(step: Step, source: Pinned, table: Table) -> WriteResult:
+            """Lose the engine."""
+            try:
+                raise error
+            except SparkConnectException as lost:
+                raise RuntimeError("in the midst of it") from lost
+
+        with dg.DagsterInstance.ephemeral() as instance:
+            done = dg.materialize(
+                [totals.definition()],
+                partition_key=DAY,
+                resources=resources,
+                instance=instance,
+                tags=tags,
+                raise_on_error=False,
+            )
+            (failed,) = done.get_step_failure_events()
+            return instance.get_run_by_id(done.run_id).tags, failed.step_failure_data
+
+    return run
+
+
+@pytest.mark.parametrize("error", [GONE, ANEW, LEFT], ids=["no answer", "another server", "afterwards"])
+def test_a_run_that_lost_its_engine_asks_dagster_for_another(computed, error):
+    """In one sentence for people; a new process has a new session."""
+    tags, failure = computed(error)
+    assert ASKED.items() <= tags.items()
+    said = failure.user_failure_data.description
+    assert said == f"gold/totals {DAY}: the Spark engine went away during the run, which is asked for again"
+
+
+def test_a_run_that_a_sensor_asks_for_again_is_not_started_twice(computed):
+    """What the run was started with stands."""
+    tags, _ = computed(GONE, **NOT_RETRIED)
+    assert tags["dagster/max_retries"] == "0"
+
+
+def test_a_run_that_fails_for_another_reason_is_not_asked_for_again(computed):
+    """A fault of the code is one the next time, too."""
+    tags, _ = computed(SparkConnectGrpcException("[DIVIDE_BY_ZERO] Division by zero."))
+    assert not ASKED.keys() & tags.keys()
+
+
+def test_checks_of_a_run_that_wrote_nothing_are_reported(resources):
+    """A pattern that looks and finds nothing to write says what it judged; Dagster waits for each verdict."""
+
+    @lake_table(
+        TOTALS,
+        reads=Reads({SOURCE: same("day")}),
+        runs=Runs(DAYS),
+        gates=Gates(checks={"nothing_is_late": "Says so."}),
+        about=About("team:x"),
+        patterns=[Table.overwrite],
+        code_version="1",
+    )
+    def totals(step: Step, source: Pinned, table: Table) -> WriteResult:
+        """Find nothing new."""
+        found = (Finding("nothing_is_late", passed=True), Finding("rows_lie_in_their_partition", passed=True))
+        found += (Finding("rows_are_accounted_for", passed=True), Finding("constraints_hold", passed=True))
+        return WriteResult(table.name, 0, applied=False, changed=False, reason="nothing new", findings=found)
+
+    with dg.DagsterInstance.ephemeral() as instance:
+        done = dg.materialize([totals.definition()], partition_key=DAY, resources=resources, instance=instance)
+        evaluated = {each.check_name: each.passed for each in done.get_asset_check_evaluations()}
+    assert evaluated["nothing_is_late"]
