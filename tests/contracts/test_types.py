@@ -19,7 +19,7 @@ from dedp_assets.patterns.delta.clauses import Insert, Update
 from dedp_assets.patterns.delta.tables import Table
 from dedp_assets.patterns.error_management.windowed_deduplicator import deduplicate
 from dedp_assets.patterns.value.distributed_aggregator import merge_aggregates
-from dedp_assets.patterns.value.dynamic_joiner import join_latest, join_within
+from dedp_assets.patterns.value.dynamic_joiner import JoinTimes, join_latest, join_within
 from dedp_assets.patterns.value.incremental_sessionizer import show_partial
 from dedp_assets.patterns.value.static_joiner import join_static
 from dedp_assets.patterns.value.wrapper import Separated
