@@ -1,7 +1,5 @@
 """Ads that were shown, as they come by a topic: what is there now, record by record."""
 
-from dataclasses import replace
-
 import dagster as dg
 
 from dedp_assets.defs.bronze.visits_stream import inputs_after, newest_by_input, requested
@@ -16,7 +14,6 @@ from dedp_assets.graph.declare import (
     Request,
     Runs,
     Source,
-    Step,
     lake_table,
 )
 from dedp_assets.patterns.connectors.topics import append_available, position, read_topic, resume
@@ -27,6 +24,7 @@ from dedp_assets.patterns.core.results import RowCounts, Split, WriteResult
 from dedp_assets.patterns.core.schema import Column, TableSpec
 from dedp_assets.patterns.delta.log import Commit
 from dedp_assets.patterns.delta.tables import Table
+from dedp_assets.patterns.delta.target import Target
 from dedp_assets.patterns.error_management.late_data_detector import detect_late_data
 from resources.clock import Clock
 from resources.environments import RETENTION_DAYS, settings
@@ -107,15 +105,15 @@ def ads_streamed(context: dg.SensorEvaluationContext, lake: Lake, kafka_ads: Kaf
     patterns=[detect_late_data],
     code_version="1",
 )
-def ads(step: Step, table: Table, kafka_ads: Kafka, clock: Clock) -> WriteResult:
+def ads(into: Target, kafka_ads: Kafka, clock: Clock) -> WriteResult:
     """Append what the topic holds beyond the offsets in the log; an approved run goes on without what is gone."""
     topic = kafka_ads.look()
-    start = resume(position(table.ledger, topic), topic, give_up=step.provenance.approval is not None)
+    start = resume(position(into.table.ledger, topic), topic, give_up=into.run.approval is not None)
     if start.offsets == topic.end and not start.given_up:
-        return _summed(table, [])
-    inputs = inputs_after(table.ledger)
+        return _summed(into.table, [])
+    inputs = inputs_after(into.table.ledger)
     today = clock.now().date()
-    records = read_topic(table.session, start, bootstrap=kafka_ads.bootstrap, today=today, at_once=_AT_ONCE)
+    records = read_topic(into.table.session, start, bootstrap=kafka_ads.bootstrap, today=today, at_once=_AT_ONCE)
     events = detect_late_data(records, event_time=_PLAUSIBLE, watermark=inputs.watermark)
     rows = events.rows.selectExpr(
         "raw",
@@ -130,13 +128,13 @@ def ads(step: Step, table: Table, kafka_ads: Kafka, clock: Clock) -> WriteResult
     )
     commits = append_available(
         Split(rows, {"valid": tuple(ADS.columns), "tombstone": ()}, identity=("source_file", "line_number")),
-        table,
+        into.table,
         start,
-        provenance=replace(step.provenance, notes={**step.provenance.notes, "inputs": inputs.note}),
-        audits=AUDITS,
+        provenance=into.noting({"inputs": inputs.note}).run,
+        audits=into.audits,
         measures=newest_by_input(start),
     )
-    return _summed(table, commits)
+    return _summed(into.table, commits)
 
 
 def _summed(table: Table, commits: list[Commit]) -> WriteResult:

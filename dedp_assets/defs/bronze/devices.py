@@ -24,6 +24,7 @@ from dedp_assets.patterns.core.results import WriteResult
 from dedp_assets.patterns.core.schema import Column, TableSpec
 from dedp_assets.patterns.delta.log import Ledger
 from dedp_assets.patterns.delta.tables import Table
+from dedp_assets.patterns.delta.target import Target
 from dedp_assets.patterns.error_management.dead_letter import divert_unprocessable
 from dedp_assets.patterns.ingestion.full_loader import load_full, volume_guard
 from resources.landing import Landing
@@ -95,15 +96,15 @@ def delivered(request: Request, table: Table, landing: Landing) -> Inputs:
     patterns=[load_full, divert_unprocessable],
     code_version="1",
 )
-def devices(step: Step, table: Table, landing: Landing) -> WriteResult:
+def devices(step: Step, into: Target, landing: Landing) -> WriteResult:
     """Replace all devices by the delivered ones, unless the delivery's volume says that it is broken."""
     release = step.inputs.notes["release"]
     dataset = RELEASES if release else "devices"
     # A superseded release was not looked at: what is loaded instead is the one that is loaded already.
     delivery = step.inputs.found or (landing.object(RELEASES, release) if release else landing.delivery("devices"))
-    lines = read_lines(table.session, landing.paths(dataset, delivery))
+    lines = read_lines(into.table.session, landing.paths(dataset, delivery))
     split = divert_unprocessable(lines.rows, payload="raw", schema=SCHEMA, identity=["source_file", "line_number"])
-    return load_full(split.narrowed("valid", DEVICES.columns), table.target(step.provenance, audits=AUDITS))
+    return load_full(split.narrowed("valid", DEVICES.columns), into)
 
 
 def _loaded(ledger: Ledger) -> tuple[Mapping[str, Any], dict[str, str]]:

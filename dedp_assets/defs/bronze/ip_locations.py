@@ -3,12 +3,12 @@
 from functools import partial
 
 from dedp_assets.defs.silver.visits import VISITS
-from dedp_assets.graph.declare import About, Pinned, Reads, Runs, Source, Step, lake_table, same
+from dedp_assets.graph.declare import About, Pinned, Reads, Runs, Source, lake_table, same
 from dedp_assets.partitions import DAILY
 from dedp_assets.patterns.connectors.http import ask_in_bulk
 from dedp_assets.patterns.core.results import WriteResult
 from dedp_assets.patterns.core.schema import Column, TableSpec
-from dedp_assets.patterns.delta.tables import Table
+from dedp_assets.patterns.delta.target import Target
 from dedp_assets.patterns.value.static_joiner import ANSWER, join_static, keep_answers
 from dedp_assets.sources.ip_locations import MOST
 from resources.services import Services, lacking
@@ -42,12 +42,12 @@ MOST_PER_DAY = 50_000
     patterns=[join_static],
     code_version="1",
 )
-def ip_locations(step: Step, visits: Pinned, table: Table, services: Services) -> WriteResult:
+def ip_locations(visits: Pinned, into: Target, services: Services) -> WriteResult:
     """Ask for the addresses that no day knows; what a day was told once, it keeps."""
     asking = partial(ask_in_bulk, services.at("locations"), asks="addresses", answers="locations", size=MOST)
     return keep_answers(
         visits.rows(),
-        table.target(step.provenance, partition=step.owned(table)),
+        into,
         key="ip",
         ask=lambda keys: [{"ip": item["address"], **item} for item in asking(keys, key="address")],
         most=MOST_PER_DAY,

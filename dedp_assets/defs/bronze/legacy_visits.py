@@ -10,7 +10,7 @@ from dedp_assets.patterns.core.audits import Audit
 from dedp_assets.patterns.core.errors import NotReady, PatternError
 from dedp_assets.patterns.core.results import WriteResult
 from dedp_assets.patterns.core.schema import Column, TableSpec
-from dedp_assets.patterns.delta.tables import Table
+from dedp_assets.patterns.delta.target import Target
 from dedp_assets.patterns.ingestion.incremental_loader import load_increment, plan_windows
 from resources.lake import Lake
 from resources.postgres import OperationalDatabase
@@ -97,13 +97,13 @@ def legacy_visits_every_day(
     patterns=[load_increment],
     code_version="1",
 )
-def legacy_visits(step: Step, table: Table, operational: OperationalDatabase) -> WriteResult:
+def legacy_visits(step: Step, into: Target, operational: OperationalDatabase) -> WriteResult:
     """Load one day's window; loaded again, it gains the rows that became visible since."""
     window = _window(step.key)
-    with operational.rows(table.session, SOURCE, column="ingestion_time", window=window) as rows:
+    with operational.rows(into.table.session, SOURCE, column="ingestion_time", window=window) as rows:
         return load_increment(
             rows,
-            table.target(step.provenance, partition=step.owned(table)),
+            into,
             delta="ingestion_time",
             window=window,
             keys=["visit_id"],

@@ -1,7 +1,5 @@
 """Visits that partners report, line by line as they landed, a file of each partner a day."""
 
-from dataclasses import replace
-
 from dedp_assets.graph.declare import (
     About,
     Figure,
@@ -21,9 +19,8 @@ from dedp_assets.patterns.connectors.lines import read_lines
 from dedp_assets.patterns.core.audits import Audit
 from dedp_assets.patterns.core.conversion import exact
 from dedp_assets.patterns.core.results import WriteResult
-from dedp_assets.patterns.core.rows import RowsRead
 from dedp_assets.patterns.core.schema import Column, TableSpec
-from dedp_assets.patterns.delta.tables import Table
+from dedp_assets.patterns.delta.target import Target
 from dedp_assets.patterns.idempotency.data_overwrite import overwrite_partition
 from dedp_assets.patterns.ingestion.readiness_marker import plan_ready
 from resources.environments import RETENTION_DAYS
@@ -98,10 +95,10 @@ def delivered(request: Request, landing: Landing) -> Inputs:
     patterns=[overwrite_partition, plan_ready],
     code_version="1",
 )
-def partner_visits(step: Step, table: Table, landing: Landing) -> WriteResult:
+def partner_visits(step: Step, into: Target, landing: Landing) -> WriteResult:
     """Load one day's delivery once its marker is there, replacing what that day delivered before."""
     delivery = step.inputs.found
-    lines = read_lines(table.session, landing.paths(DATASET, delivery))
+    lines = read_lines(into.table.session, landing.paths(DATASET, delivery))
     named = lines.rows.selectExpr(
         "raw AS line",
         "raw_bytes AS line_bytes",
@@ -112,11 +109,6 @@ def partner_visits(step: Step, table: Table, landing: Landing) -> WriteResult:
     )
     return overwrite_partition(
         named.selectExpr("*", f"if({_PLAUSIBLE}, to_date({_EVENT_TIME}), NULL) AS event_date"),
-        table.target(
-            replace(step.provenance, notes={**step.provenance.notes, "files": dict(lines.count)}),
-            partition=step.owned(table),
-            audits=AUDITS,
-            rows_read=RowsRead(figures={"lines": lines.checksum}),
-        ),
+        into.noting({"files": dict(lines.count)}).reading(figures={"lines": lines.checksum}),
         allow_empty=not delivery.files,
     )

@@ -7,13 +7,13 @@ import dagster as dg
 from dedp_assets.graph.catalogue.rendering import check_result
 from dedp_assets.graph.catalogue.selections import RUNS_ALONE
 from dedp_assets.graph.catalogue.specs import asset_key
-from dedp_assets.graph.declare import About, Gates, Inputs, Job, Polls, Reads, Request, Runs, Source, Step, lake_table
+from dedp_assets.graph.declare import About, Gates, Inputs, Job, Polls, Reads, Request, Runs, Source, lake_table
 from dedp_assets.graph.reconcile.requests import decide
 from dedp_assets.patterns.connectors.comparing import compare_copy
 from dedp_assets.patterns.core.errors import Conflict, ContractError, NotReady, PatternError
 from dedp_assets.patterns.core.results import Finding, Plan, WriteResult
 from dedp_assets.patterns.core.schema import Column, TableSpec
-from dedp_assets.patterns.delta.tables import Table
+from dedp_assets.patterns.delta.target import Target
 from dedp_assets.patterns.delta.verification import verify_table
 from dedp_assets.patterns.ingestion.change_data_capture import CHANGES, apply_changes, capture_changes, judge_slot
 from dedp_assets.sources import operational as applications
@@ -118,15 +118,15 @@ def users_changed(
     patterns=[capture_changes],
     code_version="1",
 )
-def users(step: Step, history: Table, latest: Table, operational: OperationalDatabase) -> WriteResult:
+def users(into: Target, latest: Target, operational: OperationalDatabase) -> WriteResult:
     """Capture what was committed since the last run, then bring the current rows up to it."""
     source = operational.table(applications.USERS, slot=applications.USERS_SLOT)
     # The database's log tells of a change only once: lost rows, and a person who asks for it, get a new snapshot.
-    anew = step.provenance.replay or (latest.ledger.exists() and not verify_table(latest.ledger).sound)
+    anew = into.run.replay or (latest.table.ledger.exists() and not verify_table(latest.table.ledger).sound)
     result = capture_changes(
         source,
-        history.target(step.provenance),
-        latest.target(step.provenance),
+        into,
+        latest,
         keys=KEYS,
         max_latency_seconds=MAX_LATENCY_SECONDS,
         resnapshot=anew,

@@ -1,6 +1,5 @@
 """Visit events as they landed, line by line."""
 
-from dataclasses import replace
 from datetime import datetime, time, timedelta, timezone
 
 from dedp_assets.graph.declare import (
@@ -24,10 +23,11 @@ from dedp_assets.patterns.core.audits import Audit
 from dedp_assets.patterns.core.conversion import exact
 from dedp_assets.patterns.core.names import OUTCOME
 from dedp_assets.patterns.core.results import WriteResult
-from dedp_assets.patterns.core.rows import RowsRead, tally
+from dedp_assets.patterns.core.rows import tally
 from dedp_assets.patterns.core.schema import Column, TableSpec
 from dedp_assets.patterns.delta.log import Ledger
 from dedp_assets.patterns.delta.tables import Table
+from dedp_assets.patterns.delta.target import Target
 from dedp_assets.patterns.error_management.late_data_detector import detect_late_data
 from dedp_assets.patterns.idempotency.data_overwrite import overwrite_partition
 from dedp_assets.patterns.ingestion.readiness_marker import plan_ready
@@ -129,10 +129,10 @@ def delivered(request: Request, table: Table, landing: Landing) -> Inputs:
     patterns=[overwrite_partition, plan_ready, detect_late_data],
     code_version="1",
 )
-def visits(step: Step, table: Table, landing: Landing) -> WriteResult:
+def visits(step: Step, into: Target, landing: Landing) -> WriteResult:
     """Load one day's delivery once its marker is there, replacing what that day delivered before."""
     delivery, stated = step.inputs.found, step.inputs.notes["watermark"]
-    lines = read_lines(table.session, landing.paths("visits", delivery))
+    lines = read_lines(into.table.session, landing.paths("visits", delivery))
     midnight = datetime.combine(datetime.fromisoformat(step.key), time(), timezone.utc)
     events = detect_late_data(
         lines.rows,
@@ -152,11 +152,6 @@ def visits(step: Step, table: Table, landing: Landing) -> WriteResult:
             f"DATE '{step.key}' AS landed_on",
             "to_date(event_time) AS event_date",
         ),
-        table.target(
-            replace(step.provenance, notes={**step.provenance.notes, "files": dict(lines.count)}),
-            partition=step.owned(table),
-            audits=AUDITS,
-            rows_read=RowsRead(tally=seen, figures={"lines": lines.checksum}),
-        ),
+        into.noting({"files": dict(lines.count)}).reading(seen, figures={"lines": lines.checksum}),
         allow_empty=not delivery.files,
     )

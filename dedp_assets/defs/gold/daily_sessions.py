@@ -1,12 +1,12 @@
 """Sessions of visitors, each with an id that late visits do not change."""
 
 from dedp_assets.defs.silver.visits import VISITS
-from dedp_assets.graph.declare import About, Gates, Job, Nightly, Pinned, Reads, Runs, Step, lake_table, same
+from dedp_assets.graph.declare import About, Gates, Job, Nightly, Pinned, Reads, Runs, lake_table, same
 from dedp_assets.partitions import DAILY
 from dedp_assets.patterns.core.audits import Audit
 from dedp_assets.patterns.core.results import WriteResult
 from dedp_assets.patterns.core.schema import Column, TableSpec
-from dedp_assets.patterns.delta.tables import Table
+from dedp_assets.patterns.delta.target import Target
 from dedp_assets.patterns.error_management.static_late_data_integrator import plan_lookback
 from dedp_assets.patterns.idempotency.data_overwrite import overwrite_partition
 from dedp_assets.patterns.idempotency.keyed_idempotency import FIRST, LAST, add_stable_key, upsert_keyed
@@ -74,14 +74,14 @@ AUDITS = (Audit.none_where("visits_are_of_the_day", "to_date(started_at) <> even
     patterns=[add_stable_key, plan_lookback],
     code_version="1",
 )
-def daily_sessions(step: Step, visits: Pinned, table: Table) -> WriteResult:
+def daily_sessions(visits: Pinned, into: Target) -> WriteResult:
     """Bring one day's sessions up to its visits under the ids they have; who asks for it (force) has ids made anew."""
-    rows, day = visits.rows(), step.owned(table)
-    since = table.ensure().version
-    anew = step.provenance.replay or step.provenance.cause == "repair"
+    rows, day = visits.rows(), into.partition
+    since = into.table.ensure().version
+    anew = into.run.replay or into.run.cause == "repair"
     keyed = add_stable_key(
         rows.sparkSession.sql(NUMBERED, visits=rows),
-        None if anew else table.read(day, version=since),
+        None if anew else into.table.read(day, version=since),
         entity=["user_id"],
         appended=["landed_on", "source_file", "line_number"],
         group=["session"],
@@ -90,5 +90,5 @@ def daily_sessions(step: Step, visits: Pinned, table: Table) -> WriteResult:
     )
     found = rows.sparkSession.sql(QUERY, visits=keyed)
     if anew:
-        return overwrite_partition(found, table.target(step.provenance, partition=day, audits=AUDITS))
-    return upsert_keyed(found, table.target(step.provenance, partition=day, audits=AUDITS), since=since)
+        return overwrite_partition(found, into)
+    return upsert_keyed(found, into, since=since)

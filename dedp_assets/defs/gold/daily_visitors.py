@@ -2,12 +2,12 @@
 
 from dedp_assets.defs.gold.promotion import PASSED, promote
 from dedp_assets.defs.silver.visits import VISITS
-from dedp_assets.graph.declare import About, Figure, Gates, Pinned, Reads, Runs, Step, lake_table, same
+from dedp_assets.graph.declare import About, Figure, Gates, Pinned, Reads, Runs, lake_table, same
 from dedp_assets.partitions import DAILY
 from dedp_assets.patterns.core.audits import Audit
 from dedp_assets.patterns.core.results import WriteResult
 from dedp_assets.patterns.core.schema import Column, TableSpec
-from dedp_assets.patterns.delta.tables import Table
+from dedp_assets.patterns.delta.target import Target
 from dedp_assets.patterns.quality.audit_write_audit_publish import audit_write_audit_publish
 
 DAILY_VISITORS = TableSpec(
@@ -64,6 +64,6 @@ AUDITS = (
     patterns=[audit_write_audit_publish],
     code_version="1",
 )
-def daily_visitors(step: Step, visits: Pinned, table: Table) -> WriteResult:
+def daily_visitors(visits: Pinned, into: Target) -> WriteResult:
     """Count one day's visitors, and publish them only if silver and the result passed."""
-    return promote(step, visits, table, query=QUERY, audits=AUDITS, counted="visits")
+    return promote(visits, into, query=QUERY, counted="visits")

@@ -1,11 +1,11 @@
 """The devices as they were published: every version is kept, readers know one name."""
 
 from dedp_assets.defs.silver.devices import DEVICES_CURRENT
-from dedp_assets.graph.declare import About, Gates, Pinned, Reads, Step, lake_table, whole
+from dedp_assets.graph.declare import About, Gates, Pinned, Reads, lake_table, whole
 from dedp_assets.patterns.core.audits import Audit
 from dedp_assets.patterns.core.results import WriteResult
 from dedp_assets.patterns.core.schema import Column, TableSpec
-from dedp_assets.patterns.delta.tables import Table
+from dedp_assets.patterns.delta.target import Target
 from dedp_assets.patterns.idempotency.proxy import load_version
 
 DEVICES = TableSpec(
@@ -42,7 +42,7 @@ AUDITS = (
     patterns=[load_version],
     code_version="1",
 )
-def devices(step: Step, current: Pinned, table: Table) -> WriteResult:
+def devices(current: Pinned, into: Target) -> WriteResult:
     """Load the devices into a version of its own, and show it."""
     rows = current.rows().selectExpr("type", "version", "full_name", "valid_from AS named_since")
-    return load_version(rows, table.target(step.provenance, audits=AUDITS))
+    return load_version(rows, into)

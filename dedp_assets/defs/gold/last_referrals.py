@@ -1,11 +1,11 @@
 """The last visit that each website has sent."""
 
 from dedp_assets.defs.silver.referrals import REFERRALS
-from dedp_assets.graph.declare import About, Gates, Pinned, Reads, Runs, Step, lake_table, same
+from dedp_assets.graph.declare import About, Gates, Pinned, Reads, Runs, lake_table, same
 from dedp_assets.partitions import DAILY
 from dedp_assets.patterns.core.results import WriteResult
 from dedp_assets.patterns.core.schema import Column, TableSpec
-from dedp_assets.patterns.delta.tables import Table
+from dedp_assets.patterns.delta.target import Target
 from dedp_assets.patterns.idempotency.merger import merge_changes
 
 LAST_REFERRALS = TableSpec(
@@ -38,12 +38,12 @@ QUERY = """
     patterns=[merge_changes],
     code_version="1",
 )
-def last_referrals(step: Step, referrals: Pinned, table: Table) -> WriteResult:
+def last_referrals(referrals: Pinned, into: Target) -> WriteResult:
     """Merge one day's visits; whichever day is merged last, each website keeps its newest one."""
     rows = referrals.rows()
     return merge_changes(
         rows.sparkSession.sql(QUERY, referrals=rows),
-        table.target(step.provenance, partition={table.spec.executed_by: step.key}),
+        into,
         keys=["website"],
         order_by=["event_time", "visit_id"],
     )

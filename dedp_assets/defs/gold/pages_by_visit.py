@@ -1,13 +1,12 @@
 """The way of each visit through the site: the pages of one visitor's day, in order."""
 
 from dedp_assets.defs.silver.visits_by_visitor import BY_VISITOR, VISITS_BY_VISITOR
-from dedp_assets.graph.declare import About, Gates, Pinned, Reads, Runs, Step, lake_table, same
+from dedp_assets.graph.declare import About, Gates, Pinned, Reads, Runs, lake_table, same
 from dedp_assets.partitions import DAILY
 from dedp_assets.patterns.core.audits import Audit
 from dedp_assets.patterns.core.results import WriteResult
-from dedp_assets.patterns.core.rows import RowsRead
 from dedp_assets.patterns.core.schema import Column, TableSpec
-from dedp_assets.patterns.delta.tables import Table
+from dedp_assets.patterns.delta.target import Target
 from dedp_assets.patterns.idempotency.data_overwrite import overwrite_partition
 from dedp_assets.patterns.value.local_aggregator import aggregate_locally
 
@@ -54,7 +53,7 @@ AUDITS = (
     patterns=[aggregate_locally, overwrite_partition],
     code_version="1",
 )
-def pages_by_visit(step: Step, visits: Pinned, table: Table) -> WriteResult:
+def pages_by_visit(visits: Pinned, into: Target) -> WriteResult:
     """List the pages of each visit of one day, each bucket of visitors by itself."""
     ways = aggregate_locally(
         visits.table,
@@ -66,11 +65,6 @@ def pages_by_visit(step: Step, visits: Pinned, table: Table) -> WriteResult:
     )
     return overwrite_partition(
         ways,
-        table.target(
-            step.provenance,
-            partition=step.owned(table),
-            audits=AUDITS,
-            rows_read=RowsRead(figures={"read": visits.count()}, represented="pages_shown"),
-        ),
+        into.reading(figures={"read": visits.count()}, represented="pages_shown"),
         allow_empty=True,
     )

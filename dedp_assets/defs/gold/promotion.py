@@ -1,15 +1,12 @@
 """How gold is made: one query over a silver date, published on silver's explicit PASS for that date and version."""
 
-from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime
 
-from dedp_assets.graph.run.batches import Step
 from dedp_assets.graph.run.feeds import Pinned
 from dedp_assets.patterns.core.audits import Audit
 from dedp_assets.patterns.core.results import WriteResult
-from dedp_assets.patterns.core.rows import RowsRead
-from dedp_assets.patterns.delta.tables import Table
+from dedp_assets.patterns.delta.target import Target
 from dedp_assets.patterns.quality.audit_write_audit_publish import audit_write_audit_publish, require_pass, usual
 
 USUAL = "usual"
@@ -20,35 +17,23 @@ PASSED = {
 }
 
 
-def promote(
-    step: Step, visits: Pinned, table: Table, *, query: str, audits: Sequence[Audit], counted: str
-) -> WriteResult:
-    """Compute a day of ``table`` from silver's visits, and publish it only if silver and the result passed.
+def promote(visits: Pinned, into: Target, *, query: str, counted: str) -> WriteResult:
+    """Compute a day of a gold table from silver's visits, and publish it only if silver and the result passed.
 
     Args:
-        step: the day.
         visits: silver's visits of the day.
-        table: the gold table, partitioned by event date.
+        into: target of the write: the gold table, partitioned by event date.
         query: SQL over ``{visits}``.
-        audits: rules over the result.
         counted: figure that says how many visits the result stands for.
     """
-    rows, day, notes = visits.rows(), step.owned(table), step.provenance.notes
-    unfinished = _is_open(step.key, step.provenance.at)
+    rows, day = visits.rows(), into.partition
+    if _is_open(day["event_date"], into.run.at):
+        into = replace(into.noting({"open": True}), audits=tuple(map(_lenient, into.audits)))
+    passed = require_pass(visits.table.ledger, *visits.partitions, version=visits.version, audits=REQUIRED)
+    figures = {"read": visits.count(), USUAL: usual(into.table.ledger, day, figure=counted)}
     return audit_write_audit_publish(
         rows.sparkSession.sql(query, visits=rows),
-        table.target(
-            replace(step.provenance, notes={**notes, "open": True} if unfinished else notes),
-            partition=day,
-            audits=[_lenient(audit) for audit in audits] if unfinished else audits,
-            rows_read=RowsRead(
-                figures={"read": visits.count(), USUAL: usual(table.ledger, day, figure=counted)},
-                represented=counted,
-                findings=(
-                    require_pass(visits.table.ledger, *visits.partitions, version=visits.version, audits=REQUIRED),
-                ),
-            ),
-        ),
+        into.reading(figures=figures, represented=counted, findings=[passed]),
         allow_empty=True,
     )
 

@@ -1,11 +1,11 @@
 """How many visitors each website has sent, up to and with each day."""
 
 from dedp_assets.defs.silver.referrals import REFERRALS
-from dedp_assets.graph.declare import About, Follow, InOrder, Pinned, Reads, Runs, Step, lake_table, same
+from dedp_assets.graph.declare import About, Follow, InOrder, Pinned, Reads, Runs, lake_table, same
 from dedp_assets.partitions import DAILY
 from dedp_assets.patterns.core.results import WriteResult
 from dedp_assets.patterns.core.schema import Column, TableSpec
-from dedp_assets.patterns.delta.tables import Table
+from dedp_assets.patterns.delta.target import Target
 from dedp_assets.patterns.idempotency.stateful_merger import merge_execution
 
 REFERRER_TOTALS = TableSpec(
@@ -45,12 +45,12 @@ QUERY = """
     patterns=[merge_execution],
     code_version="1",
 )
-def referrer_totals(step: Step, referrals: Pinned, table: Table) -> WriteResult:
+def referrer_totals(referrals: Pinned, into: Target) -> WriteResult:
     """Add one day's visits to the totals of the day before it."""
     rows = referrals.rows()
     return merge_execution(
         rows.sparkSession.sql(QUERY, referrals=rows),
-        table.target(step.provenance, partition={table.spec.executed_by: step.key}),
+        into,
         keys=["website"],
         update={"visits": "t.visits + s.visits", "days": "t.days + s.days", "last_day": "s.last_day"},
         due=referrals.values("event_date", since=DAILY.start.strftime(DAILY.fmt)),

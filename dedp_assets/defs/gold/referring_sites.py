@@ -1,13 +1,12 @@
 """Which websites send visitors, and to which pages: two tables of the same referrals."""
 
 from dedp_assets.defs.silver.referrals import REFERRALS
-from dedp_assets.graph.declare import About, Gates, Pinned, Reads, Runs, Step, lake_table, same
+from dedp_assets.graph.declare import About, Gates, Pinned, Reads, Runs, lake_table, same
 from dedp_assets.partitions import DAILY
 from dedp_assets.patterns.core.audits import Audit
 from dedp_assets.patterns.core.results import WriteResult
-from dedp_assets.patterns.core.rows import RowsRead
 from dedp_assets.patterns.core.schema import Column, TableSpec
-from dedp_assets.patterns.delta.tables import Table
+from dedp_assets.patterns.delta.target import Target
 from dedp_assets.patterns.idempotency.transactional_writer import TableRows, publish_group, write_transaction
 
 _COUNT = Column("BIGINT", "referrals of the day", required=True)
@@ -62,17 +61,17 @@ AUDITS = (
     patterns=[write_transaction],
     code_version="1",
 )
-def referring_sites(step: Step, referrals: Pinned, sites: Table, pages: Table) -> WriteResult:
+def referring_sites(referrals: Pinned, into: Target, pages: Target) -> WriteResult:
     """Count one day's referrals by site and by page, and publish both or none."""
     rows = referrals.rows()
-    counted = RowsRead(figures={"read": referrals.count()}, represented="referrals")
+    count = referrals.count()
     return publish_group(
         [
             TableRows(
                 rows.sparkSession.sql(query, referrals=rows),
-                table.target(step.provenance, partition=step.owned(table), audits=AUDITS, rows_read=counted),
+                target.reading(figures={"read": count}, represented="referrals"),
                 allow_empty=True,
             )
-            for table, query in ((sites, BY_SITE), (pages, BY_PAGE))
+            for target, query in ((into, BY_SITE), (pages.with_audits(*AUDITS), BY_PAGE))
         ]
     )

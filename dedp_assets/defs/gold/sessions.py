@@ -23,6 +23,7 @@ from dedp_assets.patterns.core.errors import NotReady
 from dedp_assets.patterns.core.results import WriteResult
 from dedp_assets.patterns.core.schema import Column, TableSpec
 from dedp_assets.patterns.delta.tables import Table
+from dedp_assets.patterns.delta.target import Target
 from dedp_assets.patterns.idempotency.transactional_writer import TableRows, publish_group, write_transaction
 from dedp_assets.patterns.value.incremental_sessionizer import SessionRule, sessionize_partition
 from resources.environments import RETENTION_DAYS
@@ -121,19 +122,17 @@ def open_before(request: Request, visits: Pinned, completed: Table, pending: Tab
     patterns=[sessionize_partition, write_transaction],
     code_version="1",
 )
-def sessions(step: Step, visits: Pinned, completed: Table, pending: Table) -> WriteResult:
+def sessions(step: Step, visits: Pinned, into: Target, pending: Target) -> WriteResult:
     """Go on with the sessions that the day before left open; what is open after this day waits for the next one."""
     midnight = datetime.fromisoformat(step.key).replace(tzinfo=timezone.utc) + timedelta(days=1)
     before, version = step.inputs.found or ({}, None)
-    open_sessions = pending.read(before, version=version) if before else None
+    open_sessions = pending.table.read(before, version=version) if before else None
     split = sessionize_partition(visits.rows(), open_sessions, rule=RULE, until=midnight)
     day = f"DATE '{step.key}' AS event_date"
     public = split["completed"].selectExpr(day, *_PUBLIC, "events.page AS pages")
-    done = completed.target(step.provenance, partition=step.owned(completed))
-    waiting = pending.target(step.provenance, partition=step.owned(pending))
     return publish_group(
         [
-            TableRows(public, done, allow_empty=True),
-            TableRows(split["pending"].selectExpr(day, "*"), waiting, allow_empty=True),
+            TableRows(public, into, allow_empty=True),
+            TableRows(split["pending"].selectExpr(day, "*"), pending, allow_empty=True),
         ]
     )

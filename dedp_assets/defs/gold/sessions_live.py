@@ -4,10 +4,10 @@ from dedp_assets.defs.bronze.visits import EVENT_TIME
 from dedp_assets.defs.bronze.visits import VISITS as LANDED
 from dedp_assets.defs.silver.visits import DEAD_LETTER
 from dedp_assets.graph.checks.letters import taken
-from dedp_assets.graph.declare import About, Every, Figure, Job, Pinned, Reads, Runs, Step, lake_table, whole
+from dedp_assets.graph.declare import About, Every, Figure, Job, Pinned, Reads, Runs, lake_table, whole
 from dedp_assets.patterns.core.results import WriteResult
 from dedp_assets.patterns.core.schema import Column, TableSpec
-from dedp_assets.patterns.delta.tables import Table
+from dedp_assets.patterns.delta.target import Target
 from dedp_assets.patterns.error_management.checkpointer import append_checkpointed
 from dedp_assets.patterns.value.stateful_sessionizer import SessionRule, sessionize_stream
 from resources.lake import Lake
@@ -55,7 +55,7 @@ _USABLE = "trim(visit_id) <> '' AND trim(user_id) <> '' AND trim(page) <> '' AND
     patterns=[sessionize_stream, append_checkpointed],
     code_version="1",
 )
-def sessions_live(step: Step, landed: Pinned, table: Table, lake: Lake) -> WriteResult:
+def sessions_live(landed: Pinned, into: Target, lake: Lake) -> WriteResult:
     """Go on with the visits that landed since the last run; who asks for it (force) has all of them done anew."""
     read = landed.table.stream().selectExpr(*_TEXTS, f"{EVENT_TIME} AS event_time")
     visits = taken(read, rest=DEAD_LETTER, where=_USABLE)
@@ -76,7 +76,7 @@ def sessions_live(step: Step, landed: Pinned, table: Table, lake: Lake) -> Write
     ]
     return append_checkpointed(
         sessions.selectExpr(*found),
-        table.target(step.provenance),
+        into,
         checkpoint=lake.checkpoint(SESSIONS_LIVE.name),
-        restart=step.provenance.replay,
+        restart=into.run.replay,
     )

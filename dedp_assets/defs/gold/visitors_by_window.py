@@ -5,7 +5,7 @@ from dedp_assets.defs.bronze.visits import VISITS as LANDED
 from dedp_assets.graph.declare import About, Every, Figure, Job, Pinned, Reads, Runs, Step, lake_table, whole
 from dedp_assets.patterns.core.results import WriteResult
 from dedp_assets.patterns.core.schema import Column, TableSpec
-from dedp_assets.patterns.delta.tables import Table
+from dedp_assets.patterns.delta.target import Target
 from dedp_assets.patterns.error_management.checkpointer import append_checkpointed
 from resources.lake import Lake
 
@@ -46,13 +46,13 @@ QUERY = """
     patterns=[append_checkpointed],
     code_version="1",
 )
-def visitors_by_window(step: Step, landed: Pinned, table: Table, lake: Lake) -> WriteResult:
+def visitors_by_window(step: Step, landed: Pinned, into: Target, lake: Lake) -> WriteResult:
     """Count the visits that landed since the last run; who asks for it (force) has all of them counted anew."""
     columns = [f"{EVENT_TIME} AS event_time", "get_json_object(raw, '$.user_id') AS user_id"]
     visits = landed.table.stream().selectExpr(*columns).withWatermark("event_time", "1 hour")
     return append_checkpointed(
-        table.session.sql(QUERY, visits=visits),
-        table.target(step.provenance),
+        into.table.session.sql(QUERY, visits=visits),
+        into,
         checkpoint=lake.checkpoint(VISITORS_BY_WINDOW.name),
         restart=step.provenance.replay,
     )

@@ -17,9 +17,8 @@ from dedp_assets.graph.declare import (
 from dedp_assets.partitions import DAILY, WEEKLY
 from dedp_assets.patterns.core.audits import Audit
 from dedp_assets.patterns.core.results import WriteResult
-from dedp_assets.patterns.core.rows import RowsRead
 from dedp_assets.patterns.core.schema import Column, TableSpec
-from dedp_assets.patterns.delta.tables import Table
+from dedp_assets.patterns.delta.target import Target
 from dedp_assets.patterns.idempotency.data_overwrite import overwrite_partition
 from dedp_assets.patterns.value.distributed_aggregator import GROUPING, aggregate, merge_aggregates
 
@@ -130,19 +129,14 @@ LOOKBACK_DAYS = 14
     patterns=[aggregate, overwrite_partition],
     code_version="1",
 )
-def visits_cube(step: Step, visits: Pinned, table: Table) -> WriteResult:
+def visits_cube(step: Step, visits: Pinned, into: Target) -> WriteResult:
     """Aggregate one day's visits by device and site, and over each of them, as states that merge."""
     rows = visits.rows()
     placed = rows.sparkSession.sql(PLACED, visits=rows)
     cube = aggregate(placed, keys=KEYS, measures=MEASURES, sets=[*LEVELS.values()])
     return overwrite_partition(
         cube.selectExpr(f"DATE '{step.key}' AS event_date", "*", "CAST(size(visitor_ids) AS BIGINT) AS visitors"),
-        table.target(
-            step.provenance,
-            partition=step.owned(table),
-            audits=AUDITS,
-            rows_read=RowsRead(figures={"read": visits.count()}, represented="counted"),
-        ),
+        into.reading(figures={"read": visits.count()}, represented="counted"),
         allow_empty=True,
     )
 
@@ -156,11 +150,11 @@ def visits_cube(step: Step, visits: Pinned, table: Table) -> WriteResult:
     patterns=[aggregate, overwrite_partition],
     code_version="1",
 )
-def visits_cube_weekly(step: Step, days: Pinned, table: Table) -> WriteResult:
+def visits_cube_weekly(step: Step, days: Pinned, into: Target) -> WriteResult:
     """Merge the cubes of a week's days: sums and sets, no averages and no numbers of visitors."""
     cube = merge_aggregates(days.rows(), keys=[*KEYS, GROUPING], measures=MEASURES)
     return overwrite_partition(
         cube.selectExpr(f"DATE '{step.key}' AS week", "*", "CAST(size(visitor_ids) AS BIGINT) AS visitors"),
-        table.target(step.provenance, partition=step.owned(table), audits=(ALIKE,)),
+        into,
         allow_empty=True,
     )

@@ -2,7 +2,7 @@
 
 from dedp_assets.defs.silver.visits import VISITS
 from dedp_assets.graph.checks.letters import taken
-from dedp_assets.graph.declare import About, Pinned, Reads, Runs, Step, lake_table, same
+from dedp_assets.graph.declare import About, Pinned, Reads, Runs, lake_table, same
 from dedp_assets.partitions import DAILY
 from dedp_assets.patterns.connectors.http_sink import HttpSink
 from dedp_assets.patterns.connectors.receipts import RECEIPT
@@ -10,7 +10,7 @@ from dedp_assets.patterns.connectors.sinks import Sink
 from dedp_assets.patterns.connectors.topic_sink import TopicSink
 from dedp_assets.patterns.core.results import WriteResult
 from dedp_assets.patterns.core.schema import Column, TableSpec
-from dedp_assets.patterns.delta.tables import Table
+from dedp_assets.patterns.delta.target import Target
 from dedp_assets.patterns.value.fifo_orderer import RecordColumns, deliver_in_order
 from resources import kafka as broker
 from resources import services as inboxes
@@ -53,11 +53,11 @@ def lacking() -> str:
     patterns=[deliver_in_order],
     code_version="1",
 )
-def alerts(step: Step, visits: Pinned, table: Table, kafka: Kafka, services: Services) -> WriteResult:
+def alerts(visits: Pinned, into: Target, kafka: Kafka, services: Services) -> WriteResult:
     """Forward one day's failed visits that have no receipt yet, one after the other, as they landed."""
     return deliver_in_order(
         taken(visits.rows(), rest=VISITS, where=RULE),
-        table.target(step.provenance, partition=step.owned(table)),
+        into,
         sink(kafka, services),
         columns=RecordColumns(order_by=["landed_on", "source_file", "line_number"], identity="visit_id", payload=SENT),
         destination=DESTINATION,

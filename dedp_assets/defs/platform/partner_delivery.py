@@ -1,13 +1,13 @@
 """Visits of pages that partners embed, delivered to each of them by the minute, and the receipts of it."""
 
 from dedp_assets.defs.silver.visits import VISITS
-from dedp_assets.graph.declare import About, Pinned, Reads, Runs, Step, lake_table, same
+from dedp_assets.graph.declare import About, Pinned, Reads, Runs, lake_table, same
 from dedp_assets.partitions import DAILY
 from dedp_assets.patterns.connectors.http_sink import HttpSink
 from dedp_assets.patterns.connectors.receipts import RECEIPT
 from dedp_assets.patterns.core.results import WriteResult
 from dedp_assets.patterns.core.schema import Column, TableSpec
-from dedp_assets.patterns.delta.tables import Table
+from dedp_assets.patterns.delta.target import Target
 from dedp_assets.patterns.value.bin_pack_orderer import RecordColumns, deliver_in_bins
 from resources.services import Services, lacking
 
@@ -43,12 +43,12 @@ SENT = ("visit_id", "event_time", "page", "status")
     patterns=[deliver_in_bins],
     code_version="1",
 )
-def partner_delivery(step: Step, visits: Pinned, table: Table, services: Services) -> WriteResult:
+def partner_delivery(visits: Pinned, into: Target, services: Services) -> WriteResult:
     """Deliver one day's visits of embedded pages that have no receipt yet: minute by minute, each page's in order."""
     rows = visits.rows()
     return deliver_in_bins(
         rows.sparkSession.sql(EMBEDDED, visits=rows),
-        table.target(step.provenance, partition=step.owned(table)),
+        into,
         HttpSink(services.at("partners")),
         columns=RecordColumns(entity="page", order_by=["event_time"], identity="visit_id", payload=SENT),
         destination="partner",

@@ -8,7 +8,7 @@ from dedp_assets.partitions import DAILY
 from dedp_assets.patterns.core.audits import Audit
 from dedp_assets.patterns.core.results import WriteResult
 from dedp_assets.patterns.core.schema import Column, TableSpec
-from dedp_assets.patterns.delta.tables import Table
+from dedp_assets.patterns.delta.target import Target
 from dedp_assets.patterns.error_management.static_late_data_integrator import plan_lookback
 from dedp_assets.patterns.idempotency.data_overwrite import overwrite_partition
 from dedp_assets.patterns.value.metadata_decorator import contexts_of, decorate, view_for_users
@@ -62,12 +62,12 @@ AUDITS = (Audit(name="one_load_is_current", sql="count_if(is_current)", fail_abo
     patterns=[decorate, overwrite_partition, plan_lookback],
     code_version="1",
 )
-def visits_context(step: Step, visits: Pinned, table: Table) -> WriteResult:
+def visits_context(step: Step, visits: Pinned, into: Target) -> WriteResult:
     """List the loads of one date by the log of the visits; no visit is read."""
     loads = contexts_of(visits.table, {"event_date": step.key}, until=visits.changed)
     written = overwrite_partition(
         loads.selectExpr(f"DATE '{step.key}' AS event_date", "*"),
-        table.target(step.provenance, partition=step.owned(table), audits=AUDITS),
+        into,
         allow_empty=True,
     )
     return replace(written, figures={"view for users": view_for_users(visits.table, view="visits", hidden=HIDDEN)})

@@ -6,7 +6,7 @@ from dedp_assets.graph.declare import About, Gates, Pinned, Reads, Runs, Step, l
 from dedp_assets.partitions import DAILY
 from dedp_assets.patterns.core.results import WriteResult
 from dedp_assets.patterns.core.schema import Column, TableSpec
-from dedp_assets.patterns.delta.tables import Table
+from dedp_assets.patterns.delta.target import Target
 from dedp_assets.patterns.idempotency.data_overwrite import overwrite_partition
 from dedp_assets.patterns.idempotency.transactional_writer import DatabaseTarget, RowSet, write_transaction
 from resources.postgres import OperationalDatabase, lacking
@@ -47,19 +47,19 @@ SERVED = """
     code_version="1",
 )
 def daily_report(
-    step: Step, views: Pinned, visitors: Pinned, table: Table, operational: OperationalDatabase
+    step: Step, views: Pinned, visitors: Pinned, into: Target, operational: OperationalDatabase
 ) -> WriteResult:
     """Bring both tables of the applications' database up to one day of gold, in one transaction."""
-    day, generation = step.owned(table), table.ensure().generation(table.name)
+    day, generation = into.partition, into.table.ensure().generation(into.name)
     sets = [
         RowSet("serving.daily_page_views", views.rows(), keys=["event_date", "page"], partition=day),
         RowSet("serving.daily_visitors", visitors.rows(), keys=["event_date"], partition=day),
     ]
     operational.prepare(SERVED)
-    served = DatabaseTarget(table.name, operational.connect, step.provenance, partition=day, generation=generation)
+    served = DatabaseTarget(into.name, operational.connect, step.provenance, partition=day, generation=generation)
     write_transaction(sets, served)
     counts = {each.table: read.count() for each, read in zip(sets, (views, visitors), strict=True)}
     listed = [(step.key, name, rows) for name, rows in counts.items()]
-    receipt = table.session.createDataFrame(listed, "day STRING, served STRING, rows BIGINT")
+    receipt = into.table.session.createDataFrame(listed, "day STRING, served STRING, rows BIGINT")
     receipt = receipt.selectExpr("CAST(day AS DATE) AS event_date", "served", "rows")
-    return overwrite_partition(receipt, table.target(step.provenance, partition=day))
+    return overwrite_partition(receipt, into)

@@ -26,7 +26,6 @@ from dedp_assets.graph.declare import (
     Pinned,
     Reads,
     Runs,
-    Step,
     lake_job,
     lake_table,
     same,
@@ -38,7 +37,7 @@ from dedp_assets.patterns.core.audits import Audit
 from dedp_assets.patterns.core.errors import NotReady
 from dedp_assets.patterns.core.results import WriteResult
 from dedp_assets.patterns.core.schema import Column, TableSpec
-from dedp_assets.patterns.delta.tables import Table
+from dedp_assets.patterns.delta.target import Target
 from dedp_assets.patterns.error_management.checkpointer import append_checkpointed, judge_checkpoint
 from dedp_assets.patterns.error_management.dead_letter import divert_unprocessable
 from dedp_assets.patterns.error_management.static_late_data_integrator import plan_lookback
@@ -120,12 +119,12 @@ SHOWN_BEFORE = Feed(
     patterns=[join_within, overwrite_partition, plan_lookback],
     code_version="2",
 )
-def ad_impressions(step: Step, visits: Pinned, ads: Pinned, table: Table) -> WriteResult:
+def ad_impressions(visits: Pinned, ads: Pinned, into: Target) -> WriteResult:
     """Join one day's visits with the ads, as the tables hold both now; what the stream left out is in it then."""
     found = join_latest(visits.rows().select(*_VISIT), ads.rows().select(*_DISPLAY), times=TIMES, **JOIN)
     return overwrite_partition(
         found.select(*IMPRESSIONS.columns),
-        table.target(step.provenance, partition=step.owned(table), audits=AUDITS),
+        into,
         allow_empty=True,
     )
 

@@ -10,9 +10,9 @@ from dedp_assets.graph.declare import About, Feed, Gates, Pinned, Reads, Runs, S
 from dedp_assets.partitions import DAILY
 from dedp_assets.patterns.core.audits import Audit
 from dedp_assets.patterns.core.results import WriteResult
-from dedp_assets.patterns.core.rows import RowsRead, quoted, tally
+from dedp_assets.patterns.core.rows import quoted, tally
 from dedp_assets.patterns.core.schema import Column, TableSpec
-from dedp_assets.patterns.delta.tables import Table
+from dedp_assets.patterns.delta.target import Target
 from dedp_assets.patterns.error_management.dead_letter import LETTER, Field, divert_unprocessable, route
 from dedp_assets.patterns.error_management.dead_letter_replay import open_letters, replay_letters
 from resources.environments import RETENTION_DAYS
@@ -87,13 +87,13 @@ BY_EVENT_DATE = Feed(
 )
 
 
-def replay(step: Step, table: Table, dead: Table) -> WriteResult:
+def replay(into: Target, dead: Target) -> WriteResult:
     """Judge the letters of one date again, and re-admit those that are ads by the present rules."""
-    filed_under, since = step.owned(dead), dead.ledger.version()
+    filed_under, since = dead.partition, dead.table.ledger.version()
     return replay_letters(
-        divert_unprocessable(open_letters(dead, filed_under=filed_under, version=since), **RECORD),
-        table.target(step.provenance, partition=step.owned(table), audits=AUDITS),
-        dead.target(step.provenance, partition=filed_under),
+        divert_unprocessable(open_letters(dead.table, filed_under=filed_under, version=since), **RECORD),
+        into,
+        dead,
         keys=IDENTITY,
         since=since,
     )
@@ -115,13 +115,13 @@ def replay(step: Step, table: Table, dead: Table) -> WriteResult:
     patterns=[divert_unprocessable],
     code_version="1",
 )
-def ads(step: Step, landed: Pinned, table: Table, dead: Table) -> WriteResult:
+def ads(step: Step, landed: Pinned, into: Target, dead: Target) -> WriteResult:
     """Type and validate one date's ads, as bronze holds them now."""
     of_day = f"coalesce(event_date, landed_on) = DATE {quoted(step.key)}"
     lines, seen = tally(taken(landed.rows(), rest=ADS, where=of_day), identity=IDENTITY)
     return route(
-        divert_unprocessable(lines, landed.related(dead, "event_date"), **RECORD),
-        table.target(step.provenance, partition=step.owned(table), audits=AUDITS, rows_read=RowsRead(tally=seen)),
-        dead.target(step.provenance, partition=step.owned(dead)),
+        divert_unprocessable(lines, landed.related(dead.table, "event_date"), **RECORD),
+        into.reading(seen),
+        dead,
         allow_empty=True,
     )

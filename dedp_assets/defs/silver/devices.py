@@ -11,6 +11,7 @@ from dedp_assets.patterns.core.errors import ConfigError
 from dedp_assets.patterns.core.results import WriteResult
 from dedp_assets.patterns.core.schema import Column, TableSpec
 from dedp_assets.patterns.delta.tables import Table
+from dedp_assets.patterns.delta.target import Target
 from dedp_assets.patterns.modeling.previous_value_dimension import show_previous_values
 from dedp_assets.patterns.modeling.versioned_dimension import (
     AUDITS,
@@ -67,16 +68,18 @@ LIVING = "SELECT type, version FROM {versions} WHERE is_current"
     patterns=[keep_versions],
     code_version="1",
 )
-def devices(step: Step, delivered: Pinned, table: Table) -> WriteResult:
+def devices(step: Step, delivered: Pinned, into: Target) -> WriteResult:
     """Bring the versions of the devices up to what was delivered since, delivery by delivery."""
     names = ["full_name"]
     return keep_versions(
-        reduce(lambda some, more: some.unionByName(more), _changes(delivered, table, since=step.applied(table))),
-        table.target(step.provenance),
+        reduce(
+            lambda some, more: some.unionByName(more), _changes(delivered, into.table, since=step.applied(into.table))
+        ),
+        into,
         stream=STREAM,
         current=names,
         previous=names,
-        anew=step.provenance.cause == "repair",
+        anew=into.run.cause == "repair",
     )
 
 
@@ -87,11 +90,11 @@ def devices(step: Step, delivered: Pinned, table: Table) -> WriteResult:
     patterns=[show_previous_values],
     code_version="1",
 )
-def devices_current(step: Step, versions: Pinned, table: Table) -> WriteResult:
+def devices_current(versions: Pinned, into: Target) -> WriteResult:
     """Show the devices that are delivered now, each with the name it had before."""
     columns = [c for c in DEVICES.columns if c not in ("current_full_name", "previous_full_name")]
     shown = show_previous_values(versions.rows().select(*columns), keys=KEYS, previous=["full_name"])
-    return table.overwrite(shown, provenance=step.provenance.by("modeling.previous_value_dimension"))
+    return into.by("modeling.previous_value_dimension").stage(shown).publish()
 
 
 def _changes(delivered: Pinned, table: Table, *, since: int | None) -> Iterator[Any]:

@@ -3,13 +3,13 @@
 from dedp_assets.defs.bronze.partner_visits import EVENT_TIME, field
 from dedp_assets.defs.bronze.partner_visits import PARTNER_VISITS as LANDED
 from dedp_assets.defs.silver.visits import BY_EVENT_DATE
-from dedp_assets.graph.declare import About, Gates, Pinned, Reads, Runs, Step, lake_table
+from dedp_assets.graph.declare import About, Gates, Pinned, Reads, Runs, lake_table
 from dedp_assets.partitions import DAILY
 from dedp_assets.patterns.core.audits import Audit
 from dedp_assets.patterns.core.results import WriteResult
 from dedp_assets.patterns.core.rows import quoted
 from dedp_assets.patterns.core.schema import Column, TableSpec
-from dedp_assets.patterns.delta.tables import Table
+from dedp_assets.patterns.delta.target import Target
 from dedp_assets.patterns.idempotency.data_overwrite import overwrite_partition
 from dedp_assets.patterns.value.wrapper import RAW, wrap_records
 
@@ -89,7 +89,7 @@ AUDITS = (
     patterns=[wrap_records, overwrite_partition],
     code_version="1",
 )
-def partner_visits(step: Step, landed: Pinned, table: Table) -> WriteResult:
+def partner_visits(landed: Pinned, into: Target) -> WriteResult:
     """Bring one event date's records into common columns, each with its record around."""
     common = wrap_records(landed.rows(), computed={"partner": "partner", **SHAPES}, by="partner")
     rows = common.selectExpr(
@@ -101,6 +101,6 @@ def partner_visits(step: Step, landed: Pinned, table: Table) -> WriteResult:
     )
     return overwrite_partition(
         rows.select(*PARTNER_VISITS.columns),
-        table.target(step.provenance, partition=step.owned(table), audits=AUDITS),
+        into,
         allow_empty=True,
     )

@@ -1,12 +1,12 @@
 """Referrals: the visits that another website sent, and what dropped the others."""
 
 from dedp_assets.defs.silver.visits import VISITS
-from dedp_assets.graph.declare import About, Gates, Job, Nightly, Pinned, Reads, Runs, Step, lake_table, same
+from dedp_assets.graph.declare import About, Gates, Job, Nightly, Pinned, Reads, Runs, lake_table, same
 from dedp_assets.partitions import DAILY
 from dedp_assets.patterns.core.results import WriteResult
-from dedp_assets.patterns.core.rows import RowsRead, tally
+from dedp_assets.patterns.core.rows import tally
 from dedp_assets.patterns.core.schema import Column, TableSpec
-from dedp_assets.patterns.delta.tables import Table
+from dedp_assets.patterns.delta.target import Target
 from dedp_assets.patterns.error_management.filter_interceptor import filter_audits, filter_measures, intercept_filters
 from dedp_assets.patterns.error_management.static_late_data_integrator import plan_lookback
 from dedp_assets.patterns.idempotency.data_overwrite import overwrite_partition
@@ -63,18 +63,14 @@ LOOKBACK_DAYS = 14
     patterns=[intercept_filters, overwrite_partition, plan_lookback],
     code_version="1",
 )
-def referrals(step: Step, visits: Pinned, table: Table) -> WriteResult:
+def referrals(visits: Pinned, into: Target) -> WriteResult:
     """Keep one date's referrals, and count by condition what is none."""
-    day, identity = step.owned(table), ["visit_id"]
+    identity = ["visit_id"]
+    usual = filter_audits(into.table.ledger, into.partition, conditions=CONDITIONS, tolerance=TOLERANCE)
     split = intercept_filters(visits.rows(), conditions=CONDITIONS, identity=identity)
     rows, seen = tally(split, identity=identity, measures=filter_measures(CONDITIONS))
     return overwrite_partition(
         rows.select(*REFERRALS.columns),
-        table.target(
-            step.provenance,
-            partition=day,
-            audits=filter_audits(table.ledger, day, conditions=CONDITIONS, tolerance=TOLERANCE),
-            rows_read=RowsRead(tally=seen),
-        ),
+        into.with_audits(*usual).reading(seen),
         allow_empty=True,
     )

@@ -1,7 +1,6 @@
 """Users as they were at any time, and as they are now: both from every change of them that was captured."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 
 from dedp_assets.defs.bronze.users import HISTORY
@@ -13,6 +12,7 @@ from dedp_assets.patterns.core.errors import SchemaMismatch
 from dedp_assets.patterns.core.results import WriteResult
 from dedp_assets.patterns.core.schema import Column, TableSpec
 from dedp_assets.patterns.delta.tables import Table
+from dedp_assets.patterns.delta.target import Target
 from dedp_assets.patterns.modeling import current_dimension, versioned_dimension
 from dedp_assets.patterns.modeling.current_dimension import NEWEST, keep_newest
 from dedp_assets.patterns.modeling.versioned_dimension import VERSION, ChangeStream, keep_versions
@@ -75,9 +75,9 @@ _ORIGIN: Mapping[str, Sequence[str]] = {
     patterns=[keep_versions],
     code_version="1",
 )
-def users(step: Step, history: Pinned, table: Table) -> WriteResult:
+def users(step: Step, history: Pinned, into: Target) -> WriteResult:
     """Bring the versions of the users up to what was captured since; of all of them after a new snapshot."""
-    return keep_versions(**_changes(step, history, table))
+    return keep_versions(**_changes(step, history, into))
 
 
 @lake_table(
@@ -92,21 +92,20 @@ def users(step: Step, history: Pinned, table: Table) -> WriteResult:
     patterns=[keep_newest],
     code_version="1",
 )
-def users_current(step: Step, history: Pinned, table: Table) -> WriteResult:
+def users_current(step: Step, history: Pinned, into: Target) -> WriteResult:
     """Bring the users up to what was captured since; all of them after a new snapshot."""
-    return keep_newest(**_changes(step, history, table))
+    return keep_newest(**_changes(step, history, into))
 
 
-def _changes(step: Step, history: Pinned, table: Table) -> dict[str, Any]:
+def _changes(step: Step, history: Pinned, into: Target) -> dict[str, Any]:
     """Read the changes that the table lacks, or all if it has to be made anew."""
     _require_columns_as_in_the_snapshot(history)
-    since = step.applied(table)
+    since = step.applied(into.table)
     anew = since is None or _snapshot(history.table, since) != _snapshot(history.table, history.version)
     rows = history.rows() if since is None or anew else history.rows_since(since)
     changes = rows.sparkSession.sql(QUERY, changes=rows)
     notes = {} if since is None or anew else {TRUE_SINCE: _first_day(history.table, since)}
-    provenance = replace(step.provenance, notes={**step.provenance.notes, **notes})
-    return {"changes": changes, "into": table.target(provenance), "stream": STREAM, "anew": anew}
+    return {"changes": changes, "into": into.noting(notes), "stream": STREAM, "anew": anew}
 
 
 def _first_day(history: Table, since: int) -> str:

@@ -4,14 +4,14 @@ from collections.abc import Mapping
 from typing import Any
 
 from dedp_assets.defs.bronze.visits import VISITS as LANDED
-from dedp_assets.graph.declare import About, Feed, Figure, Gates, Pinned, Reads, Runs, Step, lake_table
+from dedp_assets.graph.declare import About, Feed, Figure, Gates, Pinned, Reads, Runs, lake_table
 from dedp_assets.partitions import DAILY
 from dedp_assets.patterns.core.audits import Audit
 from dedp_assets.patterns.core.results import WriteResult
-from dedp_assets.patterns.core.rows import RowsRead, tally
+from dedp_assets.patterns.core.rows import tally
 from dedp_assets.patterns.core.schema import Column, TableSpec
 from dedp_assets.patterns.delta.shares import audits_of_usual
-from dedp_assets.patterns.delta.tables import Table
+from dedp_assets.patterns.delta.target import Target
 from dedp_assets.patterns.error_management.dead_letter import LETTER, Field, divert_unprocessable, route
 from dedp_assets.patterns.error_management.dead_letter_replay import open_letters, replay_letters
 from dedp_assets.patterns.error_management.dynamic_late_data_integrator import plan_late_partitions
@@ -111,14 +111,14 @@ RECORD: Mapping[str, Any] = {
 }
 
 
-def replay(step: Step, table: Table, dead: Table) -> WriteResult:
+def replay(into: Target, dead: Target) -> WriteResult:
     """Judge the letters of one date again, and re-admit those that are visits by the present rules."""
-    filed_under, since = step.owned(dead), dead.ledger.version()
-    split = divert_unprocessable(open_letters(dead, filed_under=filed_under, version=since), **RECORD)
+    filed_under, since = dead.partition, dead.table.ledger.version()
+    split = divert_unprocessable(open_letters(dead.table, filed_under=filed_under, version=since), **RECORD)
     return replay_letters(
         deduplicate(split, keys=KEYS, order_by=IDENTITY),
-        table.target(step.provenance, partition=step.owned(table), audits=AUDITS),
-        dead.target(step.provenance, partition=filed_under),
+        into,
+        dead,
         keys=KEYS,
         since=since,
     )
@@ -147,28 +147,21 @@ def replay(step: Step, table: Table, dead: Table) -> WriteResult:
     patterns=[deduplicate, divert_unprocessable, plan_late_partitions],
     code_version="2",
 )
-def visits(step: Step, landed: Pinned, table: Table, dead: Table) -> WriteResult:
+def visits(landed: Pinned, into: Target, dead: Target) -> WriteResult:
     """Type, validate and deduplicate one event date over all its landing days, as bronze holds it now."""
     lines, seen = tally(landed.rows(), identity=IDENTITY)
-    earlier = landed.related(dead, "landed_on")  # a letter moves between dates when a fix dates its record anew
+    earlier = landed.related(dead.table, "landed_on")  # a letter moves between dates when a fix dates its record anew
     split = divert_unprocessable(lines, earlier, **RECORD)
+    duplicates = audits_of_usual(
+        into.table.ledger,
+        {"duplicates_are_as_usual": "duplicates"},
+        partition=into.partition,
+        tolerance=TOLERANCE,
+        severity="warn",
+    )
     return route(
         deduplicate(split, keys=KEYS, order_by=IDENTITY),
-        table.target(
-            step.provenance,
-            partition=step.owned(table),
-            audits=(
-                *AUDITS,
-                *audits_of_usual(
-                    table.ledger,
-                    {"duplicates_are_as_usual": "duplicates"},
-                    partition=step.owned(table),
-                    tolerance=TOLERANCE,
-                    severity="warn",
-                ),
-            ),
-            rows_read=RowsRead(tally=seen),
-        ),
-        dead.target(step.provenance, partition=step.owned(dead)),
+        into.with_audits(*duplicates).reading(seen),
+        dead,
         allow_empty=True,
     )

@@ -1,13 +1,13 @@
 """Visits laid out by visitor: all of one visitor's day lie in one bucket, for whoever groups by visitor."""
 
 from dedp_assets.defs.silver.visits import VISITS
-from dedp_assets.graph.declare import About, Gates, Job, Nightly, Pinned, Reads, Runs, Step, lake_table, same
+from dedp_assets.graph.declare import About, Gates, Job, Nightly, Pinned, Reads, Runs, lake_table, same
 from dedp_assets.partitions import DAILY
 from dedp_assets.patterns.core.audits import Audit
 from dedp_assets.patterns.core.results import WriteResult
-from dedp_assets.patterns.core.rows import RowsRead, tally
+from dedp_assets.patterns.core.rows import tally
 from dedp_assets.patterns.core.schema import TableSpec
-from dedp_assets.patterns.delta.tables import Table
+from dedp_assets.patterns.delta.target import Target
 from dedp_assets.patterns.value.local_aggregator import Layout, lay_out
 
 BY_VISITOR = Layout(by=("user_id",), buckets=4)
@@ -48,15 +48,13 @@ EVERY_VISIT = Audit(name="every_visit_is_laid_out", of="written", per="read", fa
     patterns=[lay_out],
     code_version=f"1 in {BY_VISITOR.buckets}",
 )
-def visits_by_visitor(step: Step, visits: Pinned, table: Table) -> WriteResult:
+def visits_by_visitor(visits: Pinned, into: Target) -> WriteResult:
     """Lay one day's visits out in buckets of visitors; another number of buckets is another code version."""
     columns = [name for name in VISITS_BY_VISITOR.columns if name != BY_VISITOR.column]
     rows, seen = tally(visits.rows().select(*columns), identity=["visit_id"])
     return lay_out(
         rows,
-        table.target(
-            step.provenance, partition=step.owned(table), audits=(EVERY_VISIT,), rows_read=RowsRead(tally=seen)
-        ),
+        into.reading(seen),
         layout=BY_VISITOR,
         allow_empty=True,
     )

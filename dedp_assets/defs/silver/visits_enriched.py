@@ -4,13 +4,13 @@ from dedp_assets.defs.bronze.ip_locations import IP_LOCATIONS
 from dedp_assets.defs.silver.devices import DEVICES_CURRENT
 from dedp_assets.defs.silver.users import USERS
 from dedp_assets.defs.silver.visits import VISITS
-from dedp_assets.graph.declare import About, Gates, Pinned, Reads, Runs, Step, lake_table, same
+from dedp_assets.graph.declare import About, Gates, Pinned, Reads, Runs, lake_table, same
 from dedp_assets.partitions import DAILY
 from dedp_assets.patterns.core.audits import Audit
 from dedp_assets.patterns.core.results import WriteResult
-from dedp_assets.patterns.core.rows import RowsRead, tally
+from dedp_assets.patterns.core.rows import tally
 from dedp_assets.patterns.core.schema import Column, TableSpec
-from dedp_assets.patterns.delta.tables import Table
+from dedp_assets.patterns.delta.target import Target
 from dedp_assets.patterns.quality.audit_write_audit_publish import audit_write_audit_publish
 from dedp_assets.patterns.value.static_joiner import VALID, AsOf, join_static, judge_reference
 
@@ -77,9 +77,7 @@ CHECKS = {
     patterns=[join_static, audit_write_audit_publish],
     code_version="1",
 )
-def visits_enriched(
-    step: Step, visits: Pinned, places: Pinned, users: Pinned, devices: Pinned, table: Table
-) -> WriteResult:
+def visits_enriched(visits: Pinned, places: Pinned, users: Pinned, devices: Pinned, into: Target) -> WriteResult:
     """Join one day's visits to users as of each visit, to devices, and to what the day was told of its addresses."""
     rows, seen = tally(visits.rows().select(*_VISIT), identity=["visit_id"])
     versions, delivered, located = users.rows(), devices.rows(), places.rows()
@@ -116,8 +114,6 @@ def visits_enriched(
     )
     return audit_write_audit_publish(
         rows.select(*VISITS_ENRICHED.columns),
-        table.target(
-            step.provenance, partition=step.owned(table), audits=AUDITS, rows_read=RowsRead(tally=seen, findings=judged)
-        ),
+        into.reading(seen, findings=judged),
         allow_empty=True,
     )

@@ -1,10 +1,10 @@
 """Visits in staging: production's rows without what is personal in them."""
 
 from dedp_assets.defs.silver.visits import VISITS
-from dedp_assets.graph.declare import About, Gates, OnRequest, Pinned, Reads, Runs, Step, lake_table, same
+from dedp_assets.graph.declare import About, Gates, OnRequest, Pinned, Reads, Runs, lake_table, same
 from dedp_assets.partitions import DAILY
 from dedp_assets.patterns.core.results import WriteResult
-from dedp_assets.patterns.delta.tables import Table
+from dedp_assets.patterns.delta.target import Target
 from dedp_assets.patterns.ingestion.transformation_replicator import (
     NOTHING_CROSSED,
     declare_transformed,
@@ -24,11 +24,11 @@ REPLICA = declare_transformed(VISITS, name="staging/visits")
     patterns=[replicate_transformed],
     code_version="1",
 )
-def visits(step: Step, source: Pinned, replica: Table, secrets: Secrets) -> WriteResult:
+def visits(source: Pinned, into: Target, secrets: Secrets) -> WriteResult:
     """Push one event date: personal columns leave, or become pseudonyms, as silver declares them."""
     return replicate_transformed(
         source.table,
-        replica.target(step.provenance, partition=step.owned(replica)),
+        into,
         key=secrets.masking_key(),
         version=source.version,
         allow_empty=True,

@@ -22,7 +22,7 @@ from dedp_assets.partitions import WEEKLY
 from dedp_assets.patterns.core.records import Provenance
 from dedp_assets.patterns.core.results import WriteResult
 from dedp_assets.patterns.core.schema import Column, TableSpec
-from dedp_assets.patterns.delta.tables import Table
+from dedp_assets.patterns.delta.target import Target
 from dedp_assets.patterns.idempotency.fast_metadata_cleaner import (
     UNITS_LEAVE_ROOM,
     freeze_units,
@@ -57,15 +57,15 @@ MAY_CHANGE_DAYS = 60
     patterns=[load_unit, plan_units],
     code_version="1",
 )
-def visits_by_week(step: Step, visits: Pinned, table: Table) -> WriteResult:
+def visits_by_week(step: Step, visits: Pinned, into: Target) -> WriteResult:
     """Add the days that are new to their week; if a loaded one changed, empty the week by metadata and load all."""
     present = visits.changed_by("event_date")
-    anew = step.applied(table) is None
-    plan = plan_units(present, table.ledger, unit="week", asked=present if anew else ())
+    anew = step.applied(into.table) is None
+    plan = plan_units(present, into.table.ledger, unit="week", asked=present if anew else ())
     days = plan.cursor or present
     return load_unit(
         visits.of("event_date", days).rows(),
-        table.target(step.provenance, audits=[UNITS_LEAVE_ROOM]),
+        into,
         days=days,
         by="event_date",
     )

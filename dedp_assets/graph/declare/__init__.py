@@ -20,10 +20,11 @@ from dedp_assets.graph.declare.starting import LakeJob, job_of, lake_job, schedu
 from dedp_assets.graph.declare.tables import LakeTable, lake_table
 from dedp_assets.graph.run.batches import Inputs, Step
 from dedp_assets.graph.run.feeds import Feed, Pinned, day_to_week, hour_to_day, same, whole
+from dedp_assets.patterns.delta.target import Target
 
 __all__ = [
     "About", "Every", "Feed", "Figure", "Follow", "Gates", "InOrder", "Inputs", "Job", "LakeJob", "LakeTable",
     "Nightly", "OnDelivery", "OnEvent", "OnRequest", "Pinned", "Polls", "Reads", "Request", "Runs", "Source", "Step",
-    "day_to_week", "declared", "declared_jobs", "hour_to_day", "job_of", "lake_job", "lake_table", "same",
+    "Target", "day_to_week", "declared", "declared_jobs", "hour_to_day", "job_of", "lake_job", "lake_table", "same",
     "schedules_of", "sensors_of", "sources", "starting", "whole",
 ]  # fmt: skip

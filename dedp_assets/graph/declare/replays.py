@@ -18,17 +18,19 @@ from dedp_assets.graph.run.batches import Inputs, Step, owned_by
 from dedp_assets.graph.run.failures import failure, retry, sentence, unexpected
 from dedp_assets.graph.run.feeds import Feed, pin
 from dedp_assets.graph.run.run_tags import approval_of, cause_of, refusal
+from dedp_assets.patterns.core.audits import Audit
 from dedp_assets.patterns.core.errors import TRANSIENT, ConfigError, PatternError
 from dedp_assets.patterns.core.records import Provenance
 from dedp_assets.patterns.core.results import WriteResult
 from dedp_assets.patterns.core.schema import TableSpec
 from dedp_assets.patterns.delta.tables import Table
+from dedp_assets.patterns.delta.target import Target
 from dedp_assets.patterns.error_management._letters import LETTER, open_by_class
 from dedp_assets.patterns.error_management.dead_letter_replay import replay_letters
 
 __all__ = ["REPLAYS", "letters_of", "replay_asset", "replay_key"]
 
-Replay = Callable[[Step, Table, Table], WriteResult]
+Replay = Callable[[Target, Target], WriteResult]
 REPLAYS = "replay"
 """Group of the assets that replay dead letters."""
 REPORT = dg.TableSchema(
@@ -98,7 +100,8 @@ def replay_asset(table: LakeTable[...], replay: Replay) -> dg.AssetsDefinition:
     def compute(context: dg.AssetExecutionContext) -> Iterator[dg.MaterializeResult[Any]]:
         lake = context.resources.lake
         upstream = {feed: lake.table(spec) for spec, feed in table.reads.tables.items()}
-        work = _Work(lake.table(table.spec), lake.table(letters), upstream, replay, table.about.figures)
+        valid, dead, audits = lake.table(table.spec), lake.table(letters), tuple(table.gates.audits)
+        work = _Work(valid, dead, upstream, replay, audits, table.about.figures)
         provenance = Provenance(
             asset=table.spec.name,
             run_id=context.run.run_id,
@@ -114,12 +117,13 @@ def replay_asset(table: LakeTable[...], replay: Replay) -> dg.AssetsDefinition:
 
 @dataclass(frozen=True, slots=True)
 class _Work:
-    """A replay: its two tables, what the first is computed from, the table's own function, how figures are shown."""
+    """A replay: its two tables, inputs of the first, the table's own function and audits, how figures are shown."""
 
     valid: Table
     dead: Table
     upstream: Mapping[Feed, Table]
     replay: Replay
+    audits: tuple[Audit, ...]
     figures: Mapping[str, Figure]
 
     def partition(self, key: str, provenance: Provenance) -> WriteResult:
@@ -132,7 +136,8 @@ class _Work:
         if applied is None or applied < newest:
             due = f"what {name} {key} is computed from has changed: its own run processes the letters, too"
             return replace(nothing, reason=due)
-        return self.replay(Step(key, Inputs({}), provenance), self.valid, self.dead)
+        step = Step(key, Inputs({}), provenance)
+        return self.replay(step.target(self.valid, self.audits), step.target(self.dead))
 
 
 def _replay_all(context: dg.AssetExecutionContext, work: _Work, provenance: Provenance) -> dict[str, WriteResult]:

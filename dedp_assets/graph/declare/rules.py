@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from typing import Any, get_type_hints
 
 import dagster as dg
 
@@ -10,8 +10,9 @@ from dedp_assets.graph.declare.records import EMPTY, About, Gates, Reads
 from dedp_assets.graph.declare.runs import Follow, InOrder, Nightly, OnDelivery, OnRequest, Runs
 from dedp_assets.patterns.core.errors import ConfigError
 from dedp_assets.patterns.core.options import require_types
+from dedp_assets.patterns.delta.tables import Table
 
-__all__ = ["require_sound"]
+__all__ = ["require_sound", "require_targets"]
 
 
 def require_sound(
@@ -33,6 +34,19 @@ def require_sound(
         raise ConfigError(f"{table} reads nothing: name tables (Reads(tables=)) or look at a source (Reads(look=))")
     if faults:
         raise ConfigError(f"{table}: {faults[0]}")
+
+
+def require_targets(table: str, function: Callable[..., Any]) -> None:
+    """Refuse a function that asks for a table to write: it gets a target, which has the table, the run and the audits.
+
+    Raises:
+        ConfigError: names the parameter.
+    """
+    for name, kind in get_type_hints(function).items():
+        if kind is Table:
+            raise ConfigError(
+                f"{name} must be a Target, not a Table: {function.__name__} of {table} writes to a target"
+            )
 
 
 def _require_record(table: str, record: object, kind: type) -> None:

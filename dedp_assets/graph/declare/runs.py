@@ -9,9 +9,8 @@ from typing import Any, Literal, TypeVar
 
 import dagster as dg
 
-from dedp_assets.graph.run.batches import Step
 from dedp_assets.patterns.core.results import WriteResult
-from dedp_assets.patterns.delta.tables import Table
+from dedp_assets.patterns.delta.target import Target
 
 __all__ = [
     "Every",
@@ -160,14 +159,15 @@ class Runs:
         job: the job that the starts ask for; one over the declared tables is made where it is needed.
         needs: says why a service besides the tables does not answer; empty if it does. Until then the table waits, in
             runs of its own, so that no other table does.
-        replay: processes the dead letters of one partition alone, from a :class:`Step`; an asset of its own runs it.
+        replay: processes the dead letters of one partition alone, from the targets of the table and of its letters; an
+            asset of its own runs it.
     """
 
     partitions: dg.PartitionsDefinition[str] | None = None
     when: Start | Sequence[Start] = Follow()
     job: Job | None = field(default=None, kw_only=True)
     needs: Callable[[], str] | None = field(default=None, kw_only=True)
-    replay: Callable[[Step, Table, Table], WriteResult] | None = field(default=None, kw_only=True)
+    replay: Callable[[Target, Target], WriteResult] | None = field(default=None, kw_only=True)
 
     @property
     def starts(self) -> tuple[Start, ...]:

@@ -29,6 +29,7 @@ from dedp_assets.patterns.core.errors import ConfigError
 from dedp_assets.patterns.core.results import WriteResult
 from dedp_assets.patterns.core.schema import TableSpec
 from dedp_assets.patterns.delta.tables import Table
+from dedp_assets.patterns.delta.target import Target
 from resources.lake import Lake
 
 __all__ = ["LakeTable", "lake_table"]
@@ -183,12 +184,17 @@ class LakeTable(Generic[P]):
             return self._look(request, tables, upstream, more)
 
         def build(step: Step) -> WriteResult:
-            given: Given = {Step: [step], Pinned: step.inputs.pinned, Table: tables}
+            given: Given = {Step: [step], Pinned: step.inputs.pinned, Target: self._targets(step, tables)}
             compute: Callable[..., WriteResult] = self.function
             return compute(**arguments(compute, given, more))
 
         refusals = Refusals(lake.refused(self.spec.name))
         return Work(tables[0], look, build, tuple(tables[1:]), self.about.figures, self.lineage(), refusals)
+
+    def _targets(self, step: Step, tables: Sequence[Table]) -> list[Target]:
+        """Make the target of each table; the audits of the declaration are rules over the rows of its own table."""
+        audits = [tuple(self.gates.audits), *[()] * len(self.beside)]
+        return [step.target(table, each) for table, each in zip(tables, audits, strict=True)]
 
     def _look(
         self, request: Request, tables: Sequence[Table], upstream: Mapping[TableSpec, Table], more: Mapping[str, Any]
@@ -218,9 +224,11 @@ class LakeTable(Generic[P]):
 
     def _resources(self) -> set[str]:
         """Name the resources that the functions ask for, by parameter."""
-        look, read, counts = self.reads.look, len(self.reads.tables), {Step: 1, Table: len(self.tables)}
-        names = resources_of(self.spec.name, self.function, {**counts, Pinned: len(self.reads.upstream)})
-        seen = {**counts, Pinned: read, Request: 1, Step: 0}
+        look, read, written = self.reads.look, len(self.reads.tables), len(self.tables)
+        counts = {Step: 1, Pinned: len(self.reads.upstream), Target: written}
+        rules.require_targets(self.spec.name, self.function)
+        names = resources_of(self.spec.name, self.function, counts)
+        seen = {Request: 1, Pinned: read, Table: written, Step: 0, Target: 0}
         return names | (resources_of(self.spec.name, look, seen) if look else set())
 
 
@@ -237,9 +245,10 @@ def lake_table(
 ) -> Callable[[Callable[P, WriteResult]], LakeTable[P]]:
     """Declare the table that the decorated function computes.
 
-    The function's parameters say by their types what it gets: the :class:`Step`, a :class:`Pinned` for each table of
-    ``reads``, then for each of its references, and a :class:`Table` for the declared table and each one ``beside`` it,
-    in the order of the declaration; any other parameter is the resource of its name.
+    The function's parameters say by their types what it gets: a :class:`Pinned` for each table of ``reads``, then for
+    each of its references, a :class:`Target` for the declared table (with the audits of ``gates``) and for each one
+    ``beside`` it, in the order of the declaration, and the :class:`Step`; any other parameter is the resource of its
+    name.
 
     Args:
         spec: the table.

@@ -18,12 +18,14 @@ from dedp_assets.graph.run.failures import sentence
 from dedp_assets.graph.run.feeds import Pinned
 from dedp_assets.graph.run.refusals import Refusal, Refusals
 from dedp_assets.graph.run.run_tags import CAUSE, approval_of, cause_of, goal_of, is_forced, refusal, told, unchanged
+from dedp_assets.patterns.core.audits import Audit
 from dedp_assets.patterns.core.errors import TRANSIENT, AuditFailed, ContractError, PatternError
 from dedp_assets.patterns.core.records import Provenance
 from dedp_assets.patterns.core.results import Finding, WriteResult
 from dedp_assets.patterns.core.schema import TableSpec
 from dedp_assets.patterns.delta.log import Commit
 from dedp_assets.patterns.delta.tables import Table
+from dedp_assets.patterns.delta.target import Target
 from dedp_assets.patterns.delta.verification import LostFile, lost_files, tell_lost
 
 __all__ = ["NOT_COMPUTED", "Batch", "Inputs", "Step", "Work", "compute_all", "owned_by"]
@@ -66,6 +68,10 @@ class Step:
     key: str
     inputs: Inputs
     provenance: Provenance
+
+    def target(self, table: Table, audits: Sequence[Audit] = ()) -> Target:
+        """Make the target of what this step writes to ``table``: the partition of its key, on behalf of its run."""
+        return table.target(self.provenance, partition=self.owned(table), audits=audits)
 
     def owned(self, table: Table) -> dict[str, str]:
         """Name the partition of ``table`` that this step replaces: the key in its first partition column."""

@@ -19,12 +19,13 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from dedp_assets.patterns.core.audits import Audit, not_empty
-from dedp_assets.patterns.core.errors import ContractError
+from dedp_assets.patterns.core.errors import ConfigError, ContractError
 from dedp_assets.patterns.core.options import typed
 from dedp_assets.patterns.core.partitions import quoted
 from dedp_assets.patterns.core.records import Provenance
 from dedp_assets.patterns.core.results import Plan, WriteResult
 from dedp_assets.patterns.delta import publishing
+from dedp_assets.patterns.delta.definition import require_partition
 from dedp_assets.patterns.delta.log import Ledger, TableState
 from dedp_assets.patterns.delta.maintenance.relabelling import relabel
 from dedp_assets.patterns.delta.target import Target
@@ -64,7 +65,7 @@ def load_unit(
             the unit, by metadata and without Spark.
         into: target of the write: a table that is partitioned by one STRING column, the unit, called by its first day.
             A ``replay`` that begins with the unit's first day may leave out days that the unit holds: they have to be
-            loaded after.
+            loaded after. A partition, if the target names one, has to be the unit.
             :data:`UNITS_LEAVE_ROOM` among its audits, or one like it, judges the number of units.
         days: day (``2026-01-05``) -> what identifies its rows upstream, a version for example. If they are all that
             the unit was loaded with, or more, the unit is replaced; if they are all new to it, they are added.
@@ -88,10 +89,14 @@ def load_unit(
         >>> rows(weekly)
         [(1, '2026-01-05', '2026-01-05'), (2, '2026-01-06', '2026-01-05')]
     """
-    into = into.by("idempotency.fast_metadata_cleaner", "audits", "rows_read")
+    into = into.by("idempotency.fast_metadata_cleaner", "partition", "audits", "rows_read")
     target, run = into.table, into.run
     column = column_of(target)
     name, state = unit_of(days, unit), target.ensure()
+    if into.partition and require_partition(target.name, state, into.partition) != {column: name}:
+        raise ConfigError(
+            f"{target.name}: partition must be the unit of the days, {column}={name}, not {into.partition}"
+        )
     known = known_of(target.ledger, state, column, name)
     if known.frozen:
         raise ContractError(f"{target.name} {column}={name} is frozen into {known.frozen}: no day of it can be loaded")

@@ -14,6 +14,7 @@ from dedp_assets.patterns.core.errors import ConfigError
 from dedp_assets.patterns.core.results import WriteResult
 from dedp_assets.patterns.core.schema import Column, TableSpec
 from dedp_assets.patterns.delta.tables import Table
+from dedp_assets.patterns.delta.target import Target
 
 TABLES = {table.spec.name: table for table in declared(defs)}
 ROWS = TableSpec("bronze/rows", {"id": Column("BIGINT", "identity")})
@@ -23,7 +24,7 @@ STATED = {"patterns": [Table.overwrite], "about": About("team:x"), "code_version
 def looked(request: Request) -> Inputs: ...
 
 
-def function(step: Step, table: Table) -> WriteResult: ...
+def function(step: Step, into: Target) -> WriteResult: ...
 
 
 def upstream(lineage, column):

@@ -14,6 +14,7 @@ from dedp_assets.graph.run.feeds import Pinned, same
 from dedp_assets.patterns.core.results import WriteResult
 from dedp_assets.patterns.core.schema import Column, TableSpec
 from dedp_assets.patterns.delta.tables import Table
+from dedp_assets.patterns.delta.target import Target
 from resources.clock import Clock
 from resources.lake import Lake
 from resources.spark import SparkEngine
@@ -35,7 +36,7 @@ NIGHT = "2026-01-08T01:00:00+00:00"
     patterns=[Table.overwrite],
     code_version="1",
 )
-def totals(step: Step, source: Pinned, table: Table) -> WriteResult:
+def totals(step: Step, source: Pinned, into: Target) -> WriteResult:
     """Nobody calls it: its table is judged and never computed."""
     pytest.fail("a check computed the table")
 

@@ -28,6 +28,7 @@ from dedp_assets.patterns.core.errors import ConfigError
 from dedp_assets.patterns.core.results import WriteResult
 from dedp_assets.patterns.core.schema import Column, TableSpec
 from dedp_assets.patterns.delta.tables import Table
+from dedp_assets.patterns.delta.target import Target
 
 DAYS = dg.DailyPartitionsDefinition("2026-01-05")
 WEEKS = dg.WeeklyPartitionsDefinition("2026-01-05", day_offset=1)
@@ -40,7 +41,7 @@ LATE = Nightly("0 2 * * *", lookback=14, follows_late=True)
 STATED = {"reads": READS, "about": About("team:x"), "patterns": [Table.overwrite], "code_version": "1"}
 
 
-def total(step: Step, table: Table) -> WriteResult: ...
+def total(step: Step, into: Target) -> WriteResult: ...
 
 
 def found(request: Request) -> Inputs: ...

@@ -30,6 +30,7 @@ from dedp_assets.patterns.core.errors import ConfigError
 from dedp_assets.patterns.core.results import WriteResult
 from dedp_assets.patterns.core.schema import Column, TableSpec
 from dedp_assets.patterns.delta.tables import Table
+from dedp_assets.patterns.delta.target import Target
 from resources.clock import Clock
 from resources.lake import Lake
 from resources.landing import Landing
@@ -61,10 +62,10 @@ LATE = Nightly("0 2 * * *", lookback=14, follows_late=True)
     ),
     **STATED,
 )
-def totals(step: Step, source: Pinned, table: Table, rest: Table, clock: Clock) -> WriteResult:
+def totals(step: Step, source: Pinned, into: Target, rest: Target, clock: Clock) -> WriteResult:
     """Count."""
-    reason = f"{step.key} {source.changed} {table.name} {rest.name} {clock.now():%Y}"
-    return WriteResult(table.name, 0, applied=True, changed=True, reason=reason, partition=step.owned(table))
+    reason = f"{step.key} {source.changed} {into.name} {rest.name} {clock.now():%Y}"
+    return WriteResult(into.name, 0, applied=True, changed=True, reason=reason, partition=into.owned)
 
 
 def test_everything_that_dagster_shows_follows_from_the_declaration():
@@ -88,7 +89,8 @@ def test_a_table_can_be_computed_without_dagster(tmp_path):
     lake = Lake(root=str(tmp_path), engine=SparkEngine())
     step = Step("2026-01-05", Inputs({}), a_run())
     pinned = Pinned(lake.table(SOURCE), ({"day": "2026-01-05"},), 3, 2)
-    result = totals(step, pinned, lake.table(TOTALS), lake.table(REST), Clock(fixed=NOW.isoformat()))
+    into, rest = (step.target(lake.table(table)) for table in totals.tables)
+    result = totals(step, pinned, into, rest, Clock(fixed=NOW.isoformat()))
     assert result.reason == "2026-01-05 2 gold/totals gold/totals_rest 2026"
     assert result.partition == {"day": "2026-01-05"}
 
@@ -96,18 +98,22 @@ def test_a_table_can_be_computed_without_dagster(tmp_path):
 def test_parameters_that_nobody_declared_are_refused():
     """A function that asks for more tables than there are is told at its declaration, with both numbers."""
 
-    def two(step: Step, one: Table, other: Table) -> WriteResult: ...
+    def two(step: Step, one: Target, other: Target) -> WriteResult: ...
 
-    def one(step: Step, table: Table) -> WriteResult: ...
+    def old(step: Step, table: Table) -> WriteResult: ...
 
-    def pins(step: Step, source: Pinned, table: Table) -> WriteResult: ...
+    def one(step: Step, into: Target) -> WriteResult: ...
+
+    def pins(step: Step, source: Pinned, into: Target) -> WriteResult: ...
 
     def looks(request: Request) -> Inputs: ...
 
     def asks_for_a_step(step: Step) -> Inputs: ...
 
-    with pytest.raises(ConfigError, match="two takes 2 parameters of type Table, but gold/totals declares 1"):
+    with pytest.raises(ConfigError, match="two takes 2 parameters of type Target, but gold/totals declares 1"):
         lake_table(TOTALS, reads=Reads(look=looks), runs=ASKED, **STATED)(two)
+    with pytest.raises(ConfigError, match="table must be a Target, not a Table: old of gold/totals writes to a target"):
+        lake_table(TOTALS, reads=Reads(look=looks), runs=ASKED, **STATED)(old)
     with pytest.raises(ConfigError, match="pins takes 1 parameters of type Pinned, but gold/totals declares 0"):
         lake_table(TOTALS, reads=Reads(look=looks), runs=ASKED, **STATED)(pins)
     with pytest.raises(ConfigError, match="of type Step, but gold/totals declares 0"):
@@ -174,7 +180,7 @@ def declare(name, tables, partitions=None, when=FOLLOW, needs=None, **reads):
     columns = COLUMNS if partitions else {"id": Column("BIGINT", "identity")}
     spec = TableSpec(name, columns, partition_by=("day",) if partitions else (), comment="x")
 
-    def build(step: Step, table: Table) -> WriteResult: ...
+    def build(step: Step, into: Target) -> WriteResult: ...
 
     return lake_table(spec, reads=Reads(tables, **reads), runs=Runs(partitions, when, needs=needs), **STATED)(build)
 

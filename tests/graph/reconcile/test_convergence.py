@@ -36,6 +36,7 @@ from dedp_assets.patterns.core.schema import Column, TableSpec
 from dedp_assets.patterns.delta.executions import Executions, executions_of
 from dedp_assets.patterns.delta.log import transaction_id
 from dedp_assets.patterns.delta.tables import Table
+from dedp_assets.patterns.delta.target import Target
 from dedp_assets.patterns.ingestion.readiness_marker import delivering
 from resources.lake import Lake
 from resources.landing import Landing
@@ -61,7 +62,7 @@ ARRIVED = Feed(reads=lambda day: ({"day": day},), feeds=lambda changed: [changed
 
 
 def declare(declared, reads, partitions, when=FOLLOW):
-    def build(step: Step, table: Table) -> WriteResult: ...
+    def build(step: Step, into: Target) -> WriteResult: ...
 
     return lake_table(declared, reads=Reads(reads), runs=Runs(partitions, when), **STATED)(build)
 
@@ -70,7 +71,7 @@ def look(request: Request) -> Inputs: ...
 
 
 @lake_table(BRONZE, reads=Reads(look=look), runs=Runs(DAYS, OnDelivery("in"), job=Job("load", "x")), **STATED)
-def bronze(step: Step, table: Table) -> WriteResult: ...
+def bronze(step: Step, into: Target) -> WriteResult: ...
 
 
 TABLES = [

@@ -13,6 +13,7 @@ from dedp_assets.graph.run.feeds import Pinned, same
 from dedp_assets.patterns.core.results import Finding, WriteResult
 from dedp_assets.patterns.core.schema import Column, TableSpec
 from dedp_assets.patterns.delta.tables import Table
+from dedp_assets.patterns.delta.target import Target
 from resources.clock import Clock
 from resources.lake import Lake
 from resources.spark import SparkEngine
@@ -58,7 +59,7 @@ def computed(resources):
             patterns=[Table.overwrite],
             code_version="1",
         )
-        def totals(step: Step, source: Pinned, table: Table) -> WriteResult:
+        def totals(step: Step, source: Pinned, into: Target) -> WriteResult:
             """Lose the engine."""
             try:
                 raise error
@@ -113,11 +114,11 @@ def test_checks_of_a_run_that_wrote_nothing_are_reported(resources):
         patterns=[Table.overwrite],
         code_version="1",
     )
-    def totals(step: Step, source: Pinned, table: Table) -> WriteResult:
+    def totals(step: Step, source: Pinned, into: Target) -> WriteResult:
         """Find nothing new."""
         found = (Finding("nothing_is_late", passed=True), Finding("rows_lie_in_their_partition", passed=True))
         found += (Finding("rows_are_accounted_for", passed=True), Finding("constraints_hold", passed=True))
-        return WriteResult(table.name, 0, applied=False, changed=False, reason="nothing new", findings=found)
+        return WriteResult(into.name, 0, applied=False, changed=False, reason="nothing new", findings=found)
 
     with dg.DagsterInstance.ephemeral() as instance:
         done = dg.materialize([totals.definition()], partition_key=DAY, resources=resources, instance=instance)
