@@ -24,10 +24,8 @@ from pyspark.sql import SparkSession
 from benchmarks.measure import Row, compare, explain, interleave
 from dedp_assets.patterns.core.records import Provenance
 from dedp_assets.patterns.core.schema import Column, TableSpec
-from dedp_assets.patterns.delta import commits
-from dedp_assets.patterns.delta.locations import store_at
-from dedp_assets.patterns.delta.log import Ledger, transaction_id
-from dedp_assets.patterns.delta.tables import Table
+from dedp_assets.patterns.delta import Ledger, Table, store_at, transaction_id
+from dedp_assets.patterns.delta.commit import commits
 from resources.environments import settings
 from resources.spark import SparkEngine
 from tests.helpers import NOW, a_record, write_log

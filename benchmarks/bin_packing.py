@@ -29,7 +29,7 @@ from dedp_assets.patterns.connectors.http_sink import HttpSink
 from dedp_assets.patterns.connectors.receipts import RECEIPT
 from dedp_assets.patterns.core.records import Provenance
 from dedp_assets.patterns.core.schema import Column, TableSpec
-from dedp_assets.patterns.delta.tables import Table
+from dedp_assets.patterns.delta import Table
 from dedp_assets.patterns.value.bin_pack_orderer import deliver_in_bins
 from dedp_assets.patterns.value.fifo_orderer import deliver_in_order
 from dedp_assets.sources.services import application

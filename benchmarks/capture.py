@@ -36,7 +36,7 @@ from dedp_assets.defs.bronze.users import HISTORY, KEYS, USERS
 from dedp_assets.patterns.core.columns import fields_of
 from dedp_assets.patterns.core.records import Provenance
 from dedp_assets.patterns.core.rows import digest, row_hash
-from dedp_assets.patterns.delta.tables import Table
+from dedp_assets.patterns.delta import Table
 from dedp_assets.patterns.ingestion.change_data_capture import capture_changes
 from dedp_assets.patterns.ingestion.full_loader import load_full
 from dedp_assets.sources.operational import USERS as SOURCE

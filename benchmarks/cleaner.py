@@ -19,7 +19,7 @@ from pyspark.sql import SparkSession
 from benchmarks.measure import Counters, Row, Side, compare, interleave
 from dedp_assets.patterns.core.records import Provenance
 from dedp_assets.patterns.core.schema import Column, TableSpec
-from dedp_assets.patterns.delta.tables import Table
+from dedp_assets.patterns.delta import Table
 from dedp_assets.patterns.idempotency.fast_metadata_cleaner import load_unit
 from resources.environments import settings
 from resources.spark import SparkEngine

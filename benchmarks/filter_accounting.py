@@ -22,7 +22,7 @@ from benchmarks.measure import Counters, Row, compare, interleave
 from dedp_assets.patterns.core.records import Provenance
 from dedp_assets.patterns.core.rows import RowsRead, tally
 from dedp_assets.patterns.core.schema import Column, TableSpec
-from dedp_assets.patterns.delta.tables import Table
+from dedp_assets.patterns.delta import Table
 from dedp_assets.patterns.error_management.filter_interceptor import filter_measures, intercept_filters
 from resources.environments import settings
 from resources.spark import SparkEngine

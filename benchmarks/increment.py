@@ -27,7 +27,7 @@ from dedp_assets.patterns.core.records import Provenance
 from dedp_assets.patterns.core.results import WriteResult
 from dedp_assets.patterns.core.rows import digest, row_hash
 from dedp_assets.patterns.core.schema import TableSpec
-from dedp_assets.patterns.delta.tables import Table
+from dedp_assets.patterns.delta import Table
 from dedp_assets.patterns.ingestion.full_loader import load_full
 from dedp_assets.patterns.ingestion.incremental_loader import load_increment
 from resources.environments import settings

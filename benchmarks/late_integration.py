@@ -24,7 +24,7 @@ from dedp_assets.patterns.core.audits import Audit
 from dedp_assets.patterns.core.records import Provenance
 from dedp_assets.patterns.core.rows import RowsRead, tally
 from dedp_assets.patterns.core.schema import Column, TableSpec
-from dedp_assets.patterns.delta.tables import Table
+from dedp_assets.patterns.delta import Table
 from dedp_assets.patterns.error_management.dynamic_late_data_integrator import plan_late_partitions
 from dedp_assets.patterns.error_management.static_late_data_integrator import plan_lookback
 from resources.environments import settings

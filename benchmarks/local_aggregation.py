@@ -16,7 +16,7 @@ from pyspark.sql import DataFrame, SparkSession
 from benchmarks.measure import Counters, Row, compare, interleave
 from dedp_assets.patterns.core.records import Provenance
 from dedp_assets.patterns.core.schema import Column, TableSpec
-from dedp_assets.patterns.delta.tables import Table
+from dedp_assets.patterns.delta import Table
 from dedp_assets.patterns.value.distributed_aggregator import aggregate
 from dedp_assets.patterns.value.local_aggregator import Layout, aggregate_locally, lay_out
 from resources.environments import settings

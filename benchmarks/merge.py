@@ -22,9 +22,7 @@ from dedp_assets.patterns.core.audits import Audit
 from dedp_assets.patterns.core.records import Provenance
 from dedp_assets.patterns.core.rows import digest, row_hash
 from dedp_assets.patterns.core.schema import Column, TableSpec
-from dedp_assets.patterns.delta.clauses import Delete, Insert, Update
-from dedp_assets.patterns.delta.log import Ledger
-from dedp_assets.patterns.delta.tables import Table
+from dedp_assets.patterns.delta import Delete, Insert, Ledger, Table, Update
 from resources.environments import settings
 from resources.spark import SparkEngine
 

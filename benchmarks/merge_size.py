@@ -21,7 +21,7 @@ from benchmarks.measure import Counters, Row, compare, interleave
 from dedp_assets.patterns.core.records import Provenance
 from dedp_assets.patterns.core.rows import digest, row_hash
 from dedp_assets.patterns.core.schema import Column, TableSpec
-from dedp_assets.patterns.delta.tables import Table
+from dedp_assets.patterns.delta import Table
 from dedp_assets.patterns.idempotency.merger import merge_changes
 from resources.environments import settings
 from resources.spark import SparkEngine

@@ -30,8 +30,7 @@ from dedp_assets.patterns.core.audits import Audit
 from dedp_assets.patterns.core.records import Provenance
 from dedp_assets.patterns.core.rows import RowsRead, tally
 from dedp_assets.patterns.core.schema import Column, TableSpec
-from dedp_assets.patterns.delta.log import TableState
-from dedp_assets.patterns.delta.tables import Table
+from dedp_assets.patterns.delta import Table, TableState
 from dedp_assets.patterns.quality.audit_write_audit_publish import audit_write_audit_publish
 from resources.environments import settings
 from resources.spark import SparkEngine

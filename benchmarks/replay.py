@@ -20,7 +20,7 @@ from dedp_assets.defs.silver.visits import DEAD_LETTER, IDENTITY, KEYS, RECORD, 
 from dedp_assets.patterns.core.records import Provenance
 from dedp_assets.patterns.core.results import Split, WriteResult
 from dedp_assets.patterns.core.rows import RowsRead, tally
-from dedp_assets.patterns.delta.tables import Table
+from dedp_assets.patterns.delta import Table
 from dedp_assets.patterns.error_management.dead_letter import divert_unprocessable, route
 from dedp_assets.patterns.error_management.dead_letter_replay import open_letters, replay_letters
 from dedp_assets.patterns.error_management.windowed_deduplicator import deduplicate

@@ -20,7 +20,7 @@ from pyspark.sql import DataFrame, SparkSession
 from benchmarks.measure import Counters, Row, compare, interleave
 from dedp_assets.patterns.core.records import Provenance
 from dedp_assets.patterns.core.schema import Column, TableSpec
-from dedp_assets.patterns.delta.tables import Table
+from dedp_assets.patterns.delta import Table
 from dedp_assets.patterns.value.incremental_sessionizer import SessionRule, sessionize_partition
 from resources.environments import settings
 from resources.spark import SparkEngine

@@ -30,8 +30,7 @@ from dedp_assets.instance import Platform
 from dedp_assets.patterns.connectors.lines import read_lines
 from dedp_assets.patterns.core.records import Provenance
 from dedp_assets.patterns.core.schema import TableSpec
-from dedp_assets.patterns.delta.log import Ledger
-from dedp_assets.patterns.delta.tables import Table
+from dedp_assets.patterns.delta import Ledger, Table
 from resources.environments import settings
 from resources.spark import SparkEngine
 

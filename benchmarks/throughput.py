@@ -20,7 +20,7 @@ import dagster as dg
 from benchmarks import data
 from benchmarks.measure import Counters, Row, Side, compare, explain, files_of, interleave
 from dedp_assets.instance import Platform
-from dedp_assets.patterns.delta.log import Ledger
+from dedp_assets.patterns.delta import Ledger
 from resources.environments import settings
 from resources.spark import SparkEngine
 

@@ -20,7 +20,7 @@ from benchmarks.measure import Counters, Row, Side, compare, interleave
 from dedp_assets.patterns.core.records import Provenance
 from dedp_assets.patterns.core.rows import digest, row_hash
 from dedp_assets.patterns.core.schema import Column, TableSpec
-from dedp_assets.patterns.delta.tables import Table
+from dedp_assets.patterns.delta import Table
 from dedp_assets.patterns.modeling.versioned_dimension import VERSION, ChangeStream, keep_versions
 from resources.environments import settings
 from resources.spark import SparkEngine

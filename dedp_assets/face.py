@@ -24,9 +24,7 @@ _SHARED = {
     "core.results": ("Finding", "Plan", "RowCounts", "Split", "WriteResult"),
     "core.rows": ("RowsRead", "tally"),
     "core.schema": ("Column", "TableSpec"),
-    "delta.clauses": ("Delete", "Insert", "Update"),
-    "delta.log": ("Ledger",),
-    "delta.tables": ("Table",),
+    "delta": ("Delete", "Insert", "Ledger", "Table", "Update"),
 }
 """Module -> exported names beside those of patterns; an empty tuple exports the module's ``__all__``."""
 

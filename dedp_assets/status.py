@@ -13,8 +13,7 @@ from rich.table import Table as Grid
 
 from dedp_assets.patterns.core.errors import ContractError
 from dedp_assets.patterns.core.records import slice_name
-from dedp_assets.patterns.delta.log import Ledger
-from dedp_assets.patterns.delta.verification import lost_files, tell_lost
+from dedp_assets.patterns.delta import Ledger, lost_files, tell_lost
 from resources.clock import Clock
 from resources.environments import Settings
 from resources.lake import Lake

@@ -6,8 +6,7 @@ from collections.abc import Iterator
 
 from dedp_assets.patterns.core.errors import NotReady
 from dedp_assets.patterns.core.records import slice_name
-from dedp_assets.patterns.delta.log import Ledger
-from dedp_assets.patterns.delta.verification import LostFile, Verification, verify_table
+from dedp_assets.patterns.delta import Ledger, LostFile, Verification, verify_table
 from resources.environments import Settings
 from resources.lake import Lake
 from resources.spark import SparkEngine

@@ -8,11 +8,8 @@ from deltalake import DeltaTable
 from pydantic import Field
 
 from dedp_assets.patterns.core.schema import TableSpec
-from dedp_assets.patterns.delta.copies.editions import is_link
-from dedp_assets.patterns.delta.locations import store_at
-from dedp_assets.patterns.delta.log import Ledger
-from dedp_assets.patterns.delta.store import Store
-from dedp_assets.patterns.delta.tables import Table
+from dedp_assets.patterns.delta import Ledger, Store, Table, store_at
+from dedp_assets.patterns.delta.copies import is_link
 from resources.spark import SparkEngine
 
 __all__ = ["Lake"]

@@ -17,7 +17,7 @@ from dedp_assets.graph.declare.tables import LakeTable
 from dedp_assets.graph.reconcile.requests import decide
 from dedp_assets.patterns.core.results import Plan
 from dedp_assets.patterns.core.schema import TableSpec
-from dedp_assets.patterns.delta.log import Ledger
+from dedp_assets.patterns.delta import Ledger
 from dedp_assets.patterns.error_management.dead_letter_replay import plan_replay
 from resources.environments import settings
 

@@ -14,7 +14,7 @@ from pyspark.sql import DataFrame
 
 from dedp_assets.patterns.core.records import Provenance
 from dedp_assets.patterns.core.schema import Column, TableSpec
-from dedp_assets.patterns.delta.tables import Table
+from dedp_assets.patterns.delta import Table
 from tests.helpers import NOW
 from tests.sinks import Inbox
 

@@ -21,7 +21,7 @@ from dedp_assets.local import postgres as server
 from dedp_assets.local.kafka import Broker
 from dedp_assets.local.ports import free as free_port
 from dedp_assets.patterns.core.schema import TableSpec
-from dedp_assets.patterns.delta.tables import Table
+from dedp_assets.patterns.delta import Table
 from dedp_assets.sources.services import application
 from resources import postgres
 from resources.environments import Settings, apply, settings

@@ -20,7 +20,7 @@ from deltalake import DeltaTable
 from dedp_assets.local import engine, ports
 from dedp_assets.patterns.core.records import CommitRecord, Provenance
 from dedp_assets.patterns.core.schema import Column, TableSpec
-from dedp_assets.patterns.delta.tables import Table
+from dedp_assets.patterns.delta import Table
 from resources.announced import listens
 from resources.engine import use_java
 from resources.environments import Settings, child_environment

@@ -21,11 +21,11 @@ from dedp_assets.patterns.core.rows import RowsRead as RowsRead
 from dedp_assets.patterns.core.rows import tally as tally
 from dedp_assets.patterns.core.schema import Column as Column
 from dedp_assets.patterns.core.schema import TableSpec as TableSpec
-from dedp_assets.patterns.delta.clauses import Delete as Delete
-from dedp_assets.patterns.delta.clauses import Insert as Insert
-from dedp_assets.patterns.delta.clauses import Update as Update
-from dedp_assets.patterns.delta.log import Ledger as Ledger
-from dedp_assets.patterns.delta.tables import Table as Table
+from dedp_assets.patterns.delta import Delete as Delete
+from dedp_assets.patterns.delta import Insert as Insert
+from dedp_assets.patterns.delta import Ledger as Ledger
+from dedp_assets.patterns.delta import Table as Table
+from dedp_assets.patterns.delta import Update as Update
 from dedp_assets.patterns.error_management.checkpointer import Kept as Kept
 from dedp_assets.patterns.error_management.checkpointer import append_checkpointed as append_checkpointed
 from dedp_assets.patterns.error_management.checkpointer import checkpoint_rows as checkpoint_rows

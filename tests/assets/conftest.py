@@ -14,7 +14,7 @@ import pytest
 from deltalake import DeltaTable
 
 from dedp_assets.instance import Ended, Platform
-from dedp_assets.patterns.delta.log import Commit, Ledger
+from dedp_assets.patterns.delta import Commit, Ledger
 from dedp_assets.sources import visits
 from resources.environments import settings
 

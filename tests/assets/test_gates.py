@@ -9,8 +9,7 @@ import pytest
 from dedp_assets.defs.silver.visits import VISITS
 from dedp_assets.graph.run.run_tags import APPROVED_BECAUSE, APPROVED_BY
 from dedp_assets.patterns.core.records import Provenance
-from dedp_assets.patterns.delta.log import Ledger
-from dedp_assets.patterns.delta.tables import Table
+from dedp_assets.patterns.delta import Ledger, Table
 from dedp_assets.sources import devices
 from tests.assets.conftest import BOTH_OF_GOLD, day, visits_of
 

@@ -9,7 +9,7 @@ import dagster as dg
 import pytest
 
 from dedp_assets.defs.platform.maintenance import KEY, RETENTION_HOURS
-from dedp_assets.patterns.delta.locks import table_lock
+from dedp_assets.patterns.delta import table_lock
 from dedp_assets.patterns.delta.maintenance import compaction
 from resources.clock import Clock
 from sensors import small_files

@@ -10,8 +10,9 @@ import pytest
 from dedp_assets.defs.gold.devices import DEVICES, devices
 from dedp_assets.graph.checks.stored import stored_checks
 from dedp_assets.graph.run.run_tags import FORCE
+from dedp_assets.patterns.delta.copies import version_of
 from dedp_assets.patterns.delta.copies.exposure import exposures
-from dedp_assets.patterns.delta.copies.versions import names, version_of
+from dedp_assets.patterns.delta.copies.versions import names
 from dedp_assets.patterns.idempotency.proxy import switch_version
 from dedp_assets.sources import devices as deliveries
 from resources.clock import Clock

@@ -7,7 +7,7 @@ import pytest
 from deltalake import DeltaTable
 
 from dedp_assets.defs.gold.daily_visitors import DAILY_VISITORS
-from dedp_assets.patterns.delta.tables import Table
+from dedp_assets.patterns.delta import Table
 from tests.assets.conftest import SILVER_AND_GOLD, day, visits_of, world_in
 from tests.helpers import a_run
 

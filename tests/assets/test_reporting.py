@@ -7,7 +7,7 @@ from dedp_assets.graph.catalogue.specs import asset_spec
 from dedp_assets.graph.run.batches import Inputs, Work
 from dedp_assets.graph.run.runner import run
 from dedp_assets.patterns.core.results import WriteResult
-from dedp_assets.patterns.delta.tables import Table
+from dedp_assets.patterns.delta import Table
 from tests.helpers import EVENTS, NOW, a_record, write_log
 
 CHECKS = ("constraints_hold", "events_are_many")

@@ -12,8 +12,7 @@ from dedp_assets.graph.run.runner import run
 from dedp_assets.patterns.core.errors import AuditFailed, Conflict, ContractError, NotReady
 from dedp_assets.patterns.core.results import Finding, WriteResult
 from dedp_assets.patterns.core.schema import Column, TableSpec
-from dedp_assets.patterns.delta.locations import store_at
-from dedp_assets.patterns.delta.tables import Table
+from dedp_assets.patterns.delta import Table, store_at
 from tests.helpers import NOW, a_record, write_log
 
 pytestmark = pytest.mark.runs

@@ -13,7 +13,7 @@ from confluent_kafka import Consumer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
 from dedp_assets.graph.run.run_tags import APPROVED_BECAUSE, APPROVED_BY, refusal
-from dedp_assets.patterns.delta import tables
+from dedp_assets.patterns.delta import staged_table
 from dedp_assets.patterns.ingestion.readiness_marker import delivering
 from dedp_assets.sources.visits import BROKEN, visits_of
 from dedp_assets.sources.visits_topic import publish
@@ -264,7 +264,7 @@ def test_another_stream_in_between_is_a_retry_and_not_a_second_copy(world, kafka
     world.platform.instance.event_log_storage.set_concurrency_slots("bronze_visits", 2)
     first, second = visits(5), visits(5, seed=2)
     publish(kafka, first)
-    stage_rows, others = tables.stage_rows, []
+    stage_rows, others = staged_table.stage_rows, []
 
     def staged_late(*rows, **options):
         staged = stage_rows(*rows, **options)
@@ -274,7 +274,7 @@ def test_another_stream_in_between_is_a_retry_and_not_a_second_copy(world, kafka
             others.append(world.run("stream_visits").failure)
         return staged
 
-    monkeypatch.setattr(tables, "stage_rows", staged_late)
+    monkeypatch.setattr(staged_table, "stage_rows", staged_late)
     assert world.run("stream_visits").failure == ""
     assert others == ["begins", ""]
     assert raw(world) == Counter([*first, *second])

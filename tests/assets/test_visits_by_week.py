@@ -9,7 +9,7 @@ import pytest
 
 from dedp_assets.defs.staging.visits_by_week import VISITS_BY_WEEK
 from dedp_assets.graph.run.run_tags import FORCE
-from dedp_assets.patterns.delta.tables import Table
+from dedp_assets.patterns.delta import Table
 from dedp_assets.patterns.idempotency.fast_metadata_cleaner import freeze_units
 from tests.assets.conftest import MONDAY, day, visits_of
 from tests.helpers import a_run

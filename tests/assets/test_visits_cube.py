@@ -16,7 +16,7 @@ from dedp_assets.defs.silver.visits import VISITS
 from dedp_assets.defs.silver.visits_by_visitor import VISITS_BY_VISITOR, visits_by_visitor
 from dedp_assets.graph.declare import schedules_of
 from dedp_assets.graph.run.run_tags import FORCE
-from dedp_assets.patterns.delta.tables import Table
+from dedp_assets.patterns.delta import Table
 from resources.lake import Lake
 from resources.spark import SparkEngine
 from tests.assets.conftest import MONDAY, day, visits_of

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from dedp_assets.defs.bronze.visits import ALLOWED_LATENESS_SECONDS, VISITS, watermark_before
 from dedp_assets.defs.bronze.visits_stream import STALLED_AFTER, inputs_after
-from dedp_assets.patterns.delta.log import Ledger
+from dedp_assets.patterns.delta import Ledger
 from tests.helpers import a_record, write_log
 
 FIRST = date(2026, 1, 5)

@@ -42,7 +42,7 @@ from dedp_assets.patterns.connectors.topics import Topic, position, resume
 from dedp_assets.patterns.core.errors import ConfigError, ContractError, NotReady, PatternError, SchemaMismatch
 from dedp_assets.patterns.core.records import Provenance
 from dedp_assets.patterns.core.schema import Column, TableSpec
-from dedp_assets.patterns.delta.log import Ledger, transaction_id
+from dedp_assets.patterns.delta import Ledger, transaction_id
 from dedp_assets.patterns.error_management.dead_letter import LETTER, divert_unprocessable, route
 from dedp_assets.patterns.idempotency._transactions import Written, write_sets
 from dedp_assets.patterns.value.bin_pack_orderer import deliver_in_bins

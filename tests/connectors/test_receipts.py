@@ -17,7 +17,7 @@ from dedp_assets.patterns.connectors.sinks import Answer, in_requests
 from dedp_assets.patterns.core.errors import ConfigError, Conflict, ContractError, NotReady, PatternError
 from dedp_assets.patterns.core.records import Provenance
 from dedp_assets.patterns.core.results import WriteResult
-from dedp_assets.patterns.delta.target import Target
+from dedp_assets.patterns.delta import Target
 from dedp_assets.patterns.value.fifo_orderer import Retry
 from tests.sinks import Inbox
 

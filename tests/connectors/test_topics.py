@@ -17,8 +17,9 @@ from dedp_assets.patterns.core.audits import Audit
 from dedp_assets.patterns.core.errors import AuditFailed, Conflict, ContractError, NotReady, SchemaMismatch
 from dedp_assets.patterns.core.results import Split
 from dedp_assets.patterns.core.schema import Column, TableSpec
-from dedp_assets.patterns.delta import publishing
-from dedp_assets.patterns.delta.log import Ledger, generation_id, transaction_id
+from dedp_assets.patterns.delta import Ledger, transaction_id
+from dedp_assets.patterns.delta.log.transactions import generation_id
+from dedp_assets.patterns.delta.staging import stage_commit
 from dedp_assets.sources.visits_topic import publish
 from resources.kafka import client
 from tests.faults.processes import wait_until
@@ -279,7 +280,7 @@ def test_a_failure_on_either_side_of_the_commit_loses_and_doubles_nothing(lines,
     publish(kafka, numbered(0, 5))
     stream(kafka, lines)
     publish(kafka, numbered(5, 10))
-    commit = publishing.commit_files
+    commit = stage_commit.commit_files
 
     def failing(*words, **options):
         if point == "after":
@@ -287,7 +288,7 @@ def test_a_failure_on_either_side_of_the_commit_loses_and_doubles_nothing(lines,
         raise OSError("the disk is gone")
 
     with monkeypatch.context() as patch:
-        patch.setattr(publishing, "commit_files", failing)
+        patch.setattr(stage_commit, "commit_files", failing)
         with pytest.raises(Exception, match="the disk is gone"):
             stream(kafka, lines)
     assert raw(lines) == Counter(numbered(0, 5 if point == "before" else 10))
@@ -338,7 +339,7 @@ def test_records_deleted_while_the_stream_begins_are_not_skipped(lines, kafka):
 def test_a_broker_restarted_in_mid_stream_loses_and_doubles_nothing(lines, kafka, broker, monkeypatch):
     """Down after the first micro-batch and up again: the stream goes on, or the next one does."""
     publish(kafka, numbered(0, 12))
-    commit, restarted = publishing.commit_files, []
+    commit, restarted = stage_commit.commit_files, []
 
     def committing(*words, **options):
         commit(*words, **options)
@@ -347,7 +348,7 @@ def test_a_broker_restarted_in_mid_stream_loses_and_doubles_nothing(lines, kafka
             broker.start()
             restarted.append(True)
 
-    monkeypatch.setattr(publishing, "commit_files", committing)
+    monkeypatch.setattr(stage_commit, "commit_files", committing)
     try:
         stream(kafka, lines, at_once=4)
     except NotReady:

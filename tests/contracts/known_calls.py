@@ -19,7 +19,7 @@ from dedp_assets.patterns.connectors.receipts import RECEIPT
 from dedp_assets.patterns.core.masking import MaskingKey
 from dedp_assets.patterns.core.results import Plan
 from dedp_assets.patterns.core.schema import Column, TableSpec
-from dedp_assets.patterns.delta.tables import Table
+from dedp_assets.patterns.delta import Table
 from dedp_assets.patterns.error_management.dead_letter import LETTER, Field, divert_unprocessable
 from dedp_assets.patterns.idempotency.proxy import load_version
 from dedp_assets.patterns.idempotency.transactional_writer import DatabaseTarget, RowSet, TableRows, publish_group

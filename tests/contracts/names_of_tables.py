@@ -11,7 +11,7 @@ from dedp_assets.patterns.connectors.receipts import RECEIPT
 from dedp_assets.patterns.core.masking import MaskingKey
 from dedp_assets.patterns.core.rows import RowsRead, tally
 from dedp_assets.patterns.core.schema import Column
-from dedp_assets.patterns.delta.clauses import Delete, Insert, Update
+from dedp_assets.patterns.delta import Delete, Insert, Update
 from dedp_assets.patterns.error_management.dead_letter import LETTER, divert_unprocessable, route
 from dedp_assets.patterns.error_management.filter_interceptor import filter_measures, intercept_filters
 from dedp_assets.patterns.idempotency.data_overwrite import overwrite_partition

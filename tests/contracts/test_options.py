@@ -21,8 +21,7 @@ from pyspark.sql import DataFrame
 
 from dedp_assets.patterns.core.errors import NotReady, PatternError
 from dedp_assets.patterns.core.results import Split
-from dedp_assets.patterns.delta.tables import Table
-from dedp_assets.patterns.delta.target import Target
+from dedp_assets.patterns.delta import Table, Target
 from tests.contracts.known_calls import Begun, Known, without_jobs
 from tests.contracts.test_patterns import PATTERNS, public_functions
 from tests.contracts.test_rerun_law import Example, execute

@@ -18,7 +18,7 @@ from deltalake import DeltaTable
 
 from dedp_assets.patterns import catalog
 from dedp_assets.patterns.core.errors import PatternError
-from dedp_assets.patterns.delta.tables import Table
+from dedp_assets.patterns.delta import Table
 from tests.examples import NAMES
 from tests.faults.failpoints import POINTS, dying
 

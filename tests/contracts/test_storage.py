@@ -10,7 +10,7 @@ import pytest
 from resources.environments import CHECKOUT
 
 LIBRARY = CHECKOUT / "dedp_assets" / "patterns"
-SEAM = {LIBRARY / "delta" / name for name in ("store.py", "locations.py")}
+SEAM = {LIBRARY / "delta" / "storage" / name for name in ("store.py", "local_store.py", "locations.py")}
 OUTSIDE = {LIBRARY / "error_management" / "_leases.py", LIBRARY / "connectors" / "topics.py"}
 LAKE = CHECKOUT / "resources" / "lake.py"
 MODULES = sorted({*(LIBRARY / "delta").rglob("*.py"), *OUTSIDE, LAKE} - SEAM)

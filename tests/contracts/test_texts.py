@@ -17,8 +17,7 @@ from dedp_assets.patterns.core.records import Approval
 from dedp_assets.patterns.core.results import Split
 from dedp_assets.patterns.core.rows import RowsRead, tally
 from dedp_assets.patterns.core.schema import Column, TableSpec
-from dedp_assets.patterns.delta.clauses import Insert, Update
-from dedp_assets.patterns.delta.tables import Table
+from dedp_assets.patterns.delta import Insert, Table, Update
 from dedp_assets.patterns.error_management.dead_letter import LETTER, divert_unprocessable, route
 from dedp_assets.patterns.error_management.filter_interceptor import filter_measures, intercept_filters
 from dedp_assets.patterns.idempotency.data_overwrite import overwrite_partition

@@ -20,9 +20,8 @@ from hypothesis import settings
 from dedp_assets.patterns.connectors.receipts import RECEIPT
 from dedp_assets.patterns.core.errors import Conflict, PatternError
 from dedp_assets.patterns.core.schema import Column, TableSpec
-from dedp_assets.patterns.delta.log import Ledger
-from dedp_assets.patterns.delta.store import LocalStore
-from dedp_assets.patterns.delta.tables import Table
+from dedp_assets.patterns.delta import Ledger, Table
+from dedp_assets.patterns.delta.storage.local_store import LocalStore
 from dedp_assets.patterns.error_management.dead_letter import LETTER, divert_unprocessable, route
 from dedp_assets.patterns.error_management.dead_letter_replay import open_letters, replay_letters
 from dedp_assets.patterns.error_management.dynamic_late_data_integrator import claim_late_partitions

@@ -15,8 +15,7 @@ from dedp_assets.patterns.core.meeting import common, fits
 from dedp_assets.patterns.core.results import Finding
 from dedp_assets.patterns.core.schema import Column, TableSpec
 from dedp_assets.patterns.core.sql_types import nullable, spelled
-from dedp_assets.patterns.delta.clauses import Insert, Update
-from dedp_assets.patterns.delta.tables import Table
+from dedp_assets.patterns.delta import Insert, Table, Update
 from dedp_assets.patterns.error_management.windowed_deduplicator import deduplicate
 from dedp_assets.patterns.value.distributed_aggregator import merge_aggregates
 from dedp_assets.patterns.value.dynamic_joiner import JoinTimes, join_latest, join_within

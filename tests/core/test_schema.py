@@ -9,8 +9,8 @@ import pytest
 from dedp_assets.patterns.core.errors import ConfigError, SchemaMismatch
 from dedp_assets.patterns.core.results import Split
 from dedp_assets.patterns.core.schema import Column, TableSpec
-from dedp_assets.patterns.delta.definition import alterations, conform, require_partition
-from dedp_assets.patterns.delta.log import Ledger
+from dedp_assets.patterns.delta import Ledger, require_partition
+from dedp_assets.patterns.delta.snapshots.definition import alterations, conform
 from tests.helpers import EVENTS, write_log
 
 STORED = {"id": "long", "user_id": "string", "amount": "double", "event_date": "date"}

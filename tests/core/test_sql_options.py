@@ -10,8 +10,7 @@ from pyspark.sql import functions as F
 from dedp_assets.patterns.core.audits import Audit
 from dedp_assets.patterns.core.errors import ConfigError
 from dedp_assets.patterns.core.schema import Column, TableSpec
-from dedp_assets.patterns.delta.clauses import Delete
-from dedp_assets.patterns.delta.tables import Table
+from dedp_assets.patterns.delta import Delete, Table
 from dedp_assets.patterns.error_management.dead_letter import divert_unprocessable
 from dedp_assets.patterns.error_management.filter_interceptor import intercept_filters
 from dedp_assets.patterns.error_management.late_data_detector import detect_late_data

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sqlite3
 from contextlib import closing
 
-from dedp_assets.patterns.delta.measuring import OTHERS
+from dedp_assets.patterns.delta.staging.metrics import OTHERS
 
 
 class _CountIf:

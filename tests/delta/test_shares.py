@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 
 from dedp_assets.patterns.core.errors import ConfigError
-from dedp_assets.patterns.delta.log import Ledger
-from dedp_assets.patterns.delta.shares import audits_of_usual
+from dedp_assets.patterns.delta import Ledger, audits_of_usual
 from tests.helpers import EVENTS, a_record, write_log
 
 DAY = {"event_date": "2026-01-12"}

@@ -15,10 +15,7 @@ from dedp_assets.patterns.core.audits import Audit
 from dedp_assets.patterns.core.errors import ConfigError, ContractError
 from dedp_assets.patterns.core.results import Plan
 from dedp_assets.patterns.core.schema import Column, TableSpec
-from dedp_assets.patterns.delta.clauses import Insert
-from dedp_assets.patterns.delta.locations import store_at
-from dedp_assets.patterns.delta.log import Ledger
-from dedp_assets.patterns.delta.tables import Table
+from dedp_assets.patterns.delta import Insert, Ledger, Table, store_at
 from dedp_assets.patterns.error_management.dead_letter import divert_unprocessable
 from dedp_assets.patterns.error_management.late_data_detector import detect_late_data
 from dedp_assets.patterns.error_management.windowed_deduplicator import deduplicate, deduplicate_stream

@@ -25,8 +25,7 @@ from hypothesis import strategies as st
 from dedp_assets.patterns.core.errors import TransactionReused
 from dedp_assets.patterns.core.partitions import stored_type, text
 from dedp_assets.patterns.core.schema import Column, TableSpec
-from dedp_assets.patterns.delta.clauses import Delete, Insert, Update
-from dedp_assets.patterns.delta.tables import Table
+from dedp_assets.patterns.delta import Delete, Insert, Table, Update
 from dedp_assets.patterns.ingestion.compactor import compact, vacuum
 from tests.helpers import a_run
 

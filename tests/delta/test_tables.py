@@ -31,12 +31,11 @@ from dedp_assets.patterns.core.records import Approval
 from dedp_assets.patterns.core.results import Split
 from dedp_assets.patterns.core.rows import RowsRead, tally
 from dedp_assets.patterns.core.schema import Column, TableSpec
-from dedp_assets.patterns.delta import publishing, rewriting, tables, writes
-from dedp_assets.patterns.delta.clauses import Insert, Update
-from dedp_assets.patterns.delta.locks import table_lock
+from dedp_assets.patterns.delta import Insert, StagedWrite, Table, Update, changed_table, handle, table_lock
+from dedp_assets.patterns.delta.commit import file_exchange, spark_writer
 from dedp_assets.patterns.delta.maintenance import compaction
-from dedp_assets.patterns.delta.tables import Table
-from dedp_assets.patterns.delta.writes import StagedWrite
+from dedp_assets.patterns.delta.rows import copy_on_write
+from dedp_assets.patterns.delta.staging import stage_commit, staged_write
 from dedp_assets.patterns.ingestion.compactor import compact
 from tests.helpers import EVENTS, NOW, a_run, active_files, job_group, jobs_of, read_back
 
@@ -97,7 +96,7 @@ def before_commit(monkeypatch):
     """``before_commit(action, times)``: somebody acts before the commit; gives the number of commits tried."""
 
     def interposed(action, times=1):
-        real, tried = publishing.commit_files, []
+        real, tried = stage_commit.commit_files, []
 
         def commit(*args, **options):
             tried.append(1)
@@ -105,7 +104,7 @@ def before_commit(monkeypatch):
                 action()
             real(*args, **options)
 
-        monkeypatch.setattr(publishing, "commit_files", commit)
+        monkeypatch.setattr(stage_commit, "commit_files", commit)
         return tried
 
     return interposed
@@ -441,7 +440,7 @@ def test_rows_that_come_in_between_do_not_survive_an_overwrite(events, event_row
 
 def test_attempts_end_where_another_writer_never_yields(events, event_rows, before_commit, monkeypatch):
     """A bounded number of times, then the conflict is the caller's; our rows are not there."""
-    monkeypatch.setattr(publishing.attempts, "__kwdefaults__", {"pause_seconds": 0.001})
+    monkeypatch.setattr(spark_writer.attempts, "__kwdefaults__", {"pause_seconds": 0.001})
     events.overwrite(event_rows(9), partition=DAY, provenance=a_run(sequence=1))
     numbers = iter(range(9))
     tried = before_commit(lambda: DeltaTable(str(events.location)).delete(f"id = {next(numbers)}"), times=99)
@@ -462,7 +461,7 @@ def test_a_conflict_that_spark_itself_reports_is_known_as_one(events, event_rows
             foreign_append(events, 0, "2026-01-05")
             sleep(0.2)
     assert "DELTA_CONCURRENT" in str(merging.exception())
-    assert publishing.is_conflict(merging.exception())
+    assert spark_writer.is_conflict(merging.exception())
 
 
 # --- refusals ---------------------------------------------------------------------------------------------------------
@@ -640,7 +639,7 @@ def test_no_job_runs_while_the_lock_is_held(make_table, spark, monkeypatch):
             yield
             held.append(jobs_of(spark) - before)
 
-    for module in (tables, writes, rewriting, compaction):
+    for module in (handle, changed_table, staged_write, copy_on_write, compaction):
         monkeypatch.setattr(module, "table_lock", counted)
     table = make_table(VISITS)
     rows = [visits(spark, ("a", "2026-01-04"), (name, "2026-01-05")) for name in "bcd"]
@@ -842,7 +841,7 @@ def test_tables_beyond_the_metadata_only_commit_are_written_by_spark_alike(make_
     table = make_table(spec)
     table.overwrite(event_rows(2, day="2026-01-06"), partition=NEXT_DAY, provenance=a_run(sequence=1))
     first = table.overwrite(event_rows(3), partition=DAY, provenance=a_run(sequence=1))
-    assert not publishing.serves(table.ledger.state())
+    assert not file_exchange.serves(table.ledger.state())
     assert (first.applied, first.changed, first.rows.written) == (True, True, 3)
     assert (last_commit(table).record.sequence, table.ledger.state().applied("silver/events", DAY)) == (1, 1)
     again = table.overwrite(event_rows(3), partition=DAY, provenance=a_run(sequence=1))

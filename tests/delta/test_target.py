@@ -12,8 +12,7 @@ from dedp_assets.patterns.core.errors import AmbiguousKeys, ConfigError, Contrac
 from dedp_assets.patterns.core.results import Finding
 from dedp_assets.patterns.core.rows import RowsRead
 from dedp_assets.patterns.core.schema import Column, TableSpec
-from dedp_assets.patterns.delta.tables import Table
-from dedp_assets.patterns.delta.target import Target, same_run
+from dedp_assets.patterns.delta import Table, Target, same_run
 from dedp_assets.patterns.idempotency.data_overwrite import overwrite_partition
 from dedp_assets.patterns.idempotency.keyed_idempotency import upsert_keyed
 from tests.helpers import a_run, read_back, write_log

@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from dedp_assets.patterns.core import observing
-from dedp_assets.patterns.delta.store import LocalStore
-from dedp_assets.patterns.delta.tables import Table
+from dedp_assets.patterns.delta import Table
+from dedp_assets.patterns.delta.storage.local_store import LocalStore
 from dedp_assets.patterns.idempotency import _transactions, transactional_writer
 
 POINTS = ("before", "after")

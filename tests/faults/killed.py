@@ -10,13 +10,13 @@ import time
 from pathlib import Path
 
 from dedp_assets.instance import Platform
-from dedp_assets.patterns.delta import publishing, tables
-from dedp_assets.patterns.delta.store import Store
+from dedp_assets.patterns.delta import Store, staged_table
+from dedp_assets.patterns.delta.commit import file_exchange
 from resources.environments import settings
 
 
 def main(point: str, table: str, reached: str) -> None:
-    stage, exchange = tables.stage_rows, publishing.exchange_files
+    stage, exchange = staged_table.stage_rows, file_exchange.exchange_files
 
     def reach(here: str, store: Store) -> None:
         if here == point and store.address.endswith(table):
@@ -33,7 +33,7 @@ def main(point: str, table: str, reached: str) -> None:
         exchange(store, *more, **options)
         reach("after commit", store)
 
-    tables.stage_rows, publishing.exchange_files = killed_once_staged, committing
+    staged_table.stage_rows, file_exchange.exchange_files = killed_once_staged, committing
     list(Platform(settings()).react())
 
 

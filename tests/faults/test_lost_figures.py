@@ -12,8 +12,7 @@ from dedp_assets.patterns.core.names import OUTCOME
 from dedp_assets.patterns.core.results import Split
 from dedp_assets.patterns.core.rows import RowsRead, count_where, tally
 from dedp_assets.patterns.core.schema import Column, TableSpec
-from dedp_assets.patterns.delta.clauses import Insert, Update
-from dedp_assets.patterns.delta.tables import Table
+from dedp_assets.patterns.delta import Insert, Table, Update
 from dedp_assets.patterns.idempotency.data_overwrite import overwrite_partition
 from dedp_assets.patterns.quality.audit_write_audit_publish import audit_write_audit_publish
 from tests.faults.failpoints import losing_figures

@@ -13,9 +13,7 @@ from dedp_assets.patterns.core.errors import Conflict
 from dedp_assets.patterns.core.names import OUTCOME
 from dedp_assets.patterns.core.results import Split
 from dedp_assets.patterns.core.schema import Column, TableSpec
-from dedp_assets.patterns.delta.clauses import Insert, Update
-from dedp_assets.patterns.delta.tables import Table
-from dedp_assets.patterns.delta.writes import StagedWrite
+from dedp_assets.patterns.delta import Insert, StagedWrite, Table, Update
 from dedp_assets.patterns.idempotency.transactional_writer import TableRows, publish_group
 from dedp_assets.patterns.ingestion.compactor import compact
 from tests.faults.failpoints import vacuuming

@@ -26,7 +26,7 @@ from dedp_assets.graph.run.run_tags import ran_by
 from dedp_assets.instance import close_abandoned
 from dedp_assets.local import engine, processes
 from dedp_assets.local.ports import free as free_port
-from dedp_assets.patterns.delta.log import Ledger
+from dedp_assets.patterns.delta import Ledger
 from dedp_assets.sources import visits
 from resources.announced import listens
 from resources.environments import child_environment, settings

@@ -13,7 +13,7 @@ from dedp_assets.defs.gold.daily_visitors import daily_visitors
 from dedp_assets.defs.silver.visits import visits
 from dedp_assets.graph.run.refusals import Refusal, Refusals
 from dedp_assets.graph.run.run_tags import REQUEST
-from dedp_assets.patterns.delta.log import transaction_id
+from dedp_assets.patterns.delta import transaction_id
 from sensors.reconciler import reconciler
 from tests.helpers import a_record
 

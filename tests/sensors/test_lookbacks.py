@@ -9,7 +9,7 @@ import pytest
 
 from dedp_assets.defs.silver.referrals import REFERRALS, referrals
 from dedp_assets.graph.declare import schedules_of
-from dedp_assets.patterns.delta.log import transaction_id
+from dedp_assets.patterns.delta import transaction_id
 
 (REFERRALS_EVERY_DAY,) = schedules_of(referrals)
 DAYS = [f"2026-01-{number:02}" for number in range(1, 20)]

@@ -15,8 +15,8 @@ from dedp_assets.graph.declare import job_of
 from dedp_assets.graph.reconcile import arrivals
 from dedp_assets.graph.run.refusals import Refusal, Refusals
 from dedp_assets.patterns.connectors.deliveries import look_at
-from dedp_assets.patterns.delta.log import transaction_id
-from dedp_assets.patterns.delta.store import LocalStore
+from dedp_assets.patterns.delta import transaction_id
+from dedp_assets.patterns.delta.storage.local_store import LocalStore
 from dedp_assets.patterns.ingestion.readiness_marker import delivering
 from dedp_assets.sources import devices as devices_source
 from resources.landing import Landing

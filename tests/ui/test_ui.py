@@ -23,7 +23,7 @@ import pytest
 from deltalake import DeltaTable
 
 from dedp_assets.local.ports import free as free_port
-from dedp_assets.patterns.delta.log import Ledger
+from dedp_assets.patterns.delta import Ledger
 from dedp_assets.sources import devices, partner_visits, visits
 from dedp_assets.sources.ads import ads_before
 from dedp_assets.sources.visits_topic import publish

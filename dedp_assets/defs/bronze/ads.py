@@ -22,9 +22,7 @@ from dedp_assets.patterns.core.conversion import exact
 from dedp_assets.patterns.core.names import OUTCOME
 from dedp_assets.patterns.core.results import RowCounts, Split, WriteResult
 from dedp_assets.patterns.core.schema import Column, TableSpec
-from dedp_assets.patterns.delta.log import Commit
-from dedp_assets.patterns.delta.tables import Table
-from dedp_assets.patterns.delta.target import Target
+from dedp_assets.patterns.delta import Commit, Table, Target
 from dedp_assets.patterns.error_management.late_data_detector import detect_late_data
 from resources.clock import Clock
 from resources.environments import RETENTION_DAYS, settings

@@ -8,7 +8,7 @@ from dedp_assets.partitions import DAILY
 from dedp_assets.patterns.connectors.http import ask_in_bulk
 from dedp_assets.patterns.core.results import WriteResult
 from dedp_assets.patterns.core.schema import Column, TableSpec
-from dedp_assets.patterns.delta.target import Target
+from dedp_assets.patterns.delta import Target
 from dedp_assets.patterns.value.static_joiner import ANSWER, join_static, keep_answers
 from dedp_assets.sources.ip_locations import MOST
 from resources.services import Services, lacking

@@ -10,7 +10,7 @@ from dedp_assets.patterns.core.audits import Audit
 from dedp_assets.patterns.core.errors import NotReady, PatternError
 from dedp_assets.patterns.core.results import WriteResult
 from dedp_assets.patterns.core.schema import Column, TableSpec
-from dedp_assets.patterns.delta.target import Target
+from dedp_assets.patterns.delta import Target
 from dedp_assets.patterns.ingestion.incremental_loader import load_increment, plan_windows
 from resources.lake import Lake
 from resources.postgres import OperationalDatabase

@@ -20,7 +20,7 @@ from dedp_assets.patterns.core.audits import Audit
 from dedp_assets.patterns.core.conversion import exact
 from dedp_assets.patterns.core.results import WriteResult
 from dedp_assets.patterns.core.schema import Column, TableSpec
-from dedp_assets.patterns.delta.target import Target
+from dedp_assets.patterns.delta import Target
 from dedp_assets.patterns.idempotency.data_overwrite import overwrite_partition
 from dedp_assets.patterns.ingestion.readiness_marker import plan_ready
 from resources.environments import RETENTION_DAYS

@@ -13,8 +13,7 @@ from dedp_assets.patterns.connectors.comparing import compare_copy
 from dedp_assets.patterns.core.errors import Conflict, ContractError, NotReady, PatternError
 from dedp_assets.patterns.core.results import Finding, Plan, WriteResult
 from dedp_assets.patterns.core.schema import Column, TableSpec
-from dedp_assets.patterns.delta.target import Target
-from dedp_assets.patterns.delta.verification import verify_table
+from dedp_assets.patterns.delta import Target, verify_table
 from dedp_assets.patterns.ingestion.change_data_capture import CHANGES, apply_changes, capture_changes, judge_slot
 from dedp_assets.sources import operational as applications
 from resources.environments import settings

@@ -25,9 +25,7 @@ from dedp_assets.patterns.core.names import OUTCOME
 from dedp_assets.patterns.core.results import WriteResult
 from dedp_assets.patterns.core.rows import tally
 from dedp_assets.patterns.core.schema import Column, TableSpec
-from dedp_assets.patterns.delta.log import Ledger
-from dedp_assets.patterns.delta.tables import Table
-from dedp_assets.patterns.delta.target import Target
+from dedp_assets.patterns.delta import Ledger, Table, Target
 from dedp_assets.patterns.error_management.late_data_detector import detect_late_data
 from dedp_assets.patterns.idempotency.data_overwrite import overwrite_partition
 from dedp_assets.patterns.ingestion.readiness_marker import plan_ready

@@ -27,7 +27,7 @@ from dedp_assets.patterns.core.errors import PatternError
 from dedp_assets.patterns.core.names import OUTCOME
 from dedp_assets.patterns.core.results import Plan, Split
 from dedp_assets.patterns.core.rows import quoted
-from dedp_assets.patterns.delta.log import Ledger
+from dedp_assets.patterns.delta import Ledger
 from dedp_assets.patterns.error_management.late_data_detector import Progress, detect_late_data
 from resources.clock import Clock
 from resources.environments import RETENTION_DAYS, settings

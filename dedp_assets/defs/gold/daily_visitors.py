@@ -7,7 +7,7 @@ from dedp_assets.partitions import DAILY
 from dedp_assets.patterns.core.audits import Audit
 from dedp_assets.patterns.core.results import WriteResult
 from dedp_assets.patterns.core.schema import Column, TableSpec
-from dedp_assets.patterns.delta.target import Target
+from dedp_assets.patterns.delta import Target
 from dedp_assets.patterns.quality.audit_write_audit_publish import audit_write_audit_publish
 
 DAILY_VISITORS = TableSpec(

@@ -5,7 +5,7 @@ from dedp_assets.graph.declare import About, Gates, Pinned, Reads, lake_table, w
 from dedp_assets.patterns.core.audits import Audit
 from dedp_assets.patterns.core.results import WriteResult
 from dedp_assets.patterns.core.schema import Column, TableSpec
-from dedp_assets.patterns.delta.target import Target
+from dedp_assets.patterns.delta import Target
 from dedp_assets.patterns.idempotency.proxy import load_version
 
 DEVICES = TableSpec(

@@ -5,7 +5,7 @@ from dedp_assets.graph.declare import About, Gates, Pinned, Reads, Runs, lake_ta
 from dedp_assets.partitions import DAILY
 from dedp_assets.patterns.core.results import WriteResult
 from dedp_assets.patterns.core.schema import Column, TableSpec
-from dedp_assets.patterns.delta.target import Target
+from dedp_assets.patterns.delta import Target
 from dedp_assets.patterns.idempotency.merger import merge_changes
 
 LAST_REFERRALS = TableSpec(

@@ -6,7 +6,7 @@ from datetime import datetime
 from dedp_assets.graph.run.feeds import Pinned
 from dedp_assets.patterns.core.audits import Audit
 from dedp_assets.patterns.core.results import WriteResult
-from dedp_assets.patterns.delta.target import Target
+from dedp_assets.patterns.delta import Target
 from dedp_assets.patterns.quality.audit_write_audit_publish import audit_write_audit_publish, require_pass, usual
 
 USUAL = "usual"

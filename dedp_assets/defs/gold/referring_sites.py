@@ -6,7 +6,7 @@ from dedp_assets.partitions import DAILY
 from dedp_assets.patterns.core.audits import Audit
 from dedp_assets.patterns.core.results import WriteResult
 from dedp_assets.patterns.core.schema import Column, TableSpec
-from dedp_assets.patterns.delta.target import Target
+from dedp_assets.patterns.delta import Target
 from dedp_assets.patterns.idempotency.transactional_writer import TableRows, publish_group, write_transaction
 
 _COUNT = Column("BIGINT", "referrals of the day", required=True)

@@ -5,7 +5,7 @@ from dedp_assets.defs.bronze.visits import VISITS as LANDED
 from dedp_assets.graph.declare import About, Every, Figure, Job, Pinned, Reads, Runs, Step, lake_table, whole
 from dedp_assets.patterns.core.results import WriteResult
 from dedp_assets.patterns.core.schema import Column, TableSpec
-from dedp_assets.patterns.delta.target import Target
+from dedp_assets.patterns.delta import Target
 from dedp_assets.patterns.error_management.checkpointer import append_checkpointed
 from resources.lake import Lake
 

@@ -10,7 +10,7 @@ from dedp_assets.patterns.connectors.sinks import Sink
 from dedp_assets.patterns.connectors.topic_sink import TopicSink
 from dedp_assets.patterns.core.results import WriteResult
 from dedp_assets.patterns.core.schema import Column, TableSpec
-from dedp_assets.patterns.delta.target import Target
+from dedp_assets.patterns.delta import Target
 from dedp_assets.patterns.value.fifo_orderer import RecordColumns, deliver_in_order
 from resources import kafka as broker
 from resources import services as inboxes

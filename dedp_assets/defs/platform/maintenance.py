@@ -11,8 +11,8 @@ import dagster as dg
 
 from dedp_assets.patterns.core.errors import PatternError
 from dedp_assets.patterns.core.records import Provenance
+from dedp_assets.patterns.delta import Table
 from dedp_assets.patterns.delta.maintenance.abandoned import remove_stages
-from dedp_assets.patterns.delta.tables import Table
 from dedp_assets.patterns.ingestion.compactor import compact, plan_compaction, vacuum
 from resources.clock import Clock
 from resources.lake import Lake

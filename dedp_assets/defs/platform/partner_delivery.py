@@ -7,7 +7,7 @@ from dedp_assets.patterns.connectors.http_sink import HttpSink
 from dedp_assets.patterns.connectors.receipts import RECEIPT
 from dedp_assets.patterns.core.results import WriteResult
 from dedp_assets.patterns.core.schema import Column, TableSpec
-from dedp_assets.patterns.delta.target import Target
+from dedp_assets.patterns.delta import Target
 from dedp_assets.patterns.value.bin_pack_orderer import RecordColumns, deliver_in_bins
 from resources.services import Services, lacking
 

@@ -37,7 +37,7 @@ from dedp_assets.patterns.core.audits import Audit
 from dedp_assets.patterns.core.errors import NotReady
 from dedp_assets.patterns.core.results import WriteResult
 from dedp_assets.patterns.core.schema import Column, TableSpec
-from dedp_assets.patterns.delta.target import Target
+from dedp_assets.patterns.delta import Target
 from dedp_assets.patterns.error_management.checkpointer import append_checkpointed, judge_checkpoint
 from dedp_assets.patterns.error_management.dead_letter import divert_unprocessable
 from dedp_assets.patterns.error_management.static_late_data_integrator import plan_lookback

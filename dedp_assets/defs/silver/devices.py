@@ -10,8 +10,7 @@ from dedp_assets.graph.run.history import row_changes
 from dedp_assets.patterns.core.errors import ConfigError
 from dedp_assets.patterns.core.results import WriteResult
 from dedp_assets.patterns.core.schema import Column, TableSpec
-from dedp_assets.patterns.delta.tables import Table
-from dedp_assets.patterns.delta.target import Target
+from dedp_assets.patterns.delta import Table, Target
 from dedp_assets.patterns.modeling.previous_value_dimension import show_previous_values
 from dedp_assets.patterns.modeling.versioned_dimension import (
     AUDITS,

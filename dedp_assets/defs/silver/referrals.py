@@ -6,7 +6,7 @@ from dedp_assets.partitions import DAILY
 from dedp_assets.patterns.core.results import WriteResult
 from dedp_assets.patterns.core.rows import tally
 from dedp_assets.patterns.core.schema import Column, TableSpec
-from dedp_assets.patterns.delta.target import Target
+from dedp_assets.patterns.delta import Target
 from dedp_assets.patterns.error_management.filter_interceptor import filter_audits, filter_measures, intercept_filters
 from dedp_assets.patterns.error_management.static_late_data_integrator import plan_lookback
 from dedp_assets.patterns.idempotency.data_overwrite import overwrite_partition

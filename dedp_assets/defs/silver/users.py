@@ -11,8 +11,7 @@ from dedp_assets.graph.run.revisions import TRUE_SINCE
 from dedp_assets.patterns.core.errors import SchemaMismatch
 from dedp_assets.patterns.core.results import WriteResult
 from dedp_assets.patterns.core.schema import Column, TableSpec
-from dedp_assets.patterns.delta.tables import Table
-from dedp_assets.patterns.delta.target import Target
+from dedp_assets.patterns.delta import Table, Target
 from dedp_assets.patterns.modeling import current_dimension, versioned_dimension
 from dedp_assets.patterns.modeling.current_dimension import NEWEST, keep_newest
 from dedp_assets.patterns.modeling.versioned_dimension import VERSION, ChangeStream, keep_versions

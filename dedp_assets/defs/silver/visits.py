@@ -10,8 +10,7 @@ from dedp_assets.patterns.core.audits import Audit
 from dedp_assets.patterns.core.results import WriteResult
 from dedp_assets.patterns.core.rows import tally
 from dedp_assets.patterns.core.schema import Column, TableSpec
-from dedp_assets.patterns.delta.shares import audits_of_usual
-from dedp_assets.patterns.delta.target import Target
+from dedp_assets.patterns.delta import Target, audits_of_usual
 from dedp_assets.patterns.error_management.dead_letter import LETTER, Field, divert_unprocessable, route
 from dedp_assets.patterns.error_management.dead_letter_replay import open_letters, replay_letters
 from dedp_assets.patterns.error_management.dynamic_late_data_integrator import plan_late_partitions

@@ -7,7 +7,7 @@ from dedp_assets.patterns.core.audits import Audit
 from dedp_assets.patterns.core.results import WriteResult
 from dedp_assets.patterns.core.rows import tally
 from dedp_assets.patterns.core.schema import TableSpec
-from dedp_assets.patterns.delta.target import Target
+from dedp_assets.patterns.delta import Target
 from dedp_assets.patterns.value.local_aggregator import Layout, lay_out
 
 BY_VISITOR = Layout(by=("user_id",), buckets=4)

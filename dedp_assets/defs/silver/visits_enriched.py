@@ -10,7 +10,7 @@ from dedp_assets.patterns.core.audits import Audit
 from dedp_assets.patterns.core.results import WriteResult
 from dedp_assets.patterns.core.rows import tally
 from dedp_assets.patterns.core.schema import Column, TableSpec
-from dedp_assets.patterns.delta.target import Target
+from dedp_assets.patterns.delta import Target
 from dedp_assets.patterns.quality.audit_write_audit_publish import audit_write_audit_publish
 from dedp_assets.patterns.value.static_joiner import VALID, AsOf, join_static, judge_reference
 

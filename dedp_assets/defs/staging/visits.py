@@ -4,7 +4,7 @@ from dedp_assets.defs.silver.visits import VISITS
 from dedp_assets.graph.declare import About, Gates, OnRequest, Pinned, Reads, Runs, lake_table, same
 from dedp_assets.partitions import DAILY
 from dedp_assets.patterns.core.results import WriteResult
-from dedp_assets.patterns.delta.target import Target
+from dedp_assets.patterns.delta import Target
 from dedp_assets.patterns.ingestion.transformation_replicator import (
     NOTHING_CROSSED,
     declare_transformed,

@@ -22,7 +22,7 @@ from dedp_assets.partitions import WEEKLY
 from dedp_assets.patterns.core.records import Provenance
 from dedp_assets.patterns.core.results import WriteResult
 from dedp_assets.patterns.core.schema import Column, TableSpec
-from dedp_assets.patterns.delta.target import Target
+from dedp_assets.patterns.delta import Target
 from dedp_assets.patterns.idempotency.fast_metadata_cleaner import (
     UNITS_LEAVE_ROOM,
     freeze_units,

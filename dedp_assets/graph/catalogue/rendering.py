@@ -13,8 +13,7 @@ from dedp_assets.graph.catalogue.figures import Figure, labelled, shown
 from dedp_assets.patterns.core.audits import Audit
 from dedp_assets.patterns.core.records import slice_name
 from dedp_assets.patterns.core.results import BY_NAME, Finding, WriteResult
-from dedp_assets.patterns.delta.log import Commit, FileStats, Partition
-from dedp_assets.patterns.delta.tables import Table
+from dedp_assets.patterns.delta import Commit, FileStats, Partition, Table
 
 __all__ = ["Did", "bounds", "check_result", "findings_of", "metadata_of"]
 

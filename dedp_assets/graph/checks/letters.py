@@ -12,7 +12,7 @@ from pyspark.sql import DataFrame
 from dedp_assets.patterns.core.errors import ConfigError
 from dedp_assets.patterns.core.results import Split
 from dedp_assets.patterns.core.schema import TableSpec
-from dedp_assets.patterns.delta.log import Ledger
+from dedp_assets.patterns.delta import Ledger
 from dedp_assets.patterns.error_management._letters import LETTER, open_by_class
 from resources.lake import Lake
 

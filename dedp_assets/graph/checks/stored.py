@@ -18,9 +18,7 @@ from dedp_assets.graph.run.batches import owned_by
 from dedp_assets.patterns.core.errors import PatternError
 from dedp_assets.patterns.core.results import Finding
 from dedp_assets.patterns.core.schema import TableSpec
-from dedp_assets.patterns.delta.inspection import broken_rules, repeated_keys
-from dedp_assets.patterns.delta.tables import Table
-from dedp_assets.patterns.delta.verification import lost_files, tell_lost
+from dedp_assets.patterns.delta import Table, broken_rules, lost_files, repeated_keys, tell_lost
 from dedp_assets.patterns.idempotency.proxy import judge_exposure, load_version
 from dedp_assets.patterns.modeling.versioned_dimension import VERSION, judge_versions
 

@@ -20,7 +20,7 @@ from dedp_assets.graph.declare.starting import LakeJob, job_of, lake_job, schedu
 from dedp_assets.graph.declare.tables import LakeTable, lake_table
 from dedp_assets.graph.run.batches import Inputs, Step
 from dedp_assets.graph.run.feeds import Feed, Pinned, day_to_week, hour_to_day, same, whole
-from dedp_assets.patterns.delta.target import Target
+from dedp_assets.patterns.delta import Target
 
 __all__ = [
     "About", "Every", "Feed", "Figure", "Follow", "Gates", "InOrder", "Inputs", "Job", "LakeJob", "LakeTable",

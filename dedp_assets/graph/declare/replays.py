@@ -23,8 +23,7 @@ from dedp_assets.patterns.core.errors import TRANSIENT, ConfigError, PatternErro
 from dedp_assets.patterns.core.records import Provenance
 from dedp_assets.patterns.core.results import WriteResult
 from dedp_assets.patterns.core.schema import TableSpec
-from dedp_assets.patterns.delta.tables import Table
-from dedp_assets.patterns.delta.target import Target
+from dedp_assets.patterns.delta import Table, Target
 from dedp_assets.patterns.error_management._letters import LETTER, open_by_class
 from dedp_assets.patterns.error_management.dead_letter_replay import replay_letters
 

@@ -10,7 +10,7 @@ from dedp_assets.graph.declare.records import EMPTY, About, Gates, Reads
 from dedp_assets.graph.declare.runs import Follow, InOrder, Nightly, OnDelivery, OnRequest, Runs
 from dedp_assets.patterns.core.errors import ConfigError
 from dedp_assets.patterns.core.options import require_types
-from dedp_assets.patterns.delta.tables import Table
+from dedp_assets.patterns.delta import Table
 
 __all__ = ["require_sound", "require_targets"]
 

@@ -10,7 +10,7 @@ from typing import Any, Literal, TypeVar
 import dagster as dg
 
 from dedp_assets.patterns.core.results import WriteResult
-from dedp_assets.patterns.delta.target import Target
+from dedp_assets.patterns.delta import Target
 
 __all__ = [
     "Every",

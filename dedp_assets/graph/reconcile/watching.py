@@ -10,8 +10,7 @@ from dedp_assets.graph.declare.tables import LakeTable
 from dedp_assets.graph.run.batches import owned_by
 from dedp_assets.graph.run.revisions import Revisions
 from dedp_assets.patterns.core.schema import TableSpec
-from dedp_assets.patterns.delta.executions import Execution, ExecutionLog
-from dedp_assets.patterns.delta.log import Glimpse, Ledger, Partition
+from dedp_assets.patterns.delta import Execution, ExecutionLog, Glimpse, Ledger, Partition
 
 __all__ = ["Loaded", "News", "RolledBack", "TableWatch"]
 

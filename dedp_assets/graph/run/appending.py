@@ -16,8 +16,7 @@ from dedp_assets.graph.run.failures import retry, unexpected
 from dedp_assets.graph.run.run_tags import approval_of, cause_of, refusal
 from dedp_assets.patterns.core.errors import TRANSIENT, PatternError
 from dedp_assets.patterns.core.records import Provenance
-from dedp_assets.patterns.delta.log import Commit
-from dedp_assets.patterns.delta.tables import Table
+from dedp_assets.patterns.delta import Commit, Table
 
 __all__ = ["Appending", "appending"]
 

@@ -23,10 +23,7 @@ from dedp_assets.patterns.core.errors import TRANSIENT, AuditFailed, ContractErr
 from dedp_assets.patterns.core.records import Provenance
 from dedp_assets.patterns.core.results import Finding, WriteResult
 from dedp_assets.patterns.core.schema import TableSpec
-from dedp_assets.patterns.delta.log import Commit
-from dedp_assets.patterns.delta.tables import Table
-from dedp_assets.patterns.delta.target import Target
-from dedp_assets.patterns.delta.verification import LostFile, lost_files, tell_lost
+from dedp_assets.patterns.delta import Commit, LostFile, Table, Target, lost_files, tell_lost
 
 __all__ = ["NOT_COMPUTED", "Batch", "Inputs", "Step", "Work", "compute_all", "owned_by"]
 

@@ -13,9 +13,7 @@ from functools import cache
 from pyspark.sql import DataFrame
 
 from dedp_assets.patterns.core.errors import NotReady
-from dedp_assets.patterns.delta.log import KeyedFile, TableState
-from dedp_assets.patterns.delta.pruning import Bounds, candidates
-from dedp_assets.patterns.delta.tables import Table
+from dedp_assets.patterns.delta import Bounds, KeyedFile, Table, TableState, candidates
 
 __all__ = ["Feed", "Pinned", "day_to_week", "hour_to_day", "pin", "same", "whole"]
 

@@ -7,7 +7,7 @@ from datetime import datetime, timedelta, timezone
 from typing import Any
 
 from dedp_assets.patterns.core.records import CommitRecord
-from dedp_assets.patterns.delta.log import Commit, Ledger
+from dedp_assets.patterns.delta import Commit, Ledger
 from dedp_assets.patterns.error_management.late_data_detector import advance_watermark
 
 __all__ = ["last_note", "newest_batches", "row_changes", "watermark_of_landings"]

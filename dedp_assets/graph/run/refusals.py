@@ -12,7 +12,7 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass
 from urllib.parse import quote, unquote
 
-from dedp_assets.patterns.delta.store import Store
+from dedp_assets.patterns.delta import Store
 
 __all__ = ["Refusal", "Refusals"]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from dataclasses import dataclass, field
 
-from dedp_assets.patterns.delta.log import Glimpse, Ledger
+from dedp_assets.patterns.delta import Glimpse, Ledger
 
 __all__ = ["TRUE_SINCE", "Revisions"]
 

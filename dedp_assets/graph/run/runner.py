@@ -22,7 +22,7 @@ from dedp_assets.graph.run.failures import (
 from dedp_assets.graph.run.run_tags import told
 from dedp_assets.patterns.core.errors import TRANSIENT
 from dedp_assets.patterns.core.results import Finding
-from dedp_assets.patterns.delta.tables import Table
+from dedp_assets.patterns.delta import Table
 
 __all__ = ["run"]
 

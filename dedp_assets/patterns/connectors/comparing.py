@@ -29,7 +29,7 @@ from dedp_assets.patterns.core.names import identifier
 from dedp_assets.patterns.core.partitions import quoted
 from dedp_assets.patterns.core.results import Finding
 from dedp_assets.patterns.core.schema import TableSpec
-from dedp_assets.patterns.delta.tables import Table
+from dedp_assets.patterns.delta import Table
 
 __all__ = ["compare_copy"]
 

@@ -19,7 +19,7 @@ from urllib.parse import quote, unquote_plus
 
 from dedp_assets.patterns.connectors.parts import plain_json
 from dedp_assets.patterns.core.errors import ContractError
-from dedp_assets.patterns.delta.locations import folder_at
+from dedp_assets.patterns.delta import folder_at
 
 __all__ = ["Arrival", "Channel", "Event", "Inbox", "Outcome"]
 

@@ -13,7 +13,7 @@ from pyspark.sql import functions as F
 
 from dedp_assets.patterns.connectors.files import count_lines, file_refusal
 from dedp_assets.patterns.core.errors import ConfigError, ContractError
-from dedp_assets.patterns.delta.locations import literal_path
+from dedp_assets.patterns.delta import literal_path
 
 __all__ = ["Lines", "read_lines"]
 

@@ -15,8 +15,7 @@ from urllib.request import Request
 
 from dedp_assets.patterns.connectors.parts import Bounds, Reply, exchanged, require_address, sentence, without_secrets
 from dedp_assets.patterns.core.errors import ConfigError, ContractError, NotReady
-from dedp_assets.patterns.delta.locations import folder_at
-from dedp_assets.patterns.delta.locks import table_lock
+from dedp_assets.patterns.delta import folder_at, table_lock
 
 __all__ = ["keep_answer"]
 

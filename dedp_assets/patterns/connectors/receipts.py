@@ -31,11 +31,7 @@ from dedp_assets.patterns.core.options import require_types
 from dedp_assets.patterns.core.records import Provenance, slice_name
 from dedp_assets.patterns.core.results import WriteResult
 from dedp_assets.patterns.core.schema import Column, require_holds
-from dedp_assets.patterns.delta.clauses import Insert, Merge
-from dedp_assets.patterns.delta.declared_keys import require_merge_by_key
-from dedp_assets.patterns.delta.definition import held_types, require_partition
-from dedp_assets.patterns.delta.tables import Table
-from dedp_assets.patterns.delta.target import Target
+from dedp_assets.patterns.delta import Insert, Merge, Table, Target, held_types, require_merge_by_key, require_partition
 
 __all__ = ["RECEIPT", "Delivery", "outgoing"]
 

@@ -18,15 +18,12 @@ from pyspark.sql import DataFrame, SparkSession
 
 from dedp_assets.patterns.core.audits import Audit
 from dedp_assets.patterns.core.errors import ContractError, NotReady, PatternError
+from dedp_assets.patterns.core.observing import SPARK_ERRORS
 from dedp_assets.patterns.core.records import CommitRecord, Provenance
 from dedp_assets.patterns.core.results import Split
 from dedp_assets.patterns.core.rows import RowsRead, tally
 from dedp_assets.patterns.core.schema import TableSpec
-from dedp_assets.patterns.delta.log import Commit, Ledger
-from dedp_assets.patterns.delta.micro_batches import run_available
-from dedp_assets.patterns.delta.publishing import SPARK_ERRORS
-from dedp_assets.patterns.delta.store import Store
-from dedp_assets.patterns.delta.tables import Table
+from dedp_assets.patterns.delta import Commit, Ledger, Store, Table, run_available
 
 __all__ = ["Position", "Topic", "append_available", "position", "read_topic", "resume"]
 

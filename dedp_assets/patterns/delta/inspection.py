@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from pyspark.sql import functions as F
 
 from dedp_assets.patterns.core.names import RESERVED, identifier
-from dedp_assets.patterns.delta.definition import constraints
+from dedp_assets.patterns.delta.snapshots.definition import constraints
 from dedp_assets.patterns.delta.tables import Table
 
 __all__ = ["broken_rules", "repeated_keys"]

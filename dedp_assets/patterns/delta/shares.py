@@ -10,7 +10,8 @@ from statistics import median
 from dedp_assets.patterns.core.audits import Audit
 from dedp_assets.patterns.core.errors import ConfigError
 from dedp_assets.patterns.core.results import Severity
-from dedp_assets.patterns.delta.log import Commit, Ledger
+from dedp_assets.patterns.delta.log.commit_info import Commit
+from dedp_assets.patterns.delta.log.ledger import Ledger
 
 __all__ = ["audits_of_usual", "shares_by_window"]
 

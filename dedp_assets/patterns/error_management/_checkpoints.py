@@ -22,10 +22,7 @@ from dedp_assets.patterns.core.records import Provenance
 from dedp_assets.patterns.core.results import WriteResult
 from dedp_assets.patterns.core.rows import RowsRead, row_hash, tally
 from dedp_assets.patterns.core.schema import TableSpec
-from dedp_assets.patterns.delta.clauses import Insert
-from dedp_assets.patterns.delta.log import Ledger, transaction_id
-from dedp_assets.patterns.delta.store import Store
-from dedp_assets.patterns.delta.tables import Table
+from dedp_assets.patterns.delta import Insert, Ledger, Store, Table, transaction_id
 from dedp_assets.patterns.error_management._letters import LETTER, MEASURES
 
 __all__ = ["MICRO_BATCH", "STATE", "Applied", "Sink", "appended", "begin_anew", "contradiction", "last_applied"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 
 from dedp_assets.patterns.core.errors import ConfigError
-from dedp_assets.patterns.delta.tables import Table
+from dedp_assets.patterns.delta import Table
 
 __all__ = ["applied_versions", "by_key", "followers", "held_back"]
 

@@ -13,9 +13,7 @@ from datetime import datetime, timezone
 
 from dedp_assets.patterns.core.errors import ConfigError
 from dedp_assets.patterns.core.records import slice_name
-from dedp_assets.patterns.delta import publishing
-from dedp_assets.patterns.delta.locks import table_lock
-from dedp_assets.patterns.delta.log import Ledger
+from dedp_assets.patterns.delta import Ledger, commit_transactions, table_lock
 
 __all__ = ["Lease", "give_back", "note", "of_partitions", "require_lease", "require_zone"]
 
@@ -94,7 +92,7 @@ def note(ledger: Ledger, partitions: Iterable[Mapping[str, str]], *, owner: str,
     """Write down, in one commit, that ``owner`` has the lease of the partitions; the caller holds the table's lock."""
     ends = math.ceil(now.timestamp() + seconds)
     if moved := {_id(ledger, partition): ends for partition in partitions}:
-        publishing.commit_transactions(ledger, moved, f"{_LEASED}{owner}")
+        commit_transactions(ledger, moved, f"{_LEASED}{owner}")
 
 
 def give_back(ledger: Ledger, partition: Mapping[str, str], *, owner: str, now: datetime) -> None:
@@ -103,7 +101,7 @@ def give_back(ledger: Ledger, partition: Mapping[str, str], *, owner: str, now: 
         lease = of_partitions(ledger, {"": partition}).get("")
         if lease is not None and lease.owner == owner:
             moved = {_id(ledger, partition): int(now.timestamp())}
-            publishing.commit_transactions(ledger, moved, f"given back by {owner}")
+            commit_transactions(ledger, moved, f"given back by {owner}")
 
 
 def _id(ledger: Ledger, partition: Mapping[str, str]) -> str:

@@ -24,9 +24,7 @@ from dedp_assets.patterns.core.results import WriteResult
 from dedp_assets.patterns.core.rows import count_where, quoted, row_hash, tally
 from dedp_assets.patterns.core.schema import Column, require_holds
 from dedp_assets.patterns.core.sql_options import naming_options, require_repeatable
-from dedp_assets.patterns.delta.definition import held_types
-from dedp_assets.patterns.delta.tables import Table
-from dedp_assets.patterns.delta.target import Target
+from dedp_assets.patterns.delta import Table, Target, held_types
 
 __all__ = [
     "LETTER",

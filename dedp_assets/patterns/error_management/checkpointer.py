@@ -21,15 +21,10 @@ from dataclasses import dataclass, field, replace
 from pyspark.sql import DataFrame
 
 from dedp_assets.patterns.core.errors import ConfigError, ContractError
+from dedp_assets.patterns.core.observing import SPARK_ERRORS
 from dedp_assets.patterns.core.options import typed
 from dedp_assets.patterns.core.results import Finding, RowCounts, WriteResult
-from dedp_assets.patterns.delta.locations import store_at
-from dedp_assets.patterns.delta.log import Ledger
-from dedp_assets.patterns.delta.micro_batches import run_available
-from dedp_assets.patterns.delta.publishing import SPARK_ERRORS
-from dedp_assets.patterns.delta.store import Store
-from dedp_assets.patterns.delta.tables import Table
-from dedp_assets.patterns.delta.target import Target
+from dedp_assets.patterns.delta import Ledger, Store, Table, Target, run_available, store_at
 from dedp_assets.patterns.error_management import _checkpoints as checkpoints
 
 __all__ = ["append_checkpointed", "judge_checkpoint", "checkpoint_rows", "Kept"]

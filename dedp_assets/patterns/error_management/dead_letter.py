@@ -26,8 +26,7 @@ from dedp_assets.patterns.core.keys import require_distinct
 from dedp_assets.patterns.core.names import OUTCOME, identifier, reserved
 from dedp_assets.patterns.core.options import require_types, typed
 from dedp_assets.patterns.core.results import Split, WriteResult
-from dedp_assets.patterns.delta.definition import require_partition
-from dedp_assets.patterns.delta.target import Target, same_run
+from dedp_assets.patterns.delta import Target, require_partition, same_run
 from dedp_assets.patterns.error_management._letters import (
     LETTER,
     as_letters,

@@ -24,11 +24,7 @@ from dedp_assets.patterns.core.names import OUTCOME, RESERVED, identifier
 from dedp_assets.patterns.core.options import typed
 from dedp_assets.patterns.core.results import Plan, Split, WriteResult
 from dedp_assets.patterns.core.rows import evaluated_once, row_hash
-from dedp_assets.patterns.delta.clauses import Insert, Update
-from dedp_assets.patterns.delta.definition import require_partition
-from dedp_assets.patterns.delta.tables import Table
-from dedp_assets.patterns.delta.target import Target, same_run
-from dedp_assets.patterns.delta.writes import require_untouched
+from dedp_assets.patterns.delta import Insert, Table, Target, Update, require_partition, require_untouched, same_run
 from dedp_assets.patterns.error_management._letters import LETTER, filed, fitted, publish_letters
 
 _PATTERN = "error_management.dead_letter_replay"

@@ -18,8 +18,7 @@ from datetime import datetime
 from dedp_assets.patterns.core.errors import ConfigError
 from dedp_assets.patterns.core.options import typed
 from dedp_assets.patterns.core.results import Finding, Plan
-from dedp_assets.patterns.delta.locks import table_lock
-from dedp_assets.patterns.delta.tables import Table
+from dedp_assets.patterns.delta import Table, table_lock
 from dedp_assets.patterns.error_management import _leases as leases
 from dedp_assets.patterns.error_management._late_partitions import applied_versions, by_key, followers, held_back
 

@@ -27,8 +27,7 @@ from dedp_assets.patterns.core.options import typed
 from dedp_assets.patterns.core.results import Split
 from dedp_assets.patterns.core.rows import Decoded, Measures, quoted
 from dedp_assets.patterns.core.sql_options import naming_options, require_repeatable
-from dedp_assets.patterns.delta.log import Ledger
-from dedp_assets.patterns.delta.shares import audits_of_usual
+from dedp_assets.patterns.delta import Ledger, audits_of_usual
 from dedp_assets.patterns.error_management._verdicts import (
     AT_ONCE,
     BINS,

@@ -16,10 +16,7 @@ from typing import Any
 from dedp_assets.patterns.core.errors import ConfigError, ContractError, NotReady, PatternError
 from dedp_assets.patterns.core.keys import require_distinct
 from dedp_assets.patterns.core.results import WriteResult
-from dedp_assets.patterns.delta.locks import table_lock
-from dedp_assets.patterns.delta.store import Store
-from dedp_assets.patterns.delta.tables import Table
-from dedp_assets.patterns.delta.writes import StagedWrite
+from dedp_assets.patterns.delta import StagedWrite, Store, Table, table_lock
 
 __all__ = ["Group", "group_of"]
 

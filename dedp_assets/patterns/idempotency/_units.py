@@ -15,8 +15,7 @@ from dedp_assets.patterns.core.errors import ConfigError, ContractError
 from dedp_assets.patterns.core.names import identifier
 from dedp_assets.patterns.core.records import Provenance
 from dedp_assets.patterns.core.results import Plan
-from dedp_assets.patterns.delta.log import Commit, Ledger, TableState, is_append
-from dedp_assets.patterns.delta.tables import Table
+from dedp_assets.patterns.delta import Commit, Ledger, Table, TableState, is_append
 
 __all__ = [
     "DAYS",

@@ -15,7 +15,7 @@ from dedp_assets.patterns.core.audits import not_empty
 from dedp_assets.patterns.core.errors import ConfigError
 from dedp_assets.patterns.core.options import typed
 from dedp_assets.patterns.core.results import Split, WriteResult
-from dedp_assets.patterns.delta.target import Target
+from dedp_assets.patterns.delta import Target
 
 __all__ = ["overwrite_partition"]
 

@@ -24,12 +24,8 @@ from dedp_assets.patterns.core.options import typed
 from dedp_assets.patterns.core.partitions import quoted
 from dedp_assets.patterns.core.records import Provenance
 from dedp_assets.patterns.core.results import Plan, WriteResult
-from dedp_assets.patterns.delta import publishing
-from dedp_assets.patterns.delta.definition import require_partition
-from dedp_assets.patterns.delta.log import Ledger, TableState
+from dedp_assets.patterns.delta import Ledger, TableState, Target, already_applied, lost_files, require_partition
 from dedp_assets.patterns.delta.maintenance.relabelling import relabel
-from dedp_assets.patterns.delta.target import Target
-from dedp_assets.patterns.delta.verification import lost_files
 from dedp_assets.patterns.idempotency._units import (
     DAYS,
     Known,
@@ -105,7 +101,7 @@ def load_unit(
         return target.clear(partition={column: name}, provenance=emptied)
     before = known.same(run, days)
     if before and before.record and not lost_files(target.store, state, {column: name}):
-        return publishing.already_applied(target.name, before.record, before)
+        return already_applied(target.name, before.record, before)
     adds = _is_addition(target.name, known, days, run, unit)
     of_days = f"{day_of(rows, by)} IN ({', '.join(map(quoted, days))})"
     staged = target.stage(

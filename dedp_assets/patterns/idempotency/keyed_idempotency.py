@@ -21,13 +21,11 @@ from dedp_assets.patterns.core.errors import ConfigError, ContractError
 from dedp_assets.patterns.core.keys import key_of, require_distinct
 from dedp_assets.patterns.core.meeting import as_held
 from dedp_assets.patterns.core.names import identifier, reserved
+from dedp_assets.patterns.core.observing import SPARK_ERRORS
 from dedp_assets.patterns.core.options import typed
 from dedp_assets.patterns.core.results import WriteResult
 from dedp_assets.patterns.core.rows import same
-from dedp_assets.patterns.delta.clauses import Insert, Update
-from dedp_assets.patterns.delta.definition import held_types
-from dedp_assets.patterns.delta.publishing import SPARK_ERRORS
-from dedp_assets.patterns.delta.target import Target
+from dedp_assets.patterns.delta import Insert, Target, Update, held_types
 from dedp_assets.patterns.idempotency._stable_keys import FIRST, LAST, REFUSED, Grouping
 
 __all__ = ["add_stable_key", "upsert_keyed", "FIRST", "LAST", "key_of"]

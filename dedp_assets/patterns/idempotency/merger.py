@@ -25,10 +25,7 @@ from dedp_assets.patterns.core.names import RESERVED, identifier
 from dedp_assets.patterns.core.options import typed
 from dedp_assets.patterns.core.results import WriteResult
 from dedp_assets.patterns.core.rows import row_hash, same
-from dedp_assets.patterns.delta.clauses import Clause, Delete, Insert, Update
-from dedp_assets.patterns.delta.definition import held_types
-from dedp_assets.patterns.delta.tables import Table
-from dedp_assets.patterns.delta.target import Target
+from dedp_assets.patterns.delta import Clause, Delete, Insert, Table, Target, Update, held_types
 
 __all__ = ["merge_changes"]
 

@@ -17,10 +17,8 @@ from dedp_assets.patterns.core.audits import Audit
 from dedp_assets.patterns.core.errors import ConfigError, PatternError
 from dedp_assets.patterns.core.options import typed
 from dedp_assets.patterns.core.results import Finding, Split, WriteResult
-from dedp_assets.patterns.delta.copies import exposure
-from dedp_assets.patterns.delta.copies.versions import FOLDER, content_of, version_of
-from dedp_assets.patterns.delta.tables import Table
-from dedp_assets.patterns.delta.target import Target
+from dedp_assets.patterns.delta import Table, Target
+from dedp_assets.patterns.delta.copies import FOLDER, content_of, exposure, version_of
 
 __all__ = ["load_version", "switch_version", "judge_exposure"]
 

@@ -22,8 +22,7 @@ from dedp_assets.patterns.core.errors import ConfigError
 from dedp_assets.patterns.core.names import identifier
 from dedp_assets.patterns.core.options import typed
 from dedp_assets.patterns.core.results import WriteResult
-from dedp_assets.patterns.delta.clauses import Delete, Insert, Update
-from dedp_assets.patterns.delta.target import Target
+from dedp_assets.patterns.delta import Delete, Insert, Target, Update
 
 __all__ = ["merge_execution"]
 

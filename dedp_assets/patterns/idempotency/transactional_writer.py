@@ -23,9 +23,7 @@ from dedp_assets.patterns.core.keys import require_distinct
 from dedp_assets.patterns.core.options import require_types, typed
 from dedp_assets.patterns.core.records import slice_name
 from dedp_assets.patterns.core.results import RowCounts, Split, WriteResult
-from dedp_assets.patterns.delta.tables import Table
-from dedp_assets.patterns.delta.target import Target, same_run
-from dedp_assets.patterns.delta.writes import StagedWrite
+from dedp_assets.patterns.delta import StagedWrite, Table, Target, same_run
 from dedp_assets.patterns.idempotency._groups import group_of
 from dedp_assets.patterns.idempotency._transactions import DatabaseTarget, RowSet, Written, texts_of, write_sets
 

@@ -19,7 +19,7 @@ from dedp_assets.patterns.connectors.postgres import RESNAPSHOT, Described, Post
 from dedp_assets.patterns.core.errors import ContractError
 from dedp_assets.patterns.core.records import Provenance
 from dedp_assets.patterns.core.results import WriteResult
-from dedp_assets.patterns.delta.tables import Table
+from dedp_assets.patterns.delta import Table
 from dedp_assets.patterns.ingestion import _history
 
 __all__ = ["Capture"]

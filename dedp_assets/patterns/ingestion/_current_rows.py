@@ -9,7 +9,7 @@ from pyspark.sql import DataFrame
 
 from dedp_assets.patterns.connectors.postgres import RESNAPSHOT
 from dedp_assets.patterns.core.errors import ConfigError, SchemaMismatch
-from dedp_assets.patterns.delta.tables import Table
+from dedp_assets.patterns.delta import Table
 from dedp_assets.patterns.ingestion import _history
 
 __all__ = ["require_columns", "require_fit"]

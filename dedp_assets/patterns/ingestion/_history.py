@@ -22,8 +22,7 @@ from dedp_assets.patterns.core.exact import exact
 from dedp_assets.patterns.core.names import RESERVED
 from dedp_assets.patterns.core.rows import quoted
 from dedp_assets.patterns.core.schema import Column, TableSpec
-from dedp_assets.patterns.delta.log import Partition, transaction_id
-from dedp_assets.patterns.delta.tables import Table
+from dedp_assets.patterns.delta import Partition, Table, transaction_id
 
 __all__ = [
     "CHANGES",

@@ -10,7 +10,7 @@ from pyspark.sql import functions as F
 from dedp_assets.patterns.core.errors import ConfigError
 from dedp_assets.patterns.core.names import RESERVED, identifier
 from dedp_assets.patterns.core.records import slice_name
-from dedp_assets.patterns.delta.log import Ledger
+from dedp_assets.patterns.delta import Ledger
 
 __all__ = ["KEPT", "LATE", "merged", "require_same_window"]
 

@@ -22,9 +22,7 @@ from dedp_assets.patterns.core.errors import ConfigError, ContractError, NotRead
 from dedp_assets.patterns.core.options import typed
 from dedp_assets.patterns.core.results import Finding, RowCounts, WriteResult
 from dedp_assets.patterns.core.rows import evaluated_once
-from dedp_assets.patterns.delta.clauses import Delete, Insert, Update
-from dedp_assets.patterns.delta.tables import Table
-from dedp_assets.patterns.delta.target import Target, same_run
+from dedp_assets.patterns.delta import Delete, Insert, Table, Target, Update, same_run
 from dedp_assets.patterns.ingestion import _capturing as capturing
 from dedp_assets.patterns.ingestion import _history
 from dedp_assets.patterns.ingestion._current_rows import require_columns, require_fit

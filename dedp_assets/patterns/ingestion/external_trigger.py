@@ -20,7 +20,7 @@ from dedp_assets.patterns.connectors.events import Arrival, Event
 from dedp_assets.patterns.core.errors import ConfigError, ContractError
 from dedp_assets.patterns.core.options import typed
 from dedp_assets.patterns.core.results import Plan
-from dedp_assets.patterns.delta.locations import folder_at
+from dedp_assets.patterns.delta import folder_at
 
 __all__ = ["plan_triggers", "starts_of", "send_event", "Start"]
 

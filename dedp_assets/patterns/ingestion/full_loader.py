@@ -17,9 +17,8 @@ from dedp_assets.patterns.core.errors import ConfigError
 from dedp_assets.patterns.core.options import typed
 from dedp_assets.patterns.core.results import Split, WriteResult
 from dedp_assets.patterns.core.rows import counted
+from dedp_assets.patterns.delta import Table, Target
 from dedp_assets.patterns.delta.copies import exposure
-from dedp_assets.patterns.delta.tables import Table
-from dedp_assets.patterns.delta.target import Target
 
 __all__ = ["load_full", "volume_guard"]
 

@@ -28,10 +28,7 @@ from dedp_assets.patterns.core.partitions import literal
 from dedp_assets.patterns.core.records import slice_name
 from dedp_assets.patterns.core.results import Plan, Split, WriteResult
 from dedp_assets.patterns.core.rows import count_where, tally
-from dedp_assets.patterns.delta.definition import conformed, require_partition
-from dedp_assets.patterns.delta.log import Ledger
-from dedp_assets.patterns.delta.reading import predicate
-from dedp_assets.patterns.delta.target import Target
+from dedp_assets.patterns.delta import Ledger, Target, conformed, predicate, require_partition
 from dedp_assets.patterns.ingestion._increments import KEPT, LATE, merged, require_same_window
 from dedp_assets.patterns.ingestion._windows import Bound, Window, cut, interval, within
 

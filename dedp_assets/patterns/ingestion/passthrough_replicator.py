@@ -20,12 +20,8 @@ from dedp_assets.patterns.core.options import typed
 from dedp_assets.patterns.core.records import Provenance
 from dedp_assets.patterns.core.results import WriteResult
 from dedp_assets.patterns.core.schema import TableSpec
-from dedp_assets.patterns.delta.copies.contents import folder_contents, readable, table_contents
-from dedp_assets.patterns.delta.copies.replicas import copy_replica
-from dedp_assets.patterns.delta.locations import folder_at
-from dedp_assets.patterns.delta.store import as_folder
-from dedp_assets.patterns.delta.tables import Table
-from dedp_assets.patterns.delta.target import Target
+from dedp_assets.patterns.delta import Table, Target, as_folder, folder_at
+from dedp_assets.patterns.delta.copies import copy_replica, folder_contents, readable, table_contents
 
 __all__ = ["replicate_table", "replicate_files", "declare_replica"]
 

@@ -21,7 +21,7 @@ from typing import Literal
 from dedp_assets.patterns.connectors.deliveries import MARKER, Delivery, look_at
 from dedp_assets.patterns.core.options import typed
 from dedp_assets.patterns.core.results import Plan
-from dedp_assets.patterns.delta.locations import folder_at
+from dedp_assets.patterns.delta import folder_at
 
 __all__ = ["plan_ready", "delivering"]
 

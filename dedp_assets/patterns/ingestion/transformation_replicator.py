@@ -29,9 +29,8 @@ from dedp_assets.patterns.core.results import BY_NAME, WriteResult
 from dedp_assets.patterns.core.rows import Tally, count_where, tally
 from dedp_assets.patterns.core.schema import TableSpec, require_declared
 from dedp_assets.patterns.core.sql_options import reason_of
-from dedp_assets.patterns.delta.copies.remaking import remake, rules_of
-from dedp_assets.patterns.delta.tables import Table
-from dedp_assets.patterns.delta.target import Target
+from dedp_assets.patterns.delta import Table, Target
+from dedp_assets.patterns.delta.copies import remake, rules_of
 from dedp_assets.patterns.ingestion._crossing import MEASURES, NothingCrossed, compared, unprovable
 
 __all__ = ["replicate_transformed", "declare_transformed", "NOTHING_CROSSED"]

@@ -30,9 +30,7 @@ from dedp_assets.patterns.core.options import require_types
 from dedp_assets.patterns.core.results import WriteResult
 from dedp_assets.patterns.core.rows import row_hash
 from dedp_assets.patterns.core.schema import Column, TableSpec
-from dedp_assets.patterns.delta.definition import held_types
-from dedp_assets.patterns.delta.recomputing import Compute
-from dedp_assets.patterns.delta.target import Target
+from dedp_assets.patterns.delta import Compute, Target, held_types
 
 __all__ = [
     "AT",

@@ -22,7 +22,7 @@ from dedp_assets.patterns.core.names import RESERVED, identifier
 from dedp_assets.patterns.core.options import typed
 from dedp_assets.patterns.core.results import WriteResult
 from dedp_assets.patterns.core.schema import Column
-from dedp_assets.patterns.delta.target import Target, same_run
+from dedp_assets.patterns.delta import Target, same_run
 from dedp_assets.patterns.modeling._changes import AT, CHANGE, GONE, SEQUENCE, ChangeStream, Dimension, by, settled
 from dedp_assets.patterns.modeling.versioned_dimension import keep_versions
 

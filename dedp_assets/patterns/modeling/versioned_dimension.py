@@ -24,7 +24,7 @@ from dedp_assets.patterns.core.keys import require_distinct
 from dedp_assets.patterns.core.names import RESERVED
 from dedp_assets.patterns.core.options import typed
 from dedp_assets.patterns.core.results import Finding, WriteResult
-from dedp_assets.patterns.delta.target import Target
+from dedp_assets.patterns.delta import Target
 from dedp_assets.patterns.modeling._changes import ChangeStream, Dimension, by
 from dedp_assets.patterns.modeling._versions import VERSION, versions, with_current, with_previous
 

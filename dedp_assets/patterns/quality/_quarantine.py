@@ -12,8 +12,7 @@ from dedp_assets.patterns.core.errors import AuditFailed
 from dedp_assets.patterns.core.names import identifier
 from dedp_assets.patterns.core.results import WriteResult
 from dedp_assets.patterns.core.rows import RowsRead
-from dedp_assets.patterns.delta.target import Target
-from dedp_assets.patterns.delta.writes import StagedWrite
+from dedp_assets.patterns.delta import StagedWrite, Target
 
 __all__ = ["dispatch", "timed"]
 

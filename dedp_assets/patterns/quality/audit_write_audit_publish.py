@@ -25,8 +25,7 @@ from dedp_assets.patterns.core.options import typed
 from dedp_assets.patterns.core.records import CommitRecord, slice_name
 from dedp_assets.patterns.core.results import Finding, WriteResult
 from dedp_assets.patterns.core.sql_options import require_repeatable
-from dedp_assets.patterns.delta.log import Ledger
-from dedp_assets.patterns.delta.target import Target, same_run
+from dedp_assets.patterns.delta import Ledger, Target, same_run
 from dedp_assets.patterns.quality._quarantine import dispatch, timed
 
 __all__ = ["audit_write_audit_publish", "require_pass", "usual"]

@@ -21,9 +21,7 @@ from dedp_assets.patterns.core.options import typed
 from dedp_assets.patterns.core.results import WriteResult
 from dedp_assets.patterns.core.rows import RowsRead, row_hash
 from dedp_assets.patterns.core.schema import Column, require_holds
-from dedp_assets.patterns.delta.definition import held_types, require_partition
-from dedp_assets.patterns.delta.tables import Table
-from dedp_assets.patterns.delta.target import Target
+from dedp_assets.patterns.delta import Table, Target, held_types, require_partition
 
 __all__ = ["ANSWER", "Ask", "keep_answers"]
 

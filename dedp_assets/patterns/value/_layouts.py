@@ -13,8 +13,7 @@ from dedp_assets.patterns.core.keys import require_distinct
 from dedp_assets.patterns.core.names import identifier
 from dedp_assets.patterns.core.options import require_types
 from dedp_assets.patterns.core.schema import Column
-from dedp_assets.patterns.delta.log import KeyedFile, Partition, TableState
-from dedp_assets.patterns.delta.pruning import Bounds, is_ordered
+from dedp_assets.patterns.delta import Bounds, KeyedFile, Partition, TableState, is_ordered
 
 __all__ = ["Layout", "groups_of", "is_apart", "require_together"]
 

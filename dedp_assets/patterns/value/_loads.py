@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 
-from dedp_assets.patterns.delta.log import Commit, Ledger
+from dedp_assets.patterns.delta import Commit, Ledger
 
 __all__ = ["LOAD", "Load", "loads_of"]
 

@@ -23,7 +23,7 @@ from dedp_assets.patterns.core.names import identifier
 from dedp_assets.patterns.core.options import typed
 from dedp_assets.patterns.core.results import WriteResult
 from dedp_assets.patterns.core.rows import evaluated_once
-from dedp_assets.patterns.delta.target import Target
+from dedp_assets.patterns.delta import Target
 
 __all__ = ["deliver_in_bins", "number_bins", "RecordColumns", "Retry"]
 

@@ -25,7 +25,7 @@ from dedp_assets.patterns.core.options import typed
 from dedp_assets.patterns.core.partitions import quoted
 from dedp_assets.patterns.core.results import WriteResult
 from dedp_assets.patterns.core.rows import evaluated_once
-from dedp_assets.patterns.delta.target import Target
+from dedp_assets.patterns.delta import Target
 
 __all__ = ["deliver_in_order", "RecordColumns", "Retry"]
 

@@ -22,7 +22,7 @@ from dedp_assets.patterns.core.errors import ConfigError
 from dedp_assets.patterns.core.names import identifier
 from dedp_assets.patterns.core.options import typed
 from dedp_assets.patterns.core.rows import quoted
-from dedp_assets.patterns.delta.tables import Table
+from dedp_assets.patterns.delta import Table
 from dedp_assets.patterns.value._loads import LOAD, loads_of
 
 __all__ = ["decorate", "contexts_of", "view_for_users", "CONTEXT", "TECHNICAL_KEYS"]

@@ -11,8 +11,8 @@ from time import sleep
 import pytest
 
 from dedp_assets.patterns.core.errors import ConfigError
+from dedp_assets.patterns.delta import folder_at
 from dedp_assets.patterns.delta.copies.editions import current, next_edition
-from dedp_assets.patterns.delta.locations import folder_at
 
 
 @pytest.fixture

@@ -23,15 +23,13 @@ from dedp_assets.patterns.core.errors import AuditFailed, ConfigError, Conflict,
 from dedp_assets.patterns.core.records import CommitRecord
 from dedp_assets.patterns.core.results import RowCounts
 from dedp_assets.patterns.core.schema import Column, TableSpec
-from dedp_assets.patterns.delta import commits
-from dedp_assets.patterns.delta.copies import exposure
+from dedp_assets.patterns.delta import Ledger, Table, verify_table
+from dedp_assets.patterns.delta.commit import commits
+from dedp_assets.patterns.delta.copies import FOLDER, exposure, version_of
 from dedp_assets.patterns.delta.copies.expiry import expire, hold, release
 from dedp_assets.patterns.delta.copies.exposure import expired, exposures, load
-from dedp_assets.patterns.delta.copies.versions import FOLDER, names, new_version, version_of
-from dedp_assets.patterns.delta.log import Ledger
-from dedp_assets.patterns.delta.store import LocalStore
-from dedp_assets.patterns.delta.tables import Table
-from dedp_assets.patterns.delta.verification import verify_table
+from dedp_assets.patterns.delta.copies.versions import names, new_version
+from dedp_assets.patterns.delta.storage.local_store import LocalStore
 from dedp_assets.patterns.idempotency.proxy import judge_exposure, switch_version
 from dedp_assets.patterns.ingestion.compactor import compact, plan_compaction, vacuum
 from tests.helpers import a_run, read_back

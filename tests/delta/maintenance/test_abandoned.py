@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from dedp_assets.patterns.core.schema import TableSpec
+from dedp_assets.patterns.delta import Table
 from dedp_assets.patterns.delta.maintenance.abandoned import remove_stages
-from dedp_assets.patterns.delta.stages import claim_of, new_stage
-from dedp_assets.patterns.delta.tables import Table
+from dedp_assets.patterns.delta.staging.stages import claim_of, new_stage
 from tests.helpers import NOW, write_log
 
 WEEK = timedelta(days=7)

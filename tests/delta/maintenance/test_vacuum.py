@@ -10,11 +10,11 @@ from datetime import datetime, timedelta, timezone
 
 import pytest
 
-from dedp_assets.patterns.delta import commits
+from dedp_assets.patterns.delta import Table
+from dedp_assets.patterns.delta.commit import commits
 from dedp_assets.patterns.delta.maintenance import vacuum
 from dedp_assets.patterns.delta.maintenance.vacuum import remove_unneeded
-from dedp_assets.patterns.delta.stages import claim_of, new_stage
-from dedp_assets.patterns.delta.tables import Table
+from dedp_assets.patterns.delta.staging.stages import claim_of, new_stage
 from resources.environments import CHECKOUT
 from tests.helpers import EVENTS, a_run, write_log
 
@@ -22,8 +22,8 @@ CUTOFF = datetime(2026, 1, 20, tzinfo=timezone.utc)
 BEFORE, AFTER = CUTOFF - timedelta(hours=1), CUTOFF + timedelta(hours=1)
 HOLD = """
 import sys
-from dedp_assets.patterns.delta.locations import store_at
-from dedp_assets.patterns.delta.stages import new_stage
+from dedp_assets.patterns.delta import store_at
+from dedp_assets.patterns.delta.staging.stages import new_stage
 stage = new_stage(store_at(sys.argv[1]))
 stage.location.mkdir()
 (stage.location / "part-0.parquet").write_bytes(b"rows")

@@ -13,8 +13,7 @@ from dedp_assets.graph.run.batches import Inputs, Step
 from dedp_assets.patterns.core.errors import ConfigError
 from dedp_assets.patterns.core.results import WriteResult
 from dedp_assets.patterns.core.schema import Column, TableSpec
-from dedp_assets.patterns.delta.tables import Table
-from dedp_assets.patterns.delta.target import Target
+from dedp_assets.patterns.delta import Table, Target
 
 TABLES = {table.spec.name: table for table in declared(defs)}
 ROWS = TableSpec("bronze/rows", {"id": Column("BIGINT", "identity")})

@@ -8,7 +8,7 @@ import dagster as dg
 
 from dedp_assets.defs.gold.sessions import PENDING, SESSIONS, sessions
 from dedp_assets.graph.declare import schedules_of
-from dedp_assets.patterns.delta.log import transaction_id
+from dedp_assets.patterns.delta import transaction_id
 from resources.lake import Lake
 from resources.spark import SparkEngine
 from tests.helpers import a_record, write_log

@@ -27,8 +27,7 @@ from dedp_assets.patterns.core.audits import Audit
 from dedp_assets.patterns.core.errors import ConfigError
 from dedp_assets.patterns.core.results import WriteResult
 from dedp_assets.patterns.core.schema import Column, TableSpec
-from dedp_assets.patterns.delta.tables import Table
-from dedp_assets.patterns.delta.target import Target
+from dedp_assets.patterns.delta import Table, Target
 
 DAYS = dg.DailyPartitionsDefinition("2026-01-05")
 WEEKS = dg.WeeklyPartitionsDefinition("2026-01-05", day_offset=1)

@@ -33,10 +33,8 @@ from dedp_assets.graph.run.feeds import Feed, day_to_week, pin, same, whole
 from dedp_assets.patterns.core.errors import NotReady
 from dedp_assets.patterns.core.results import WriteResult
 from dedp_assets.patterns.core.schema import Column, TableSpec
-from dedp_assets.patterns.delta.executions import Executions, executions_of
-from dedp_assets.patterns.delta.log import transaction_id
-from dedp_assets.patterns.delta.tables import Table
-from dedp_assets.patterns.delta.target import Target
+from dedp_assets.patterns.delta import Table, Target, transaction_id
+from dedp_assets.patterns.delta.rows.executions import Executions, executions_of
 from dedp_assets.patterns.ingestion.readiness_marker import delivering
 from resources.lake import Lake
 from resources.landing import Landing

@@ -8,7 +8,7 @@ from dedp_assets.defs.silver.visits import BY_EVENT_DATE
 from dedp_assets.graph.run.feeds import Pinned, day_to_week, hour_to_day, pin, same, whole
 from dedp_assets.patterns.core.errors import ContractError, NotReady
 from dedp_assets.patterns.core.schema import Column, TableSpec
-from dedp_assets.patterns.delta.tables import Table
+from dedp_assets.patterns.delta import Table
 from tests.helpers import a_record, a_run, write_log
 
 DAY, OTHER = {"event_date": "2026-01-05"}, {"event_date": "2026-01-06"}

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dedp_assets.graph.run.refusals import Refusal, Refusals
-from dedp_assets.patterns.delta.locations import store_at
+from dedp_assets.patterns.delta import store_at
 
 NOTE = Refusal(("8", "a1b2"), "1", "run-1", "too many dead letters")
 KEYS = st.one_of(st.sampled_from(["", ".", "..", "%", "/", "a/b", ".json", "x.json", " "]), st.text(max_size=15))

@@ -12,8 +12,7 @@ from dedp_assets.graph.run.batches import Step
 from dedp_assets.graph.run.feeds import Pinned, same
 from dedp_assets.patterns.core.results import Finding, WriteResult
 from dedp_assets.patterns.core.schema import Column, TableSpec
-from dedp_assets.patterns.delta.tables import Table
-from dedp_assets.patterns.delta.target import Target
+from dedp_assets.patterns.delta import Table, Target
 from resources.clock import Clock
 from resources.lake import Lake
 from resources.spark import SparkEngine

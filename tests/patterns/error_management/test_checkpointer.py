@@ -14,8 +14,7 @@ from pyspark.sql import functions as F
 
 from dedp_assets.patterns.core.errors import ConfigError, ContractError
 from dedp_assets.patterns.core.schema import Column, TableSpec
-from dedp_assets.patterns.delta.tables import Table
-from dedp_assets.patterns.delta.writes import StagedWrite
+from dedp_assets.patterns.delta import StagedWrite, Table
 from dedp_assets.patterns.error_management import _checkpoints
 from dedp_assets.patterns.error_management.checkpointer import append_checkpointed, checkpoint_rows, judge_checkpoint
 from tests.helpers import a_run, read_back

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from dedp_assets.patterns.delta.log import Ledger
+from dedp_assets.patterns.delta import Ledger
 from dedp_assets.patterns.error_management._checkpoints import Applied, contradiction, last_applied, offsets_of
 from tests.helpers import a_record, write_log
 

@@ -18,7 +18,7 @@ from dedp_assets.patterns.core.names import OUTCOME
 from dedp_assets.patterns.core.results import RowCounts
 from dedp_assets.patterns.core.rows import RowsRead, tally
 from dedp_assets.patterns.core.schema import Column, TableSpec
-from dedp_assets.patterns.delta.writes import StagedWrite
+from dedp_assets.patterns.delta import StagedWrite
 from dedp_assets.patterns.error_management.checkpointer import append_checkpointed
 from dedp_assets.patterns.error_management.dead_letter import LETTER, Field, as_letters, divert_unprocessable, route
 from tests.helpers import NOW, a_run, read_back

@@ -16,8 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dedp_assets.patterns.core.errors import ConfigError, NotReady
-from dedp_assets.patterns.delta.log import Ledger, transaction_id
-from dedp_assets.patterns.delta.tables import Table
+from dedp_assets.patterns.delta import Ledger, Table, transaction_id
 from dedp_assets.patterns.error_management.dynamic_late_data_integrator import (
     claim_late_partitions,
     judge_late_partitions,

@@ -15,9 +15,8 @@ import pytest
 from dedp_assets.patterns.core.errors import AuditFailed, ConfigError
 from dedp_assets.patterns.core.rows import RowsRead, tally
 from dedp_assets.patterns.core.schema import Column, TableSpec
-from dedp_assets.patterns.delta.log import Ledger
+from dedp_assets.patterns.delta import Ledger, Table
 from dedp_assets.patterns.delta.shares import shares_by_window
-from dedp_assets.patterns.delta.tables import Table
 from dedp_assets.patterns.error_management.filter_interceptor import (
     filter_audits,
     filter_measures,

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from dedp_assets.patterns.core.errors import ConfigError
 from dedp_assets.patterns.core.schema import Column, TableSpec
-from dedp_assets.patterns.delta.tables import Table
+from dedp_assets.patterns.delta import Table
 from dedp_assets.patterns.error_management.dynamic_late_data_integrator import plan_late_partitions
 from dedp_assets.patterns.error_management.static_late_data_integrator import (
     judge_beyond_lookback,

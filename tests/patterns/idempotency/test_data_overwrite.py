@@ -14,8 +14,8 @@ from pyspark.errors import PySparkException
 from dedp_assets.patterns.core.audits import Audit
 from dedp_assets.patterns.core.errors import AuditFailed, ConfigError, TransactionReused
 from dedp_assets.patterns.core.records import Approval
-from dedp_assets.patterns.delta import publishing
-from dedp_assets.patterns.delta.stages import Stage
+from dedp_assets.patterns.delta.staging import stage_commit
+from dedp_assets.patterns.delta.staging.stages import Stage
 from dedp_assets.patterns.idempotency.data_overwrite import overwrite_partition
 from dedp_assets.patterns.ingestion.compactor import vacuum
 from tests.helpers import EVENTS, a_run, active_files, files_of, read_back
@@ -170,7 +170,7 @@ def test_a_write_that_dies_before_its_commit_leaves_the_partition_as_it_was(even
         raise SystemExit("killed")
 
     with monkeypatch.context() as patched:
-        patched.setattr(publishing, "commit_files", die)
+        patched.setattr(stage_commit, "commit_files", die)
         with pytest.raises(SystemExit, match="killed"):
             fill(FIRST, 2, inputs={"bronze": 8})
     assert (ids(events), events.ledger.version()) == ({DAYS[0]: [0, 1, 2, 3]}, version)
@@ -228,7 +228,7 @@ def test_two_partitions_are_overwritten_at_the_same_time(make_table, event_rows,
 def test_a_write_that_lost_to_another_writer_is_made_again(events, fill, monkeypatch):
     """A foreign commit to the same partition between decision and commit fails the first attempt, not the run."""
     fill(FIRST, 3)
-    commit_files, attempts = publishing.commit_files, []
+    commit_files, attempts = stage_commit.commit_files, []
 
     def commit(*args, **kwargs):
         attempts.append(events.ledger.version())
@@ -236,7 +236,7 @@ def test_a_write_that_lost_to_another_writer_is_made_again(events, fill, monkeyp
             DeltaTable(str(events.location)).delete("id = 0")
         commit_files(*args, **kwargs)
 
-    monkeypatch.setattr(publishing, "commit_files", commit)
+    monkeypatch.setattr(stage_commit, "commit_files", commit)
     result = fill(FIRST, 2, start=7)
     assert len(attempts) == 2
     assert result.version == attempts[1] + 1 == attempts[0] + 2

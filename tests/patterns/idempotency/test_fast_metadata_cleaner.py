@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 
 from dedp_assets.patterns.core.errors import AuditFailed, ConfigError, Conflict, ContractError
 from dedp_assets.patterns.core.schema import Column, TableSpec
-from dedp_assets.patterns.delta import publishing
-from dedp_assets.patterns.delta.tables import Table
+from dedp_assets.patterns.delta import Table
+from dedp_assets.patterns.delta.staging import stage_commit
 from dedp_assets.patterns.idempotency._units import Span, days_of, first_day, frozen_names
 from dedp_assets.patterns.idempotency.fast_metadata_cleaner import (
     UNITS_LEAVE_ROOM,
@@ -149,14 +149,14 @@ def test_a_run_that_dies_between_emptying_and_loading_is_healed_by_the_next(week
         raise SystemExit("killed")
 
     with monkeypatch.context() as patched:
-        patched.setattr(publishing, "commit_files", die)
+        patched.setattr(stage_commit, "commit_files", die)
         with pytest.raises(SystemExit):
             load(*WEEK, version=2)
     assert held(weekly) == before
     load_unit(None, weekly.target(a_run()), days={WEEK[0]: 2}, by="day")
     assert held(weekly) == evenly(next_monday, week=next_monday)
     with monkeypatch.context() as patched:
-        patched.setattr(publishing, "commit_files", die)
+        patched.setattr(stage_commit, "commit_files", die)
         with pytest.raises(SystemExit):
             load(*WEEK, version=2)
     assert held(weekly) == evenly(next_monday, week=next_monday)

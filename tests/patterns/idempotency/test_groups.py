@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dedp_assets.patterns.core.errors import Conflict, NotReady
-from dedp_assets.patterns.delta.store import LocalStore
+from dedp_assets.patterns.delta.storage.local_store import LocalStore
 from dedp_assets.patterns.idempotency._groups import Group
 
 TABLES = ("beside", "main")

@@ -14,8 +14,8 @@ from pyspark.sql import functions as F
 
 from dedp_assets.patterns.core.errors import AmbiguousKeys, AuditFailed, ConfigError, ContractError
 from dedp_assets.patterns.core.schema import Column, TableSpec
-from dedp_assets.patterns.delta import merging
-from dedp_assets.patterns.delta.clauses import Insert, Update
+from dedp_assets.patterns.delta import Insert, Update
+from dedp_assets.patterns.delta.rows import touched_files
 from dedp_assets.patterns.idempotency.keyed_idempotency import FIRST, LAST, add_stable_key, key_of, upsert_keyed
 from tests.helpers import a_run, read_back
 
@@ -369,7 +369,7 @@ def test_a_key_that_names_the_partition_needs_no_look_at_others(spark, make_tabl
 def test_a_partition_written_by_key_holds_these_rows_and_no_others(spark, make_table, monkeypatch, many):
     """Once with files rewritten as they are, and once with only those that hold a row to change."""
     if many:
-        monkeypatch.setattr(merging, "_SMALL_BYTES", -1)
+        monkeypatch.setattr(touched_files, "SMALL_BYTES", -1)
     table, monday = make_table(replace(DAYS, key=("key", "day"))), {"day": "mon"}
     upsert_keyed(spark.createDataFrame([("x", "tue", 0)], DAY_ROWS), table.target(a_run()))
     rows = [[("a", 1), ("b", 1), ("c", 1)], [("b", 1), ("c", 2), ("d", 1)], [("b", 1), ("c", 2), ("d", 1)]]

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from dedp_assets.patterns.core.errors import AmbiguousKeys, AuditFailed, ConfigError, ContractError, SchemaMismatch
 from dedp_assets.patterns.core.schema import Column, TableSpec
-from dedp_assets.patterns.delta import merging
-from dedp_assets.patterns.delta.inspection import repeated_keys
+from dedp_assets.patterns.delta import repeated_keys
+from dedp_assets.patterns.delta.rows import touched_files
 from dedp_assets.patterns.idempotency.keyed_idempotency import upsert_keyed
 from dedp_assets.patterns.idempotency.merger import merge_changes
 from tests.helpers import a_run, active_files, read_back
@@ -197,7 +197,7 @@ def test_only_files_with_a_key_of_the_changes_are_rewritten(spark, make_table, m
 
     No key has two rows, until a foreign writer appends some.
     """
-    monkeypatch.setattr(merging, "_SMALL_BYTES", 0)
+    monkeypatch.setattr(touched_files, "SMALL_BYTES", 0)
     columns = {"id": Column("BIGINT", required=True), "name": Column("STRING")}
     table = make_table(TableSpec("silver/users", columns, key=("id",)))
     rows = spark.range(0, 10_000, 1, 10).selectExpr("id", "concat('u', id) AS name")

@@ -18,13 +18,13 @@ from pyspark.errors import PySparkException
 
 from dedp_assets.patterns.core.audits import Audit
 from dedp_assets.patterns.core.errors import AuditFailed, ConfigError, TransactionReused
+from dedp_assets.patterns.core.observing import SPARK_ERRORS
 from dedp_assets.patterns.core.results import Split
 from dedp_assets.patterns.core.schema import Column, TableSpec
-from dedp_assets.patterns.delta.copies import exposure
+from dedp_assets.patterns.delta import Table
+from dedp_assets.patterns.delta.copies import exposure, version_of
 from dedp_assets.patterns.delta.copies.exposure import exposures
-from dedp_assets.patterns.delta.copies.versions import names, version_of
-from dedp_assets.patterns.delta.publishing import SPARK_ERRORS
-from dedp_assets.patterns.delta.tables import Table
+from dedp_assets.patterns.delta.copies.versions import names
 from dedp_assets.patterns.idempotency.proxy import judge_exposure, load_version, switch_version
 from dedp_assets.patterns.ingestion.compactor import vacuum
 from tests.helpers import a_run, read_back

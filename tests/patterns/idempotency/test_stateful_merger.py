@@ -22,8 +22,9 @@ from dedp_assets.patterns.core.errors import (
     TransactionReused,
 )
 from dedp_assets.patterns.core.schema import Column, TableSpec
-from dedp_assets.patterns.delta import merging, publishing
-from dedp_assets.patterns.delta.tables import Table
+from dedp_assets.patterns.delta import Table
+from dedp_assets.patterns.delta.commit import file_exchange
+from dedp_assets.patterns.delta.rows import touched_files
 from dedp_assets.patterns.idempotency.stateful_merger import merge_execution
 from tests.helpers import a_run, active_files, read_back
 
@@ -82,7 +83,9 @@ def four_days(spark, tmp_path_factory):
     """Four days, and a compaction after the second."""
     made = World(spark, Table(TOTALS, tmp_path_factory.mktemp("four") / TOTALS.name, spark))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(merging, "_SMALL_BYTES", 0)  # new rows are files of their own, so that there is what to compact
+        patch.setattr(
+            touched_files, "SMALL_BYTES", 0
+        )  # new rows are files of their own, so that there is what to compact
         for number, day in enumerate(DAYS):
             made.run(day, {"/": 1, f"/{day}": 10 ** (number % 3)})
             if number == 1:
@@ -148,7 +151,7 @@ def test_the_same_again_changes_nothing(world, monkeypatch):
     for day in DAYS:
         assert not world.run(day).applied
     assert world.table.ledger.version() == version
-    exchange = publishing.exchange_files
+    exchange = file_exchange.exchange_files
 
     def dies(*given, after, **more):
         if after:
@@ -157,7 +160,7 @@ def test_the_same_again_changes_nothing(world, monkeypatch):
 
     for after in (False, True):
         with monkeypatch.context() as patch:
-            patch.setattr(publishing, "exchange_files", partial(dies, after=after))
+            patch.setattr(file_exchange, "exchange_files", partial(dies, after=after))
             with pytest.raises(KeyboardInterrupt):
                 world.run("06", {"/": 2, "/06": 2})
         assert world.held() == (world.rebuilt("05", "06") if after else world.held(version))

@@ -19,7 +19,7 @@ from dedp_assets.patterns.connectors import postgres
 from dedp_assets.patterns.connectors.postgres import PostgresTable
 from dedp_assets.patterns.core.errors import ConfigError, Conflict, ContractError, NotReady, SchemaMismatch
 from dedp_assets.patterns.core.schema import Column, TableSpec
-from dedp_assets.patterns.delta.writes import StagedWrite
+from dedp_assets.patterns.delta import StagedWrite
 from dedp_assets.patterns.ingestion import _capturing as capturing
 from dedp_assets.patterns.ingestion import change_data_capture
 from dedp_assets.patterns.ingestion._history import cursor

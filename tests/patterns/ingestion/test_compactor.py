@@ -18,12 +18,9 @@ from deltalake import DeltaTable, write_deltalake
 
 from dedp_assets.patterns.core.errors import ConfigError, ContractError
 from dedp_assets.patterns.core.schema import Column, TableSpec
-from dedp_assets.patterns.delta import commits
-from dedp_assets.patterns.delta.clauses import Insert, Update
-from dedp_assets.patterns.delta.locks import table_lock
-from dedp_assets.patterns.delta.log import Ledger
+from dedp_assets.patterns.delta import Insert, Ledger, Table, Update, table_lock
+from dedp_assets.patterns.delta.commit import commits
 from dedp_assets.patterns.delta.maintenance import compaction
-from dedp_assets.patterns.delta.tables import Table
 from dedp_assets.patterns.ingestion.compactor import compact, plan_compaction, vacuum
 from tests.helpers import EVENTS, a_record, a_run, active_files, read_back, write_log
 

@@ -17,9 +17,9 @@ from dedp_assets.patterns.core.errors import AuditFailed, ConfigError
 from dedp_assets.patterns.core.records import Approval
 from dedp_assets.patterns.core.results import Split
 from dedp_assets.patterns.core.schema import Column, TableSpec
-from dedp_assets.patterns.delta import publishing
-from dedp_assets.patterns.delta.copies.versions import version_of
-from dedp_assets.patterns.delta.stages import Stage
+from dedp_assets.patterns.delta.copies import version_of
+from dedp_assets.patterns.delta.staging import stage_commit
+from dedp_assets.patterns.delta.staging.stages import Stage
 from dedp_assets.patterns.idempotency.proxy import switch_version
 from dedp_assets.patterns.ingestion.full_loader import load_full
 from tests.helpers import a_run, active_files, read_back
@@ -129,7 +129,7 @@ def test_a_load_that_dies_before_its_commit_leaves_the_table_as_it_was(devices, 
         raise failure
 
     with monkeypatch.context() as patched:
-        patched.setattr(publishing, "commit_files", die)
+        patched.setattr(stage_commit, "commit_files", die)
         with pytest.raises(type(failure), match=str(failure)):
             load_full(many(5, "v2"), devices.target(run))
     assert (devices.ledger.version(), labels(devices)) == (version, rows)

@@ -16,12 +16,13 @@ from pyspark.sql import functions as F
 from dedp_assets.patterns.connectors.deliveries import MARKER, look_at
 from dedp_assets.patterns.core.audits import Audit
 from dedp_assets.patterns.core.errors import AuditFailed, ConfigError, Conflict, ContractError, NotReady, SchemaMismatch
+from dedp_assets.patterns.core.observing import SPARK_ERRORS
 from dedp_assets.patterns.core.records import Approval
 from dedp_assets.patterns.core.results import Plan
 from dedp_assets.patterns.core.schema import Column, TableSpec
-from dedp_assets.patterns.delta import publishing
-from dedp_assets.patterns.delta.log import Ledger
-from dedp_assets.patterns.delta.stages import Stage
+from dedp_assets.patterns.delta import Ledger
+from dedp_assets.patterns.delta.staging import stage_commit
+from dedp_assets.patterns.delta.staging.stages import Stage
 from dedp_assets.patterns.error_management.windowed_deduplicator import deduplicate
 from dedp_assets.patterns.ingestion.incremental_loader import load_increment, load_partition, plan_windows
 from dedp_assets.patterns.ingestion.readiness_marker import delivering, plan_ready
@@ -190,7 +191,7 @@ def test_reading_more_than_the_window_shows(spark, visits, source, tmp_path):
             (tmp_path / "source" / add["path"]).unlink()
     load(rows, visits, DAYS[1])
     assert ids(visits) == {DAYS[1]: [f"v {DAYS[1]}"]}
-    with pytest.raises(publishing.SPARK_ERRORS, match=r"FILE_NOT_EXIST|does not exist|FAILED_READ_FILE"):
+    with pytest.raises(SPARK_ERRORS, match=r"FILE_NOT_EXIST|does not exist|FAILED_READ_FILE"):
         load(rows, visits, DAYS[0])
 
 
@@ -330,7 +331,7 @@ def test_a_run_that_dies_moves_the_mark_with_its_commit_or_not_at_all(visits, so
     """Killed before the commit the window is still due, killed after it is not; a rerun leaves no gap and no double."""
     rows = source(("a", "2026-01-05 10:00"), ("b", "2026-01-06 10:00"))
     load(rows, visits, DAYS[0])
-    place, name = (publishing, "commit_files") if dies == "before" else (Stage, "settle")
+    place, name = (stage_commit, "commit_files") if dies == "before" else (Stage, "settle")
 
     def die(*_, **__):
         raise SystemExit("killed")

@@ -27,8 +27,9 @@ from dedp_assets.patterns.core.errors import AuditFailed, ConfigError, Conflict,
 from dedp_assets.patterns.core.masking import MaskingKey
 from dedp_assets.patterns.core.records import Approval
 from dedp_assets.patterns.core.schema import Column, TableSpec
-from dedp_assets.patterns.delta import publishing
-from dedp_assets.patterns.delta.tables import Table
+from dedp_assets.patterns.delta import Table
+from dedp_assets.patterns.delta.commit import idempotency
+from dedp_assets.patterns.delta.staging import stage_commit
 from dedp_assets.patterns.ingestion.passthrough_replicator import replicate_table
 from dedp_assets.patterns.ingestion.transformation_replicator import declare_transformed, replicate_transformed
 from tests.helpers import a_run, active_files, read_back
@@ -402,7 +403,7 @@ def test_what_a_killed_run_staged_goes_with_the_next_one(users, staging, monkeyp
         raise SystemExit("killed")
 
     with monkeypatch.context() as patched:
-        patched.setattr(publishing, "decide", die)
+        patched.setattr(idempotency, "decide", die)
         with pytest.raises(SystemExit):
             transform(users, replica)
     gc.collect()
@@ -505,7 +506,7 @@ def test_a_rebuild_that_dies_leaves_the_former_replica(users, staging, monkeypat
         raise failure
 
     with monkeypatch.context() as patched:
-        patched.setattr(publishing, "commit_files", die)
+        patched.setattr(stage_commit, "commit_files", die)
         with pytest.raises(type(failure), match=str(failure)):
             transform(under(users, spec), staging(spec))
     assert read_back(staging()) == before

@@ -9,7 +9,7 @@ import pytest
 
 from dedp_assets.patterns.core.errors import AmbiguousKeys, AuditFailed, ConfigError, Conflict
 from dedp_assets.patterns.core.schema import Column, TableSpec
-from dedp_assets.patterns.delta import merging
+from dedp_assets.patterns.delta.rows import touched_files
 from dedp_assets.patterns.modeling.versioned_dimension import (
     AUDITS,
     VERSION,
@@ -68,7 +68,7 @@ def test_versions_depend_on_the_set_of_changes_only(spark, make_table, monkeypat
         changes = spark.createDataFrame(batch, SCHEMA)
         written = keep_versions(changes, table.target(a_run(run_id=str(number))), **HYBRIDS)
         assert held(read_back(table)) == model(seen)
-        monkeypatch.setattr(merging, "_SMALL_BYTES", -1)
+        monkeypatch.setattr(touched_files, "SMALL_BYTES", -1)
     assert not written.changed
     assert judge_versions(table.read(), keys=STREAM.keys).passed
     rebuilt = make_table(replace(DIMENSION, name="silver/rebuilt"))

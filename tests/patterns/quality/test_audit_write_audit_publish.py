@@ -14,9 +14,9 @@ from dedp_assets.patterns.core.errors import AuditFailed, ConfigError, SchemaMis
 from dedp_assets.patterns.core.records import Approval
 from dedp_assets.patterns.core.results import Finding
 from dedp_assets.patterns.core.rows import RowsRead
-from dedp_assets.patterns.delta import publishing
-from dedp_assets.patterns.delta.log import Ledger
-from dedp_assets.patterns.delta.stages import Stage
+from dedp_assets.patterns.delta import Ledger
+from dedp_assets.patterns.delta.staging import stage_commit
+from dedp_assets.patterns.delta.staging.stages import Stage
 from dedp_assets.patterns.quality.audit_write_audit_publish import audit_write_audit_publish, require_pass, usual
 from tests.helpers import EVENTS, a_record, a_run, active_files, read_back, write_log
 
@@ -207,13 +207,13 @@ def test_a_failing_window_loses_no_rows_and_stops_no_other(spark, events, batch,
 @pytest.mark.parametrize("respond", ["fail", "annotate", "quarantine"])
 def test_what_the_gate_adds_to_a_windows_latency_is_measured(events, suspects, batch, publish, monkeypatch, respond):
     """From the last file of the window's rows to the commit that showed them, by the log; a slow gate shows."""
-    commit_files = publishing.commit_files
+    commit_files = stage_commit.commit_files
 
     def slow(*args, **options):
         time.sleep(0.3)
         commit_files(*args, **options)
 
-    monkeypatch.setattr(publishing, "commit_files", slow)
+    monkeypatch.setattr(stage_commit, "commit_files", slow)
     aside = {"quarantine": suspects} if respond == "quarantine" else {}
     result = publish(batch(10, nameless=0 if respond == "fail" else 2), respond=respond, **aside)
     log = events.location / "_delta_log" / f"{result.version:020d}.json"
@@ -323,7 +323,7 @@ def test_a_dispatch_reports_every_audit_with_its_figures(events, suspects, batch
 def test_a_dispatch_that_dies_between_its_two_commits_loses_no_row(events, suspects, batch, publish, monkeypatch):
     """The bad rows are put aside first; the rerun publishes the good ones, and nothing is put aside twice."""
     publish(batch(10, start=20), inputs={"bronze": 6})
-    commit_files, calls = publishing.commit_files, []
+    commit_files, calls = stage_commit.commit_files, []
 
     def dispatch():
         return publish(batch(10, nameless=2), quarantine=suspects, respond="quarantine", inputs={"bronze": 7})
@@ -335,7 +335,7 @@ def test_a_dispatch_that_dies_between_its_two_commits_loses_no_row(events, suspe
         commit_files(*args, **kwargs)
 
     with monkeypatch.context() as patched:
-        patched.setattr(publishing, "commit_files", die_at_the_second)
+        patched.setattr(stage_commit, "commit_files", die_at_the_second)
         with pytest.raises(SystemExit):
             dispatch()
     assert (ids(events), ids(suspects)) == (list(range(20, 30)), [0, 1])

@@ -14,7 +14,7 @@ import pytest
 
 from dedp_assets.patterns.core.errors import ConfigError
 from dedp_assets.patterns.core.schema import Column, TableSpec
-from dedp_assets.patterns.delta.tables import Table
+from dedp_assets.patterns.delta import Table
 from dedp_assets.patterns.error_management.checkpointer import append_checkpointed
 from dedp_assets.patterns.value.dynamic_joiner import JoinTimes, join_latest, join_within
 from tests.helpers import a_run

@@ -10,7 +10,7 @@ from pyspark.errors import PySparkException
 
 from dedp_assets.patterns.core.errors import ConfigError, ContractError
 from dedp_assets.patterns.core.schema import Column, TableSpec
-from dedp_assets.patterns.delta.writes import StagedWrite
+from dedp_assets.patterns.delta import StagedWrite
 from dedp_assets.patterns.idempotency.transactional_writer import TableRows, publish_group
 from dedp_assets.patterns.value.incremental_sessionizer import SessionRule, sessionize_partition, show_partial
 from tests.helpers import a_run, read_back

@@ -8,7 +8,7 @@ from pathlib import Path
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from dedp_assets.patterns.delta.log import Ledger
+from dedp_assets.patterns.delta import Ledger
 from dedp_assets.patterns.value._loads import loads_of
 from tests.helpers import NOW, a_record, write_log
 

@@ -12,7 +12,7 @@ from pyspark.errors import PySparkException
 
 from dedp_assets.patterns.core.errors import ConfigError, ContractError
 from dedp_assets.patterns.core.schema import Column, TableSpec
-from dedp_assets.patterns.delta.tables import Table
+from dedp_assets.patterns.delta import Table
 from dedp_assets.patterns.error_management.checkpointer import append_checkpointed
 from dedp_assets.patterns.value.incremental_sessionizer import SessionRule, sessionize_partition
 from dedp_assets.patterns.value.stateful_sessionizer import sessionize_stream, sessionize_with_state

@@ -15,10 +15,12 @@ from pathlib import PurePosixPath
 from urllib.parse import unquote
 
 from dedp_assets.patterns.core.errors import ConfigError, Conflict, ContractError, NotReady
-from dedp_assets.patterns.delta.commits import actions
-from dedp_assets.patterns.delta.log import Ledger
-from dedp_assets.patterns.delta.reading import lies_outside
-from dedp_assets.patterns.delta.store import Entry, LocalStore, Store, as_folder
+from dedp_assets.patterns.delta.commit.commits import actions
+from dedp_assets.patterns.delta.log.ledger import Ledger
+from dedp_assets.patterns.delta.snapshots.reading import lies_outside
+from dedp_assets.patterns.delta.storage.local_store import LocalStore
+from dedp_assets.patterns.delta.storage.locations import as_folder
+from dedp_assets.patterns.delta.storage.store import Entry, Store
 
 __all__ = ["Contents", "FileState", "folder_contents", "readable", "some", "table_contents"]
 

@@ -20,7 +20,7 @@ from dedp_assets.patterns.core.errors import NotReady
 from dedp_assets.patterns.core.records import CommitRecord, Provenance
 from dedp_assets.patterns.core.results import Finding, RowCounts, Split, WriteResult
 from dedp_assets.patterns.core.rows import RowsRead
-from dedp_assets.patterns.delta import commits, publishing
+from dedp_assets.patterns.delta.commit import commits, idempotency
 from dedp_assets.patterns.delta.copies.versions import (
     FOLDER,
     Content,
@@ -33,10 +33,12 @@ from dedp_assets.patterns.delta.copies.versions import (
     require_closable,
     version_of,
 )
-from dedp_assets.patterns.delta.locks import table_lock
-from dedp_assets.patterns.delta.log import Commit, Cursor, TableState, generation_id, transaction_id
+from dedp_assets.patterns.delta.log.commit_info import Commit
+from dedp_assets.patterns.delta.log.table_state import TableState
+from dedp_assets.patterns.delta.log.transactions import Cursor, generation_id, transaction_id
+from dedp_assets.patterns.delta.snapshots.lost_files import lost_files
+from dedp_assets.patterns.delta.storage.locks import table_lock
 from dedp_assets.patterns.delta.tables import Table
-from dedp_assets.patterns.delta.verification import lost_files
 
 __all__ = ["Exposure", "expired", "expose", "exposures", "load"]
 
@@ -197,7 +199,7 @@ def _transactions(
     """Choose the transaction ids that a switch moves, and whether readers of changes have to look at it."""
     if state and not because:
         lost = bool(lost_files(target.store, state))
-        decision = publishing.decide(target.ledger, state, record, lost=lost)
+        decision = idempotency.decide(target.ledger, state, record, lost=lost)
         moved = {} if decision.applied else {decision.app_id: decision.sequence}
         return moved, not (decision.applied or decision.same_rows or decision.repair)
     generation = state.generation(target.name) + 1 if state else 0

@@ -12,9 +12,8 @@ from dedp_assets.patterns.core.masking import MaskingKey
 from dedp_assets.patterns.core.results import WriteResult
 from dedp_assets.patterns.core.schema import TableSpec
 from dedp_assets.patterns.delta.copies.editions import current, next_edition, replacing
-from dedp_assets.patterns.delta.locations import store_at
-from dedp_assets.patterns.delta.stages import Stage, claim_of
-from dedp_assets.patterns.delta.store import as_folder
+from dedp_assets.patterns.delta.staging.stages import Stage, claim_of
+from dedp_assets.patterns.delta.storage.locations import as_folder, store_at
 from dedp_assets.patterns.delta.tables import Table
 
 __all__ = ["is_made_by", "parts_to_make", "remake", "remove_abandoned", "rules_of"]

@@ -7,69 +7,29 @@ schema, properties and history of its source. What did not change since the last
 from __future__ import annotations
 
 import hashlib
-import json
 import time
-from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field, replace
 from threading import Lock
 
 from dedp_assets.patterns.core.errors import AuditFailed, ConfigError, Conflict
-from dedp_assets.patterns.core.records import CommitRecord, Provenance
+from dedp_assets.patterns.core.records import Provenance
 from dedp_assets.patterns.core.results import Finding, RowCounts, WriteResult
 from dedp_assets.patterns.delta.copies.contents import Contents, FileState, folder_contents, readable, some
-from dedp_assets.patterns.delta.copies.editions import MANIFEST, Edition, current, next_edition, replacing
-from dedp_assets.patterns.delta.log import Ledger
-from dedp_assets.patterns.delta.store import LocalStore
+from dedp_assets.patterns.delta.copies.editions import MANIFEST, Edition, next_edition, replacing
+from dedp_assets.patterns.delta.copies.manifests import (
+    Held,
+    Manifest,
+    files_held,
+    manifest_of,
+    new_manifest,
+    require_successor,
+)
+from dedp_assets.patterns.delta.log.ledger import Ledger
+from dedp_assets.patterns.delta.storage.local_store import LocalStore
 
-__all__ = ["Manifest", "copy_replica", "manifest_of", "verify"]
+__all__ = ["copy_replica", "verify"]
 
 _CHUNK = 1 << 20
-_Held = Mapping[str, tuple[FileState, str]]
-
-
-@dataclass(frozen=True, slots=True)
-class Manifest:
-    """The statement of a replica about itself, swapped in together with its files.
-
-    Attributes:
-        source: name of what it is a replica of.
-        version: the table's version, or how often the folder was copied before.
-        table_id: identity of the table.
-        record: who copied, from what, and what was checked.
-        files: path -> state of the source's file and SHA-256 of its bytes.
-    """
-
-    source: str
-    version: int
-    table_id: str
-    record: CommitRecord
-    files: _Held = field(repr=False)
-
-    def to_json(self) -> str:
-        """Write the manifest as it is stored."""
-        files = {path: [f.size_bytes, f.modified_ns, f.changed_ns, sha] for path, (f, sha) in self.files.items()}
-        head = {"source": self.source, "version": self.version, "table_id": self.table_id}
-        return json.dumps({**head, "record": self.record.to_json(), "files": files})
-
-    @classmethod
-    def from_json(cls, text: str) -> Manifest:
-        """Read the manifest in ``text``."""
-        stored = json.loads(text)
-        files = {path: (FileState(*state), sha) for path, (*state, sha) in stored["files"].items()}
-        record = CommitRecord.from_json(stored["record"])
-        if record is None:
-            raise ValueError("the record was not written by the library")
-        return cls(stored["source"], stored["version"], stored["table_id"], record, files)
-
-
-def manifest_of(target: LocalStore) -> Manifest | None:
-    """Read the manifest of the replica at ``target``; ``None`` if it has none that can be read."""
-    shown = current(target)
-    try:
-        return Manifest.from_json(shown.home.read(MANIFEST).decode()) if shown else None
-    except (OSError, ValueError, KeyError, TypeError):
-        return None
 
 
 def copy_replica(
@@ -102,8 +62,8 @@ def copy_replica(
     with replacing(target):
         former = manifest_of(target)
         if former is not None:
-            _require_successor(contents, former, name)
-        held = _held(target, former)
+            require_successor(contents, former, name)
+        held = files_held(target, former)
         if former is not None and _is_replica(target, held, contents):
             return _unchanged(former, name)
         with next_edition(target) as made:
@@ -117,7 +77,7 @@ def copy_replica(
                 "copied_bytes": sum(contents.files[path].size_bytes for path in copied),
                 "removed_files": gone,
             }
-            manifest = _manifest(contents, former, digests, provenance, findings, figures)
+            manifest = new_manifest(contents, former, digests, provenance, findings, figures)
             made.home.put(MANIFEST, manifest.to_json().encode())
     return WriteResult(
         table=name,
@@ -146,30 +106,7 @@ def verify(contents: Contents, target: LocalStore) -> Finding:
     return Finding("replica_equals_its_source", passed=not note, figures=figures, note=note)
 
 
-def _require_successor(contents: Contents, former: Manifest, name: str) -> None:
-    if former.source != contents.name:
-        raise ConfigError(f"{name} is a replica of {former.source}, not of {contents.name}: name another target")
-    if contents.version is not None and contents.table_id == former.table_id and contents.version < former.version:
-        raise Conflict(
-            f"{name} shows version {former.version} of {former.source} already, this run read version "
-            f"{contents.version} and is stale: run it on version {former.version} or a newer one"
-        )
-
-
-def _held(target: LocalStore, former: Manifest | None) -> _Held:
-    """List the files that the replica still holds as they were copied."""
-
-    def same(path: str, state: FileState) -> bool:
-        try:
-            now = FileState.of(target, path, rewritable=False)
-        except Conflict:
-            return False
-        return (now.size_bytes, now.modified_ns) == (state.size_bytes, state.modified_ns)
-
-    return {path: (state, sha) for path, (state, sha) in (former.files if former else {}).items() if same(path, state)}
-
-
-def _is_replica(target: LocalStore, held: _Held, contents: Contents) -> bool:
+def _is_replica(target: LocalStore, held: Held, contents: Contents) -> bool:
     """Tell whether the replica holds the contents as they are, and nothing else."""
     if {path: state for path, (state, _) in held.items()} != contents.files:
         return False
@@ -178,7 +115,7 @@ def _is_replica(target: LocalStore, held: _Held, contents: Contents) -> bool:
 
 
 def _fill(
-    made: Edition, contents: Contents, target: LocalStore, held: _Held, limit: _Limit
+    made: Edition, contents: Contents, target: LocalStore, held: Held, limit: _Limit
 ) -> tuple[dict[str, str], list[str]]:
     """Copy or link every file; return the SHA-256 of each by its path, and which were copied."""
     digests: dict[str, str] = {}
@@ -275,29 +212,6 @@ def _same_table(contents: Contents, copy: LocalStore) -> tuple[bool, int]:
 
 def _refusal(contents: Contents, finding: Finding) -> AuditFailed:
     return AuditFailed(f"{contents.name}: nothing was swapped in, {finding.note}", findings=[finding])
-
-
-def _manifest(
-    contents: Contents,
-    former: Manifest | None,
-    digests: Mapping[str, str],
-    provenance: Provenance,
-    findings: tuple[Finding, ...],
-    figures: Mapping[str, int],
-) -> Manifest:
-    identity = hashlib.sha256("".join(f"{p} {sha}\n" for p, sha in sorted(digests.items())).encode()).hexdigest()[:16]
-    version = contents.version if contents.version is not None else former.version + 1 if former else 0
-    inputs = {contents.name: identity if contents.version is None else version, **provenance.inputs}
-    record = CommitRecord.of(
-        replace(provenance, inputs=inputs, sequence=version),
-        content=f"{len(digests)} files {identity}",
-        counts=RowCounts(read=contents.rows, written=contents.rows),
-        findings=findings,
-        verdict="passed",
-        figures=figures,
-    )
-    files = {path: (state, digests[path]) for path, state in contents.files.items()}
-    return Manifest(contents.name, version, contents.table_id, record, files)
 
 
 def _unchanged(former: Manifest, name: str) -> WriteResult:

@@ -19,14 +19,14 @@ from typing import Any
 
 from dedp_assets.patterns.core.errors import ConfigError, ContractError, NotReady
 from dedp_assets.patterns.core.records import CommitRecord, Provenance
-from dedp_assets.patterns.delta import commits
-from dedp_assets.patterns.delta.locations import require_vacant
-from dedp_assets.patterns.delta.locks import table_lock
-from dedp_assets.patterns.delta.log import CLOSED, TableState
-from dedp_assets.patterns.delta.publishing import serves
-from dedp_assets.patterns.delta.store import require
+from dedp_assets.patterns.delta.commit import commits
+from dedp_assets.patterns.delta.commit.file_exchange import serves
+from dedp_assets.patterns.delta.log.table_state import CLOSED, TableState
+from dedp_assets.patterns.delta.snapshots.lost_files import lost_files, tell_lost
+from dedp_assets.patterns.delta.storage.locations import require_vacant
+from dedp_assets.patterns.delta.storage.locks import table_lock
+from dedp_assets.patterns.delta.storage.store import require
 from dedp_assets.patterns.delta.tables import Table
-from dedp_assets.patterns.delta.verification import lost_files, tell_lost
 
 __all__ = [
     "FOLDER",

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from datetime import datetime
 from urllib.parse import unquote
 
-from dedp_assets.patterns.delta.locks import table_lock
-from dedp_assets.patterns.delta.log import Ledger
-from dedp_assets.patterns.delta.stages import STAGE, claim_of
-from dedp_assets.patterns.delta.store import Entry
+from dedp_assets.patterns.delta.log.ledger import Ledger
+from dedp_assets.patterns.delta.staging.stages import STAGE, claim_of
+from dedp_assets.patterns.delta.storage.locks import table_lock
+from dedp_assets.patterns.delta.storage.store import Entry
 from dedp_assets.patterns.delta.tables import Table
 
 __all__ = ["Stages", "remove_stages"]

@@ -17,16 +17,18 @@ from urllib.parse import unquote
 from deltalake.transaction import AddAction
 
 from dedp_assets.patterns.core.errors import Conflict, ContractError
+from dedp_assets.patterns.core.observing import SPARK_ERRORS
 from dedp_assets.patterns.core.records import CommitRecord, Provenance, slice_name
 from dedp_assets.patterns.core.results import WriteResult
-from dedp_assets.patterns.delta import commits, publishing
-from dedp_assets.patterns.delta.locks import table_lock
-from dedp_assets.patterns.delta.log import Partition, TableState
-from dedp_assets.patterns.delta.reading import lies_outside, predicate
-from dedp_assets.patterns.delta.sessions import private
-from dedp_assets.patterns.delta.stages import Stage, new_stage
+from dedp_assets.patterns.delta.commit import commits, file_exchange, spark_writer
+from dedp_assets.patterns.delta.commit.sessions import private
+from dedp_assets.patterns.delta.log.partition_values import Partition
+from dedp_assets.patterns.delta.log.table_state import TableState
+from dedp_assets.patterns.delta.snapshots.lost_files import FilesGone, require_files
+from dedp_assets.patterns.delta.snapshots.reading import lies_outside, predicate
+from dedp_assets.patterns.delta.staging.stages import Stage, new_stage
+from dedp_assets.patterns.delta.storage.locks import table_lock
 from dedp_assets.patterns.delta.tables import Table
-from dedp_assets.patterns.delta.verification import FilesGone, require_files
 
 __all__ = ["Files", "partition_name", "rewrite", "small_files"]
 
@@ -69,14 +71,14 @@ def rewrite(
     }
     record = CommitRecord.of(provenance, content=f"compaction of version {state.version}")
     inside = not any(lies_outside(file["path"]) for _, file in _each(files))
-    if not (inside and publishing.serves(state)):
+    if not (inside and file_exchange.serves(state)):
         return _optimise_in_place(table, files, record, settings)
     stage = new_stage(table.store)
     try:
         rewritten = _rewritten(table, state, stage, files, settings)
     except Exception as error:
         stage.discard()
-        if not isinstance(error, publishing.SPARK_ERRORS):
+        if not isinstance(error, SPARK_ERRORS):
             raise
         raise ContractError(
             f"{table.name}: its small files cannot be merged, nothing was exchanged. {error}"
@@ -134,9 +136,9 @@ def _same_rows(table: str, rewritten: _Rewritten) -> _Rewritten:
 def _exchange(table: Table, stage: Stage, record: CommitRecord, rewritten: Sequence[_Rewritten]) -> WriteResult:
     """Commit small files out and their successors in, except where another writer was faster."""
     with table_lock(table.store):
-        for last in publishing.attempts():
+        for last in spark_writer.attempts():
             now = table.ledger.state()
-            active = {file["path"] for file in now.files()} if publishing.serves(now) else set()
+            active = {file["path"] for file in now.files()} if file_exchange.serves(now) else set()
             kept = [part for part in rewritten if all(file["path"] in active for file in part.old)]
             gave_way = sorted(partition_name(part.key) for part in rewritten if part not in kept)
             if not kept:
@@ -166,8 +168,8 @@ def _optimise_in_place(table: Table, files: Files, record: CommitRecord, setting
         try:
             with private(table.session, noted) as own:
                 own.sql(f"OPTIMIZE delta.`{table.store.address}`{where}").collect()
-        except publishing.SPARK_ERRORS as error:
-            if not publishing.is_conflict(error):
+        except SPARK_ERRORS as error:
+            if not spark_writer.is_conflict(error):
                 raise
             return _unchanged(table.name, before, sorted(map(partition_name, files)))
         ours = [commit for commit in table.ledger.commits(since=before.version) if commit.maintenance == record]

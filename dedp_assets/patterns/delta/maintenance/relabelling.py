@@ -12,10 +12,11 @@ from dataclasses import replace
 from dedp_assets.patterns.core.errors import ConfigError, Conflict
 from dedp_assets.patterns.core.records import CommitRecord, Provenance
 from dedp_assets.patterns.core.results import WriteResult
-from dedp_assets.patterns.delta import commits, publishing
-from dedp_assets.patterns.delta.definition import require_replaceable
-from dedp_assets.patterns.delta.locks import table_lock
-from dedp_assets.patterns.delta.log import RELABELLED, TableState
+from dedp_assets.patterns.delta.commit import commits, file_exchange, spark_writer
+from dedp_assets.patterns.delta.log.commit_info import RELABELLED
+from dedp_assets.patterns.delta.log.table_state import TableState
+from dedp_assets.patterns.delta.snapshots.definition import require_replaceable
+from dedp_assets.patterns.delta.storage.locks import table_lock
 from dedp_assets.patterns.delta.tables import Table
 
 __all__ = ["relabel"]
@@ -37,7 +38,7 @@ def relabel(
         Conflict: if other writers do not yield.
     """
     with table_lock(table.store):
-        for last in publishing.attempts():
+        for last in spark_writer.attempts():
             state = table.ledger.state()
             moved = {value: new for value, new in names(state).items() if value != new}
             if not moved:
@@ -53,7 +54,7 @@ def relabel(
 def _commit(
     table: Table, state: TableState, column: str, moved: Mapping[str, str], provenance: Provenance
 ) -> WriteResult:
-    if not publishing.serves(state):
+    if not file_exchange.serves(state):
         raise ConfigError(f"{table.name} has features that only Spark writes: its partitions cannot be relabelled")
     require_replaceable(table.name, state)
     files = [(file, dict(key)[column] or "") for file, key in state.keyed_files()]

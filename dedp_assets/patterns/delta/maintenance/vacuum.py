@@ -14,10 +14,11 @@ from urllib.parse import unquote
 from dedp_assets.patterns.core.errors import Conflict
 from dedp_assets.patterns.core.records import CommitRecord, Provenance
 from dedp_assets.patterns.core.results import WriteResult
-from dedp_assets.patterns.delta import commits, publishing
-from dedp_assets.patterns.delta.locks import table_lock
-from dedp_assets.patterns.delta.log import Ledger, TableState
-from dedp_assets.patterns.delta.store import Entry, Store
+from dedp_assets.patterns.delta.commit import commits, spark_writer
+from dedp_assets.patterns.delta.log.ledger import Ledger
+from dedp_assets.patterns.delta.log.table_state import TableState
+from dedp_assets.patterns.delta.storage.locks import table_lock
+from dedp_assets.patterns.delta.storage.store import Entry, Store
 from dedp_assets.patterns.delta.tables import Table
 
 __all__ = ["remove_unneeded", "safe_hours"]
@@ -57,7 +58,7 @@ def remove_unneeded(table: Table, *, cutoff: datetime, provenance: Provenance) -
             return WriteResult(table.name, state.version, applied=False, changed=False, reason=reason, figures=figures)
         record = CommitRecord.of(provenance, content=f"vacuum up to {cutoff.isoformat()}", figures=figures)
         info = commits.info(record, "VACUUM END", state, {"numDeletedFiles": data})
-        for last in publishing.attempts():
+        for last in spark_writer.attempts():
             try:
                 version = table.ledger.version() + 1
                 commits.write(table.store, version, [info])

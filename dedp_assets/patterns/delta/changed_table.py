@@ -1,0 +1,237 @@
+"""Changes of stored rows: merge, recompute, delete, restore."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.types import StructType
+
+from dedp_assets.patterns.core.audits import Audit, not_empty, require_passed
+from dedp_assets.patterns.core.columns import require_rows
+from dedp_assets.patterns.core.errors import ConfigError, ContractError
+from dedp_assets.patterns.core.meeting import as_held
+from dedp_assets.patterns.core.records import CommitRecord, Provenance, slice_name
+from dedp_assets.patterns.core.results import WriteResult
+from dedp_assets.patterns.core.rows import evaluated_once
+from dedp_assets.patterns.delta.commit import file_exchange
+from dedp_assets.patterns.delta.commit.sessions import private
+from dedp_assets.patterns.delta.handle import DeclaredTable
+from dedp_assets.patterns.delta.merge.clauses import Clause, Merge, check_condition, no_rows
+from dedp_assets.patterns.delta.merge.declared_keys import require_free, require_merge_by_key, require_own_key
+from dedp_assets.patterns.delta.merge.deletion import Deletion
+from dedp_assets.patterns.delta.merge.merging import Merging, look
+from dedp_assets.patterns.delta.merge.recomputing import Compute, Recomputing
+from dedp_assets.patterns.delta.merge.recomputing import look as look_at
+from dedp_assets.patterns.delta.rows import spark_dml
+from dedp_assets.patterns.delta.rows.copy_on_write import rewrite
+from dedp_assets.patterns.delta.rows.row_change import ChangeRequest
+from dedp_assets.patterns.delta.snapshots.definition import held_types, require_partition, require_replaceable
+from dedp_assets.patterns.delta.snapshots.reading import missing, predicate
+from dedp_assets.patterns.delta.staging.guards import in_range
+from dedp_assets.patterns.delta.storage.locks import table_lock
+
+__all__ = ["ChangedTable"]
+
+
+class ChangedTable(DeclaredTable):
+    """A table whose rows are merged, recomputed, deleted, or restored."""
+
+    @in_range
+    def merge(  # noqa: PLR0913 - what meets, what becomes of it, and of what it is a part
+        self,
+        source: DataFrame,
+        *,
+        keys: Sequence[str],
+        clauses: Sequence[Clause],
+        provenance: Provenance,
+        on: str = "",
+        null_keys: bool = False,
+        unusable: Mapping[str, str] | None = None,
+        partition: Mapping[str, object] | None = None,
+        whole: bool = False,
+        allow_empty: bool = False,
+        since: int | None = None,
+        execution: str = "",
+        due: Collection[str] | None = None,
+        audits: Sequence[Audit] = (),
+    ) -> WriteResult:
+        """Merge a source (``s``) into the table (``t``), as one audited commit.
+
+        Rows meet by ``keys``; a NULL in a key equals nothing, so that such a row of the source is a new one. A table
+        that declares its key (``TableSpec.key``) is merged by this key alone, and takes no row without it. The result
+        and the record count the rows ``inserted``, ``updated``, ``deleted``, ``untouched``, and ``unused``: rows of the
+        source that met no row and were not inserted.
+
+        Args:
+            source: rows to merge, one for each key.
+            keys: columns of both sides, of which equal values make two rows one.
+            clauses: what becomes of rows that both sides have (``Update``, ``Delete``) and of rows that only the source
+                has (``Insert``): the first clause whose condition is true takes a row.
+            provenance: who merges, from what, and why.
+            on: further SQL condition over ``t`` and ``s`` for rows to meet.
+            null_keys: whether NULL is a key like any other, and equals NULL.
+            unusable: what may be wrong with a row of the source -> SQL that is true of such a row; one of them, and
+                nothing is merged.
+            partition: partition values that this merge owns: only their rows are met, and a row that would leave them
+                is refused; without, a row whose partition value changes moves.
+            whole: whether the source is all that the partition holds: rows that meet none of it are removed.
+            allow_empty: whether a source without rows may remove them, with a warning.
+            since: version of the table that the source was computed from, if it was: what others wrote to the partition
+                after it is not in the source.
+            execution: key of the execution that this merge is, for a table that declares what they are told apart by.
+            due: executions that have to be in the rows before it. If it is given, an execution of the past begins with
+                the rows that were there before it, and those after it have to follow.
+            audits: rules over the rows inserted or updated; the table's constraints are judged in any case.
+
+        Raises:
+            AmbiguousKeys: if the source has two rows for one key, or of a declared key one without it, or one that
+                stands outside of the partition already.
+            AuditFailed: if a rule or a constraint refuses the rows; nothing is published.
+            ConfigError: if the clauses can never work, or could bring a declared key twice.
+            Conflict: if the partition was written after ``since``, or other writers change the same rows and do not
+                yield.
+            ContractError: if a row of the source is unusable, or the rows before an execution are gone.
+            NotReady: if an execution before it is not in the rows.
+
+        Example:
+            >>> from dedp_assets.patterns.delta import Delete, Insert, Update
+            >>> users = table("users", "id INT, name STRING", (1, "Ada"), (2, "Bob"))
+            >>> changes = frame("id INT, name STRING, gone BOOLEAN", (1, "Ada L.", False), (2, "Bob", True))
+            >>> clauses = [Delete(when="s.gone"), Update(), Insert(when="NOT s.gone")]
+            >>> _ = users.merge(changes, keys=["id"], provenance=run, clauses=clauses)
+            >>> rows(users)
+            [(1, 'Ada L.')]
+        """
+        require_rows(self.name, source)
+        state = self.ensure()
+        owned = require_partition(self.name, state, partition or {})
+        merge = Merge(tuple(keys), tuple(clauses), on, null_keys, owned, unusable or {}, whole, self.spec.key)
+        require_merge_by_key(self.spec, merge)
+        source = merge.checked(self.name, state, source)
+        some = (not_empty("source", allow_empty=allow_empty),) if whole else ()
+        with evaluated_once(source.select("*")) as rows:
+            seen = look(self.spec, merge, rows, state)
+            change = Merging(merge, rows, seen, merge.statement(self.name, state), self.store, self.spec)
+            request = ChangeRequest(owned, provenance, audits, self._execution(execution), due, since)
+            if not (why := file_exchange.only_spark_changes(state)):
+                return rewrite(self, change, replace(request, audits=(*some, *audits)))
+            require_passed(self.name, some, {"source": seen.rows}, provenance.approval)
+            if execution:
+                raise ConfigError(f"{self.name} has {why}: only a merge without executions can be made of it")
+            if seen.outside and merge.takes_columns:
+                raise ContractError(f"{self.name}: {seen.outside} source rows lie outside of {slice_name(owned)}")
+            statement = merge.statement(f"delta.`{self.store.address}`", state)
+
+            def run(session: SparkSession, staged: DataFrame | None) -> None:
+                if merge.reaches_out and staged is not None:
+                    there = session.read.format("delta").load(self.store.address)
+                    others = there.filter(f"NOT coalesce({predicate(owned, state)}, false)")
+                    require_free(self.spec, merge, others, staged)
+                session.sql(statement, s=staged)
+
+            return spark_dml.run(self, run, change.content, request, source=rows, why=why)
+
+    @in_range
+    def recompute(
+        self,
+        source: DataFrame,
+        *,
+        keys: Sequence[str],
+        identity: Sequence[str],
+        compute: Compute,
+        provenance: Provenance,
+        aside: Sequence[str] = (),
+        audits: Sequence[Audit] = (),
+    ) -> WriteResult:
+        """Replace all rows of the keys in ``source`` by those that ``compute`` makes, as one audited commit.
+
+        Only these keys' rows are read, at the version that the commit follows: where another writer changed them in
+        the meantime, they are computed again.
+
+        Args:
+            source: rows of the keys to change, any number for each.
+            keys: columns of both sides that say which rows belong together.
+            identity: columns by which a row is the same one before and after, ``keys`` among them.
+            compute: the present rows of these keys, and ``source`` -> all rows that they shall have.
+            aside: columns in which a row may differ and say the same to who reads it: such a commit changes no row for
+                whoever follows the table.
+            provenance: who changes, from what, and why.
+            audits: rules over the rows inserted or updated; the table's constraints are judged in any case.
+
+        Raises:
+            AmbiguousKeys: if a key is NULL.
+            AuditFailed: if a rule or a constraint refuses the rows; nothing is published.
+            ConfigError: for a table whose rows only Delta's own statements may change.
+            Conflict: if other writers change the same rows and do not yield.
+            SchemaMismatch: if ``compute`` makes other columns than the table's.
+        """
+        require_rows(self.name, source)
+        state = self.ensure()
+        require_own_key(self.spec, identity)
+        if why := file_exchange.only_spark_changes(state):
+            raise ConfigError(f"{self.name} has {why}: rows of it cannot be computed anew, merge into it instead")
+        held = [field for field in held_types(state).fields if field.name.lower() in map(str.lower, keys)]
+        source = as_held(source, StructType(held), self.name)
+        with evaluated_once(source.select("*")) as rows:
+            looked = look_at(self.name, rows, keys)
+            change = Recomputing(tuple(keys), tuple(identity), rows, compute, looked, self.store, tuple(aside))
+            return rewrite(self, change, ChangeRequest({}, provenance, audits))
+
+    def delete(
+        self,
+        where: str,
+        *,
+        provenance: Provenance,
+        partition: Mapping[str, object] | None = None,
+        audits: Sequence[Audit] = (),
+    ) -> WriteResult:
+        """Delete the rows for which the SQL predicate ``where`` is true, as one audited commit; NULL keeps a row.
+
+        Raises:
+            AuditFailed: if a rule refuses it, e.g. a bound on the figure ``deleted``.
+            ConfigError: if the predicate cannot be analysed.
+            Conflict: if other writers change the same rows and do not yield.
+        """
+        state = self.ensure()
+        owned = require_partition(self.name, state, partition or {})
+        check_condition(self.name, no_rows(self.session, state), where)
+        change, request = Deletion(where, owned, self.session, self.store), ChangeRequest(owned, provenance, audits)
+        if not (why := file_exchange.only_spark_changes(state)):
+            return rewrite(self, change, request)
+        condition = f"({where}) AND {predicate(owned, state)}"
+        statement = f"DELETE FROM delta.`{self.store.address}` WHERE {condition}"  # noqa: S608 - a predicate is SQL by contract
+        return spark_dml.run(self, lambda session, _: session.sql(statement), change.content, request, why=why)
+
+    def restore(self, version: int, *, provenance: Provenance) -> WriteResult:
+        """Make the rows of an earlier ``version`` current again, as a new commit.
+
+        Delta keeps transaction ids through a restore, so a replay of what was rolled back would look already applied:
+        the table's generation is raised first, and a crash between the two steps only allows a rerun too many.
+
+        Raises:
+            ConfigError: if a vacuum removed files of that version, or the table is append-only or closed.
+        """
+        statement = f"RESTORE TABLE delta.`{self.store.address}` TO VERSION AS OF {version}"
+        record = CommitRecord.of(provenance, content=statement)
+        with table_lock(self.store):
+            if gone := missing(self.store, self.ledger.state(version)):
+                raise self._vacuumed(version, gone)
+            require_replaceable(self.name, self.ledger.state())
+            file_exchange.raise_generation(self.ledger, lambda: self.session)
+            before = self.ledger.version()
+            settings = {"spark.databricks.delta.commitInfo.userMetadata": record.to_json()}
+            with private(self.session, settings) as own:
+                own.sql(statement)
+            return spark_dml.committed(self, before, record)
+
+    def _execution(self, key: str) -> dict[str, str]:
+        """Name an execution as commits do.
+
+        Raises:
+            ConfigError: if the table does not declare what its executions are told apart by.
+        """
+        if key and not self.spec.executed_by:
+            raise ConfigError(f"{self.name} does not declare what its executions are told apart by (executed_by)")
+        return {self.spec.executed_by: key} if key else {}

@@ -1,0 +1,1 @@
+"""Commits: idempotency check, metadata-only commit, Spark's writer as the fallback."""

@@ -1,0 +1,177 @@
+"""Commits that change no row, written as the Delta protocol defines them: one file, one JSON action per line.
+
+deltalake's ``create_write_transaction`` exchanges files, too. Entries are written here because they need what it does
+not promise: paths as the log spells them, a ``.crc`` file beside the version, files added again of which only the
+description changes, and an error where it tries again by itself, for a version that exists already: that one is never
+written over. Callers hold the table's lock.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import time
+import uuid
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from typing import Any
+
+from deltalake.exceptions import DeltaError
+
+from dedp_assets.patterns.core.errors import Conflict
+from dedp_assets.patterns.core.records import CommitRecord
+from dedp_assets.patterns.delta.commit.checksums import EMPTY, following
+from dedp_assets.patterns.delta.log.table_state import TableState
+from dedp_assets.patterns.delta.storage.store import Store, delta_table, require
+
+__all__ = ["PLAIN_PROTOCOL", "actions", "declaration", "info", "keep_readable", "now_ms", "write"]
+
+_LOG = "_delta_log"
+_OF_A_VERSION = re.compile(r"(\d{20})\.(json|crc)")
+_CHECKPOINT_INTERVAL = 10
+PLAIN_PROTOCOL = {"minReaderVersion": 1, "minWriterVersion": 2}
+"""What every reader and writer of Delta knows."""
+
+
+def write(
+    store: Store,
+    version: int,
+    content: Iterable[Mapping[str, Any]],
+    *,
+    described_again: Sequence[Mapping[str, Any]] = (),
+) -> None:
+    """Write one commit of the log in ``store``, whole or not at all, with its checksum if that is certain.
+
+    Args:
+        store: the table's.
+        version: the version that the commit makes.
+        content: its actions.
+        described_again: further ones, which add files that the table has already: only what the log says of them
+            changes, and a checksum counts them once.
+
+    Raises:
+        Conflict: if somebody else committed that version.
+        ConfigError: if the store cannot tell that somebody did.
+    """
+    require(store, "put_if_absent")
+    log, content = store.within(_LOG), list(content)
+    try:
+        _put_if_absent(log, f"{version:020d}.json", [*content, *described_again])
+    except FileExistsError:
+        raise Conflict(
+            f"{store.name}: another writer changed the table first, version {version} is theirs: run it again"
+        ) from None
+    # The commit stands without its checksum, too.
+    with suppress(OSError):
+        before = _checksum(log, version - 1) if version else EMPTY
+        if before is not None and (checksum := following(before, content)):
+            _put_if_absent(log, f"{version:020d}.crc", [checksum])
+
+
+def _put_if_absent(log: Store, name: str, lines: Iterable[Mapping[str, Any]]) -> None:
+    # Characters as they are: not every reader of logs decodes an escaped pair of surrogates.
+    log.put_if_absent(name, "".join(json.dumps(line, ensure_ascii=False) + "\n" for line in lines).encode())
+
+
+def _checksum(log: Store, version: int) -> Mapping[str, Any] | None:
+    """Read the checksum beside a version; ``None`` if there is none that can be read."""
+    with suppress(OSError, ValueError):
+        stated = json.loads(log.read(f"{version:020d}.crc"))
+        return stated if isinstance(stated, dict) else None
+    return None
+
+
+def actions(store: Store, version: int) -> Iterator[dict[str, Any]]:
+    """Read the actions of a commit; empty if there is no such version."""
+    log, commit = store.within(_LOG), f"{version:020d}.json"
+    # Bytes, because a line of text may end where the protocol knows no end.
+    for line in log.read(commit).splitlines() if log.exists(commit) else ():
+        yield json.loads(line)
+
+
+def info(
+    record: CommitRecord | str,
+    operation: str,
+    read: TableState | None,
+    metrics: Mapping[str, int],
+    parameters: Mapping[str, str] | None = None,
+    *,
+    appends: bool = False,
+) -> dict[str, Any]:
+    """Make the action that says what a commit did, with a record or a note as its user metadata.
+
+    Args:
+        record: the library's record, or a note.
+        operation: Delta's name of what was done.
+        read: the table as the writer saw it; ``None`` if there was none.
+        metrics: Delta's figures of the operation.
+        parameters: Delta's parameters of the operation.
+        appends: whether nothing was read that another writer could have changed.
+    """
+    return {
+        "commitInfo": {
+            "timestamp": now_ms(),
+            "operation": operation,
+            "operationParameters": dict(parameters or {}),
+            **({"readVersion": read.version} if read else {}),
+            "isolationLevel": "Serializable" if operation == "WRITE" else "SnapshotIsolation",
+            "isBlindAppend": appends,
+            "operationMetrics": {name: str(value) for name, value in metrics.items()},
+            "userMetadata": record if isinstance(record, str) else record.to_json(),
+        }
+    }
+
+
+def keep_readable(store: Store, before: TableState) -> None:
+    """Keep a log quick to read after a commit: write a checkpoint where the table wants one, remove old entries."""
+    every = int(before.properties.get("delta.checkpointInterval") or _CHECKPOINT_INTERVAL)
+    if (before.version + 1) % every:
+        return
+    # The commit stands whatever happens here; what was not done is done after the next interval.
+    with suppress(DeltaError, OSError):
+        table = delta_table(store, before.version + 1)
+        table.create_checkpoint()
+        if before.properties.get("delta.enableExpiredLogCleanup", "true").lower() == "true":
+            table.cleanup_metadata()
+            _remove_checksums_alone(store.within(_LOG))
+
+
+def _remove_checksums_alone(log: Store) -> None:
+    """Remove the checksums of versions that a cleanup removed; deltalake leaves them."""
+    named = [(found[1], found[2], name) for name in log.list() if (found := _OF_A_VERSION.fullmatch(name))]
+    oldest = min(version for version, kind, _ in named if kind == "json")
+    for version, kind, name in named:
+        if kind == "crc" and version < oldest:
+            log.delete(name)
+
+
+def declaration(
+    schema: str,
+    partition_by: Sequence[str],
+    *,
+    configuration: Mapping[str, str] | None = None,
+    protocol: Mapping[str, Any] = PLAIN_PROTOCOL,
+) -> Iterator[dict[str, Any]]:
+    """Make the actions that begin a table: its protocol, and the columns of its rows.
+
+    Args:
+        schema: Spark's JSON of the table's schema.
+        partition_by: partition columns in order.
+        configuration: table properties.
+        protocol: what readers and writers have to know.
+    """
+    yield {"protocol": dict(protocol)}
+    yield {
+        "metaData": {
+            "id": str(uuid.uuid4()),
+            "format": {"provider": "parquet", "options": {}},
+            "schemaString": schema,
+            "partitionColumns": list(partition_by),
+            "configuration": dict(configuration or {}),
+        }
+    }
+
+
+def now_ms() -> int:
+    """Read the machine's clock: a commit states when it was made, whatever time its caller takes for now."""
+    return time.time_ns() // 1_000_000

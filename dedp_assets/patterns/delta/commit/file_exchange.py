@@ -1,0 +1,153 @@
+"""Metadata-only commits: files in and files out, transaction and record with them."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import unquote
+
+from deltalake.transaction import AddAction
+from pyspark.sql import SparkSession
+
+from dedp_assets.patterns.core.records import CommitRecord
+from dedp_assets.patterns.delta.commit import commits
+from dedp_assets.patterns.delta.commit.idempotency import Decision
+from dedp_assets.patterns.delta.log.ledger import Ledger
+from dedp_assets.patterns.delta.log.partition_values import Partition
+from dedp_assets.patterns.delta.log.table_state import TableState
+from dedp_assets.patterns.delta.log.transactions import generation_id
+from dedp_assets.patterns.delta.snapshots.definition import require_replaceable
+from dedp_assets.patterns.delta.snapshots.lost_files import require_files
+from dedp_assets.patterns.delta.snapshots.reading import lies_outside
+from dedp_assets.patterns.delta.storage.store import Store
+
+__all__ = [
+    "Told",
+    "commit_transactions",
+    "exchange_files",
+    "only_spark_changes",
+    "raise_generation",
+    "require_staged",
+    "serves",
+]
+
+
+_COMPUTED = re.compile(r"delta\.generationExpression|__CHAR_VARCHAR_TYPE_STRING\W+char\(")
+
+
+_SERVED = {
+    "appendOnly",
+    "changeDataFeed",
+    "checkConstraints",
+    "generatedColumns",
+    "invariants",
+    "timestampNtz",
+    "v2Checkpoint",
+    "variantType",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """The words of a table's history about a commit: Delta's name of the operation, its parameters and figures."""
+
+    operation: str
+    parameters: Mapping[str, str]
+    metrics: Mapping[str, int]
+
+
+def serves(state: TableState) -> bool:
+    """Tell whether the metadata-only transaction can serve the table; if not, Spark's own writer has to."""
+    return not state.mapped and not state.identities and state.features <= _SERVED
+
+
+def only_spark_changes(state: TableState) -> str:
+    """Say why rows of the table can be changed by Delta's own statements only; empty if they need not be."""
+    if not serves(state):
+        return "features that only Spark writes"
+    if state.properties.get("delta.enableChangeDataFeed", "false").lower() == "true":
+        return "a change feed"
+    if _COMPUTED.search(json.dumps(list(state.columns.values()))):
+        return "columns whose values Spark computes or pads"
+    if any(lies_outside(file["path"]) for file in state.files()):
+        return "files outside of its folder"
+    return ""
+
+
+def require_staged(store: Store, adds: Iterable[AddAction]) -> None:
+    """Look at files once more that a commit is about to name; the caller holds the table's lock.
+
+    Raises:
+        FilesGone: if one is not there, or is cut short.
+    """
+    require_files(store, [(unquote(add.path), add.size) for add in adds])
+
+
+def exchange_files(
+    store: Store,
+    state: TableState,
+    adds: Iterable[AddAction],
+    gone: Iterable[tuple[Mapping[str, Any], Partition]],
+    *,
+    record: CommitRecord,
+    decision: Decision,
+    told: Told,
+    data_change: bool = True,
+) -> None:
+    """Commit files in and files out, transaction and record with them, as the version after ``state``.
+
+    Args:
+        store: the table's.
+        state: the table as it was when the write was decided on.
+        adds: files that become part of the table, with paths as the log writes them.
+        gone: files of ``state`` that stop being part of it, as :meth:`TableState.keyed_files` gives them.
+        record: goes into the commit as its user metadata.
+        decision: transaction id and version.
+        told: what the table's history says of the commit.
+        data_change: whether readers of changes have to look at what goes and what comes.
+
+    Raises:
+        Conflict: if another writer committed meanwhile, or files to add are gone (:class:`FilesGone`).
+        ConfigError: if rows would be taken from a table that only takes appends.
+    """
+    now, adds, removed = commits.now_ms(), list(adds), list(gone)
+    require_staged(store, adds)
+    if removed:
+        require_replaceable(store.name, state)
+    content: list[dict[str, Any]] = [
+        commits.info(record, told.operation, state, told.metrics, told.parameters, appends=not removed),
+        {"txn": {"appId": decision.app_id, "version": decision.sequence, "lastUpdated": now}},
+    ]
+    for file, key in removed:
+        gone_since = {"deletionTimestamp": now, "extendedFileMetadata": True, "dataChange": data_change}
+        values = {"partitionValues": dict(key), "size": file["size_bytes"]}
+        content.append({"remove": {"path": file["path"], **gone_since, **values}})
+    for add in adds:
+        described = {"path": add.path, "partitionValues": dict(add.partition_values), "size": add.size}
+        stated = {"modificationTime": add.modification_time, "dataChange": data_change, "stats": add.stats}
+        content.append({"add": {**described, **stated}})
+    commits.write(store, state.version + 1, content)
+    commits.keep_readable(store, state)
+
+
+def raise_generation(ledger: Ledger, session: Callable[[], SparkSession] | None = None) -> None:
+    """Start a new generation of transaction ids: what was applied before a restore may be applied again."""
+    app_id, state = generation_id(ledger.name), ledger.state()
+    version = (state.transaction(app_id) or 0) + 1
+    if session is None or serves(state):
+        commit_transactions(ledger, {app_id: version}, "new generation")
+    else:
+        nothing = session().read.format("delta").load(ledger.store.address).limit(0)
+        writer = nothing.write.format("delta").mode("append").option("userMetadata", "new generation")
+        writer.option("txnAppId", app_id).option("txnVersion", version).save(ledger.store.address)
+
+
+def commit_transactions(ledger: Ledger, moved: Mapping[str, int], note: str) -> None:
+    """Commit transaction ids and their versions alone, without a change of rows."""
+    state, now = ledger.state(), commits.now_ms()
+    actions = [{"txn": {"appId": app_id, "version": to, "lastUpdated": now}} for app_id, to in moved.items()]
+    commits.write(ledger.store, state.version + 1, [commits.info(note, "WRITE", state, {}, appends=True), *actions])
+    commits.keep_readable(ledger.store, state)

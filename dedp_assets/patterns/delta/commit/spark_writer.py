@@ -1,0 +1,77 @@
+"""Commits by Spark's own writer, and the errors and retries of a commit."""
+
+from __future__ import annotations
+
+import random
+import re
+import time
+from collections.abc import Iterator, Mapping
+
+from pyspark.sql import DataFrame
+
+from dedp_assets.patterns.core.errors import Conflict
+from dedp_assets.patterns.core.observing import SPARK_ERRORS
+from dedp_assets.patterns.core.partitions import equals
+from dedp_assets.patterns.core.records import CommitRecord
+from dedp_assets.patterns.delta.commit.idempotency import Decision
+from dedp_assets.patterns.delta.snapshots.lost_files import FilesGone
+
+__all__ = ["attempts", "commit_by_spark", "is_conflict", "sql_settings", "violation"]
+
+_CONFLICT = re.compile(
+    r"DELTA_(CONCURRENT|METADATA_CHANGED|PROTOCOL_CHANGED)"
+    r"|(Concurrent\w+|MetadataChanged|ProtocolChanged|FileAlreadyExists)Exception"
+)
+
+
+_VIOLATION = re.compile(r"(CHECK constraint|NOT NULL constraint)[^\n]*")
+
+
+def commit_by_spark(
+    rows: DataFrame,
+    record: CommitRecord,
+    decision: Decision,
+    *,
+    location: str,
+    kinds: Mapping[str, str],
+    append: bool = False,
+) -> None:
+    """Make the same commit by Spark's own writer, for tables that the metadata-only transaction cannot serve."""
+    if decision.same_rows:
+        rows, append = rows.limit(0), True
+    writer = rows.write.format("delta").mode("append" if append else "overwrite")
+    if record.partition and not append:
+        predicate = " AND ".join(equals(c, value, kinds[c]) for c, value in record.partition.items())
+        writer = writer.option("replaceWhere", predicate)
+    writer = writer.option("txnAppId", decision.app_id).option("txnVersion", decision.sequence)
+    writer.option("userMetadata", record.to_json()).save(location)
+
+
+def sql_settings(record: CommitRecord, decision: Decision) -> dict[str, str]:
+    """List the session settings that put the transaction and the record into the commit of an SQL statement."""
+    return {
+        "spark.databricks.delta.write.txnAppId": decision.app_id,
+        "spark.databricks.delta.write.txnVersion": str(decision.sequence),
+        "spark.databricks.delta.commitInfo.userMetadata": record.to_json(),
+    }
+
+
+def is_conflict(error: Exception) -> bool:
+    """Tell whether a commit was lost to another writer, by the error's text, which is the same over Spark Connect."""
+    if isinstance(error, FilesGone):
+        return False
+    return isinstance(error, Conflict) or (isinstance(error, SPARK_ERRORS) and bool(_CONFLICT.search(str(error))))
+
+
+def violation(error: Exception) -> str:
+    """Name the constraint of the table that a statement's rows broke, as Delta says it; empty if they broke none."""
+    found = _VIOLATION.search(str(error))
+    return found[0].strip() if found else ""
+
+
+def attempts(count: int = 5, *, pause_seconds: float = 0.1) -> Iterator[bool]:
+    """Yield, ``count`` times, whether this is the last attempt; pause between them, longer each time and at random."""
+    for number in range(count):
+        if number:
+            time.sleep(random.uniform(0.5, 1) * pause_seconds * 2**number)  # noqa: S311 - jitter, not a secret
+        yield number == count - 1

@@ -1,0 +1,90 @@
+"""Check of a stored table: its log against its files, without a JVM and without reading a row.
+
+A table can be green and unreadable: its log is whole, and a data file that it names is gone. Names and sizes of the
+files are compared with the log, the log with its own checksums.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass
+
+from dedp_assets.patterns.core.errors import ContractError
+from dedp_assets.patterns.delta.log.faults import Fault, log_faults, stated_figures
+from dedp_assets.patterns.delta.log.ledger import Ledger
+from dedp_assets.patterns.delta.snapshots.lost_files import LostFile, lost_files
+
+__all__ = ["Verification", "verify_table"]
+
+
+@dataclass(frozen=True, slots=True)
+class Verification:
+    """The faults that were found in one table.
+
+    Attributes:
+        table: its name.
+        version: the version that was looked at; -1 if the log gives none.
+        files: data files of that version.
+        faults: what is wrong with the log.
+        lost: data files that are not there as the log describes them.
+    """
+
+    table: str
+    version: int
+    files: int
+    faults: tuple[Fault, ...] = ()
+    lost: tuple[LostFile, ...] = ()
+
+    @property
+    def sound(self) -> bool:
+        """Tell whether no fault was found."""
+        return not self.faults and not self.lost
+
+
+def verify_table(ledger: Ledger) -> Verification:
+    """Hold a table's log against its checksums and its files.
+
+    Args:
+        ledger: the table's.
+
+    Raises:
+        NotReady: if there is no table.
+    """
+    faults = log_faults(ledger.store)
+    faults += _unknown_actions(ledger, {fault.file for fault in faults})
+    try:
+        state = ledger.state()
+    except ContractError:
+        return Verification(ledger.name, -1, 0, tuple(faults))
+    faults += _contradictions(ledger)
+    lost = lost_files(ledger.store, state)
+    return Verification(ledger.name, state.version, len(state.files()), tuple(faults), tuple(lost))
+
+
+def _unknown_actions(ledger: Ledger, known: Collection[str]) -> Iterator[Fault]:
+    """Find commits that are valid JSON and lack what a commit has to have."""
+    for version in range(ledger.version() + 1):
+        file = f"_delta_log/{version:020d}.json"
+        if file not in known and ledger.store.exists(file):
+            try:
+                ledger.commit(version)
+            except ContractError as error:
+                yield Fault(file, f"is damaged ({error.__cause__})", "put it back from a backup")
+
+
+def _contradictions(ledger: Ledger) -> Iterator[Fault]:
+    """List where the log and the checksum file of one of its versions disagree on files and bytes."""
+    stated = stated_figures(ledger.store)
+    if stated is None:
+        return
+    version, figures = stated
+    path = f"_delta_log/{version:020d}.crc"
+    try:
+        files = ledger.state(version).files()
+    except ContractError:
+        return
+    held = {"numFiles": len(files), "tableSizeBytes": sum(file["size_bytes"] for file in files)}
+    if held != figures:
+        shown = f"states {figures['numFiles']} files of {figures['tableSizeBytes']} bytes, the log holds "
+        shown += f"{held['numFiles']} of {held['tableSizeBytes']}"
+        yield Fault(path, shown, "put the commits up to that version back from a backup; they lack what it counted")

@@ -1,0 +1,160 @@
+"""Handle of a table: declaration, place, log, Spark session, and the rows of its versions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
+
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
+
+from dedp_assets.patterns.core.errors import ConfigError, Conflict, ContractError
+from dedp_assets.patterns.core.schema import TableSpec
+from dedp_assets.patterns.core.sql_options import reason_of
+from dedp_assets.patterns.delta.commit import commits, spark_writer
+from dedp_assets.patterns.delta.commit.creation import doubtful_checks, first_commit
+from dedp_assets.patterns.delta.commit.sessions import private, require_literals
+from dedp_assets.patterns.delta.log.ledger import Ledger
+from dedp_assets.patterns.delta.log.table_state import TableState
+from dedp_assets.patterns.delta.snapshots.definition import (
+    alterations,
+    creation,
+    require_open,
+    require_partition,
+    require_usable,
+)
+from dedp_assets.patterns.delta.snapshots.lost_files import lost_files, tell_lost
+from dedp_assets.patterns.delta.snapshots.reading import missing, read_at
+from dedp_assets.patterns.delta.storage.locations import Located, Location, require_vacant
+from dedp_assets.patterns.delta.storage.locks import table_lock
+from dedp_assets.patterns.delta.storage.store import require
+
+__all__ = ["DeclaredTable"]
+
+
+class TableHandle(Located):
+    """The declaration of a table, its place and its log, and the rows of its versions.
+
+    Args:
+        spec: what the table declares about itself.
+        location: where it lies.
+        session: a Spark session, or a function that gives one once rows are touched; the ledger needs none.
+    """
+
+    def __init__(self, spec: TableSpec, location: Location, session: SparkSession | Callable[[], SparkSession]) -> None:
+        self.spec = spec
+        self.name = spec.name
+        self.ledger = Ledger(location, name=spec.name)
+        self.store = self.ledger.store
+        self._session = session
+
+    @property
+    def session(self) -> SparkSession:
+        """The Spark session; asking for it starts one if need be.
+
+        Raises:
+            ConfigError: for one whose settings change what SQL texts say.
+        """
+        session = self._session() if callable(self._session) else self._session
+        require_literals(session)
+        return session
+
+    def read(self, *partitions: Mapping[str, object], version: int | None = None) -> DataFrame:
+        """Read the rows at a pinned version (the newest if ``None``), of the named partitions if any; lazy.
+
+        Raises:
+            ConfigError: if a vacuum removed files of that version, and its rows are no longer the current ones.
+            ContractError: if files of the pinned version are lost that its rows are still current in.
+        """
+        state = self.ledger.state(version)
+        named = [self._spelled(state, partition) for partition in partitions]
+        if version is not None and (gone := missing(self.store, state, named)):
+            state = self._same_rows(state, named, gone)
+        return read_at(self.session, self.store, state, named)
+
+    def stream(self) -> DataFrame:
+        """Stream the rows that commits add, from the present ones on; a commit that replaces rows is passed over."""
+        return self.session.readStream.format("delta").option("skipChangeCommits", "true").load(self.store.address)
+
+    def _spelled(self, state: TableState, partition: Mapping[str, object]) -> dict[str, str | None]:
+        """Spell a partition as the log does; its values may be missing (NULL)."""
+        known = require_partition(self.name, state, {c: v for c, v in partition.items() if v is not None})
+        missing = state.spelled({c: None for c, v in partition.items() if v is None})
+        if foreign := [c for c in missing if c not in state.kinds]:
+            raise ConfigError(f"{self.name} is partitioned by {list(state.partition_columns)}, not by {foreign}")
+        return {**missing, **known}
+
+    def _same_rows(
+        self, state: TableState, partitions: Sequence[Mapping[str, str | None]], gone: Sequence[str]
+    ) -> TableState:
+        """Return the newest state if no rows changed since: compaction exchanges files and keeps the rows."""
+        head, changed = self.ledger.changes(since=state.version)
+        for key in map(dict, changed):
+            if any(all(key.get(c) == value for c, value in named.items()) for named in partitions or [{}]):
+                raise self._vacuumed(state.version, gone)
+        current = self.ledger.state(head)
+        if lost := lost_files(self.store, current, *partitions):
+            raise ContractError(f"{tell_lost(self.name, lost)}: `dedp verify` names what repairs it")
+        return current
+
+    def _vacuumed(self, version: int, gone: Sequence[str]) -> ConfigError:
+        return ConfigError(
+            f"{self.name} can no longer be read at version {version}: a vacuum removed {len(gone)} of its files. Take "
+            "a newer version; what shall stay readable for longer needs a longer retention"
+        )
+
+
+class DeclaredTable(TableHandle):
+    """A table that is created, or altered, to agree with its declaration."""
+
+    def ensure(self) -> TableState:
+        """Create the table, or alter it to its declaration, in commits of its own; do nothing if they agree.
+
+        Raises:
+            SchemaMismatch: if only a migration could make them agree.
+            ConfigError: if no table can be made as declared, or where it is declared to lie, or the table is closed.
+        """
+        require(self.store, "lock", "put_if_absent")
+        if self.ledger.exists():
+            state = self.ledger.state()
+            require_open(self.name, state)
+            if not list(alterations(self.spec, self.store.address, state)):
+                return state
+        else:
+            require_vacant(self.name, self.store)
+        with table_lock(self.store):
+            # Looked at again under the lock: another writer may have been here first.
+            if not self.ledger.exists():
+                self._create()
+            state = self.ledger.state()
+            if altered := list(alterations(self.spec, self.store.address, state)):
+                require_usable(self.spec, self.session)
+                self._define(altered)
+                state = self.ledger.state()
+            return state
+
+    def _create(self) -> None:
+        """Create the table by its first commit, without Spark where that is certain to be what Spark would do."""
+        first = first_commit(self.spec)
+        if first is None or doubtful_checks(self.spec):
+            require_usable(self.spec, self.session)
+        if first is None:
+            self._define(creation(self.spec, self.store.address))
+            return
+        # Whoever knows no lock and was faster created it.
+        with suppress(Conflict):
+            commits.write(self.store, 0, first)
+
+    def _define(self, statements: Iterable[str]) -> None:
+        found = list(statements)
+        if not found:
+            return
+        try:
+            with private(self.session, {}) as own:
+                for statement in found:
+                    own.sql(statement)
+        except PySparkException as error:
+            if spark_writer.is_conflict(error):
+                raise
+            kind = ContractError if spark_writer.violation(error) else ConfigError
+            raise kind(f"{self.name} cannot be made as it is declared: {reason_of(error)}") from error

@@ -1,0 +1,1 @@
+"""Delta log: commits, states and transaction cursors of a table, read without a JVM."""

@@ -1,0 +1,97 @@
+"""Records of a commit: in full (:class:`Commit`) and in brief (:class:`Glimpse`)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from types import MappingProxyType
+from typing import Any, NamedTuple
+
+from dedp_assets.patterns.core.records import CommitRecord
+from dedp_assets.patterns.delta.log.partition_values import Partition
+
+__all__ = ["Commit", "Glimpse", "RELABELLED", "is_append", "NOTHING"]
+
+
+NOTHING: Mapping[str, Any] = MappingProxyType({})
+
+
+RELABELLED = "relabelled"
+"""Under this name a commit that only maintained files notes the partition values that it gave another name."""
+
+
+@dataclass(frozen=True, slots=True)
+class Commit:
+    """One commit of a table's log.
+
+    Attributes:
+        changed: partitions whose rows this commit changed; compaction (``dataChange = false``) changes none.
+        record: the record of a write, or ``None`` for a foreign commit and for one that only maintained the files.
+        maintenance: the record of a compaction or a vacuum, which never answers for a partition.
+        note: the commit's user metadata, if that is no commit record.
+        transactions: transaction ids the commit moved, with their versions.
+        files_added: data files the commit added.
+        files_past: files that only the past needs from here on: data files it removed, and its change data.
+        rows_added: rows in those files by their statistics, in rows.
+        metrics: Delta's operation metrics, as written (strings).
+        parameters: Delta's operation parameters, as written.
+    """
+
+    version: int
+    timestamp: datetime
+    operation: str
+    record: CommitRecord | None
+    changed: frozenset[Partition]
+    note: str = ""
+    transactions: Mapping[str, int] = field(default_factory=dict)
+    files_added: tuple[str, ...] = ()
+    files_past: tuple[str, ...] = ()
+    maintenance: CommitRecord | None = None
+    rows_added: int = 0
+    metrics: Mapping[str, str] = field(default_factory=dict)
+    parameters: Mapping[str, Any] = field(default_factory=dict)
+
+    def changes(self, partition: Mapping[str, str | None]) -> bool:
+        """Tell whether the commit changed rows of ``partition``."""
+        return any(partition.items() <= dict(values).items() for values in self.changed)
+
+    @property
+    def relabels(self) -> bool:
+        """Tell whether the commit made files of partitions those of others, which may stand for one without files."""
+        return bool(self.maintenance and self.maintenance.notes.get(RELABELLED))
+
+    def touches(self, partition: Mapping[str, str | None]) -> bool:
+        """Tell whether the commit changed rows of ``partition``, was written for it, or took it back."""
+        written = self.record is not None and (self.record.partition == partition or self.record.awaits(partition))
+        return written or self.changes(partition) or self._restores(partition)
+
+    def _restores(self, execution: Mapping[str, str | None]) -> bool:
+        """Return whether this RESTORE may have undone a batch of a table that is keyed by batch."""
+        return self.operation == "RESTORE" and any(execution.keys() - dict(values).keys() for values in self.changed)
+
+
+class Glimpse(NamedTuple):
+    """Summary of a commit: changed partitions, transaction ids, the version that it restores.
+
+    Attributes:
+        changed: partitions whose rows the commit changed.
+        transactions: transaction ids that it moved.
+        restores: whether it made an earlier version current again; whoever wrote it.
+        restored_to: that version, if the commit names it.
+        stated: what the record of a write states, by field, if it was asked for; empty without one.
+        forgotten: whether the log does not tell what was before: ``changed`` are the partitions that had rows.
+    """
+
+    version: int
+    changed: frozenset[Partition]
+    transactions: tuple[str, ...] = ()
+    restores: bool = False
+    restored_to: int | None = None
+    stated: Mapping[str, Any] = NOTHING
+    forgotten: bool = False
+
+
+def is_append(commit: Commit) -> bool:
+    """Tell whether a commit of the library added rows to what was there."""
+    return any(app_id.endswith(":appends") for app_id in commit.transactions)

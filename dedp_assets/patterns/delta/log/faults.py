@@ -1,0 +1,162 @@
+"""The files of a table's log, held against what they have to be: whole, readable, without a gap.
+
+Delta refuses a damaged log with an error that names no file, and takes a commit that was emptied for one that did
+nothing. Here every file is looked at by itself, without a JVM.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import zlib
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from dedp_assets.patterns.delta.storage.store import Store
+
+__all__ = ["Fault", "log_faults", "stated_figures"]
+
+_LOG = "_delta_log"
+_COMMIT = re.compile(r"(\d{20})\.json")
+_CHECKPOINT = re.compile(r"(\d{20})\.checkpoint(\.[\w-]+)*\.(parquet|json)")
+_CHECKSUM = re.compile(r"\d{20}\.crc")
+_MAGIC = b"crc\0"
+_CHECKSUM_BYTES = 4
+_BACKUP = "put it back from a backup"
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """One fault of a table as it is stored.
+
+    Attributes:
+        file: path below the table's folder.
+        what: what is wrong with it.
+        remedy: what repairs it.
+    """
+
+    file: str
+    what: str
+    remedy: str
+
+    def __str__(self) -> str:
+        return f"{self.file} {self.what}: {self.remedy}"
+
+
+def log_faults(store: Store) -> list[Fault]:
+    """List what is wrong with the log of the table in ``store``, in the order of its versions."""
+    log = store.within(_LOG)
+    names = log.list()
+    versions = [int(found[1]) for name in names if (found := _COMMIT.fullmatch(name))]
+    checkpoints = {name: int(found[1]) for name in names if (found := _CHECKPOINT.fullmatch(name))}
+    broken = {name: what for name in checkpoints if (what := _checkpoint_damage(log, name))}
+    sound = [version for name, version in checkpoints.items() if name not in broken]
+    damaged = {version: what for version in versions if (what := _commit_damage(log, f"{version:020d}.json"))}
+    damaged |= dict.fromkeys(_gaps(versions, sound), "is missing")
+    head = max(versions, default=-1)
+    return [
+        *_checkpoint_faults(broken, checkpoints, whole=not damaged and versions[:1] == [0]),
+        *_hint_faults(log, names, {*checkpoints.values()} - {checkpoints[name] for name in broken}),
+        *[_commit_fault(version, damaged[version], head, sound) for version in sorted(damaged)],
+    ]
+
+
+def stated_figures(store: Store) -> tuple[int, Mapping[str, int]] | None:
+    """Find the newest version with a Delta checksum file (``<version>.crc``), and the figures it states."""
+    log = store.within(_LOG)
+    for name in reversed(log.list()):
+        if not _CHECKSUM.fullmatch(name):
+            continue
+        try:
+            stated = json.loads(log.read(name))
+            return int(name[:20]), {name: int(stated[name]) for name in ("numFiles", "tableSizeBytes")}
+        except (OSError, ValueError, KeyError, TypeError):
+            continue
+    return None
+
+
+def _gaps(versions: list[int], checkpoints: list[int]) -> Iterator[int]:
+    """List the versions that have no commit and that no sound checkpoint makes up for."""
+    start = max(checkpoints, default=-1) + 1
+    yield from sorted(set(range(start, max(versions, default=-1))) - set(versions))
+
+
+def _commit_damage(log: Store, name: str) -> str:
+    """Say what is wrong with a commit; empty if it is sound."""
+    raw = log.read(name)
+    if not raw.strip():
+        return "is empty"
+    try:
+        if not all(isinstance(json.loads(line), dict) for line in raw.splitlines() if line.strip()):
+            return "is damaged (a line of it is no action)"
+    except ValueError as error:
+        return f"is damaged ({error})"
+    return _checksum_damage(log, name, raw)
+
+
+def _checkpoint_damage(log: Store, name: str) -> str:
+    if name.endswith(".json"):
+        return _commit_damage(log, name)
+    try:
+        with log.open(name) as file:
+            pq.read_table(file, use_threads=False)
+    except (OSError, ValueError, pa.ArrowException) as error:
+        return f"cannot be read ({str(error).splitlines()[0]})"
+    return _checksum_damage(log, name, log.read(name))
+
+
+def _checksum_damage(log: Store, name: str, raw: bytes) -> str:
+    """Hold a file against the checksums that Hadoop keeps beside it, if there are any."""
+    try:
+        sidecar = log.read(f".{name}.crc")
+    except OSError:
+        return ""
+    chunk = int.from_bytes(sidecar[4:8], "big")
+    if not sidecar.startswith(_MAGIC) or not chunk:
+        return ""
+    sums = [zlib.crc32(raw[at : at + chunk]) for at in range(0, len(raw), chunk)]
+    stated = sidecar[8:]
+    found = b"".join(value.to_bytes(_CHECKSUM_BYTES, "big") for value in sums)
+    return "" if found == stated else f"is not what was written (its checksums in .{name}.crc differ)"
+
+
+def _hint_faults(log: Store, names: Sequence[str], checkpoints: set[int]) -> Iterator[Fault]:
+    hint = "_last_checkpoint"
+    path, remedy = f"{_LOG}/{hint}", f"rm {_LOG}/{hint} (readers then find the checkpoints by name)"
+    if hint not in names:
+        return
+    try:
+        stated: Any = json.loads(log.read(hint))
+        version = stated["version"]
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        yield Fault(path, f"is damaged ({error})", remedy)
+        return
+    if version not in checkpoints:
+        yield Fault(path, f"names a checkpoint of version {version} that is not there", remedy)
+        return
+    there = [name for name in names if name.startswith(f"{version:020d}.") and _CHECKPOINT.fullmatch(name)]
+    if len(there) < (stated.get("parts") or 1):
+        yield Fault(path, f"names {stated['parts']} parts, of which {len(there)} are there", remedy)
+
+
+def _checkpoint_faults(broken: Mapping[str, str], versions: Mapping[str, int], *, whole: bool) -> Iterator[Fault]:
+    for name, what in broken.items():
+        path = f"{_LOG}/{name}"
+        away = f"mv {path} {path}.damaged && rm -f {_LOG}/_last_checkpoint (the commits hold everything it held)"
+        older = any(version < versions[name] for other, version in versions.items() if other not in broken)
+        yield Fault(path, what, away if whole or older else _BACKUP)
+
+
+def _commit_fault(version: int, what: str, head: int, checkpoints: list[int]) -> Fault:
+    path = f"{_LOG}/{version:020d}.json"
+    if any(checkpoint >= version for checkpoint in checkpoints):
+        remedy = f"{_BACKUP}; the rows are safe, a later checkpoint holds them"
+    elif version == head:
+        remedy = f"{_BACKUP}, or mv {path} {path}.damaged and run again what it wrote"
+    else:
+        remedy = f"{_BACKUP}; without one, move the table's folder away and compute the table anew"
+    return Fault(path, what, remedy)

@@ -1,0 +1,192 @@
+"""The ledger: what a Delta table's log says, read in milliseconds and without a JVM.
+
+Commits are read from ``_delta_log/*.json`` (one JSON action per line, as the Delta protocol defines); the state that
+checkpoints carry (active files, transaction cursors, metadata) comes from ``deltalake``.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
+from functools import cache, partial
+from itertools import count
+from typing import Any
+
+from dedp_assets.patterns.delta.log.commit_info import Commit, Glimpse
+from dedp_assets.patterns.delta.log.fast_parse import glance
+from dedp_assets.patterns.delta.log.log_files import DAMAGE
+from dedp_assets.patterns.delta.log.parsing import actions_of, changed_partitions, glimpse_of, parse_glimpse
+from dedp_assets.patterns.delta.log.partition_values import Partition
+from dedp_assets.patterns.delta.log.table_states import TableStates
+
+__all__ = ["Ledger"]
+
+
+_LITERAL = re.compile(r"[A-Za-z0-9_. -]+")  # what every writer of logs spells alike
+
+
+class Ledger(TableStates):
+    """The log of a Delta table, read without Spark.
+
+    Args:
+        location: where the table lies.
+        name: what messages call the table; the location's last part if empty.
+    """
+
+    def commit(self, version: int) -> Commit:
+        """Read one commit.
+
+        Raises:
+            NotReady: if the log no longer holds (or does not yet hold) that version.
+            ContractError: if the log is damaged there.
+        """
+        return self._commit(version, self._raw(version), self._naming)
+
+    def commits(self, *, since: int = -1) -> Iterator[Commit]:
+        """Read the commits after version ``since``, oldest first, as far as the log still holds them."""
+        naming = cache(self._naming)
+        for version in self._since(since):
+            yield self._commit(version, self._raw(version), naming)
+
+    def glimpses(self, *, since: int = -1, records: bool = False) -> Iterator[Glimpse]:
+        """Glance at the commits after version ``since``, oldest first, as far as the log still holds them.
+
+        Args:
+            since: version that is known.
+            records: whether the records of writes are read, too, which costs a third more.
+        """
+        naming = cache(self._naming)
+        columns = cache(lambda: tuple(naming().items()))
+        for version, raw, follows in self._raws(since):
+            if not follows:
+                yield Glimpse(version, frozenset(self.state(version).statistics()), forgotten=True)
+            try:
+                seen = None if b"RESTORE" in raw else glance(raw)
+                if seen is None:
+                    glimpse = parse_glimpse(version, raw, naming, records=records)
+                else:
+                    glimpse = glimpse_of(version, seen, columns, records=records)
+            except DAMAGE as error:
+                raise self._damaged(version, error) from error
+            yield glimpse
+
+    def first_restore(self) -> int:
+        """Find the first version that may be a restore; the one after the newest version, if none is."""
+        version = -1
+        for version, raw, _ in self._raws(-1):
+            if b"RESTORE" in raw:
+                return version
+            if not raw.endswith((b"}\n", b"}")):
+                self._commit(version, raw, self._naming)  # says what is wrong with it
+        return version + 1
+
+    def _raws(self, since: int) -> Iterator[tuple[int, bytes, bool]]:
+        """Read the commits after a version unparsed, each with whether it follows the one before."""
+        version, before = since + 1, since
+        if not self._holds(version):
+            if self._holds(since):
+                return
+            version = min((v for v in self._versions() if v > since), default=version)
+        follows = version == before + 1
+        for each, raw in enumerate(self._log.read_on(f"{each:020d}.json" for each in count(version)), version):
+            yield each, raw, follows
+            follows = True
+
+    def added(self, paths: AbstractSet[str], *, until: int) -> dict[str, Mapping[str, Any]]:
+        """Find the entries that added files, in the log up to a version, as far as it still holds them."""
+        found: dict[str, Mapping[str, Any]] = {}
+        for version in self._back(until):
+            if len(found) == len(paths):
+                break
+            for line in self._raw(version).splitlines():
+                if b'"add"' in line and (add := json.loads(line).get("add")) and add["path"] in paths:
+                    found.setdefault(add["path"], add)
+        return found
+
+    def history(self) -> Iterator[Commit]:
+        """Read the commits from the newest back, as far as the log still holds them."""
+        naming = cache(self._naming)
+        for version in self._back():
+            yield self._commit(version, self._raw(version), naming)
+
+    def file_statistics(self, version: int) -> dict[str, str]:
+        """Read the statistics of data files up to ``version`` as the log states them: path -> JSON.
+
+        They come from the last checkpoint and the commits after it; of a version before it, from the commits alone.
+        """
+        stated = self._last_checkpoint()
+        files = self._checkpoint_files(stated)
+        first = int(stated["version"]) if files and int(stated["version"]) <= version else -1
+        said = [pair for file in files if first >= 0 for pair in self._checkpointed(file, "add")]
+        for each in range(first + 1, version + 1):
+            if self._holds(each):
+                said += self._read(each, partial(actions_of, self._raw(each)))
+        return {action["path"]: action["stats"] for kind, action in said if kind == "add" and action.get("stats")}
+
+    def moved(self, app_id: str) -> Iterator[Commit]:
+        """Find the commits that moved the transaction ``app_id``, newest first, as far as the log still holds them."""
+        naming = cache(self._naming)
+        for version in self._back():
+            raw = self._raw(version)
+            if b'"txn"' in raw:
+                commit = self._commit(version, raw, naming)
+                if app_id in commit.transactions:
+                    yield commit
+
+    def latest(self, *partitions: Mapping[str, str | None], until: int | None = None) -> Commit | None:
+        """Find the newest commit up to version ``until`` that changed one of ``partitions`` or was written for it.
+
+        A foreign commit that changed rows counts: it has no record, so a gate that asks for one gets none.
+        Returns ``None`` if the log holds no such commit.
+        """
+        return self._newest(partitions, until, Commit.touches)
+
+    def changed(self, *partitions: Mapping[str, str | None], until: int | None = None) -> Commit | None:
+        """Find the newest commit up to version ``until`` that changed rows of one of ``partitions``."""
+        return self._newest(partitions, until, Commit.changes)
+
+    def changes(self, *, since: int = -1) -> tuple[int, dict[Partition, int]]:
+        """List the partitions whose rows changed after version ``since``, each with its newest changing version.
+
+        Reads the commits after ``since`` only, so a caller that keeps the returned version pays for new commits and
+        not for the length of the log. Where the log was cleaned up past ``since``, every partition that is active
+        at the first readable version counts as changed then: unknown means changed. A log that ends before ``since``
+        is the one of another table in the same folder: it is read from its beginning.
+
+        Returns:
+            The newest version looked at, and partition -> version.
+        """
+        since = self.resume(since)
+        head, found = since, {}
+        fresh = list(self._since(since))
+        if fresh and fresh[0] > since + 1:
+            gap = self.state(fresh[0])
+            found = dict.fromkeys(gap.statistics(), fresh[0])
+        naming = cache(self._naming)
+        for version in fresh:
+            for key in self._read(version, partial(changed_partitions, self._raw(version), naming)):
+                found[key] = version
+            head = version
+        return head, found
+
+    def _newest(
+        self,
+        partitions: Sequence[Mapping[str, str | None]],
+        until: int | None,
+        matches: Callable[[Commit, Mapping[str, str | None]], bool],
+    ) -> Commit | None:
+        marks = [[v.encode() for v in partition.values() if v and _LITERAL.fullmatch(v)] for partition in partitions]
+        naming = cache(self._naming)
+        for version in self._back(until):
+            raw = self._raw(version)
+            # Most commits are about other partitions: the values' bytes tell before anything is parsed.
+            if b"RESTORE" in raw or any(all(mark in raw for mark in values) for values in marks):
+                commit = self._commit(version, raw, naming)
+                if any(matches(commit, partition) for partition in partitions):
+                    return commit
+        return None
+
+    def __repr__(self) -> str:
+        return f"Ledger({self.name!r})"

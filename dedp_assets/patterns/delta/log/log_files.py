@@ -1,0 +1,165 @@
+"""Files of a table's log: commits and checkpoints."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any, TypeVar
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from deltalake.exceptions import DeltaError
+
+from dedp_assets.patterns.core.errors import ContractError, NotReady
+from dedp_assets.patterns.delta.log.faults import log_faults
+from dedp_assets.patterns.delta.log.partition_values import Naming
+from dedp_assets.patterns.delta.log.table_state import TableState
+from dedp_assets.patterns.delta.storage.locations import Located, Location, store_at
+
+__all__ = ["DAMAGE", "LogFiles"]
+
+
+DAMAGE = (ValueError, TypeError, KeyError, AttributeError)
+"""Errors that reading a commit raises, if it is not as the protocol says."""
+
+T = TypeVar("T")
+
+_COMMIT_FILE = re.compile(r"\d{20}\.json")
+
+
+class LogFiles(Located):
+    """The files of a Delta table's log: commits and checkpoints, read as bytes and as actions.
+
+    Args:
+        location: where the table lies.
+        name: what messages call the table; the location's last part if empty.
+    """
+
+    def __init__(self, location: Location, *, name: str = "") -> None:
+        self.store = store_at(location)
+        self.name = name or self.store.name
+        self._log = self.store.within("_delta_log")
+        self._declared: tuple[int, Naming] | None = None
+        self._opened: tuple[object, TableState] | None = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Pickle the location without what was read of the log: the other process reads it there."""
+        return {**vars(self), "_declared": None, "_opened": None}
+
+    def exists(self) -> bool:
+        """Tell whether there is a table."""
+        return self._holds(0) or bool(self._versions())
+
+    def version(self) -> int:
+        """Look up the newest version.
+
+        Raises:
+            NotReady: if there is no table yet.
+        """
+        hint = self._last_checkpoint().get("version")
+        if isinstance(hint, int) and self._holds(hint):
+            return max(self._since(hint), default=hint)
+        versions = self._versions()
+        if not versions:
+            raise NotReady(f"{self.name} does not exist yet: nothing was ever written to {self.store.address}")
+        return versions[-1]
+
+    def resume(self, since: int) -> int:
+        """Return ``since``, or -1 if the log ends before it: the table was removed and begun again."""
+        return since if since < 0 or self._holds(since) or any(v > since for v in self._versions()) else -1
+
+    def _checkpointed(self, file: str, *kinds: str) -> Iterator[tuple[str, dict[str, Any]]]:
+        """Read the actions of some kinds from a checkpoint, without its other columns."""
+        with self._readable(), self._log.open(file) as opened:
+            read = pq.ParquetFile(opened).read(columns=list(kinds), use_threads=False)
+        for kind in kinds:
+            yield from ((kind, action) for action in read[kind].combine_chunks().drop_null().to_pylist())
+
+    def _checkpointed_transactions(self, file: str) -> Iterable[tuple[str, int]]:
+        with self._readable(), self._log.open(file) as opened:
+            read = pq.ParquetFile(opened).read(columns=["txn.appId", "txn.version"], use_threads=False)
+        moved = read["txn"].combine_chunks().drop_null()
+        return zip(moved.field("appId").to_pylist(), moved.field("version").to_pylist(), strict=True)
+
+    def _raw(self, version: int) -> bytes:
+        try:
+            return self._log.read(f"{version:020d}.json")
+        except FileNotFoundError:
+            raise NotReady(f"{self.name} has no version {version} in its log") from None
+
+    def _read(self, version: int, parse: Callable[[], T]) -> T:
+        try:
+            return parse()
+        except DAMAGE as error:
+            raise self._damaged(version, error) from error
+
+    def _damaged(self, version: int, error: Exception) -> ContractError:
+        file = f"{version:020d}.json"
+        told = self._damage(file) or f"; put _delta_log/{file} back from a backup"
+        return ContractError(f"{self.name}: version {version} of its log is damaged ({error}){told}")
+
+    @contextmanager
+    def _readable(self) -> Iterator[None]:
+        """Name the damaged file and what repairs it, where Delta or Parquet only say that something is wrong."""
+        try:
+            yield
+        except (DeltaError, pa.ArrowException) as error:
+            told = self._damage("") or f": {str(error).splitlines()[0]}"
+            raise ContractError(f"{self.name}: its log cannot be read{told}") from error
+
+    def _damage(self, file: str) -> str:
+        """Describe what is wrong with the log's files (with the one of that name, if there is one), to be appended."""
+        return "".join(f"; {fault}" for fault in log_faults(self.store) if fault.file.endswith(file))
+
+    def _since(self, since: int) -> Iterator[int]:
+        """List the versions after ``since``; the folder is listed only if the next one is no longer there."""
+        version = since + 1
+        if not self._holds(version) and not self._holds(since):
+            yield from (v for v in self._versions() if v > since)
+            return
+        while self._holds(version):
+            yield version
+            version += 1
+
+    def _back(self, until: int | None = None) -> Iterator[int]:
+        """List the versions from the newest (up to ``until``) back to the oldest, without listing the folder."""
+        version = self.version() if self.exists() else -1
+        version = version if until is None else min(version, until)
+        while version >= 0 and self._holds(version):
+            yield version
+            version -= 1
+
+    def identity(self, version: int) -> object:
+        """Tell the commit of a version from one of the same number in another log; ``None`` if it is not there."""
+        try:
+            return version, self._log.entry(f"{version:020d}.json").tag
+        except OSError:
+            return None
+
+    def _holds(self, version: int) -> bool:
+        return self._log.exists(f"{version:020d}.json")
+
+    def _versions(self) -> list[int]:
+        return [int(name[:20]) for name in self._log.list() if _COMMIT_FILE.fullmatch(name)]
+
+    def _last_checkpoint(self) -> Mapping[str, Any]:
+        """Read what ``_last_checkpoint`` states; empty if it is not there, or cannot be read."""
+        try:
+            stated = json.loads(self._log.read("_last_checkpoint"))
+        except (OSError, ValueError):
+            return {}
+        return stated if isinstance(stated, dict) else {}
+
+    def _checkpoint_files(self, stated: Mapping[str, Any]) -> list[str]:
+        """List the Parquet files of the stated checkpoint that hold its transactions; empty if one is missing."""
+        version, parts = stated.get("version"), stated.get("parts") or 1
+        if not isinstance(version, int):
+            return []
+        named = (stated.get("v2Checkpoint") or {}).get("path") or f"{version:020d}.checkpoint.parquet"
+        if parts == 1 and self._log.exists(named):
+            return [named] if named.endswith(".parquet") else []
+        found = [name for name in self._log.list() if name.startswith(f"{version:020d}.checkpoint")]
+        found = [name for name in found if name.endswith(".parquet") and self._log.exists(name)]
+        return found if len(found) == parts else []

@@ -1,0 +1,170 @@
+"""Parsers of commits: one JSON action per line, as the Delta protocol defines them."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from datetime import datetime, timedelta, timezone
+from typing import Any, NamedTuple
+
+from dedp_assets.patterns.core.records import CommitRecord
+from dedp_assets.patterns.delta.log.commit_info import NOTHING, Commit, Glimpse
+from dedp_assets.patterns.delta.log.fast_parse import Glance
+from dedp_assets.patterns.delta.log.partition_values import (
+    JSON,
+    Naming,
+    NamingItems,
+    Partition,
+    named_all,
+    partition_of,
+)
+
+__all__ = ["actions_of", "changed_partitions", "glimpse_of", "parse_commit", "parse_glimpse"]
+
+
+_NOWHERE = frozenset[Partition]()
+
+
+_NO_FILE = re.compile(rb'[{] *"(?:commitInfo|txn|protocol|metaData|domainMetadata)" *:.*[}]')
+
+
+_ROWS = {"add", "remove"}
+
+
+_FILES = _ROWS | {"cdc"}
+
+
+_MAINTENANCE = {"OPTIMIZE", "VACUUM END", "KEEP VERSIONS"}
+
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
+
+
+class _File(NamedTuple):
+    """A data file that a commit names: ``changed`` are its partition values, if the commit changed rows by it."""
+
+    kind: str
+    path: str
+    rows: int
+    changed: Partition | None
+
+
+def _files(action: Mapping[str, Any]) -> Iterator[_File]:
+    for kind, file in action.items():
+        if kind in _FILES and file:
+            rows = json.loads(file.get("stats") or "{}").get("numRecords", 0) if kind == "add" else 0
+            changes = kind != "cdc" and file.get("dataChange", True)
+            yield _File(kind, file["path"], rows, _values(file) if changes else None)
+
+
+def changed_partitions(raw: bytes, naming: Callable[[], Naming]) -> frozenset[Partition]:
+    """List the partitions whose rows a commit changed, without parsing what it says beside its files."""
+    named = [line for line in _lines(raw) if not _NO_FILE.fullmatch(line)]
+    files = [file for action in _actions(named) for file in _files(action)]
+    return named_all({file.changed for file in files}, naming)
+
+
+def _values(file: Mapping[str, Any]) -> Partition:
+    values = file.get("partitionValues")
+    if not values:
+        return ()
+    return tuple(values.items()) if len(values) == 1 else tuple(sorted(values.items()))
+
+
+def parse_glimpse(version: int, raw: bytes, naming: Callable[[], Naming], *, records: bool) -> Glimpse:
+    """Parse the lines of a commit into its summary."""
+    said = [pair for action in _actions(_lines(raw)) for pair in action.items()]
+    told: Mapping[str, Any] = next((of for kind, of in said if kind == "commitInfo" and of), NOTHING)
+    moved = tuple([of["appId"] for kind, of in said if kind == "txn"])
+    files = [of for kind, of in said if kind in _ROWS]
+    changed = named_all({_values(of) for of in files if of["path"] and of.get("dataChange", True)}, naming)
+    stated = _stated(told) if records else NOTHING
+    if told.get("operation") == "RESTORE":
+        return Glimpse(version, changed, moved, restores=True, restored_to=_restored_to(told), stated=stated)
+    return Glimpse(version, changed, moved, stated=stated)
+
+
+def glimpse_of(version: int, seen: Glance, naming: Callable[[], NamingItems], *, records: bool) -> Glimpse:
+    """Make the summary of a commit from the result of the fast parser."""
+    info, before, _, values, after, _ = seen
+    changed = _NOWHERE if values is None else frozenset((partition_of(values, naming()),))
+    last = () if after is None else (after.decode(),)
+    moved = last if before is None else (before.decode(), *last)
+    if not records or info is None:
+        return Glimpse(version, changed, moved)
+    text = info.decode()
+    action, end = JSON.raw_decode(text)
+    if text[end:].strip():
+        raise ValueError("its first line is no action")
+    return Glimpse(version, changed, moved, stated=_stated(action["commitInfo"]))
+
+
+def _restored_to(told: Mapping[str, Any]) -> int | None:
+    to = str((told.get("operationParameters") or {}).get("version"))
+    return int(to) if to.isdigit() else None
+
+
+def _stated(told: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Read what the record of a write states, by field; empty for a commit without one."""
+    metadata = (told.get("userMetadata") or "").strip()
+    try:
+        stated, end = JSON.raw_decode(metadata)
+    except ValueError:
+        return {}
+    ours = end == len(metadata) and isinstance(stated, dict) and stated.get("dedp") == 1
+    return stated if ours and told.get("operation") not in _MAINTENANCE else {}
+
+
+def _lines(raw: bytes) -> list[bytes]:
+    if not raw or raw.isspace():
+        raise ValueError("it is empty")
+    return [line for line in raw.splitlines() if line]
+
+
+def _actions(lines: Sequence[bytes]) -> list[dict[str, Any]]:
+    """Parse the lines of a commit, all at once: there are logs of thousands of short commits."""
+    text = f"[{b','.join(lines).decode()}]"
+    found: list[dict[str, Any]]
+    found, end = JSON.raw_decode(text)  # loads() looks for white space at both ends, which takes a third of it
+    if len(found) != len(lines) or end != len(text):
+        raise ValueError("a line of it is no action")
+    return found
+
+
+def actions_of(raw: bytes) -> list[tuple[str, dict[str, Any]]]:
+    """List what a commit says, each action by its kind; its files are looked at, too, so that no damage is missed."""
+    said = _actions(_lines(raw))
+    deque((file for action in said for file in _files(action)), maxlen=0)
+    return [pair for action in said for pair in action.items()]
+
+
+def parse_commit(version: int, raw: bytes, naming: Callable[[], Naming]) -> Commit:
+    """Parse the lines of a commit into its full record."""
+    info: dict[str, Any] = {}
+    files: list[_File] = []
+    transactions: dict[str, int] = {}
+    for action in _actions(_lines(raw)):
+        info = action.get("commitInfo") or info
+        if txn := action.get("txn"):
+            transactions[txn["appId"]] = txn["version"]
+        files += _files(action)
+    record = CommitRecord.from_json(info.get("userMetadata"))
+    maintained = info.get("operation") in _MAINTENANCE
+    added = [file for file in files if file.kind == "add"]
+    return Commit(
+        version=version,
+        timestamp=_EPOCH + timedelta(milliseconds=info.get("timestamp", 0)),
+        operation=info.get("operation", ""),
+        record=None if maintained else record,
+        maintenance=record if maintained else None,
+        note="" if record else info.get("userMetadata") or "",
+        transactions=transactions,
+        changed=named_all({file.changed for file in files}, naming),
+        files_added=tuple([file.path for file in added]),
+        files_past=tuple([file.path for file in files if file.kind != "add"]),
+        rows_added=sum(file.rows for file in added),
+        metrics=info.get("operationMetrics") or {},
+        parameters=info.get("operationParameters") or {},
+    )

@@ -1,0 +1,167 @@
+"""State of a table at one version: schema, properties, active files, transaction cursors."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+import pyarrow as pa
+from deltalake import DeltaTable
+
+from dedp_assets.patterns.delta.log.partition_values import Partition, spelled_value
+from dedp_assets.patterns.delta.log.transactions import Cursors
+
+__all__ = ["CLOSED", "FileStats", "KeyedFile", "TableState", "Declared"]
+
+CLOSED = "dedp.closed"
+"""A writer feature that no engine has: by the Delta protocol, each of them reads such a table and refuses to write."""
+
+KeyedFile = tuple[Mapping[str, Any], Partition]
+"""An active file as :meth:`TableState.files` shows it, with its partition."""
+
+
+@dataclass(frozen=True, slots=True)
+class FileStats:
+    """The active files of one partition: how many, their rows and their bytes.
+
+    ``exact`` says whether the log knows how many rows there are: a file may have no statistics, or deleted rows.
+    """
+
+    files: int = 0
+    rows: int = 0
+    bytes: int = 0
+    exact: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Declared:
+    """What a log says of a table beside its files: two actions as the protocol defines them, transactions by id."""
+
+    protocol: Mapping[str, Any]
+    metadata: Mapping[str, Any]
+    transactions: Mapping[str, int]
+
+
+@dataclass(frozen=True)
+class TableState(Cursors):
+    """The table at one version: schema, properties, active files, transaction cursors.
+
+    Attributes:
+        version: which.
+        opened: reads the whole of it by deltalake, once somebody asks for more than ``declared`` holds.
+        declared: what is known without that, if it is.
+    """
+
+    version: int
+    opened: Callable[[], DeltaTable] = field(repr=False)
+    declared: Declared | None = field(default=None, repr=False)
+
+    @cached_property
+    def snapshot(self) -> DeltaTable:
+        """The table as deltalake reads it, with every active file."""
+        return self.opened()
+
+    @cached_property
+    def protocol(self) -> Mapping[str, Any]:
+        """The protocol versions and features of the table, as the log states them."""
+        if self.declared:
+            return self.declared.protocol
+        stored = self.snapshot.protocol()
+        features = {"readerFeatures": stored.reader_features, "writerFeatures": stored.writer_features}
+        versions = {"minReaderVersion": stored.min_reader_version, "minWriterVersion": stored.min_writer_version}
+        return {**versions, **{name: value for name, value in features.items() if value is not None}}
+
+    @cached_property
+    def properties(self) -> Mapping[str, str]:
+        """Table properties, constraints among them (``delta.constraints.<name>``)."""
+        known = self.declared.metadata["configuration"] if self.declared else self.snapshot.metadata().configuration
+        return {k: v for k, v in known.items() if v is not None}
+
+    @cached_property
+    def partition_columns(self) -> tuple[str, ...]:
+        """Partition columns in order."""
+        return tuple(
+            self.declared.metadata["partitionColumns"] if self.declared else self.snapshot.metadata().partition_columns
+        )
+
+    @cached_property
+    def columns(self) -> Mapping[str, Mapping[str, Any]]:
+        """Column name -> its field of the table's schema (``type``, ``nullable``, ``metadata``)."""
+        schema = self.declared.metadata["schemaString"] if self.declared else self.snapshot.schema().to_json()
+        return {f["name"]: f for f in json.loads(schema)["fields"]}
+
+    @cached_property
+    def kinds(self) -> Mapping[str, str]:
+        """Partition column -> its type, in order."""
+        return {c: str(self.columns[c]["type"]) for c in self.partition_columns}
+
+    @property
+    def mapped(self) -> bool:
+        """Tell whether columns in the files go by other names than in the schema."""
+        return self.properties.get("delta.columnMapping.mode", "none") != "none"
+
+    @property
+    def identities(self) -> Mapping[str, bool]:
+        """IDENTITY column -> whether an INSERT may state its value."""
+        told = {name: field.get("metadata", {}) for name, field in self.columns.items()}
+        return {
+            c: bool(m.get("delta.identity.allowExplicitInsert")) for c, m in told.items() if "delta.identity.start" in m
+        }
+
+    @cached_property
+    def features(self) -> frozenset[str]:
+        """Writer features the table names beyond the old protocol versions."""
+        return frozenset(self.protocol.get("writerFeatures") or ())
+
+    @property
+    def closed(self) -> bool:
+        """Tell whether nobody may write the table any more: a version, or the table that shows one of them."""
+        return CLOSED in self.features
+
+    def files(self) -> Sequence[Mapping[str, Any]]:
+        """List the active files, each a mapping (``path``, ``size_bytes``, ``num_records``, ``partition.<column>``)."""
+        return self._files
+
+    def keyed_files(self) -> Sequence[KeyedFile]:
+        """List the active files, each with its partition."""
+        return self._keyed_files
+
+    @cached_property
+    def _files(self) -> tuple[Mapping[str, Any], ...]:
+        return tuple(pa.table(self.snapshot.get_add_actions(flatten=True)).to_pylist())
+
+    @cached_property
+    def _keyed_files(self) -> tuple[KeyedFile, ...]:
+        kinds = sorted(self.kinds.items())
+        return tuple(
+            (f, tuple((c, spelled_value(f[f"partition.{c}"], kind)) for c, kind in kinds)) for f in self._files
+        )
+
+    def statistics(self) -> dict[Partition, FileStats]:
+        """Sum up files, rows and bytes by partition, from the log's statistics."""
+        totals: dict[Partition, FileStats] = {}
+        for f, key in self.keyed_files():
+            old, rows = totals.get(key, FileStats()), f.get("num_records")
+            exact = old.exact and rows is not None and "deletionVectors" not in self.features
+            totals[key] = FileStats(old.files + 1, old.rows + (rows or 0), old.bytes + f["size_bytes"], exact)
+        return totals
+
+    def spelled(self, partition: Mapping[str, object]) -> dict[str, Any]:
+        """Spell a partition by the table's names and as the log does; other columns stay as given."""
+        known = {c.lower(): c for c in self.kinds}
+        named = {known.get(c.lower(), c): value for c, value in partition.items()}
+        return {c: None if v is None else spelled_value(v, self.kinds.get(c, "string")) for c, v in named.items()}
+
+    def holds(self, partition: Mapping[str, str]) -> bool:
+        """Tell whether any active file belongs to ``partition``, however it is spelled."""
+        wanted = self.spelled(partition)
+        return any(wanted.items() <= dict(key).items() for key in self.statistics())
+
+    def transaction(self, app_id: str) -> int | None:
+        """Look up the last version applied under ``app_id``, which survives the cleanup of the log."""
+        if self.declared:
+            return self.declared.transactions.get(app_id)
+        return self.snapshot.transaction_version(app_id)

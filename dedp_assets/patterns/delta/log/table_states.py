@@ -1,0 +1,142 @@
+"""States of a table by version, from the last checkpoint and the commits after it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cache, partial
+
+from deltalake import DeltaTable
+
+from dedp_assets.patterns.core.errors import Conflict, ContractError, NotReady
+from dedp_assets.patterns.delta.log.commit_info import Commit
+from dedp_assets.patterns.delta.log.fast_parse import glance
+from dedp_assets.patterns.delta.log.log_files import LogFiles
+from dedp_assets.patterns.delta.log.parsing import actions_of, parse_commit
+from dedp_assets.patterns.delta.log.partition_values import Naming, declared_in, naming_of_schema
+from dedp_assets.patterns.delta.log.table_state import Declared, TableState
+from dedp_assets.patterns.delta.log.transactions import Cursors, Transactions
+from dedp_assets.patterns.delta.storage.store import delta_table
+
+__all__ = ["TableStates"]
+
+
+_SOON = 100
+"""Number of commits after a checkpoint up to which reading them here is as fast as by deltalake."""
+
+
+class TableStates(LogFiles):
+    """The states of a table, by version, and its transaction cursors."""
+
+    def state(self, version: int | None = None) -> TableState:
+        """Read the state of the table at ``version`` (the newest if ``None``); the same one is not read twice.
+
+        The active files are read when somebody asks for them: an append does not, however many there are.
+
+        Raises:
+            ContractError: if the log is damaged; the text names the file and what repairs it.
+            NotReady: if there is no such version, or no table.
+        """
+        pinned = self.version() if version is None else version
+        commit, opened = self.identity(pinned), self._opened
+        if commit is None and not 0 <= pinned <= self.version():
+            # Asked for such a version, delta-rs looks for it without an end.
+            raise NotReady(f"{self.name} has no version {pinned}: its newest is {self.version()}")
+        if commit is not None and opened is not None and opened[0] == commit:
+            return opened[1]
+        declared = self._declared_at(pinned) if commit is not None else None
+        state = TableState(pinned, partial(self._open, pinned, commit), declared)
+        if declared is None:
+            _ = state.snapshot
+        self._opened = commit, state
+        return state
+
+    def _open(self, version: int, commit: object) -> DeltaTable:
+        with self._readable():
+            table = delta_table(self.store, version)
+        if commit != (now := self.identity(version)) and None not in (commit, now):
+            raise Conflict(f"{self.name} was removed and begun again while version {version} of it was read: run again")
+        return table
+
+    def transaction(self, app_id: str) -> int | None:
+        """Look up the last version applied under ``app_id``; ``None`` if there is none."""
+        return self.state().transaction(app_id) if self.exists() else None
+
+    def transactions(self) -> Cursors:
+        """Read the transaction cursors, where possible without the active files: a sensor asks at every tick.
+
+        They come from one column of the last checkpoint and from the commits after it; from the whole state if the
+        checkpoint cannot be read like that.
+        """
+        stated = self._last_checkpoint()
+        files = self._checkpoint_files(stated)
+        if not files and not self._holds(0):
+            return self.state() if self.exists() else Transactions()
+        by_id = {app_id: version for file in files for app_id, version in self._checkpointed_transactions(file)}
+        naming = cache(self._naming)
+        for version in self._since(int(stated["version"]) if files else -1):
+            raw = self._raw(version)
+            if b'"txn"' in raw:
+                seen = glance(raw)
+                by_id.update(seen.transactions() if seen else self._commit(version, raw, naming).transactions)
+        return Transactions(by_id)
+
+    def _declared_at(self, version: int) -> Declared | None:
+        """Read what the table is at ``version`` from the last checkpoint, and from the commits after it.
+
+        ``None`` where deltalake has to say: of a version before the checkpoint or long after it, of a table that asks
+        more of readers than the first version of the protocol, where transactions expire, and of a damaged log.
+        """
+        stated = self._last_checkpoint()
+        files = self._checkpoint_files(stated)
+        first = int(stated["version"]) if files else -1
+        later = range(first + 1, version + 1)
+        if not first <= version <= first + _SOON or not all(map(self._holds, later)):
+            return None
+        try:
+            said = [pair for file in files for pair in self._checkpointed(file, "protocol", "metaData", "txn")]
+            said += [pair for each in later for pair in self._read(each, partial(actions_of, self._raw(each)))]
+        except ContractError:
+            return None
+        last = dict(said)
+        if not {"protocol", "metaData"} <= last.keys() or last["protocol"].get("minReaderVersion", 0) > 1:
+            return None
+        metadata = {**last["metaData"], "configuration": dict(last["metaData"].get("configuration") or ())}
+        if "delta.setTransactionRetentionDuration" in metadata["configuration"]:
+            return None
+        moved = {action["appId"]: action["version"] for kind, action in said if kind == "txn"}
+        protocol = {name: value for name, value in last["protocol"].items() if value is not None}
+        return Declared(protocol, metadata, moved)
+
+    def _naming(self) -> Naming:
+        """Find how log entries name and type the partition columns, by the newest declaration of the table.
+
+        Names of columns change in the schema and not in the files, so one answer holds for the whole log. It stands in
+        the checkpoint or in a commit after it, and each commit is looked at once.
+        """
+        head = self.version()
+        if self._declared is None or self._declared[0] > head:
+            self._declared = self._checkpointed_naming(head)
+        seen, naming = self._declared
+        for version in self._since(seen):
+            raw = self._raw(version)
+            if b'"metaData"' in raw:
+                naming = self._read(version, partial(declared_in, raw, naming))
+        self._declared = (head, naming)
+        return naming
+
+    def _checkpointed_naming(self, head: int) -> tuple[int, Naming]:
+        """Read the last checkpoint's version and naming; without one, the log is read from its beginning."""
+        stated = self._last_checkpoint()
+        for file in self._checkpoint_files(stated):
+            for _, meta in self._checkpointed(file, "metaData"):
+                if meta.get("schemaString"):
+                    return int(stated["version"]), naming_of_schema(
+                        meta["schemaString"], meta.get("partitionColumns") or []
+                    )
+        if self._holds(0):
+            return -1, {}
+        state = self.state(head)
+        return head, naming_of_schema(state.snapshot.schema().to_json(), state.partition_columns)
+
+    def _commit(self, version: int, raw: bytes, naming: Callable[[], Naming]) -> Commit:
+        return self._read(version, lambda: parse_commit(version, raw, naming))

@@ -1,0 +1,1 @@
+"""Changes by key or predicate: merge, delete, recompute."""

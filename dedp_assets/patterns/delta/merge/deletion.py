@@ -1,0 +1,60 @@
+"""Deletion of the rows for which a predicate is true, by copy-on-write."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
+
+from dedp_assets.patterns.core.names import OUTCOME
+from dedp_assets.patterns.delta.log.table_state import KeyedFile, TableState
+from dedp_assets.patterns.delta.rows import touched_files
+from dedp_assets.patterns.delta.rows.row_change import Rewrite
+from dedp_assets.patterns.delta.rows.touched_files import touched
+from dedp_assets.patterns.delta.snapshots.pruning import inside
+from dedp_assets.patterns.delta.snapshots.reading import read_files
+from dedp_assets.patterns.delta.storage.store import Store
+
+__all__ = ["Deletion"]
+
+
+@dataclass(frozen=True)
+class Deletion:
+    """A deletion of the rows for which a predicate is true.
+
+    Attributes:
+        where: SQL predicate; a row for which it is NULL stays.
+        owned: partition values that the rows lie in.
+        session: the Spark session.
+        store: the table's.
+    """
+
+    where: str
+    owned: Mapping[str, str]
+    session: SparkSession
+    store: Store
+    operation: str = field(default="DELETE", init=False)
+    source: int | None = field(default=None, init=False)
+
+    @property
+    def content(self) -> str:
+        """The deletion as SQL."""
+        return f"DELETE WHERE ({self.where}) IN {dict(sorted(self.owned.items()))}"
+
+    def candidates(self, state: TableState) -> list[KeyedFile]:
+        """List the files of the partition."""
+        return list(inside(state, self.owned))
+
+    @contextmanager
+    def plan(self, state: TableState, files: Sequence[KeyedFile]) -> Iterator[Rewrite]:
+        """Rewrite a small partition as it is; otherwise the files that hold a row to delete."""
+        gone = F.expr(f"coalesce(({self.where}), false)")
+        one = len({key for _, key in files}) == 1
+        if not one or sum(file["size_bytes"] for file, _ in files) > touched_files.SMALL_BYTES:
+            named = read_files(self.session, self.store, state, files, named=True)
+            files = touched(self.store, files, named.filter(gone))
+        rows = read_files(self.session, self.store, state, files)
+        yield Rewrite(files, rows.withColumn(OUTCOME, F.when(gone, "deleted").otherwise("kept")))

@@ -1,0 +1,191 @@
+"""Recomputing: replacement of all rows of some keys by rows computed from the old and the new ones.
+
+Unlike a merge it is about several rows of a key at once. The present rows are read at the version that the change is
+published on: if another writer changes them meanwhile, everything is computed again from what is there then.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from pyspark.sql import DataFrame, Row, SparkSession
+from pyspark.sql import functions as F
+
+from dedp_assets.patterns.core.columns import COMPARED, require_columns
+from dedp_assets.patterns.core.errors import ConfigError
+from dedp_assets.patterns.core.keys import without_key
+from dedp_assets.patterns.core.names import OUTCOME, RESERVED, identifier
+from dedp_assets.patterns.core.rows import digest, evaluated_once, row_hash
+from dedp_assets.patterns.delta.log.table_state import KeyedFile, TableState
+from dedp_assets.patterns.delta.rows.row_change import Rewrite
+from dedp_assets.patterns.delta.rows.touched_files import SMALL_ROWS, files_at, is_small
+from dedp_assets.patterns.delta.snapshots.definition import conformed
+from dedp_assets.patterns.delta.snapshots.pruning import Bounds, candidates
+from dedp_assets.patterns.delta.snapshots.reading import FILE, read_files
+from dedp_assets.patterns.delta.storage.store import Store
+
+__all__ = ["Compute", "Recomputing", "look"]
+
+Compute = Callable[[DataFrame, DataFrame], DataFrame]
+"""The present rows of some keys, and the source's -> all rows that these keys shall have."""
+
+_HASH, _TOLD, _READ = f"{RESERVED}row_hash", f"{RESERVED}told", f"{RESERVED}read"
+
+
+@dataclass(frozen=True, slots=True)
+class Looked:
+    """The facts that one look at a source tells.
+
+    Attributes:
+        rows: how many rows it has.
+        digest: an order-free digest of them.
+        keys: the bounds of the key columns.
+    """
+
+    rows: int
+    digest: str
+    keys: Mapping[str, Bounds]
+
+
+def look(table: str, source: DataFrame, keys: Sequence[str]) -> Looked:
+    """Look at a source once, in one job.
+
+    Raises:
+        ConfigError: without keys, or for a key that is no column of the source.
+        AmbiguousKeys: if a key is NULL in a row of it.
+    """
+    if not keys:
+        raise ConfigError(f"{table}: name the columns (keys=) that say which rows belong together")
+    require_columns(source, keys, COMPARED)
+    names = [identifier(key) for key in keys]
+    # These decide which files are read, so they are rows of a result: observed figures may be lost.
+    found = source.agg(
+        F.expr("count(1)").alias("rows"),
+        F.expr(digest(row_hash(source.schema.fields))).alias("digest"),
+        F.expr(f"count_if({' OR '.join(f'{name} IS NULL' for name in names)})").alias("nulls"),
+        *[F.expr(f"struct(min({name}), max({name}))").alias(f"b{n}") for n, name in enumerate(names)],
+    ).collect()[0]
+    if found["nulls"]:
+        raise without_key(table, keys, found["nulls"], found["rows"])
+    by_key = {key: Bounds(*found[f"b{n}"]) for n, key in enumerate(keys)}
+    return Looked(found["rows"], found["digest"] or "", by_key)
+
+
+@dataclass(frozen=True, slots=True)
+class _Found:
+    """The rows that a recomputation starts from.
+
+    Attributes:
+        files: the table's files that hold a key of the source.
+        source: the rows of the source.
+        present: the table's rows of these keys.
+        others: the other rows of these files.
+    """
+
+    files: Sequence[KeyedFile]
+    source: DataFrame
+    present: DataFrame
+    others: DataFrame
+
+
+@dataclass(frozen=True)
+class Recomputing:
+    """A change of all rows of the keys that a source names.
+
+    Attributes:
+        keys: columns of both sides that say which rows belong together.
+        identity: columns by which a row is the same one before and after, keys among them.
+        rows: the source, computed once.
+        compute: makes the new rows of these keys.
+        looked: what a look at the source told.
+        store: the table's.
+        aside: columns in which a row may differ and say the same to who reads it.
+    """
+
+    keys: Sequence[str]
+    identity: Sequence[str]
+    rows: DataFrame
+    compute: Compute
+    looked: Looked
+    store: Store
+    aside: Sequence[str] = ()
+    operation: str = field(default="MERGE", init=False)
+    source: int | None = field(default=None, init=False)
+
+    @property
+    def content(self) -> str:
+        """The keys and the source."""
+        return f"rows of {', '.join(self.keys)} from {self.looked.rows} rows {self.looked.digest}"
+
+    def candidates(self, state: TableState) -> list[KeyedFile]:
+        """List the files that may hold a key of the source."""
+        return candidates(state, {}, self.looked.keys) if self.looked.rows else []
+
+    @contextmanager
+    def plan(self, state: TableState, files: Sequence[KeyedFile]) -> Iterator[Rewrite]:
+        """Rewrite small files as they are, in one task; of many or large ones, those with a key of the source."""
+        small = is_small(files, self.looked.rows) if files else self.looked.rows <= SMALL_ROWS
+        with (self._of_small if small else self._of_touched)(state, files) as found:
+            computed = self.compute(found.present, found.source)
+            computed = conformed(self.store.name, computed, state)
+            others = found.others if found.files else None
+            yield Rewrite(found.files, self._outcomes(found.present, computed), others, in_one_task=small)
+
+    @contextmanager
+    def _of_small(self, state: TableState, files: Sequence[KeyedFile]) -> Iterator[_Found]:
+        """Read small files in one task without a shuffle; reading them again costs less than keeping their rows."""
+        rows, source = read_files(self._session, self.store, state, files), self.rows.coalesce(1)
+        # Spark would move the joins below the one task, and shuffle for them. Below what is observed it moves nothing.
+        rows = rows.coalesce(1).observe(_READ, F.expr("count(1)"))
+        yield self._found(files, source, rows, source.select(*self._keys).hint("shuffle_hash"))
+
+    @contextmanager
+    def _of_touched(self, state: TableState, files: Sequence[KeyedFile]) -> Iterator[_Found]:
+        """Find the files that hold a key of the source, by the keys alone, and keep the rows of these keys."""
+        few = self.looked.rows <= SMALL_ROWS
+        named = self.rows.select(*self._keys)
+        named = named.hint("broadcast") if few else named
+        there: Mapping[str, Any] | Row = {"files": (), "rows": 0}
+        if files:
+            held = read_files(self._session, self.store, state, files, named=True).select(FILE, *self._keys)
+            held = held.join(named, list(self.keys), "left_semi")
+            there = held.agg(F.expr(f"collect_set({FILE})").alias("files"), F.expr("count(1)").alias("rows")).collect()[
+                0
+            ]
+        files = files_at(self.store, files, there["files"])
+        found = self._found(files, self.rows, read_files(self._session, self.store, state, files), named)
+        if self.looked.rows + there["rows"] <= SMALL_ROWS:
+            found = replace(found, source=found.source.coalesce(1), present=found.present.coalesce(1))
+        with evaluated_once(found.present) as present:
+            yield replace(found, present=present)
+
+    def _found(self, files: Sequence[KeyedFile], source: DataFrame, rows: DataFrame, named: DataFrame) -> _Found:
+        present, others = (rows.join(named, list(self.keys), how) for how in ("left_semi", "left_anti"))
+        return _Found(files, source, present, others)
+
+    @property
+    def _keys(self) -> list[str]:
+        return [*map(identifier, self.keys)]
+
+    @property
+    def _session(self) -> SparkSession:
+        return self.rows.sparkSession
+
+    def _outcomes(self, present: DataFrame, new: DataFrame) -> DataFrame:
+        """Give all rows of either side, each with its outcome."""
+        columns = [*map(identifier, present.columns)]
+        fields = present.schema.fields
+        told = row_hash([field for field in fields if field.name not in self.aside]) if self.aside else "NULL"
+        hashed = [*columns, f"{row_hash(fields)} AS {_HASH}", f"{told} AS {_TOLD}"]
+        before, after = present.selectExpr(*hashed).alias("t"), new.selectExpr(*hashed).hint("shuffle_hash").alias("s")
+        same = " AND ".join(f"t.{c} = s.{c}" for c in map(identifier, self.identity))
+        outcome = (
+            f"CASE WHEN t.{_HASH} IS NULL THEN 'inserted' WHEN s.{_HASH} IS NULL THEN 'deleted' "
+            f"WHEN s.{_HASH} = t.{_HASH} THEN 'kept' WHEN s.{_TOLD} = t.{_TOLD} THEN 'confirmed' ELSE 'updated' END "
+            f"AS {OUTCOME}"
+        )
+        values = [f"if(s.{_HASH} IS NULL, t.{c}, s.{c}) AS {c}" for c in columns]
+        return before.join(after, F.expr(same), "full").selectExpr(*values, outcome)

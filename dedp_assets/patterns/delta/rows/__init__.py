@@ -1,0 +1,1 @@
+"""Copy-on-write: files with changed rows are rewritten, audited and exchanged."""

@@ -1,0 +1,202 @@
+"""Copy-on-write: files with rows to change are rewritten beside the table, audited, and exchanged.
+
+Nothing of it happens under the table's lock but the exchange, one metadata-only commit: exactly the files that were
+read out, the staged ones in, transaction id and record with them. If another writer changed what was read, the whole
+change is computed again; readers never see half of it, nor rows that nobody audited.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from pyspark.sql import functions as F
+
+from dedp_assets.patterns.core.errors import Conflict, PatternError
+from dedp_assets.patterns.core.names import OUTCOME
+from dedp_assets.patterns.core.records import CommitRecord, slice_name
+from dedp_assets.patterns.core.results import RowCounts, Split, WriteResult
+from dedp_assets.patterns.delta.commit import file_exchange, idempotency, spark_writer
+from dedp_assets.patterns.delta.handle import TableHandle
+from dedp_assets.patterns.delta.log.table_state import KeyedFile
+from dedp_assets.patterns.delta.rows.grounds import Ground
+from dedp_assets.patterns.delta.rows.row_change import ChangeRequest, RowChange
+from dedp_assets.patterns.delta.snapshots.definition import require_replaceable
+from dedp_assets.patterns.delta.snapshots.lost_files import FilesGone
+from dedp_assets.patterns.delta.staging.guards import discarded_if_unjudged, layout_of, refusal, require_untouched
+from dedp_assets.patterns.delta.staging.metrics import Measuring
+from dedp_assets.patterns.delta.staging.rewrite_counts import WRITTEN, Outcomes, rows_in
+from dedp_assets.patterns.delta.staging.row_accounting import Accounting, Judged
+from dedp_assets.patterns.delta.staging.stage_files import stage_rows
+from dedp_assets.patterns.delta.staging.stages import Stage
+from dedp_assets.patterns.delta.storage.locks import table_lock
+
+__all__ = ["rewrite"]
+
+_CHANGES = ("inserted", "updated", "deleted")
+
+
+@dataclass(frozen=True, slots=True)
+class _Prepared:
+    """A change that is staged and audited, and waits for its commit."""
+
+    relevant: object
+    removed: Sequence[KeyedFile]
+    stage: Stage
+    judged: Judged
+    record: CommitRecord
+
+    @property
+    def changed(self) -> bool:
+        """Tell whether there is a row that is to be changed, or confirmed."""
+        return self.tells or bool(self.judged.figures.get("confirmed"))
+
+    @property
+    def tells(self) -> bool:
+        """Tell whether there is a change that readers have to look at."""
+        return any(self.judged.figures[name] for name in _CHANGES)
+
+
+def rewrite(table: TableHandle, change: RowChange, request: ChangeRequest) -> WriteResult:
+    """Make a change in one audited commit; a retry of the same change finds that it was made.
+
+    Raises:
+        AuditFailed: if a rule or a constraint of the table refuses the rows; the stage stays for inspection.
+        TransactionReused: if the same inputs were applied before with other rows.
+        Conflict: if a newer upstream version was applied, or other writers do not yield.
+        ContractError: if what the table was before an execution is gone.
+        NotReady: if an execution before it is not in the rows.
+    """
+    prepared: _Prepared | None = None
+    gone: BaseException | None = None
+    for _ in spark_writer.attempts():
+        if prepared is None:
+            ground = request.ground(table, change.content)
+            if ground.decision.applied:
+                return idempotency.already_applied(table.name, request.record(change.content), ground.decision.applied)
+            prepared = _prepare(table, change, request, ground)
+        try:
+            with table_lock(table.store):
+                if done := _publish(table, change, request, prepared):
+                    return done
+        except _Outdated as error:
+            prepared.stage.discard()
+            prepared, gone = None, error.__cause__
+        except PatternError:
+            prepared.stage.discard()
+            raise
+    if prepared is not None:
+        prepared.stage.discard()
+    raise gone or Conflict(
+        f"{table.name} {slice_name(request.about)}: other writers changed the rows that this run changes, each time it "
+        "tried: run it again"
+    )
+
+
+def _publish(table: TableHandle, change: RowChange, request: ChangeRequest, prepared: _Prepared) -> WriteResult | None:
+    """Commit what is staged; do nothing if another writer, who knows no lock, committed at the same moment.
+
+    Raises:
+        _Outdated: if others changed what the change depends on, or removed what was staged.
+    """
+    ground = request.ground(table, change.content)
+    if ground.decision.applied:
+        prepared.stage.discard()
+        return idempotency.already_applied(table.name, prepared.record, ground.decision.applied)
+    require_untouched(table, request.owned, request.since)
+    if _relevant(change, ground) != prepared.relevant:
+        raise _Outdated
+    state, record = ground.state, ground.noted(prepared.record)
+    staged = prepared.stage.adds if prepared.changed else ()
+    removed, back = ground.exchanged(table.ledger, prepared.removed if prepared.changed else ())
+    added, tells = [*staged, *back], prepared.tells or bool(back) or len(removed) > len(prepared.removed)
+    if "stage" in record.notes:
+        idempotency.require_channel(table.ledger, state, record, table.spec.one_channel_per, staged)
+    files = {"numRemovedFiles": len(removed), "numAddedFiles": len(added)}
+    told = file_exchange.Told(change.operation, {}, {**prepared.judged.account.metrics, **files})
+    try:
+        file_exchange.exchange_files(
+            table.store,
+            state,
+            added,
+            removed,
+            record=record,
+            decision=ground.decision,
+            told=told,
+            data_change=tells,
+        )
+    except FilesGone as error:
+        raise _Outdated from error
+    except Conflict:
+        return None
+    if prepared.changed:
+        prepared.stage.settle()
+    else:
+        prepared.stage.discard()
+    return _result(table, ground, prepared, changed=tells and bool(removed or added))
+
+
+class _Outdated(Exception):
+    """Conflict with another writer: files that were read or staged, the schema or the properties changed meanwhile."""
+
+
+def _relevant(change: RowChange, ground: Ground) -> object:
+    """Select the read set of a change for conflict detection: candidate files, schema, properties."""
+    state = ground.rows
+    files = frozenset(file["path"] for file, _ in change.candidates(state))
+    declared = (state.properties, state.features, state.snapshot.schema().to_json(), state.partition_columns)
+    return files, ground.base, declared
+
+
+def _prepare(table: TableHandle, change: RowChange, request: ChangeRequest, ground: Ground) -> _Prepared:
+    state = ground.rows
+    accounting = Accounting.of(Outcomes(change.source, rows_in(state.files())), state, request.owned, request.audits)
+    if why := file_exchange.only_spark_changes(state):
+        raise Conflict(f"{table.name} has {why} since this run looked at it: run it again")
+    files = change.candidates(state)
+    with change.plan(state, files) as planned:
+        if planned.removed:
+            require_replaceable(table.name, state)
+        rows, others = planned.rows, planned.others
+        if others is not None and accounting.measures_others:
+            rows, others = rows.unionByName(others.withColumn(OUTCOME, F.lit("kept"))), None
+        measuring = Measuring(
+            accounting.measures(),
+            accounting.asked(),
+            accounting.landed(),
+            aside=(OUTCOME,),
+            where=WRITTEN,
+            others=others,
+            in_one_task=planned.in_one_task,
+        )
+        stage = stage_rows(Split.of(rows), layout_of(table, state, request.owned), measuring=measuring)
+        with discarded_if_unjudged(stage):
+            judged = accounting.judge(
+                stage.observed,
+                request.provenance.approval,
+                staged=stage.rows,
+                replaced=rows_in(file for file, _ in planned.removed),
+            )
+        if judged.refused:
+            raise refusal(table, request.owned, judged, stage, rows.filter(accounting.balance.kept))
+    # A commit that brings rows says by its stage that it does.
+    brings = {"stage": stage.store.name} if judged.figures["inserted"] else {}
+    noted = replace(request.provenance, notes={**request.provenance.notes, **brings})
+    record = judged.record(noted, request.about, change.content)
+    return _Prepared(_relevant(change, ground), planned.removed, stage, judged, record)
+
+
+def _result(table: TableHandle, ground: Ground, prepared: _Prepared, *, changed: bool) -> WriteResult:
+    figures = prepared.record.figures
+    done = [f"{figures[name]} rows {name}" for name in (*_CHANGES, "confirmed") if figures.get(name)]
+    return WriteResult(
+        table=table.name,
+        version=ground.state.version + 1,
+        applied=True,
+        changed=changed,
+        reason=(", ".join(done) or "no row is to be changed") + ground.remark,
+        rows=RowCounts(**prepared.record.rows),
+        partition=prepared.record.partition,
+        findings=prepared.judged.findings,
+        figures=figures,
+    )

@@ -1,0 +1,180 @@
+"""Executions: the runs that a table's rows contain, where each run changes what the one before it left.
+
+The commits say so themselves: the commit of an execution names the version whose rows it changed, the execution before
+it, and those that it took back and that have to follow. Whatever a restore makes current again is followed, too. So
+there is no second table of states that could disagree with the table.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Collection
+from dataclasses import dataclass, field
+
+from dedp_assets.patterns.core.errors import ContractError, NotReady
+from dedp_assets.patterns.delta.log.commit_info import Glimpse
+from dedp_assets.patterns.delta.log.ledger import Ledger
+
+__all__ = ["EXECUTION", "Execution", "ExecutionLog", "Executions", "Start", "executions_of"]
+
+EXECUTION = "execution"
+"""Note of a commit record that says what the execution changed and what has to follow."""
+
+
+@dataclass(frozen=True, slots=True)
+class Execution:
+    """One execution that a table's rows contain.
+
+    Attributes:
+        key: which; executions are in the order of their keys.
+        version: version of the table that it made.
+        base: version whose rows it changed.
+        after: key of the execution before it; empty for the first one.
+        applied: upstream version that it applied, if it named one.
+        before: the execution whose rows it changed, as far as the log tells.
+    """
+
+    key: str
+    version: int
+    base: int
+    after: str = ""
+    applied: int | None = None
+    before: Execution | None = field(default=None, repr=False, compare=False)
+
+    def is_like(self, other: Execution | None) -> bool:
+        """Tell whether another one has the same rows of the same upstream version."""
+        if other is None or self.key != other.key:
+            return False
+        return self.version == other.version or (self.applied is not None and self.applied == other.applied)
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    """Where an execution starts.
+
+    Attributes:
+        base: version whose rows it changes; ``None`` for the newest one.
+        after: key of the execution before it.
+        pending: executions that have to follow it, because their rows are taken back.
+    """
+
+    base: int | None
+    after: str
+    pending: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Executions:
+    """The executions of a table at one version.
+
+    Attributes:
+        last: the last one that the rows contain.
+        pending: keys of those that were taken back and have not followed yet.
+        unclear: whether nobody can tell which the rows contain.
+    """
+
+    last: Execution | None = None
+    pending: frozenset[str] = frozenset()
+    unclear: bool = False
+
+    @property
+    def standing(self) -> tuple[Execution, ...]:
+        """Batches that are applied in the newest snapshot, in the order in which they ran."""
+        found, each = [], self.last
+        while each is not None:
+            found.append(each)
+            each = each.before
+        return tuple(reversed(found))
+
+    def find(self, key: str) -> Execution | None:
+        """Find the execution of a key that the rows contain."""
+        return next((each for each in self.standing if each.key == key), None)
+
+    def start(self, table: str, key: str, due: Collection[str]) -> Start:
+        """Say where the execution ``key`` starts: on the newest rows, or on those before the first one after it.
+
+        Args:
+            table: the table's name.
+            key: the execution.
+            due: executions that have to be in the rows before; later ones do not count.
+
+        Raises:
+            ContractError: if the log no longer tells what the rows were before it.
+            NotReady: if an execution before it is not in the rows.
+        """
+        if self.unclear:
+            raise ContractError(
+                f"{table} was restored to a time, and nobody can tell which executions its rows contain: restore it to "
+                "a version"
+            )
+        standing = self.standing
+        first = standing[0] if standing else None
+        if first and key <= first.after:
+            raise ContractError(
+                f"{table}: the log no longer tells what the rows were before {key}, nothing was changed. The earliest "
+                f"execution that can be run again is {first.key}"
+            )
+        there = {each.key for each in standing}
+        forgotten = first.after if first else ""
+        lacks = {k for k in {*due, *self.pending} - there if forgotten < k < key}
+        if missing := min(lacks, default=""):
+            raise NotReady(f"{table}: {key} comes after {missing}, which has to be run before")
+        later = [each for each in standing if each.key >= key]
+        pending = tuple(sorted((self.pending | {each.key for each in later}) - {key}))
+        if later:
+            return Start(later[0].base, later[0].after, pending)
+        return Start(None, self.last.key if self.last else "", pending)
+
+
+@dataclass(slots=True)
+class ExecutionLog:
+    """The executions of a table at each version, as far as its commits were looked at.
+
+    Attributes:
+        versions: the versions that changed them.
+        states: the executions at these versions.
+    """
+
+    versions: list[int] = field(default_factory=list)
+    states: list[Executions] = field(default_factory=list)
+
+    @property
+    def now(self) -> Executions:
+        """The executions at the newest version."""
+        return self.states[-1] if self.states else Executions()
+
+    def at(self, version: int) -> Executions:
+        """Give the executions at a version."""
+        found = bisect_right(self.versions, version)
+        return self.states[found - 1] if found else Executions()
+
+    def take_in(self, glimpse: Glimpse, key: str | None = None) -> None:
+        """Take in a commit; ``key`` names its execution where the commit's own record does not."""
+        before, note = self.now, glimpse.stated.get("notes", {}).get(EXECUTION)
+        if glimpse.restores:
+            back = self.at(-1 if glimpse.restored_to is None else glimpse.restored_to)
+            kept = {each.key for each in back.standing}
+            taken = {each.key for each in before.standing} | before.pending | back.pending
+            unclear = glimpse.restored_to is None or back.unclear
+            self._add(glimpse.version, Executions(back.last, frozenset(taken - kept), unclear))
+        elif note:
+            told = (note["key"], glimpse.version, note["base"], note["after"], glimpse.stated["sequence"])
+            made = Execution(*told, before=self.at(note["base"]).last)
+            self._add(glimpse.version, Executions(made, frozenset(note["pending"])))
+        elif key is not None:
+            made = Execution(key, glimpse.version, glimpse.version - 1, before=before.last)
+            self._add(glimpse.version, Executions(made))
+
+    def _add(self, version: int, state: Executions) -> None:
+        self.versions.append(version)
+        self.states.append(state)
+
+
+def executions_of(ledger: Ledger, *, until: int) -> ExecutionLog:
+    """Read the executions of a table from its log, up to a version."""
+    found = ExecutionLog()
+    for glimpse in ledger.glimpses(records=True):
+        if glimpse.version > until:
+            break
+        found.take_in(glimpse)
+    return found

@@ -1,0 +1,1 @@
+"""Snapshots: the schema, rows and files of a table at one version."""

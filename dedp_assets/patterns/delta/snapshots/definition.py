@@ -1,0 +1,284 @@
+"""Schema of a table: its agreement with the declaration, and its demands on rows.
+
+Creating and altering are commits of their own, before and apart from any write: two writers that race to create a table
+or to change its properties would otherwise fail each other's data commits.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
+from typing import Any
+
+from pyspark.errors import AnalysisException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.types import StructType
+
+from dedp_assets.patterns.core.errors import ConfigError, SchemaMismatch
+from dedp_assets.patterns.core.meeting import as_held, held_problems
+from dedp_assets.patterns.core.names import identifier
+from dedp_assets.patterns.core.partitions import misfit, quoted, stored_type, text
+from dedp_assets.patterns.core.results import Split
+from dedp_assets.patterns.core.schema import TableSpec
+from dedp_assets.patterns.core.sql_options import reason_of
+from dedp_assets.patterns.delta.log.table_state import TableState
+
+__all__ = [
+    "alterations",
+    "conform",
+    "conformed",
+    "constraints",
+    "content_columns",
+    "creation",
+    "held_types",
+    "require_open",
+    "require_partition",
+    "require_replaceable",
+    "require_usable",
+]
+
+_PREFIX = "delta.constraints."
+_LENGTH = re.compile(r"(?:var)?char\((\d+)\)")
+
+
+def require_usable(spec: TableSpec, session: SparkSession) -> None:
+    """Refuse a declaration that Spark could not create a table of, before it creates half of one.
+
+    Raises:
+        ConfigError: without columns, or for a type or a constraint that Spark cannot evaluate; names it.
+    """
+    if not spec.columns:
+        raise ConfigError(f"{spec.name} declares no columns: declare at least one before anything is written to it")
+    nothing = ", ".join(f"CAST(NULL AS {column.type}) AS {identifier(name)}" for name, column in spec.columns.items())
+    rows = _analysed(f"{spec.name}: its columns", lambda: session.sql(f"SELECT {nothing}"))
+    for name, rule in spec.checks.items():
+        _analysed(f"{spec.name}: constraint {name}", partial(rows.filter, rule))
+
+
+def _analysed(what: str, rows: Callable[[], DataFrame]) -> DataFrame:
+    try:
+        found = rows()
+        # Over Spark Connect nothing is analysed before the engine is asked, and a schema may be known without it.
+        _ = found.isStreaming
+    except AnalysisException as error:
+        raise ConfigError(f"{what} cannot be evaluated: {reason_of(error)}") from error
+    return found
+
+
+def creation(spec: TableSpec, location: str) -> Iterator[str]:
+    """Write the SQL statements that create the table of ``spec`` in ``location``."""
+    columns = ", ".join(
+        f"{identifier(name)} {c.type}{' NOT NULL' if c.required else ''}{_comment(c.comment)}"
+        for name, c in spec.columns.items()
+    )
+    partitions = f" PARTITIONED BY ({', '.join(map(identifier, spec.partition_by))})" if spec.partition_by else ""
+    yield (
+        f"CREATE TABLE IF NOT EXISTS delta.`{location}` ({columns}) USING DELTA{partitions}"
+        f"{_comment(spec.comment)} TBLPROPERTIES ({_properties(spec.table_properties())})"
+    )
+    for name, predicate in spec.checks.items():
+        yield f"ALTER TABLE delta.`{location}` ADD CONSTRAINT {identifier(name)} CHECK ({predicate})"
+
+
+def alterations(spec: TableSpec, location: str, state: TableState) -> Iterator[str]:
+    """Write the SQL statements that bring the stored table up to ``spec``: new columns, constraints and properties.
+
+    Raises:
+        SchemaMismatch: if the stored table differs in a way that needs a migration (types, dropped or reordered
+            partition columns, a new required column).
+    """
+    _refuse_migration(spec, state)
+    table = f"delta.`{location}`"
+    for name, column in spec.columns.items():
+        if name not in state.columns:
+            yield f"ALTER TABLE {table} ADD COLUMNS ({identifier(name)} {column.type}{_comment(column.comment)})"
+    for name, predicate in spec.checks.items():
+        if f"{_PREFIX}{name}".lower() not in {key.lower() for key in state.properties}:
+            yield f"ALTER TABLE {table} ADD CONSTRAINT {identifier(name)} CHECK ({predicate})"
+    stale = {k: v for k, v in spec.table_properties().items() if state.properties.get(k) != v}
+    if stale:
+        yield f"ALTER TABLE {table} SET TBLPROPERTIES ({_properties(stale)})"
+
+
+def constraints(state: TableState) -> dict[str, str]:
+    """List every rule that the stored table has, whoever added it: constraint name -> SQL predicate.
+
+    These are all the rules that Spark's writer would enforce row by row: NOT NULL at any depth, CHECK, invariants,
+    lengths of CHAR and VARCHAR, generated columns; and that a partition value is one that the log can hold.
+
+    Raises:
+        ConfigError: if there is one that cannot be stated as a predicate.
+    """
+    rules: dict[str, str] = {}
+    for name, field_ in state.columns.items():
+        rules |= dict(_of_field(name, field_))
+    for column, kind in state.kinds.items():
+        if unfit := misfit(column, kind):
+            rules[f"{column}_is_a_partition_value"] = f"NOT {unfit}"
+    checks = {key[len(_PREFIX) :]: value for key, value in state.properties.items() if key.startswith(_PREFIX)}
+    both = {name: f"({rules[name]}) AND ({checks[name]})" for name in rules if name in checks}
+    return {**rules, **checks, **both}
+
+
+def content_columns(spec: TableSpec, state: TableState) -> list[str]:
+    """List the stored columns that say what a row is: all but the technical ones."""
+    technical = {name.lower() for name in {*spec.columns} - {*spec.content}}
+    return [name for name in state.columns if name.lower() not in technical]
+
+
+def _of_field(name: str, column: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """List the rules that stand in the schema's entry of one column."""
+    told = column.get("metadata", {})
+    yield from _not_null(name, identifier(name), column)
+    if expression := told.get("delta.generationExpression"):
+        yield f"{name}_is_generated", f"{identifier(name)} <=> ({expression})"
+    if stated := told.get("delta.invariants"):
+        yield f"{name}_keeps_its_invariant", json.loads(stated)["expression"]["expression"]
+    if declared := str(told.get("__CHAR_VARCHAR_TYPE_STRING", "")):
+        if not (length := _LENGTH.fullmatch(declared)):
+            raise ConfigError(
+                f"{name} is {declared.upper()}: lengths inside of a column cannot be checked before the rows are "
+                "published. Declare STRING there, and the length as a CHECK"
+            )
+        yield f"{name}_is_a_{declared}", f"coalesce(char_length({identifier(name)}) <= {length[1]}, true)"
+
+
+def _not_null(name: str, path: str, column: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """Write the rule of a required field, which is missing, too, where the column around it is NULL, as for Delta."""
+    if not column["nullable"]:
+        yield f"{name}_is_not_null", f"{path} IS NOT NULL"
+    inner = column["type"]
+    for each in inner["fields"] if isinstance(inner, dict) and inner["type"] == "struct" else ():
+        yield from _not_null(f"{name}.{each['name']}", f"{path}.{identifier(each['name'])}", each)
+
+
+def require_partition(table: str, state: TableState, owned: Mapping[str, object]) -> dict[str, str]:
+    """Spell the values of a partition as the log does, by the names that the table has.
+
+    A partition that no row can lie in is refused before anything is computed for it.
+
+    Args:
+        table: what messages call it.
+        state: the table.
+        owned: partition column -> value, Python's or its text; names are compared as Spark compares them.
+
+    Raises:
+        ConfigError: if ``owned`` names a column the table is not partitioned by, or a value its type does not have.
+    """
+    known = {column.lower(): column for column in state.partition_columns}
+    if foreign := [column for column in owned if column.lower() not in known]:
+        raise ConfigError(f"{table} is partitioned by {list(state.partition_columns)}, not by {foreign}")
+    spelled: dict[str, str] = {}
+    for given, value in owned.items():
+        column = known[given.lower()]
+        kind = state.kinds[column]
+        try:
+            found = text(value, kind)
+        except ValueError as error:
+            raise ConfigError(
+                f"{table} has no partition {column}={value!r}: its values are of type {kind.upper()} ({error})"
+            ) from None
+        if found is None or column in spelled:
+            raise ConfigError(f"{table}: {column} is named twice, or without a value: {dict(owned)}")
+        spelled[column] = found
+    return spelled
+
+
+def require_open(table: str, state: TableState) -> None:
+    """Refuse to write a table that is closed.
+
+    Raises:
+        ConfigError: if it is a version, or shows versions.
+    """
+    if state.closed:
+        raise ConfigError(
+            f"{table} is closed: its rows are those of a version, which is written once. Load a new version "
+            "(proxy.load_version), or show another one (proxy.switch_version)"
+        )
+
+
+def require_replaceable(table: str, state: TableState) -> None:
+    """Refuse to take rows away from a table that only grows.
+
+    Raises:
+        ConfigError: if the table is append-only, or closed.
+    """
+    require_open(table, state)
+    if state.properties.get("delta.appendOnly", "").lower() == "true":
+        raise ConfigError(
+            f"{table} is append-only (delta.appendOnly), so no row of it can be replaced or deleted: append to it, or "
+            "declare it without that property"
+        )
+
+
+def held_types(state: TableState) -> StructType:
+    """Read the columns of a stored table with their types."""
+    return StructType.fromJson({"type": "struct", "fields": list(state.columns.values())})
+
+
+def conform(table: str, split: Split, keep: str, state: TableState) -> None:
+    """Refuse rows with other columns than the stored table, or with column types that do not fit the table's.
+
+    Raises:
+        SchemaMismatch: names every missing and unknown column, and each whose values may be none of the table's type.
+    """
+    names = set(split.parts[keep])
+    problems = []
+    if missing := [name for name in state.columns if name not in names]:
+        problems.append(f"missing columns {missing}")
+    if unknown := sorted(names - set(state.columns)):
+        problems.append(f"unknown columns {unknown}")
+    held = StructType([field for field in held_types(state).fields if field.name in names])
+    if problems := [*problems, *held_problems(split.rows, held)]:
+        raise SchemaMismatch(f"{table}: {'; '.join(problems)}")
+
+
+def conformed(table: str, rows: DataFrame, state: TableState) -> DataFrame:
+    """Give plain rows the types of the stored table's columns; lazy.
+
+    Raises:
+        SchemaMismatch: as :func:`conform`.
+    """
+    conform(table, Split.of(rows), "valid", state)
+    return as_held(rows, held_types(state), table)
+
+
+def _refuse_migration(spec: TableSpec, state: TableState) -> None:
+    if tuple(spec.partition_by) != state.partition_columns:
+        raise SchemaMismatch(
+            f"{spec.name} is partitioned by {list(state.partition_columns)}, declared is {list(spec.partition_by)}: "
+            "write a new table and move the rows"
+        )
+    gone = [name for name in state.columns if name not in spec.columns]
+    if gone:
+        raise SchemaMismatch(f"{spec.name} has columns {gone} that are no longer declared: declare or migrate them")
+    required = [name for name, c in spec.columns.items() if c.required and name not in state.columns]
+    if required:
+        raise SchemaMismatch(f"{spec.name} cannot add required columns {required} to stored rows: add them as optional")
+    if differing := list(_differences(spec, state)):
+        raise SchemaMismatch(f"{spec.name}: {'; '.join(differing)}: this needs a migration")
+
+
+def _differences(spec: TableSpec, state: TableState) -> Iterator[str]:
+    """Describe how the stored columns and constraints differ from the declared ones of the same name."""
+    for name in (name for name in spec.columns if name in state.columns):
+        column, stored = spec.columns[name], state.columns[name]
+        if column.required and stored["nullable"]:
+            yield f"{name} is declared as required, the table allows NULL"
+        if stored_type(column.type) not in ("", stored["type"]):
+            yield f"{name} is declared as {column.type}, the table has {stored['type']}"
+    held = {key.lower(): rule for key, rule in state.properties.items()}
+    for name, predicate in spec.checks.items():
+        rule = held.get(f"{_PREFIX}{name}".lower(), predicate)
+        if rule != predicate:
+            yield f"constraint {name} is declared as {predicate}, the table has {rule}"
+
+
+def _properties(properties: Mapping[str, str]) -> str:
+    return ", ".join(f"{quoted(key)} = {quoted(value)}" for key, value in properties.items())
+
+
+def _comment(text: str) -> str:
+    return f" COMMENT {quoted(text)}" if text else ""

@@ -1,0 +1,82 @@
+"""Data files that the log names and that are missing, or cut short."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from urllib.parse import unquote
+
+from dedp_assets.patterns.core.errors import Conflict
+from dedp_assets.patterns.delta.log.partition_values import Partition
+from dedp_assets.patterns.delta.log.table_state import TableState
+from dedp_assets.patterns.delta.storage.store import Store
+
+__all__ = ["FilesGone", "LostFile", "lost_files", "require_files", "tell_lost"]
+
+_SHOWN = 3
+
+
+class FilesGone(Conflict):
+    """Staged files that somebody removed: only staging the rows once more helps."""
+
+
+@dataclass(frozen=True, slots=True)
+class LostFile:
+    """A data file that the log names and nobody can read.
+
+    Attributes:
+        path: below the table's folder, as it is on disk.
+        partition: the partition its rows belong to.
+        what: what is wrong with it.
+    """
+
+    path: str
+    partition: Partition
+    what: str
+
+    def __str__(self) -> str:
+        return f"{self.path} {self.what}"
+
+
+def lost_files(store: Store, state: TableState, *partitions: Mapping[str, str | None]) -> list[LostFile]:
+    """List the data files of the named partitions (of all, if none is named) that are missing or cut short."""
+    found = []
+    for file, key in state.keyed_files():
+        if not partitions or any(named.items() <= dict(key).items() for named in partitions):
+            path = unquote(file["path"])
+            if what := _loss(store, path, file["size_bytes"]):
+                found.append(LostFile(path, key, what))
+    return found
+
+
+def require_files(store: Store, files: Iterable[tuple[str, int]]) -> None:
+    """Look at staged files, each a path and its size in bytes, that are about to be read or named in a commit.
+
+    Raises:
+        FilesGone: if one is not there, or is cut short.
+    """
+    lost = [(path, what) for path, size in files if (what := _loss(store, path, size))]
+    if lost:
+        path, what = lost[0]
+        more = f", like {len(lost) - 1} more" if len(lost) > 1 else ""
+        raise FilesGone(
+            f"{store.name}: {path} {what}{more} since it was written, and nothing was committed. A VACUUM with a "
+            "retention of 0 hours does that: run the step again, and keep what is younger than the longest step"
+        )
+
+
+def tell_lost(table: str, lost: Sequence[LostFile]) -> str:
+    """Describe the loss in one clause, with the first few files."""
+    more = f" and {len(lost) - _SHOWN} more" if len(lost) > _SHOWN else ""
+    return f"{table} lacks {len(lost)} of its data files ({', '.join(map(str, lost[:_SHOWN]))}{more})"
+
+
+def _loss(store: Store, path: str, size_bytes: int) -> str:
+    """Say what is wrong with a data file; empty if it is sound, or lies behind a path with a scheme."""
+    if "://" in path:
+        return ""
+    try:
+        size = store.entry(path.removeprefix("file:")).size_bytes
+    except OSError:
+        return "is missing"
+    return "" if size == size_bytes else f"has {size} of {size_bytes} bytes"

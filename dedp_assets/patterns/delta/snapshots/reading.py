@@ -1,0 +1,156 @@
+"""Reading a table at a pinned version by the files that its log names.
+
+Spark's Delta reader rebuilds the table's state in a Spark job before it reads the first row, at every version anew. The
+ledger knows the files in milliseconds, so where nothing but plain Parquet files makes up the table (no deletion
+vectors, no column mapping), they are read directly. Any other table is left to the Delta reader.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from functools import reduce
+from urllib.parse import unquote
+
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.types import StringType, StructField, StructType
+
+from dedp_assets.patterns.core.names import RESERVED, identifier
+from dedp_assets.patterns.core.partitions import equals, literal, sql_type
+from dedp_assets.patterns.delta.log.partition_values import Partition
+from dedp_assets.patterns.delta.log.table_state import CLOSED, KeyedFile, TableState
+from dedp_assets.patterns.delta.storage.locations import literal_path
+from dedp_assets.patterns.delta.storage.store import Store
+
+__all__ = ["FILE", "lies_outside", "missing", "plain_uri", "predicate", "read_at", "read_files"]
+
+FILE = f"{RESERVED}file"
+"""Column of :func:`read_files` that says which file a row comes from: the URI to compare by :func:`plain_uri`."""
+
+_PLAIN = {CLOSED, "appendOnly", "changeDataFeed", "checkConstraints", "generatedColumns", "invariants", "v2Checkpoint"}
+_SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:/")
+_MOST_PARTITIONS = 64
+_PLACE = f"{RESERVED}place"
+_SLASHES = "^([^:/]+):/+"
+_PLAIN_URI = f"regexp_replace(url_decode(replace(_metadata.file_path, '+', '%2B')), '{_SLASHES}', '$1:/')"
+"""SQL of :func:`plain_uri`; to decode it would make a ``+`` a blank."""
+
+
+def read_at(
+    session: SparkSession, store: Store, state: TableState, partitions: Sequence[Mapping[str, str | None]]
+) -> DataFrame:
+    """Read the rows of the named partitions (all, if none is named) as the table was at ``state``; lazy."""
+    files = _files(store, state, partitions) if state.features <= _PLAIN and not state.mapped else None
+    if files is None or len(files) > _MOST_PARTITIONS:
+        rows = session.read.format("delta").option("versionAsOf", state.version).load(store.address)
+        wanted = " OR ".join(f"({predicate(named, state)})" for named in partitions)
+        return rows.filter(wanted) if wanted else rows
+    schema = StructType.fromJson(json.loads(state.snapshot.schema().to_json()))
+    if not files:
+        return session.createDataFrame([], schema)
+    stored = StructType([field for field in schema.fields if field.name not in state.partition_columns])
+    parts = [_part(session, paths, stored, schema, dict(key), state.kinds) for key, paths in files.items()]
+    return reduce(DataFrame.unionByName, parts)
+
+
+def read_files(
+    session: SparkSession, store: Store, state: TableState, files: Iterable[KeyedFile], *, named: bool = False
+) -> DataFrame:
+    """Read the rows of just these ``files`` of the table at ``state``; lazy.
+
+    Args:
+        session: the Spark session.
+        store: the table's.
+        state: the table as it is.
+        files: some of its active files, each with its partition.
+        named: whether rows say in a column :data:`FILE` where they come from.
+    """
+    schema = StructType.fromJson(json.loads(state.snapshot.schema().to_json()))
+    also = [F.col("_metadata.file_path").alias(FILE)] if named else []
+    by_key: dict[Partition, list[str]] = {}
+    for file, key in files:
+        by_key.setdefault(key, []).append(unquote(file["path"]))
+    if not by_key:
+        nothing = session.createDataFrame([], schema)
+        return nothing.withColumn(FILE, F.lit("")) if named else nothing
+    stored = StructType([field for field in schema.fields if field.name not in state.partition_columns])
+    if len(by_key) > _MOST_PARTITIONS:
+        return _by_file(session, store, by_key, stored, schema, state.kinds, also)
+    parts = [
+        _part(session, [*map(store.address_of, paths)], stored, schema, dict(key), state.kinds, also)
+        for key, paths in by_key.items()
+    ]
+    return reduce(DataFrame.unionByName, parts)
+
+
+def plain_uri(uri: str) -> str:
+    """Spell a file's URI in one way, so that Spark's and the log's compare equal."""
+    return re.sub(_SLASHES, r"\1:/", unquote(uri))
+
+
+def missing(store: Store, state: TableState, partitions: Sequence[Mapping[str, str | None]] = ()) -> list[str]:
+    """List files of the named partitions (of all, if none is named) at ``state`` that a vacuum removed."""
+    files = (_files(store, state, partitions) or {}).values()
+    return [path for paths in files for path in paths if not store.exists(path)]
+
+
+def lies_outside(path: str) -> bool:
+    """Tell whether the log names a file by an absolute path, as the log of a clone does."""
+    return path.startswith("/") or bool(_SCHEME.match(path))
+
+
+def _files(
+    store: Store, state: TableState, partitions: Sequence[Mapping[str, str | None]]
+) -> dict[Partition, list[str]] | None:
+    """List the active files by partition; ``None`` if one of them lies outside the table's folder."""
+    found: dict[Partition, list[str]] = {}
+    for file, key in state.keyed_files():
+        path = unquote(file["path"])
+        if lies_outside(path):
+            return None
+        if not partitions or any(named.items() <= dict(key).items() for named in partitions):
+            found.setdefault(key, []).append(store.address_of(path))
+    return found
+
+
+def _part(
+    session: SparkSession,
+    paths: list[str],
+    stored: StructType,
+    schema: StructType,
+    values: Mapping[str, str | None],
+    kinds: Mapping[str, str],
+    also: Sequence[Column] = (),
+) -> DataFrame:
+    rows = session.read.schema(stored).parquet(*[literal_path(path) for path in paths])
+    constants = {c: F.expr(literal(value, str(kinds[c]))).alias(c) for c, value in values.items()}
+    return rows.select(*[constants.get(name, F.col(identifier(name))) for name in schema.names], *also)
+
+
+def _by_file(
+    session: SparkSession,
+    store: Store,
+    files: Mapping[Partition, list[str]],
+    stored: StructType,
+    schema: StructType,
+    kinds: Mapping[str, str],
+    also: Sequence[Column],
+) -> DataFrame:
+    """Read the rows of many partitions, whose values are looked up by file."""
+    columns = list(kinds)
+    every = [(path, dict(key)) for key, paths in files.items() for path in paths]
+    known = [(plain_uri(store.uri_of(path)), *[values[c] for c in columns]) for path, values in every]
+    names = [_PLACE, *columns]
+    values = session.createDataFrame(known, StructType([StructField(name, StringType()) for name in names]))
+    paths = [literal_path(store.address_of(path)) for path, _ in every]
+    rows = session.read.schema(stored).parquet(*paths).select("*", *also, F.expr(_PLAIN_URI).alias(_PLACE))
+    cast = {c: F.expr(f"CAST({identifier(c)} AS {sql_type(kind)})").alias(c) for c, kind in kinds.items()}
+    joined = rows.join(F.broadcast(values), _PLACE)
+    return joined.select(*[cast.get(name, F.col(identifier(name))) for name in schema.names], *([FILE] if also else []))
+
+
+def predicate(partition: Mapping[str, str | None], state: TableState, alias: str = "") -> str:
+    """Write the SQL predicate of one partition's rows, spelled as in the log; ``true`` for the whole table."""
+    return " AND ".join(alias + equals(c, value, state.kinds[c]) for c, value in partition.items()) or "true"

@@ -1,0 +1,121 @@
+"""Writes of new rows: overwrite, append, clear, and the stage that each of them publishes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from pyspark.sql import DataFrame
+
+from dedp_assets.patterns.core.audits import Audit
+from dedp_assets.patterns.core.columns import require_rows
+from dedp_assets.patterns.core.errors import ConfigError
+from dedp_assets.patterns.core.records import Provenance
+from dedp_assets.patterns.core.results import Split, WriteResult
+from dedp_assets.patterns.core.rows import RowsRead
+from dedp_assets.patterns.delta.changed_table import ChangedTable
+from dedp_assets.patterns.delta.merge.declared_keys import REPEATED, repeated, require_whole
+from dedp_assets.patterns.delta.snapshots.definition import conform, content_columns, require_partition
+from dedp_assets.patterns.delta.staging.guards import discarded_if_unjudged, in_range, layout_of, refusal
+from dedp_assets.patterns.delta.staging.metrics import Measuring
+from dedp_assets.patterns.delta.staging.row_accounting import Accounting
+from dedp_assets.patterns.delta.staging.stage_files import stage_rows
+from dedp_assets.patterns.delta.staging.staged_write import StagedWrite
+from dedp_assets.patterns.delta.staging.stages import empty_stage
+from dedp_assets.patterns.delta.staging.write_counts import Parts
+
+__all__ = ["StagedTable"]
+
+
+class StagedTable(ChangedTable):
+    """A table that takes rows by stage, audit, publish."""
+
+    def overwrite(
+        self,
+        rows: DataFrame | Split,
+        *,
+        partition: Mapping[str, object] | None = None,
+        provenance: Provenance,
+        audits: Sequence[Audit] = (),
+    ) -> WriteResult:
+        """Replace a partition (the whole table if none is named): afterwards it holds ``rows`` and no others."""
+        return self.stage(rows, partition=partition, provenance=provenance, audits=audits).publish()
+
+    def append(self, rows: DataFrame | Split, *, provenance: Provenance, audits: Sequence[Audit] = ()) -> WriteResult:
+        """Add rows to the table.
+
+        Raises:
+            ConfigError: without ``provenance.sequence``: a retry could not be told from new rows.
+        """
+        if provenance.sequence is None:
+            raise ConfigError(f"an append to {self.name} needs provenance.sequence, or a retry adds its rows twice")
+        return self.stage(rows, provenance=provenance, audits=audits, append=True).publish()
+
+    def clear(
+        self, *, partition: Mapping[str, object], provenance: Provenance, since: int | None = None
+    ) -> WriteResult:
+        """Replace a partition by no rows, without starting Spark for it; ``since`` as :meth:`StagedWrite.publish`."""
+        owned = require_partition(self.name, self.ensure(), partition)
+        return self._without_rows(owned, provenance, since=since)
+
+    def mark(self, *, provenance: Provenance) -> WriteResult:
+        """Move the table's cursor to ``provenance.sequence`` without rows: upstream held nothing for it so far."""
+        self.ensure()
+        return self._without_rows({}, provenance, append=True)
+
+    @in_range
+    def stage(
+        self,
+        rows: DataFrame | Split,
+        *,
+        partition: Mapping[str, object] | None = None,
+        provenance: Provenance,
+        audits: Sequence[Audit] = (),
+        rows_read: RowsRead = RowsRead(),  # noqa: B008 - frozen
+        keep: str = "valid",
+        also: Sequence[str] = (),
+        append: bool = False,
+    ) -> StagedWrite:
+        """Write rows beside the table and judge them, publishing nothing.
+
+        Args:
+            rows: what to write; of a split, the part ``keep``.
+            partition: the partition values this write owns; empty owns the whole table.
+            provenance: who writes, from what, and why.
+            audits: rules over the written rows; constraints and row accounting are judged in any case.
+            rows_read: what is known about the rows read, to account for them.
+            keep: the part of a split that is meant for this table.
+            also: parts of a split to stage in the same job for other tables.
+            append: keep the present rows.
+
+        Raises:
+            AuditFailed: if a rule refuses the rows; the stage stays for inspection.
+            ConfigError: for an append to a table with a key, or a partition that does not follow from the key.
+            SchemaMismatch: if the rows' columns are not the table's.
+        """
+        require_rows(self.name, rows)
+        require_whole(self.spec, partition or {}, append=append)
+        split, state = Split.of(rows, keep), self.ensure()
+        owned = require_partition(self.name, state, partition or {})
+        conform(self.name, split, keep, state)
+        rows_read = rows_read.along(rows, audits)
+        tally = rows_read.tally
+        split = Split.of(tally.rows) if tally and tally.along else split
+        parts = Parts.of(split, keep, content_columns(self.spec, state), rows_read)
+        same = repeated(self.spec, parts.chosen)
+        accounting = Accounting.of(parts, state, owned, audits, repeated=REPEATED if same else "")
+        hashes = {**parts.hashes, **same}
+        measuring = Measuring(accounting.measures(), accounting.asked(), accounting.landed(), hashes).along(tally)
+        stage = stage_rows(split, layout_of(self, state, owned), measuring=measuring, keep=keep, also=also)
+        with discarded_if_unjudged(stage):
+            judged = accounting.judge(stage.observed, provenance.approval)
+        if judged.refused:
+            raise refusal(self, owned, judged, stage, stage.read())
+        return StagedWrite.of(self, stage, judged, owned, provenance, append=append)
+
+    def _without_rows(
+        self, owned: Mapping[str, str], provenance: Provenance, *, append: bool = False, since: int | None = None
+    ) -> WriteResult:
+        """Publish that there are no rows, without a job."""
+        judged = Accounting(Parts()).judge({})
+        staged = StagedWrite.of(self, empty_stage(self.store), judged, owned, provenance, append=append)
+        return staged.publish(since=since)

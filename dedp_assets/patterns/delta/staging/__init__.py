@@ -1,0 +1,1 @@
+"""Staging: rows written beside a table, their metrics, audits and row accounting."""

@@ -1,0 +1,93 @@
+"""Refusals of a write: foreign commits, unjudged stages, values out of range, failed audits."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from functools import wraps
+from typing import Concatenate, ParamSpec, TypeVar
+
+from pyspark.sql import DataFrame
+
+from dedp_assets.patterns.core.errors import AuditFailed, ConfigError, Conflict, ContractError
+from dedp_assets.patterns.core.meeting import OUT_OF_RANGE
+from dedp_assets.patterns.core.names import identifier
+from dedp_assets.patterns.core.observing import SPARK_ERRORS
+from dedp_assets.patterns.core.records import slice_name
+from dedp_assets.patterns.delta.commit import commits, file_exchange
+from dedp_assets.patterns.delta.handle import TableHandle
+from dedp_assets.patterns.delta.log.table_state import TableState
+from dedp_assets.patterns.delta.snapshots.definition import held_types
+from dedp_assets.patterns.delta.staging.row_accounting import Judged
+from dedp_assets.patterns.delta.staging.stage_files import Layout
+from dedp_assets.patterns.delta.staging.stages import Stage
+
+__all__ = ["discarded_if_unjudged", "in_range", "layout_of", "refusal", "require_untouched"]
+
+H = TypeVar("H", bound=TableHandle)
+P = ParamSpec("P")
+
+
+R = TypeVar("R")
+
+_SAMPLES = 3
+
+
+def require_untouched(table: TableHandle, held: Mapping[str, str], since: int | None) -> None:
+    """Refuse rows that were computed from an earlier version than the one of which a partition is now.
+
+    Raises:
+        Conflict: names both versions.
+    """
+    others = () if since is None else table.ledger.commits(since=since)
+    if met := next((commit for commit in others if commit.touches(held) or commit.relabels), None):
+        raise Conflict(
+            f"{table.name} {slice_name(held)} was written at version {met.version}, these rows were computed from "
+            f"version {since}: run it again"
+        )
+
+
+def layout_of(table: TableHandle, state: TableState, owned: Mapping[str, str]) -> Layout:
+    """Lay rows out as the table at ``state`` has them, in the partition ``owned``."""
+    protocol = dict(state.protocol) if file_exchange.serves(state) else commits.PLAIN_PROTOCOL
+    held = {field.name: field.dataType for field in held_types(state).fields}
+    return Layout(table.store, tuple(state.columns), state.kinds, owned, table.spec.personal, protocol, held)
+
+
+@contextmanager
+def discarded_if_unjudged(stage: Stage) -> Iterator[None]:
+    """Remove the stage if an audit cannot judge what was measured."""
+    try:
+        yield
+    except ConfigError:
+        stage.discard()
+        raise
+
+
+def in_range(write: Callable[Concatenate[H, P], R]) -> Callable[Concatenate[H, P], R]:
+    """Turn Spark's error about a decimal out of its column's range into a ContractError.
+
+    Raises:
+        ContractError: names the column and its type.
+    """
+
+    @wraps(write)
+    def refusing(table: H, /, *args: P.args, **options: P.kwargs) -> R:
+        try:
+            return write(table, *args, **options)
+        except SPARK_ERRORS as error:
+            if (said := OUT_OF_RANGE.search(str(error))) is None:
+                raise
+            raise ContractError(f"{table.name}: {said[1]}; nothing was changed") from None
+
+    return refusing
+
+
+def refusal(table: TableHandle, owned: Mapping[str, str], judged: Judged, stage: Stage, rows: DataFrame) -> AuditFailed:
+    """Make the error that says what refuses the staged rows, with a few of those of ``rows`` that are at fault."""
+    message = f"{table.name} {slice_name(owned)}: nothing published. {judged.refused}"
+    if judged.faults:
+        shown = [identifier(column) for column in table.spec.columns if column not in table.spec.personal]
+        at_fault = rows.filter(" OR ".join(f"({fault})" for fault in judged.faults)).select(*shown).limit(_SAMPLES)
+        message += f". For example {[row.asDict() for row in at_fault.collect()]}"
+    return AuditFailed(message, findings=judged.findings, stage=stage.store.address)

@@ -1,0 +1,260 @@
+"""Staging job: writes rows as Parquet files beside a table and measures them on the way."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+from urllib.parse import quote, unquote
+
+from deltalake.transaction import AddAction
+from pyspark.errors import AnalysisException, PySparkException
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+from pyspark.sql.types import DataType, StringType, StructField, StructType
+
+from dedp_assets.patterns.core.errors import ConfigError, ContractError, PatternError
+from dedp_assets.patterns.core.meeting import is_held, with_types
+from dedp_assets.patterns.core.names import OUTCOME, RESERVED, identifier, unused
+from dedp_assets.patterns.core.observing import SPARK_ERRORS, is_data_fault
+from dedp_assets.patterns.core.partitions import folder_value, from_folder, literal, to_folder
+from dedp_assets.patterns.core.relaying import relayed
+from dedp_assets.patterns.core.results import Split
+from dedp_assets.patterns.core.sql_options import reason_of
+from dedp_assets.patterns.delta.commit import commits
+from dedp_assets.patterns.delta.staging.metrics import Measuring
+from dedp_assets.patterns.delta.staging.parquet_statistics import file_statistics
+from dedp_assets.patterns.delta.staging.stages import Stage, new_stage, rows_of
+from dedp_assets.patterns.delta.storage.store import Store
+
+__all__ = ["Layout", "stage_rows"]
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """The place and the form in which the kept rows are laid out.
+
+    Attributes:
+        store: the table's.
+        columns: the kept part's columns in the table's order, partition columns included.
+        partition_by: partition columns of the table, with their type as the log stores it.
+        partition: partition values the write owns, spelled as in the log.
+        quiet: columns without statistics in the log.
+        protocol: the table's, for the stage that is a table of its own.
+        held: the types that the table's columns have; values are stored as that.
+    """
+
+    store: Store
+    columns: tuple[str, ...]
+    partition_by: Mapping[str, str]
+    partition: Mapping[str, str]
+    quiet: tuple[str, ...] = ()
+    protocol: Mapping[str, Any] = field(default_factory=dict)
+    held: Mapping[str, DataType] = field(default_factory=dict)
+
+
+def stage_rows(
+    split: Split,
+    layout: Layout,
+    *,
+    measuring: Measuring,
+    keep: str = "valid",
+    also: Sequence[str] = (),
+) -> Stage:
+    """Write rows beside the table and measure them, in one Spark job.
+
+    Args:
+        split: the rows, of which the part ``keep`` is meant for this table and ``also`` for others.
+        layout: where the kept part goes.
+        measuring: what is measured of them in the same pass, and of plain ones which are written.
+        keep: the part that is meant for this table.
+        also: parts that are staged along, for other tables.
+
+    Raises:
+        ConfigError: if Spark cannot analyse the rows or a measure; the text names the expression.
+        ContractError: if figures of some of the rows were lost, and again when they were staged once more.
+    """
+    stage = None
+    try:
+        stage = _stage(split, layout, measuring, keep, also)
+    except SPARK_ERRORS as error:
+        if not (measuring.asked and is_data_fault(error)):
+            raise
+    # What was asked may be why: now it is measured apart, figure by figure.
+    stage = stage or _stage(split, layout, measuring.again(), keep, also)
+    if stage is None:
+        raise ContractError(
+            f"{layout.store.name}: Spark counted other rows than the staged files hold, twice, so their figures say "
+            "nothing, and nothing was published: look for 'Failed to update accumulator' in the engine's log"
+        )
+    return stage
+
+
+def _stage(split: Split, layout: Layout, measuring: Measuring, keep: str, also: Sequence[str]) -> Stage | None:
+    """Write and measure rows once; ``None`` if figures of some of them were lost."""
+    stage = new_stage(layout.store)
+    try:
+        filled = _filled(stage, split, layout, measuring, keep, also)
+    except AnalysisException as error:
+        stage.discard()
+        measures = {**measuring.measures, **measuring.asked}
+        parts = (keep, *also) if split.outcome else ()
+        culprit = _culprit(lambda: _projected(split, layout, parts, measuring), measures)
+        raise ConfigError(f"{layout.store.name}: {culprit or reason_of(error)}") from error
+    except (PatternError, *SPARK_ERRORS) as error:
+        # A task that died leaves its files to a vacuum, as tasks may still be writing.
+        if isinstance(error, PatternError) or is_data_fault(error):
+            stage.discard()
+        raise
+    if filled is None:
+        stage.discard()
+    return filled
+
+
+def _filled(
+    stage: Stage, split: Split, layout: Layout, measuring: Measuring, keep: str, also: Sequence[str]
+) -> Stage | None:
+    kept = keep if split.outcome else None
+    parts = (keep, *also) if split.outcome else ()
+    apart, folders = _named_folders(split, layout, parts, also)
+    frame = _projected(split, layout, parts, measuring)
+    out = measuring.watch.on(frame)
+    out = out.filter(F.col(OUTCOME).isin(*parts)) if parts else measuring.written(out)
+    columns = [c for c in out.columns if c in layout.columns or (parts and not c.startswith(RESERVED))]
+    stored = [c for c in columns if c not in folders and not (c in layout.partition and c in layout.partition_by)]
+    spelled = [F.expr(to_folder(c, layout.partition_by[c])).alias(folder) for c, folder in folders.items()]
+    outcome = [F.col(OUTCOME).alias(apart)] if parts else []
+    files = out.select(*[F.col(identifier(c)) for c in stored], *spelled, *outcome)
+    _write(files, [*folders.values(), *filter(None, [apart])], stage)
+    staged = list(_staged_files(stage.store, layout, folders, apart))
+    held = Counter[str | None](dict.fromkeys(parts or (None,), 0))
+    for add, part in staged:
+        held[part] += rows_of(add)
+    figures = measuring.figures(frame, held)
+    if figures is None:
+        return None
+    told = [*[out.schema[c] for c in columns], *[StructField(apart, StringType()) for _ in outcome]]
+    _describe(stage.store, StructType(told), layout, staged, apart)
+    return replace(
+        stage,
+        adds=tuple(add for add, part in staged if part == kept),
+        observed=figures,
+        keep=kept,
+        files_written=tuple((unquote(add.path), add.size) for add, _ in staged),
+        held=frozenset(part for _, part in staged),
+        apart=apart,
+        session=frame.sparkSession,
+        schema=files.schema,
+        shown={c: _read_back(c, layout, folders) for c in columns},
+    )
+
+
+def _named_folders(
+    split: Split, layout: Layout, parts: Sequence[str], also: Sequence[str]
+) -> tuple[str, dict[str, str]]:
+    """Choose folder names that no column has: for a split's parts, and for partition columns that the rows tell.
+
+    These are the ones not owned, or told by a part that is staged along, too. A vacuum passes over names like ``_x``.
+    """
+    taken = [*layout.columns, *(column for part in parts for column in split.parts[part])]
+    others = {column for part in also for column in split.parts[part]}
+    loose = [column for column in layout.partition_by if column not in layout.partition or column in others]
+    apart = unused("outcome", taken) if parts else ""
+    return apart, {column: unused(f"partition{number}", taken) for number, column in enumerate(loose)}
+
+
+def _read_back(column: str, layout: Layout, folders: Mapping[str, str]) -> str:
+    if column in folders:
+        return folder_value(folders[column], layout.partition_by[column])
+    if column in layout.partition_by:
+        return literal(layout.partition[column], layout.partition_by[column])
+    return identifier(column)
+
+
+def _write(rows: DataFrame, folders: Sequence[str], stage: Stage) -> None:
+    """Write the files; what a step raised about a row inside of the query is its error, not the engine's."""
+    try:
+        rows.write.partitionBy(*folders).parquet(stage.store.address)
+    except PySparkException as error:
+        if said := relayed(str(error)):
+            raise said from error
+        raise
+
+
+def _culprit(projected: Callable[[], DataFrame], measures: Mapping[str, str]) -> str:
+    """Name the one of ``measures`` that Spark cannot evaluate, and why; empty if it is the rows themselves."""
+    try:
+        frame = projected()
+        _ = frame.isStreaming
+    except AnalysisException:
+        return ""
+    for name, sql in measures.items():
+        try:
+            _ = frame.observe("probe", F.expr(sql).alias("probe")).isStreaming
+        except AnalysisException as error:
+            return f"{name} cannot be evaluated as {sql}: {reason_of(error)}"
+    return ""
+
+
+def _projected(split: Split, layout: Layout, parts: Sequence[str], measuring: Measuring) -> DataFrame:
+    """Select plain rows in the table's order; of a split, each column only in the rows of the parts that own it."""
+    if not split.outcome:
+        known = {column.lower() for column in layout.columns}
+        wanted = [*layout.columns, *(column for column in measuring.aside if column.lower() not in known)]
+        if split.rows.columns == wanted and not measuring.hashes and is_held(split.rows, layout.held):
+            return split.rows
+        return split.rows.select(*with_types(split.rows, wanted, layout.held).values(), *measuring.hashed)
+    owners: dict[str, list[str]] = {}
+    for part in parts:
+        for column in split.parts[part]:
+            owners.setdefault(column, []).append(part)
+    outcome = F.col(identifier(split.outcome))
+    values = with_types(split.rows, owners, layout.held)
+    shown = [F.when(outcome.isin(*owned), values[c]).alias(c) for c, owned in owners.items()]
+    return split.rows.select(outcome.alias(OUTCOME), *shown, *measuring.hashed)
+
+
+def _staged_files(
+    stage: Store, layout: Layout, folders: Mapping[str, str], apart: str
+) -> Iterator[tuple[AddAction, str | None]]:
+    """List the files of a stage that hold rows, each with the part of the split that they belong to."""
+    hidden = {*layout.quiet, *layout.partition_by}
+    shown = [column for column in layout.columns if column not in hidden]
+    for file in stage.files():
+        if not file.path.endswith(".parquet"):
+            continue
+        named = dict(segment.split("=", 1) for segment in file.path.split("/")[:-1])
+        with stage.open(file.path) as opened:
+            rows, statistics = file_statistics(opened, shown)
+        if not rows:
+            continue
+        values = {
+            column: from_folder(unquote(named[folders[column]]), kind)
+            if column in folders
+            else layout.partition[column]
+            for column, kind in layout.partition_by.items()
+        }
+        add = AddAction(
+            path=quote(f"{stage.name}/{file.path}", safe="/="),
+            size=file.size_bytes,
+            partition_values=values,
+            modification_time=file.modified_ns // 1_000_000,
+            data_change=True,
+            stats=statistics,
+        )
+        yield add, unquote(named[apart]) if apart in named else None
+
+
+def _describe(
+    stage: Store, schema: StructType, layout: Layout, files: Sequence[tuple[AddAction, str | None]], apart: str
+) -> None:
+    """Make the stage a Delta table of its own, so that refused rows can be looked at."""
+    by = [*layout.partition_by, *filter(None, [apart])]
+    adds = []
+    for add, outcome in files:
+        values = {**add.partition_values, **({apart: outcome} if apart else {})}
+        path = add.path.partition("/")[2]
+        described = {"path": path, "partitionValues": values, "size": add.size, "dataChange": True}
+        adds.append({"add": {**described, "modificationTime": add.modification_time, "stats": add.stats}})
+    commits.write(stage, 0, [*commits.declaration(schema.json(), by, protocol=layout.protocol), *adds])

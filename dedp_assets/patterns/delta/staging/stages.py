@@ -1,0 +1,140 @@
+"""Stages: folders of Parquet files inside the table that no commit names yet.
+
+Staged files belong to nobody until a commit names them: readers of the table never see them, a crash leaves nothing but
+a folder, and a refused stage stays readable for inspection (it is a Delta table of its own). As long as somebody may
+still publish a stage it is claimed, and no vacuum touches it.
+"""
+
+from __future__ import annotations
+
+import json
+import uuid
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+from urllib.parse import unquote
+
+from deltalake.transaction import AddAction
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.types import StructType
+
+from dedp_assets.patterns.core.errors import ConfigError
+from dedp_assets.patterns.delta.snapshots.lost_files import require_files
+from dedp_assets.patterns.delta.storage.locations import Located, literal_path
+from dedp_assets.patterns.delta.storage.store import Claim, Store, require
+
+__all__ = ["STAGE", "Stage", "claim_of", "empty_stage", "new_stage", "rows_of"]
+
+STAGE = "staged-"
+"""What begins the names of stages' folders."""
+
+
+@dataclass(frozen=True, slots=True)
+class Stage(Located):
+    """Rows written beside a table but not part of it.
+
+    Attributes:
+        store: the stage's, inside the table's.
+        adds: the kept part's files as Delta add actions, relative to the table.
+        observed: every number measured in the pass, by the name of its measure.
+        keep: the kept part of a split.
+        held: the parts of a split of which files hold rows; ``None`` among them, if plain rows do.
+        apart: column of the files that tells the parts of a split apart.
+        session: reads the rows back.
+        schema: of the files, the names of folders included.
+        shown: column -> SQL expression that reads it back from the files.
+        files_written: path and size of every staged file, of all parts.
+        claim: held until the stage is published, discarded or forgotten.
+    """
+
+    store: Store
+    adds: tuple[AddAction, ...] = ()
+    observed: Mapping[str, Any] = field(default_factory=dict)
+    keep: str | None = None
+    held: frozenset[str | None] = frozenset()
+    apart: str = ""
+    session: SparkSession | None = field(default=None, repr=False)
+    schema: StructType = field(default_factory=StructType, repr=False)
+    shown: Mapping[str, str] = field(default_factory=dict, repr=False)
+    files_written: tuple[tuple[str, int], ...] = field(default=(), repr=False)
+    claim: Claim | None = field(default=None, repr=False, compare=False)
+
+    @property
+    def files(self) -> int:
+        """The number of files of the kept part."""
+        return len(self.adds)
+
+    @property
+    def rows(self) -> int:
+        """The number of rows of the kept part, by the files."""
+        return sum(map(rows_of, self.adds))
+
+    def read(self, part: str | None = None) -> DataFrame:
+        """Read the staged rows of one part (the kept one if ``None``) back from the files.
+
+        Raises:
+            ConfigError: for a stage without rows.
+            Conflict: if somebody removed one of the files.
+        """
+        if self.session is None:
+            raise ConfigError(f"{self.store.name} was staged without rows")
+        wanted = part or self.keep
+        files = self.session.read.schema(self.schema)
+        held = wanted in self.held
+        frame = (
+            files.parquet(literal_path(self.store.address)) if held else self.session.createDataFrame([], self.schema)
+        )
+        # Spark reads what it finds in the folder, and has looked by now.
+        require_files(self.store.above(), self.files_written)
+        rows = frame if wanted is None else frame.filter(F.col(self.apart) == wanted)
+        return rows.select(*[F.expr(sql).alias(column) for column, sql in self.shown.items()])
+
+    def settle(self) -> None:
+        """Drop what only the audit needed, once a commit owns the kept files."""
+        self.store.delete_folder("_delta_log")
+        kept = {unquote(add.path) for add in self.adds}
+        for file in self.store.files():
+            if file.path.endswith(".parquet") and f"{self.store.name}/{file.path}" not in kept:
+                self.store.delete(file.path)
+        self._give_up_claim()
+
+    def discard(self) -> None:
+        """Remove the stage, of which no file became part of the table."""
+        self.store.delete_folder("")
+        self._give_up_claim()
+
+    def _give_up_claim(self) -> None:
+        if self.claim is not None:
+            self.store.above().delete(claim_of(self.store.name))
+            self.claim.release()
+
+
+def new_stage(table: Store) -> Stage:
+    """Make and claim an empty stage inside the table.
+
+    Raises:
+        ConfigError: if nothing could be published there.
+    """
+    stage = empty_stage(table)
+    return replace(stage, claim=table.claim(claim_of(stage.store.name)))
+
+
+def claim_of(stage: str) -> str:
+    """Name the hidden file beside a stage that says whether somebody may still publish it."""
+    return f".{stage}.claim"
+
+
+def empty_stage(table: Store) -> Stage:
+    """Make a stage without rows, without Spark: publishing it empties the partition.
+
+    Raises:
+        ConfigError: if nothing could be published there.
+    """
+    require(table, "lock", "put_if_absent")
+    return Stage(table.within(f"{STAGE}{uuid.uuid4().hex[:16]}"))
+
+
+def rows_of(add: AddAction) -> int:
+    """Read the number of rows of a staged file from its statistics."""
+    return int(json.loads(add.stats)["numRecords"])

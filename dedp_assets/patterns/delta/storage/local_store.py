@@ -1,0 +1,290 @@
+"""Store of the files in one folder of this machine."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import stat
+import uuid
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any, BinaryIO
+from urllib.parse import quote
+
+import pyarrow as pa
+from filelock import FileLock, Timeout
+
+from dedp_assets.patterns.core.errors import ConfigError
+from dedp_assets.patterns.delta.storage.store import Ability, Claim, Entry, Tree
+
+__all__ = ["LocalStore"]
+
+
+_COMMIT_BYTES, _MORE_BYTES = 1 << 14, 1 << 20
+"""Bytes of the first read of a file, which is all of most commits, and of each further read."""
+
+
+_LONGEST_NAME_BYTES = 255
+
+
+@dataclass(frozen=True)
+class LocalStore:
+    """A store that is a folder of this machine's file systems.
+
+    A file is put as a draft beside it, which is linked or renamed to its name: both are atomic. Locks and claims are
+    file locks: the operating system releases them when the process dies.
+
+    Attributes:
+        root: the folder's absolute path.
+        can: what the file system can do; all of it, where it is a local one.
+    """
+
+    root: str
+    can: frozenset[Ability] = field(default=frozenset({"lock", "put_if_absent", "exchange"}), repr=False)
+
+    def __post_init__(self) -> None:
+        if long := [name for name in self.root.split("/") if len(os.fsencode(name)) > _LONGEST_NAME_BYTES]:
+            raise ConfigError(f"a folder's name must have at most {_LONGEST_NAME_BYTES} bytes, not be {long[0]!r}")
+
+    # Plain calls instead of Path in what a sensor does thousands of times per tick.
+
+    @cached_property
+    def uri(self) -> str:
+        """The folder as a ``file`` URI."""
+        return self.uri_of("")
+
+    @property
+    def address(self) -> str:
+        """The folder's path."""
+        return self.root
+
+    @property
+    def options(self) -> Mapping[str, str]:
+        """Nothing: a folder is found by its path."""
+        return {}
+
+    @property
+    def name(self) -> str:
+        """The folder's name."""
+        return os.path.basename(self.root)
+
+    @property
+    def account(self) -> str:
+        """The number of the user that this process belongs to."""
+        return f"user {os.geteuid()}"
+
+    def address_of(self, path: str) -> str:
+        """Return the path of a file, without dots; links are left alone."""
+        return os.path.abspath(self._at(path))
+
+    def uri_of(self, path: str) -> str:
+        """Return the ``file`` URI of a file."""
+        return f"file://{quote(os.fsencode(self.address_of(path)))}"
+
+    def within(self, folder: str) -> LocalStore:
+        """Return the store of a folder below."""
+        return replace(self, root=self._at(folder))
+
+    def above(self) -> LocalStore:
+        """Return the store of the folder that this one lies in."""
+        return replace(self, root=os.path.dirname(self.root))
+
+    def exists(self, path: str) -> bool:
+        """Tell whether there is a file."""
+        return os.path.isfile(self._at(path))
+
+    def list(self, folder: str = "") -> Sequence[str]:
+        """List the names of files and folders right in a folder."""
+        try:
+            return sorted(os.listdir(self._at(folder)))
+        except (FileNotFoundError, NotADirectoryError):
+            return ()
+
+    def files(self, folder: str = "", *, deep: bool = True) -> Sequence[Entry]:
+        """List the files in a folder, links to files among them."""
+        found = [found for found in self._scan(folder, deep=deep) if isinstance(found, Entry)]
+        return sorted(found, key=lambda entry: entry.path)
+
+    def entry(self, path: str) -> Entry:
+        """Look up what is known of a file."""
+        found = os.stat(self._at(path))
+        if stat.S_ISDIR(found.st_mode):
+            raise FileNotFoundError(f"{self._at(path)} is a folder and no file")
+        return _entry(path, found)
+
+    def read(self, path: str) -> bytes:
+        """Read a file whole."""
+        return _content(os.open(self._at(path), os.O_RDONLY))  # a third quicker than open()
+
+    def read_on(self, paths: Iterable[str]) -> Iterator[bytes]:
+        """Read files whole, one after the other."""
+        # By their names in the open folder, and without a look at their sizes: a first look reads 50,000 of them.
+        with suppress(FileNotFoundError):
+            folder = os.open(self.root, os.O_RDONLY | os.O_DIRECTORY)
+            try:
+                for path in paths:
+                    yield _content(os.open(path, os.O_RDONLY, dir_fd=folder))
+            finally:
+                os.close(folder)
+
+    def open(self, path: str) -> Any:  # noqa: ANN401 - pyarrow is not typed
+        """Open a file as pyarrow's ``NativeFile``."""
+        return pa.OSFile(self._at(path), "rb")
+
+    def put(self, path: str, content: bytes) -> None:
+        """Write a file, replacing the one that is there."""
+        with self._draft(path, content) as draft:
+            os.replace(draft, self._at(path))
+
+    def put_if_absent(self, path: str, content: bytes) -> None:
+        """Write a file unless it is there."""
+        with self._draft(path, content) as draft:
+            os.link(draft, self._at(path))
+
+    def delete(self, path: str, *, tidy: bool = False) -> None:
+        """Remove a file, if it is there."""
+        with suppress(FileNotFoundError):
+            os.unlink(self._at(path))
+        folder = os.path.dirname(path)
+        with suppress(OSError):
+            while tidy and folder:
+                os.rmdir(self._at(folder))
+                folder = os.path.dirname(folder)
+
+    def delete_folder(self, folder: str) -> None:
+        """Remove everything below a folder, and the folder."""
+        shutil.rmtree(self._at(folder), ignore_errors=True)
+
+    @contextmanager
+    def lock(self, timeout_seconds: float) -> Iterator[None]:
+        """Hold the one writer's lock: of the file ``.<name>.lock`` beside the folder."""
+        path = f"{os.path.dirname(self.root)}/.{self.name}.lock"
+        os.makedirs(os.path.dirname(path), exist_ok=True)
+        with FileLock(path, timeout=timeout_seconds):
+            yield
+
+    def claim(self, path: str) -> Claim:
+        """Claim a path: lock the file of that name."""
+        os.makedirs(os.path.dirname(self._at(path)), exist_ok=True)
+        held = FileLock(self._at(path), thread_local=False)
+        held.acquire(timeout=0)
+        return held
+
+    def is_claimed(self, path: str) -> bool:
+        """Tell whether a living process claims a path."""
+        if not self.exists(path):
+            return False
+        try:
+            with FileLock(self._at(path), timeout=0):
+                return False
+        except Timeout:
+            return True
+
+    # --- what only file systems can do: links, times and modes, empty folders -----------------------------------------
+
+    def resolved(self) -> LocalStore:
+        """Return the store of the folder that a link at this location leads to."""
+        return replace(self, root=os.path.realpath(self.root))
+
+    def overlaps(self, other: LocalStore) -> bool:
+        """Tell whether one of two folders lies in the other, or is it."""
+        place, there = Path(self.above().resolved().root) / self.name, Path(other.root)
+        return there in (place.resolve(), place, *place.parents) or place in there.parents
+
+    def tree(self) -> Tree:
+        """List everything in the folder; a folder that cannot be listed raises an error, as it is no empty one."""
+        found = list(self._scan("", deep=True, links=False))
+        others = [path for path in found if isinstance(path, str)]
+        empty = frozenset(path.rstrip("/") for path in others if path.endswith("/"))
+        return Tree([e for e in found if isinstance(e, Entry)], empty, [p for p in others if not p.endswith("/")])
+
+    def make_folder(self, folder: str) -> None:
+        """Make a folder that may stay empty."""
+        os.makedirs(self._at(folder), exist_ok=True)
+
+    def create(self, path: str) -> BinaryIO:
+        """Open a new file to write to; readers see it grow."""
+        os.makedirs(os.path.dirname(self._at(path)), exist_ok=True)
+        return open(self._at(path), "xb")
+
+    def copy_times(self, path: str, source: LocalStore) -> None:
+        """Give a file the times and the mode that the file of the same path has in ``source``."""
+        shutil.copystat(Path(source._at(path)), Path(self._at(path)))
+
+    def share(self, path: str, source: LocalStore) -> None:
+        """Hold the file of the same path in ``source``, without a copy of its bytes."""
+        os.makedirs(os.path.dirname(self._at(path)), exist_ok=True)
+        os.link(source._at(path), self._at(path))
+
+    def shown(self, name: str) -> str | None:
+        """Look up which folder the link ``name`` shows; ``None`` if it is no link."""
+        return os.readlink(self._at(name)) if os.path.islink(self._at(name)) else None
+
+    def show(self, name: str, folder: str) -> None:
+        """Make the link ``name`` show ``folder``: readers see all of the former folder or all of this one.
+
+        A crash may leave a draft of the link beside ``folder``.
+        """
+        draft = self._at(f"{os.path.dirname(folder)}/.{uuid.uuid4().hex}.tmp")
+        os.symlink(folder, draft)
+        os.replace(draft, self._at(name))
+
+    def _at(self, path: str) -> str:
+        if not path:
+            return self.root
+        return path if path.startswith("/") else f"{self.root}/{path}"
+
+    @contextmanager
+    def _draft(self, path: str, content: bytes) -> Iterator[str]:
+        folder = os.path.dirname(self._at(path))
+        os.makedirs(folder, exist_ok=True)
+        draft = f"{folder}/.{uuid.uuid4().hex}.tmp"
+        try:
+            with open(draft, "xb") as file:
+                file.write(content)
+            yield draft
+        finally:
+            with suppress(FileNotFoundError):
+                os.unlink(draft)
+
+    def _scan(self, folder: str, *, deep: bool, links: bool = True) -> Iterator[Entry | str]:
+        """List files as entries, everything else by path; that of an empty folder ends with a slash."""
+        try:
+            with os.scandir(self._at(folder)) as found:
+                inside = list(found)
+        except (FileNotFoundError, NotADirectoryError):
+            return
+        if not inside and folder:
+            yield f"{folder}/"
+        for each in inside:
+            path = f"{folder}/{each.name}" if folder else each.name
+            if each.is_dir(follow_symlinks=False):
+                yield from self._scan(path, deep=True, links=links) if deep else ()
+            elif each.is_file(follow_symlinks=links):
+                # A file that goes meanwhile is none.
+                with suppress(FileNotFoundError):
+                    yield _entry(path, each.stat())
+            else:
+                yield path
+
+
+def _content(file: int) -> bytes:
+    """Read an opened file to its end, and close it."""
+    try:
+        content = os.read(file, _COMMIT_BYTES)
+        if more := os.read(file, _COMMIT_BYTES):
+            parts = [content, more]
+            while more := os.read(file, _MORE_BYTES):
+                parts.append(more)
+            content = b"".join(parts)
+    finally:
+        os.close(file)
+    return content
+
+
+def _entry(path: str, found: os.stat_result) -> Entry:
+    tag = (found.st_dev, found.st_ino, found.st_mtime_ns, found.st_size)
+    return Entry(path, found.st_size, found.st_mtime_ns, found.st_ctime_ns, tag)

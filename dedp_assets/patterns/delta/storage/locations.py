@@ -1,0 +1,119 @@
+"""Locations: the store of a path or a URI, the same for Python, Spark and deltalake.
+
+Each of them reads a path in its own way: relative to its own working directory, as a pattern, as an address, with
+characters decoded. A location that they would not all take for the same folder is refused.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
+
+from dedp_assets.patterns.core.errors import ConfigError
+from dedp_assets.patterns.delta.storage.local_store import LocalStore
+from dedp_assets.patterns.delta.storage.store import Store, require
+
+__all__ = ["Located", "Location", "as_folder", "folder_at", "literal_path", "require_vacant", "store_at"]
+
+Location = str | os.PathLike[str] | Store
+"""Where a table lies: a path, a ``file`` URI, or a store that was opened already."""
+
+_ADDRESS = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:/")
+_READ_OTHERWISE = re.compile(r"[%*?\[\]{}\\`:\x00-\x1f\x7f]")
+_PATTERN = re.compile(r"[\\{}\[\]*?]")
+_OURS = ("_delta_log", "staged-", ".")
+
+
+class Located:
+    """Something that lies in a store."""
+
+    __slots__ = ()
+    store: Store
+
+    @property
+    def location(self) -> Path:
+        """The folder, for people who look into it; the library goes through the store.
+
+        Raises:
+            ConfigError: if it is no folder of this machine.
+        """
+        return Path(as_folder(self.store).root)
+
+
+def store_at(location: Location) -> Store:
+    """Open the store of a table by its path or URI.
+
+    A link that is the folder itself stays one: a replica is exchanged by exchanging the link.
+
+    Raises:
+        ConfigError: if it is an address of something else than a folder of this machine, or has characters that one of
+            the engines reads in another way.
+    """
+    if not isinstance(location, str | os.PathLike):
+        return location
+    text = os.fspath(location)
+    path = Path(_path_in(text)).absolute()
+    odd = sorted(set(_READ_OTHERWISE.findall(str(path))))
+    folder = path if odd else path.resolve() if ".." in path.parts else path.parent.resolve() / path.name
+    if odd := odd or sorted(set(_READ_OTHERWISE.findall(str(folder)))):
+        raise ConfigError(
+            f"{str(folder)!r} has {' '.join(map(repr, odd))} in it, which engines read as something else: name "
+            "another folder"
+        )
+    if folder == folder.parent:
+        raise ConfigError(f"{text!r} is no folder of its own: name one for the table")
+    return LocalStore(str(folder))
+
+
+def folder_at(path: str | os.PathLike[str] | LocalStore) -> LocalStore:
+    """Open a folder of plain files, which no engine reads as a table: any name will do."""
+    return path if isinstance(path, LocalStore) else LocalStore(os.path.abspath(path))  # noqa: PTH100 - links stay
+
+
+def _path_in(text: str) -> str:
+    """Take the path out of a ``file`` URI; a path is one."""
+    if not _ADDRESS.match(text):
+        return text
+    parts = urlsplit(text)
+    if parts.scheme.lower() != "file" or parts.netloc not in ("", "localhost") or parts.query or parts.fragment:
+        raise ConfigError(
+            f"{text} is an address of something else than a folder of this machine, where tables lie: name a path or a "
+            "file:///path"
+        )
+    return unquote(parts.path)
+
+
+def literal_path(path: Path | str) -> str:
+    """Escape a path for Spark's readers, which take brackets and stars in it for a pattern."""
+    return _PATTERN.sub(r"\\\g<0>", str(path))
+
+
+def require_vacant(table: str, store: Store) -> None:
+    """Refuse to create a table where something else lies already.
+
+    Raises:
+        ConfigError: if a file has its place, or files lie there that no table of the library left.
+    """
+    if store.exists(""):
+        raise ConfigError(f"{table}: {store.address} is a file and no folder: name another location")
+    found = store.list()
+    strange = [name for name in found if not name.startswith(_OURS)]
+    if strange and "_delta_log" not in found:
+        raise ConfigError(
+            f"{table}: {store.address} holds {strange[0]!r} and no Delta log: name an empty folder, and write what is "
+            "there into the table from elsewhere"
+        )
+
+
+def as_folder(store: Store) -> LocalStore:
+    """Return a store that can exchange folders.
+
+    Raises:
+        ConfigError: if it cannot.
+    """
+    require(store, "exchange")
+    if not isinstance(store, LocalStore):
+        raise ConfigError(f"{store.uri} is no folder of this machine: a copy is exchanged as a folder is")
+    return store

@@ -1,0 +1,79 @@
+"""The rooms of `delta`: few doors from outside, small modules, faces that offer what is there."""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from resources.environments import CHECKOUT
+from tests.contracts.test_patterns import offered
+
+PACKAGE = "dedp_assets.patterns.delta"
+FACES = (PACKAGE, f"{PACKAGE}.copies")
+ROOM = CHECKOUT / PACKAGE.replace(".", "/")
+MODULES = sorted(ROOM.rglob("*.py"))
+OUTSIDE = sorted(
+    path
+    for room in ("dedp_assets", "resources", "sensors")
+    for path in (CHECKOUT / room).rglob("*.py")
+    if ROOM not in path.parents
+)
+
+
+def imported(path: Path) -> set[str]:
+    """Modules of `delta` that a file imports, the package itself among them."""
+    found: set[str] = set()
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            whole = {f"{node.module}.{alias.name}" for alias in node.names}
+            modules = {name for name in whole if (CHECKOUT / name.replace(".", "/")).with_suffix(".py").exists()}
+            found |= modules | ({node.module} if len(modules) < len(whole) else set())
+    return {name for name in found if f"{name}.".startswith(f"{PACKAGE}.")}
+
+
+def test_few_modules_of_delta_are_imported_from_outside():
+    """Whoever uses tables learns one face, and not how the rooms behind it are divided."""
+    doors = set().union(*(imported(path) for path in OUTSIDE))
+    assert PACKAGE in doors
+    assert len(doors) <= 8, sorted(doors)
+
+
+@pytest.mark.parametrize("face", FACES)
+def test_a_face_offers_what_its_modules_define(face):
+    """Type checkers read the imports, Python asks for a name: both find the same."""
+    package = importlib.import_module(face)
+    names = offered(face)
+    assert set(package.__all__) == set(names)
+    for name, module in names.items():
+        assert getattr(package, name) is getattr(importlib.import_module(module), name)
+
+
+@pytest.mark.parametrize("face", FACES)
+def test_a_name_that_a_face_does_not_offer_is_no_attribute(face):
+    """As of any module."""
+    with pytest.raises(AttributeError, match="has no attribute 'Tabel'"):
+        _ = importlib.import_module(face).Tabel
+
+
+def test_no_module_of_delta_imports_a_face():
+    """Faces stand on the rooms; a room that used one would close a circle."""
+    assert [path for path in MODULES if imported(path) & set(FACES)] == []
+
+
+def test_a_face_imports_the_modules_that_are_asked_for_and_no_others():
+    """A reader of logs loads no writer."""
+    code = f"import sys; from {PACKAGE} import Ledger; sys.exit('{PACKAGE}.tables' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], cwd=CHECKOUT, check=False).returncode == 0
+
+
+@pytest.mark.parametrize("module", MODULES, ids=lambda path: path.relative_to(ROOM).as_posix())
+def test_a_module_of_delta_stays_small(module):
+    """At most 300 lines."""
+    assert len(module.read_text().splitlines()) <= 300

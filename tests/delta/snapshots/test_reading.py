@@ -1,0 +1,130 @@
+"""Reading at a pinned version: the same rows the Delta reader gives, by the files the log names."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from dedp_assets.patterns.core.errors import NotReady
+from dedp_assets.patterns.core.schema import Column, TableSpec
+from dedp_assets.patterns.delta import Table
+from dedp_assets.patterns.delta.snapshots import reading
+from tests.helpers import EVENTS, a_run
+
+DAY = {"event_date": "2026-01-05"}
+NEXT_DAY = {"event_date": "2026-01-06"}
+DATED = TableSpec("silver/dated", {"n": Column("BIGINT"), "day": Column("DATE")}, partition_by=("day",))
+
+
+@pytest.mark.parametrize(
+    ("uri", "plain"),
+    [
+        ("file:///lake/a%20b/part+1.parquet", "file:/lake/a b/part+1.parquet"),
+        ("file:/lake/day=2026%252D01/c%3A1", "file:/lake/day=2026%2D01/c:1"),
+        ("s3a://bucket/lake/a%20b", "s3a:/bucket/lake/a b"),
+    ],
+)
+def test_a_file_has_one_name_whoever_writes_its_uri(uri, plain):
+    """Escapes and slashes differ between Spark and the store; a plus sign is no blank, and nothing is decoded twice."""
+    assert reading.plain_uri(uri) == plain
+
+
+def by_delta(table, version=None):
+    reader = table.session.read.format("delta")
+    return (reader if version is None else reader.option("versionAsOf", version)).load(str(table.location))
+
+
+def rows(frame):
+    return sorted(map(str, (row.asDict() for row in frame.collect())))
+
+
+@pytest.mark.both
+def test_a_pinned_version_reads_as_it_was(events, event_rows):
+    """Later commits do not show, neither in the rows nor in an older frame that is read late."""
+    first = events.overwrite(event_rows(2), partition=DAY, provenance=a_run(sequence=1)).version
+    pinned = events.read(version=first)
+    events.overwrite(event_rows(5, start=7), partition=DAY, provenance=a_run(sequence=2))
+    assert sorted(row["id"] for row in pinned.collect()) == [0, 1]
+    assert rows(events.read(version=first)) == rows(by_delta(events, first))
+    assert rows(events.read()) == rows(by_delta(events))
+
+
+@pytest.mark.both
+def test_only_the_named_partitions_are_read(events, event_rows):
+    """One, several, or one that is not there, with the types of the table."""
+    events.overwrite(event_rows(2), partition=DAY, provenance=a_run(sequence=1))
+    events.overwrite(event_rows(3, day="2026-01-06"), partition=NEXT_DAY, provenance=a_run(sequence=1))
+    assert rows(events.read(DAY)) == rows(by_delta(events).filter("event_date = '2026-01-05'"))
+    assert rows(events.read(DAY, NEXT_DAY)) == rows(by_delta(events))
+    nothing = events.read({"event_date": "2026-01-09"})
+    assert (nothing.collect(), nothing.dtypes) == ([], by_delta(events).dtypes)
+    assert events.read(DAY).dtypes == by_delta(events).dtypes
+
+
+def test_rows_without_a_partition_value_are_a_partition(make_table, spark):
+    """NULL is found by name like any other value."""
+    table = make_table(DATED)
+    dates = "VALUES (1L, DATE '2026-01-05'), (2L, NULL), (3L, NULL) AS t(n, day)"
+    table.overwrite(spark.sql(f"SELECT * FROM {dates}"), provenance=a_run(sequence=1))
+    assert sorted(row["n"] for row in table.read({"day": None}).collect()) == [2, 3]
+    assert [row["n"] for row in table.read({"day": "2026-01-05"}).collect()] == [1]
+    assert rows(table.read()) == rows(by_delta(table))
+
+
+def test_a_table_without_rows_is_read_as_no_rows(events):
+    """With its columns."""
+    events.ensure()
+    assert events.read().collect() == []
+    assert events.read().dtypes == by_delta(events).dtypes
+
+
+def test_a_table_that_is_not_there_is_not_ready(events):
+    """Reading creates nothing."""
+    with pytest.raises(NotReady, match="silver/events does not exist yet"):
+        events.read()
+    assert not events.ledger.exists()
+
+
+def test_rows_from_before_a_column_have_null_there(events, event_rows, spark):
+    """Old files and new ones together."""
+    events.overwrite(event_rows(1), partition=DAY, provenance=a_run(sequence=1))
+    wider = Table(replace(EVENTS, columns={**EVENTS.columns, "city": Column("STRING")}), events.location, spark)
+    new = event_rows(1, day="2026-01-06").selectExpr("*", "'Rome' AS city")
+    wider.overwrite(new, partition=NEXT_DAY, provenance=a_run(sequence=1))
+    assert sorted(str(row["city"]) for row in wider.read().collect()) == ["None", "Rome"]
+    assert rows(wider.read()) == rows(by_delta(wider))
+
+
+def test_renamed_columns_are_left_to_the_delta_reader(make_table, event_rows):
+    """Where the files call the columns otherwise, the rows come out under the table's names."""
+    table = make_table(replace(EVENTS, properties={"delta.columnMapping.mode": "name"}))
+    table.overwrite(event_rows(3), partition=DAY, provenance=a_run(sequence=1))
+    assert sorted((row["id"], row["user_id"]) for row in table.read(DAY).collect()) == [(0, "u0"), (1, "u1"), (2, "u2")]
+
+
+def test_rows_deleted_by_a_mark_are_not_read(make_table, event_rows):
+    """A deletion vector leaves the file as it is; the Delta reader knows which rows are gone."""
+    table = make_table(replace(EVENTS, properties={"delta.enableDeletionVectors": "true"}))
+    table.overwrite(event_rows(6).coalesce(1), partition=DAY, provenance=a_run(sequence=1))
+    table.delete("id = 1", partition=DAY, provenance=a_run(sequence=2))
+    assert sorted(row["id"] for row in table.read(DAY).collect()) == [0, 2, 3, 4, 5]
+
+
+def test_many_partitions_are_read_as_the_same_rows(make_table, spark, monkeypatch):
+    """Beyond a number of partitions the Delta reader takes over; nobody sees a difference."""
+    table = make_table(DATED)
+    many = spark.range(6).selectExpr("id AS n", "date_add(DATE '2026-01-05', int(id)) AS day").coalesce(1)
+    table.overwrite(many, provenance=a_run(sequence=1))
+    one_way = rows(table.read())
+    monkeypatch.setattr(reading, "_MOST_PARTITIONS", 3)
+    assert rows(table.read()) == one_way == rows(by_delta(table))
+    assert [row["n"] for row in table.read({"day": "2026-01-07"}).collect()] == [2]
+
+
+def test_files_that_lie_elsewhere_are_found(events, event_rows, spark, tmp_path):
+    """A shallow clone names the files of another table."""
+    events.overwrite(event_rows(3), partition=DAY, provenance=a_run(sequence=1))
+    spark.sql(f"CREATE TABLE delta.`{tmp_path / 'clone'}` SHALLOW CLONE delta.`{events.location}`")
+    clone = Table(EVENTS, tmp_path / "clone", spark)
+    assert rows(clone.read(DAY)) == rows(events.read(DAY))
