@@ -32,9 +32,9 @@ from dedp_assets.patterns.core.schema import Column, TableSpec
 from dedp_assets.patterns.delta import Table
 from dedp_assets.patterns.value.bin_pack_orderer import deliver_in_bins
 from dedp_assets.patterns.value.fifo_orderer import deliver_in_order
+from dedp_assets.resources.environments import settings
+from dedp_assets.resources.spark import SparkEngine
 from dedp_assets.sources.services import application
-from resources.environments import settings
-from resources.spark import SparkEngine
 from tests.faults.processes import wait_until
 
 __all__ = ["run"]

@@ -39,12 +39,12 @@ from dedp_assets.patterns.core.rows import digest, row_hash
 from dedp_assets.patterns.delta import Table
 from dedp_assets.patterns.ingestion.change_data_capture import capture_changes
 from dedp_assets.patterns.ingestion.full_loader import load_full
+from dedp_assets.resources.clock import Clock
+from dedp_assets.resources.environments import settings
+from dedp_assets.resources.postgres import OperationalDatabase
+from dedp_assets.resources.spark import SparkEngine
 from dedp_assets.sources.operational import USERS as SOURCE
 from dedp_assets.sources.operational import USERS_SLOT, work
-from resources.clock import Clock
-from resources.environments import settings
-from resources.postgres import OperationalDatabase
-from resources.spark import SparkEngine
 
 __all__ = ["run"]
 

@@ -16,9 +16,9 @@ import psycopg
 from benchmarks.data import FIRST_DAY
 from benchmarks.measure import tree_cpu
 from dedp_assets.local import postgres as server
+from dedp_assets.resources.environments import settings
+from dedp_assets.resources.postgres import OperationalDatabase
 from dedp_assets.sources.operational import create
-from resources.environments import settings
-from resources.postgres import OperationalDatabase
 
 __all__ = ["days", "land_visits", "running", "with_server"]
 

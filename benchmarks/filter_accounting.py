@@ -24,8 +24,8 @@ from dedp_assets.patterns.core.rows import RowsRead, tally
 from dedp_assets.patterns.core.schema import Column, TableSpec
 from dedp_assets.patterns.delta import Table
 from dedp_assets.patterns.error_management.filter_interceptor import filter_measures, intercept_filters
-from resources.environments import settings
-from resources.spark import SparkEngine
+from dedp_assets.resources.environments import settings
+from dedp_assets.resources.spark import SparkEngine
 
 __all__ = ["run"]
 

@@ -22,8 +22,8 @@ from benchmarks.measure import Counters, Row, compare, interleave
 from dedp_assets.patterns.core.columns import inside
 from dedp_assets.patterns.core.names import identifier
 from dedp_assets.patterns.core.rows import digest, row_hash
-from resources.environments import settings
-from resources.spark import SparkEngine
+from dedp_assets.resources.environments import settings
+from dedp_assets.resources.spark import SparkEngine
 
 __all__ = ["run"]
 

@@ -30,9 +30,9 @@ from dedp_assets.patterns.core.schema import TableSpec
 from dedp_assets.patterns.delta import Table
 from dedp_assets.patterns.ingestion.full_loader import load_full
 from dedp_assets.patterns.ingestion.incremental_loader import load_increment
-from resources.environments import settings
-from resources.postgres import OperationalDatabase
-from resources.spark import SparkEngine
+from dedp_assets.resources.environments import settings
+from dedp_assets.resources.postgres import OperationalDatabase
+from dedp_assets.resources.spark import SparkEngine
 
 __all__ = ["run"]
 

@@ -21,7 +21,7 @@ from benchmarks import database
 from benchmarks.measure import Counters, Row, compare, interleave
 from dedp_assets.patterns.core.columns import fields_of
 from dedp_assets.patterns.core.rows import digest, row_hash
-from resources.spark import SparkEngine
+from dedp_assets.resources.spark import SparkEngine
 
 __all__ = ["run"]
 

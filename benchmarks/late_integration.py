@@ -27,8 +27,8 @@ from dedp_assets.patterns.core.schema import Column, TableSpec
 from dedp_assets.patterns.delta import Table
 from dedp_assets.patterns.error_management.dynamic_late_data_integrator import plan_late_partitions
 from dedp_assets.patterns.error_management.static_late_data_integrator import plan_lookback
-from resources.environments import settings
-from resources.spark import SparkEngine
+from dedp_assets.resources.environments import settings
+from dedp_assets.resources.spark import SparkEngine
 
 __all__ = ["run"]
 

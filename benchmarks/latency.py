@@ -28,9 +28,9 @@ import dagster as dg
 from benchmarks.measure import Row
 from dedp_assets.local.ports import free
 from dedp_assets.patterns.delta import Ledger
+from dedp_assets.resources.clock import Clock
+from dedp_assets.resources.environments import CHECKOUT, Settings, child_environment, settings
 from dedp_assets.sources import visits
-from resources.clock import Clock
-from resources.environments import CHECKOUT, Settings, child_environment, settings
 
 __all__ = ["run"]
 

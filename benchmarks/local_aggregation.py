@@ -19,8 +19,8 @@ from dedp_assets.patterns.core.schema import Column, TableSpec
 from dedp_assets.patterns.delta import Table
 from dedp_assets.patterns.value.distributed_aggregator import aggregate
 from dedp_assets.patterns.value.local_aggregator import Layout, aggregate_locally, lay_out
-from resources.environments import settings
-from resources.spark import SparkEngine
+from dedp_assets.resources.environments import settings
+from dedp_assets.resources.spark import SparkEngine
 
 __all__ = ["run"]
 

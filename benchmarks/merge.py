@@ -23,8 +23,8 @@ from dedp_assets.patterns.core.records import Provenance
 from dedp_assets.patterns.core.rows import digest, row_hash
 from dedp_assets.patterns.core.schema import Column, TableSpec
 from dedp_assets.patterns.delta import Delete, Insert, Ledger, Table, Update
-from resources.environments import settings
-from resources.spark import SparkEngine
+from dedp_assets.resources.environments import settings
+from dedp_assets.resources.spark import SparkEngine
 
 __all__ = ["run"]
 

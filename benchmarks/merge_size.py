@@ -23,8 +23,8 @@ from dedp_assets.patterns.core.rows import digest, row_hash
 from dedp_assets.patterns.core.schema import Column, TableSpec
 from dedp_assets.patterns.delta import Table
 from dedp_assets.patterns.idempotency.merger import merge_changes
-from resources.environments import settings
-from resources.spark import SparkEngine
+from dedp_assets.resources.environments import settings
+from dedp_assets.resources.spark import SparkEngine
 
 __all__ = ["run"]
 

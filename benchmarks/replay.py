@@ -24,8 +24,8 @@ from dedp_assets.patterns.delta import Table
 from dedp_assets.patterns.error_management.dead_letter import divert_unprocessable, route
 from dedp_assets.patterns.error_management.dead_letter_replay import open_letters, replay_letters
 from dedp_assets.patterns.error_management.windowed_deduplicator import deduplicate
-from resources.environments import settings
-from resources.spark import SparkEngine
+from dedp_assets.resources.environments import settings
+from dedp_assets.resources.spark import SparkEngine
 
 __all__ = ["run"]
 

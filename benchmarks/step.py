@@ -31,8 +31,8 @@ from dedp_assets.patterns.connectors.lines import read_lines
 from dedp_assets.patterns.core.records import Provenance
 from dedp_assets.patterns.core.schema import TableSpec
 from dedp_assets.patterns.delta import Ledger, Table
-from resources.environments import settings
-from resources.spark import SparkEngine
+from dedp_assets.resources.environments import settings
+from dedp_assets.resources.spark import SparkEngine
 
 __all__ = ["Bronze", "run"]
 

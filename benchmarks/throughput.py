@@ -21,8 +21,8 @@ from benchmarks import data
 from benchmarks.measure import Counters, Row, Side, compare, explain, files_of, interleave
 from dedp_assets.instance import Platform
 from dedp_assets.patterns.delta import Ledger
-from resources.environments import settings
-from resources.spark import SparkEngine
+from dedp_assets.resources.environments import settings
+from dedp_assets.resources.spark import SparkEngine
 
 __all__ = ["run"]
 

@@ -20,7 +20,7 @@ from typing import Any
 
 from benchmarks.measure import Row, compare, explain, interleave
 from benchmarks.zone import LAST_DAY, SILVER, Zone
-from resources.environments import apply, settings
+from dedp_assets.resources.environments import apply, settings
 
 __all__ = ["run"]
 
@@ -67,7 +67,7 @@ def _forgetful() -> Any:  # noqa: ANN401 - Dagster is imported late
     from dedp_assets.graph.declare import declared
     from dedp_assets.patterns.core.partitions import logged
     from dedp_assets.patterns.delta.log.partition_values import partition_of
-    from sensors.reconciler import reconciler
+    from dedp_assets.sensors.reconciler import reconciler
 
     logged.cache_clear()
     partition_of.cache_clear()
@@ -142,10 +142,10 @@ class _Ticker:
         """One tick, from the steady state's cursor; returns the cursor it leaves."""
         import dagster as dg
 
-        from resources.clock import Clock
-        from resources.lake import Lake
-        from resources.landing import Landing
-        from resources.spark import SparkEngine
+        from dedp_assets.resources.clock import Clock
+        from dedp_assets.resources.lake import Lake
+        from dedp_assets.resources.landing import Landing
+        from dedp_assets.resources.spark import SparkEngine
 
         engine = SparkEngine()
         resources = {

@@ -19,8 +19,8 @@ from benchmarks import data
 from benchmarks.measure import Row, Sample, Side, compare, explain, timed, tree_cpu
 from benchmarks.step import Bronze
 from dedp_assets.instance import Platform
-from resources.environments import CHECKOUT, apply, child_environment, settings
-from resources.spark import SparkEngine
+from dedp_assets.resources.environments import CHECKOUT, apply, child_environment, settings
+from dedp_assets.resources.spark import SparkEngine
 from tests.helpers import connect_server
 
 __all__ = ["cold_run", "run"]

@@ -12,9 +12,9 @@ from typing import Any
 
 from dedp_assets.local import engine
 from dedp_assets.patterns.core.errors import PatternError
-from resources.engine import EngineError
-from resources.environments import Settings, apply, settings
-from resources.home import running
+from dedp_assets.resources.engine import EngineError
+from dedp_assets.resources.environments import Settings, apply, settings
+from dedp_assets.resources.home import running
 
 __all__ = ["main"]
 

@@ -16,19 +16,8 @@ from dedp_assets.graph.checks.completeness import completeness_checks  # noqa: E
 from dedp_assets.graph.checks.stored import stored_checks  # noqa: E402
 from dedp_assets.graph.declare import declared, declared_jobs, sources, starting  # noqa: E402
 from dedp_assets.graph.declare.replays import replay_asset  # noqa: E402
-from resources.clock import Clock  # noqa: E402
-from resources.environments import settings  # noqa: E402
-from resources.kafka import Kafka  # noqa: E402
-from resources.lake import Lake  # noqa: E402
-from resources.landing import Landing  # noqa: E402
-from resources.postgres import OperationalDatabase  # noqa: E402
-from resources.secrets import Secrets  # noqa: E402
-from resources.services import Services  # noqa: E402
-from resources.spark import SparkEngine  # noqa: E402
-from sensors.external_trigger import events_arrived  # noqa: E402
-from sensors.reconciler import reconcilers  # noqa: E402
-from sensors.replay import dead_letters_fixed  # noqa: E402
-from sensors.small_files import files_scattered  # noqa: E402
+from resources import resources  # noqa: E402
+from sensors import sensors  # noqa: E402
 
 __all__ = ["defs"]
 
@@ -47,8 +36,6 @@ CONSOLE = dg.LoggerDefinition(
 @dg.definitions
 def defs() -> dg.Definitions:
     """Put together everything of this code location."""
-    chosen = settings()
-    engine = SparkEngine(remote=chosen.remote or "")
     modules = dg.load_from_defs_folder(path_within_project=Path(__file__).parent)
     tables = declared(dedp_assets.defs)
     made = starting([*tables, *declared_jobs(dedp_assets.defs)])
@@ -63,23 +50,8 @@ def defs() -> dg.Definitions:
                 *(source.spec() for source in sources(tables)),
             ],
             asset_checks=[*(stored_checks(table) for table in tables), completeness_checks(tables)],
-            sensors=[
-                *reconcilers(tables, jobs),
-                dead_letters_fixed(tables),
-                events_arrived(tables, jobs),
-                files_scattered,
-            ],
-            resources={
-                "clock": Clock(),
-                "engine": engine,
-                "kafka": Kafka(bootstrap=chosen.kafka or "", topic=chosen.kafka_topic),
-                "kafka_ads": Kafka(bootstrap=chosen.kafka or "", topic=chosen.ads_topic),
-                "lake": Lake(root=str(chosen.lakehouse), engine=engine),
-                "landing": Landing(root=str(chosen.landing)),
-                "operational": OperationalDatabase(),
-                "secrets": Secrets(),
-                "services": Services(url=chosen.services or ""),
-            },
+            sensors=sensors(tables, jobs),
+            resources=resources(),
             loggers={"console": CONSOLE},
             # One process per run: Spark is the parallel part, and a process per step costs more than most steps.
             executor=dg.in_process_executor,

@@ -16,7 +16,7 @@ from dedp_assets.graph.run.failures import BEYOND_APPROVAL, failure_told, step_f
 from dedp_assets.graph.run.run_tags import CAUSE, process_of, refusals
 from dedp_assets.inprocess import execute
 from dedp_assets.patterns.delta import Commit, Ledger
-from resources.environments import CHECKOUT, Settings, apply, settings
+from dedp_assets.resources.environments import CHECKOUT, Settings, apply, settings
 
 __all__ = ["Ended", "Platform", "close_abandoned", "prepare_home"]
 

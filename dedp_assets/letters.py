@@ -7,9 +7,9 @@ from rich.markup import escape
 from rich.table import Table as Grid
 
 from dedp_assets.graph.checks.letters import count_letters
-from resources.environments import Settings
-from resources.lake import Lake
-from resources.spark import SparkEngine
+from dedp_assets.resources.environments import Settings
+from dedp_assets.resources.lake import Lake
+from dedp_assets.resources.spark import SparkEngine
 
 __all__ = ["letters"]
 

@@ -6,7 +6,7 @@ from datetime import timedelta
 
 import dagster as dg
 
-from resources.environments import settings
+from dedp_assets.resources.environments import settings
 
 __all__ = ["DAILY", "WEEKLY"]
 

@@ -14,11 +14,11 @@ from rich.table import Table as Grid
 from dedp_assets.patterns.core.errors import ContractError
 from dedp_assets.patterns.core.records import slice_name
 from dedp_assets.patterns.delta import Ledger, lost_files, tell_lost
-from resources.clock import Clock
-from resources.environments import Settings
-from resources.lake import Lake
-from resources.landing import Landing
-from resources.spark import SparkEngine
+from dedp_assets.resources.clock import Clock
+from dedp_assets.resources.environments import Settings
+from dedp_assets.resources.lake import Lake
+from dedp_assets.resources.landing import Landing
+from dedp_assets.resources.spark import SparkEngine
 
 if TYPE_CHECKING:
     from dedp_assets.graph.reconcile.reconciling import Gap

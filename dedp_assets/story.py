@@ -13,10 +13,10 @@ from rich.markup import escape
 from dedp_assets.graph.run.run_tags import APPROVED_AUDITS, APPROVED_BECAUSE, APPROVED_BY, CAUSE, FORCE
 from dedp_assets.local import engine
 from dedp_assets.patterns.core.records import Approval
+from dedp_assets.resources.clock import Clock
+from dedp_assets.resources.environments import Settings, apply
 from dedp_assets.sources import access_log, devices, partner_visits, visits
 from dedp_assets.status import by_layer, status, tables_named
-from resources.clock import Clock
-from resources.environments import Settings, apply
 
 if TYPE_CHECKING:
     from dedp_assets.instance import Ended, Platform

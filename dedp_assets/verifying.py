@@ -7,9 +7,9 @@ from collections.abc import Iterator
 from dedp_assets.patterns.core.errors import NotReady
 from dedp_assets.patterns.core.records import slice_name
 from dedp_assets.patterns.delta import Ledger, LostFile, Verification, verify_table
-from resources.environments import Settings
-from resources.lake import Lake
-from resources.spark import SparkEngine
+from dedp_assets.resources.environments import Settings
+from dedp_assets.resources.lake import Lake
+from dedp_assets.resources.spark import SparkEngine
 
 __all__ = ["CAPTURED", "verify"]
 
@@ -45,7 +45,7 @@ def _compared(lake: Lake, table: str) -> bool:
     """Hold a captured table against its source, and print how they compare at what cost."""
     # Dagster and the graph are loaded only if a captured table was named.
     from dedp_assets.defs.bronze.users import compare_users  # noqa: PLC0415
-    from resources.postgres import OperationalDatabase  # noqa: PLC0415
+    from dedp_assets.resources.postgres import OperationalDatabase  # noqa: PLC0415
 
     found = compare_users(lake, OperationalDatabase())
     figures = found.figures

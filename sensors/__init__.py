@@ -1,1 +1,21 @@
-"""What wakes the graph. Each sensor looks, lets a pattern decide, and requests runs; none starts a JVM."""
+"""Wiring of this project: the sensors that wake the graph as a whole. What they look for is a library's."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import dagster as dg
+
+from dedp_assets.graph.declare.tables import LakeTable
+from dedp_assets.sensors.external_trigger import events_arrived
+from dedp_assets.sensors.reconciler import reconcilers
+from dedp_assets.sensors.replay import dead_letters_fixed
+from dedp_assets.sensors.small_files import files_scattered
+
+__all__ = ["sensors"]
+
+
+def sensors(tables: Sequence[LakeTable[...]], jobs: Sequence[Any]) -> list[dg.SensorDefinition]:
+    """Make the sensors over the declared tables and their jobs."""
+    return [*reconcilers(tables, jobs), dead_letters_fixed(tables), events_arrived(tables, jobs), files_scattered]

@@ -22,10 +22,10 @@ from dedp_assets.local.kafka import Broker
 from dedp_assets.local.ports import free as free_port
 from dedp_assets.patterns.core.schema import TableSpec
 from dedp_assets.patterns.delta import Table
+from dedp_assets.resources import postgres
+from dedp_assets.resources.environments import Settings, apply, settings
+from dedp_assets.resources.kafka import Kafka
 from dedp_assets.sources.services import application
-from resources import postgres
-from resources.environments import Settings, apply, settings
-from resources.kafka import Kafka
 from tests import shared_engine
 from tests.dagster_storage import keep_what_is_the_same
 from tests.faults.processes import wait_until
@@ -70,7 +70,7 @@ def test_settings(tmp_path_factory: pytest.TempPathFactory) -> Settings:
 @pytest.fixture(scope="session")
 def spark(request: pytest.FixtureRequest, test_settings: Settings) -> Iterator[Any]:
     """The test process's Spark session: embedded, or attached to the Spark Connect server of the run."""
-    from resources.spark import SparkEngine
+    from dedp_assets.resources.spark import SparkEngine
 
     config = request.config
     if config.getoption("--engine") != "connect":

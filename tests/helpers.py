@@ -21,9 +21,9 @@ from dedp_assets.local import engine, ports
 from dedp_assets.patterns.core.records import CommitRecord, Provenance
 from dedp_assets.patterns.core.schema import Column, TableSpec
 from dedp_assets.patterns.delta import Table
-from resources.announced import listens
-from resources.engine import use_java
-from resources.environments import Settings, child_environment
+from dedp_assets.resources.announced import listens
+from dedp_assets.resources.engine import use_java
+from dedp_assets.resources.environments import Settings, child_environment
 
 NOW = datetime(2026, 1, 20, 12, tzinfo=timezone.utc)
 

@@ -55,7 +55,7 @@ def pytest_sessionstart(session: pytest.Session) -> None:
 
 def _start(config: pytest.Config, *, connect: bool) -> None:
     from dedp_assets.local import engine
-    from resources.environments import settings
+    from dedp_assets.resources.environments import settings
     from tests import shared_engine
     from tests.helpers import connect_server
 

@@ -8,10 +8,10 @@ import pytest
 
 from dedp_assets.cli import main
 from dedp_assets.local import engine
+from dedp_assets.resources.engine import EngineError
+from dedp_assets.resources.environments import settings
+from dedp_assets.resources.home import Running, hold
 from dedp_assets.status import tables_named
-from resources.engine import EngineError
-from resources.environments import settings
-from resources.home import Running, hold
 from tests.helpers import a_record, write_log
 
 

@@ -11,8 +11,8 @@ from pathlib import Path
 import pyspark
 from filelock import FileLock
 
-from resources.engine import EngineError, class_archive, class_path, java_variables, last_lines, spark_conf
-from resources.environments import Settings, child_environment
+from dedp_assets.resources.engine import EngineError, class_archive, class_path, java_variables, last_lines, spark_conf
+from dedp_assets.resources.environments import Settings, child_environment
 
 __all__ = ["connect_command", "prepare", "preparing"]
 

@@ -9,9 +9,9 @@ from base64 import urlsafe_b64encode
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from resources.announced import announce, listens
-from resources.engine import LOG_SETTINGS, EngineError, class_path, java_home
-from resources.environments import Settings
+from dedp_assets.resources.announced import announce, listens
+from dedp_assets.resources.engine import LOG_SETTINGS, EngineError, class_path, java_home
+from dedp_assets.resources.environments import Settings
 
 __all__ = ["Broker"]
 

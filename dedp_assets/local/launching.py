@@ -25,7 +25,7 @@ from dagster._core.launcher import LaunchRunContext  # noqa: TID251
 from dagster._grpc.types import ExecuteRunArgs
 
 from dedp_assets.graph.run.run_tags import process_of, ran_by
-from resources.environments import CHECKOUT, settings
+from dedp_assets.resources.environments import CHECKOUT, settings
 
 __all__ = ["ForkingRunLauncher"]
 

@@ -22,9 +22,9 @@ from filelock import FileLock
 from psycopg import sql
 
 from dedp_assets.local import ports
-from resources.announced import announce, listens, withdraw
-from resources.environments import Settings
-from resources.postgres import FOLDER, Address
+from dedp_assets.resources.announced import announce, listens, withdraw
+from dedp_assets.resources.environments import Settings
+from dedp_assets.resources.postgres import FOLDER, Address
 
 __all__ = ["PostgresError", "command", "open_database", "start", "stop", "system_user"]
 

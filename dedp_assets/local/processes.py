@@ -19,17 +19,17 @@ from dedp_assets.local import code_server, engine, ports, postgres, services
 from dedp_assets.local.kafka import Broker
 from dedp_assets.local.supervision import Server, Supervision, end_leftovers, supervise
 from dedp_assets.local.telling import Telling
+from dedp_assets.resources import kafka
+from dedp_assets.resources import postgres as database
+from dedp_assets.resources import services as http
+from dedp_assets.resources.announced import listens
+from dedp_assets.resources.clock import Clock
+from dedp_assets.resources.engine import EngineError, use_java
+from dedp_assets.resources.environments import Settings
+from dedp_assets.resources.home import Running, hold
 from dedp_assets.sources import operational, visits_topic
 from dedp_assets.sources.ads import ads_before
 from dedp_assets.sources.visits import visits_of
-from resources import kafka
-from resources import postgres as database
-from resources import services as http
-from resources.announced import listens
-from resources.clock import Clock
-from resources.engine import EngineError, use_java
-from resources.environments import Settings
-from resources.home import Running, hold
 
 __all__ = ["Ports", "up", "work"]
 

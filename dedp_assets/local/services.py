@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from resources.announced import announce
+from dedp_assets.resources.announced import announce
 
 __all__ = ["command"]
 

@@ -24,8 +24,8 @@ from xmlrpc.client import ServerProxy
 import psutil
 from supervisor.xmlrpc import SupervisorTransport
 
-from resources.engine import last_lines
-from resources.environments import CHECKOUT, child_environment
+from dedp_assets.resources.engine import last_lines
+from dedp_assets.resources.environments import CHECKOUT, child_environment
 
 __all__ = ["Policy", "Server", "Supervision", "end_leftovers", "supervise"]
 

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from confluent_kafka import KafkaError, Message, Producer
 
 from dedp_assets.patterns.core.errors import NotReady
-from resources.kafka import Kafka, client
+from dedp_assets.resources.kafka import Kafka, client
 
 __all__ = ["publish"]
 

@@ -15,8 +15,8 @@ from deltalake import DeltaTable
 
 from dedp_assets.instance import Ended, Platform
 from dedp_assets.patterns.delta import Commit, Ledger
+from dedp_assets.resources.environments import settings
 from dedp_assets.sources import visits
-from resources.environments import settings
 
 MONDAY = date(2026, 1, 5)
 BOTH_OF_GOLD = "gold/daily_page_views, gold/daily_visitors"

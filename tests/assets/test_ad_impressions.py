@@ -11,9 +11,9 @@ import dagster as dg
 import pytest
 
 from dedp_assets.graph.run.run_tags import APPROVED_BECAUSE, APPROVED_BY
+from dedp_assets.resources.clock import Clock
+from dedp_assets.resources.kafka import Kafka
 from dedp_assets.sources.visits_topic import publish
-from resources.clock import Clock
-from resources.kafka import Kafka
 from tests.assets.conftest import world_in
 from tests.assets.test_stream import streaming_world
 

@@ -13,7 +13,7 @@ from pathlib import Path
 import dagster as dg
 import pytest
 
-from resources.environments import CHECKOUT, child_environment, settings
+from dedp_assets.resources.environments import CHECKOUT, child_environment, settings
 from tests.assets.conftest import day, visits_of, world_in
 from tests.faults.processes import descendants, kill, wait_until
 

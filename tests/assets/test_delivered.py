@@ -10,7 +10,7 @@ from confluent_kafka import Consumer, TopicPartition
 
 from dedp_assets.defs.platform import alerts, partner_delivery
 from dedp_assets.graph.run.run_tags import FORCE
-from resources.kafka import client
+from dedp_assets.resources.kafka import client
 from tests.assets.conftest import day, visits_of, world_in
 from tests.faults.test_kill import killed_at
 

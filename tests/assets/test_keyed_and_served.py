@@ -12,9 +12,9 @@ from dedp_assets.defs.gold.daily_sessions import daily_sessions
 from dedp_assets.defs.gold.referring_sites import REFERRED_PAGES, REFERRING_SITES
 from dedp_assets.graph.declare import schedules_of
 from dedp_assets.patterns.idempotency.transactional_writer import read_group
-from resources import postgres
-from resources.lake import Lake
-from resources.spark import SparkEngine
+from dedp_assets.resources import postgres
+from dedp_assets.resources.lake import Lake
+from dedp_assets.resources.spark import SparkEngine
 from tests.assets.conftest import day, visits_of
 
 pytestmark = pytest.mark.spark

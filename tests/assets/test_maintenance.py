@@ -11,8 +11,8 @@ import pytest
 from dedp_assets.defs.platform.maintenance import KEY, RETENTION_HOURS
 from dedp_assets.patterns.delta import table_lock
 from dedp_assets.patterns.delta.maintenance import compaction
-from resources.clock import Clock
-from sensors import small_files
+from dedp_assets.resources.clock import Clock
+from dedp_assets.sensors import small_files
 from tests.assets.conftest import day, visits_of, world_in
 
 TABLES = ("bronze/visits", "gold/daily_page_views", "gold/daily_visitors", "silver/visits", "silver/visits_dead_letter")

@@ -14,10 +14,10 @@ from dedp_assets.patterns.delta.copies import version_of
 from dedp_assets.patterns.delta.copies.exposure import exposures
 from dedp_assets.patterns.delta.copies.versions import names
 from dedp_assets.patterns.idempotency.proxy import switch_version
+from dedp_assets.resources.clock import Clock
+from dedp_assets.resources.lake import Lake
+from dedp_assets.resources.spark import SparkEngine
 from dedp_assets.sources import devices as deliveries
-from resources.clock import Clock
-from resources.lake import Lake
-from resources.spark import SparkEngine
 from tests.helpers import a_run, read_back
 
 pytestmark = pytest.mark.spark

@@ -10,8 +10,8 @@ import pytest
 
 from dedp_assets.defs.silver.referrals import CONDITIONS, referrals
 from dedp_assets.graph.declare import schedules_of
-from resources.lake import Lake
-from resources.spark import SparkEngine
+from dedp_assets.resources.lake import Lake
+from dedp_assets.resources.spark import SparkEngine
 from tests.assets.conftest import day, visits_of
 
 pytestmark = pytest.mark.spark

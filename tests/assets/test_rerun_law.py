@@ -16,12 +16,12 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from dedp_assets import defs
 from dedp_assets.graph.declare import LakeTable, declared
 from dedp_assets.graph.run.run_tags import FORCE
+from dedp_assets.resources import postgres
+from dedp_assets.resources.clock import Clock
 from dedp_assets.sources import devices, operational, partner_visits
 from dedp_assets.sources.ads import ads_before
 from dedp_assets.sources.visits import BROKEN
 from dedp_assets.sources.visits_topic import publish
-from resources import postgres
-from resources.clock import Clock
 from tests.assets.conftest import MONDAY, day, visits_of
 from tests.faults.failpoints import dying
 from tests.helpers import OF_PRODUCERS

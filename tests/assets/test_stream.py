@@ -15,10 +15,10 @@ from confluent_kafka.admin import AdminClient
 from dedp_assets.graph.run.run_tags import APPROVED_BECAUSE, APPROVED_BY, refusal
 from dedp_assets.patterns.delta import staged_table
 from dedp_assets.patterns.ingestion.readiness_marker import delivering
+from dedp_assets.resources.clock import Clock
+from dedp_assets.resources.kafka import client
 from dedp_assets.sources.visits import BROKEN, visits_of
 from dedp_assets.sources.visits_topic import publish
-from resources.clock import Clock
-from resources.kafka import client
 from tests.assets.conftest import SILVER_AND_GOLD, world_in
 from tests.faults.test_kill import killed_at
 

@@ -11,8 +11,8 @@ import pytest
 from dedp_assets.defs.platform.visits_context import HIDDEN, visits_context
 from dedp_assets.defs.silver.visits import VISITS
 from dedp_assets.graph.declare import schedules_of
-from resources.lake import Lake
-from resources.spark import SparkEngine
+from dedp_assets.resources.lake import Lake
+from dedp_assets.resources.spark import SparkEngine
 from tests.assets.conftest import day, visits_of
 
 pytestmark = pytest.mark.spark

@@ -17,8 +17,8 @@ from dedp_assets.defs.silver.visits_by_visitor import VISITS_BY_VISITOR, visits_
 from dedp_assets.graph.declare import schedules_of
 from dedp_assets.graph.run.run_tags import FORCE
 from dedp_assets.patterns.delta import Table
-from resources.lake import Lake
-from resources.spark import SparkEngine
+from dedp_assets.resources.lake import Lake
+from dedp_assets.resources.spark import SparkEngine
 from tests.assets.conftest import MONDAY, day, visits_of
 from tests.helpers import a_run
 

@@ -11,10 +11,10 @@ import pytest
 
 from dedp_assets.defs.silver.devices import DEVICES_CURRENT
 from dedp_assets.defs.silver.users import USERS
+from dedp_assets.resources.lake import Lake
+from dedp_assets.resources.spark import SparkEngine
 from dedp_assets.sources import devices
 from dedp_assets.sources.ip_locations import MOST, location_of
-from resources.lake import Lake
-from resources.spark import SparkEngine
 from tests.assets.conftest import MONDAY, day, visits_of, world_in
 from tests.helpers import a_run
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from datetime import timedelta
 
 from dedp_assets.local.processes import work
+from dedp_assets.resources import postgres
 from dedp_assets.sources import operational
-from resources import postgres
 from tests.assets.conftest import SILVER_AND_GOLD
 from tests.assets.test_stream import streaming_world, today, visits
 

@@ -48,7 +48,7 @@ from dedp_assets.patterns.idempotency._transactions import Written, write_sets
 from dedp_assets.patterns.value.bin_pack_orderer import deliver_in_bins
 from dedp_assets.patterns.value.fifo_orderer import RecordColumns, deliver_in_order
 from dedp_assets.patterns.value.static_joiner import ANSWER, keep_answers
-from resources import kafka as kafka_resource
+from dedp_assets.resources import kafka as kafka_resource
 from tests.helpers import NOW, a_record, a_run, read_back, write_log
 
 RECORDS = [Outgoing(str(n), f"entity {n}", "{}") for n in range(3)]

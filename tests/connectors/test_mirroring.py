@@ -14,7 +14,7 @@ from dedp_assets.patterns.connectors import mirroring
 from dedp_assets.patterns.connectors.mirroring import Place, copy_topic
 from dedp_assets.patterns.connectors.topics import Topic
 from dedp_assets.patterns.core.errors import ConfigError, Conflict, ContractError, NotReady
-from resources.kafka import Kafka, client
+from dedp_assets.resources.kafka import Kafka, client
 from tests.helpers import OF_PRODUCERS
 
 PARTITIONS = 3

@@ -9,7 +9,7 @@ from confluent_kafka import Consumer, TopicPartition
 
 from dedp_assets.patterns.connectors.sinks import Outgoing, send
 from dedp_assets.patterns.connectors.topic_sink import TopicSink
-from resources.kafka import client
+from dedp_assets.resources.kafka import client
 
 pytestmark = pytest.mark.slow
 

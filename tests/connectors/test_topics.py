@@ -20,8 +20,8 @@ from dedp_assets.patterns.core.schema import Column, TableSpec
 from dedp_assets.patterns.delta import Ledger, transaction_id
 from dedp_assets.patterns.delta.log.transactions import generation_id
 from dedp_assets.patterns.delta.staging import stage_commit
+from dedp_assets.resources.kafka import client
 from dedp_assets.sources.visits_topic import publish
-from resources.kafka import client
 from tests.faults.processes import wait_until
 from tests.helpers import OF_PRODUCERS, a_record, a_run, read_back, write_log
 

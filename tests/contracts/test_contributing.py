@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from resources.environments import CHECKOUT, child_environment
+from dedp_assets.resources.environments import CHECKOUT, child_environment
 
 EXAMPLE = re.compile(r"^```python\n# (\S+\.py)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 

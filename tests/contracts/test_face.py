@@ -9,7 +9,7 @@ import sys
 import pytest
 
 from dedp_assets import face, patterns
-from resources.environments import CHECKOUT
+from dedp_assets.resources.environments import CHECKOUT
 from tests.contracts.test_patterns import PATTERNS, SIGNATURES
 
 

@@ -11,7 +11,7 @@ import pytest
 
 from dedp_assets import defs
 from dedp_assets.graph.declare import declared
-from resources.environments import CHECKOUT
+from dedp_assets.resources.environments import CHECKOUT
 
 TABLES = declared(defs)
 INPUTS = [(table, upstream) for table in TABLES for upstream in table.reads.tables]

@@ -25,7 +25,7 @@ from dedp_assets.patterns.core import errors
 from dedp_assets.patterns.core.audits import Audit
 from dedp_assets.patterns.core.schema import TableSpec
 from dedp_assets.readme import with_table
-from resources.environments import CHECKOUT
+from dedp_assets.resources.environments import CHECKOUT
 
 PATTERNS = list(catalog.patterns())
 SIGNATURES = CHECKOUT / "tests" / "contracts" / "signatures"
@@ -215,7 +215,7 @@ def test_every_pattern_works_in_the_graph(pattern):
     declaring = [
         table for table in declared(defs) if pattern.function in {*table.patterns, *chain(*table.beside.values())}
     ]
-    graph = [path for room in ("dedp_assets/graph", "sensors") for path in (CHECKOUT / room).rglob("*.py")]
+    graph = [path for room in ("dedp_assets/graph", "dedp_assets/sensors") for path in (CHECKOUT / room).rglob("*.py")]
     asking = [path for path in graph if pattern.module.__name__ in path.read_text()]
     tending = CHECKOUT / "dedp_assets" / "defs" / "platform"
     asking += [path for path in tending.rglob("*.py") if pattern.module.__name__ in path.read_text()]
@@ -233,7 +233,7 @@ def test_only_delta_touches_delta():
         if re.search(r"^\s*(from|import) (delta|deltalake)\b", path.read_text(), re.MULTILINE):
             found.add(path.relative_to(CHECKOUT).as_posix())
     outside = {name for name in found if not name.startswith("dedp_assets/patterns/delta/")}
-    assert outside == {"resources/lake.py"}
+    assert outside == {"dedp_assets/resources/lake.py"}
     assert found > outside
 
 
@@ -274,6 +274,6 @@ def test_the_library_imports_no_dagster():
     """Somebody who wants one pattern gets Spark and Delta, and no orchestrator."""
     code = (
         "import sys; from dedp_assets.patterns import catalog; list(catalog.patterns()); "
-        "sys.exit('dagster' in sys.modules or 'resources' in sys.modules)"
+        "sys.exit('dagster' in sys.modules or 'dedp_assets.resources' in sys.modules)"
     )
     assert subprocess.run([sys.executable, "-c", code], cwd=CHECKOUT, check=False).returncode == 0

@@ -7,7 +7,7 @@ import re
 
 import pytest
 
-from resources.environments import CHECKOUT
+from dedp_assets.resources.environments import CHECKOUT
 
 HELD_BY = sorted(set(re.findall(r"`([\w/]+\.py)::(test_\w+)`", (CHECKOUT / "docs" / "promises.md").read_text())))
 

@@ -7,12 +7,12 @@ from collections.abc import Iterator
 
 import pytest
 
-from resources.environments import CHECKOUT
+from dedp_assets.resources.environments import CHECKOUT
 
 LIBRARY = CHECKOUT / "dedp_assets" / "patterns"
 SEAM = {LIBRARY / "delta" / "storage" / name for name in ("store.py", "local_store.py", "locations.py")}
 OUTSIDE = {LIBRARY / "error_management" / "_leases.py", LIBRARY / "connectors" / "topics.py"}
-LAKE = CHECKOUT / "resources" / "lake.py"
+LAKE = CHECKOUT / "dedp_assets" / "resources" / "lake.py"
 MODULES = sorted({*(LIBRARY / "delta").rglob("*.py"), *OUTSIDE, LAKE} - SEAM)
 FILE_MODULES = {"os", "shutil", "glob", "pathlib", "io", "tempfile", "fcntl", "mmap", "filelock", "fsspec"}
 WORDS = {"PurePosixPath"}

@@ -22,7 +22,7 @@ from dedp_assets.patterns.error_management.dead_letter import LETTER, divert_unp
 from dedp_assets.patterns.error_management.filter_interceptor import filter_measures, intercept_filters
 from dedp_assets.patterns.idempotency.data_overwrite import overwrite_partition
 from dedp_assets.patterns.value.metadata_decorator import TECHNICAL_KEYS, decorate
-from resources.environments import CHECKOUT
+from dedp_assets.resources.environments import CHECKOUT
 from tests.helpers import a_run, read_back
 
 spark_test = pytest.mark.spark

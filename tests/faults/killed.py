@@ -12,7 +12,7 @@ from pathlib import Path
 from dedp_assets.instance import Platform
 from dedp_assets.patterns.delta import Store, staged_table
 from dedp_assets.patterns.delta.commit import file_exchange
-from resources.environments import settings
+from dedp_assets.resources.environments import settings
 
 
 def main(point: str, table: str, reached: str) -> None:

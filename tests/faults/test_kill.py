@@ -12,8 +12,8 @@ import dagster as dg
 import pytest
 
 from dedp_assets.graph.run.run_tags import process_of
+from dedp_assets.resources.environments import CHECKOUT, child_environment
 from dedp_assets.sources.visits import BROKEN
-from resources.environments import CHECKOUT, child_environment
 from tests.assets.conftest import day, visits_of, world_in
 from tests.faults.processes import descendants, kill, living, wait_until
 

@@ -9,8 +9,8 @@ from dataclasses import replace
 import pytest
 
 from dedp_assets.local import engine
-from resources import engine as configuration
-from resources.environments import settings
+from dedp_assets.resources import engine as configuration
+from dedp_assets.resources.environments import settings
 
 JAVA = """#!/bin/sh
 echo 'openjdk version "21.0.1" 2025-01-01' >&2

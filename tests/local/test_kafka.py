@@ -13,9 +13,9 @@ from confluent_kafka import Producer
 
 from dedp_assets.local.kafka import Broker
 from dedp_assets.local.ports import free as free_port
-from resources.announced import listens
-from resources.engine import EngineError
-from resources.kafka import Kafka, client
+from dedp_assets.resources.announced import listens
+from dedp_assets.resources.engine import EngineError
+from dedp_assets.resources.kafka import Kafka, client
 from tests.faults.processes import living
 
 

@@ -16,8 +16,8 @@ import pytest
 from dedp_assets.local import postgres as server
 from dedp_assets.local.ports import free as free_port
 from dedp_assets.patterns.core.errors import NotReady
-from resources import postgres
-from resources.environments import settings
+from dedp_assets.resources import postgres
+from dedp_assets.resources.environments import settings
 from tests.faults.processes import living, wait_until
 
 

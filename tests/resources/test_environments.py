@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from dedp_assets.instance import prepare_home
+from dedp_assets.resources.environments import CHECKOUT, RETENTION_DAYS, child_environment, settings
 from dedp_assets.sources import visits
-from resources.environments import CHECKOUT, RETENTION_DAYS, child_environment, settings
 from tests.assets.conftest import day, visits_of, world_in
 
 VARIABLES = (

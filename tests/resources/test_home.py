@@ -8,16 +8,16 @@ from dataclasses import replace
 
 import pytest
 
-from resources.environments import CHECKOUT, settings
-from resources.home import Running, hold, running
+from dedp_assets.resources.environments import CHECKOUT, settings
+from dedp_assets.resources.home import Running, hold, running
 
 MINE = Running(1, "2026-01-05 10:00:00", "http://127.0.0.1:3000", "sc://127.0.0.1:15002")
 OTHER = """
 import os, sys, time
 from pathlib import Path
 from dataclasses import replace
-from resources.environments import settings
-from resources.home import Running, hold
+from dedp_assets.resources.environments import settings
+from dedp_assets.resources.home import Running, hold
 
 with hold(replace(settings(), home=Path(sys.argv[1])), Running(os.getpid(), "noon", "http://x", "sc://x")):
     print("held", flush=True)

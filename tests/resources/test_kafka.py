@@ -9,8 +9,8 @@ from confluent_kafka.admin import AdminClient
 from dedp_assets.local.ports import free as free_port
 from dedp_assets.patterns.connectors.topics import Topic
 from dedp_assets.patterns.core.errors import ConfigError, NotReady
-from resources import kafka as resource
-from resources.kafka import Kafka, client, lacking
+from dedp_assets.resources import kafka as resource
+from dedp_assets.resources.kafka import Kafka, client, lacking
 from tests.faults.processes import wait_until
 
 

@@ -8,8 +8,8 @@ from deltalake import write_deltalake
 from deltalake.exceptions import TableNotFoundError
 
 from dedp_assets.patterns.core.errors import SchemaMismatch
-from resources.lake import Lake
-from resources.spark import SparkEngine
+from dedp_assets.resources.lake import Lake
+from dedp_assets.resources.spark import SparkEngine
 from tests.helpers import EVENTS, a_record, write_log
 
 

@@ -9,7 +9,7 @@ import pytest
 from dedp_assets.patterns.connectors import files
 from dedp_assets.patterns.core.errors import ContractError, NotReady
 from dedp_assets.patterns.ingestion.readiness_marker import delivering
-from resources.landing import Landing
+from dedp_assets.resources.landing import Landing
 
 DAY = "2026-01-05"
 
@@ -111,7 +111,7 @@ def test_only_partitions_touched_since_a_time_are_found(zone):
 
 def test_a_marker_rewritten_where_it_lies_is_seen_in_the_newest_partitions_only(zone, monkeypatch):
     """Of the older ones a changed folder tells: a tick over many years costs one look at each."""
-    monkeypatch.setattr("resources.landing._MARKERS", 1)
+    monkeypatch.setattr("dedp_assets.resources.landing._MARKERS", 1)
     for name in ("2026-01-05", "2026-01-06", "2026-01-07"):
         deliver(zone, {"a.jsonl": b"1\n"}, name)
         set_time(zone.folder("visits", name) / "_SUCCESS", 400)

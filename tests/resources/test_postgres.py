@@ -11,9 +11,9 @@ import dagster as dg
 import pytest
 
 from dedp_assets.patterns.core.errors import ConfigError
-from resources import postgres
-from resources.environments import settings
-from resources.postgres import Address, OperationalDatabase
+from dedp_assets.resources import postgres
+from dedp_assets.resources.environments import settings
+from dedp_assets.resources.postgres import Address, OperationalDatabase
 
 URL = "postgresql://reader:s3cr%40t-word@db.example:6432/shop?sslmode=require"
 PASSWORD = unquote("s3cr%40t-word")

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from dedp_assets.patterns.core.errors import ConfigError
-from resources.environments import settings
-from resources.secrets import Secrets
+from dedp_assets.resources.environments import settings
+from dedp_assets.resources.secrets import Secrets
 
 
 @pytest.fixture(autouse=True)

@@ -8,9 +8,9 @@ import pytest
 
 from dedp_assets.local.ports import free as free_port
 from dedp_assets.patterns.core.errors import NotReady
-from resources.announced import announce
-from resources.environments import settings
-from resources.services import FOLDER, Services, lacking
+from dedp_assets.resources.announced import announce
+from dedp_assets.resources.environments import settings
+from dedp_assets.resources.services import FOLDER, Services, lacking
 
 
 def test_a_service_is_below_the_url_that_was_named_or_announced(tmp_path, monkeypatch, services):

@@ -9,10 +9,10 @@ import pytest
 
 from dedp_assets.local.ports import free as free_port
 from dedp_assets.patterns.core.errors import NotReady
-from resources import spark
-from resources.environments import settings
-from resources.home import Running, hold
-from resources.spark import SparkEngine
+from dedp_assets.resources import spark
+from dedp_assets.resources.environments import settings
+from dedp_assets.resources.home import Running, hold
+from dedp_assets.resources.spark import SparkEngine
 
 
 def refusal(remote):

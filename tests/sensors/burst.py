@@ -6,9 +6,9 @@ from typing import Any
 import dagster as dg
 from dagster._core.launcher.sync_in_memory_run_launcher import SyncInMemoryRunLauncher  # noqa: TID251 - has no public name
 
-from resources.clock import Clock
-from resources.landing import Landing
-from sensors.external_trigger import trigger
+from dedp_assets.resources.clock import Clock
+from dedp_assets.resources.landing import Landing
+from dedp_assets.sensors.external_trigger import trigger
 
 __all__ = ["Flights", "HeldLauncher", "defs"]
 

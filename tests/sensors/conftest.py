@@ -11,12 +11,12 @@ import dagster as dg
 import pytest
 
 from dedp_assets.definitions import defs
-from resources.clock import Clock
-from resources.kafka import Kafka
-from resources.lake import Lake
-from resources.landing import Landing
-from resources.postgres import OperationalDatabase
-from resources.spark import SparkEngine
+from dedp_assets.resources.clock import Clock
+from dedp_assets.resources.kafka import Kafka
+from dedp_assets.resources.lake import Lake
+from dedp_assets.resources.landing import Landing
+from dedp_assets.resources.postgres import OperationalDatabase
+from dedp_assets.resources.spark import SparkEngine
 from tests.helpers import write_log
 
 

@@ -8,7 +8,7 @@ from dedp_assets.defs.bronze.users import users
 from dedp_assets.graph.declare import sensors_of
 from dedp_assets.graph.run.run_tags import refusal
 from dedp_assets.patterns.core.errors import Conflict, ContractError, NotReady
-from resources.postgres import OperationalDatabase
+from dedp_assets.resources.postgres import OperationalDatabase
 from tests.helpers import a_record
 
 (USERS_CHANGED,) = sensors_of(users)

@@ -22,9 +22,9 @@ from dedp_assets.graph.declare import job_of
 from dedp_assets.graph.run.run_tags import refusal
 from dedp_assets.patterns.connectors.events import Event
 from dedp_assets.patterns.ingestion.external_trigger import send_event
-from resources.environments import CHECKOUT
-from sensors.external_trigger import events_arrived as over
-from sensors.external_trigger import trigger
+from dedp_assets.resources.environments import CHECKOUT
+from dedp_assets.sensors.external_trigger import events_arrived as over
+from dedp_assets.sensors.external_trigger import trigger
 from tests.helpers import NOW
 from tests.sensors.burst import Flights
 

@@ -14,7 +14,7 @@ from dedp_assets.defs.silver.visits import visits
 from dedp_assets.graph.run.refusals import Refusal, Refusals
 from dedp_assets.graph.run.run_tags import REQUEST
 from dedp_assets.patterns.delta import transaction_id
-from sensors.reconciler import reconciler
+from dedp_assets.sensors.reconciler import reconciler
 from tests.helpers import a_record
 
 late_visits, late_gold = reconciler([visits], []), reconciler([daily_page_views, daily_visitors], [])

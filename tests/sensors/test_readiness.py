@@ -18,9 +18,9 @@ from dedp_assets.patterns.connectors.deliveries import look_at
 from dedp_assets.patterns.delta import transaction_id
 from dedp_assets.patterns.delta.storage.local_store import LocalStore
 from dedp_assets.patterns.ingestion.readiness_marker import delivering
+from dedp_assets.resources.landing import Landing
+from dedp_assets.sensors.reconciler import reconciler
 from dedp_assets.sources import devices as devices_source
-from resources.landing import Landing
-from sensors.reconciler import reconciler
 from tests.helpers import a_record
 
 

@@ -12,7 +12,7 @@ from dedp_assets.defs.silver.visits import DEAD_LETTER, VISITS, visits
 from dedp_assets.graph.declare import declared
 from dedp_assets.graph.declare.replays import letters_of
 from dedp_assets.patterns.core.errors import ConfigError
-from sensors.replay import dead_letters_fixed as over
+from dedp_assets.sensors.replay import dead_letters_fixed as over
 from tests.helpers import a_record
 
 DEPLOYED = visits.code_version

@@ -10,7 +10,7 @@ from dedp_assets.defs.bronze.legacy_visits import legacy_visits
 from dedp_assets.defs.silver.ad_impressions import join_ads
 from dedp_assets.graph.declare import schedules_of
 from dedp_assets.patterns.delta import transaction_id
-from resources.postgres import OperationalDatabase
+from dedp_assets.resources.postgres import OperationalDatabase
 from tests.helpers import a_record
 
 (LEGACY_VISITS_EVERY_DAY,) = schedules_of(legacy_visits)

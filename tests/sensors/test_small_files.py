@@ -7,8 +7,8 @@ import json
 import dagster as dg
 import pytest
 
-from sensors import small_files
-from sensors.small_files import files_scattered
+from dedp_assets.sensors import small_files
+from dedp_assets.sensors.small_files import files_scattered
 
 TABLE = "silver/visits"
 

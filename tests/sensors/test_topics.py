@@ -13,7 +13,7 @@ from dedp_assets.graph.run.run_tags import CAUSE, refusal
 from dedp_assets.patterns.connectors.topics import Topic
 from dedp_assets.patterns.core.errors import NotReady
 from dedp_assets.patterns.delta import transaction_id
-from resources.kafka import Kafka
+from dedp_assets.resources.kafka import Kafka
 from tests.helpers import a_record
 
 (VISITS_STREAMED,) = sensors_of(visits_stream.append_visits)

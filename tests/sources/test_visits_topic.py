@@ -11,10 +11,10 @@ from confluent_kafka import Consumer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from dedp_assets.patterns.core.errors import NotReady
+from dedp_assets.resources.kafka import client
 from dedp_assets.sources import visits_topic
 from dedp_assets.sources.visits import BROKEN, visits_of
 from dedp_assets.sources.visits_topic import publish
-from resources.kafka import client
 
 LINES = visits_of(date(2026, 1, 5), count=60)
 

@@ -24,12 +24,12 @@ from deltalake import DeltaTable
 
 from dedp_assets.local.ports import free as free_port
 from dedp_assets.patterns.delta import Ledger
+from dedp_assets.resources import kafka
+from dedp_assets.resources.clock import Clock
+from dedp_assets.resources.environments import child_environment, settings
 from dedp_assets.sources import devices, partner_visits, visits
 from dedp_assets.sources.ads import ads_before
 from dedp_assets.sources.visits_topic import publish
-from resources import kafka
-from resources.clock import Clock
-from resources.environments import child_environment, settings
 from tests.helpers import free_pair
 
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)

@@ -24,10 +24,10 @@ from dedp_assets.patterns.core.results import RowCounts, Split, WriteResult
 from dedp_assets.patterns.core.schema import Column, TableSpec
 from dedp_assets.patterns.delta import Commit, Table, Target
 from dedp_assets.patterns.error_management.late_data_detector import detect_late_data
-from resources.clock import Clock
-from resources.environments import RETENTION_DAYS, settings
-from resources.kafka import Kafka
-from resources.lake import Lake
+from dedp_assets.resources.clock import Clock
+from dedp_assets.resources.environments import RETENTION_DAYS, settings
+from dedp_assets.resources.kafka import Kafka
+from dedp_assets.resources.lake import Lake
 
 ADS = TableSpec(
     "bronze/ads",

@@ -25,7 +25,7 @@ from dedp_assets.patterns.core.schema import Column, TableSpec
 from dedp_assets.patterns.delta import Ledger, Table, Target
 from dedp_assets.patterns.error_management.dead_letter import divert_unprocessable
 from dedp_assets.patterns.ingestion.full_loader import load_full, volume_guard
-from resources.landing import Landing
+from dedp_assets.resources.landing import Landing
 
 DEVICES = TableSpec(
     "bronze/devices",

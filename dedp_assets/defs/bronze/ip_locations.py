@@ -10,8 +10,8 @@ from dedp_assets.patterns.core.results import WriteResult
 from dedp_assets.patterns.core.schema import Column, TableSpec
 from dedp_assets.patterns.delta import Target
 from dedp_assets.patterns.value.static_joiner import ANSWER, join_static, keep_answers
+from dedp_assets.resources.services import Services, lacking
 from dedp_assets.sources.ip_locations import MOST
-from resources.services import Services, lacking
 
 IP_LOCATIONS = TableSpec(
     "bronze/ip_locations",

@@ -12,8 +12,8 @@ from dedp_assets.patterns.core.results import WriteResult
 from dedp_assets.patterns.core.schema import Column, TableSpec
 from dedp_assets.patterns.delta import Target
 from dedp_assets.patterns.ingestion.incremental_loader import load_increment, plan_windows
-from resources.lake import Lake
-from resources.postgres import OperationalDatabase
+from dedp_assets.resources.lake import Lake
+from dedp_assets.resources.postgres import OperationalDatabase
 
 SOURCE = "public.visits"
 DATABASE = Source(

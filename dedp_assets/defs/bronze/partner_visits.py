@@ -23,8 +23,8 @@ from dedp_assets.patterns.core.schema import Column, TableSpec
 from dedp_assets.patterns.delta import Target
 from dedp_assets.patterns.idempotency.data_overwrite import overwrite_partition
 from dedp_assets.patterns.ingestion.readiness_marker import plan_ready
-from resources.environments import RETENTION_DAYS
-from resources.landing import Landing
+from dedp_assets.resources.environments import RETENTION_DAYS
+from dedp_assets.resources.landing import Landing
 
 DATASET = "partner_visits"
 PARTNER_VISITS = TableSpec(

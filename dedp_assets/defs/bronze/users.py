@@ -15,10 +15,10 @@ from dedp_assets.patterns.core.results import Finding, Plan, WriteResult
 from dedp_assets.patterns.core.schema import Column, TableSpec
 from dedp_assets.patterns.delta import Target, verify_table
 from dedp_assets.patterns.ingestion.change_data_capture import CHANGES, apply_changes, capture_changes, judge_slot
+from dedp_assets.resources.environments import settings
+from dedp_assets.resources.lake import Lake
+from dedp_assets.resources.postgres import OperationalDatabase
 from dedp_assets.sources import operational as applications
-from resources.environments import settings
-from resources.lake import Lake
-from resources.postgres import OperationalDatabase
 
 KEYS = ("user_id",)
 USERS = TableSpec(

@@ -29,8 +29,8 @@ from dedp_assets.patterns.delta import Ledger, Table, Target
 from dedp_assets.patterns.error_management.late_data_detector import detect_late_data
 from dedp_assets.patterns.idempotency.data_overwrite import overwrite_partition
 from dedp_assets.patterns.ingestion.readiness_marker import plan_ready
-from resources.environments import RETENTION_DAYS
-from resources.landing import Landing
+from dedp_assets.resources.environments import RETENTION_DAYS
+from dedp_assets.resources.landing import Landing
 
 VISITS = TableSpec(
     "bronze/visits",

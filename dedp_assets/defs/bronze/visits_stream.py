@@ -29,10 +29,10 @@ from dedp_assets.patterns.core.results import Plan, Split
 from dedp_assets.patterns.core.rows import quoted
 from dedp_assets.patterns.delta import Ledger
 from dedp_assets.patterns.error_management.late_data_detector import Progress, detect_late_data
-from resources.clock import Clock
-from resources.environments import RETENTION_DAYS, settings
-from resources.kafka import Kafka
-from resources.lake import Lake
+from dedp_assets.resources.clock import Clock
+from dedp_assets.resources.environments import RETENTION_DAYS, settings
+from dedp_assets.resources.kafka import Kafka
+from dedp_assets.resources.lake import Lake
 
 _AT_ONCE = 500_000
 _PLAUSIBLE = (

@@ -25,7 +25,7 @@ from dedp_assets.patterns.core.schema import Column, TableSpec
 from dedp_assets.patterns.delta import Table, Target
 from dedp_assets.patterns.idempotency.transactional_writer import TableRows, publish_group, write_transaction
 from dedp_assets.patterns.value.incremental_sessionizer import SessionRule, sessionize_partition
-from resources.environments import RETENTION_DAYS
+from dedp_assets.resources.environments import RETENTION_DAYS
 
 _SESSION = {
     "session_id": Column("STRING", "of the visitor and of the session's first visit", required=True),

@@ -10,7 +10,7 @@ from dedp_assets.patterns.core.schema import Column, TableSpec
 from dedp_assets.patterns.delta import Target
 from dedp_assets.patterns.error_management.checkpointer import append_checkpointed
 from dedp_assets.patterns.value.stateful_sessionizer import SessionRule, sessionize_stream
-from resources.lake import Lake
+from dedp_assets.resources.lake import Lake
 
 SESSIONS_LIVE = TableSpec(
     "gold/sessions_live",

@@ -7,7 +7,7 @@ from dedp_assets.patterns.core.results import WriteResult
 from dedp_assets.patterns.core.schema import Column, TableSpec
 from dedp_assets.patterns.delta import Target
 from dedp_assets.patterns.error_management.checkpointer import append_checkpointed
-from resources.lake import Lake
+from dedp_assets.resources.lake import Lake
 
 VISITORS_BY_WINDOW = TableSpec(
     "gold/visitors_by_window",

@@ -12,11 +12,11 @@ from dedp_assets.patterns.core.results import WriteResult
 from dedp_assets.patterns.core.schema import Column, TableSpec
 from dedp_assets.patterns.delta import Target
 from dedp_assets.patterns.value.fifo_orderer import RecordColumns, deliver_in_order
-from resources import kafka as broker
-from resources import services as inboxes
-from resources.environments import settings
-from resources.kafka import Kafka
-from resources.services import Services
+from dedp_assets.resources import kafka as broker
+from dedp_assets.resources import services as inboxes
+from dedp_assets.resources.environments import settings
+from dedp_assets.resources.kafka import Kafka
+from dedp_assets.resources.services import Services
 
 ALERTS = TableSpec(
     "platform/alerts",

@@ -9,8 +9,8 @@ import dagster as dg
 
 from dedp_assets.graph.catalogue.selections import writing
 from dedp_assets.graph.checks.letters import LetterCount, count_letters
-from resources.clock import Clock
-from resources.lake import Lake
+from dedp_assets.resources.clock import Clock
+from dedp_assets.resources.lake import Lake
 
 KEY = ["platform", "dead_letters"]
 WAITED_DAYS = 7

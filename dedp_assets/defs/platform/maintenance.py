@@ -14,8 +14,8 @@ from dedp_assets.patterns.core.records import Provenance
 from dedp_assets.patterns.delta import Table
 from dedp_assets.patterns.delta.maintenance.abandoned import remove_stages
 from dedp_assets.patterns.ingestion.compactor import compact, plan_compaction, vacuum
-from resources.clock import Clock
-from resources.lake import Lake
+from dedp_assets.resources.clock import Clock
+from dedp_assets.resources.lake import Lake
 
 KEY = ["platform", "maintenance"]
 RETENTION_HOURS = 30 * 24

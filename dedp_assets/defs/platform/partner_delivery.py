@@ -9,7 +9,7 @@ from dedp_assets.patterns.core.results import WriteResult
 from dedp_assets.patterns.core.schema import Column, TableSpec
 from dedp_assets.patterns.delta import Target
 from dedp_assets.patterns.value.bin_pack_orderer import RecordColumns, deliver_in_bins
-from resources.services import Services, lacking
+from dedp_assets.resources.services import Services, lacking
 
 PARTNER_DELIVERY = TableSpec(
     "platform/partner_delivery",

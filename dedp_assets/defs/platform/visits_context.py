@@ -12,7 +12,7 @@ from dedp_assets.patterns.delta import Target
 from dedp_assets.patterns.error_management.static_late_data_integrator import plan_lookback
 from dedp_assets.patterns.idempotency.data_overwrite import overwrite_partition
 from dedp_assets.patterns.value.metadata_decorator import contexts_of, decorate, view_for_users
-from resources.environments import RETENTION_DAYS
+from dedp_assets.resources.environments import RETENTION_DAYS
 
 VISITS_CONTEXT = TableSpec(
     "platform/visits_context",

@@ -9,7 +9,7 @@ from dedp_assets.patterns.core.schema import Column, TableSpec
 from dedp_assets.patterns.delta import Target
 from dedp_assets.patterns.idempotency.data_overwrite import overwrite_partition
 from dedp_assets.patterns.idempotency.transactional_writer import DatabaseTarget, RowSet, write_transaction
-from resources.postgres import OperationalDatabase, lacking
+from dedp_assets.resources.postgres import OperationalDatabase, lacking
 
 DAILY_REPORT = TableSpec(
     "serving/daily_report",

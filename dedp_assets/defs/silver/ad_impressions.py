@@ -43,9 +43,9 @@ from dedp_assets.patterns.error_management.dead_letter import divert_unprocessab
 from dedp_assets.patterns.error_management.static_late_data_integrator import plan_lookback
 from dedp_assets.patterns.idempotency.data_overwrite import overwrite_partition
 from dedp_assets.patterns.value.dynamic_joiner import JoinTimes, join_latest, join_within
-from resources.clock import Clock
-from resources.environments import settings
-from resources.lake import Lake
+from dedp_assets.resources.clock import Clock
+from dedp_assets.resources.environments import settings
+from dedp_assets.resources.lake import Lake
 
 IMPRESSIONS = TableSpec(
     "silver/ad_impressions",

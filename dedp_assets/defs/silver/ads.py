@@ -15,7 +15,7 @@ from dedp_assets.patterns.core.schema import Column, TableSpec
 from dedp_assets.patterns.delta import Target
 from dedp_assets.patterns.error_management.dead_letter import LETTER, Field, divert_unprocessable, route
 from dedp_assets.patterns.error_management.dead_letter_replay import open_letters, replay_letters
-from resources.environments import RETENTION_DAYS
+from dedp_assets.resources.environments import RETENTION_DAYS
 
 _DISPLAY = {
     "display_id": Column("STRING", "identity of the ad's display", required=True),

@@ -15,7 +15,7 @@ from dedp_assets.patterns.error_management.dead_letter import LETTER, Field, div
 from dedp_assets.patterns.error_management.dead_letter_replay import open_letters, replay_letters
 from dedp_assets.patterns.error_management.dynamic_late_data_integrator import plan_late_partitions
 from dedp_assets.patterns.error_management.windowed_deduplicator import deduplicate
-from resources.environments import RETENTION_DAYS
+from dedp_assets.resources.environments import RETENTION_DAYS
 
 _EVENT = {
     "visit_id": Column("STRING", "identity of the visit", required=True),

@@ -10,7 +10,7 @@ from dedp_assets.patterns.ingestion.transformation_replicator import (
     declare_transformed,
     replicate_transformed,
 )
-from resources.secrets import Secrets
+from dedp_assets.resources.secrets import Secrets
 
 REPLICA = declare_transformed(VISITS, name="staging/visits")
 

@@ -29,8 +29,8 @@ from dedp_assets.patterns.idempotency.fast_metadata_cleaner import (
     load_unit,
     plan_units,
 )
-from resources.clock import Clock
-from resources.lake import Lake
+from dedp_assets.resources.clock import Clock
+from dedp_assets.resources.lake import Lake
 
 VISITS_BY_WEEK = TableSpec(
     "staging/visits_by_week",

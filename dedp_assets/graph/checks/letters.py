@@ -14,7 +14,7 @@ from dedp_assets.patterns.core.results import Split
 from dedp_assets.patterns.core.schema import TableSpec
 from dedp_assets.patterns.delta import Ledger
 from dedp_assets.patterns.error_management._letters import LETTER, open_by_class
-from resources.lake import Lake
+from dedp_assets.resources.lake import Lake
 
 __all__ = ["LetterCount", "count_letters", "taken"]
 

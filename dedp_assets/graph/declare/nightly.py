@@ -15,7 +15,7 @@ from dedp_assets.patterns.core.errors import NotReady
 from dedp_assets.patterns.core.results import Plan
 from dedp_assets.patterns.core.schema import TableSpec
 from dedp_assets.patterns.error_management.static_late_data_integrator import judge_beyond_lookback, plan_lookback
-from resources.lake import Lake
+from dedp_assets.resources.lake import Lake
 
 __all__ = ["look_back", "run_chain"]
 

@@ -29,7 +29,7 @@ from dedp_assets.patterns.core.errors import ConfigError
 from dedp_assets.patterns.core.results import WriteResult
 from dedp_assets.patterns.core.schema import TableSpec
 from dedp_assets.patterns.delta import Table, Target
-from resources.lake import Lake
+from dedp_assets.resources.lake import Lake
 
 __all__ = ["LakeTable", "lake_table"]
 

@@ -14,7 +14,7 @@ from dedp_assets.graph.reconcile.watching import Loaded, TableWatch
 from dedp_assets.patterns.connectors.deliveries import Delivery
 from dedp_assets.patterns.core.results import Plan
 from dedp_assets.patterns.ingestion.readiness_marker import plan_ready
-from resources.landing import Landing
+from dedp_assets.resources.landing import Landing
 
 __all__ = ["Arrivals"]
 

@@ -18,7 +18,7 @@ from dedp_assets.graph.run.batches import owned_by
 from dedp_assets.graph.run.feeds import Feed, pin
 from dedp_assets.patterns.core.errors import NotReady
 from dedp_assets.patterns.error_management.dynamic_late_data_integrator import plan_late_partitions
-from resources.lake import Lake
+from dedp_assets.resources.lake import Lake
 
 __all__ = ["Edge", "Fed", "Group", "fed_by", "groups_of"]
 

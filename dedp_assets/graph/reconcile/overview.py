@@ -15,8 +15,8 @@ from dedp_assets.graph.reconcile.edges import Group, fed_by, groups_of
 from dedp_assets.graph.reconcile.reconciling import Want
 from dedp_assets.graph.reconcile.watching import News, TableWatch
 from dedp_assets.patterns.core.errors import ContractError
-from resources.lake import Lake
-from resources.landing import Landing
+from dedp_assets.resources.lake import Lake
+from dedp_assets.resources.landing import Landing
 
 __all__ = ["Overview"]
 

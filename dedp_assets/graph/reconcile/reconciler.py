@@ -15,8 +15,8 @@ from dedp_assets.graph.reconcile.overview import Overview
 from dedp_assets.graph.reconcile.reconciling import Outcome, Tried, Want, settle
 from dedp_assets.graph.reconcile.requests import ENDED_BADLY, in_flight, runs_of
 from dedp_assets.graph.run.refusals import Refusal, Refusals
-from resources.lake import Lake
-from resources.landing import Landing
+from dedp_assets.resources.lake import Lake
+from dedp_assets.resources.landing import Landing
 
 __all__ = ["NAME", "Reconciler"]
 

@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 import dagster as dg
 
-from resources.environments import settings
+from dedp_assets.resources.environments import settings
 
 __all__ = ["keep_looking"]
 

@@ -20,7 +20,7 @@ from dedp_assets.patterns.delta.copies import copy_replica, folder_contents, rep
 from dedp_assets.patterns.delta.copies.editions import MANIFEST, current
 from dedp_assets.patterns.delta.copies.manifests import manifest_of
 from dedp_assets.patterns.delta.copies.replicas import verify
-from resources.environments import CHECKOUT
+from dedp_assets.resources.environments import CHECKOUT
 from tests.helpers import a_run
 
 NAME = "landing/devices"

@@ -15,7 +15,7 @@ from dedp_assets.patterns.delta.commit import commits
 from dedp_assets.patterns.delta.maintenance import vacuum
 from dedp_assets.patterns.delta.maintenance.vacuum import remove_unneeded
 from dedp_assets.patterns.delta.staging.stages import claim_of, new_stage
-from resources.environments import CHECKOUT
+from dedp_assets.resources.environments import CHECKOUT
 from tests.helpers import EVENTS, a_run, write_log
 
 CUTOFF = datetime(2026, 1, 20, tzinfo=timezone.utc)

@@ -9,7 +9,7 @@ import pytest
 
 from dedp_assets.patterns.core.errors import Conflict
 from dedp_assets.patterns.delta import store_at, table_lock
-from resources.environments import CHECKOUT
+from dedp_assets.resources.environments import CHECKOUT
 
 HOLD = """
 import sys

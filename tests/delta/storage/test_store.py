@@ -25,7 +25,7 @@ from dedp_assets.patterns.delta.staging.stages import empty_stage, new_stage
 from dedp_assets.patterns.delta.storage.local_store import LocalStore
 from dedp_assets.patterns.delta.storage.store import delta_table
 from dedp_assets.patterns.error_management.dynamic_late_data_integrator import claim_late_partitions
-from resources.environments import CHECKOUT
+from dedp_assets.resources.environments import CHECKOUT
 from tests.helpers import EVENTS, a_run, write_log
 
 STORES = {"local": lambda folder: LocalStore(str(folder / "lake" / "events"))}

@@ -12,10 +12,10 @@ from dedp_assets.defs.platform.dead_letters import KEY, dead_letters
 from dedp_assets.graph.checks.letters import LetterCount, count_letters
 from dedp_assets.letters import letters
 from dedp_assets.patterns.error_management.dead_letter import LETTER
-from resources.clock import Clock
-from resources.environments import settings
-from resources.lake import Lake
-from resources.spark import SparkEngine
+from dedp_assets.resources.clock import Clock
+from dedp_assets.resources.environments import settings
+from dedp_assets.resources.lake import Lake
+from dedp_assets.resources.spark import SparkEngine
 from tests.helpers import a_record, write_log
 
 COLUMNS = {**{name: column.type.lower() for name, column in LETTER.items()}, "filed_under": "date"}

@@ -30,11 +30,11 @@ from dedp_assets.patterns.core.errors import ConfigError
 from dedp_assets.patterns.core.results import WriteResult
 from dedp_assets.patterns.core.schema import Column, TableSpec
 from dedp_assets.patterns.delta import Table, Target
-from resources.clock import Clock
-from resources.lake import Lake
-from resources.landing import Landing
-from resources.spark import SparkEngine
-from sensors.reconciler import reconciler
+from dedp_assets.resources.clock import Clock
+from dedp_assets.resources.lake import Lake
+from dedp_assets.resources.landing import Landing
+from dedp_assets.resources.spark import SparkEngine
+from dedp_assets.sensors.reconciler import reconciler
 from tests.helpers import NOW, a_record, a_run, write_log
 
 DAYS = dg.DailyPartitionsDefinition("2026-01-05", end_date="2026-01-12")

@@ -36,9 +36,9 @@ from dedp_assets.patterns.core.schema import Column, TableSpec
 from dedp_assets.patterns.delta import Table, Target, transaction_id
 from dedp_assets.patterns.delta.rows.executions import Executions, executions_of
 from dedp_assets.patterns.ingestion.readiness_marker import delivering
-from resources.lake import Lake
-from resources.landing import Landing
-from resources.spark import SparkEngine
+from dedp_assets.resources.lake import Lake
+from dedp_assets.resources.landing import Landing
+from dedp_assets.resources.spark import SparkEngine
 from tests.helpers import a_record, write_log
 
 NOW = datetime(2100, 1, 1, tzinfo=timezone.utc)

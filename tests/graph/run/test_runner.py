@@ -13,9 +13,9 @@ from dedp_assets.graph.run.feeds import Pinned, same
 from dedp_assets.patterns.core.results import Finding, WriteResult
 from dedp_assets.patterns.core.schema import Column, TableSpec
 from dedp_assets.patterns.delta import Table, Target
-from resources.clock import Clock
-from resources.lake import Lake
-from resources.spark import SparkEngine
+from dedp_assets.resources.clock import Clock
+from dedp_assets.resources.lake import Lake
+from dedp_assets.resources.spark import SparkEngine
 from tests.helpers import NOW, a_record, write_log
 
 DAY = "2026-01-05"

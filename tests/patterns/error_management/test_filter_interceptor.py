@@ -23,8 +23,8 @@ from dedp_assets.patterns.error_management.filter_interceptor import (
     intercept_filters,
 )
 from dedp_assets.patterns.error_management.windowed_deduplicator import deduplicate
-from resources.engine import use_java
-from resources.environments import CHECKOUT
+from dedp_assets.resources.engine import use_java
+from dedp_assets.resources.environments import CHECKOUT
 from tests.helpers import a_record, a_run, read_back, write_log
 
 CONDITIONS = {"adult": "a > 17", "consents": "b", "c": "c", "is known": "NOT e"}

@@ -13,7 +13,7 @@ from dedp_assets.patterns.delta import Table
 from dedp_assets.patterns.idempotency.data_overwrite import overwrite_partition
 from dedp_assets.patterns.value._loads import loads_of
 from dedp_assets.patterns.value.metadata_decorator import CONTEXT, contexts_of, decorate, view_for_users
-from resources.kafka import client
+from dedp_assets.resources.kafka import client
 from tests.faults.failpoints import dying
 from tests.helpers import NOW, a_run
 

@@ -19,7 +19,7 @@ from dedp_assets.patterns.core.results import Plan
 from dedp_assets.patterns.core.schema import TableSpec
 from dedp_assets.patterns.delta import Ledger
 from dedp_assets.patterns.error_management.dead_letter_replay import plan_replay
-from resources.environments import settings
+from dedp_assets.resources.environments import settings
 
 __all__ = ["dead_letters_fixed"]
 

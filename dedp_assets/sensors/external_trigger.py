@@ -17,9 +17,9 @@ from dedp_assets.graph.reconcile.requests import ATTEMPTS, ENDED_BADLY
 from dedp_assets.graph.run.run_tags import CAUSE, REQUEST, TRIGGER, refusals
 from dedp_assets.patterns.connectors.events import Arrival, Channel, Inbox
 from dedp_assets.patterns.ingestion.external_trigger import Start, plan_triggers, starts_of
-from resources.clock import Clock
-from resources.environments import settings
-from resources.landing import Landing
+from dedp_assets.resources.clock import Clock
+from dedp_assets.resources.environments import settings
+from dedp_assets.resources.landing import Landing
 
 __all__ = ["events_arrived", "trigger"]
 

@@ -14,7 +14,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from resources.environments import Settings
+from dedp_assets.resources.environments import Settings
 
 __all__ = ["Running", "hold", "running"]
 

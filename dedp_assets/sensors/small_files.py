@@ -7,7 +7,7 @@ import dagster as dg
 from dedp_assets.graph.reconcile.requests import decide, is_running
 from dedp_assets.patterns.core.results import Plan
 from dedp_assets.patterns.ingestion.compactor import plan_compaction
-from resources.lake import Lake
+from dedp_assets.resources.lake import Lake
 
 __all__ = ["files_scattered"]
 

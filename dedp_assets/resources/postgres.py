@@ -17,8 +17,8 @@ from pyspark.sql import DataFrame, SparkSession
 
 from dedp_assets.patterns.connectors.postgres import PostgresTable, connected, peek, slot_state
 from dedp_assets.patterns.core.errors import ConfigError, NotReady
-from resources.announced import announced
-from resources.environments import Settings, settings
+from dedp_assets.resources.announced import announced
+from dedp_assets.resources.environments import Settings, settings
 
 __all__ = ["FOLDER", "Address", "OperationalDatabase", "address", "lacking"]
 

@@ -34,7 +34,9 @@ from typing import Literal, cast, get_args
 
 __all__ = ["CHECKOUT", "RETENTION_DAYS", "Settings", "apply", "child_environment", "settings"]
 
-CHECKOUT = Path(__file__).resolve().parent.parent
+_HERE = Path(__file__).resolve().parents[2]
+CHECKOUT = _HERE if (_HERE / "ivy.xml").exists() else Path.cwd()
+"""The checkout; of the installed wheel, which has none, the working directory."""
 RETENTION_DAYS = 30
 """How many days before its landing day an event may have happened and still be filed under its own date."""
 

@@ -9,9 +9,9 @@ from pydantic import Field
 
 from dedp_assets.patterns.connectors.http import Patience, Service
 from dedp_assets.patterns.core.errors import NotReady
-from resources.announced import announced
-from resources.clock import Clock
-from resources.environments import Settings, settings
+from dedp_assets.resources.announced import announced
+from dedp_assets.resources.clock import Clock
+from dedp_assets.resources.environments import Settings, settings
 
 __all__ = ["FOLDER", "Services", "address", "lacking"]
 

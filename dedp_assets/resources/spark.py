@@ -11,9 +11,9 @@ from pyspark.logger import PySparkLogger
 from pyspark.sql import SparkSession
 
 from dedp_assets.patterns.core.errors import NotReady
-from resources import engine
-from resources.environments import settings
-from resources.home import running
+from dedp_assets.resources import engine
+from dedp_assets.resources.environments import settings
+from dedp_assets.resources.home import running
 
 __all__ = ["SparkEngine"]
 

@@ -9,7 +9,7 @@ import dagster as dg
 
 from dedp_assets.patterns.core.errors import ConfigError
 from dedp_assets.patterns.core.masking import MaskingKey
-from resources.environments import settings
+from dedp_assets.resources.environments import settings
 
 __all__ = ["Secrets"]
 

@@ -13,8 +13,8 @@ from pydantic import Field
 from dedp_assets.patterns.connectors.parts import calling, kafka_said
 from dedp_assets.patterns.connectors.topics import Topic
 from dedp_assets.patterns.core.errors import ConfigError, NotReady
-from resources.announced import announced
-from resources.environments import Settings
+from dedp_assets.resources.announced import announced
+from dedp_assets.resources.environments import Settings
 
 __all__ = ["FOLDER", "Kafka", "address", "client", "lacking"]
 

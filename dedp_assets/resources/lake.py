@@ -10,7 +10,7 @@ from pydantic import Field
 from dedp_assets.patterns.core.schema import TableSpec
 from dedp_assets.patterns.delta import Ledger, Store, Table, store_at
 from dedp_assets.patterns.delta.copies import is_link
-from resources.spark import SparkEngine
+from dedp_assets.resources.spark import SparkEngine
 
 __all__ = ["Lake"]
 
