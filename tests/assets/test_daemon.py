@@ -60,6 +60,7 @@ def skipped(instance, sensor):
     return sum(tick.status.value == "SKIPPED" for tick in ticks)
 
 
+@pytest.mark.promise("a-late-file-is-one")
 @pytest.mark.slow
 def test_a_late_file_is_one_run_by_the_daemon(spark, tmp_path):
     """Through sensor, queue and pools to gold, once, though the sensors look again all the while."""

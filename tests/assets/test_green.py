@@ -100,6 +100,7 @@ def test_a_new_delivery_replaces_a_day_of_which_files_are_lost(loaded):
     assert verify(loaded.settings) == 0
 
 
+@pytest.mark.promise("a-forced-run-publishes-what")
 def test_a_forced_run_publishes_what_the_same_inputs_give_now(loaded, monkeypatch):
     """A rule changed without a new code version: a plain run sees nothing, a forced one publishes and says so."""
     unwanted = json.loads(visits_of(0)[0])["visit_id"]
@@ -169,6 +170,7 @@ def test_a_range_with_a_day_that_is_not_ready_reaches_gold(loaded):
     assert loaded.react() == []
 
 
+@pytest.mark.promise("an-approval-is-about-one")
 def test_an_approval_is_about_one_table_and_not_its_neighbours(loaded, capsys):
     """The other table of the same job stays refused; a second approval of the same is not needed, and says so."""
     refused(loaded, 8)

@@ -98,6 +98,7 @@ def reported(spark, tmp_path_factory):
         yield world
 
 
+@pytest.mark.promise("every-record-stays-as-it")
 def test_every_record_stays_as_it_landed(reported):
     """Byte by byte: what is no JSON, no UTF-8, has a key twice or is empty, and what no parser would write back so."""
     rows = reported.rows(TABLE, event_date=day(0))

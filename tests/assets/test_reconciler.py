@@ -31,6 +31,7 @@ def corrected(spark, tmp_path_factory):
         yield world, first, contents(world)
 
 
+@pytest.mark.promise("silver-restored-by-somebody-is")
 def test_silver_restored_by_somebody_is_caught_up_though_no_run_is_recorded_any_more(corrected):
     """Both days were taken back, one to nothing: silver computes them anew, and gold follows in the same runs."""
     world, first, held = corrected

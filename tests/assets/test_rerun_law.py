@@ -127,6 +127,7 @@ def load_dying(world, name, keys, table) -> None:
             assert world.compute(name, key, **{FORCE: "true"}).failure == "", (name, key)
 
 
+@pytest.mark.promise("no-rerun-backfill-or-death")
 def test_no_rerun_backfill_or_death_changes_a_row(landed):
     """Each table of the graph: its first runs die, then all runs again, then its oldest partition: the same rows."""
     everything = list(steps(landed))

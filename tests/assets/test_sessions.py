@@ -60,6 +60,7 @@ def held(world):
     return sorted((row["user_id"], row["started_at"], row["ended_at"], row["pages"]) for row in rows)
 
 
+@pytest.mark.promise("sessions-over-midnight-are-those")
 def test_sessions_over_midnight_are_those_of_the_whole_history(world):
     """By night, a pause of exactly the gap included; late visits go on as far as they change what a day leaves open.
 

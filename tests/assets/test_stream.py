@@ -137,6 +137,7 @@ def held_at(kafka):
     return found
 
 
+@pytest.mark.promise("a-killed-stream-leaves-nothing")
 def test_a_killed_stream_leaves_nothing_half_done(world, kafka):
     """Killed before its commit and then after it, with checkpoints that know no better: each record is there once.
 

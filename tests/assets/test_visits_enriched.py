@@ -118,6 +118,7 @@ def test_a_version_that_begins_later_asks_for_nothing_and_late_visits_follow(wor
     assert {row["ip"] for row in world.rows(PLACES, event_date=day(0))} == addresses([*MONDAYS, *LATE])
 
 
+@pytest.mark.promise("a-change-that-was-captured")
 def test_a_change_that_was_captured_late_reaches_the_days_that_it_is_about(world):
     """And no other day: the one before it keeps its commit."""
     before = world.last(ENRICHED, event_date=day(0)).version

@@ -57,6 +57,7 @@ newest_hours = st.integers(1, 24 * 9) | st.none()
 landings = st.lists(st.tuples(st.integers(0, 6), newest_hours, st.sampled_from(["", "topic"])), max_size=8)
 
 
+@pytest.mark.promise("no-restart-rerun-or-late")
 @settings(deadline=None, max_examples=settings.default.max_examples * 3 // 5)
 @given(landings)
 def test_no_restart_rerun_or_late_day_moves_the_watermark_back(landed):

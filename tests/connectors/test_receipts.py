@@ -77,6 +77,7 @@ def told(faults):
     return fault
 
 
+@pytest.mark.promise("bins-keep-each-entitys-order")
 @given(sequences, faults, st.integers(1, 4))
 def test_bins_keep_each_entitys_order_whatever_the_sink_does(entities, faults, limit):
     """Records that fail, are refused for ever, or are taken without an answer: no later one of their entity is there.

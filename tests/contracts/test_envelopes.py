@@ -25,6 +25,7 @@ def seen_below(spec: TableSpec) -> set[str]:
     return {name for name in names if name in HIDDEN or name.startswith(MARK)}
 
 
+@pytest.mark.promise("no-envelope-and-no-technical")
 def test_no_envelope_and_no_technical_context_leaves_silver():
     """Consumers of gold meet no raw record, no computed mark and no key of a context, at any depth."""
     exposed = {name: spec for name, spec in TABLES.items() if name.startswith(EXPOSED)}

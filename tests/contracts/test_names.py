@@ -161,6 +161,7 @@ HANDED_ON = {
 READ_AS_JSON = {diverted_columns: {"list"}}
 
 
+@pytest.mark.promise("a-pattern-does-the-same")
 @pytest.mark.parametrize(("case", "odd"), CASES.items(), ids=[case.__name__ for case in CASES])
 def test_a_pattern_does_the_same_whatever_its_columns_are_called_and_hold(spark, make_table, tmp_path, case, odd):
     """Under odd names, and words that SQL or the library use themselves, the rows are those of plain names.

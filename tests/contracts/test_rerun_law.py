@@ -95,6 +95,7 @@ def test_a_header_shows_a_write_and_then_the_rows(example):
     assert example.statements[-1].want
 
 
+@pytest.mark.promise("a-write-that-died-and")
 @pytest.mark.parametrize("point", POINTS)
 @each
 def test_a_write_that_died_and_is_run_again_gives_the_same_rows(request, example, point):

@@ -174,6 +174,7 @@ def _sql(value, kind):
     return f"CAST('{value}' AS {kind})"
 
 
+@pytest.mark.promise("every-value-of-every-type")
 @pytest.mark.parametrize("kind", VALUES)
 def test_every_value_of_every_type_is_replaced_read_and_found(make_table, spark, kind):
     """Loaded at once, reloaded one by one, appended to by others: each value is one partition, and NULL is another."""

@@ -76,6 +76,7 @@ def no_constant(name):
     raise AssertionError(f"{name} is no JSON")
 
 
+@pytest.mark.promise("a-record-is-json-whatever")
 @given(st.dictionaries(st.text(), anything, max_size=4))
 def test_a_record_is_json_whatever_it_holds(found):
     """A strict reader takes it, and what it reads back is stored as it is."""

@@ -105,6 +105,7 @@ def tables(draw: st.DrawFn) -> tuple[T.StructType, list[tuple[Any, ...]]]:
     return schema, draw(st.lists(st.tuples(*[values(kind) for kind in columns]), min_size=12, max_size=30))
 
 
+@pytest.mark.promise("equal-hash-exactly-for-equal")
 @settings(
     deadline=None,
     max_examples=settings.default.max_examples // 5,
@@ -204,6 +205,7 @@ def test_columns_are_found_as_spark_finds_them(spark):
         require_columns(rows, ["page"])
 
 
+@pytest.mark.promise("a-name-that-would-be")
 def test_a_name_that_would_be_overwritten_is_refused(spark):
     """One that a step adds, and every one of the library's own, in any case."""
     rows = spark.sql("SELECT 1 AS Reason, 2 AS __DEDP_x")

@@ -22,6 +22,7 @@ MAPPED = TableSpec(
 RULED = TableSpec("t/ruled", {"id": Column("INT"), "day": Column("DATE")}, partition_by=("day",))
 
 
+@pytest.mark.promise("a-mapped-table-is-known")
 def test_a_mapped_table_is_known_by_the_names_of_its_schema(make_table, spark):
     """Its files name columns otherwise: changes and gates hold all the same, before and after a column is renamed."""
     table = make_table(MAPPED)
@@ -55,6 +56,7 @@ def test_names_are_found_in_a_checkpoint_too(make_table, spark):
     assert table.ledger.latest(DAY).version == version
 
 
+@pytest.mark.promise("what-delta-enforces-row-by")
 @pytest.mark.parametrize(
     ("declared", "good", "bad", "rule"),
     [

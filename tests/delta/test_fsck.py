@@ -92,6 +92,7 @@ DAMAGES = {
 }
 
 
+@pytest.mark.promise("a-damaged-commit-is-named")
 @pytest.mark.parametrize("kind", DAMAGES)
 @pytest.mark.parametrize(("version", "remedy"), [(3, "compute the table anew"), (7, "run again what it wrote")])
 def test_a_damaged_commit_is_named_with_its_remedy(stored, kind, version, remedy):
@@ -233,6 +234,7 @@ def loaded(created_events, event_rows):
     return created_events, again
 
 
+@pytest.mark.promise("lost-rows-are-written-again")
 def test_lost_rows_are_written_again_and_nobody_downstream_notices(loaded, event_rows):
     """The same write restores the file; the other day keeps its own, and no row counts as changed."""
     table, again = loaded

@@ -315,6 +315,7 @@ def check(world: World, draw: Any, spark: Any, before: dict[int, tuple[Any, ...]
         assert shown == expected(world, inside(world, owned))
 
 
+@pytest.mark.promise("a-table-holds-what-a")
 @settings(
     max_examples=200 if FUZZ else 4,
     deadline=None,

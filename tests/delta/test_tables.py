@@ -237,6 +237,7 @@ def test_an_append_that_could_not_be_retried_is_refused(make_table, event_rows):
     assert not table.ledger.exists()
 
 
+@pytest.mark.promise("staged-rows-belong-to-nobody")
 def test_staged_rows_belong_to_nobody_until_they_are_published(events, event_rows):
     """A crash after the audit leaves a folder and the old version."""
     events.overwrite(event_rows(2), partition=DAY, provenance=a_run(sequence=1))
@@ -257,6 +258,7 @@ def test_publishing_a_stage_twice_changes_nothing(events, event_rows, sequence):
     assert unique_ids(events) == [0, 1, 2]
 
 
+@pytest.mark.promise("the-commit-says-who-wrote")
 def test_the_commit_says_who_wrote_what_from_what_and_why(events, event_rows):
     """One commit holds the files, the transaction and the record, as Delta's own tools show them."""
     run = a_run(
@@ -376,6 +378,7 @@ def test_a_value_that_moved_to_another_column_is_another_row(make_table, spark):
 # --- cursors ----------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.promise("no-kind-of-write-uses")
 def test_no_kind_of_write_uses_up_the_cursor_of_another(events, event_rows):
     """Appends go on at their next version after a full load, a clear, and an overwrite at a higher version."""
     events.append(event_rows(1), provenance=a_run(sequence=1))
@@ -401,6 +404,7 @@ def test_rows_beside_others_are_not_the_same_rows_as_alone(events, event_rows):
     assert (result.applied, result.changed, unique_ids(events)) == (True, True, [5])
 
 
+@pytest.mark.promise("a-run-that-started-earlier")
 def test_a_run_that_started_earlier_does_not_put_its_rows_over_a_later_ones(events, event_rows):
     """Without an upstream version the start of the runs tells which delivery is older; started anew, it may write."""
     early, late = NOW, NOW + timedelta(minutes=1)

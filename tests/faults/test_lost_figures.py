@@ -110,6 +110,7 @@ def undisturbed(world, spark):
     return found
 
 
+@pytest.mark.promise("figures-are-of-all-rows")
 @pytest.mark.parametrize(
     ("verb", "lost"),
     [

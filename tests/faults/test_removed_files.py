@@ -77,6 +77,7 @@ def ids(table):
     return sorted(row["id"] for row in table.read().collect())
 
 
+@pytest.mark.promise("a-file-that-is-gone")
 @pytest.mark.parametrize("verb", [*WRITES, *CHANGES, *BY_SPARK])
 def test_a_file_that_is_gone_is_never_named(world, verb):
     """Refused by the name of the file, with the table as it was; what reads its rows itself computes them once more."""

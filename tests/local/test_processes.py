@@ -168,6 +168,7 @@ def test_up_says_where_everything_is_once_it_answers(platform):
     assert "DEBUG" not in platform.said()
 
 
+@pytest.mark.promise("what-is-killed-comes-back")
 @pytest.mark.slow
 def test_what_is_killed_comes_back_and_a_run_in_flight_is_asked_for_again(platform):
     """Every server once, the engine in the midst of a run; the day is loaded in one commit, with all of its rows."""

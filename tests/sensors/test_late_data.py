@@ -171,6 +171,7 @@ def refuse(zone, table, day, version, *, code_version):
     Refusals(zone.resources()["lake"].refused(table)).note(day, refusal)
 
 
+@pytest.mark.promise("a-refused-date-is-not")
 def test_a_refused_date_is_not_repeated_until_its_version_changes(week, keys):
     """No run has to be recorded for that; new data lifts the ban."""
     week.bronze(landed("2026-01-12", "2026-01-06"))
@@ -253,6 +254,7 @@ def test_what_a_restore_took_back_is_asked_for_and_nothing_else(week, keys, ours
     assert keys(week.tick(reconciler([visits], []))) == []
 
 
+@pytest.mark.promise("a-restore-upstream-wakes-what")
 def test_a_restore_upstream_wakes_what_it_changed(week, keys):
     """Its rows are others now: downstream computes them anew, from the version of the restore."""
     week.tick(late_visits)

@@ -95,6 +95,7 @@ def test_a_write_without_a_sequence_counts_its_runs_apart(events):
     assert decide(ledger, record(sequence=8)).app_id == APP
 
 
+@pytest.mark.promise("a-deliberate-replay-has-a")
 @pytest.mark.parametrize("changed", [{"code_version": "2"}, {"inputs": {"bronze": 8}}])
 def test_a_deliberate_replay_has_a_transaction_of_its_own(events, changed):
     """Other code or other inputs at the same upstream version are not a retry; equal rows are noticed."""

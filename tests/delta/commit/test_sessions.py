@@ -131,6 +131,7 @@ def merge_by_delta(table, rows):
     return merge(Table(spec, table.location, table.session), rows)
 
 
+@pytest.mark.promise("threads-of-one-session-do")
 @pytest.mark.both
 def test_threads_of_one_session_do_not_meet(spark, tables, event_rows):
     """Six threads, each with a table of its own: nothing is lost, every ledger holds its own records only."""
@@ -228,6 +229,7 @@ def test_timestamps_written_on_a_session_of_others_are_right(foreign, tmp_path):
     assert settings_of(foreign) == before
 
 
+@pytest.mark.promise("what-spark-leaves-out-is")
 @pytest.mark.both
 def test_what_spark_leaves_out_is_counted_all_the_same(foreign, spark, tmp_path):
     """Where nothing can come of the rows read, Spark drops the place where they were counted, not their number."""

@@ -130,6 +130,7 @@ STEPS = st.one_of(
 )
 
 
+@pytest.mark.promise("any-order-of-loads-switches")
 @given(steps=st.lists(STEPS, max_size=12))
 @settings(
     max_examples=settings.default.max_examples * 3 // 5, suppress_health_check=[HealthCheck.function_scoped_fixture]

@@ -221,6 +221,7 @@ histories = st.lists(
 )
 
 
+@pytest.mark.promise("changes-are-what-looking-at")
 @settings(max_examples=settings.default.max_examples * 2 // 5, deadline=None)
 @given(histories, st.data())
 def test_changes_are_what_looking_at_every_commit_finds(history, data):

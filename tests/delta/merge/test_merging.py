@@ -212,6 +212,7 @@ def test_null_in_a_key_matches_nothing_unless_it_is_said_to_be_a_value(make_tabl
         assert rows == sorted(expected, key=str)
 
 
+@pytest.mark.promise("two-rows-for-one-key")
 def test_two_rows_for_one_key_are_refused_with_the_key(events, make_table, spark, event_rows):
     """Whether or not the table has the key; NULL is none, unless it is said to be one. Personal keys are not shown."""
     put(events, 1, 2)
@@ -317,6 +318,7 @@ def test_many_partitions_are_merged_in_one_pass(make_table, spark):
 # --- audits, constraints, types ---------------------------------------------------------------------------------------
 
 
+@pytest.mark.promise("audits-see-what-the-change")
 def test_audits_see_what_the_change_brings_and_not_what_was_there(events, event_rows, either_way):
     """A rule that old rows break passes; one that new rows break refuses, with samples, and leaves the stage."""
     put(events, 1, 200)

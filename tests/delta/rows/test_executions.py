@@ -52,6 +52,7 @@ EVENTS = st.one_of(
 )
 
 
+@pytest.mark.promise("the-log-says-what-the")
 @given(events=st.lists(EVENTS, max_size=30))
 def test_the_log_says_what_the_rows_contain(events):
     """Runs, reruns, compactions, restores in any order: each execution once, in order, none forgotten.

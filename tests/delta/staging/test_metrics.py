@@ -42,6 +42,7 @@ def places(spark):
     return rows, Split(rows.select("*", outcome), dict.fromkeys(("valid", "early", "bot"), columns), identity=("id",))
 
 
+@pytest.mark.promise("the-same-number-of-other")
 @pytest.mark.parametrize("of_a_split", [False, True])
 @pytest.mark.parametrize("audits", [(), (LARGE,), (SUM,)])
 def test_a_tally_taken_along_says_the_same(spark, make_table, passes, of_a_split, audits):

@@ -29,6 +29,7 @@ def test_a_pass_in_which_every_row_became_something_is_accounted_for():
     assert judged(source=None).passed
 
 
+@pytest.mark.promise("rows-that-are-lost-or")
 @pytest.mark.parametrize(
     ("wrong", "note"),
     [

@@ -127,6 +127,7 @@ def test_nothing_to_stage_is_accounted_for():
 TALLIED = Tally(("id",), SimpleNamespace(), {"read": "count(1)", "late": "count_if(late)"})
 
 
+@pytest.mark.promise("no-figure-takes-the-place")
 @pytest.mark.parametrize(
     ("audits", "rows_read", "words"),
     [

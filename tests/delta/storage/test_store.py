@@ -419,6 +419,7 @@ WRITES = {
 }
 
 
+@pytest.mark.promise("a-table-is-not-written")
 @pytest.mark.parametrize("lacking", ["lock", "put_if_absent"])
 @pytest.mark.parametrize("write", WRITES.values(), ids=WRITES)
 def test_a_table_is_not_written_where_writers_cannot_be_told_apart(tmp_path, write, lacking):

@@ -52,6 +52,7 @@ def test_a_delivery_that_nobody_loaded_leaves_its_table_incomplete(world):
     assert found["silver/daily"][0]
 
 
+@pytest.mark.promise("a-late-row-and-a")
 def test_a_late_row_and_a_restore_leave_exactly_the_tables_incomplete_that_have_to_follow(world):
     """A restored table lacks what it held; its readers follow it once it is computed again."""
     for day in (FIRST, SECOND):

@@ -238,6 +238,7 @@ def test_what_follows_late_data_alone_is_asked_for_where_it_was_computed_before(
     assert "gold/cube" not in lake.tick()
 
 
+@pytest.mark.promise("a-late-visit-refreshes-its")
 def test_a_late_visit_refreshes_its_day_of_each_table_that_has_it_and_nothing_else(lakes):
     """Cube, layout, contexts and impressions of one day at once; of a day that no night has computed, nothing.
 

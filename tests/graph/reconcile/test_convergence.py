@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timezone
 
 import dagster as dg
+import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
@@ -301,6 +302,7 @@ def happen(world, name, *told):
         {"land": world.land, "restore": world.restore, "drop": world.drop, "restart": world.restart}[name](*told)
 
 
+@pytest.mark.promise("the-graph-converges-whatever-happens")
 @settings(deadline=None, suppress_health_check=list(HealthCheck), max_examples=settings.default.max_examples // 4)
 @example(events=[("restore", "silver/daily", 1, True)])
 @example(events=[("restore", "gold/both", 1, False), ("restore", "bronze/in", 2, True), ("restart",)])

@@ -275,6 +275,7 @@ def test_kept_rows_of_another_computation_are_refused(spark, tmp_path):
 # --- a table that others write, too ---------------------------------------------------------------------------------
 
 
+@pytest.mark.promise("a-query-leaves-rows-alone")
 def test_a_query_leaves_rows_alone_that_others_brought(spark, world, tmp_path):
     """By key: what a backfill knows better stays, an interrupted micro-batch adds nothing twice, nor does a restart."""
     table, place = Table(WINDOWS, tmp_path / "shared", spark), tmp_path / "of-shared"

@@ -6,6 +6,7 @@ import json
 from contextlib import suppress
 from dataclasses import dataclass, field
 
+import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
@@ -147,6 +148,7 @@ def test_a_query_that_is_only_killed_always_goes_on(done):
     assert query.records == list(range(query.source))
 
 
+@pytest.mark.promise("whatever-was-lost-swapped-restored")
 @given(st.lists(RUN | LAND | HARM, max_size=20))
 @example(steps("land 6, run 2 2, back up, run 1, put back 1, land 2, run 3"))
 @example(steps("land 2, run 2, back up, land 4, run 2 0, back up, put back 1, run 1 1, put back 2, run 2"))

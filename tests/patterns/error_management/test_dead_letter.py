@@ -473,6 +473,7 @@ def test_there_are_as_many_letters_as_records_whatever_their_identity(step, spar
         assert [row["was_dead_lettered"] for row in read_back(step.valid)] == [False, True, True]
 
 
+@pytest.mark.promise("a-transient-error-puts-nothing")
 def test_a_transient_error_puts_nothing_into_the_dead_letters(step, spark):
     """A source that fails while it is read fails the write; the retry finds every record."""
     timeout = "if(line = 5, raise_error('read timed out'), raw) AS raw"

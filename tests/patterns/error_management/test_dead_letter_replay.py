@@ -97,6 +97,7 @@ def statuses(world):
     return {row["line"]: row["status"] for row in read_back(world.dead)}
 
 
+@pytest.mark.promise("a-replay-gives-what-a")
 def test_a_replay_gives_what_a_rebuild_gives_and_a_second_one_changes_nothing(world):
     """Rows, marks and letters agree; repeats among the saved are no rows; other partitions are not touched.
 
@@ -144,6 +145,7 @@ def test_a_saved_record_comes_before_a_later_one_of_its_key(world):
         world.replay({}, keys=["name"])
 
 
+@pytest.mark.promise("a-replay-that-is-killed")
 def test_a_replay_that_is_killed_is_completed_by_the_next(world, monkeypatch):
     """After the rows and before the letters: the next replay finds the rows there, doubles none, and tells it."""
     world.load()

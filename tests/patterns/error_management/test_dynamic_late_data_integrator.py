@@ -403,6 +403,7 @@ class World:
                     self.held.pop(key, None)
 
 
+@pytest.mark.promise("in-any-order-of-changes")
 @settings(deadline=None, max_examples=settings.default.max_examples * 2 // 5)
 @given(st.lists(steps, max_size=14))
 def test_in_any_order_of_changes_claims_crashes_and_time_each_version_is_integrated_once(order):

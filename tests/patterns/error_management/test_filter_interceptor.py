@@ -114,6 +114,7 @@ def counted(figures):
     return {name: figures[name] for name in names_of(CONDITIONS)}
 
 
+@pytest.mark.promise("every-verdict-on-every-condition")
 def test_every_verdict_on_every_condition_is_counted_as_a_plain_model_counts(world):
     """All 81 ways to be true, false or NULL: rows that stay, overlapping counts, first failures and NULLs."""
     kept, _, figures = model(ROWS)

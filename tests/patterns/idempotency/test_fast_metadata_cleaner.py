@@ -75,6 +75,7 @@ def actions_of(table, version):
 # --- loading ----------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.promise("two-weeks-are-loaded-day")
 @pytest.mark.both
 def test_two_weeks_are_loaded_day_by_day_and_a_rerun_doubles_nothing(weekly, load):
     """The first run creates, the second one adds; each week holds its own days; a rerun of all of it changes no row.
@@ -407,6 +408,7 @@ def test_what_was_frozen_is_compacted_and_vacuumed_like_any_table(weekly, load):
     assert {tuple(row) for row in by_spark} == {("2025-12-01..2026-01-04", 6)}
 
 
+@pytest.mark.promise("a-load-that-was-decided")
 def test_a_load_that_was_decided_on_before_its_week_was_frozen_is_refused(weekly, load, monkeypatch):
     """It would bring the frozen days a second time."""
     load("2025-12-01")

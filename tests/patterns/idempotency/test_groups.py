@@ -64,6 +64,7 @@ class Lake:
         return Group(Store(f"{folder}/.main.group"), self.publish, self.heads)
 
 
+@pytest.mark.promise("readers-see-the-tables-of")
 @given(st.lists(ACTIONS, max_size=30))
 def test_readers_see_the_tables_of_one_moment_whoever_dies_or_refuses(actions):
     """What is visible is equal in all tables, never goes back, and holds a write as soon as the next one ended well."""

@@ -128,6 +128,7 @@ def test_the_hash_of_a_python_process_is_no_key():
     assert first != second
 
 
+@pytest.mark.promise("known-groups-keep-their-keys")
 @pytest.mark.both
 def test_known_groups_keep_their_keys_whatever_the_source_lost(spark):
     """One registry, each entity another story; what cannot be told is refused by name of its key, by both options."""

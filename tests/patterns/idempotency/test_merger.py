@@ -153,6 +153,7 @@ def newest(changes):
     return sorted((row for _, row in found.values()), key=repr)
 
 
+@pytest.mark.promise("the-order-of-delivery-does")
 @settings(deadline=None, suppress_health_check=list(HealthCheck), max_examples=4, derandomize=True)
 @given(changes=st.dictionaries(CHANGE, st.sampled_from(VALUES), min_size=12, max_size=60), random=st.randoms())
 def test_the_order_of_delivery_does_not_count(spark, tmp_path_factory, make_table, changes, random):

@@ -118,6 +118,7 @@ STATEMENTS = {
 }
 
 
+@pytest.mark.promise("no-statement-changes-a-version")
 def test_no_statement_changes_a_version_or_the_name(spark, two, some):
     """Spark and delta-rs refuse each of them, the library says why; dropping the name of a path removes no file."""
     for table, statements in ((two, list(STATEMENTS)[:3]), (version_of(two, "run-1-1"), STATEMENTS)):
@@ -185,6 +186,7 @@ def test_a_rerun_is_a_version_of_its_own_and_other_rows_of_the_same_inputs_are_r
     assert (seen(two), seen(version_of(two, "run-4-1"))) == ((6, {"b"}), (4, {"other"}))
 
 
+@pytest.mark.promise("spark-readers-see-whole-versions")
 def test_spark_readers_see_whole_versions_while_the_name_is_switched(spark, two):
     """In a loop, by path, through Delta's own reader and its cached log: always one version, never an error."""
     done, found = Event(), []

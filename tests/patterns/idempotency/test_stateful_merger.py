@@ -243,6 +243,7 @@ def test_two_runs_at_once_are_one_after_the_other(world):
     assert world.held() == world.rebuilt(*DAYS, "09")
 
 
+@pytest.mark.promise("any-sequence-ends-as-a")
 def test_any_sequence_ends_as_a_clean_rebuild(spark, make_table):
     """Runs, corrections of any day, compactions and restores, in an order nobody planned; then each day that is behind.
 

@@ -199,6 +199,7 @@ class Killing:
         os.kill(os.getpid(), signal.SIGKILL)
 
 
+@pytest.mark.promise("a-killed-write-is-whole")
 def test_a_killed_write_is_whole_or_not_there_and_its_retry_ends_it(made):
     """Killed while rows arrive, between arrival and transaction, inside of it, and between commit and answer."""
     points = {

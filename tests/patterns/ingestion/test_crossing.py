@@ -115,6 +115,7 @@ TYPED = [
 ]
 
 
+@pytest.mark.promise("a-text-is-found-however")
 @pytest.mark.both
 def test_a_text_is_found_however_it_is_written(spark):
     """Whole, as words and within words; in any case, accent, letter form, punctuation, escape or encoding."""

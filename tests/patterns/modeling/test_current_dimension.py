@@ -36,6 +36,7 @@ def states(table):
     return found
 
 
+@pytest.mark.promise("each-key-is-as-its")
 def test_each_key_is_as_its_newest_change_left_it(spark, make_table):
     """200 keys in batches of no order, one of them replayed: as the model has it; rebuilt from all, the same rows.
 

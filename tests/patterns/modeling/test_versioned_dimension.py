@@ -56,6 +56,7 @@ def intervals(table, key=1):
     ]
 
 
+@pytest.mark.promise("versions-depend-on-the-set")
 def test_versions_depend_on_the_set_of_changes_only(spark, make_table, monkeypatch):
     """200 keys, changes at once and repeated, deletions, re-appearances, batches of no order: as the model has it.
 
@@ -182,6 +183,7 @@ def test_a_table_that_does_not_fit_is_refused(make_table, spark, columns, stream
         keep_versions(changes, make_table(TableSpec("t", columns)).target(a_run()), stream=ChangeStream(**given))
 
 
+@pytest.mark.promise("two-runs-at-once-lose")
 def test_two_runs_at_once_lose_nothing(users, apply):
     """Both cut the same key: whoever is second computes it again from what the first one left."""
     apply((1, "a", 1))

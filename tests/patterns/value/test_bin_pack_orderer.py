@@ -131,6 +131,7 @@ def test_a_sink_that_fails_at_random_has_each_record_once_and_in_order(spark, re
     assert done.figures["delivered"] == 56
 
 
+@pytest.mark.promise("a-partner-that-fails-gets")
 def test_a_partner_that_fails_gets_nothing_more_and_the_others_everything(spark, receipts):
     """Exhausted attempts end a partner's delivery before the next bin; a rerun sends exactly what is missing."""
     rows = visits(spark, *"AABC").union(visits(spark, *"AAB", partner="y"))

@@ -135,6 +135,7 @@ def test_any_data_has_the_groups_of_one_machine_salted_or_not(spark, cases):
     assert not [row for row in shown.collect() if "-0.0" in row[0]]
 
 
+@pytest.mark.promise("states-merge-to-what-all")
 @pytest.mark.spark
 def test_states_merge_to_what_all_rows_give_in_any_grouping_and_order(spark, cases):
     """Parts of uneven size, merged at once, in two steps, and from several stores, are the whole; averages are none."""

@@ -200,6 +200,7 @@ def model(visits, ads, chosen):
 LATEST = {**SIDES, "identity": ["visit"], "within_seconds": WITHIN, "order_by": ["ad", "ad_page"]}
 
 
+@pytest.mark.promise("batch-and-stream-find-the")
 def test_batch_and_stream_find_the_newest_partner_in_any_order_of_arrival(spark, tmp_path):
     """Many small cases at once: the batch is what a plain model says, and the stream is what the batch is."""
     random = Random(5)  # noqa: S311 - test data

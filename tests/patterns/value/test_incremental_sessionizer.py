@@ -179,6 +179,7 @@ def case(number):
     return [(moment, number, chosen.choice(["/", "/a", "/bye"])) for number, moment in enumerate(times)]
 
 
+@pytest.mark.promise("any-cut-of-history-gives")
 def test_any_cut_of_history_gives_the_sessions_of_the_whole_history(spark):
     """300 histories, by the hour and by two hours, in reversed delivery: completed ones and the last open ones are all.
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import tempfile
 from pathlib import Path
 
+import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
@@ -47,6 +48,7 @@ def model(history):
     return commits, loads, there
 
 
+@pytest.mark.promise("loads-of-any-history-are")
 @given(HISTORIES)
 @example([("load", 0)] * 4 + [("restore", 3), ("restore", 1)])
 def test_loads_of_any_history_are_those_of_a_plain_model(history):

@@ -191,6 +191,7 @@ def test_rows_that_somebody_else_placed_are_judged_by_bounds_or_in_one_pass(shar
         aggregated(hashed, placed=other)
 
 
+@pytest.mark.promise("a-key-in-two-places")
 @pytest.mark.spark
 def test_a_key_in_two_places_is_refused_with_an_example(spark, make_table, sharded):
     """Before anything is aggregated, whatever the table says of its layout."""

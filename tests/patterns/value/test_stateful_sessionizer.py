@@ -126,6 +126,7 @@ def batch(world, **more):
     )
 
 
+@pytest.mark.promise("any-cut-of-history-gives")
 def test_a_session_window_gives_the_sessions_of_the_batch(world):
     """Ids, times and visits in their order are equal, though visits came out of order; exactly the gap is no end."""
     found = told(read_back(world.windows))

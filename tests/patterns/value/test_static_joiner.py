@@ -80,6 +80,7 @@ def test_each_visit_gets_the_version_of_its_time_however_the_versions_are_kept(s
         assert as_of(visits, current, spark.createDataFrame(former, USERS)) == expected
 
 
+@pytest.mark.promise("generated-versions-join-as-a")
 def test_generated_versions_join_as_a_model_of_them_says(spark):
     """Facts before, between, at and after versions of several keys; deleted ones, and type 4, are as the model is."""
     random, versions, facts, expected = Random(5), [], [], {}  # noqa: S311 - test data
@@ -346,6 +347,7 @@ def addresses(count, start=0):
     return [f"198.51.{n // 250}.{n % 250}" for n in range(start, start + count)]
 
 
+@pytest.mark.promise("a-service-is-asked-once")
 def test_a_service_is_asked_once_for_each_key_and_never_again(spark, places, services):
     """0 to 250 keys take as few requests as possible; a replay takes none, be the service down or of another mind."""
     for number, count in {1: 0, 4: 101, 5: 250}.items():

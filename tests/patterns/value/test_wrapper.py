@@ -61,6 +61,7 @@ def records(spark, count=150):
     return rows, spark.createDataFrame(rows, RECORD)
 
 
+@pytest.mark.promise("every-record-stays-as-it")
 @pytest.mark.both
 def test_each_layout_keeps_the_record_and_converts_into_each_other_one_without_loss(spark):
     """Of generated records: from each layout by each other one, and by two tables, and back; in one Spark job."""
