@@ -1,4 +1,4 @@
-"""The command line: ``dedp setup | demo | up | work | status | letters | verify | run | approve``."""
+"""The command line: ``dedp setup | demo | up | work | status | letters | versions | verify | run | approve``."""
 
 from __future__ import annotations
 
@@ -90,8 +90,20 @@ def _parser() -> argparse.ArgumentParser:
         help="hold the tables' logs against what is stored, and a captured table that is named against its source",
     )
     verify.add_argument("table", nargs="?", default="", help="layer/dataset, e.g. silver/visits (default: all)")
+    _add_versions(commands)
     _add_runs(commands)
     return parser
+
+
+def _add_versions(commands: Any) -> None:  # noqa: ANN401 - argparse does not export the type
+    """Add the command for the versions of one table."""
+    command = commands.add_parser("versions", help="versions behind a table's name: list, show another, hold, remove")
+    command.add_argument("table", help="layer/dataset, e.g. gold/devices")
+    command.add_argument("--show", default="", metavar="VERSION", help="show another version, as a rollback does")
+    command.add_argument("--hold", default="", metavar="VERSION", help="keep a version whatever its age")
+    command.add_argument("--release", default="", metavar="VERSION", help="give up the hold of a version")
+    command.add_argument("--expire-days", type=float, help="remove versions that nobody has seen for so many days")
+    command.add_argument("--because", default="", help="why")
 
 
 def _add_runs(commands: Any) -> None:  # noqa: ANN401 - argparse does not export the type
@@ -147,6 +159,13 @@ def _letters(_: argparse.Namespace) -> int:
     return letters(settings())
 
 
+def _versions(chosen: argparse.Namespace) -> int:
+    from dedp_assets.versions import Wanted, versions  # noqa: PLC0415
+
+    wanted = Wanted(chosen.show, chosen.hold, chosen.release, chosen.expire_days, chosen.because)
+    return versions(settings(), chosen.table, wanted)
+
+
 def _verify(chosen: argparse.Namespace) -> int:
     from dedp_assets.verifying import verify  # noqa: PLC0415
 
@@ -168,7 +187,7 @@ def _approve(chosen: argparse.Namespace) -> int:
 
 
 _COMPUTING = ("demo", "run", "approve")
-_BESIDE = (*_COMPUTING, "work", "status", "letters", "verify")
+_BESIDE = (*_COMPUTING, "work", "status", "letters", "versions", "verify")
 _COMMANDS = {
     "setup": _setup,
     "demo": _demo,
@@ -176,6 +195,7 @@ _COMMANDS = {
     "work": _work,
     "status": _status,
     "letters": _letters,
+    "versions": _versions,
     "verify": _verify,
     "run": _run,
     "approve": _approve,
