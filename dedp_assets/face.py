@@ -24,7 +24,7 @@ _SHARED = {
     "core.results": ("Finding", "Plan", "RowCounts", "Split", "WriteResult"),
     "core.rows": ("RowsRead", "tally"),
     "core.schema": ("Column", "TableSpec"),
-    "delta": ("Delete", "Insert", "Ledger", "Table", "Update"),
+    "delta": ("Delete", "Insert", "Ledger", "Table", "Target", "Update"),
 }
 """Module -> exported names beside those of patterns; an empty tuple exports the module's ``__all__``."""
 

@@ -25,6 +25,7 @@ from dedp_assets.patterns.delta import Delete as Delete
 from dedp_assets.patterns.delta import Insert as Insert
 from dedp_assets.patterns.delta import Ledger as Ledger
 from dedp_assets.patterns.delta import Table as Table
+from dedp_assets.patterns.delta import Target as Target
 from dedp_assets.patterns.delta import Update as Update
 from dedp_assets.patterns.error_management.checkpointer import Kept as Kept
 from dedp_assets.patterns.error_management.checkpointer import append_checkpointed as append_checkpointed

@@ -2,7 +2,7 @@
 
 from dedp_assets.defs.bronze.visits import EVENT_TIME
 from dedp_assets.defs.bronze.visits import VISITS as LANDED
-from dedp_assets.graph.declare import About, Every, Figure, Job, Pinned, Reads, Runs, Step, lake_table, whole
+from dedp_assets.graph.declare import About, Every, Figure, Job, Pinned, Reads, Runs, lake_table, whole
 from dedp_assets.patterns.core.results import WriteResult
 from dedp_assets.patterns.core.schema import Column, TableSpec
 from dedp_assets.patterns.delta import Target
@@ -46,7 +46,7 @@ QUERY = """
     patterns=[append_checkpointed],
     code_version="1",
 )
-def visitors_by_window(step: Step, landed: Pinned, into: Target, lake: Lake) -> WriteResult:
+def visitors_by_window(landed: Pinned, into: Target, lake: Lake) -> WriteResult:
     """Count the visits that landed since the last run; who asks for it (force) has all of them counted anew."""
     columns = [f"{EVENT_TIME} AS event_time", "get_json_object(raw, '$.user_id') AS user_id"]
     visits = landed.table.stream().selectExpr(*columns).withWatermark("event_time", "1 hour")
@@ -54,5 +54,5 @@ def visitors_by_window(step: Step, landed: Pinned, into: Target, lake: Lake) -> 
         into.table.session.sql(QUERY, visits=visits),
         into,
         checkpoint=lake.checkpoint(VISITORS_BY_WINDOW.name),
-        restart=step.provenance.replay,
+        restart=into.run.replay,
     )

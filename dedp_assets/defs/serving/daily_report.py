@@ -56,7 +56,7 @@ def daily_report(
         RowSet("serving.daily_visitors", visitors.rows(), keys=["event_date"], partition=day),
     ]
     operational.prepare(SERVED)
-    served = DatabaseTarget(into.name, operational.connect, step.provenance, partition=day, generation=generation)
+    served = DatabaseTarget(into.name, operational.connect, into.run, partition=day, generation=generation)
     write_transaction(sets, served)
     counts = {each.table: read.count() for each, read in zip(sets, (views, visitors), strict=True)}
     listed = [(step.key, name, rows) for name, rows in counts.items()]
