@@ -865,21 +865,17 @@ def test_what_a_lying_sink_took_by_its_own_words_has_a_receipt_and_nothing_else(
         return [Answer("accepted", "7")] * len(records)
 
     sink = LyingSink(answer)
-    deliver = partial(
-        deliver_in_bins,
-        spark.range(3).selectExpr("id", "'x' AS one"),
-        table,
-        sink=sink,
-        partition=DAY,
-        destination="one",
-        entity="one",
-        order_by=["id"],
-        identity="id",
-    )
+    rows = spark.range(3).selectExpr("id", "'x' AS one")
+    columns = RecordColumns(identity="id", order_by=["id"], entity="one")
+
+    def deliver(run_id):
+        run = Provenance(asset="delivered", run_id=run_id)
+        deliver_in_bins(rows, table.target(run, partition=DAY), sink, destination="one", columns=columns)
+
     with refused(ContractError, "the liar, sent 1 records for x, failed with KeyError"):
-        deliver(provenance=Provenance(asset="delivered", run_id="run-1"))
+        deliver("run-1")
     assert [row["record_id"] for row in read_back(table)] == ["0"]
-    deliver(provenance=Provenance(asset="delivered", run_id="run-2"))
+    deliver("run-2")
     assert sorted(row["record_id"] for row in read_back(table)) == ["0", "1", "2"]
     assert sink.requests == [["0"], ["1"], ["1"], ["2"]]
 
@@ -936,7 +932,7 @@ ITEMS = {
 def test_a_service_whose_answers_are_not_those_that_were_asked_for_leaves_no_row(spark, make_table):
     """Half an answer, kept, would be all there is of it for ever."""
     facts, table = spark.createDataFrame([("a",), ("b",)], "ip STRING"), make_table(PLACES)
-    keep = partial(keep_answers, facts, table, key="ip", partition=DAY, provenance=a_run(at=NOW))
+    keep = partial(keep_answers, facts, table.target(a_run(at=NOW), partition=DAY), key="ip")
     table.ensure()
     version = table.ledger.version()
     for ask in ITEMS.values():
