@@ -20,7 +20,7 @@ __all__ = ["main"]
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run one command; returns the exit code."""
+    """Run a command; return the exit code."""
     chosen = _parser().parse_args(arguments)
     try:
         if chosen.command in _BESIDE:
@@ -34,7 +34,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _join(chosen: Settings, *, computes: bool) -> None:
-    """Say that a platform runs in this home, if one does; what computes uses its engine, if no other is named."""
+    """Report a platform that runs in this home; a computing command uses its engine by default."""
     if (platform := running(chosen)) is None:
         return
     used = ""
@@ -45,7 +45,7 @@ def _join(chosen: Settings, *, computes: bool) -> None:
 
 
 def _compares(chosen: argparse.Namespace) -> bool:
-    """Tell whether a table is held against its source, which reads its rows."""
+    """Return whether the command compares a table with its source, and so reads the source's rows."""
     if chosen.command != "verify":
         return False
     from dedp_assets.verifying import CAPTURED  # noqa: PLC0415
@@ -96,7 +96,7 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _add_versions(commands: Any) -> None:  # noqa: ANN401 - argparse does not export the type
-    """Add the command for the versions of one table."""
+    """Add the command for the versions of a table."""
     command = commands.add_parser("versions", help="versions behind a table's name: list, show another, hold, remove")
     command.add_argument("table", help="layer/dataset, e.g. gold/devices")
     command.add_argument("--show", default="", metavar="VERSION", help="show another version, as a rollback does")
@@ -107,7 +107,7 @@ def _add_versions(commands: Any) -> None:  # noqa: ANN401 - argparse does not ex
 
 
 def _add_runs(commands: Any) -> None:  # noqa: ANN401 - argparse does not export the type
-    """Add the commands that compute one partition of one table."""
+    """Add the commands that compute a partition of a table."""
     run = commands.add_parser("run", help="compute one partition of a table, and what has to follow from it")
     approve = commands.add_parser("approve", help="publish a partition whose audit was a false positive")
     for command in (run, approve):

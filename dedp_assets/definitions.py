@@ -1,4 +1,4 @@
-"""The composition root: what `defs` declares, what wakes it as a whole, and the resources. It names no table."""
+"""The composition root: declarations of `defs`, sensors over the whole graph, and resources."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Runs in this process, recorded as the code location's own: in their job's history, to be re-executed in the UI."""
+"""In-process runs, recorded in the code location's job history for re-execution from the UI."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def execute(
     assets: Iterable[dg.AssetKey] = (),
     checks: Iterable[dg.AssetCheckKey] = (),
 ) -> list[dg.DagsterEvent]:
-    """Run a job to its end; what fails is among the events, nothing is raised.
+    """Run a job to its end; return all events, failures included, without an exception.
 
     Args:
         instance: where the run is recorded.

@@ -1,4 +1,4 @@
-"""The persistent Dagster instance, and runs in this process on it."""
+"""The persistent Dagster instance, and in-process runs on the instance."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _OPEN = [
 
 
 def prepare_home(settings: Settings) -> dict[str, str]:
-    """Make Dagster's home with the instance's configuration; return DAGSTER_HOME and DEDP_HOME with their values."""
+    """Create Dagster's home with its configuration; return the variables DAGSTER_HOME and DEDP_HOME."""
     settings.dagster_home.mkdir(parents=True, exist_ok=True)
     # Whole or not at all: a platform that runs here may be reading it.
     draft = settings.dagster_home / f"dagster.yaml.{os.getpid()}"
@@ -42,7 +42,7 @@ def prepare_home(settings: Settings) -> dict[str, str]:
 
 
 def close_abandoned(instance: dg.DagsterInstance, *, nobody_else_runs: bool = False) -> list[str]:
-    """Mark runs as failed whose process is gone (killed, machine lost), so that what they worked on is asked for again.
+    """Mark runs with a dead process as failed, so that the reconciler requests their partitions again.
 
     Args:
         instance: where the runs are recorded.
@@ -65,7 +65,7 @@ def close_abandoned(instance: dg.DagsterInstance, *, nobody_else_runs: bool = Fa
 
 
 def _process_of(instance: dg.DagsterInstance, run: dg.DagsterRun) -> int | None:
-    """Find the process that runs a run: a command's names itself in a tag, the daemon's in its first event."""
+    """Return the process id of a run: from the tag of a command's run, or a daemon run's first event."""
     if process := process_of(run):
         return process
     events = instance.all_logs(run.run_id, of_type=dg.DagsterEventType.ENGINE_EVENT)
@@ -75,7 +75,7 @@ def _process_of(instance: dg.DagsterInstance, run: dg.DagsterRun) -> int | None:
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """A run that ended: its job, partition, cause, and the sentence it failed with (empty if it succeeded)."""
+    """An ended run: its job, partition, cause, and the failure sentence (empty after success)."""
 
     job: str
     partition: str
@@ -84,7 +84,7 @@ class Ended:
 
 
 class Platform:
-    """The code location with its instance, driven from this process: what the daemon does, without a daemon.
+    """The code location with its instance, driven by this process in place of the daemon.
 
     Attributes:
         idle: sensor -> why its newest tick asked for nothing.
@@ -102,12 +102,12 @@ class Platform:
         return self._execute(self.definitions.resolve_job_def(job), job, partition, tags or {})
 
     def compute(self, table: str, *, partition: str = "", tags: Mapping[str, str] | None = None) -> Ended:
-        """Compute one table, and what the same step writes with it, and none of its neighbours of any job."""
+        """Compute a table with the other outputs of the same step, without other tables of its jobs."""
         together = sorted(self._node(table).execution_set_asset_keys, key=lambda key: key.path)
         return self._materialize(together, partition, tags or {})
 
     def require_partition(self, table: str, partition: str) -> None:
-        """Refuse a partition that the table's asset does not have.
+        """Refuse a partition key that the table's asset does not have.
 
         Raises:
             ValueError: in one sentence.
@@ -121,7 +121,7 @@ class Platform:
             raise ValueError(f"{stated} of {table}: they are {called} from {days.get_first_partition_key()} to today")
 
     def require_approvable(self, table: str, partition: str) -> None:
-        """Refuse to approve what needs no approval, and what no person can overrule.
+        """Refuse the approval of a partition without a refusal, or with an audit that no person can overrule.
 
         Raises:
             ValueError: in one sentence.
@@ -140,7 +140,7 @@ class Platform:
             )
 
     def react(self, *, rounds: int = 20) -> Iterator[Ended]:
-        """Tick the sensors and run what they request until none requests anything."""
+        """Tick the sensors and run their requests until no sensor requests a run."""
         cursors: dict[str, str | None] = {}
         for _ in range(rounds):
             requests = [(sensor, request) for sensor in self._sensors() for request in self._tick(sensor, cursors)]
@@ -153,7 +153,7 @@ class Platform:
                 yield self._launch(request, request.job_name or str(sensor.job_name), tags)
 
     def waiting(self) -> Iterator[tuple[str, str, Ended]]:
-        """List table, partition and run of every refusal that no publish followed, newest first."""
+        """List table, partition and run of every refusal without a later publish, newest first."""
         for table, key, run in self._refused():
             failures, tags = step_failures(self.instance, run), run.tags
             mine = [event for event in failures if event.step_key == table.replace("/", "_")]
@@ -203,7 +203,7 @@ class Platform:
                 seen.add((table, key))
 
     def _beyond_approval(self, run: dg.DagsterRun, partition: str) -> str:
-        """Name the audits that refused the partition in a run and that nobody can approve."""
+        """Return the names of the non-approvable audits that refused the partition in a run."""
         stated = [event.step_failure_data.user_failure_data for event in step_failures(self.instance, run)]
         name = f"{partition} {BEYOND_APPROVAL}".strip()
         return ", ".join(str(data.metadata[name].value) for data in stated if data and name in data.metadata)
@@ -224,18 +224,18 @@ class Platform:
         return [request for request in data.run_requests or [] if not self._known(sensor, request)]
 
     def _known(self, sensor: dg.SensorDefinition, request: dg.RunRequest) -> bool:
-        """Tell whether a run with the request's key exists: what the daemon checks before it launches one."""
+        """Return whether a run with the request's key exists, as the daemon checks before a launch."""
         tags = {"dagster/run_key": request.run_key or "", "dagster/sensor_name": sensor.name}
         return bool(request.run_key and self.instance.get_runs(dg.RunsFilter(tags=tags), limit=1))
 
 
 def _table_of(step: str) -> str:
-    """Name the table that a step is named after."""
+    """Return the table of a step, by the step's name."""
     return step.replace("_", "/", 1)
 
 
 def _published(ledger: Ledger, key: str) -> Commit | None:
-    """Find the newest commit about the partition with this key (about the whole table, if it is empty)."""
+    """Return the newest commit of the partition with this key (of the whole table, if empty)."""
     if not ledger.exists():
         return None
     records = ((commit, commit.record) for commit in ledger.history())

@@ -15,7 +15,7 @@ __all__ = ["letters"]
 
 
 def letters(settings: Settings) -> int:
-    """Print the dead letters of every table, as the tables' logs count them."""
+    """Print the dead letters of every table, with counts from the tables' logs."""
     grid = Grid("table", "status", "error class", title="Dead letters", title_justify="left")
     for heading in ("letters", "partitions"):
         grid.add_column(heading, justify="right")

@@ -1,4 +1,4 @@
-"""Partitions of the graph: days, in UTC, and weeks of them."""
+"""Partitions of the graph: days in UTC, and weeks."""
 
 from __future__ import annotations
 

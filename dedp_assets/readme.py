@@ -18,7 +18,7 @@ _HEAD = ["| Chapter | Pattern | Promise | Functions |", "|---|---|---|---|"]
 
 
 def with_table(text: str) -> str:
-    """Replace what stands between the marks of ``text`` by the table of all patterns.
+    """Replace the text between the marks of ``text`` by the table of all patterns.
 
     Raises:
         ValueError: if the marks are not there.
@@ -31,7 +31,7 @@ def with_table(text: str) -> str:
 
 
 def _rows() -> list[str]:
-    """Write one row for each pattern, chapters in the book's order."""
+    """Write a table row for each pattern, chapters in the book's order."""
     lines: list[str] = []
     for chapter, patterns in groupby(sorted(catalog.patterns(), key=_place), key=lambda p: p.id.partition(".")[0]):
         title = chapter.replace("_", " ").capitalize()
@@ -42,7 +42,7 @@ def _rows() -> list[str]:
 
 
 def _place(pattern: Pattern) -> tuple[int, str]:
-    """Find a pattern's place: the number in its chapter's docstring, then its name."""
+    """Return a pattern's sort key: the number in its chapter's docstring, then its name."""
     package = inspect.getdoc(sys.modules[pattern.module.__name__.rpartition(".")[0]]) or ""
     number = re.search(r"\d+", package)
     return int(number[0]) if number else sys.maxsize, pattern.id

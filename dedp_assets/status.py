@@ -1,4 +1,4 @@
-"""``dedp status``: what needs somebody first, then what each table's own log says."""
+"""``dedp status``: partitions that need a person, then the newest commits from each table's log."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _SHOWN = 10
 
 @dataclass(frozen=True, slots=True)
 class Need:
-    """Something that does not go on by itself, or not yet.
+    """A partition that needs a person, or is still waiting.
 
     Attributes:
         state: ``unreadable``, ``refused``, ``waiting``, ``missing`` or ``behind``.
@@ -50,7 +50,7 @@ class Need:
 
 
 def status(settings: Settings, *, as_json: bool = False) -> int:
-    """Print what needs somebody, and by table and partition what the newest commit says; 1 if a log cannot be read.
+    """Print partitions in need and the newest commit of each partition; refuse damaged logs at the end.
 
     Raises:
         ContractError: if logs are damaged, after everything else was told.
@@ -70,7 +70,7 @@ def status(settings: Settings, *, as_json: bool = False) -> int:
 
 
 def needs(settings: Settings, lake: Lake, names: Iterable[str]) -> Iterator[Need]:
-    """List what is unreadable, refused, waiting, missing or behind its upstream; in this order.
+    """Yield the partitions in need: unreadable, refused, waiting, missing or behind upstream.
 
     Args:
         settings: where everything is.
@@ -101,20 +101,20 @@ def needs(settings: Settings, lake: Lake, names: Iterable[str]) -> Iterator[Need
 
 
 def by_layer(name: str) -> tuple[int, str]:
-    """Sort tables in the order in which rows pass them, then by name."""
+    """Return a table's sort key: the order of layers from bronze on, then the name."""
     layer = name.partition("/")[0]
     return (_LAYERS.index(layer) if layer in _LAYERS else len(_LAYERS), name)
 
 
 def tables_named(names: Iterable[str]) -> str:
-    """Name tables: one by one, or those of several layers by the first and the last layer."""
+    """Return tables as text: all names, or the first and the last of several layers."""
     tables = sorted(names, key=by_layer)
     layers = list(dict.fromkeys(table.partition("/")[0] for table in tables))
     return f"{layers[0]} to {layers[-1]}" if len(layers) > 1 else ", ".join(tables)
 
 
 def _gaps(platform: Platform, lake: Lake, landing: Landing) -> Iterable[Gap]:
-    """List the partitions that are not current, as the reconciler finds them, and what lies in none."""
+    """List the stale partitions found by the reconciler, and files or folders outside of any partition."""
     from dedp_assets import defs  # noqa: PLC0415
     from dedp_assets.graph.declare import declared  # noqa: PLC0415
     from dedp_assets.graph.reconcile.reconciler import Reconciler  # noqa: PLC0415
@@ -133,7 +133,7 @@ def _gaps(platform: Platform, lake: Lake, landing: Landing) -> Iterable[Gap]:
 
 
 def _few(gaps: Sequence[Gap]) -> Iterator[Need]:
-    """List the first partitions of each table, and how many more there are."""
+    """Yield the first stale partitions of each table, and the number of further partitions."""
     by_table: dict[str, list[Gap]] = {}
     for gap in sorted(gaps, key=lambda gap: (by_layer(gap.table), gap.key)):
         by_table.setdefault(gap.table, []).append(gap)
@@ -175,7 +175,7 @@ def _grid(ledger: Ledger) -> Grid:
 
 
 def _rows(ledger: Ledger) -> Iterable[_Row]:
-    """List the newest commit of each partition, and why its rows were rewritten since the first."""
+    """List the newest commit of each partition, with the causes of rewrites since the first commit."""
     newest: dict[str, _Row] = {}
     for commit in ledger.commits():
         if (record := commit.record) is None:

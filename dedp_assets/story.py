@@ -1,4 +1,4 @@
-"""The demo's story, and what `dedp run` and `approve` tell."""
+"""The demo's story, and the output of `dedp run` and `approve`."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def demo(settings: Settings, *, logs: Sequence[Path] = (), first: date | None = 
 def approve(
     settings: Settings, asset: str, partition: str, *, by: str, because: str, audits: Sequence[str] = ()
 ) -> int:
-    """Compute a refused partition of one table once more, under a person's name; some audits have to be named."""
+    """Compute a refused partition again under a person's approval; some audits need an explicit name."""
     Approval(by, because)  # refuses an empty name or reason
     choices = _tables(audited=True)
     if asset not in choices:
@@ -78,7 +78,7 @@ def approve(
 
 
 def run(settings: Settings, asset: str, partition: str, *, force: bool) -> int:
-    """Compute one partition of one table, and what has to follow from it."""
+    """Compute a partition of a table, and its downstream partitions."""
     choices = _tables()
     if asset not in choices:
         raise ValueError(f"{asset} is no table of the graph; choose one of {', '.join(choices)}")
@@ -97,7 +97,7 @@ def _compute(platform: Platform, asset: str, partition: str, tags: Mapping[str, 
 
 
 def _tables(*, audited: bool = False) -> list[str]:
-    """List the names of the graph's tables (of those that are audited) and of the replays, from bronze on."""
+    """List the graph's tables and replays by name, from bronze on; ``audited`` keeps audited tables only."""
     from dedp_assets.definitions import defs  # noqa: PLC0415
     from dedp_assets.graph.declare.replays import REPLAYS  # noqa: PLC0415
 
@@ -108,14 +108,14 @@ def _tables(*, audited: bool = False) -> list[str]:
 
 
 def _platform(settings: Settings) -> Platform:
-    """Load the platform now: its first partition follows the oldest delivery there is."""
+    """Load the platform, with its first partition derived from the oldest existing delivery."""
     from dedp_assets.instance import Platform  # noqa: PLC0415
 
     return Platform(settings)
 
 
 def _first_day(settings: Settings, wished: date | None) -> date:
-    """Choose the first landing day: the same as in the home's last demo, so that a second one has nothing to do."""
+    """Return the first landing day: the wished day, the last demo's day, or a day in the recent past."""
     noted = settings.home / "demo_from"
     before = date.fromisoformat(noted.read_text()) if noted.exists() else None
     chosen = wished or before or Clock().now().date() - timedelta(days=_DAYS)

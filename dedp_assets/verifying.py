@@ -1,4 +1,4 @@
-"""What `dedp verify` tells: where tables differ from their logs, or copies from their sources, and what repairs it."""
+"""`dedp verify`: differences of tables from logs and of copies from sources, with remedies."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _BACKUP = "put it back from a backup"
 
 
 def verify(settings: Settings, table: str = "") -> int:
-    """Print what is wrong with a table, or with all of them, and what repairs it.
+    """Print the faults of a table, or of all tables, with remedies.
 
     A captured table that is named is held against its source, too; anything else starts no engine.
 
@@ -42,7 +42,7 @@ def verify(settings: Settings, table: str = "") -> int:
 
 
 def _compared(lake: Lake, table: str) -> bool:
-    """Hold a captured table against its source, and print how they compare at what cost."""
+    """Compare a captured table with its source, and print the result with the cost."""
     # Dagster and the graph are loaded only if a captured table was named.
     from dedp_assets.defs.bronze.users import compare_users  # noqa: PLC0415
     from dedp_assets.resources.postgres import OperationalDatabase  # noqa: PLC0415
@@ -77,7 +77,7 @@ def _counted(number: int, what: str) -> str:
 
 
 def _remedy(ledger: Ledger, lost: LostFile) -> str:
-    """Name the run that computes a lost file's rows again, where there is one."""
+    """Return the remedy for a lost file: the command that computes its rows again, otherwise the backup."""
     # The graph is loaded only if something is lost.
     from dedp_assets.definitions import defs  # noqa: PLC0415
 

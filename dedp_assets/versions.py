@@ -1,4 +1,4 @@
-"""``dedp versions``: the versions of a table that shows one of several, and what a person does about them.
+"""``dedp versions``: the versions of a versioned table, and a person's actions on versions.
 
 Show another one (rollback), keep one whatever its age (legal hold), give up a hold, remove those that nobody has seen
 for long. Nothing here starts Spark.
@@ -59,7 +59,7 @@ class Wanted:
 
 
 def versions(settings: Settings, table: str, wanted: Wanted) -> int:
-    """Do what is wanted of a table's versions, then print them.
+    """Apply the wishes to a table's versions, then print the versions.
 
     Raises:
         ConfigError: for a table that shows no versions, without a reason, or for a negative age.
@@ -84,7 +84,7 @@ def versions(settings: Settings, table: str, wanted: Wanted) -> int:
 
 
 def _target(settings: Settings, name: str) -> Table:
-    """Open a table whose function loads versions."""
+    """Open a declared table with versions; refuse other tables."""
     tables = {table.spec.name: table for table in declared(dedp_assets.defs) if load_version in table.patterns}
     if name not in tables:
         raise ConfigError(f"table must be one that shows versions ({', '.join(tables)}), not {name}")
@@ -102,7 +102,7 @@ def _listed(target: Table) -> Grid | str:
 
 
 def _rows(target: Table) -> Iterator[tuple[str, ...]]:
-    """Describe the versions that stand, the newest first."""
+    """Describe the existing versions, newest first."""
     shown, kept = list(exposures(target)), held(target)
     why = {each.version: str(each.record.notes.get("because", "")) for each in reversed(shown)}
     standing = {name: at for name, at in names(target).items() if name not in expired(target)}

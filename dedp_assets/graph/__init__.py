@@ -1,4 +1,4 @@
-"""Between the library and Dagster: tables are declared here, run partition by partition, and reported from their logs.
+"""Bridge between the library and Dagster: table declarations, partition runs, catalogue, reconciler.
 
 The library knows nothing of Dagster. Here its table declarations become assets, its findings check results, its commit
 records materialization metadata, and its errors failures that are retried or not.

@@ -1,1 +1,1 @@
-"""Servers that only a laptop needs: Spark engine, PostgreSQL, Kafka, and the supervisor that runs them together."""
+"""Servers of a laptop: Spark engine, PostgreSQL, Kafka, and their supervisor."""

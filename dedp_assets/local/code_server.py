@@ -1,4 +1,4 @@
-"""Serve the code to webserver and daemon by one process, Dagster's code server.
+"""Dagster's code server, which loads the code once for webserver and daemon.
 
 Left to themselves, webserver and daemon load the code in a process each, and the daemon once more every minute.
 """
@@ -22,12 +22,12 @@ _LOOK_SECONDS = 1.0
 
 
 def command(port: int) -> list[str]:
-    """Write the command that starts the code server; a reload in the UI loads the code again."""
+    """Return the command that starts the code server; a reload in the UI loads the code again."""
     return [sys.executable, "-m", __name__, "code-server", "start", "-h", "127.0.0.1", "-p", str(port), *_LOCATION]
 
 
 def workspace(folder: Path, *, port: int) -> Path:
-    """Write the workspace file that tells webserver and daemon where the code server is.
+    """Write the workspace file with the code server's address for webserver and daemon.
 
     It takes the place of ``workspace.yaml``, which names the module itself.
     """
@@ -38,7 +38,7 @@ def workspace(folder: Path, *, port: int) -> Path:
 
 
 def _end_with_the_code() -> None:
-    """End the code server once the process that it loaded the code in is gone, so that supervisord starts both again.
+    """End the code server after its process with the loaded code ended, so that supervisord restarts both.
 
     Without this, it would go on and answer nothing. A reload starts the new process before it ends the old one.
     """

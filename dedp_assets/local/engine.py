@@ -1,4 +1,4 @@
-"""The laptop's Spark engine: how it is made ready, and how it is run as a shared one."""
+"""The laptop's Spark engine: preparation, and the command of the shared engine."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _LAST_IN_LINE = ("nice", "-n", "10")
 
 
 def prepare(settings: Settings) -> None:
-    """Fetch missing jars and the class-data archive, once; of two processes that ask at the same time, one waits."""
+    """Fetch missing jars and record the class-data archive, once; concurrent processes wait for the lock."""
     class_path(settings)
     archive = class_archive(settings)
     if archive is None or archive.exists():
@@ -34,7 +34,9 @@ def prepare(settings: Settings) -> None:
 
 @contextmanager
 def preparing(settings: Settings) -> Iterator[None]:
-    """Fetch missing jars, and record the class-data archive while the block runs: the first engine starts without one.
+    """Fetch missing jars, and record the class-data archive while the block runs.
+
+    The first engine starts without an archive.
 
     Raises:
         EngineError: if the jars cannot be fetched, or, at the end of the block, the archive cannot be recorded.

@@ -1,4 +1,4 @@
-"""A Kafka broker of one node, for a machine that has none."""
+"""A single-node Kafka broker, for a machine without Kafka."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _PROPERTIES = "server.properties"
 
 @dataclass
 class Broker:
-    """A broker with its controller (KRaft) on the loopback interface, which keeps everything in one folder.
+    """A broker with its controller (KRaft) on the loopback interface, with all data in a single folder.
 
     Attributes:
         folder: its log segments, its configuration, what it says.
@@ -36,11 +36,11 @@ class Broker:
 
     @property
     def address(self) -> str:
-        """``host:port`` for clients, as ``DEDP_KAFKA`` takes it."""
+        """``host:port`` for clients, in the format of ``DEDP_KAFKA``."""
         return f"127.0.0.1:{self.port}"
 
     def command(self) -> list[str]:
-        """Prepare the folder and write the command that runs the broker; fetches its jars on the first call.
+        """Prepare the folder and return the command that runs the broker; the first call fetches jars.
 
         Raises:
             EngineError: if the jars cannot be fetched or the folder cannot be prepared.
@@ -58,7 +58,7 @@ class Broker:
         return self._java("kafka.Kafka", str(properties))
 
     def start(self, *, seconds: float = 60) -> None:
-        """Run the broker as a child of this process until :meth:`stop`; returns once it takes connections.
+        """Start the broker as a child process until :meth:`stop`; return once connections are accepted.
 
         Raises:
             EngineError: with what it said, if it does not start.
@@ -76,7 +76,7 @@ class Broker:
         raise EngineError(f"the Kafka broker at {self.address} does not start:\n{said.read_text()[-2000:]}")
 
     def stop(self, *, seconds: float = 30) -> None:
-        """End the broker, in an orderly way if it ends in time."""
+        """End the broker, by force after ``seconds``."""
         if self.process is None:
             return
         self.process.terminate()
@@ -119,6 +119,6 @@ class Broker:
 
 
 def _cluster_id() -> str:
-    """Make the id of a new cluster; Kafka's tool would take one that begins with a dash for an option."""
+    """Return a random cluster id that does not begin with a dash, which Kafka's tool reads as an option."""
     first, *rest = uuid.uuid4().bytes
     return urlsafe_b64encode(bytes([first & 0x7F, *rest])).decode().rstrip("=")

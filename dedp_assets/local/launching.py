@@ -1,4 +1,4 @@
-"""Launch runs by forking a process that has already loaded the code, instead of starting Python for each.
+"""Run launcher that forks a process with the code already loaded, instead of a new Python per run.
 
 Half of what a person waits for after a late file is Python importing Dagster, PySpark and this project, once per run.
 The process that is forked is multiprocessing's fork server: no Python thread runs in it, and no connection is open.
@@ -33,7 +33,7 @@ _CODE = ("dedp_assets", "resources", "sensors")
 
 
 class ForkingRunLauncher(dg.DefaultRunLauncher):
-    """Launch each run in a fork of a process that has the code of a location loaded.
+    """Launch each run in a fork of a process with the code of the location loaded.
 
     Once a file of the code has changed, runs are launched by Dagster's code server, which a reload in the UI brings up
     to date, until the daemon starts again.
@@ -57,7 +57,7 @@ class ForkingRunLauncher(dg.DefaultRunLauncher):
         self._instance.add_run_tags(run_id, ran_by(process.pid or 0, run_id))
 
     def terminate(self, run_id: str) -> bool:
-        """Interrupt the process of a run, whoever started it; tells whether there was one."""
+        """Interrupt the process of a run; return whether a process was interrupted."""
         run = self._instance.get_run_by_id(run_id)
         process = process_of(run) if run and not run.is_finished else None
         if run is None or process is None:
@@ -67,13 +67,13 @@ class ForkingRunLauncher(dg.DefaultRunLauncher):
 
 
 def _execute(command: Sequence[str]) -> None:
-    """Do in this process what ``dagster api execute_run ARGUMENTS`` does in one of its own."""
+    """Execute ``dagster api execute_run ARGUMENTS`` in this process."""
     sys.argv = ["dagster", *command[-3:]]
     runpy.run_module("dagster", run_name="__main__")
 
 
 def _interrupt(process: int) -> bool:
-    """Interrupt a forked process, unless its number belongs to another program by now."""
+    """Interrupt a forked process, unless its id now belongs to another program."""
     try:
         if "multiprocessing.forkserver" not in " ".join(psutil.Process(process).cmdline()):
             return False
@@ -84,6 +84,6 @@ def _interrupt(process: int) -> bool:
 
 
 def _stamp() -> tuple[int, int, date]:
-    """Tell what definitions are made of: number of files, newest change (ns since 1970), and first partition."""
+    """Return a stamp of the definitions: number of files, newest change (ns since 1970), first partition."""
     changed = [path.stat().st_mtime_ns for folder in _CODE for path in (CHECKOUT / folder).rglob("*.py")]
     return len(changed), max(changed), settings().first_day

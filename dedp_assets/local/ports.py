@@ -6,14 +6,14 @@ __all__ = ["free", "in_use"]
 
 
 def free() -> int:
-    """Find a port that nobody listens on right now."""
+    """Return a currently free port of the loopback interface."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])
 
 
 def in_use(port: int) -> bool:
-    """Tell whether nobody else could listen on ``port``, which a connection still closing does not prevent."""
+    """Return whether ``port`` cannot be bound; a connection in ``TIME_WAIT`` does not count."""
     with socket.socket() as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:

@@ -1,4 +1,4 @@
-"""A PostgreSQL server from a wheel, for a machine that has none.
+"""A PostgreSQL server from a wheel, for a machine without PostgreSQL.
 
 It lives in ``$DEDP_HOME/postgres``: data, log, and the password that was made up when it was first started. It listens
 on the loopback interface only, and announces its URL in that folder, so no setting has to repeat its port.
@@ -45,11 +45,11 @@ _SERVER = {
 
 
 class PostgresError(RuntimeError):
-    """A database that cannot be started; the text says why."""
+    """A database start that failed; the text states the reason."""
 
 
 def start(chosen: Settings, *, port: int = 0) -> Address:
-    """Start the server, unless it runs already; the first time, make it.
+    """Start the server, unless already running; create its data on the first start.
 
     Run as root, it works as a user of its own, since PostgreSQL refuses root: the folders above it get the permission
     to be passed through.
@@ -72,7 +72,7 @@ def start(chosen: Settings, *, port: int = 0) -> Address:
 
 
 def command(chosen: Settings, *, port: int) -> list[str]:
-    """Make the server's folder, unless it is there, and write the command that runs the server in the foreground.
+    """Create the server's folder, unless present, and return the command that runs the server.
 
     Raises:
         PostgresError: if the folder cannot be made.
@@ -81,7 +81,7 @@ def command(chosen: Settings, *, port: int) -> list[str]:
 
 
 def open_database(chosen: Settings) -> Address | None:
-    """Make the database, unless it is there, and announce it; ``None`` if the server does not take connections."""
+    """Create the database, unless present, and announce its URL; ``None`` without a ready server."""
     own = _own(chosen)
     if own is not None:
         _make_database(own)
@@ -90,13 +90,13 @@ def open_database(chosen: Settings) -> Address | None:
 
 
 def system_user() -> str:
-    """Name the user that the server runs as when this process runs as root; empty for every other user's."""
+    """Return the name of the server's user if this process runs as root; otherwise empty."""
     user = _server_user()
     return user.pw_name if user else ""
 
 
 def stop(chosen: Settings) -> None:
-    """End the server, if it runs, and wait until it has ended."""
+    """Stop the server, if running, and wait for its end."""
     withdraw(_folder(chosen))
     if _own(chosen) is not None:
         _run(_folder(chosen), "pg_ctl", "-D", "data", "-w", "-m", "fast", "stop")
@@ -107,7 +107,7 @@ def _folder(chosen: Settings) -> Path:
 
 
 def _own(chosen: Settings) -> Address | None:
-    """Find the running server by its process file: process, folder, time, port, ..., state, a line each."""
+    """Return the address of the running server, from its process file; ``None`` without a ready server."""
     folder = _folder(chosen)
     try:
         lines = (folder / "data" / "postmaster.pid").read_text().splitlines()
@@ -119,7 +119,7 @@ def _own(chosen: Settings) -> Address | None:
 
 
 def _made(chosen: Settings) -> Path:
-    """Make the server's folder with its data, unless they are there."""
+    """Create the server's folder with data, unless present."""
     folder = _folder(chosen)
     folder.mkdir(parents=True, exist_ok=True)
     with FileLock(folder / ".making.lock"):
@@ -130,7 +130,7 @@ def _made(chosen: Settings) -> Path:
 
 
 def _make(folder: Path) -> None:
-    """Make the server's data folder, whole or not at all, and a password."""
+    """Create the server's data folder atomically, with a new password."""
     draft, password = folder / "data.partial", folder / "password"
     shutil.rmtree(draft, ignore_errors=True)
     password.unlink(missing_ok=True)
@@ -150,7 +150,7 @@ def _make_database(own: Address) -> None:
 
 
 def _run(folder: Path, program: str, *arguments: str) -> None:
-    """Run one of PostgreSQL's programs; what it starts keeps no pipe of this process open."""
+    """Run a program of PostgreSQL; a started server keeps no pipe of this process open."""
     user = _server_user()
     as_user: dict[str, Any] = {"user": user.pw_uid, "group": user.pw_gid, "extra_groups": []} if user else {}
     with tempfile.TemporaryFile("w+") as said:
@@ -176,7 +176,7 @@ def _programs() -> Path:
 
 
 def _server_user() -> pwd.struct_passwd | None:
-    """Find, or make, the user that the server runs as when this process runs as root."""
+    """Return the server's user if this process runs as root, created if missing; otherwise ``None``."""
     if os.geteuid() != 0:
         return None
     try:
@@ -187,7 +187,7 @@ def _server_user() -> pwd.struct_passwd | None:
 
 
 def _let_in(folder: Path) -> None:
-    """Let the server's user own its folder, and pass through the ones above it and above its programs."""
+    """Give the server's user its folder, and permission to traverse the parents of folder and programs."""
     if (user := _server_user()) is None:
         return
     os.chown(folder, user.pw_uid, user.pw_gid)

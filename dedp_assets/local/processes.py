@@ -1,4 +1,4 @@
-"""`make up`: Spark engine, Kafka broker, PostgreSQL, HTTP services and Dagster's servers, kept running."""
+"""`make up`: supervision of Spark engine, Kafka, PostgreSQL, HTTP services and Dagster's servers."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ _CODE_THREADS = "32"
 
 @dataclass(frozen=True, slots=True)
 class Ports:
-    """Where the servers listen, on the loopback interface.
+    """Ports of the servers on the loopback interface.
 
     Attributes:
         web: the webserver.
@@ -64,7 +64,7 @@ class Ports:
 
 
 def up(settings: Settings, ports_: Ports) -> int:
-    """Keep the platform running until a signal asks for its end, or one of its servers cannot be kept running.
+    """Keep the platform running until a signal or a server that fails for good.
 
     Raises:
         ValueError: if a platform runs in this home, or a port is in use, is not a port, or is asked for twice.
@@ -101,7 +101,7 @@ def _run(settings: Settings, platform: _Platform) -> str:
 
 
 class _Platform:
-    """The servers of one home.
+    """The servers of a home.
 
     Attributes:
         servers: what is to run.
@@ -128,12 +128,12 @@ class _Platform:
         self.waiting, self._trouble = set(self._answers), ""
 
     def died(self, name: str, log: Path) -> None:
-        """Say that a server died and is started again."""
+        """Report the restart of a dead server."""
         _say("restart", f"{name} died and is started again; its log: {log}")
         self.waiting |= {name} & set(self._answers)
 
     def keep(self, kept: Supervision, instance: dg.DagsterInstance) -> str:
-        """Say what happens until the end; returns why it came, empty if somebody asked for it."""
+        """Report events until the end; return the reason of the end, empty for a requested end."""
         clock = Clock()
         told_at = clock.now()
         telling = Telling(instance, _say, now=told_at)
@@ -150,7 +150,7 @@ class _Platform:
         return ""
 
     def _tell(self, instance: dg.DagsterInstance, telling: Telling, now: datetime) -> None:
-        """Look at runs and ticks; that Dagster's storage is busy or damaged ends no server."""
+        """Report runs and ticks; errors of Dagster's storage end no server."""
         try:
             close_abandoned(instance)
             telling.look(now)
@@ -183,7 +183,7 @@ class _Platform:
         return [Server("services", services.command(self._settings.home / http.FOLDER, port=self._ports.services))]
 
     def _database(self) -> str:
-        """Make the database, and the first rows in it."""
+        """Create the database with its first rows; return the readiness message, empty if not ready."""
         with suppress(psycopg.OperationalError):
             own = postgres.open_database(self._settings)
             if own is None:
@@ -196,7 +196,7 @@ class _Platform:
         return ""
 
     def _database_server(self) -> list[Server]:
-        """Make the laptop's own PostgreSQL ready to run; without it, only its readers have to wait."""
+        """Return the laptop's own PostgreSQL server; without PostgreSQL, only its readers have to wait."""
         if self._settings.postgres is not None:
             return []
         try:
@@ -208,7 +208,7 @@ class _Platform:
         return [Server("database", command, user=postgres.system_user(), stop="INT")]
 
     def _broker(self) -> Broker | None:
-        """Make the laptop's own Kafka broker ready to run; without it, visits come by files only."""
+        """Add the laptop's own Kafka broker to the servers; without Kafka, visits come by files only."""
         if self._settings.kafka is not None:
             return None
         port = self._ports.kafka
@@ -258,7 +258,7 @@ def _say(word: str, sentence: str) -> None:
 
 
 def work(settings: Settings, *, steps: int) -> int:
-    """Let the applications do the next steps of their workload: in the operational database, and visits to the topic.
+    """Run the next steps of the applications' workload: database changes, and visits and ads for Kafka.
 
     Raises:
         NotReady: if the database does not run, or a broker that was named does not answer.

@@ -39,7 +39,7 @@ _OPEN_RUNS = 8
 
 
 class _Engines:
-    """The engines of this process, one for each database file; all but the last used few are closed."""
+    """The database engines of this process, per file; only the most recently used engines stay open."""
 
     def __init__(self, *, at_most: int = 4, checkpoint: bool = False) -> None:
         self._engines: OrderedDict[str, Engine] = OrderedDict()
@@ -55,7 +55,7 @@ class _Engines:
             yield connection
 
     def close(self) -> None:
-        """Close all connections; the next transaction opens one again."""
+        """Close all connections; the next transaction opens a connection."""
         with self._lock:
             while self._engines:
                 self._engines.popitem()[1].dispose()
@@ -84,7 +84,7 @@ class _Engines:
 
 
 class _Runs(SqliteRunStorage):
-    """The runs and their tags."""
+    """The storage of runs and run tags."""
 
     _engines = _Engines()
 
@@ -108,7 +108,7 @@ class _Ticks(SqliteScheduleStorage):
 
 
 class _Events(SqliteEventLogStorage):
-    """The events: a database for each run, and one for what is asked across runs."""
+    """The storage of events: a database per run, and a database for queries across runs."""
 
     def __init__(self, base_dir: str) -> None:
         self._index, self._of_runs = _Engines(), _Engines(at_most=_OPEN_RUNS, checkpoint=True)
@@ -136,13 +136,13 @@ class _Events(SqliteEventLogStorage):
                 yield connection
 
     def _migrate(self, shard: str) -> None:
-        """Create a database as a copy of an empty one; migrate one that is there, if it is of another version."""
+        """Create a missing database as a copy of an empty database; migrate a database of another version."""
         path, empty = Path(self.path_for_shard(shard)), self._empty()
         if not (_copied(empty, path) or _version(path) == _version(empty)):
             self._initdb(_short_lived(path))
 
     def _empty(self) -> Path:
-        """Return an empty database of this version of Dagster, beside the folder with those of the runs."""
+        """Return an empty database of this Dagster version, next to the folder of run databases."""
         path = Path(self._base_dir).with_name(f"empty_run_{dagster.__version__}.db")
         if not path.exists():
             with TemporaryDirectory(dir=path.parent) as folder:
@@ -173,7 +173,7 @@ def _short_lived(path: Path) -> Engine:
 
 
 def _copied(empty: Path, path: Path) -> bool:
-    """Copy a database to ``path`` in one step, unless there is one already; returns whether it was copied."""
+    """Copy a database to ``path`` atomically, unless the file exists; return whether a copy was made."""
     if path.exists():
         return False
     draft = path.with_name(f".{path.name}.{uuid4().hex}")
@@ -188,7 +188,7 @@ def _copied(empty: Path, path: Path) -> bool:
 
 
 def _version(path: Path) -> str | None:
-    """Read the migration that a database has; ``None`` if it has none."""
+    """Return the migration version of a database; ``None`` without a version."""
     with closing(sqlite3.connect(path, timeout=_BUSY_SECONDS)) as connection, suppress(sqlite3.OperationalError):
         return next((str(row[0]) for row in connection.execute("SELECT version_num FROM alembic_version")), None)
     return None

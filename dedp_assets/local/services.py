@@ -1,4 +1,4 @@
-"""The HTTP services of the case study, for a machine that has nobody to ask."""
+"""The HTTP services of the case study, for a machine without access to real services."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ __all__ = ["command"]
 
 
 def command(folder: Path, *, port: int) -> list[str]:
-    """Write the command that serves them on the loopback interface, and announce where."""
+    """Announce the address of the services, and return the command that runs the server on loopback."""
     folder.mkdir(parents=True, exist_ok=True)
     announce(folder, f"http://127.0.0.1:{port}")
     application = ["--factory", "dedp_assets.sources.services:application"]

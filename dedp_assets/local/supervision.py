@@ -1,4 +1,4 @@
-"""Servers under supervisord: started again when they die, given up when they keep dying, ended together.
+"""Server supervision by supervisord: restarts, a limit of crashes in a row, and a common end.
 
 supervisord restarts, waits, counts, rotates the logs and ends what it started; it is told what to run by a file and
 asked by its own interface how that is going. This module writes the file, asks, and says what changed.
@@ -74,7 +74,7 @@ stdout_logfile_backups=2
 
 @dataclass(frozen=True, slots=True)
 class Server:
-    """A program that supervisord starts again when it dies.
+    """A program that supervisord restarts after a crash.
 
     Attributes:
         name: for people, and for its log.
@@ -95,7 +95,7 @@ class Server:
 
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """How patient a supervision is.
+    """Limits and timeouts of a supervision.
 
     Attributes:
         settled_seconds: whoever lived that long before dying counts as new again.
@@ -133,7 +133,7 @@ class Supervision:
         self._deaths: dict[str, list[int]] = {}
 
     def look(self) -> str:
-        """Tell which servers died since the last look; returns why they cannot be kept running, empty if they can."""
+        """Report servers that died since the last poll; return why servers fail for good, empty if running."""
         if self._process.poll() is not None:
             return f"supervisord, which keeps the servers running, ended; its log: {self.folder / 'supervisord.log'}"
         # A transport that was once refused never tries again.
@@ -173,7 +173,7 @@ def supervise(
     died: Callable[[str, Path], None],
     policy: Policy | None = None,
 ) -> Iterator[Supervision]:
-    """Keep servers running for a block; when it is left, they and whatever they started are gone.
+    """Run servers for a block; at its end, stop the servers and all of their child processes.
 
     Args:
         servers: what to run.
@@ -207,7 +207,7 @@ def supervise(
 
 @contextmanager
 def _told_of_signals(asked: Event) -> Iterator[None]:
-    """Set an event when a signal asks for the end, and do nothing else, however often it comes."""
+    """Set an event on a termination signal, any number of times, without another effect."""
     former = {number: signal.signal(number, lambda *_: asked.set()) for number in _ENDING}
     try:
         yield
@@ -217,7 +217,7 @@ def _told_of_signals(asked: Event) -> Iterator[None]:
 
 
 def _end(process: subprocess.Popen[bytes], policy: Policy) -> None:
-    """End supervisord, which ends the servers, and those who do not end in time by force."""
+    """End supervisord and its servers, by force after the time limit."""
     process.terminate()
     with suppress(subprocess.TimeoutExpired):
         process.wait(timeout=policy.stop_seconds + _GRACE_SECONDS)
@@ -226,7 +226,7 @@ def _end(process: subprocess.Popen[bytes], policy: Policy) -> None:
 
 
 def end_leftovers(mark: str) -> int:
-    """End every process that was started under a mark and still runs; returns how many that were."""
+    """End every running process that was started under a mark; return the number of ended processes."""
     found = [process for process in psutil.process_iter() if _marked(process, mark)]
     for process in found:
         with suppress(psutil.NoSuchProcess):
@@ -240,7 +240,7 @@ def end_leftovers(mark: str) -> int:
 
 
 def _log(folder: Path, name: str) -> Path:
-    """Name the file in ``folder`` that holds what the server ``name`` says."""
+    """Return the log file of the server ``name`` in ``folder``."""
     return folder / f"{name}.log"
 
 

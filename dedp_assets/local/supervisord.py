@@ -1,4 +1,4 @@
-"""supervisord, which ends in an orderly way when the process that started it is gone, however that ended."""
+"""supervisord with an orderly end after the end of its parent process, for any reason."""
 
 import ctypes
 import os

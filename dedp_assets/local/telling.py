@@ -1,4 +1,4 @@
-"""What happens on a Dagster instance, for a terminal: a line for each run, refusal and tick that asks for something."""
+"""Terminal report of a Dagster instance: a line for each run, refusal and tick with requests."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _WORDS = {"STARTED": "started", "SUCCESS": "done", "CANCELED": "canceled"}
 
 
 class Telling:
-    """A report of what is new on a Dagster instance since the last look."""
+    """A report of new runs and ticks on a Dagster instance since the last poll."""
 
     def __init__(self, instance: dg.DagsterInstance, say: Say, *, now: datetime) -> None:
         self._instance, self._say, self._looked_at = instance, say, now
@@ -35,7 +35,7 @@ class Telling:
         self._began = now.timestamp()
 
     def look(self, now: datetime) -> None:
-        """Say what became of runs and ticks since the last look."""
+        """Report runs and ticks since the last poll."""
         self._tell_ticks(now)
         self._tell_runs()
         self._looked_at = now
@@ -85,7 +85,7 @@ class Telling:
 
 
 def _about(run: dg.DagsterRun) -> str:
-    """Name what a run computes: its tables and partitions."""
+    """Return the tables and partitions of a run, with its id, as text."""
     named = run.job_name
     if run.asset_selection:
         named = tables_named("/".join(key.path) for key in run.asset_selection)

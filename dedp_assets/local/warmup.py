@@ -1,4 +1,4 @@
-"""A short run of everything, so that the class-data archive holds the classes the platform uses.
+"""A short program over the platform's Spark features, to record the class-data archive.
 
 Submitted by :func:`dedp_assets.local.engine.prepare`, with the folder for a throw-away table as its argument; the Java
 runtime writes the archive when the program ends.

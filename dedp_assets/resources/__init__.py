@@ -1,1 +1,1 @@
-"""Resources of assets and sensors: the Spark engine, the lake, the landing zone, databases, brokers, the clock."""
+"""Resources of assets and sensors: Spark engine, lake, landing zone, databases, brokers, clock."""

@@ -1,4 +1,4 @@
-"""Addresses that servers of this machine announce: a file in a server's folder, which counts while its port answers."""
+"""Announced addresses of local servers: a file in the server's folder, valid while the port answers."""
 
 import os
 import re
@@ -12,7 +12,7 @@ _PORT = re.compile(r":(\d+)(?:/\w*)?$")
 
 
 def announce(folder: Path, address: str) -> None:
-    """Write a server's address into its folder, whole or not at all, for its user's eyes only."""
+    """Write a server's address into its folder atomically, readable by the owner only."""
     draft = folder / f"{_FILE}.partial"
     draft.unlink(missing_ok=True)
     with os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
@@ -21,12 +21,12 @@ def announce(folder: Path, address: str) -> None:
 
 
 def withdraw(folder: Path) -> None:
-    """Remove the address that a server announced."""
+    """Remove the announced address of a server."""
     (folder / _FILE).unlink(missing_ok=True)
 
 
 def announced(folder: Path) -> str:
-    """Return the address of the server that keeps its data in ``folder``; empty if no such server runs."""
+    """Return the announced address of the server in ``folder``; empty without a running server."""
     try:
         address = (folder / _FILE).read_text()
     except FileNotFoundError:
@@ -36,6 +36,6 @@ def announced(folder: Path) -> str:
 
 
 def listens(port: int) -> bool:
-    """Tell whether somebody accepts connections on a port of the loopback interface."""
+    """Return whether a port of the loopback interface accepts connections."""
     with socket.socket() as probe:
         return probe.connect_ex(("127.0.0.1", port)) == 0

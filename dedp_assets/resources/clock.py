@@ -1,4 +1,4 @@
-"""The clock, as a resource: the one place that asks what time it is."""
+"""The clock as a resource: the only reader of the current time."""
 
 from datetime import datetime, timezone
 from typing import Any
@@ -9,7 +9,7 @@ __all__ = ["Clock"]
 
 
 class Clock(dg.ConfigurableResource[Any]):
-    """The time in UTC; ``fixed`` (ISO 8601) stops it, for tests and demos."""
+    """The current time in UTC; ``fixed`` (ISO 8601) stops the clock, for tests and demos."""
 
     fixed: str = ""
 

@@ -1,4 +1,4 @@
-"""What a Spark engine runs on: a Java runtime, the jars of ``ivy.xml``, a class-data archive, the configuration.
+"""Spark engine setup: Java runtime, jars of ``ivy.xml``, class-data archive, configuration.
 
 Nothing is resolved when a session starts: jars are fetched once into the cache by the Ivy that pyspark ships, and put
 on the driver's class path, where the class-data archive covers them too.
@@ -59,11 +59,11 @@ _UNCOMPILED = {"spark.sql.codegen.wholeStage": "false", "spark.sql.codegen.facto
 
 
 class EngineError(RuntimeError):
-    """An engine that cannot be made ready; the text says what to do."""
+    """An engine setup that failed; the text states the remedy."""
 
 
 def spark_conf(settings: Settings, *, record_classes: Path | None = None) -> dict[str, str]:
-    """Configure an embedded engine or the shared one: a small-machine profile."""
+    """Return the Spark configuration of an embedded or shared engine on a small machine."""
     archive = class_archive(settings)
     options = [
         "-XX:+UseSerialGC",
@@ -121,12 +121,12 @@ def spark_conf(settings: Settings, *, record_classes: Path | None = None) -> dic
 
 
 def use_java(settings: Settings) -> None:
-    """Point pyspark's launcher at the chosen Java runtime, and its workers at this Python."""
+    """Set the environment variables by which pyspark finds the chosen Java runtime and this Python."""
     apply(java_variables(settings))
 
 
 def java_home(settings: Settings) -> Path:
-    """Make a Java home for Spark's launcher: 17 or newer where one is found, otherwise the one that comes as a wheel.
+    """Return a Java home for Spark's launcher, around an installed Java 17 or newer, or the wheel's Java.
 
     It leaves out what the launcher asks for and the runtime would only warn of at every start: an incubator module that
     nothing here computes with, and a package that newer runtimes no longer have.
@@ -152,7 +152,7 @@ def java_home(settings: Settings) -> Path:
 
 
 def class_path(settings: Settings, configuration: str = "engine") -> list[Path]:
-    """List the jars of one configuration of ``ivy.xml``, fetched on the first call.
+    """List the jars of a configuration of ``ivy.xml``, fetched on the first call.
 
     Raises:
         EngineError: if they cannot be fetched; with what Ivy said.
@@ -168,7 +168,9 @@ def class_path(settings: Settings, configuration: str = "engine") -> list[Path]:
 
 
 def class_archive(settings: Settings) -> Path | None:
-    """Name the class-data archive of exactly this runtime and class path, which makes every start some seconds shorter.
+    """Return the path of the class-data archive for exactly this runtime and class path, if possible.
+
+    An archive makes every start some seconds shorter.
 
     There is none for the wheel's runtime: it ships no base archive to build on.
     """
@@ -183,7 +185,7 @@ def class_archive(settings: Settings) -> Path | None:
 
 
 def java_variables(settings: Settings) -> dict[str, str]:
-    """Return the variables by which pyspark's launcher finds the chosen Java runtime, and its workers this Python."""
+    """Return the environment variables of pyspark's launcher: the chosen Java runtime, and this Python."""
     return {
         "JAVA_HOME": str(java_home(settings)),
         "SPARK_LOCAL_IP": "127.0.0.1",
@@ -193,7 +195,7 @@ def java_variables(settings: Settings) -> dict[str, str]:
 
 
 def last_lines(text: str, lines: int = 15) -> str:
-    """Return the end of what a program said, which names the reason that it failed."""
+    """Return the last lines of a program's output, which name the reason of a failure."""
     return "\n".join(text.splitlines()[-lines:])
 
 
@@ -219,7 +221,7 @@ def _fetch(settings: Settings, recipe: Path, configuration: str, folder: Path) -
 
 
 def _java(settings: Settings) -> Path:
-    """Find the runtime itself; a home made by :func:`java_home` names the one behind it."""
+    """Return the Java executable; of a home made by :func:`java_home`, the original runtime."""
     if settings.java == "auto":
         home, on_path = settings.java_home, shutil.which("java")
         found = [home / "runtime", home / "bin" / "java"] if home else []

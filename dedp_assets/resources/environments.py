@@ -47,7 +47,7 @@ Jit = Literal["full", "quick", "steady"]
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """Everything the environment decides."""
+    """Settings of this process from the environment."""
 
     home: Path
     cache: Path
@@ -69,7 +69,7 @@ class Settings:
 
     @property
     def lakehouse(self) -> Path:
-        """Root of the Delta tables: ``<layer>/<dataset>`` below it."""
+        """Root of the Delta tables, which are at ``<layer>/<dataset>``."""
         return self.home / "lakehouse"
 
     @property
@@ -84,14 +84,14 @@ class Settings:
 
     @property
     def first_day(self) -> date:
-        """First daily partition: the stated one, or else early enough for the oldest event of the oldest delivery."""
+        """First daily partition: the stated day, otherwise the oldest delivery's day minus the retention."""
         days = [day for folder in self.landing.glob("visits/*-*-*") if (day := _day(folder.name))]
         oldest = min(days) if days else datetime.now(timezone.utc).date()
         return self.stated_first_day or oldest - timedelta(days=RETENTION_DAYS)
 
 
 def settings() -> Settings:
-    """Read the environment now.
+    """Return the settings from the current environment.
 
     Raises:
         ValueError: if a variable has a value that is not offered; the text names it.
@@ -121,7 +121,7 @@ def settings() -> Settings:
 
 
 def apply(variables: Mapping[str, str]) -> None:
-    """Set variables for this process and the ones it starts."""
+    """Set environment variables for this process and its child processes."""
     os.environ.update(variables)
 
 

@@ -1,4 +1,4 @@
-"""The home that a platform works in: one `dedp up` at a time, and whoever comes beside it knows that it runs.
+"""The platform home: a lock for one `dedp up` at a time, and detection of the running platform.
 
 The platform holds a lock of the kernel on a file of the home, which is free once its process is dead, however it died;
 the file says who holds it. What the file says without that lock means nothing.
@@ -24,7 +24,7 @@ _PATIENCE_SECONDS = 1.0
 
 @dataclass(frozen=True, slots=True)
 class Running:
-    """A running platform, as the lock file of its home describes it.
+    """A running platform, as described by the lock file of its home.
 
     Attributes:
         process: id of its process.
@@ -64,7 +64,7 @@ def hold(settings: Settings, platform: Running) -> Iterator[None]:
 
 
 def running(settings: Settings) -> Running | None:
-    """Look up the platform that runs in the home, if one does; looking takes nothing from it."""
+    """Return the platform that runs in the home, without blocking its lock; ``None`` without a platform."""
     try:
         with (settings.home / _FILE).open() as file:
             return None if _lock(file.fileno(), shared=True) else _said(settings.home / _FILE)
@@ -73,7 +73,7 @@ def running(settings: Settings) -> Running | None:
 
 
 def _lock(descriptor: int, *, shared: bool = False, patience: float = 0.0) -> bool:
-    """Take the lock, unless somebody holds it; who only looks holds it for a moment, which ``patience`` outlasts."""
+    """Take the lock within ``patience`` seconds; return whether the lock was free in time."""
     deadline = time.monotonic() + patience
     while True:
         with suppress(BlockingIOError):

@@ -1,4 +1,4 @@
-"""Kafka: what a topic holds, looked up without a JVM."""
+"""Kafka: state of a topic, read without a JVM."""
 
 import logging
 import time
@@ -41,17 +41,17 @@ _QUIET.propagate = False
 
 
 def client(bootstrap: str) -> dict[str, Any]:
-    """Configure a client that says what is wrong by its errors and not on the screen."""
+    """Return the configuration of a client that reports faults as errors, without console output."""
     return {"bootstrap.servers": bootstrap, "logger": _QUIET, "socket.connection.setup.timeout.ms": 5_000}
 
 
 def address(settings: Settings) -> str:
-    """Return ``host:port`` of the broker of ``DEDP_KAFKA``, or else of the laptop's own; empty if neither is there."""
+    """Return ``host:port`` of the broker in ``DEDP_KAFKA``, otherwise of the laptop's own; may be empty."""
     return announced(settings.home / FOLDER) if settings.kafka is None else settings.kafka
 
 
 def lacking(bootstrap: str) -> str:
-    """Say why the brokers cannot be used now; empty, if they can."""
+    """Return the reason that the brokers cannot be used now; empty if usable."""
     try:
         AdminClient(client(bootstrap)).list_topics(timeout=_ANSWER_SECONDS)
     except KafkaException as error:
@@ -60,13 +60,13 @@ def lacking(bootstrap: str) -> str:
 
 
 class Kafka(dg.ConfigurableResource[Any]):
-    """A topic on a Kafka cluster; without an address there is no topic, and nobody is asked."""
+    """A topic on a Kafka cluster; without an address, no topic and no request."""
 
     bootstrap: str = Field(default="", description="host:port of a broker; empty: no Kafka.")
     topic: str = Field(default="visits", description="The topic of the visits.")
 
     def look(self) -> Topic:
-        """Look up the topic as it is now, with the offsets that a reader of committed records may read.
+        """Read the topic's current state, with the offsets for a reader of committed records.
 
         Raises:
             ConfigError: without an address.
@@ -77,7 +77,7 @@ class Kafka(dg.ConfigurableResource[Any]):
         return self._look(AdminClient(client(self.bootstrap)), _ELECTING)
 
     def _look(self, admin: AdminClient, passing: Collection[str]) -> Topic:
-        """Look up the topic, again while an error lasts that passes by itself."""
+        """Read the topic's current state, with retries on transient errors."""
         deadline = time.monotonic() + _ANSWER_SECONDS
         while True:
             try:
@@ -89,7 +89,7 @@ class Kafka(dg.ConfigurableResource[Any]):
                 time.sleep(0.2)
 
     def create(self, *, partitions: int = 2) -> None:
-        """Make the topic, unless it is there; the broker, not the producer, says when a record arrived.
+        """Create the topic, unless it exists, with timestamps set by the broker.
 
         Raises:
             NotReady: if the brokers do not answer.

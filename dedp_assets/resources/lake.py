@@ -1,4 +1,4 @@
-"""The lake as a Dagster resource: tables by name below one root."""
+"""The lake as a Dagster resource: tables by name below a root."""
 
 from typing import Any
 
@@ -26,14 +26,14 @@ class Lake(dg.ConfigurableResource[Any]):
         return Table(spec, self._uri_of(spec.name), lambda: self.engine.session)
 
     def names(self, *, replicas: bool = False) -> list[str]:
-        """List the names of the lake's own tables, sorted; a link belongs to somebody else, as a replica does."""
+        """List the names of the lake's own tables, sorted; links to replicas only with ``replicas``."""
         root = store_at(self.root)
         named = [f"{layer}/{dataset}" for layer in root.list() for dataset in root.list(layer)]
         tables = [name for name in named if "_delta_log" in root.list(name)]
         return sorted(name for name in tables if replicas or not is_link(root.within(name)))
 
     def stored(self, name: str) -> Table:
-        """Open the table ``name`` as it is stored, to read and to maintain it: only a write needs a declaration."""
+        """Open the table ``name`` without a declaration, for reads and maintenance."""
         return self.table(TableSpec(name, {}))
 
     def ledger(self, name: str) -> Ledger:
@@ -41,11 +41,11 @@ class Lake(dg.ConfigurableResource[Any]):
         return Ledger(self._uri_of(name), name=name)
 
     def checkpoint(self, name: str) -> str:
-        """Name the folder of the checkpoint of the query that appends to the table ``name``: beside all tables."""
+        """Return the checkpoint folder of the query that appends to the table ``name``, outside of all tables."""
         return self._uri_of(f"_checkpoints/{name}")
 
     def refused(self, name: str) -> Store:
-        """Name the folder of the notes on refused partitions of the table ``name``: beside all tables."""
+        """Open the folder with the notes on refused partitions of the table ``name``, outside of all tables."""
         return store_at(self._uri_of(f"_refused/{name}"))
 
     def delta(self, name: str, *, version: int | None = None) -> DeltaTable:

@@ -33,15 +33,15 @@ class Landing(dg.ConfigurableResource[Any]):
     root: str = Field(description="Folder of the landing zone.")
 
     def folder(self, dataset: str, partition: str = "") -> Path:
-        """Name the folder of one delivery."""
+        """Return the folder of a delivery."""
         return Path(self.root) / dataset / partition
 
     def delivery(self, dataset: str, partition: str = "") -> Delivery:
-        """Describe what lies in one delivery's folder."""
+        """Describe the content of a delivery's folder."""
         return look_at(os.path.join(self.root, dataset, partition).rstrip("/"))  # noqa: PTH118 - thousands per tick
 
     def object(self, dataset: str, key: str) -> Delivery:
-        """Describe the delivery that is one file, by its path below the root; the event that names it completes it.
+        """Describe a one-file delivery, by its path below the root; the event itself completes the delivery.
 
         Raises:
             ContractError: if it does not lie in the dataset's folder.
@@ -57,7 +57,7 @@ class Landing(dg.ConfigurableResource[Any]):
         return Delivery(dataset, (file,), marker=file)
 
     def paths(self, dataset: str, delivery: Delivery) -> list[Path]:
-        """List the delivery's data files, as they were looked at.
+        """List the paths of the delivery's data files; refuse files that changed since the delivery was read.
 
         Raises:
             NotReady: if one of them changed, or went, since then.
@@ -69,7 +69,7 @@ class Landing(dg.ConfigurableResource[Any]):
         return [folder / file.name for file in delivery.files]
 
     def content(self, dataset: str, delivery: Delivery) -> str:
-        """Compute the SHA-256 of the delivery's files, by name and bytes: equal content means nothing new to load.
+        """Return the SHA-256 of the delivery's files, by name and bytes, as the identity of the content.
 
         Raises:
             ContractError: if an engine would skip, misread or die of a file (``connectors.files``).
@@ -85,21 +85,21 @@ class Landing(dg.ConfigurableResource[Any]):
         return digest.hexdigest()
 
     def holds(self, dataset: str, delivery: Delivery, content: str) -> bool:
-        """Tell whether the delivery's files hold this content; not, if one of them can no longer be read."""
+        """Return whether the delivery's files hold this content; ``False`` for unreadable files."""
         try:
             return self.content(dataset, delivery) == content
         except (ContractError, NotReady):
             return False
 
     def written(self, dataset: str, delivery: Delivery) -> int:
-        """Find when one of the delivery's files was last written or renamed, whatever it says, in ns since 1970."""
+        """Return the newest change time (ctime) of the delivery's files, in ns since 1970."""
         folder = self.folder(dataset, delivery.partition)
         with suppress(FileNotFoundError):
             return max(((folder / file.name).stat().st_ctime_ns for file in delivery.files), default=0)
         return 0
 
     def stray(self, dataset: str) -> list[str]:
-        """List files that are called like data and lie in no partition's folder."""
+        """List data files directly in the folder of the dataset, outside of any partition folder."""
         root = Path(self.root) / dataset
         if not root.is_dir():
             return []
@@ -107,7 +107,7 @@ class Landing(dg.ConfigurableResource[Any]):
             return sorted(e.name for e in entries if is_called_like_data(e.name) and is_so(e.is_file))
 
     def touched(self, dataset: str, *, since_ns: int) -> Iterator[tuple[str, int]]:
-        """List the partitions that changed at or after ``since_ns``, each with that time in ns since 1970.
+        """List the partitions changed at or after ``since_ns``, each with the change time in ns since 1970.
 
         A file or a marker that comes, goes or is put in place anew changes its folder. A marker that is rewritten where
         it lies changes only itself: that is looked at in the newest 400 partitions. So a tick over years of days costs

@@ -1,4 +1,4 @@
-"""The operational database: any PostgreSQL by one URL, or the laptop's own, which announces where it is."""
+"""The operational database: any PostgreSQL by URL, or the laptop's own server by its announced URL."""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -34,7 +34,7 @@ _SHARED_WITH_JDBC = ("sslmode", "sslrootcert", "sslcert", "sslkey")
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """The place of a database and the user who connects; nothing secret shows.
+    """The address of a database with user and password; the representation hides secrets.
 
     Attributes:
         more: further settings of libpq, e.g. ``sslmode``.
@@ -48,19 +48,19 @@ class Address:
     more: Mapping[str, str] = field(default_factory=dict, repr=False)
 
     def connect(self, **settings: Any) -> psycopg.Connection[Any]:  # noqa: ANN401 - what libpq takes
-        """Open a connection; ``settings`` are further ones of libpq or psycopg."""
+        """Open a connection; ``settings`` are further settings of libpq or psycopg."""
         who = {"host": self.host, "port": self.port, "dbname": self.database, "user": self.user}
         return psycopg.connect(**{**_DEFAULTS, **who, "password": self.password, **self.more, **settings})
 
     def jdbc(self) -> dict[str, str]:
-        """List the options of Spark's JDBC reader; the URL among them holds no secret, the password is one."""
+        """Return the options of Spark's JDBC reader, password included; the URL holds no secret."""
         query = urlencode({name: value for name, value in self.more.items() if name in _SHARED_WITH_JDBC})
         url = f"jdbc:postgresql://{self.host}:{self.port}/{self.database}{'?' if query else ''}{query}"
         return {"url": url, "user": self.user, "password": self.password, "driver": "org.postgresql.Driver"}
 
 
 class OperationalDatabase(dg.ConfigurableResource[Any]):
-    """The database of the case study's applications; it has no field, so no secret gets into a run's config."""
+    """The database of the case study's applications; without fields, so that run configs hold no secret."""
 
     def connect(self, **more: Any) -> psycopg.Connection[Any]:  # noqa: ANN401 - what libpq takes
         """Open a connection; ``more`` are further settings of libpq or psycopg.
@@ -71,7 +71,7 @@ class OperationalDatabase(dg.ConfigurableResource[Any]):
         return address(settings()).connect(**more)
 
     def prepare(self, statements: str) -> None:
-        """Run statements that make what is not there yet, in one transaction.
+        """Run statements that create missing objects, in one transaction.
 
         Raises:
             NotReady: if the database does not answer; the text names no secret.
@@ -81,7 +81,7 @@ class OperationalDatabase(dg.ConfigurableResource[Any]):
             connection.execute(statements)
 
     def require_answer(self) -> None:
-        """Refuse a database that does not answer.
+        """Refuse a database that does not answer or rejects the login.
 
         Raises:
             NotReady: if it does not answer, or refuses the login; the text names no secret.
@@ -90,7 +90,7 @@ class OperationalDatabase(dg.ConfigurableResource[Any]):
             raise NotReady(said)
 
     def lacks(self) -> str:
-        """Say why the database cannot be used now; empty, if it can. The text names no secret."""
+        """Return the reason, without secrets, that the database cannot be used now; empty if usable."""
         try:
             self.connect().close()
         except NotReady as error:
@@ -100,7 +100,7 @@ class OperationalDatabase(dg.ConfigurableResource[Any]):
         return ""
 
     def jdbc(self) -> dict[str, str]:
-        """List the options of Spark's JDBC reader, the password among them: pass them on, show them to nobody."""
+        """Return the options of Spark's JDBC reader, password included; not for logs or output."""
         return address(settings()).jdbc()
 
     def table(self, name: str, *, slot: str) -> PostgresTable:
@@ -108,7 +108,7 @@ class OperationalDatabase(dg.ConfigurableResource[Any]):
         return PostgresTable(name, slot, connect=self.connect)
 
     def waiting(self, name: str, *, slot: str) -> str:
-        """Find where the slot of a table stands if changes wait behind it; empty if no change waits.
+        """Return the position of a table's replication slot if changes are pending; empty without changes.
 
         Raises:
             NotReady: if the database does not answer.
@@ -154,7 +154,7 @@ class OperationalDatabase(dg.ConfigurableResource[Any]):
 
 @contextmanager
 def _translating(name: str) -> Iterator[None]:
-    """Raise what PostgreSQL says through Spark as one sentence, without the stack of both."""
+    """Raise a PostgreSQL error from Spark as a single sentence, without a stack."""
     try:
         yield
     except (PySparkException, Py4JError) as error:
@@ -166,7 +166,7 @@ def _translating(name: str) -> Iterator[None]:
 
 
 def address(chosen: Settings) -> Address:
-    """Find the database of ``DEDP_POSTGRES``, or else the laptop's own.
+    """Return the address of the database in ``DEDP_POSTGRES``, otherwise of the laptop's own.
 
     Raises:
         ConfigError: if the setting is no URL of a PostgreSQL; the text does not repeat it.
@@ -181,7 +181,7 @@ def address(chosen: Settings) -> Address:
 
 
 def lacking() -> str:
-    """Say why the operational database of this process's settings cannot be used now; empty, if it can."""
+    """Return the reason that the configured operational database cannot be used now; empty if usable."""
     return OperationalDatabase().lacks()
 
 

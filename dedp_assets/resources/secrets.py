@@ -1,4 +1,4 @@
-"""Secrets as a Dagster resource. It has no field, so no secret gets into a run's config."""
+"""Secrets as a Dagster resource without fields, so that run configs hold no secret."""
 
 import os
 import secrets
@@ -17,10 +17,10 @@ _BYTES = 32
 
 
 class Secrets(dg.ConfigurableResource[Any]):
-    """The keys that the platform works with."""
+    """The keys of the platform."""
 
     def masking_key(self) -> MaskingKey:
-        """Return the key of pseudonyms: ``DEDP_MASKING_KEY``, or this home's own, made up at its first use.
+        """Return the key of pseudonyms: ``DEDP_MASKING_KEY``, or a key of this home, created at the first use.
 
         Raises:
             ConfigError: if the setting is not 64 hexadecimal digits; the text does not repeat it.

@@ -1,4 +1,4 @@
-"""The HTTP services that tables are enriched from and delivered to, by one address."""
+"""The HTTP services of enrichment and delivery, below a base URL."""
 
 import socket
 from typing import Any
@@ -23,24 +23,24 @@ _ABSENT = "no HTTP services run: start `make up`, or name some by DEDP_SERVICES"
 
 
 def address(chosen: Settings) -> str:
-    """Return the URL of ``DEDP_SERVICES``, or else of the laptop's own; empty if neither is there."""
+    """Return the URL in ``DEDP_SERVICES``, otherwise of the laptop's own services; may be empty."""
     return announced(chosen.home / FOLDER) if chosen.services is None else chosen.services
 
 
 def lacking() -> str:
-    """Say why the HTTP services of this process's settings cannot be asked now; empty, if they can."""
+    """Return the reason that the configured HTTP services cannot be used now; empty if usable."""
     return Services().lacks()
 
 
 class Services(dg.ConfigurableResource[Any]):
-    """HTTP services below one URL; without one, the services that the laptop runs are looked for at each use."""
+    """HTTP services below a URL; without a URL, the laptop's own services, resolved at each use."""
 
     url: str = Field(default="", description="http://host:port of the services; empty: the laptop's own.")
     timeout_seconds: float = Field(default=10, description="How long an answer may take.")
     pause_seconds: float = Field(default=0.5, description="How long the first pause between two attempts is.")
 
     def lacks(self) -> str:
-        """Say why the services cannot be asked now; empty, if somebody takes connections there."""
+        """Return the reason that the services cannot be used now; empty if the port accepts connections."""
         if not (url := self.url or address(settings())):
             return _ABSENT
         place = urlsplit(url)
@@ -52,7 +52,7 @@ class Services(dg.ConfigurableResource[Any]):
         return ""
 
     def at(self, path: str) -> Service:
-        """Name one service by its path.
+        """Return a service by its path.
 
         Raises:
             NotReady: if nobody said where services are, and none run here.

@@ -1,4 +1,4 @@
-"""The Spark engine as a Dagster resource: embedded, or shared over Spark Connect; the graph does not see which."""
+"""The Spark engine as a Dagster resource: embedded, or shared over Spark Connect."""
 
 import logging
 import socket
@@ -24,7 +24,7 @@ _NEVER = logging.CRITICAL + 1
 
 
 class SparkEngine(LazyPySparkResource):
-    """A Spark session that starts (or attaches) when it is asked for and not before.
+    """A Spark session that starts, or attaches to a shared engine, at the first use.
 
     Attributes:
         remote: ``sc://host:port`` of a shared engine; empty starts an embedded one.
@@ -66,7 +66,7 @@ class SparkEngine(LazyPySparkResource):
 
 
 def _require_answer(remote: str) -> None:
-    """Refuse an engine that does not answer; that of a platform which runs here is being started, and waited for."""
+    """Refuse an engine that does not answer; wait for the engine of a platform that is starting here."""
     address = urlsplit(remote.split(";", maxsplit=1)[0])
     waits_until = time.monotonic() + _START_SECONDS
     while error := _refusal(address.hostname or "", address.port or 15002):

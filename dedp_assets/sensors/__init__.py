@@ -1,1 +1,1 @@
-"""Sensors over declared tables. Each looks, lets a pattern decide, and requests runs; none starts a JVM."""
+"""Sensors over declared tables: each polls, plans by a pattern and requests runs, without a JVM."""

@@ -1,4 +1,4 @@
-"""Events: what a producer announces starts the pipelines it concerns, once.
+"""Event trigger: each announced event of a producer starts the subscribed pipelines once.
 
 There is no cursor that could move past an event: it stays in its channel until Dagster says that its runs succeeded. A
 tick that is lost, or a daemon that dies after launching, is made good by the next tick, which finds the runs.
@@ -33,7 +33,7 @@ _LONGEST_ENVELOPE = 10_000
 
 
 def events_arrived(tables: Sequence[LakeTable[...]], jobs: Sequence[Any]) -> dg.SensorDefinition:
-    """Make the sensor that starts the jobs which declared tables name for events (``started_by``).
+    """Make the sensor that starts jobs by the event filters of declared tables (``started_by``).
 
     Args:
         tables: the declared tables of the graph.
@@ -49,7 +49,7 @@ def events_arrived(tables: Sequence[LakeTable[...]], jobs: Sequence[Any]) -> dg.
 
 
 def trigger(name: str, *, pipelines: Filters, jobs: Sequence[Any], description: str) -> dg.SensorDefinition:
-    """Make the sensor over the landing zone's inbox of events; events that concern no pipeline are set aside.
+    """Make the sensor over the landing zone's inbox of events; events without a pipeline are set aside.
 
     Args:
         name: what the sensor is called.
@@ -74,7 +74,7 @@ def trigger(name: str, *, pipelines: Filters, jobs: Sequence[Any], description: 
 def _react(
     instance: dg.DagsterInstance, channel: Channel, pipelines: Filters, now: datetime
 ) -> dg.SensorResult | dg.SkipReason:
-    """Settle the events that are over and ask for the runs that are wanted."""
+    """Acknowledge the finished events and request the runs still wanted."""
     arrivals = channel.arrivals(limit=_PENDING)
     if not arrivals:
         return dg.SkipReason("no event has arrived")
@@ -99,7 +99,7 @@ def _react(
 
 @dataclass(frozen=True, slots=True)
 class _Progress:
-    """How far one start is, the key to ask for its next run by, and every run of it that failed."""
+    """The state of a start, its next run key, and every failed run."""
 
     run_key: str
     state: Literal["wanted", "under way", "done", "failed"] = "wanted"
@@ -108,7 +108,7 @@ class _Progress:
 
 
 def _runs(instance: dg.DagsterInstance, arrivals: Iterable[Arrival]) -> Mapping[str, Sequence[dg.DagsterRun]]:
-    """Start -> its runs, newest first."""
+    """Return the runs of each start, newest first."""
     keys = sorted({arrival.event.key for arrival in arrivals if arrival.event})
     found: dict[str, list[dg.DagsterRun]] = defaultdict(list)
     for run in instance.get_runs(dg.RunsFilter(tags={_EVENT: keys})) if keys else ():
@@ -117,7 +117,7 @@ def _runs(instance: dg.DagsterInstance, arrivals: Iterable[Arrival]) -> Mapping[
 
 
 def _progress(key: str, runs: Sequence[dg.DagsterRun], spent: Collection[str]) -> _Progress:
-    """Find how far a start is, by its runs. Whatever failed before it was replayed no longer counts."""
+    """Return the progress of a start by its runs, without failures before a replay of the event."""
     ended_badly = [run for run in runs if run.status in ENDED_BADLY]
     failed = [run for run in ended_badly if run.run_id not in spent]
     ids = tuple(run.run_id for run in ended_badly)
@@ -134,12 +134,12 @@ def _progress(key: str, runs: Sequence[dg.DagsterRun], spent: Collection[str]) -
 
 
 def _never_launched(run: dg.DagsterRun, run_key: str) -> bool:
-    """Tell whether the daemon died between creating the run and launching it: asked again, it launches that run."""
+    """Return whether the daemon died between creation and launch; a repeated request launches the run."""
     return run.status is dg.DagsterRunStatus.NOT_STARTED and run.tags.get("dagster/run_key") == run_key
 
 
 def _settle(channel: Channel, arrival: Arrival, progress: Sequence[_Progress]) -> None:
-    """Take an event out of its channel once nothing of it is wanted or under way."""
+    """Remove an event from its channel once no start of the event is wanted or under way."""
     states = {made.state for made in progress}
     if states == {"done"}:
         channel.settle(arrival, "done")
@@ -149,7 +149,7 @@ def _settle(channel: Channel, arrival: Arrival, progress: Sequence[_Progress]) -
 
 
 def _request(start: Start, run_key: str, now: datetime) -> dg.RunRequest:
-    """Request the run; its tags say what made it start, when, and what to load."""
+    """Return the run request of a start, with event, times and object in the run's tags."""
     event = start.event
     told = {
         "version": _VERSION,

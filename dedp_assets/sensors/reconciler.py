@@ -1,4 +1,4 @@
-"""The reconciler: one look over the whole graph finds what is missing or behind, and asks for it, oldest first.
+"""The reconciler: polls of the whole graph that request runs for stale partitions, oldest first.
 
 Two sensors share it: one asks for loads of deliveries, the other for tables that are behind those that they read. The
 daemon starts the ticks of a sensor five seconds apart, and what a load changes is seen by a tick that is still looking.
@@ -50,7 +50,7 @@ def reconciler(
     loop: Reconciler | None = None,
     asks_for: Literal["deliveries", "tables", "both"] = "both",
 ) -> dg.SensorDefinition:
-    """Make a sensor that looks at the whole graph and asks for what is not current, or for one kind of it.
+    """Make a sensor that polls the whole graph and requests runs for stale partitions of a kind or both.
 
     Args:
         tables: the declared tables.
@@ -109,7 +109,7 @@ def _description(tables: Sequence[LakeTable[...]], asks_for: str) -> str:
 
 
 def _catch_up(tables: Sequence[LakeTable[...]]) -> dict[Any, Any]:
-    """Make a job for the tables of each kind of partition: runs that are asked for compute a part of it."""
+    """Make one job per kind of partition over its tables; requested runs compute a part of the job."""
     found: dict[Any, list[LakeTable[...]]] = {}
     for table in tables:
         if table.runs.follows and table.reads.tables:
@@ -146,7 +146,7 @@ def _request(
 
 
 def _told(gaps: Sequence[Gap], overview: Overview) -> str:
-    """Say why nothing is asked for."""
+    """Return the reason for a tick without requests: versions, held partitions and strange files."""
     seen = ", ".join(f"{name} at version {version}" for name, version in overview.versions().items())
     held = [f"{gap.table} {gap.key}".strip() + f": {gap.reason}" for gap in gaps]
     strange = {name: why for arrivals in overview.arrivals for name, why in arrivals.strange.items()}

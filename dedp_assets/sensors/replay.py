@@ -1,4 +1,4 @@
-"""Replay: after a fix, the dead letters that older code refused run again; the reconciler sees what that changed.
+"""Replay: a new code version runs the open dead letters of older code again, date by date.
 
 The cursor keeps the version looked at and the open letters of each date, so a tick pays for new commits only.
 """
@@ -27,7 +27,7 @@ _UNKNOWN = ""
 
 
 def dead_letters_fixed(tables: Sequence[LakeTable[...]]) -> dg.SensorDefinition:
-    """Make the sensor over every declared table that writes dead letters beside it.
+    """Make the sensor over every declared table with a replay of dead letters.
 
     Args:
         tables: the declared tables of the graph.
@@ -68,7 +68,7 @@ def dead_letters_fixed(tables: Sequence[LakeTable[...]]) -> dg.SensorDefinition:
 
 
 def _deployed(context: dg.SensorEvaluationContext, table: LakeTable[...]) -> str:
-    """Find the code version of a table in the graph that is deployed."""
+    """Return the deployed code version of a table."""
     graph = context.repository_def.asset_graph if context.repository_def else None
     return (graph.get(asset_key(table.spec)).code_version if graph else None) or table.code_version
 
@@ -76,7 +76,7 @@ def _deployed(context: dg.SensorEvaluationContext, table: LakeTable[...]) -> str
 def _plan(
     ledger: Ledger, spec: TableSpec, cursor: Mapping[str, Any], *, code_version: str
 ) -> tuple[Plan, Mapping[str, Any]]:
-    """Compare the code version that refused dead letters with the one that is deployed."""
+    """Plan replays of dates whose dead letters were refused by another code version than the deployed one."""
     if not ledger.exists():
         return Plan((), "there are no dead letters"), cursor
     column = spec.partition_by[0]
@@ -90,7 +90,7 @@ def _plan(
 def _letters(
     ledger: Ledger, column: str, since: int, known: Mapping[str, tuple[int, str]]
 ) -> tuple[int, dict[str, tuple[int, str]]]:
-    """Find how many letters are open on each date, and which code version refused them; with the version looked at.
+    """Return the newest version, and per date the number of open letters with the refusing code version.
 
     Dates that the log no longer tells about count as refused by unknown code.
     """

@@ -1,4 +1,4 @@
-"""Small files: partitions that frequent small writes have scattered start maintenance before the night does."""
+"""Small files: partitions with many small files trigger maintenance before the nightly run."""
 
 import json
 

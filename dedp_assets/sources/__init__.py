@@ -1,1 +1,1 @@
-"""The source systems of the case study: a blog whose visitors produce events, and a devices reference."""
+"""Source systems of the case study: a blog with visitor events, and a devices reference."""

@@ -1,4 +1,4 @@
-"""Web server logs as visit events, landed on the UTC day of each request: every line lands once, whatever it holds."""
+"""Web server logs as visit events, landed exactly once on the UTC day of each request."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _COMBINED = ("combined", "nginx main")
 
 @dataclass(slots=True)
 class Log:
-    """The lines of one log.
+    """The parsed lines of a log file.
 
     Attributes:
         path: the file.
@@ -59,7 +59,7 @@ class Log:
     refusal: str = ""
 
     def sentence(self) -> str:
-        """Say what was found in it."""
+        """Return a summary of the log in one sentence."""
         if self.refusal:
             return f"left out: {self.refusal}"
         if self.part_of:
@@ -71,7 +71,7 @@ class Log:
 
 
 def visit_of(line: str, number: int, *, log: str = "") -> str | None:
-    """Convert one log line to a visit event as JSON; ``None`` if the line tells of no request.
+    """Convert a log line to a visit event as JSON; ``None`` for a line without a request.
 
     Args:
         line: the line, in any of the formats but W3C, which needs the lines before it.
@@ -92,7 +92,9 @@ def land_log(log: Path, folder: Path) -> dict[date, int]:
 
 
 def land_logs(places: Sequence[Path], folder: Path) -> list[Log]:
-    """Land logs as a file for each log and day; a line that cannot be read lands as it is, on the day around it.
+    """Land logs as a file for each log and day.
+
+    An unreadable line lands unchanged, on the day of the lines around.
 
     A log may be compressed. One that has landed before, under whatever name, and has grown since takes the place of
     what it was; any other adds to the days that it is about. Lines that tell of no request are kept beside the landing
@@ -133,7 +135,9 @@ def land_logs(places: Sequence[Path], folder: Path) -> list[Log]:
 
 
 def _visit(request: Request, number: int, log: str) -> str:
-    """Write a visit event: its id is the request's second, its line and log, its user a digest of host and agent.
+    """Return a visit event as JSON, with an id by second and line, and a user by hash.
+
+    The user is a digest of host and agent.
 
     So no address travels further.
     """
@@ -151,7 +155,7 @@ def _visit(request: Request, number: int, log: str) -> str:
 
 
 def _read(path: Path) -> Log:
-    """Read a log; its refusal says if it is in no format that is read.
+    """Read a log; an unreadable log has a ``refusal``.
 
     Raises:
         ContractError: if it is damaged.
@@ -178,7 +182,7 @@ def _read(path: Path) -> Log:
 
 
 def _sort_out(log: Log, read: Sequence[tuple[bytes, str, Request | Noise | None]]) -> None:
-    """Put each line where it belongs: a request on its day, noise apart, what cannot be read on the day around it."""
+    """Assign lines to days: requests by time, unreadable lines to the day around, noise apart."""
     day: date | None = None
     waiting: list[tuple[int, bytes | Request]] = []
     first_unread = 0
@@ -203,7 +207,7 @@ def _sort_out(log: Log, read: Sequence[tuple[bytes, str, Request | Noise | None]
 
 
 def _refusal(log: Log, read: Sequence[tuple[bytes, str, Request | Noise | None]], number: int) -> str:
-    """Say which line is in no format that is read, and what it looks like."""
+    """Return the reason why a log is unreadable, with the first unreadable line."""
     if not read:
         return f"{log.path} has no line with a date: it is empty"
     if not number:
@@ -217,13 +221,13 @@ def _refusal(log: Log, read: Sequence[tuple[bytes, str, Request | Noise | None]]
 
 
 def _begins(marks: bytes, others: bytes, *, longer: bool = False) -> bool:
-    """Tell whether a log begins with all lines of another, and has more of them."""
+    """Return whether a log begins with all lines of another log, and has more lines if ``longer``."""
     size = len(others)
     return marks[size - _MARK : size] == others[-_MARK:] and (not longer or len(marks) > size)
 
 
 def _name(log: Log, known: Mapping[str, bytes]) -> str:
-    """Name a log's files: as before, if its first lines have landed before, otherwise as no other log is named."""
+    """Return the name of a log's files: the name of an earlier landing, or a new unique name."""
     for name, marks in known.items():
         if _begins(log.marks, marks):
             return name
@@ -233,12 +237,12 @@ def _name(log: Log, known: Mapping[str, bytes]) -> str:
 
 
 def _known(notes: Path) -> dict[str, bytes]:
-    """Read what has landed before: name -> marks."""
+    """Read the marks of landed logs: name -> marks."""
     return {path.stem: path.read_bytes() for path in sorted(notes.glob("*.marks"))} if notes.is_dir() else {}
 
 
 def _land(logs: Mapping[str, Log], folder: Path) -> None:
-    """Deliver each day once, with the files of all logs that are about it."""
+    """Deliver each day once, with the files of all logs of the day."""
     for day in sorted({day for log in logs.values() for day in log.days}):
         target = folder / day.isoformat()
         wanted = {f"{name}.jsonl": _content(name, log.days[day]) for name, log in logs.items() if day in log.days}

@@ -1,4 +1,4 @@
-"""Displays of ads from a seeded generator: on the pages of given visits, some seconds to some minutes before them.
+"""Displays of ads from a seeded generator, seconds to minutes before given visits.
 
 One event: ``display_id``, ``display_time`` (ISO 8601, UTC), ``ad_page`` (the page it was shown on), ``ad_id``.
 """
@@ -14,7 +14,7 @@ __all__ = ["ads_before"]
 
 
 def ads_before(visits: Iterable[str], *, share: float = 0.6, longest_seconds: float = 900, seed: int = 1) -> list[str]:
-    """Generate the ads that were shown before visits, as JSON lines; the same visits and seed give the same ones.
+    """Generate the ads shown before visits, as JSON lines; equal for equal visits and seed.
 
     Args:
         visits: visits as JSON lines.

@@ -1,4 +1,4 @@
-"""The devices reference from an external provider: complete at each delivery, without a last-updated attribute."""
+"""Devices reference of an external provider: full deliveries without a last-updated attribute."""
 
 from __future__ import annotations
 
@@ -15,7 +15,10 @@ _MAKERS = ["Aurora", "Borealis", "Cirrus", "Delphi", "Eclipse"]
 
 
 def devices(*, count: int = 120, seed: int = 1) -> list[str]:
-    """Generate ``count`` devices as JSON lines: ``type``, ``full_name``, ``version``; unique by type and version."""
+    """Generate ``count`` devices as JSON lines, unique by type and version.
+
+    A device has ``type``, ``full_name`` and ``version``.
+    """
     random = Random(seed)  # noqa: S311 - test data
     made = []
     for number in range(count):
@@ -26,7 +29,7 @@ def devices(*, count: int = 120, seed: int = 1) -> list[str]:
 
 
 def deliver(folder: Path, lines: list[str], *, cut: bool = False) -> None:
-    """Deliver the dataset as one file and mark it; ``cut`` tears the file in the middle of its last line."""
+    """Deliver the dataset as a single file with a marker; ``cut`` tears the last line."""
     text = "".join(f"{line}\n" for line in lines)
     text = text[:-20] if cut else text
     path = folder / "devices.jsonl"

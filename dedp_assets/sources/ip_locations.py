@@ -1,4 +1,4 @@
-"""Where network addresses are: a service that is asked for many at once.
+"""Locations of network addresses: a service with bulk requests.
 
 ``POST /locations`` takes ``{"addresses": [...]}``, ``GET /locations?addresses=a,b`` the same, at most 100 of them. The
 answer has an entry for each; an address that nobody can locate has no country. The same address is always at the same
@@ -34,7 +34,7 @@ _MOVED = "moved"
 
 
 def location_of(address: str, *, edition: str = "") -> Mapping[str, str | None]:
-    """Locate an address: ``address``, ``country``, ``region``; both are NULL for one that is private or none at all."""
+    """Return ``address``, ``country`` and ``region`` of an address; NULL if private or invalid."""
     if not _can_be_located(address):
         return {"address": address, "country": None, "region": None}
     number = int(hashlib.sha256(f"{edition}{address}".encode()).hexdigest(), 16)

@@ -1,4 +1,4 @@
-"""Files of web server logs: which are meant, and their lines, compressed or not."""
+"""Files of web server logs: selection of files, and lines, compressed or not."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _COMPRESSED = ("", "gzip", "bzip2", "zstd")
 
 
 def files_of(places: Sequence[Path]) -> Iterator[Path]:
-    """List the logs that are meant, each once; a name that is a file is no pattern.
+    """List the log files of paths, folders and patterns, each once; existing names are no patterns.
 
     Raises:
         ValueError: if a folder or a pattern holds no file.
@@ -35,7 +35,7 @@ def files_of(places: Sequence[Path]) -> Iterator[Path]:
 
 
 def lines_of(path: Path) -> Iterator[bytes]:
-    """Read the lines of a log, compressed or not, each with its end.
+    """Read the lines of a log, compressed or not, with line ends.
 
     Raises:
         ValueError: if it holds something else than text.

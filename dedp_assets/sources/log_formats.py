@@ -1,4 +1,4 @@
-"""Formats of web server logs: which one a line is written in, and the request that it tells of.
+"""Formats of web server logs: detection of a line's format, and parsing of the request.
 
 Apache and nginx: common, combined and nginx's main, each with a virtual host or forwarded addresses in front or behind
 and with further fields; W3C extended (IIS, CloudFront); JSON lines under usual names.
@@ -49,7 +49,7 @@ _MILLIS = 10**11
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """One request, as a line tells of it; texts as the client sent them, ``None`` where the line has a dash."""
+    """A logged request; texts as sent by the client, ``None`` for a dash in the log."""
 
     moment: datetime
     host: str
@@ -63,7 +63,7 @@ class Request:
 
 @dataclass(frozen=True, slots=True)
 class Noise:
-    """What a server logged of a connection that sent no request: a TLS handshake, nothing, or anything else.
+    """A log entry of a connection without a request, such as a TLS handshake.
 
     Attributes:
         moment: when it was; ``None`` of a comment.
@@ -73,13 +73,13 @@ class Noise:
 
 
 class Lines:
-    """The lines of one log, read one after the other: a line of W3C follows from the ``#Fields`` before it."""
+    """A stateful parser of a log's lines; a W3C line depends on the ``#Fields`` line before."""
 
     def __init__(self) -> None:
         self._fields: Sequence[str] = ()
 
     def read(self, line: str) -> tuple[str, Request | Noise | None]:
-        """Find the format of a line and what it tells of; ``None`` if it cannot be read."""
+        """Parse a line into format name and content; the content is ``None`` if unreadable."""
         if line.startswith("#"):
             name, _, stated = line[1:].partition(":")
             self._fields = stated.split() if name == "Fields" else self._fields
@@ -92,7 +92,7 @@ class Lines:
 
 
 def moment_in(text: str) -> datetime | None:
-    """Read a time like ``17/May/2015:10:05:03 +0000`` as UTC; ``None`` without one in the text."""
+    """Parse a time like ``17/May/2015:10:05:03 +0000`` in a text as UTC; ``None`` if absent."""
     found = _TIME.search(text)
     if not found or found[2] not in _MONTHS:
         return None
@@ -105,13 +105,13 @@ def moment_in(text: str) -> datetime | None:
 
 
 def shape_of(line: str) -> str:
-    """Write what a line looks like, without what it says: a letter and a digit for each run of them."""
+    """Return the shape of a line without the content: a letter or a digit for each run."""
     shape = re.sub(r"\d+", "9", re.sub(r"[^\W\d_]+", "a", line.rstrip()[:200]))
     return repr(shape if len(shape) <= 100 else f"{shape[:100]}...")[1:-1]
 
 
 def _classic(line: str) -> tuple[str, Request | Noise | None]:
-    """Read a line of Apache or nginx: addresses and names, time, request line, status, size, and what follows."""
+    """Parse a line of Apache or nginx into format name and request; ``None`` if unreadable."""
     found = _LINE.fullmatch(line.rstrip())
     moment = moment_in(found["time"]) if found and _TIME.fullmatch(found["time"]) else None
     if not found or moment is None or (front := _front(found["front"])) is None:
@@ -145,7 +145,7 @@ def _classic(line: str) -> tuple[str, Request | Noise | None]:
 
 
 def _fields(rest: str) -> tuple[list[str], list[str]] | None:
-    """Split what follows the size into quoted fields and others; ``None`` if it is torn."""
+    """Split the text after the size into quoted and other fields; ``None`` for a torn line."""
     quoted: list[str] = []
     others: list[str] = []
     while rest:
@@ -160,7 +160,7 @@ def _fields(rest: str) -> tuple[list[str], list[str]] | None:
 
 
 def _front(text: str) -> tuple[str, str] | None:
-    """Find the client's address before ident and user, and what else is there: a virtual host, a list of addresses.
+    """Parse the text before the time into client address and format prefix; ``None`` if unreadable.
 
     A user may have blanks in it; ident and user are not kept.
     """
@@ -182,7 +182,7 @@ def _front(text: str) -> tuple[str, str] | None:
 
 
 def _client(addresses: Sequence[str]) -> str:
-    """Find the first address of a list that names somebody."""
+    """Return the first address of a list that identifies a client."""
     known = (each.strip(" ,") for each in addresses)
     return next((each for each in known if each and each not in _NOBODY), "")
 
@@ -193,7 +193,7 @@ def _are_addresses(text: str) -> bool:
 
 @lru_cache(4096)
 def _is_address(text: str) -> bool:
-    """Tell whether a text is an IPv4 or IPv6 address, with or without a port behind it."""
+    """Return whether a text is an IPv4 or IPv6 address, with or without a port."""
     bare = text[1:].partition("]")[0] if text.startswith("[") else text
     bare = bare.rpartition(":")[0] if bare.count(":") == 1 else bare
     try:
@@ -210,7 +210,7 @@ def _is_request(request: re.Match[str]) -> bool:
 
 
 def _unescaped(text: str) -> str:
-    """Undo what Apache and nginx escape; bytes that are no UTF-8 stay escaped."""
+    """Undo the escapes of Apache and nginx; bytes outside of UTF-8 stay escaped."""
     if "\\" not in text:
         return text
     pieces = [

@@ -1,4 +1,4 @@
-"""The applications' database: tables, and a seeded workload that changes them in steps.
+"""Operational database of the applications: tables, and a seeded workload in steps.
 
 ``users`` and ``device_owners`` change in every way; ``visits`` is the legacy one, where rows are only inserted, each
 with the time it was ingested. The same steps at the same times with the same seed leave the same rows behind.
@@ -42,13 +42,13 @@ _LATE = timedelta(minutes=10)
 
 
 def create(connection: Connection[Any]) -> None:
-    """Make the tables, where they are not there yet."""
+    """Create missing tables."""
     with connection.transaction():
         connection.execute(_TABLES)
 
 
 def work(connection: Connection[Any], *, at: datetime, steps: int = 1, seed: int = 1) -> int:
-    """Do the next steps, each in a transaction of its own; a step that did not commit is done by the next call.
+    """Run the next workload steps, one transaction each; the next call repeats an uncommitted step.
 
     A step adds users, their devices and visits, changes users, and every second one deletes a user with all devices.
     Every fifth one brings a visit with an ingestion time ten minutes ago, as a transaction does that took so long.

@@ -32,7 +32,7 @@ _PAGE = 1_000
 
 @dataclass
 class _Inbox:
-    """One partner's records.
+    """The records received by a partner.
 
     Attributes:
         taken: id -> the record, in order of acceptance.
@@ -68,7 +68,7 @@ def _inbox(request: Request) -> _Inbox:
 
 
 def _answer(inbox: _Inbox, record: Mapping[str, Any], told: str) -> Mapping[str, Any]:
-    """Take a record, and answer for it."""
+    """Store a record, and return the answer for the record."""
     record_id = record["id"]
     inbox.sent[record_id] += 1
     answer, known = {"id": record_id, "position": "", "reason": ""}, inbox.taken.get(record_id)

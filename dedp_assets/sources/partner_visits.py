@@ -1,4 +1,4 @@
-"""Visits that partners report of pages embedded in their websites, each partner in a shape of its own.
+"""Visits of embedded pages as reported by partners, each partner with a separate schema.
 
 A record of the magazine has ``id``, ``at`` (ISO 8601, UTC), ``user``, ``page`` and ``agent`` (the visitor's program).
 One of the radio has ``visit`` (``uuid`` and ``time_ms``, milliseconds since 1970), ``u_id``, ``url`` and ``browser``.
@@ -27,7 +27,7 @@ _AGENTS = [
 
 
 def magazine_visits(day: date, *, count: int, seed: int = 1) -> list[str]:
-    """Generate ``count`` visits of one day as the magazine reports them, in order of time."""
+    """Generate ``count`` visits of a day in the magazine's schema, in order of time."""
     return [
         json.dumps(
             {
@@ -43,7 +43,7 @@ def magazine_visits(day: date, *, count: int, seed: int = 1) -> list[str]:
 
 
 def radio_visits(day: date, *, count: int, seed: int = 1) -> list[str]:
-    """Generate ``count`` visits of one day as the radio reports them, in order of time."""
+    """Generate ``count`` visits of a day in the radio's schema, in order of time."""
     return [
         json.dumps(
             {
@@ -58,7 +58,7 @@ def radio_visits(day: date, *, count: int, seed: int = 1) -> list[str]:
 
 
 def deliver(folder: Path, day: date, files: Mapping[str, Sequence[str | bytes]]) -> None:
-    """Deliver a day's records as files and mark them; the same call leaves the same bytes.
+    """Deliver a day's records as files with a marker; equal calls leave equal bytes.
 
     Args:
         folder: landing folder of the dataset.
@@ -79,7 +79,7 @@ def _line(record: str | bytes) -> bytes:
 
 
 def _moments(partner: str, day: date, count: int, seed: int) -> Iterator[tuple[datetime, Random]]:
-    """List the moments of a day's visits, each with where its further choices come from."""
+    """List the times of a day's visits, each with the random generator for further choices."""
     random = Random(f"{partner}/{seed}/{day}")  # noqa: S311 - test data
     midnight = datetime.combine(day, time(), timezone.utc)
     for second in sorted(random.uniform(0, 86_399) for _ in range(count)):

@@ -1,4 +1,4 @@
-"""The HTTP services of the case study in one application: each module of this package with ``routes`` adds its own.
+"""HTTP services of the case study in one application, from every module with ``routes``.
 
 A service is the first part of a path, ``locations`` in ``/locations``. ``PUT /behaviour/locations`` with
 ``{"name": "down", "times": 2}`` says how its next two requests are answered; a name that is not one of
@@ -33,7 +33,7 @@ _CONTROL = "behaviour"
 
 @dataclass
 class _Told:
-    """What a service was told.
+    """Configured behaviour of a service.
 
     Attributes:
         name: how to answer.
@@ -55,7 +55,7 @@ def application() -> Starlette:
 
 
 def behaviour(request: Request) -> str:
-    """Return how this request is to be answered; ``well`` if nobody said anything."""
+    """Return the configured behaviour for a request; ``well`` by default."""
     return str(request.state.behaviour)
 
 

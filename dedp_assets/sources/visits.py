@@ -50,7 +50,7 @@ def deliver(
     broken: Sequence[str] = (),
     repeat: int = 0,
 ) -> None:
-    """Deliver lines as a day's landing folder: two files, then the marker. The same call leaves the same bytes.
+    """Deliver lines as a day's landing folder: two files, then the marker; idempotent.
 
     Args:
         folder: landing folder of the dataset.
@@ -95,7 +95,7 @@ def _visit(random: Random, moment: datetime, number: int) -> str:
 
 
 def _place(user: int) -> dict[str, str]:
-    """Name the visitor's address and device; some have an address within a network, some a device nobody delivers."""
+    """Return a visitor's address and device; some addresses are private, some devices unknown."""
     device = json.loads(_DEVICES[user % len(_DEVICES)])
     version = device["version"] if user % 10 else "0.0"
     network = "192.168" if user % 25 == 0 else "203.0"

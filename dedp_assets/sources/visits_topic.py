@@ -1,4 +1,4 @@
-"""Events of the seeded generators, published to a topic one by one instead of landing in files."""
+"""Events of the seeded generators, published to a Kafka topic instead of landing in files."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _GIVE_UP_MS = 30_000
 
 
 def publish(kafka: Kafka, lines: Iterable[str | bytes | None], *, key: str = "user_id") -> int:
-    """Publish lines to the topic, made if need be, and wait until the broker has them all.
+    """Publish lines to the topic, created if missing, and wait for all acknowledgements.
 
     Each arrives once, whatever the producer has to repeat, and those of one key arrive in order.
 

@@ -113,7 +113,7 @@ RICH = TableSpec(
         "id": Column("BIGINT", "identity", required=True),
         "email": Column("STRING", personal=True, replica="pseudonym"),
         "name": Column("VARCHAR(9)"),
-        "odd `name": Column("ARRAY<STRUCT<`a b`: INT, c: MAP<STRING, DECIMAL(9,2)>>>"),
+        "odd`name": Column("ARRAY<STRUCT<`a.b`: INT, c: MAP<STRING, DECIMAL(9,2)>>>"),
         "seen": Column("TIMESTAMP", technical=True),
         "small": Column("SMALLINT"),
         "day": Column("DATE", required=True),
@@ -139,9 +139,7 @@ def test_a_table_that_exists_says_what_it_declares(spark, make_table):
     }
     assert (found.spec.partition_by, found.spec.key, found.spec.checks) == (("day",), ("id",), dict(RICH.checks))
     assert found.spec.personal == RICH.personal
-    row = (
-        "{} AS id, 'a@x.org' AS email, 'Ada' AS name, NULL AS `odd ``name`, NULL AS seen, NULL AS small, DATE '{}' day"
-    )
+    row = "{} AS id, 'a@x.org' AS email, 'Ada' AS name, NULL AS `odd``name`, NULL AS seen, NULL AS small, DATE '{}' day"
     rows = [spark.sql(f"SELECT {row.format(*each)}") for each in ((1, "2026-01-05"), (1, "2026-01-06"))]
     upsert_keyed(rows[0].to(found.read().schema), found.target("run-1", partition={"day": "2026-01-05"}))
     with pytest.raises(AmbiguousKeys):

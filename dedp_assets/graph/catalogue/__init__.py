@@ -1,1 +1,1 @@
-"""What Dagster's catalogue shows of a table: its spec, lineage, sources, selections, figures."""
+"""Dagster's catalogue entries of a table: asset spec, lineage, sources, selections, figures."""

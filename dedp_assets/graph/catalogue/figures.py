@@ -1,4 +1,4 @@
-"""Figures as people read them: a name in words and a unit, instead of the name an audit measures them by."""
+"""Display of figures: a readable name and a unit in place of the audit's figure name."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _UNITS = {"_seconds": "s", "_bytes": "bytes"}
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """How a figure of a table is shown.
+    """Display settings of a table's figure.
 
     Attributes:
         label: what it is called, unit included where it is not a count, like ``latency p95 [s]``.
@@ -28,7 +28,7 @@ class Figure:
 
 
 def labelled(figures: Mapping[str, Any], known: Mapping[str, Figure]) -> dict[str, Any]:
-    """Turn figures into metadata: each under its label, times as times, hidden and unknown ones left out."""
+    """Turn figures into Dagster metadata under their labels, without hidden and unmeasured figures."""
     found = {}
     for name, value in figures.items():
         figure = known.get(name, Figure())
@@ -39,12 +39,12 @@ def labelled(figures: Mapping[str, Any], known: Mapping[str, Figure]) -> dict[st
 
 
 def _words(name: str) -> str:
-    """Spell a figure's name in words, with its unit in brackets."""
+    """Return a figure's name as words, with the unit in brackets."""
     for suffix, unit in _UNITS.items():
         name = f"{name.removesuffix(suffix)} [{unit}]" if name.endswith(suffix) else name
     return name.replace("_", " ")
 
 
 def shown(value: object) -> Any:  # noqa: ANN401 - metadata takes plain values of any kind
-    """Turn a figure into a value that Dagster metadata takes."""
+    """Return a figure as a value of Dagster metadata."""
     return value if isinstance(value, (int, float, str)) else str(value)

@@ -1,4 +1,4 @@
-"""Column lineage: which columns upstream each column of a table is computed from."""
+"""Column lineage: the upstream columns that each column of a table is computed from."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ["column_lineage"]
 def column_lineage(
     table: TableSpec, upstream: Iterable[TableSpec], derived: Mapping[str, Sequence[str]]
 ) -> dg.TableColumnLineage:
-    """Name the upstream columns of each column: those stated in ``derived``, or else the ones of the same name.
+    """Return the upstream columns of each column: from ``derived``, otherwise columns of the same name.
 
     Args:
         table: the table.

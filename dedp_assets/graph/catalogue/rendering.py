@@ -1,4 +1,4 @@
-"""What Dagster shows of a commit or a finding: check results, materialization metadata, bounds in words."""
+"""Rendering of commits and findings for Dagster: check results, metadata, audit bounds as text."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ __all__ = ["Did", "bounds", "check_result", "findings_of", "metadata_of"]
 
 @dataclass(frozen=True, slots=True)
 class Did:
-    """What a run did for one partition.
+    """The result of a run for one partition: write or skip, reason, commits, pattern results.
 
     Attributes:
         unchanged: version since which the partition is as it is; ``None`` if this run wrote it.
@@ -38,14 +38,14 @@ class Did:
 
 
 def findings_of(commit: Commit | None) -> Iterator[Finding]:
-    """List what was judged about a commit: its input first, then its rows."""
+    """List the findings stored in a commit: findings on the input first, then findings on the rows."""
     record = commit.record if commit else None
     for stored in (*record.notes.get("input", ()), *record.findings) if record else ():
         yield Finding(**stored)
 
 
 def check_result(table: str, name: str, by_key: Mapping[str, Finding]) -> dg.AssetCheckResult:
-    """Make the result of the check ``name``: the worst finding over the partition keys, with the figures of each."""
+    """Return the result of check ``name``: the worst finding over all partition keys, with all figures."""
     worst = max(by_key.values(), key=lambda f: (f.refuses, not f.passed))
     notes = {key: finding.note for key, finding in by_key.items() if finding.note}
     return dg.AssetCheckResult(
@@ -70,7 +70,7 @@ def metadata_of(
     column: str = "",
     figures: Mapping[str, Figure] = MappingProxyType({}),
 ) -> dict[str, dict[str, Any]]:
-    """Describe each partition key for the UI, from the log and from what the run did.
+    """Return the metadata of each partition key for the UI, from its commit and the run's result.
 
     Args:
         table: the table.
@@ -87,7 +87,7 @@ def metadata_of(
 
 
 def bounds(audit: Audit) -> str:
-    """Spell an audit's rule in words, for the description of its check."""
+    """Return an audit's rule as text, for the description of the asset check."""
     measured = f"{audit.figure} / {audit.per}" if audit.per else audit.sql or audit.figure
     parts = [
         f"{what} {side} {bound:g}"
@@ -145,7 +145,7 @@ def _of_commit(
 
 
 def _rows_by_value(owned: Mapping[str, str], held: Mapping[Partition, FileStats]) -> dict[str, dg.MetadataValue[Any]]:
-    """Count the rows of an owned partition by the further columns that it is partitioned by, such as event dates."""
+    """Count the rows of an owned partition by each further partition column, such as the event date."""
     found: dict[str, dict[str, int]] = {}
     for values, stats in held.items():
         for column, value in values if owned else ():

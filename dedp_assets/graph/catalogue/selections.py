@@ -1,4 +1,4 @@
-"""Selections of what a run computes: tables, with the checks of the rows that it writes."""
+"""Asset selections of jobs: tables with the checks of their written rows."""
 
 from __future__ import annotations
 
@@ -15,7 +15,10 @@ RUNS_ALONE = "runs alone"
 
 
 def writing(selection: dg.AssetSelection) -> dg.AssetSelection:
-    """Leave out of a job's selection the checks that run alone; Dagster takes every check of a selected asset."""
+    """Return a job's selection without the checks that run alone.
+
+    Dagster adds every check of a selected asset to a job.
+    """
     return selection - _RunAlone()
 
 
@@ -25,14 +28,14 @@ def running_alone() -> dg.AssetSelection:
 
 
 def checks_of(graph: Any, tables: Iterable[dg.AssetKey]) -> list[dg.AssetCheckKey]:  # noqa: ANN401 - Dagster's asset graph
-    """List the checks of the tables that judge the rows a run writes."""
+    """List the checks that judge the written rows of the tables."""
     wanted = set(tables)
     found = (key for key in graph.asset_check_keys if key.asset_key in wanted)
     return sorted(key for key in found if RUNS_ALONE not in graph.get_check_spec(key).metadata)
 
 
 class _RunAlone(dg.AssetSelection):
-    """No asset, and every check that runs alone."""
+    """A selection of every check that runs alone, without assets."""
 
     def resolve_inner(self, asset_graph: Any, allow_missing: bool) -> AbstractSet[dg.AssetKey]:  # noqa: ANN401, ARG002, FBT001
         return set()

@@ -1,4 +1,4 @@
-"""Sources outside of the lake, shown in the graph as external assets: lineage begins where data comes from."""
+"""Sources outside of the lake, as external assets at the beginning of the lineage."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ __all__ = ["Source"]
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """A place outside of the lake that tables are loaded from.
+    """A data source of tables outside of the lake.
 
     Attributes:
         name: system and dataset, like ``landing/visits``.
@@ -31,7 +31,7 @@ class Source:
         return dg.AssetKey(self.name.split("/"))
 
     def spec(self) -> dg.AssetSpec:
-        """Describe the source as an external asset: Dagster shows it and never materializes it."""
+        """Return the source as an external asset, which Dagster shows and never materializes."""
         return dg.AssetSpec(
             self.key,
             description=self.description,

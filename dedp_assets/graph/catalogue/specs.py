@@ -1,4 +1,4 @@
-"""What Dagster is told of a declared table before anything runs: its assets, its checks, its launchpad."""
+"""Dagster specs of a declared table: assets and checks."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _EVERY_WRITE = {
 
 
 def asset_key(table: TableSpec) -> dg.AssetKey:
-    """Give the asset key of a table: its layer and its name."""
+    """Return the asset key of a table: layer and name."""
     return dg.AssetKey(table.name.split("/"))
 
 
@@ -50,7 +50,7 @@ def asset_spec(
     fresh: timedelta | None = None,
     metadata: Mapping[str, Any] = MappingProxyType({}),
 ) -> dg.AssetSpec:
-    """Describe a table as a software-defined asset: key, lineage, columns, owners, kinds, patterns (main one first).
+    """Return a table's asset spec: key, lineage, columns, owners, kinds, patterns with the main one first.
 
     Args:
         table: the table.
@@ -92,7 +92,7 @@ def asset_spec(
 
 
 def code_of(function: Callable[..., Any]) -> dg.CodeReferencesMetadataValue:
-    """Point to the lines of a function, for the catalogue's link to the code."""
+    """Return a reference to the source lines of a function, for the catalogue's link to the code."""
     line, file = inspect.getsourcelines(function)[1], inspect.getsourcefile(function)
     return dg.CodeReferencesMetadataValue(
         code_references=[dg.LocalFileCodeReference(file_path=str(file), line_number=line)]
@@ -107,7 +107,7 @@ def check_specs(
     *,
     partitions: dg.PartitionsDefinition | None = None,
 ) -> list[dg.AssetCheckSpec]:
-    """Describe the checks of a table: one for every audit, and for the rules that every write holds.
+    """Return the check specs of a table: one per audit, and the rules of every write.
 
     Args:
         table: the table.

@@ -1,1 +1,1 @@
-"""Checks and counts of what is stored."""
+"""Checks and counts of stored data."""

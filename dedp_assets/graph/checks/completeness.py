@@ -1,4 +1,4 @@
-"""Completeness: a check of each table that the reconciler keeps current, that no partition of it is left behind."""
+"""Completeness check of each table that the reconciler keeps current: no partition is left behind."""
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -19,7 +19,7 @@ _SHOWN = 5
 
 
 def completeness_checks(tables: Sequence[LakeTable[...]]) -> dg.AssetChecksDefinition:
-    """Make a check of each table that the reconciler keeps current; one look over the logs judges them all.
+    """Return one check per table that the reconciler keeps current, all judged in one read of the logs.
 
     Args:
         tables: the declared tables of the graph.

@@ -1,4 +1,4 @@
-"""Dead letters of all tables in one place: how many there are, by status and error class, from the tables' logs."""
+"""Counts of the dead letters of all tables by status and error class, from the tables' logs."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _UNTOLD = "unknown"
 
 @dataclass(frozen=True, slots=True)
 class LetterCount:
-    """The dead letters of one table that have the same status and, while they are open, the same error class.
+    """The number of a table's dead letters with the same status and, if open, the same error class.
 
     Attributes:
         table: the table of letters.
@@ -44,7 +44,7 @@ class LetterCount:
 
 
 def count_letters(lake: Lake) -> Iterator[LetterCount]:
-    """Count the letters of every table of letters, by the newest commit of each partition; no row is read."""
+    """Count the dead letters of all tables from the newest commit of each partition, without a scan."""
     for name in lake.names():
         ledger = lake.ledger(name)
         if set(LETTER) <= set(ledger.state().columns):
@@ -67,7 +67,7 @@ def _of_table(ledger: Ledger) -> Iterator[LetterCount]:
 
 
 def _newest(ledger: Ledger) -> Iterator[Mapping[str, Any]]:
-    """Read the figures of the newest commit about each partition that counts the letters which lie there now.
+    """Read the figures of the newest commit of each partition whose letter count equals the rows held now.
 
     After a restore that is an older one. Of letters that a stream appended it takes all commits.
     """
@@ -92,7 +92,7 @@ def _told(figures: Mapping[str, Any]) -> int:
 
 
 def taken(records: DataFrame | Split, *, rest: TableSpec, where: str = "") -> DataFrame:
-    """Take the records that a table can use, where another table holds the rest of them; lazy.
+    """Return the usable records, where the table ``rest`` holds all other records; lazy.
 
     No table of the graph leaves out records in another way, unless it counts them.
 

@@ -1,4 +1,4 @@
-"""Checks of what is stored, judged without computing anything: they run on their own, from the UI or every morning.
+"""Checks of stored data, run on their own from the UI or every morning, without computing a table.
 
 The checks of a run judge rows before they are published. These judge the table as it lies there, whoever wrote it.
 """
@@ -44,7 +44,7 @@ STORED = {
 
 @dataclass(frozen=True, slots=True)
 class _Look:
-    """What a check looks at.
+    """The table, time and partitions of a check.
 
     Attributes:
         declared: the table's declaration.
@@ -59,7 +59,7 @@ class _Look:
     partitions: Sequence[Mapping[str, str]]
 
     def rows_by_key(self) -> dict[str, int]:
-        """Count the rows of each partition key that is over, by the log."""
+        """Count the rows of each completed partition, by the log."""
         days, column = self.declared.runs.partitions, self.table.spec.partition_by[0]
         found: dict[str, int] = {}
         for partition, stats in self.table.ledger.state().statistics().items():
@@ -70,7 +70,7 @@ class _Look:
 
 
 def stored_checks(declared: "LakeTable[...]") -> dg.AssetChecksDefinition:
-    """Make the checks of a declared table, and of those beside it, that are judged on what is stored."""
+    """Return the stored-data checks of a declared table and of the other tables of the same step."""
     by_key = {asset_key(table): table for table in declared.tables}
     specs = [
         dg.AssetCheckSpec(name, asset=key, description=STORED[name], metadata={RUNS_ALONE: True})
@@ -185,7 +185,7 @@ def _result(check: dg.AssetCheckKey, finding: Finding) -> dg.AssetCheckResult:
 
 
 def _keys(declared: "LakeTable[...]", tags: Mapping[str, str]) -> Sequence[str]:
-    """List the partition keys that the check's run is about; none of its own means the whole table."""
+    """List the partition keys of the check's run; an empty list means the whole table."""
     if declared.runs.partitions is None:
         return ()
     if one := tags.get("dagster/partition"):
@@ -199,14 +199,14 @@ def _keys(declared: "LakeTable[...]", tags: Mapping[str, str]) -> Sequence[str]:
 
 
 def _end(partitions: dg.PartitionsDefinition[str] | None, key: str) -> datetime:
-    """Tell when the time window of a partition ends; for partitions that are no times, when time began."""
+    """Return the end of a partition's time window; the minimum time for partitions without time windows."""
     if isinstance(partitions, dg.TimeWindowPartitionsDefinition):
         return partitions.time_window_for_partition_key(key).end
     return datetime.min.replace(tzinfo=timezone.utc)
 
 
 def _is_key(partitions: dg.PartitionsDefinition[str] | None, key: str | None) -> bool:
-    """Tell whether a partition value is a key of the graph's; what units were frozen into is none."""
+    """Return whether a partition value is a partition key of the graph."""
     if key is None or not isinstance(partitions, dg.TimeWindowPartitionsDefinition):
         return key is not None
     try:

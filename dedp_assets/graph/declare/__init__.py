@@ -1,4 +1,4 @@
-"""Declarations of the graph's tables: the decorator, its records, and the words that a table's module needs."""
+"""Declarations of tables: the decorator, its records and helpers for a table's module."""
 
 from dedp_assets.graph.catalogue.figures import Figure
 from dedp_assets.graph.catalogue.sources import Source

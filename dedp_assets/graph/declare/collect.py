@@ -1,4 +1,4 @@
-"""Declarations of a package, found by looking through its modules: no list names them."""
+"""Discovery of a package's declarations by walking its modules."""
 
 import importlib
 import pkgutil
@@ -29,7 +29,7 @@ def declared_jobs(package: ModuleType) -> list[LakeJob]:
 
 
 def sources(tables: Iterable[LakeTable[...]]) -> list[Source]:
-    """List the sources of the declared tables, each once, by name.
+    """List the sources of the declared tables by name, without repetition.
 
     Raises:
         ConfigError: if two differing ones have the same name.

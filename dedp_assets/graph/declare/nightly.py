@@ -1,4 +1,4 @@
-"""Schedules of a night: for the newest complete partition and what is late, or for a range of partitions in order."""
+"""Nightly schedules: the newest complete and late partitions, or a range of partitions in order."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
@@ -25,7 +25,7 @@ def look_back(
     nightly: Nightly,
     job: Any,  # noqa: ANN401 - Dagster does not export the type of a job over assets
 ) -> dg.ScheduleDefinition:
-    """Make the schedule that asks for the newest complete partition of a table and what is late for those before it.
+    """Return the schedule of the newest complete partition and of late partitions within the look-back.
 
     A run takes a range of partitions, oldest first, and passes over those that did not change. What is late beyond the
     look-back is an observation of the table, with the number of partitions as a figure that plots.
@@ -60,7 +60,7 @@ def run_chain(
     nightly: Nightly,
     job: Any,  # noqa: ANN401 - as above
 ) -> dg.ScheduleDefinition:
-    """Make the schedule that asks for a range: from the oldest partition not current to the newest complete one.
+    """Return the schedule of a range: from the oldest stale partition to the newest complete partition.
 
     The run goes through the range in order and passes over what is computed from the same as before; so a correction
     goes on as far as it changes something, and no further.
@@ -98,19 +98,19 @@ def _stated(table: LakeTable[...], nightly: Nightly, job: Any) -> dict[str, Any]
 
 
 def _timed(table: LakeTable[...]) -> dg.TimeWindowPartitionsDefinition:
-    """Give the table's partitions, which a rule of the declaration says are of time."""
+    """Return the table's partitions as time windows, which a rule of the declaration guarantees."""
     return cast("dg.TimeWindowPartitionsDefinition", table.runs.partitions)
 
 
 def _complete(partitions: dg.TimeWindowPartitionsDefinition, at: datetime) -> list[str]:
-    """List the partitions whose time was over at a moment."""
+    """List the partitions whose time window had ended at a moment."""
     with dg.partition_loading_context(effective_dt=at):
         keys = partitions.get_partition_keys()
     return [key for key in keys if partitions.time_window_for_partition_key(key).end <= at]
 
 
 def _versions(lake: Lake, table: LakeTable[...]) -> tuple[dict[str, int], dict[str, int]]:
-    """Read, by partition key, the version that changed upstream last and the one that was applied last.
+    """Return, by partition key, the version of the last upstream change and the last applied version.
 
     Of several upstream tables it is the sum, as in the table's cursor; a key that one of them lacks is left out.
     """
@@ -124,7 +124,7 @@ def _versions(lake: Lake, table: LakeTable[...]) -> tuple[dict[str, int], dict[s
 
 
 def _changed_upstream(lake: Lake, upstream: TableSpec, feed: Feed) -> dict[str, int]:
-    """Read, by the keys that it feeds, the version that changed an upstream table last."""
+    """Return, by downstream partition key, the version of the last change of an upstream table."""
     source, found = lake.ledger(upstream.name), dict[str, int]()
     for partition, version in (source.changes()[1] if source.exists() else {}).items():
         for key in feed.feeds(dict(partition)):
@@ -133,7 +133,7 @@ def _changed_upstream(lake: Lake, upstream: TableSpec, feed: Feed) -> dict[str, 
 
 
 def _stretches(plan: Plan, keys: list[str], changed: Mapping[str, int]) -> Iterator[list[str]]:
-    """Divide a plan where upstream holds nothing, so that a run asks for no partition that cannot be computed."""
+    """Divide a plan into ranges at keys without upstream data, which no run can compute."""
     stretch: list[str] = []
     for key in keys[keys.index(min(plan.partitions)) :]:
         if key in changed:
@@ -158,7 +158,7 @@ def _request(table: str, stretch: list[str], plan: Plan) -> dg.RunRequest:
 
 
 def _behind(lake: Lake, table: LakeTable[...], keys: Sequence[str], lookback: int, at: datetime) -> Iterator[str]:
-    """Yield the partitions that are not current, oldest first, from the first one on that upstream has rows for."""
+    """Yield the stale partitions, oldest first, starting at the first partition with upstream rows."""
     known = [_changed_upstream(lake, upstream, feed) for upstream, feed in table.reads.tables.items()]
     first = min((key for changed in known for key in changed), default=None)
     if first is None:

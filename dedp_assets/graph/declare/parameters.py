@@ -1,4 +1,4 @@
-"""Parameters of a table's functions: by their type inputs and outputs of the run, otherwise resources by their name."""
+"""Parameters of a table's functions: run inputs and outputs by type, resources by name."""
 
 import inspect
 from collections.abc import Callable, Mapping, Sequence

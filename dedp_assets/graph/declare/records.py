@@ -19,7 +19,7 @@ EMPTY = "input_is_not_empty"
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """Partition and run that a ``look`` function is called for, before anything is computed.
+    """Partition and run of a call of a ``look`` function, before the computation.
 
     Attributes:
         key: partition key; empty for a table without partitions.
@@ -64,7 +64,7 @@ class Reads:
 
 @dataclass(frozen=True, slots=True)
 class Gates:
-    """Rules that decide on a publish, each an asset check with a description.
+    """Rules on a publish: audits, and further asset checks with descriptions.
 
     Attributes:
         audits: rules over the rows.
@@ -80,7 +80,7 @@ class Gates:
 
     @property
     def blocking(self) -> Mapping[str, str]:
-        """Rules besides the audits that block, name -> description."""
+        """Blocking rules besides the audits, name -> description."""
         return {**self.checks, **({EMPTY: self.if_empty} if self.if_empty else {})}
 
 

@@ -1,4 +1,4 @@
-"""Replays of dead letters: for each declared table that offers it, an asset that runs its open letters again.
+"""Replays of dead letters: one asset per declared table with a replay, over the table's open letters.
 
 Nothing else is computed: the letters are judged by the present code, and those that it can process join their
 partition. The reconciler sees which dates that changed, and what is computed from them follows.
@@ -41,7 +41,7 @@ REPORT = dg.TableSchema(
 
 
 def letters_of(table: LakeTable[...]) -> TableSpec:
-    """Find the one table of a declared table's dead letters.
+    """Return the table of dead letters among the outputs of a declared table.
 
     Raises:
         ConfigError: if it has none, or several.
@@ -116,7 +116,7 @@ def replay_asset(table: LakeTable[...], replay: Replay) -> dg.AssetsDefinition:
 
 @dataclass(frozen=True, slots=True)
 class _Work:
-    """A replay: its two tables, inputs of the first, the table's own function and audits, how figures are shown."""
+    """A replay: both tables, upstream tables, replay function, audits and display of figures."""
 
     valid: Table
     dead: Table
@@ -126,7 +126,7 @@ class _Work:
     figures: Mapping[str, Figure]
 
     def partition(self, key: str, provenance: Provenance) -> WriteResult:
-        """Replay the letters of one partition, unless the partition has no letter or the table's own run is due."""
+        """Replay the letters of one partition, except without letters or before a due run of the table."""
         name, nothing = self.valid.name, WriteResult(self.valid.name, -1, applied=False, changed=False, reason="")
         if not self.dead.ledger.exists() or not self.dead.ledger.state().holds(owned_by(key, self.dead.spec)):
             return replace(nothing, reason="there are no letters")
@@ -140,7 +140,7 @@ class _Work:
 
 
 def _replay_all(context: dg.AssetExecutionContext, work: _Work, provenance: Provenance) -> dict[str, WriteResult]:
-    """Replay the partitions of the run one after the other, and record what that changed in the two tables.
+    """Replay the run's partitions one after the other, and record a materialization of each change.
 
     Raises:
         dagster.Failure: if a partition was refused; the others are replayed all the same.
@@ -190,7 +190,7 @@ def _report(
 
 
 def _told(result: WriteResult) -> dict[str, Any]:
-    """Say what became of the letters of one partition."""
+    """Return the metadata of a replay: outcome, changed partitions, and letters by status and error class."""
     figures = result.beside[0].figures if result.beside else {}
     saved = {"saved": result.figures["inserted"] + result.figures["updated"]} if result.figures else {}
     counts = {**saved, **{name: figures[name] for name in ("open", "replayed", "given_up") if name in figures}}

@@ -1,4 +1,4 @@
-"""Rules of a declaration: combinations of options that no table can have, each refused in a sentence at import."""
+"""Rules of a declaration: combinations of options that are refused at import, each with a sentence."""
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
@@ -18,7 +18,7 @@ __all__ = ["require_sound", "require_targets"]
 def require_sound(
     table: str, reads: Reads, runs: Runs, gates: Gates, about: About, patterns: Sequence[Callable[..., Any]]
 ) -> None:
-    """Refuse a declaration with an option that is wrong, or does not go with another one.
+    """Refuse a declaration with a wrong option or contradictory options.
 
     Raises:
         ConfigError: names the table and the option, what it must be, and what it is.
@@ -37,7 +37,7 @@ def require_sound(
 
 
 def require_targets(table: str, function: Callable[..., Any]) -> None:
-    """Refuse a function that asks for a table to write: it gets a target, which has the table, the run and the audits.
+    """Refuse a function with a ``Table`` parameter: outputs are ``Target``, with table, run and audits.
 
     Raises:
         ConfigError: names the parameter.
@@ -66,7 +66,7 @@ def _of_reads(reads: Reads, runs: Runs) -> Iterator[str]:
 
 
 def _of_order(runs: Runs) -> Iterator[str]:
-    """List what is wrong with the start that says which partitions are computed because tables changed."""
+    """Yield the faults of ``when``: no start, contradictory starts, or late data within an order."""
     stated = runs.when if isinstance(runs.when, Sequence) else (runs.when,)
     asking = [type(each).__name__ for each in stated if isinstance(each, (Follow, Nightly, InOrder, OnRequest))]
     if not stated:
@@ -78,7 +78,7 @@ def _of_order(runs: Runs) -> Iterator[str]:
 
 
 def _of_starts(reads: Reads, runs: Runs) -> Iterator[str]:
-    """List what the starts need of the table and it does not have."""
+    """Yield the faults of starts: requirements on inputs, partitions and options that are not met."""
     timed = isinstance(runs.partitions, dg.TimeWindowPartitionsDefinition)
     for start in runs.starts:
         name = type(start).__name__

@@ -1,4 +1,4 @@
-"""When and in which order partitions are computed: jobs, schedules and sensors follow from it.
+"""Triggers and order of partition runs: the source of jobs, schedules and sensors.
 
 A way of starting runs is a record of its own, so that another one is another record and no further option of a table.
 """
@@ -31,7 +31,7 @@ S = TypeVar("S")
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """A job: the name that people launch it by, and the assets of its run.
+    """A job: its public name, and the assets of its run.
 
     Attributes:
         name: name of the job.
@@ -46,17 +46,17 @@ class Job:
 
 @dataclass(frozen=True, slots=True)
 class Follow:
-    """The reconciler asks for each partition that a change of an upstream table feeds."""
+    """The reconciler requests each partition with a change in an upstream partition."""
 
 
 @dataclass(frozen=True, slots=True)
 class OnRequest:
-    """Nothing asks for partitions but a person, or a job of another table."""
+    """Only a person or a job of another table requests partitions."""
 
 
 @dataclass(frozen=True, slots=True)
 class Nightly:
-    """A schedule asks for the newest complete partition, and for those before it that changed upstream since.
+    """A schedule requests the newest complete partition, and earlier partitions with upstream changes.
 
     Attributes:
         cron: time of the schedule, in UTC.
@@ -73,7 +73,7 @@ class Nightly:
 
 @dataclass(frozen=True, slots=True)
 class InOrder:
-    """Partitions are executions: each changes what the ones before it left, and runs after them.
+    """Partitions are executions in order: each changes the rows of the previous execution.
 
     It runs again if one before it changes.
 
@@ -86,7 +86,7 @@ class InOrder:
 
 @dataclass(frozen=True, slots=True)
 class OnDelivery:
-    """The reconciler asks for the partition of each complete delivery, a folder of a dataset of the landing zone.
+    """The reconciler requests the partition of each complete delivery in a dataset of the landing zone.
 
     A table without partitions holds one delivery, complete each time. The commit that loaded a delivery names it
     (``notes["delivery"]``).
@@ -111,7 +111,7 @@ class OnEvent:
 
 @dataclass(frozen=True, slots=True)
 class Every:
-    """A schedule starts the job, or calls a function that says which runs are due.
+    """A schedule starts the job, or calls a function that returns the due runs.
 
     Attributes:
         cron: time of the schedule, in UTC.
@@ -130,7 +130,7 @@ class Every:
 
 @dataclass(frozen=True, slots=True)
 class Polls:
-    """A sensor calls a function that looks at a source, and asks for a run if it holds more than was read.
+    """A sensor calls a function that polls a source, and requests a run for new data.
 
     Attributes:
         ask: function of the sensor's context and resources that returns run requests, or a reason for none; the
@@ -151,7 +151,7 @@ Start = Follow | OnRequest | Nightly | InOrder | OnDelivery | OnEvent | Every | 
 
 @dataclass(frozen=True, slots=True)
 class Runs:
-    """When and in which order partitions are computed.
+    """Triggers and order of a table's partition runs.
 
     Attributes:
         partitions: the table's partitions; ``None`` for a table that is computed as a whole.
@@ -171,23 +171,23 @@ class Runs:
 
     @property
     def starts(self) -> tuple[Start, ...]:
-        """Ways of starting runs; of an order, what asks for it."""
+        """Ways of starting runs; of an order, the start in ``by``."""
         stated = self.when if isinstance(self.when, Sequence) else (self.when,)
         return tuple(each.by if isinstance(each, InOrder) else each for each in stated)
 
     @property
     def in_order(self) -> bool:
-        """Order of the partitions: ``True`` if each runs after the ones before it."""
+        """Order of the partitions: ``True`` if each partition runs after the previous partition."""
         stated = self.when if isinstance(self.when, Sequence) else (self.when,)
         return any(isinstance(each, InOrder) for each in stated)
 
     @property
     def follows(self) -> bool | Literal["late"]:
-        """Partitions that the reconciler asks for after a change upstream: all, none, or those computed before."""
+        """Partitions requested by the reconciler after an upstream change: all, none, or existing partitions."""
         if self.of(Follow):
             return True
         return "late" if any(each.follows_late for each in self.of(Nightly)) else False
 
     def of(self, kind: type[S]) -> tuple[S, ...]:
-        """List the starts of one kind."""
+        """List the starts of a kind."""
         return tuple(each for each in self.starts if isinstance(each, kind))

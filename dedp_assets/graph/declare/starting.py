@@ -20,7 +20,7 @@ _STARTS_A_JOB = (Nightly, OnDelivery, OnEvent, Every, Polls)
 
 @dataclass(frozen=True, eq=False)
 class LakeJob:
-    """A declared job of one op, which writes a table apart from its partitions.
+    """A declared job with a single op, which writes a table outside of its partitions.
 
     Attributes:
         function: the op; its parameters are the op's context and resources by name.
@@ -39,7 +39,7 @@ Declared = LakeTable[...] | LakeJob
 
 
 def lake_job(job: Job, when: Every | Polls, *, pool: str = "") -> Callable[[Callable[..., None]], LakeJob]:
-    """Declare the job of one op that the decorated function is.
+    """Declare a job with the decorated function as its only op.
 
     Args:
         job: name and purpose of the job.
@@ -51,7 +51,7 @@ def lake_job(job: Job, when: Every | Polls, *, pool: str = "") -> Callable[[Call
 
 @cache
 def job_of(declared: Declared) -> Any:  # noqa: ANN401 - Dagster does not export the type of a job over assets
-    """Make the job that the starts of a declaration ask for."""
+    """Make the job that the starts of a declaration request."""
     job = declared.job
     if isinstance(declared, LakeJob):
         op = dg.op(name=declared.function.__name__, pool=declared.pool or None)(declared.function)
@@ -71,7 +71,7 @@ def schedules_of(declared: Declared) -> list[dg.ScheduleDefinition]:
 
 
 def sensors_of(declared: Declared) -> list[dg.SensorDefinition]:
-    """Make the sensors of a declaration, besides the ones over the whole graph."""
+    """Make the sensors of a declaration, apart from the sensors over the whole graph."""
     return [_polls(each, declared) for each in _starts(declared) if isinstance(each, Polls)]
 
 

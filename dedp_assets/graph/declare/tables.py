@@ -1,4 +1,4 @@
-"""Tables of the graph, declared by one decorator over one function.
+"""Declaration of a table by a decorator over the function that computes a partition.
 
 The function holds the idea and nothing else: it gets its inputs pinned and the tables it writes, and returns what the
 pattern returned. Everything that Dagster needs follows from the declaration.
@@ -40,7 +40,7 @@ NOTHING: Mapping[TableSpec, Patterns] = MappingProxyType({})
 
 @dataclass(frozen=True, eq=False)
 class LakeTable(Generic[P]):
-    """A declared table: the function that computes it, still callable, and the assets that Dagster knows.
+    """A declared table: the callable function that computes a partition, and its Dagster assets.
 
     Attributes:
         function: computes and publishes one partition.
@@ -70,12 +70,12 @@ class LakeTable(Generic[P]):
         self.lineage()
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> WriteResult:
-        """Compute one partition, without Dagster."""
+        """Compute one partition without Dagster."""
         return self.function(*args, **kwargs)
 
     @property
     def name(self) -> str:
-        """The step and the pool that the table is computed in."""
+        """The table's step and pool in Dagster."""
         return self.spec.name.replace("/", "_")
 
     @property
@@ -90,12 +90,12 @@ class LakeTable(Generic[P]):
 
     @property
     def lands(self) -> Mapping[str, str]:
-        """Dataset of the landing zone -> job that loads a delivery of it."""
+        """Dataset of the landing zone -> job that loads a delivery of the dataset."""
         return {each.dataset: self.job.name for each in self.runs.of(OnDelivery)}
 
     @property
     def started_by(self) -> Mapping[str, Sequence[Mapping[str, str]]]:
-        """Job -> filters over the attributes of the events that start it."""
+        """Job -> filters over the attributes of the events that start the job."""
         filters = [each for event in self.runs.of(OnEvent) for each in event.attributes]
         return {self.job.name: filters} if filters else {}
 
@@ -150,7 +150,7 @@ class LakeTable(Generic[P]):
         return compute
 
     def is_current(self, lake: Lake, key: str, at: datetime) -> bool:
-        """Tell by the logs whether a partition was computed from what a run would read now, by the code of now.
+        """Return whether the logs show a partition as computed from the current inputs by the current code.
 
         Raises:
             NotReady: if a run of it would not be ready.
@@ -165,7 +165,7 @@ class LakeTable(Generic[P]):
         return (commit.record.inputs, commit.record.code_version) == (found.identities, self.code_version)
 
     def _before(self, table: TableSpec) -> list[dg.AssetDep]:
-        """Make each partition of a table in order depend on the partition before it.
+        """Return the self-dependency of a table in order: each partition on the previous partition.
 
         A table depends on itself and not on those beside it: Dagster plans no backfill for tables in a circle.
         """
@@ -191,14 +191,14 @@ class LakeTable(Generic[P]):
         return Work(tables[0], look, build, tuple(tables[1:]), self.about.figures, self.lineage(), refusals)
 
     def _targets(self, step: Step, tables: Sequence[Table]) -> list[Target]:
-        """Make the target of each table; the audits of the declaration are rules over the rows of its own table."""
+        """Return the target of each table; only the table's own target gets the audits of the declaration."""
         audits = [tuple(self.gates.audits), *[()] * len(self.beside)]
         return [step.target(table, each) for table, each in zip(tables, audits, strict=True)]
 
     def _look(
         self, request: Request, tables: Sequence[Table], upstream: Mapping[TableSpec, Table], more: Mapping[str, Any]
     ) -> Inputs:
-        """Pin the upstream tables and look at the sources, before anything is computed."""
+        """Pin the upstream tables and call ``look`` on the sources, before the computation."""
         pinned = tuple(pin(upstream[table], feed, request.key) for table, feed in self.reads.tables.items())
         versions = {each.table.name: each.changed for each in pinned}
         looked_up = tuple(pin(upstream[table], whole(), "") for table in self.reads.references)

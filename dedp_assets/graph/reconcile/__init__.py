@@ -1,1 +1,1 @@
-"""The reconciler: which partitions are stale, and which runs to ask for."""
+"""The reconciler: detection of stale partitions and requests for runs."""

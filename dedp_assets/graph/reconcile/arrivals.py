@@ -1,4 +1,4 @@
-"""Deliveries: what is complete in a landing folder and was not loaded as it lies there."""
+"""Detection of complete deliveries in landing folders that are new or differ from the loaded content."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _MANY = 1_000
 
 @dataclass(slots=True)
 class Arrivals:
-    """One dataset of the landing zone, as far as it was looked at.
+    """Cached state of one dataset of the landing zone.
 
     Attributes:
         dataset: folder of the landing zone.
@@ -64,7 +64,7 @@ class Arrivals:
     def look(
         self, landing: Landing, watch: TableWatch, news: Collection[str], now: datetime, *, thorough: bool = False
     ) -> Plan:
-        """Plan what is ready; only folders that changed since the last look, or wait, are looked at.
+        """Plan the ready deliveries, from folders that changed since the last poll or are still waiting.
 
         Once an hour, what is loaded is held against what lies there, some partitions at each look.
 
@@ -91,7 +91,7 @@ class Arrivals:
         return plan
 
     def _touched(self, landing: Landing, watch: TableWatch, now: datetime) -> set[str]:
-        """List the folders that changed since the last look; at the first one, since they were loaded."""
+        """List the folders that changed since the last poll; on the first poll, since they were loaded."""
         recent = dict(landing.touched(self.dataset, since_ns=self.since - _SLACK_NS))
         touched = {name for name, changed_ns in recent.items() if self.seen.get(name) != changed_ns}
         if not self.since:
@@ -104,7 +104,7 @@ class Arrivals:
         return touched
 
     def _changed(self, landing: Landing, watch: TableWatch, now: datetime, *, thorough: bool) -> set[str]:
-        """List loaded keys that are no longer as they were loaded, of the next ones of the full look."""
+        """List loaded keys whose delivery differs from the loaded content, in the next part of the full check."""
         if thorough or (not self.unlooked and (self.began is None or now - self.began >= _FULL_LOOK)):
             self.began, self.unlooked = now, sorted(watch.loaded)
             known = {name: why for name, why in self.strange.items() if why != _STRAY}
@@ -127,7 +127,7 @@ class Arrivals:
         return changed
 
     def _is_suspicious(self, landing: Landing, key: str, delivery: Delivery, loaded: Loaded) -> bool:
-        """Tell whether a file was written, or renamed, after the run began that loaded it: its bytes may be others."""
+        """Return whether a file was written or renamed after the loading run began, so its bytes may differ."""
         if not (loaded.at and loaded.content):
             return False
         written = landing.written(self.dataset, delivery)
@@ -136,7 +136,7 @@ class Arrivals:
         return written > before
 
     def _days(self, names: set[str], now: datetime) -> list[str]:
-        """Tell the folder names that are partitions from the others, and keep why those are not."""
+        """Return the folder names that are partitions, and note a reason for every other name."""
         # A rule of the declaration: what lands by partition lands by time.
         partitions = cast("dg.TimeWindowPartitionsDefinition", self.table.runs.partitions)
         with dg.partition_loading_context(effective_dt=now):
@@ -151,7 +151,7 @@ class Arrivals:
 
 
 def _is_older(changed_ns: int, watch: TableWatch, key: str) -> bool:
-    """Tell whether a folder is as it was before the run began that loaded it."""
+    """Return whether a folder last changed before the start of the run that loaded the folder."""
     began = watch.loaded[key].at if key in watch.loaded else ""
     return bool(began) and changed_ns < datetime.fromisoformat(began).timestamp() * 1e9 - _SLACK_NS
 

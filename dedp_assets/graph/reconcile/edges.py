@@ -1,4 +1,4 @@
-"""Edges of the graph: which partitions of a table have not applied what changed in the tables that it reads."""
+"""Edges of the graph: partitions of a table that have not applied the changes of upstream tables."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ Fed = Callable[[str, Feed, bool], Mapping[str, int]]
 
 @dataclass(slots=True)
 class Edge:
-    """One table and those that it reads.
+    """A table and its upstream tables, with the stale partitions.
 
     Attributes:
         table: the table.
@@ -62,11 +62,11 @@ class Edge:
 
     @property
     def read(self) -> str:
-        """The names of the tables that it reads."""
+        """The names of the upstream tables and of references with revisions."""
         return " and ".join(spec.name for spec in (*self.table.reads.tables, *self.table.reads.revised_by))
 
     def look(self, lake: Lake, watches: Mapping[str, TableWatch], news: Mapping[str, News], fed: Fed) -> bool:
-        """Update the stale partitions by the tables' new commits; ``False`` if one of them cannot be read."""
+        """Update the stale partitions from new commits; ``False`` if the log of a table cannot be read."""
         mine, upstream = [s.name for s in self.table.tables], [s.name for s in self.table.reads.tables]
         references, revising = (
             [s.name for s in of] for of in (self.table.reads.references, self.table.reads.revised_by)
@@ -88,12 +88,12 @@ class Edge:
         return True
 
     def restored(self, key: str, watches: Mapping[str, TableWatch]) -> int | None:
-        """Find the restore that took the key back in one of the table's own tables."""
+        """Return the version of the key's newest restore in the table's outputs; ``None`` without a restore."""
         found = [watches[spec.name].rolled_back.get(key) for spec in self.table.tables]
         return max((each.version for each in found if each is not None), default=None)
 
     def rolled_back(self, watches: Mapping[str, TableWatch]) -> dict[str, set[tuple[str, str]]]:
-        """Find the keys that are computed from what a restore took back upstream: key -> upstream tables and keys."""
+        """Return the keys computed from data that a restore took back: key -> upstream tables and keys."""
         found: dict[str, set[tuple[str, str]]] = {}
         for spec, feed in self.table.reads.tables.items():
             for taken, restore in watches[spec.name].rolled_back.items():
@@ -129,7 +129,7 @@ class Edge:
         self._compare(needed, applied, head)
 
     def _compare(self, needed: Mapping[str, int], applied: Mapping[str, int], head: int) -> None:
-        """Note the keys that have not applied what they need, and those that have applied more than there is."""
+        """Note the keys behind the needed version, and keys ahead of the newest upstream version."""
         for key, version in needed.items():
             has = applied.get(key)
             if has is None:
@@ -147,7 +147,7 @@ class Edge:
         self.unsure.clear()
 
     def _needed(self, lake: Lake, watches: Mapping[str, TableWatch], keys: AbstractSet[str]) -> dict[str, int]:
-        """Find the sequence that a run of each key would apply now; keys that would not be ready are left out.
+        """Return the sequence that a run of each key would apply now, without keys that are not ready.
 
         It counts all upstream tables, so that a change of any of them raises it.
         """
@@ -168,7 +168,7 @@ class Edge:
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """Tables with the same upstream tables and the same partitions: one run computes a partition of all of them.
+    """Tables with the same upstream tables and partitions: one run computes one partition of all of them.
 
     Attributes:
         edges: the tables.
@@ -179,7 +179,7 @@ class Group:
     chains: Mapping[str, Sequence[str]]
 
     def wants(self, edges: Sequence[Edge], watches: Mapping[str, TableWatch], now: datetime) -> Iterator[Want]:
-        """List what the tables have to catch up with."""
+        """Yield the partitions that the tables have to compute."""
         for edge in edges:
             for key, version in edge.ahead.items():
                 yield Want((edge.name,), key, "", "waiting", _AHEAD.format(version=version, read=edge.read))
@@ -228,7 +228,7 @@ class Group:
             yield Want(tuple(edge.name for edge in lagging[key]), key, "", "waiting", reason)
 
     def _bounds(self, now: datetime) -> tuple[str, str]:
-        """Give the oldest key that there is, and the first that there is not yet."""
+        """Return the oldest existing key, and the first key that does not exist yet."""
         known = self.edges[0].table.runs.partitions
         if not isinstance(known, dg.TimeWindowPartitionsDefinition):
             return "", _AFTER_ALL
@@ -239,7 +239,7 @@ class Group:
 
 
 def fed_by(watches: Mapping[str, TableWatch], news: Mapping[str, News]) -> Fed:
-    """Return a cached lookup: change of an upstream table -> partition keys that it affects downstream."""
+    """Return a cached lookup: change of an upstream table -> affected partition keys downstream."""
 
     @cache
     def fed(upstream: str, feed: Feed, anew: bool) -> Mapping[str, int]:  # noqa: FBT001 - by place, as it is cached
@@ -254,7 +254,7 @@ def fed_by(watches: Mapping[str, TableWatch], news: Mapping[str, News]) -> Fed:
 
 
 def groups_of(tables: Sequence[LakeTable[...]]) -> list[Group]:
-    """Group tables that one run computes together; those that others read come first."""
+    """Group tables that one run computes together, upstream groups first."""
     found: dict[tuple[Any, ...], list[LakeTable[...]]] = {}  # what has an order is asked for alone
     for table in sorted(tables, key=lambda each: _depth(each, tables)):
         upstream = tuple(spec.name for spec in table.reads.upstream)
@@ -264,13 +264,13 @@ def groups_of(tables: Sequence[LakeTable[...]]) -> list[Group]:
 
 
 def _depth(table: LakeTable[...], tables: Sequence[LakeTable[...]]) -> int:
-    """Count how many steps of the graph come before a table's."""
+    """Count the upstream levels of a table in the graph."""
     upstream = [other for other in tables if {*other.tables} & {*table.reads.upstream}]
     return 1 + max((_depth(other, tables) for other in upstream), default=0)
 
 
 def _chain(table: LakeTable[...], tables: Sequence[LakeTable[...]]) -> list[str]:
-    """List what a table's run writes: its tables, and those that are computed from the same key of it alone.
+    """List the tables of a table's run: its outputs, and downstream tables that read only the same key.
 
     A late date reaches gold in the run that corrects silver, without another tick and another start.
     """
@@ -279,7 +279,7 @@ def _chain(table: LakeTable[...], tables: Sequence[LakeTable[...]]) -> list[str]
 
 
 def _keeps_keys(table: LakeTable[...], other: LakeTable[...]) -> bool:
-    """Tell whether each partition of ``other`` is computed from the partition of ``table`` with the same key."""
+    """Return whether each partition of ``other`` is computed from the same key of ``table``."""
     apart = other.runs.in_order or other.runs.needs or other.reads.references or other.runs.follows == "late"
     if table.runs.partitions != other.runs.partitions or apart:
         return False

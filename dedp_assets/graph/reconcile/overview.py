@@ -1,4 +1,4 @@
-"""The overview: every partition of the graph that is not current, and why, from the logs and the landing zone.
+"""Overview of all stale partitions of the graph with reasons, from the logs and the landing zone.
 
 What is remembered between two looks only saves work: from nothing, a look finds the same.
 """
@@ -23,7 +23,7 @@ __all__ = ["Overview"]
 
 @dataclass(slots=True)
 class Overview:
-    """Stale and missing partitions of all tables, found by their logs.
+    """Stale and missing partitions of all tables, according to the logs.
 
     Attributes:
         tables: the declared tables of the graph.
@@ -54,7 +54,7 @@ class Overview:
         self.groups += groups_of(following)
 
     def look(self, lake: Lake, landing: Landing | None, now: datetime, *, thorough: bool = False) -> list[Want]:
-        """Read what is new, and list what is not current, in the order of the graph.
+        """Read new commits and deliveries, and list the stale partitions in the order of the graph.
 
         Args:
             lake: the tables.
@@ -108,5 +108,5 @@ class Overview:
             yield Want((name,), key, "", "waiting", f"{landing.folder(arrivals.dataset, key)}: {reason}")
 
     def versions(self) -> dict[str, int]:
-        """Name the version that every table was looked at, upstream tables only."""
+        """Return the last read version of each upstream table."""
         return {name: watch.version for name, watch in self.watches.items() if watch.read and watch.version >= 0}

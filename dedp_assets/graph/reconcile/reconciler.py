@@ -1,4 +1,4 @@
-"""Looks at the whole graph, again and again, and remembers what it has read."""
+"""The reconciler: repeated polls of the whole graph with cached state."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _MOST = 25
 
 
 class Reconciler:
-    """Looks at the graph again and again, and remembers what it has read.
+    """Polls of the whole graph, with cached state between polls.
 
     Attributes:
         tables: the declared tables of the graph.
@@ -49,7 +49,7 @@ class Reconciler:
         mine: Callable[[Want], bool] = lambda _: True,
         limit: int = _MOST,
     ) -> tuple[Outcome, Overview]:
-        """Look once, and plan; with what was remembered to say so.
+        """Poll once and plan runs; return the outcome with the cached overview.
 
         Args:
             lake: the tables.
@@ -83,7 +83,7 @@ class Reconciler:
 def _code_versions(
     tables: Sequence[LakeTable[...]], repository: dg.RepositoryDefinition | None
 ) -> dict[str, str | None]:
-    """Find the code version of each table in the graph that is deployed."""
+    """Return the code version of each table in the deployed code location."""
     if repository is None:
         return {table.spec.name: table.code_version for table in tables}
     return {table.spec.name: repository.asset_graph.get(asset_key(table.spec)).code_version for table in tables}

@@ -1,4 +1,4 @@
-"""Reconciling: of the partitions that are not current, which to ask for now.
+"""Reconciling: the choice of stale partitions to request now.
 
 A pure function of what is not current, of the runs in flight, of the refusals that hold and of the runs that ended.
 """
@@ -35,7 +35,7 @@ class Gap:
 
 @dataclass(frozen=True, slots=True)
 class Want:
-    """A partition that has to be computed, of one table or of several that one run computes.
+    """A stale partition to compute, of one table or of several tables in one run.
 
     Attributes:
         tables: the tables that are not current.
@@ -67,14 +67,14 @@ class Want:
 
     @property
     def request(self) -> str:
-        """The name of what is asked for; what a restore took back is asked for anew."""
+        """The name of the request; a restore gives the same goal a new name."""
         again = "" if self.restored is None else f"~{self.restored}"
         return f"{self.named}:{self.key or self.named}@{self.goal}{again}"
 
 
 @dataclass(frozen=True, slots=True)
 class Tried:
-    """The runs of a request that have ended: how many failed, how many succeeded, and the newest one's id."""
+    """The ended runs of a request: number of failures, number of successes, and the newest run's id."""
 
     failed: int = 0
     succeeded: int = 0
@@ -83,7 +83,7 @@ class Tried:
 
 @dataclass(frozen=True, slots=True)
 class Ask:
-    """A run to start: what for, the tables it computes, and its key, another one for each attempt."""
+    """A run to start: the stale partition, the tables to compute, and a run key unique to the attempt."""
 
     want: Want
     tables: tuple[str, ...]
@@ -92,7 +92,7 @@ class Ask:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What is asked for now, and every partition that is not current."""
+    """The runs to request now, and every partition that is not current."""
 
     asks: tuple[Ask, ...]
     gaps: tuple[Gap, ...]
@@ -107,7 +107,7 @@ def settle(
     limit: int,
     mine: Callable[[Want], bool] = lambda _: True,
 ) -> Outcome:
-    """Choose what to ask for, oldest first; upstream tables before those that read them.
+    """Choose the runs to request, oldest partitions first, upstream tables before downstream tables.
 
     Args:
         wants: what is not current, in the order of the graph.
@@ -148,7 +148,7 @@ def settle(
 
 
 def _before(want: Want, earlier: dict[str, str], *, refused: bool) -> set[tuple[str, str]]:
-    """Return the earlier partition that a partition of a table in order waits for; remember the first one asked for.
+    """Return the earlier partition that a partition in order waits for; note the first request in order.
 
     A refused correction of what the table holds stops nothing; what the table lacks does.
     """
@@ -168,7 +168,7 @@ def _is_sought(want: Want, table: str, refused: Mapping[str, Refusal]) -> bool:
 def _held(
     want: Want, runs: Tried, *, under_way: bool, first: Collection[tuple[str, str]], full: bool
 ) -> tuple[str, str]:
-    """Say in which state a partition is, and why it is not asked for now; no reason, if it is."""
+    """Return a partition's state and the reason to hold the request; an empty reason if nothing holds it."""
     if want.state == "waiting":
         return "waiting", ""
     if under_way:

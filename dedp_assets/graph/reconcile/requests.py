@@ -1,4 +1,4 @@
-"""From a plan to run requests: one for each version a partition has to reach, again after a crash, never twice."""
+"""Run requests from a plan: once per version that a partition has to reach, again after a failed run."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _OPEN = [
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """What becomes of a plan: runs to request, and why others are not."""
+    """The outcome of a plan: runs to request, and reasons for held partitions."""
 
     requests: tuple[dg.RunRequest, ...]
     held: Mapping[str, str]
@@ -38,7 +38,7 @@ class Decision:
 def in_flight(
     instance: dg.DagsterInstance, repository: dg.RepositoryDefinition | None, *, launched_by: str = ""
 ) -> dict[str, set[str]]:
-    """Find what queued or running runs compute: table -> partition keys; of a range, every one.
+    """Return the tables and partition keys of queued or running runs, with every key of a range.
 
     Args:
         instance: where runs are recorded.
@@ -58,7 +58,7 @@ def in_flight(
 
 
 def runs_of(instance: dg.DagsterInstance, requests: Sequence[str]) -> dict[str, list[dg.DagsterRun]]:
-    """Find the runs that were started for requests and have ended, newest first."""
+    """Return the ended runs of requests, newest first."""
     found: dict[str, list[dg.DagsterRun]] = {}
     for run in instance.get_runs(dg.RunsFilter(tags={REQUEST: list(requests)})) if requests else ():
         if run.is_finished:
@@ -67,7 +67,7 @@ def runs_of(instance: dg.DagsterInstance, requests: Sequence[str]) -> dict[str, 
 
 
 def is_running(instance: dg.DagsterInstance, job_name: str) -> bool:
-    """Tell whether a run of the job is queued or running."""
+    """Return whether a run of the job is queued or running."""
     return bool(instance.get_runs(dg.RunsFilter(job_name=job_name, statuses=_OPEN), limit=1))
 
 
@@ -131,7 +131,7 @@ def decide(
 
 
 def _assets(run: dg.DagsterRun, repository: dg.RepositoryDefinition | None) -> set[dg.AssetKey]:
-    """Find the tables that a run computes: those it was started for, or else all of its job."""
+    """Return the tables of a run: its asset selection, otherwise all assets of its job."""
     if run.asset_selection is not None:
         return set(run.asset_selection)
     known = repository is not None and repository.has_job(run.job_name)

@@ -1,4 +1,4 @@
-"""Ticks that wait: a sensor that found nothing looks again and again until its tick is over.
+"""Long-polling ticks: a sensor without findings polls again until the end of its tick.
 
 Dagster's daemon starts a tick every five seconds at most, and what arrives between two ticks waits for the second.
 A tick that goes on looking sees it at once, and there are fewer ticks to record.
@@ -23,7 +23,7 @@ _Look = Callable[[], dg.SensorResult | dg.SkipReason]
 
 
 def keep_looking(look: _Look) -> dg.SensorResult | dg.SkipReason:
-    """Look until there is something to ask for, or the tick has lasted ``DEDP_LOOK_SECONDS``.
+    """Poll until a run is to be requested, or the tick has lasted ``DEDP_LOOK_SECONDS``.
 
     Args:
         look: looks once. It has to be cheap where nothing changed since the look before.

@@ -1,4 +1,4 @@
-"""What is remembered of a table's log between two looks, so that a look reads what is new and nothing else."""
+"""Cached state of a table's log between two polls, so that a poll reads new commits only."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _LONG_AGO = 0
 
 @dataclass(frozen=True, slots=True)
 class News:
-    """What a look found that the look before it did not know.
+    """Changes found by a poll since the previous poll.
 
     Attributes:
         changed: upstream partitions that changed.
@@ -35,13 +35,13 @@ class News:
     since: str = ""
 
     def __bool__(self) -> bool:
-        """Return whether anything changed since the last look."""
+        """Return whether the poll found a change."""
         return bool(self.changed or self.keys or self.anew)
 
 
 @dataclass(frozen=True, slots=True)
 class RolledBack:
-    """What a restore did to a key: its version, and the partitions of the key that it changed."""
+    """A restore of a key: its version, and the key's changed partitions."""
 
     version: int
     partitions: frozenset[Partition]
@@ -64,7 +64,7 @@ class Loaded:
 
 @dataclass(slots=True)
 class TableWatch:
-    """One table's log, as far as it was read.
+    """Cached state of one table's log.
 
     Attributes:
         spec: the table.
@@ -99,13 +99,13 @@ class TableWatch:
 
     @classmethod
     def of(cls, spec: TableSpec, table: LakeTable[...] | None, *, read: bool, revises: bool = False) -> TableWatch:
-        """Watch a table, as it is declared in the graph if it is."""
+        """Make the watch of a table, keyed by partition if the graph declares the table with partitions."""
         columns = [spec.executed_by] if spec.executed_by else [*spec.partition_by[:1], ""]
         keyed = table is not None and table.runs.partitions is not None
         return cls(spec, columns[0] if keyed else "", read, loads=bool(table and table.lands), revises=revises)
 
     def look(self, ledger: Ledger) -> News:
-        """Read the commits since the last look.
+        """Read the commits since the last poll.
 
         Raises:
             ContractError: if the log is damaged; the next look reads it from its beginning.
@@ -137,7 +137,7 @@ class TableWatch:
         return News(changed, frozenset(keys), anew, since=self.revisions.since(before))
 
     def applied(self, ledger: Ledger, keys: Iterable[str]) -> dict[str, int]:
-        """Find the upstream version that partitions applied, without those that were rolled back."""
+        """Return the applied upstream version of each key, without rolled-back keys."""
         wanted = [key for key in keys if key not in self.rolled_back]
         if self.version < 0 or not wanted:
             return {}
@@ -146,7 +146,7 @@ class TableWatch:
         return {key: version for key, version in found if version is not None}
 
     def _take_in(self, glimpse: Glimpse) -> Collection[str]:
-        """Keep what a commit says of partition keys; returns those that were written or rolled back."""
+        """Record a commit's effects on partition keys; return the written or rolled-back keys."""
         if self.spec.executed_by:
             return self._executed(glimpse)
         if glimpse.restores:
@@ -167,7 +167,7 @@ class TableWatch:
         return written
 
     def _executed(self, glimpse: Glimpse) -> set[str]:
-        """Keep which executions the rows do not contain as they were run last."""
+        """Record the executions whose newest run is missing in the rows; return the affected keys."""
         written = next((key for app_id in glimpse.transactions if (key := self._written(app_id)) is not None), None)
         before = self._log.now.last
         self._log.take_in(glimpse, written)
@@ -186,7 +186,7 @@ class TableWatch:
         return dict(partition).get(self.column) if self.column else ""
 
     def _written(self, app_id: str) -> str | None:
-        """Read the partition key that a write of the library was about from its transaction id."""
+        """Return the partition key in the transaction id of a library write; ``None`` for any other id."""
         if not app_id.startswith(self._prefix):
             return None
         slice_, _, generation = app_id[len(self._prefix) :].partition("/")

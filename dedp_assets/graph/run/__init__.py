@@ -1,1 +1,1 @@
-"""Runs: which partitions they compute, from what, and what they report."""
+"""Runs: choice of partitions, pinned inputs and reports to Dagster."""

@@ -1,4 +1,4 @@
-"""A step that appends what an upstream holds now, and reports the partitions that it brought rows for."""
+"""Append step over the current upstream data, with a report of the partitions that got rows."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def appending(
     at: datetime,
     figures: Mapping[str, Figure] = MappingProxyType({}),
 ) -> Iterator[Appending]:
-    """Run the block as one step that appends to ``table``, and report the partitions that it brought rows for.
+    """Run the block as one step that appends to ``table``, and report the partitions that got rows.
 
     Args:
         context: Dagster's.
@@ -86,7 +86,7 @@ def appending(
 def _report_appended(
     context: dg.OpExecutionContext, table: Table, before: int, column: str, figures: Mapping[str, Figure]
 ) -> None:
-    """Record a materialization of each partition that this run's commits after version ``before`` brought rows for."""
+    """Record a materialization of each partition that got rows from this run after version ``before``."""
     commits = table.ledger.commits(since=before) if table.ledger.exists() else ()
     ours = [c for c in commits if c.record and c.record.run_id == context.run.run_id]
     changed = [(dict(partition)[column], commit) for commit in ours for partition in commit.changed]

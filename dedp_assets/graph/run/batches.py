@@ -1,4 +1,4 @@
-"""The partitions of one step: which of them have to be computed, and what became of each.
+"""Partitions of one step: the partitions to compute, and the result of each.
 
 A partition is settled if its last commit was computed from the same inputs by the same code and its files are there.
 """
@@ -33,7 +33,7 @@ NOT_COMPUTED = "not computed"
 
 @dataclass(frozen=True, slots=True)
 class Inputs:
-    """What one partition's computation reads, pinned before it starts.
+    """The inputs of one partition's computation, pinned before the start.
 
     Attributes:
         identities: upstream name -> version or content identity; equal ones and equal code mean equal rows.
@@ -54,7 +54,7 @@ class Inputs:
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One partition to compute.
+    """A partition to compute, with its pinned inputs.
 
     Attributes:
         key: Dagster's partition key; empty for an unpartitioned table.
@@ -67,15 +67,15 @@ class Step:
     provenance: Provenance
 
     def target(self, table: Table, audits: Sequence[Audit] = ()) -> Target:
-        """Make the target of what this step writes to ``table``: the partition of its key, on behalf of its run."""
+        """Return the target of the step's write to ``table``: its partition, on behalf of its run."""
         return table.target(self.provenance, partition=self.owned(table), audits=audits)
 
     def owned(self, table: Table) -> dict[str, str]:
-        """Name the partition of ``table`` that this step replaces: the key in its first partition column."""
+        """Return the partition of ``table`` that this step replaces: the key in the first partition column."""
         return owned_by(self.key, table.spec)
 
     def applied(self, table: Table) -> int | None:
-        """Find the upstream version up to which ``table`` holds what upstream changed.
+        """Return the upstream version that ``table`` has applied; ``None`` to compute from everything.
 
         ``None`` if it has to be computed from everything: it was not written yet, somebody asks for it, files of it are
         lost, or other code computed it.
@@ -88,13 +88,13 @@ class Step:
 
 
 def owned_by(key: str, table: TableSpec) -> dict[str, str]:
-    """Name the partition, or the execution, of a table that the run of a key is; the whole table without a key."""
+    """Return the partition or execution of a table for a key; empty for the whole table."""
     return {table.executed_by or table.partition_by[0]: key} if key else {}
 
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """How one table is computed, partition by partition.
+    """The computation of one table, partition by partition.
 
     Attributes:
         target: the table whose checks are reported.
@@ -122,7 +122,7 @@ class Work:
 
 @dataclass(slots=True)
 class Batch:
-    """What became of the partitions of one step.
+    """The results of the partitions of one step.
 
     Attributes:
         done: partition key -> what was done.
@@ -138,23 +138,23 @@ class Batch:
 
     @property
     def findings(self) -> Iterator[tuple[str, Finding]]:
-        """Every finding of a refusal, with its partition key."""
+        """The findings of every refusal, each with its partition key."""
         for key, error in self.errors.items():
             yield from ((key, finding) for finding in (error.findings if isinstance(error, AuditFailed) else ()))
 
     def failures(self, table: str) -> dict[str, str]:
-        """Partition key -> one sentence on why it was not done."""
+        """Return one sentence per partition key on why the partition was not computed."""
         said = {key: sentence(table, key, error) for key, error in self.errors.items()}
         return dict(sorted({**self.held, **said}.items()))
 
 
 def latest(table: Table, key: str, *, until: int | None = None) -> Commit | None:
-    """Find the newest commit up to a version about the partition of ``table`` that a key owns, if there is one."""
+    """Return the newest commit of a key's partition of ``table`` up to a version; ``None`` if absent."""
     return table.ledger.latest(owned_by(key, table.spec), until=until) if table.ledger.exists() else None
 
 
 def compute_all(context: dg.AssetExecutionContext, work: Work, at: datetime) -> Batch:
-    """Compute the run's partitions one after the other; what is wrong with one of them stops no other."""
+    """Compute the run's partitions one after the other; a refused partition does not stop the others."""
     partitioned = context.has_partition_key or context.has_partition_key_range
     keys = list(context.partition_keys) if partitioned else [""]
     batch = Batch(held=_held(context, keys) if len(keys) > 1 else {})
@@ -190,7 +190,7 @@ def _compute_one(context: dg.AssetExecutionContext, work: Work, key: str, inputs
 def _refuse(
     context: dg.AssetExecutionContext, work: Work, key: str, inputs: Inputs | None, error: PatternError
 ) -> dict[str, str]:
-    """Note what was refused, by every name that another request may give it; returns the run's tags that say so."""
+    """Note a refusal under every goal that a request may name; return the run tags of the refusal."""
     if work.refusals:
         read = [inputs.sequence, inputs.notes.get("delivery")] if inputs else []
         named = [*read, goal_of(context.run.tags, work.target.name, key)]
@@ -221,7 +221,7 @@ def _compute(context: dg.AssetExecutionContext, work: Work, step: Step) -> Did:
 
 
 def _did(work: Work, step: Step, result: WriteResult, *, because: str) -> Did:
-    """Keep what the pattern returned, with the commit of each table that it says it made."""
+    """Return the result of a computed partition, with the commit of each table in the pattern's result."""
     results = {each.table: each for each in (result, *result.beside)}
     versions = {t: results[t.name].version if t.name in results else None for t in work.tables}
     return Did(
@@ -238,7 +238,7 @@ def _lost(table: Table, step: Step) -> Sequence[LostFile]:
 
 
 def _clear_lost(work: Work, step: Step, lost: Mapping[Table, object]) -> None:
-    """Empty the partitions beside the target that nobody can read any more: what is built next to it reads them."""
+    """Empty the step's partitions with lost files in further outputs, which the computation reads."""
     for table in lost:
         if table is not work.target and (partition := step.owned(table)):
             # Other inputs than the step's: whatever becomes of the step, the partition does not count as computed.
@@ -247,7 +247,7 @@ def _clear_lost(work: Work, step: Step, lost: Mapping[Table, object]) -> None:
 
 
 def _is_from(commit: Commit, table: Table, step: Step) -> bool:
-    """Tell whether a commit's rows were computed from the step's inputs by the step's code."""
+    """Return whether a commit's rows were computed from the step's inputs by the step's code."""
     record, wanted = commit.record, step.provenance
     if record is None or (table.spec.executed_by and record.partition != step.owned(table)):
         return False
@@ -277,7 +277,7 @@ def _code_version(context: dg.AssetExecutionContext, table: Table) -> str:
 
 
 def _held(context: dg.AssetExecutionContext, keys: Sequence[str]) -> dict[str, str]:
-    """Find the keys whose upstream partition an earlier step of this run did not compute, and why it did not."""
+    """Return the keys that an earlier step of this run did not compute upstream, each with the reason."""
     graph = context.job_def.asset_layer
     parents = {parent for key in context.selected_asset_keys for parent in graph.get(key).parent_keys}
     logged = context.instance.all_logs(context.run.run_id, of_type=dg.DagsterEventType.ASSET_OBSERVATION)

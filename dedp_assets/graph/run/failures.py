@@ -1,4 +1,4 @@
-"""What is wrong with a run: which errors may pass, and what the others tell people."""
+"""Failures of runs: transient errors to retry, and sentences for people on all other errors."""
 
 from __future__ import annotations
 
@@ -38,12 +38,12 @@ _LOST = ("StatusCode.UNAVAILABLE", "INVALID_HANDLE", "NO_ACTIVE_SESSION")
 
 
 def retry(number: int) -> dg.RetryRequested:
-    """Ask for attempt ``number`` + 1, after a pause that doubles each time."""
+    """Return a retry request for attempt ``number`` + 1, after a pause that doubles with each attempt."""
     return dg.RetryRequested(max_retries=RETRIES, seconds_to_wait=_FIRST_WAIT_SECONDS * 2**number)
 
 
 def is_lost_engine(error: BaseException | None) -> bool:
-    """Tell whether an error, or what caused it, is that the shared Spark engine went away."""
+    """Return whether an error or one of its causes is the loss of the shared Spark engine."""
     while error is not None:
         if isinstance(error, SparkConnectException) and any(said in str(error) for said in _LOST):
             return True
@@ -52,13 +52,13 @@ def is_lost_engine(error: BaseException | None) -> bool:
 
 
 def sentence(table: str, key: str, error: Exception) -> str:
-    """Say in one sentence that names the partition why it was not computed."""
+    """Return a sentence that names the partition, the reason of the failure and a remedy."""
     said = str(error) if key in str(error) else f"{table} {key}: {error}"
     return f"{said.removesuffix('.')}. {what}" if (what := _remedy(" ".join([table, key]).strip(), error)) else said
 
 
 def unexpected(table: str, key: str, error: Exception) -> dg.Failure:
-    """Put a sentence before an error that nobody foresaw; its own text and stack follow."""
+    """Return the failure for an unexpected error: a sentence, with the stack as metadata."""
     said = " ".join(str(error).split("\n", 1)[0].split())[:_SHOWN]
     return dg.Failure(
         f"{table} {key}".strip() + f" was not computed and nothing of it is published: {type(error).__name__} in the "
@@ -69,14 +69,14 @@ def unexpected(table: str, key: str, error: Exception) -> dg.Failure:
 
 
 def lost_engine(table: str, key: str) -> dg.Failure:
-    """Say that a computation lost the shared Spark engine, which is nobody's fault and needs nobody."""
+    """Return the failure for the loss of the shared Spark engine, which needs no action by a person."""
     named = f"{table} {key}".strip()
     said = f"{named}: the Spark engine went away during the run, which is asked for again"
     return dg.Failure(said, allow_retries=False)
 
 
 def _remedy(named: str, error: Exception) -> str:
-    """Say what a person can do about a refusal, as a command where there is one."""
+    """Return a person's remedy for a refusal, as a command if a command exists."""
     if isinstance(error, TransactionReused):
         return f"To publish them, run it with force: dedp run {named} --force"
     if not isinstance(error, AuditFailed):
@@ -94,7 +94,7 @@ def _remedy(named: str, error: Exception) -> str:
 
 
 def failure(errors: Mapping[str, Exception], sentences: Mapping[str, str]) -> dg.Failure:
-    """Fail the step, with the stages of refused rows and with what nobody can approve.
+    """Return the step's failure, with the staging folders of refused rows and non-approvable audits.
 
     Args:
         errors: partition key -> why it was refused.
@@ -123,7 +123,7 @@ def _beyond_approval(errors: Mapping[str, Exception]) -> dict[str, str]:
 
 
 def failure_of(instance: dg.DagsterInstance, run: dg.DagsterRun) -> str:
-    """Find the sentence that a run failed with; empty if no step of it said one."""
+    """Return the sentence that a run failed with; empty if no step failed with a sentence."""
     return failure_told(step_failures(instance, run))
 
 
@@ -134,7 +134,7 @@ def step_failures(instance: dg.DagsterInstance, run: dg.DagsterRun) -> list[dg.D
 
 
 def failure_told(events: Sequence[dg.DagsterEvent]) -> str:
-    """Find the sentence that the first of the failed steps ended with."""
+    """Return the error sentence of the first failed step."""
     if not events:
         return ""
     stated = events[0].step_failure_data.user_failure_data
@@ -142,7 +142,7 @@ def failure_told(events: Sequence[dg.DagsterEvent]) -> str:
 
 
 def _sentence(event: dg.DagsterEvent) -> str:
-    """Read the innermost error of a failed step, in its first line."""
+    """Return the first line of the innermost error of a failed step."""
     error = event.step_failure_data.error
     while error is not None and error.cause is not None:
         error = error.cause

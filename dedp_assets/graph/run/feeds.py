@@ -1,4 +1,4 @@
-"""How the partitions of one table feed those of another: what a run reads, and which runs a change upstream asks for.
+"""Partition mappings between tables: partitions that a run reads, and runs that a change requests.
 
 Both directions stand in one :class:`Feed`, so that a run and the reconciler cannot disagree.
 """
@@ -23,7 +23,7 @@ Values = Mapping[str, str | None]
 
 @dataclass(frozen=True, slots=True)
 class Feed:
-    """The mapping between the partitions of an upstream table and the partition keys of the table that reads it.
+    """The mapping between upstream partitions and the partition keys of a downstream table.
 
     Attributes:
         reads: partition key -> upstream partitions that its run reads; each may name some of the columns.
@@ -39,13 +39,13 @@ class Feed:
     spans: bool = False
 
     def markers(self, key: str) -> Sequence[Values]:
-        """Name the upstream partitions of which a commit about one says that the upstream has dealt with ``key``."""
+        """Return the upstream partitions whose commits show that the upstream has dealt with ``key``."""
         return (self.written(key),) if self.written else self.reads(key)
 
 
 @dataclass(frozen=True, slots=True)
 class Pinned:
-    """What one run reads of an upstream table: the same rows, whatever is written there meanwhile.
+    """A snapshot read of an upstream table: the same rows despite concurrent writes.
 
     Attributes:
         table: the upstream table.
@@ -64,12 +64,12 @@ class Pinned:
         return self.table.read(*self.partitions, version=self.version)
 
     def of(self, column: str, values: Iterable[str]) -> Pinned:
-        """Narrow what is pinned to some values of its partition column."""
+        """Narrow the pinned partitions to some values of a partition column."""
         wanted = set(values)
         return replace(self, partitions=tuple(each for each in self.partitions if each.get(column) in wanted))
 
     def changed_by(self, column: str) -> dict[str, int]:
-        """Find which version changed each value of its partition column last; without those that never had rows."""
+        """Return the version of the last change of each pinned value of a column, without unwritten values."""
         found = {}
         for partition in self.partitions:
             commit = self.table.ledger.changed(partition, until=self.version)
@@ -78,12 +78,12 @@ class Pinned:
         return found
 
     def rows_since(self, version: int) -> DataFrame:
-        """Read the rows of the partitions that changed after ``version``, older ones of them as well; lazy."""
+        """Read all rows of the partitions that changed after ``version``; lazy."""
         _, changed = self.table.ledger.changes(since=version)
         return self.table.read(*map(dict, changed), version=self.version) if changed else self.rows().limit(0)
 
     def related(self, other: Table, column: str) -> DataFrame | None:
-        """Read the partitions of another table that may share a value of ``column`` with what is pinned; lazy.
+        """Read the partitions of another table that may share values of ``column`` with this snapshot; lazy.
 
         Args:
             other: a table that has the column, too.
@@ -103,13 +103,13 @@ class Pinned:
         return other.read(*map(dict, partitions), version=state.version) if near else None
 
     def values(self, column: str, *, since: str) -> list[str]:
-        """List the values of a partition column that the upstream table has rows for, from the value ``since`` on."""
+        """List the values of a partition column with upstream rows, from the value ``since`` on."""
         held = self.table.ledger.state(self.version).statistics().items()
         found = {dict(values)[column] for values, stats in held if stats.rows}
         return sorted(value for value in found if value is not None and value >= since)
 
     def count(self) -> int:
-        """Count the rows by the table's log, without reading them."""
+        """Count the rows by the table's log, without a scan."""
         held = self.table.ledger.state(self.version).statistics().items()
         mine = [stats for values, stats in held if any(p.items() <= dict(values).items() for p in self.partitions)]
         return sum(stats.rows for stats in mine)
@@ -122,13 +122,13 @@ def same(column: str) -> Feed:
 
 
 def whole() -> Feed:
-    """Feed a table without partitions by everything there is upstream."""
+    """Feed a table without partitions by all upstream rows."""
     return Feed(reads=lambda _: ({},), feeds=lambda _: ("",))
 
 
 @cache
 def day_to_week(column: str) -> Feed:
-    """Feed a week, whose key is its Monday, by its seven days.
+    """Feed a week, keyed by its Monday, by seven days.
 
     Args:
         column: partition column of the upstream table that holds the day, a DATE.
@@ -158,7 +158,7 @@ def hour_to_day(column: str) -> Feed:
 
 
 def pin(upstream: Table, feed: Feed, key: str) -> Pinned:
-    """Pin what the run of a partition reads of an upstream table, by its log and without Spark.
+    """Pin the snapshot of an upstream table for the run of a partition, by its log and without Spark.
 
     A partition that the upstream wrote without a row changed nothing and is there all the same.
 

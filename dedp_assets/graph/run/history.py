@@ -1,4 +1,4 @@
-"""Questions that the modules of tables ask a table's log, each answered by one walk over its commits."""
+"""Queries of the tables' modules over a table's log, each by one walk over the commits."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["last_note", "newest_batches", "row_changes", "watermark_of_landings"
 
 
 def last_note(ledger: Ledger, name: str, *, until: int) -> Any:  # noqa: ANN401 - a note is any JSON value
-    """Find the newest note of a name in the commits up to a version; ``None`` if there is none."""
+    """Return the newest note of a name in the commits up to a version; ``None`` if absent."""
     records = (commit.record for commit in ledger.history() if commit.version <= until)
     return next((record.notes[name] for record in records if record and name in record.notes), None)
 
@@ -37,7 +37,7 @@ def newest_batches(ledger: Ledger) -> list[CommitRecord]:
 
 
 def watermark_of_landings(ledger: Ledger, day: str, *, column: str, allowed_lateness_seconds: float) -> datetime | None:
-    """Find the watermark that held before ``day`` landed: what the landing days before it advanced to.
+    """Return the watermark before ``day`` landed, as advanced by the earlier landing days.
 
     A day that came by files counts as its last delivery left it, one that came by a topic with all that was read of it.
     What the day before knew of still earlier days stands in its commit, so the log is read no further back; days that
@@ -67,7 +67,7 @@ def _records(ledger: Ledger) -> Iterator[CommitRecord]:
 
 
 def _watermark_after(record: CommitRecord, allowed_lateness_seconds: float) -> datetime | None:
-    """Advance the watermark that held before a landing by what the landing brought."""
+    """Return the watermark after a landing: the noted watermark, advanced by the newest landed event time."""
     stated, newest = record.notes.get("watermark"), record.figures.get("newest")
     times = {"newest": datetime.fromtimestamp(newest, timezone.utc) if newest else None}
     known = datetime.fromisoformat(stated) if stated else None
@@ -75,7 +75,7 @@ def _watermark_after(record: CommitRecord, allowed_lateness_seconds: float) -> d
 
 
 def _landing_day(commit: Commit, column: str) -> str:
-    """Find the day that a commit landed: the one it owned, or the newest it brought rows for."""
+    """Return the landing day of a commit: the owned day, or the newest day with appended rows."""
     if commit.record is None:
         return ""
     brought = [dict(partition).get(column) or "" for partition in commit.changed if commit.record.channel]

@@ -1,4 +1,4 @@
-"""Refusals: why a partition was not published, noted in the lake, so that nobody asks for it again in vain.
+"""Refusals: notes in the lake on refused partitions, to suppress repeated requests.
 
 A note says what was refused by which code: a request with other data or other code is another one. Losing a note costs
 one more run, which is refused.
@@ -23,7 +23,7 @@ _WHOLE = "%"
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """One refused partition.
+    """A refused partition.
 
     Attributes:
         goals: what was refused: the upstream version, or the identity of the delivery.
@@ -40,20 +40,20 @@ class Refusal:
 
 @dataclass(frozen=True, slots=True)
 class Refusals:
-    """The noted refusals of one table."""
+    """The refusal notes of one table."""
 
     store: Store
 
     def note(self, key: str, refusal: Refusal) -> None:
-        """Note why the partition with this key (the whole table, if it is empty) was refused."""
+        """Write the refusal of the partition with this key (the whole table, if empty)."""
         self.store.put(_path(key), json.dumps(asdict(refusal)).encode())
 
     def clear(self, key: str) -> None:
-        """Remove the note of a partition, if there is one."""
+        """Remove a partition's refusal, if any."""
         self.store.delete(_path(key))
 
     def by_key(self) -> Mapping[str, Refusal]:
-        """Read the refused partitions by key; a note that cannot be read is none."""
+        """Read the refusals by partition key, without unreadable notes."""
         found = {}
         for name in self.store.list():
             if name.endswith(_SUFFIX) and not name.startswith("."):

@@ -1,4 +1,4 @@
-"""Revisions of a reference table: since which day its rows say something else, commit by commit."""
+"""Revisions of a reference table: the first day with changed rows, commit by commit."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Revisions:
 
     @classmethod
     def of(cls, ledger: Ledger, *, until: int) -> Revisions:
-        """Read the revisions of a table up to version ``until``, as far as its log still holds the commits."""
+        """Read the revisions of a table up to version ``until``, from the commits still in the log."""
         found = cls()
         for glimpse in ledger.glimpses(records=True):
             if glimpse.version <= until:
@@ -51,10 +51,10 @@ class Revisions:
         self.versions.append(0 if commit.forgotten else commit.version)
 
     def since(self, version: int) -> str:
-        """Find the first day that commits after ``version`` are about; empty text for all days, as without commits."""
+        """Return the first day of the commits after ``version``; empty for all days, or without commits."""
         return next(iter(self.days[bisect_right(self.versions, version) :]), "")
 
     def newest(self, day: str) -> int:
-        """Find the version of the newest commit about ``day``; 0 without one."""
+        """Return the version of the newest commit about ``day``; 0 without a commit."""
         place = bisect_right(self.days, day)
         return self.versions[place - 1] if place else 0

@@ -1,4 +1,4 @@
-"""What the tags of a run say: why it runs, who decided what about it, and what became of it."""
+"""Run tags: the cause of a run, decisions of people, and results."""
 
 from __future__ import annotations
 
@@ -43,45 +43,45 @@ _LONGEST = 63
 
 
 def ran_by(process: int, run_id: str) -> dict[str, str]:
-    """Make the run tag that says which process runs it; a run that is a copy of this one copies its tags, too."""
+    """Return the tag that names a run's process, with the run's id, so that a copied tag does not count."""
     return {_PROCESS: f"{process} {run_id}"}
 
 
 def process_of(run: dg.DagsterRun) -> int | None:
-    """Read which process runs a run, if its tags say so."""
+    """Return the process that executes a run, by the run's tags; ``None`` without a tag."""
     process, _, run_id = run.tags.get(_PROCESS, "").partition(" ")
     return int(process) if run_id == run.run_id else None
 
 
 def refusal(table: str, key: str, sequence: object) -> dict[str, str]:
-    """Make the run tag that says: the partition was refused at this upstream version, by its data and not by chance."""
+    """Return the tag of a refusal by data: table and partition, with the refused upstream version."""
     return {f"{_REFUSED}{_tag_name(table, key)}": str(sequence)}
 
 
 def refusals(tags: Mapping[str, str]) -> list[tuple[str, str]]:
-    """Table and partition key (empty for a whole table) of everything that a run with these tags refused."""
+    """List table and partition key (empty for a whole table) of every refusal in the run's tags."""
     names = [tag.removeprefix(_REFUSED).split(".", 2) for tag in tags if tag.startswith(_REFUSED)]
     return [(f"{layer}/{dataset}", "".join(key)) for layer, dataset, *key in names]
 
 
 def unchanged(table: str, said: str) -> dict[str, str]:
-    """Make the run tag that says: this table was not computed, because what it is computed from is as it was."""
+    """Return the tag of a table that was up to date, so that the run did not compute the table."""
     return {f"{_UNCHANGED}{_tag_name(table, '')}": said}
 
 
 def goal_of(tags: Mapping[str, str], table: str, key: str) -> str | None:
-    """Read which upstream version or delivery a run was asked to bring into a partition, if it was asked for that."""
+    """Return the requested upstream version or delivery of a partition; ``None`` for other runs."""
     asked, _, goal = tags.get(REQUEST, "").rpartition("@")
     return goal.partition("~")[0] if asked == f"{table}:{key or table}" else None
 
 
 def told(tags: Mapping[str, str]) -> dict[str, str]:
-    """Read what the event that started a run told it, by name; empty for other runs."""
+    """Return the attributes of the event that started a run, by name; empty for other runs."""
     return {tag.removeprefix(TRIGGER): value for tag, value in tags.items() if tag.startswith(TRIGGER)}
 
 
 def is_forced(tags: Mapping[str, str]) -> bool:
-    """Tell whether the run's tags ask to compute what is unchanged.
+    """Return whether the run's tags request a computation of unchanged partitions.
 
     Raises:
         ConfigError: for a value that is neither ``true`` nor ``false``.
@@ -93,14 +93,14 @@ def is_forced(tags: Mapping[str, str]) -> bool:
 
 
 def cause_of(run: dg.DagsterRun) -> str:
-    """Name the cause of a run in a word."""
+    """Return the cause of a run as a word."""
     tags = run.tags
     named = {"dagster/backfill": "backfill", "dagster/schedule_name": "schedule", "dagster/sensor_name": "sensor"}
     return tags.get(CAUSE) or next((cause for tag, cause in named.items() if tag in tags), "manual")
 
 
 def approval_of(run: dg.DagsterRun) -> Approval | None:
-    """Read the decision of a person that a run carries."""
+    """Return a person's approval from the run's tags."""
     by, because = run.tags.get(APPROVED_BY, ""), run.tags.get(APPROVED_BECAUSE, "")
     audits = tuple(name.strip() for name in run.tags.get(APPROVED_AUDITS, "").split(",") if name.strip())
     return Approval(by, because, audits) if by or because or audits else None

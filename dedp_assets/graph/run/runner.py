@@ -1,4 +1,4 @@
-"""Runs a declared table: computes the partitions of a Dagster run and reports what the pattern returned."""
+"""Dagster runs of a declared table: computation of the partitions, and a report of the results."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _NO_MATERIALIZATION = {"__source_asset_observation__": True}
 
 
 def run(context: dg.AssetExecutionContext, work: Work, *, at: datetime) -> Iterator[Event]:
-    """Compute the run's partitions one after the other, each in commits of its own, and report what was returned.
+    """Compute the run's partitions one after the other, each in its own commits, and yield the results.
 
     A partition whose inputs and code are what its last commit says they were is not computed again, unless files of it
     are lost or somebody asks for it. One that is refused or not ready does not keep the others of its run from being
@@ -79,7 +79,7 @@ def _retry_transient(context: dg.AssetExecutionContext, batch: Batch) -> None:
 
 
 def _broken(context: dg.AssetExecutionContext, table: str, key: str, error: Exception) -> dg.Failure:
-    """Say what ended the step; a run that lost its engine is asked for again, and finds by the ledger what is done."""
+    """Return the failure that ended the step; mark a run with a lost engine for a new request."""
     if not is_lost_engine(error):
         return unexpected(table, key, error)
     stated = context.run.tags
@@ -88,7 +88,7 @@ def _broken(context: dg.AssetExecutionContext, table: str, key: str, error: Exce
 
 
 def _pass_on(context: dg.AssetExecutionContext, work: Work, batch: Batch) -> Iterator[Event]:
-    """Let the steps that follow go on with what was done; what was not is reported, and blocks only itself."""
+    """Yield results that let later steps go on with the computed partitions, despite failed partitions."""
     yield from _checks(context, work.target, batch.done, ())
     yield from _evaluations(work.target.name, batch)
     for table in work.tables:
@@ -96,7 +96,7 @@ def _pass_on(context: dg.AssetExecutionContext, work: Work, batch: Batch) -> Ite
 
 
 def _is_read_later(context: dg.AssetExecutionContext) -> bool:
-    """Tell whether a later step of this run reads what this one writes."""
+    """Return whether a later step of this run reads this step's tables."""
     graph, mine, steps = context.job_def.asset_layer, context.selected_asset_keys, context.run.step_keys_to_execute
     children = {child for key in mine for child in graph.get(key).child_keys} - set(mine)
     later = {graph.get(child).assets_def.node_def.name for child in children & set(graph.selected_asset_keys)}
@@ -104,7 +104,7 @@ def _is_read_later(context: dg.AssetExecutionContext) -> bool:
 
 
 def _tell_failures(context: dg.AssetExecutionContext, table: str, batch: Batch, failures: Mapping[str, str]) -> None:
-    """Say of each partition that was not computed why, where people look at the asset."""
+    """Record the reason of each failed partition as an observation of the asset."""
     for key, sentence in failures.items():
         if key:
             metadata = {NOT_COMPUTED: sentence}
@@ -119,7 +119,7 @@ def _checks(
     done: Mapping[str, Did],
     refused: Iterable[tuple[str, Finding]],
 ) -> Iterator[dg.AssetCheckResult]:
-    """Give one result per check, the worst over the run's partitions, with the figures of each."""
+    """Yield one result per check, the worst over the run's partitions, with the figures of each."""
     declared = {check.name for check in context.assets_def.check_keys}
     seen: dict[str, dict[str, Finding]] = {}
     for key, did in done.items():
@@ -136,7 +136,7 @@ def _checks(
 
 
 def _evaluations(table: str, batch: Batch) -> Iterator[dg.AssetCheckEvaluation]:
-    """Give the verdicts on partitions that were refused, each by itself, so that they do not block the others."""
+    """Yield the verdicts on refused partitions as separate non-blocking evaluations."""
     for key, finding in batch.findings:
         result = check_result(table, finding.name, {key: finding})
         yield dg.AssetCheckEvaluation(
@@ -169,7 +169,7 @@ def _materialization(
 def _metadata(
     context: dg.AssetExecutionContext, work: Work, table: Table, done: Mapping[str, Did]
 ) -> dict[str, dict[str, Any]]:
-    """Say of each partition key what was done for it, and what started the run."""
+    """Return the metadata of each partition key: the computation, the run's trigger and the lineage."""
     trigger = {f"trigger {name.replace('_', ' ')}": value for name, value in told(context.run.tags).items()}
     lineage = work.lineage.get(table.name)
     columns = {"dagster/column_lineage": lineage} if lineage and lineage.deps_by_column else {}

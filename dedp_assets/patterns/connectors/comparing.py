@@ -1,4 +1,4 @@
-"""Holding a table of PostgreSQL and its copy against each other, without stopping either.
+"""Comparison of a PostgreSQL table and a captured copy, without interruption of either.
 
 Both sides are read as of one position of the log, less the keys that changed between the copy's position and that one.
 Each side counts its rows and sums up their hashes by range of hashed keys, so that a range is the same one on both
@@ -70,7 +70,7 @@ Key = tuple[str | None, ...]
 
 
 def compare_copy(source: PostgresTable, copy: Table, history: Table, *, keys: Sequence[str]) -> Finding:
-    """Judge whether a captured table's copy holds the rows of its source.
+    """Judge whether a captured copy holds the rows of the source table.
 
     Costs a pass over each side, and another one if they differ; no lock that a writer waits for, and two replication
     slots for as long as it takes.
@@ -126,7 +126,7 @@ def compare_copy(source: PostgresTable, copy: Table, history: Table, *, keys: Se
 def _changed(
     source: PostgresTable, history: Table, keys: Sequence[str], *, since: int, until: int, oid: int
 ) -> set[Key]:
-    """Find the keys that changed between two positions: in the log that is not captured yet, and in the history."""
+    """Find the keys that changed between two positions, in the uncaptured log and in the history."""
     images: list[Row] = []
     with postgres.connected(source) as connection:
         slot = postgres.slot_state(connection, source)
@@ -156,7 +156,7 @@ def _require_near(source: PostgresTable, changes: int, emptied: bool) -> None:  
 
 @dataclass(frozen=True, slots=True)
 class _Side:
-    """A row of one side: its key, and the text of each of its columns."""
+    """A row of either side: key, and text of each column."""
 
     key: Key
     columns: tuple[str, ...]
@@ -174,7 +174,7 @@ class _Sides:
     keys: tuple[str, ...]
 
     def hashed(self, keys: set[Key]) -> list[str]:
-        """Hash keys that are texts of the log."""
+        """Return the hashes of keys that are texts of the log."""
         if not keys:
             return []
         names = [sql.Identifier(f"k{number}") for number in range(len(self.keys))]
@@ -189,7 +189,7 @@ class _Sides:
         return [found for (found,) in self._asked(1, query, *[list(column) for column in zip(*keys, strict=True)])]
 
     def of_source(self, changed: Sequence[str]) -> Ranges:
-        """Sum up the source by range."""
+        """Return row count and hash sum of the source, by range of hashed keys."""
         key, row = (sql.SQL(" || ").join(self._of_source(names)) for names in (self.keys, self.columns))
         query = sql.SQL(
             "SELECT left(k, {}), count(*), sum(('x' || left(md5(r), 15))::bit(60)::bigint) FROM "
@@ -198,14 +198,14 @@ class _Sides:
         return {part: (rows, int(hashed)) for part, rows, hashed in self._asked(3, query, list(changed))}
 
     def of_copy(self, changed: Sequence[str]) -> Ranges:
-        """Sum up the copy by range."""
+        """Return row count and hash sum of the copy, by range of hashed keys."""
         kept = self._of_copy(changed, f"{' || '.join(self._texts(self.columns))} AS r")
         found = kept.groupBy(F.expr(f"left(k, {_DIGITS})").alias("part"))
         summed = found.agg(F.count("*").alias("rows"), F.expr(_HASH_OF_COPY).alias("hash")).collect()
         return {row["part"]: (row["rows"], int(row["hash"])) for row in summed}
 
     def told(self, parts: Sequence[str], changed: Sequence[str]) -> str:
-        """Say how the rows of some ranges differ, with a few keys."""
+        """Describe the differences between source and copy in some ranges, with a few keys."""
         keys, columns = (sql.SQL(", ").join(self._of_source(names)) for names in (self.keys, self.columns))
         query = sql.SQL(
             "SELECT * FROM (SELECT md5(concat({0})) AS k, ARRAY[{0}], ARRAY[{1}] FROM ONLY {2}) AS a "
@@ -232,7 +232,7 @@ class _Sides:
         return f"differ in {', '.join(c for c, one, other in pairs if one != other)}"
 
     def _shown(self, hashed: str, row: _Side) -> str:
-        """Show a row's key; the first digits of its hash, if it is personal."""
+        """Return a row's key for display; a prefix of the hash if the key is personal."""
         if {*self.keys} & {*self.spec.personal}:
             return f"a key with md5 {hashed[:8]}..."
         values = [text.split(":", 1)[-1] if text else "NULL" for text in row.key]
@@ -271,11 +271,11 @@ def _by_key(rows: Iterable[Sequence[Any]]) -> dict[str, list[_Side]]:
 
 
 def _kind(spec: TableSpec, column: str) -> str:
-    """Name a declared type without its length."""
+    """Return a column's declared type without the length."""
     return spec.columns[column].type.split("(")[0].strip().upper()
 
 
 def _text(canonical: str, value: str) -> Any:  # noqa: ANN401 - SQL of literals, for two readers
-    """Write SQL: a value as a text that says where it ends, so that two columns never add up to the text of others."""
+    """Return SQL for a value as length-prefixed text, so that concatenations stay unambiguous."""
     text = canonical.format(value)
     return f"coalesce(length({text}) || ':' || ({text}), '-')"

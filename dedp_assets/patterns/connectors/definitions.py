@@ -1,4 +1,4 @@
-"""The definition of a published PostgreSQL table, by the versions of its catalogue's rows.
+"""Definition of a published PostgreSQL table, by row versions of the catalogue.
 
 The log tells of changed rows. Some statements change what the rows hold, or what is logged of them, without a word in
 the log; each leaves another version of a row in the catalogue, also if somebody takes the statement back.
@@ -62,7 +62,7 @@ SELECT json_build_object(
 
 @dataclass(frozen=True, slots=True)
 class Definition:
-    """What decides which rows a table has and which changes of them are logged.
+    """Versions of the catalogue entries that affect a table's rows or logged changes.
 
     Attributes:
         parts: part of it, in words -> its version.
@@ -75,20 +75,20 @@ class Definition:
     columns: Mapping[str, Sequence[Any]] = field(default_factory=dict)
 
     def plain(self) -> dict[str, Any]:
-        """Write it as plain values, for a commit's notes."""
+        """Return the definition as plain values, for a commit's notes."""
         return {"parts": dict(self.parts), "file": self.file, "columns": {c: list(v) for c, v in self.columns.items()}}
 
     @classmethod
     def of(cls, plain: Mapping[str, Any]) -> Definition:
-        """Read what :meth:`plain` wrote."""
+        """Read a definition from the values of :meth:`plain`."""
         return cls(plain["parts"], plain["file"], plain["columns"])
 
     def broken(self, now: Definition) -> list[str]:
-        """List the parts that are not what they were; one that came since, like a value of a type, is harmless."""
+        """List the parts whose version changed; parts added since are harmless."""
         return [part for part, version in self.parts.items() if now.parts.get(part) != version]
 
     def differing(self, now: Definition) -> dict[str, str]:
-        """Say of each column that is not what it was what happened to it."""
+        """Return the change of each differing column: name -> description."""
         found = {column: "was added" for column in now.columns if column not in self.columns}
         for column, (number, kind, version) in self.columns.items():
             there = now.columns.get(column)
@@ -104,7 +104,7 @@ class Definition:
 
 
 def define(connection: Connection[Any], *, oid: int, publication: str, columns: Sequence[str]) -> Definition:
-    """Read the definition of a table as it is now.
+    """Read the current definition of a table.
 
     Args:
         connection: a connection to its database.

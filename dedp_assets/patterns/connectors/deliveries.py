@@ -1,4 +1,4 @@
-"""What lies in a landing zone: files, a marker, perhaps a manifest. Looking opens no data file."""
+"""Contents of a landing zone: files, markers and manifests, listed without opening data files."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _OF_TOOLS = ("_SUCCESS", "_started", "_committed", "_manifest", "_metadata", "_s
 
 @dataclass(frozen=True, slots=True)
 class DeliveredFile:
-    """One file of a delivery: its name, its size in bytes, its modification time in ns since 1970."""
+    """A delivered file: name, size in bytes, modification time in ns since 1970."""
 
     name: str
     size_bytes: int
@@ -57,7 +57,7 @@ class Delivery:
 
     @property
     def identity(self) -> str:
-        """Digest of what lies there, from names, sizes and times; two equal ones hold the same files."""
+        """Digest of the delivered files' names, sizes and times, equal for equal files."""
         lines = [f"{f.name} {f.size_bytes} {f.modified_ns}" for f in self.files]
         return hashlib.sha256("\n".join(lines).encode()).hexdigest()[:16]
 
@@ -67,7 +67,7 @@ class Delivery:
         return tuple(f for f in self.files if self.marker and f.modified_ns > self.marker.modified_ns)
 
     def refusal(self) -> str:
-        """Say in one sentence why this delivery must not be read; empty if it may be read."""
+        """Return the reason why the delivery must not be read; empty for a readable delivery."""
         if self.absent:
             return f"nothing has landed: put the files into {self.absent}, and {MARKER} last"
         if self.marker is None:
@@ -82,7 +82,7 @@ class Delivery:
         return self._shortfall()
 
     def _shortfall(self) -> str:
-        """Name what the manifest states and the files do not hold."""
+        """Return the first contradiction between manifest and files; empty for a complete delivery."""
         sizes = {f.name: f.size_bytes for f in self.files}
         for name, size in (self.manifest or {}).items():
             if not isinstance(size, int) or isinstance(size, bool) or size < 0:
@@ -94,7 +94,7 @@ class Delivery:
         return ""
 
     def require_ready(self) -> Delivery:
-        """Return this delivery if it may be read, and refuse it otherwise.
+        """Return the delivery if readable; raise otherwise.
 
         Raises:
             NotReady: if the producer has not finished.
@@ -106,7 +106,10 @@ class Delivery:
 
 
 def look_at(folder: Path | str) -> Delivery:
-    """Describe the delivery in a partition's folder without opening a data file; empty if there is no folder."""
+    """Describe the delivery in a partition's folder without opening data files.
+
+    Empty if the folder is missing.
+    """
     partition = os.path.basename(folder)  # noqa: PTH119 - a sensor's first look is at thousands of folders
     try:
         with os.scandir(folder) as listed:
@@ -129,7 +132,7 @@ def look_at(folder: Path | str) -> Delivery:
 
 
 def _strangeness(entry: os.DirEntry[str]) -> str:
-    """Say what keeps an entry from being a data file; empty for one that is."""
+    """Return the reason why an entry is no data file; empty for a data file."""
     if is_so(entry.is_dir):
         return "a folder"
     if is_so(entry.is_file):
@@ -138,7 +141,7 @@ def _strangeness(entry: os.DirEntry[str]) -> str:
 
 
 def is_so(ask: Callable[[], bool]) -> bool:
-    """Ask an entry what it is; a link that leads to itself is nothing."""
+    """Return the result of a file type check; ``False`` for a link that leads to itself."""
     try:
         return ask()
     except OSError as error:
@@ -148,12 +151,12 @@ def is_so(ask: Callable[[], bool]) -> bool:
 
 
 def is_called_like_data(name: str) -> bool:
-    """Tell whether a file's name is one that producers give to data."""
+    """Return whether a file's name is typical of data files."""
     return name.endswith(_OF_DATA) or name.lstrip("._").startswith("part-")
 
 
 def _is_data(entry: os.DirEntry[str]) -> bool:
-    """Tell whether a file with a hidden name is called like data, and not what tools leave beside it."""
+    """Return whether a hidden file is non-empty and named like data; files of tools do not count."""
     if not is_called_like_data(entry.name) or entry.name.startswith(_OF_TOOLS) or not is_so(entry.is_file):
         return False
     file = _file(entry)
@@ -161,7 +164,7 @@ def _is_data(entry: os.DirEntry[str]) -> bool:
 
 
 def _file(entry: os.DirEntry[str]) -> DeliveredFile | None:
-    """Describe a file; ``None`` if its producer removed it since the folder was listed."""
+    """Describe a file; ``None`` for a file removed since the listing."""
     try:
         stat = entry.stat()
     except FileNotFoundError:

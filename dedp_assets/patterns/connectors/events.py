@@ -1,4 +1,4 @@
-"""Events: what producers announce, in the envelope of CloudEvents 1.0, and the channel they come through.
+"""Events in the envelope of CloudEvents 1.0, and the channels that deliver events.
 
 A channel is anything that can say what has arrived and keep what was settled: an inbox folder here, a topic as well.
 """
@@ -36,7 +36,7 @@ _HIDDEN = ("_", ".")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Event:
-    """One event; ``source`` and ``id`` together identify it, however often it is delivered.
+    """An event, identified by ``source`` and ``id`` across repeated deliveries.
 
     Attributes:
         id: unique within the source.
@@ -100,7 +100,7 @@ class Event:
 
     @property
     def key(self) -> str:
-        """``source`` and ``id`` as one text; different ones never give the same."""
+        """Unique text of ``source`` and ``id``."""
         return f"{quote(self.source, safe=':')}/{quote(self.id, safe=':')}"
 
     @property
@@ -110,11 +110,11 @@ class Event:
 
     @property
     def digest(self) -> str:
-        """Digest of everything the event says, whatever the order of its attributes."""
+        """Digest of the event's content, independent of the order of attributes."""
         return hashlib.sha256(json.dumps(self._stated(), sort_keys=True).encode()).hexdigest()[:16]
 
     def to_json(self, *, longest: int | None = None) -> str:
-        """Write the envelope as JSON; above ``longest`` characters the data gives way to its size."""
+        """Return the envelope as JSON; above ``longest`` characters, a size replaces the data."""
         whole = _readable(self._stated())
         if longest is None or len(whole) <= longest:
             return whole
@@ -139,7 +139,7 @@ class Event:
 
 @dataclass(frozen=True, slots=True)
 class Arrival:
-    """One delivery of the channel: an event, or a text that is not an event.
+    """A delivery of the channel: an event, or a malformed text.
 
     Attributes:
         name: what the channel knows it by.
@@ -155,7 +155,7 @@ class Arrival:
 
     @classmethod
     def of(cls, name: str, body: bytes, *, received: datetime) -> Arrival:
-        """Read a delivery as it came over the channel."""
+        """Read a delivery from the bytes of the channel."""
         try:
             return cls(name, received, Event.from_json(body))
         except ContractError as error:
@@ -166,21 +166,21 @@ class Channel(Protocol):
     """A channel that events come through."""
 
     def arrivals(self, *, limit: int) -> Sequence[Arrival]:
-        """List the oldest deliveries that are not settled."""
+        """List the oldest pending deliveries."""
 
     def known(self, arrivals: Iterable[Arrival]) -> Mapping[str, str]:
-        """Map the key of each of the events that was settled before, as done or failed, to its digest."""
+        """Map the keys of events processed before, as done or failed, to digests."""
 
     def spent(self, arrivals: Iterable[Arrival]) -> Collection[str]:
-        """List the ids of the runs for which these events were settled as failed: a replay starts afresh."""
+        """List the ids of the runs that failed on the events: a replay starts afresh."""
 
     def settle(self, arrival: Arrival, outcome: Outcome, *, reason: str = "", runs: Sequence[str] = ()) -> None:
-        """Take a delivery out of the channel and keep it, with the reason and the runs that failed."""
+        """Acknowledge a delivery, and keep the event with the reason and the failed runs."""
 
 
 @dataclass(frozen=True, slots=True)
 class Inbox:
-    """A folder with one file per event; files whose names start with ``_`` or ``.`` are not events.
+    """A folder with one file per event; files whose names start with ``_`` or ``.`` are ignored.
 
     What is settled moves to ``_done``, ``_failed`` or ``_aside`` and is never deleted; ``<name>.reason`` beside it says
     why. Moving a file back replays it.
@@ -189,7 +189,10 @@ class Inbox:
     folder: Path
 
     def arrivals(self, *, limit: int) -> Sequence[Arrival]:
-        """List the oldest files, as :class:`Channel` says; an empty inbox costs one directory scan."""
+        """List the oldest deliveries in the folder, as :class:`Channel` requires.
+
+        An empty inbox costs one directory scan.
+        """
         if not self.folder.is_dir():
             return []
         with os.scandir(self.folder) as entries:
@@ -199,19 +202,19 @@ class Inbox:
         return [a for changed_ns, name in lying[:limit] if (a := self._arrival(name, changed_ns))]
 
     def known(self, arrivals: Iterable[Arrival]) -> Mapping[str, str]:
-        """Look the events up among the settled files, as :class:`Channel` says."""
+        """Map the events filed as done or failed to digests, as :class:`Channel` requires."""
         events = {arrival.event.key: arrival.event for arrival in arrivals if arrival.event}
         kept = ((key, self.folder / f"_{how}" / _filed(e)) for key, e in events.items() for how in ("done", "failed"))
         found = {key: Arrival.of(path.name, path.read_bytes(), received=_EPOCH) for key, path in kept if path.is_file()}
         return {key: arrival.event.digest if arrival.event else "unreadable" for key, arrival in found.items()}
 
     def spent(self, arrivals: Iterable[Arrival]) -> Collection[str]:
-        """List the failed runs that the settled files name, as :class:`Channel` says."""
+        """List the failed runs named by the reason files of the events, as :class:`Channel` requires."""
         told = (self.folder / "_failed" / f"{_filed(a.event)}.reason" for a in arrivals if a.event)
         return {run for path in told if path.is_file() for run in _runs(path)}
 
     def settle(self, arrival: Arrival, outcome: Outcome, *, reason: str = "", runs: Sequence[str] = ()) -> None:
-        """Move the file of a delivery to the settled ones, as :class:`Channel` says."""
+        """Move a delivery's file to the folder of the outcome, as :class:`Channel` requires."""
         folder = self.folder / f"_{outcome}"
         folder.mkdir(exist_ok=True)
         free = folder / (arrival.name if outcome == "aside" or arrival.event is None else _filed(arrival.event))
@@ -245,7 +248,7 @@ class Inbox:
 
 
 def _runs(path: Path) -> list[str]:
-    """Read the ids of failed runs from the reason file of a settled event.
+    """Read the ids of failed runs from the reason file of a processed event.
 
     Raises:
         ContractError: if somebody changed it; the text names it.
@@ -264,7 +267,7 @@ _EPOCH = datetime.fromtimestamp(0, timezone.utc)
 
 
 def _filed(event: Event) -> str:
-    """Name the one file that keeps an event once it is done."""
+    """Return the name of the file that keeps a processed event."""
     return f"{hashlib.sha256(event.key.encode()).hexdigest()[:32]}.json"
 
 
@@ -274,7 +277,7 @@ def _readable(stated: object) -> str:
 
 
 def _moment(stated: object) -> datetime:
-    """Read a time as RFC 3339 writes it, in UTC; digits below a microsecond are cut off."""
+    """Parse an RFC 3339 time as UTC; digits below a microsecond are cut off."""
     parts = _TIME.fullmatch(stated) if isinstance(stated, str) else None
     try:
         if parts is None:
@@ -287,7 +290,7 @@ def _moment(stated: object) -> datetime:
 
 
 def _decoded(stated: object) -> str:
-    """Decode a URL-encoded key, in which a plus sign is a space."""
+    """Decode a URL-encoded object key, with a plus sign as a space."""
     if not isinstance(stated, str):
         raise ContractError(f"it names the object {stated!r}, which is no text")
     try:

@@ -1,4 +1,4 @@
-"""Files of text lines: which of them an engine would skip, misread or die of, and why; found without an engine.
+"""Files of text lines: checks, without an engine, for files that an engine would skip or misread.
 
 Spark reads no file whose name begins with ``_`` or ``.``, takes a colon in a name for an address, chooses how to
 decompress by the name alone (so that plain text called ``.bz2`` has no line, and a ``.snappy`` of another framing takes
@@ -65,7 +65,7 @@ def name_refusal(name: str) -> str:
 
 
 def unreadable_name(name: str) -> str:
-    """Return the reason why engines skip or reject a file by its name, whatever its format; empty for a valid name."""
+    """Return the reason why engines skip or reject a file name in any format; empty for a valid name."""
     if name.startswith(("_", ".")) or name.endswith("._COPYING_"):
         return "has the name of a hidden file, which engines skip: rename it"
     if odd := "a colon" if ":" in name else "bytes that are no UTF-8" if _is_no_text(name) else "":
@@ -79,7 +79,7 @@ def _of_suffix(name: str, suffixes: Collection[str]) -> str:
 
 
 def file_refusal(path: Path) -> str:
-    """Say in half a sentence why an engine does not read a file, by its name, its type and its first bytes.
+    """Return the reason why engines cannot read a file, by name, type and first bytes; or empty text.
 
     Raises:
         OSError: if the file is not there.
@@ -98,7 +98,7 @@ def file_refusal(path: Path) -> str:
 
 
 def content_kind(head: bytes) -> str:
-    """Name the format of bytes that are no lines of UTF-8 text by the first 264 of them; empty for text."""
+    """Return the format of non-text bytes, by the first 264 bytes; empty for UTF-8 text."""
     if head[257:262] == b"ustar":
         return "tar"
     if b"\x50" <= head[:1] <= b"\x5f" and head[1:4] == b"\x2a\x4d\x18":
@@ -112,7 +112,7 @@ def content_kind(head: bytes) -> str:
 
 
 def count_lines(path: Path, *, seen: Callable[[bytes], object] = bool) -> int:
-    """Count a file's lines as an engine will count them; its bytes are read once.
+    """Count a file's lines by the rules of engines, in one pass over the bytes.
 
     Args:
         path: the file, whose name tells how it is compressed.
@@ -170,7 +170,7 @@ def unpacked(file: BinaryIO | io.RawIOBase, name: str, *, kind: str) -> Iterator
 
 
 class _Seen(io.RawIOBase):
-    """A file of which somebody sees every byte that is read."""
+    """A file that passes every byte read to a callback."""
 
     def __init__(self, file: BinaryIO, seen: Callable[[bytes], object]) -> None:
         self._file, self._seen = file, seen
@@ -190,7 +190,7 @@ def _stored(file: BinaryIO | io.RawIOBase) -> Iterator[bytes]:
 
 
 def _gunzipped(file: BinaryIO | io.RawIOBase) -> Iterator[bytes]:
-    """Unpack all members of a gzip file; bytes behind the last one are damage, as they are to engines."""
+    """Unpack all members of a gzip file; trailing bytes are damage, as for engines."""
     member = zlib.decompressobj(_GZIP)
     while piece := file.read(_PACKED):
         while piece:
@@ -231,7 +231,7 @@ _PIECES: Mapping[str, Callable[[BinaryIO | io.RawIOBase], Iterator[bytes]]] = {
 
 
 def _contradiction(name: str, kind: str) -> str:
-    """Say what is wrong if a name and the first bytes of the file are not of one kind; empty if they are."""
+    """Return the mismatch between a file's name and the format of the first bytes; empty for a match."""
     stated = _kind_named(name)
     if stated == kind:
         return ""

@@ -1,4 +1,4 @@
-"""HTTP services that are asked with JSON: time-outs, bounded attempts, answers held against the question."""
+"""HTTP services with JSON: time-outs, bounded retries, answers checked against requests."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ class Patience:
         self.sleep(min(max(seconds, 0), self.longest_pause_seconds))
 
     def _stated(self, asked: str) -> float:
-        """Read ``Retry-After``: seconds, or an instant; what is neither asks for nothing."""
+        """Return the seconds of a ``Retry-After`` value; the usual pause for an unreadable value."""
         try:
             return float(asked) if math.isfinite(float(asked)) else 0
         except ValueError:
@@ -120,7 +120,7 @@ class Service:
             self.patience.wait(attempt, asked)
 
     def _sent(self, request: Request) -> tuple[bytes, str, str | None]:
-        """Send a request once; returns the answer, or why there is none and how long the service asks to wait."""
+        """Send a request once; return the body, or the failure and the ``Retry-After`` value."""
         try:
             reply = exchanged(request, Bounds(self.timeout_seconds, self.total_seconds, self.most_bytes))
         except (OSError, HTTPException) as error:
@@ -147,7 +147,7 @@ class Service:
 def ask_in_bulk(
     service: Service, keys: Sequence[str], *, asks: str, answers: str, key: str, size: int
 ) -> Iterator[Mapping[str, Any]]:
-    """Ask a service for items by their keys, ``size`` at a time; each key is asked for once.
+    """Request items from a service by key, ``size`` keys at a time, each key once.
 
     Args:
         service: whom to ask.
@@ -174,7 +174,7 @@ def ask_in_bulk(
 
 
 def checked(answer: object, asked: Sequence[str], *, answers: str, key: str, url: str) -> list[Mapping[str, Any]]:
-    """Hold an answer against what was asked: an item for each key, and no others.
+    """Return the items of an answer; refuse missing, additional and repeated keys.
 
     Raises:
         ContractError: if an answer lacks keys, has others, or one twice; its text names them.

@@ -1,4 +1,4 @@
-"""An HTTP service as a sink: bulk requests that it may take in part, and an answer for each record."""
+"""An HTTP service as a sink: bulk requests, accepted in whole or in part, an answer per record."""
 
 from __future__ import annotations
 
@@ -18,7 +18,9 @@ _OUTCOMES = ("accepted", "present", "failed", "refused")
 
 @dataclass(frozen=True, slots=True)
 class HttpSink:
-    """A service that takes ``{"records": [{"id", "key", "value"}]}`` below its URL, by destination.
+    """A service that takes records as JSON, at a path for each destination.
+
+    A request is ``{"records": [{"id", "key", "value"}]}``.
 
     A request without an answer is sent again as often as the service's patience allows: it knows records by their id.
 
@@ -41,7 +43,7 @@ class HttpSink:
         return True
 
     def send(self, destination: str, records: Sequence[Outgoing]) -> Sequence[Answer]:
-        """Send one request, and hold the answers against the records.
+        """Send one request, and return the checked answer for each record.
 
         Raises:
             ContractError: if an answer lacks records, has others, or an outcome that nobody knows.

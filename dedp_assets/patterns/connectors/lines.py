@@ -1,4 +1,4 @@
-"""Text files as rows: every line with its file and its number, so that any record can be found again."""
+"""Text files as rows: every line with file name and line number."""
 
 from __future__ import annotations
 
@@ -33,12 +33,12 @@ class Lines:
 
     @property
     def checksum(self) -> int:
-        """Sum of all line numbers, to prove that the rows written were numbered as they were counted."""
+        """Sum of all line numbers, for verification of the numbering of written rows."""
         return sum(n * (n + 1) // 2 for n in self.count.values())
 
 
 def read_lines(session: SparkSession, files: Sequence[Path]) -> Lines:
-    """Number the lines of text files without shuffling them.
+    """Number the lines of text files without a shuffle.
 
     Spark numbers rows within a task, not within a file. A first job, which reads without parsing, finds where each
     piece of a file starts; the line numbers follow by addition. Lines end with a line feed; a carriage return before it
@@ -101,7 +101,7 @@ def read_lines(session: SparkSession, files: Sequence[Path]) -> Lines:
 
 
 def _require_sound(files: Sequence[Path]) -> None:
-    """Refuse the first of these files that an engine cannot read to its end."""
+    """Refuse the first file that an engine cannot read to the end."""
     for file in files:
         count_lines(file)
         if (sidecar := file.with_name(f".{file.name}.crc")).exists():
@@ -112,7 +112,7 @@ def _require_sound(files: Sequence[Path]) -> None:
 
 
 def _require_read(files: Sequence[Path], count: Mapping[str, int]) -> None:
-    """Refuse a file that has bytes and of which the engine read no line."""
+    """Refuse a non-empty file without a line in the engine's count."""
     for file in files:
         if file.name not in count and (size := file.stat().st_size):
             raise ContractError(

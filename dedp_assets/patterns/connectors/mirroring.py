@@ -1,4 +1,4 @@
-"""Mirroring: a topic's records in another topic, with their keys, headers and times, in the same partitions and order.
+"""Mirroring of a Kafka topic: same keys, headers and times, same partitions and order.
 
 How far the copy got is committed on the target's side in one transaction with the records: whatever happens to a run,
 the next one goes on where readers see the copy end, and no record is there twice.
@@ -37,7 +37,7 @@ _FENCED = (KafkaError._FENCED, KafkaError.INVALID_PRODUCER_EPOCH, KafkaError.PRO
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """A topic as it is now, and how to reach it.
+    """A topic, and the client configuration for access.
 
     Attributes:
         topic: the topic.
@@ -51,7 +51,7 @@ class Place:
 def copy_topic(
     source: Place, target: Place, *, at_once: int = 1_000, records_per_second: float | None = None
 ) -> Mapping[str, int]:
-    """Append to ``target`` what ``source`` holds now and the target does not; return how many records, by partition.
+    """Append the records of ``source`` missing in ``target``; return record counts by partition.
 
     Offsets may differ, order and content do not. The run that starts last wins: one that still copies is stopped.
 
@@ -103,7 +103,7 @@ class _Batch:
 
 
 def _position(target: Place, group: str, source: Topic) -> dict[str, int]:
-    """Find where the copy ends, in offsets of the source; its first record if nothing was copied yet."""
+    """Return the source offsets where the copy ends; the oldest offsets before the first copy."""
     asking = {**target.client, "group.id": group, "enable.auto.commit": False}
     with closing(Consumer(asking)) as consumer:
         places = [TopicPartition(target.topic.name, int(p)) for p in source.end]
@@ -124,7 +124,7 @@ def _position(target: Place, group: str, source: Topic) -> dict[str, int]:
 
 
 def _batches(consumer: Consumer, source: Place, begin: Mapping[str, int], at_once: int) -> Iterator[_Batch]:
-    """Read the records from ``begin`` to the topic's end, in the order in which they lie in each partition."""
+    """Read records from ``begin`` to the topic's end, in order within each partition."""
     topic = source.topic
     position, deadline = dict(begin), time.monotonic() + _ANSWER_SECONDS
     while any(position[p] < end for p, end in topic.end.items()):
@@ -158,7 +158,7 @@ def _following(topic: Topic, position: Mapping[str, int], message: Message) -> t
 
 
 def _bear(consumer: Consumer, source: Place, position: dict[str, int], message: Message, error: KafkaError) -> None:
-    """Handle an error message of the consumer: end of a partition, busy broker (read again), or raise the error."""
+    """Handle a consumer error: pass a partition's end, seek again for a busy broker, raise the rest."""
     topic, partition = source.topic, str(message.partition())
     if partition not in position:
         # Of the client as a whole, such as a coordinator that is not there yet: what lasts ends the copy as silence.
@@ -178,7 +178,7 @@ def _bear(consumer: Consumer, source: Place, position: dict[str, int], message: 
 
 
 def _is_gone(source: Place, partition: str, offset: int) -> bool:
-    """Return whether the offset lies outside of the broker's offset range; ``False`` if the range is unknown."""
+    """Return whether an offset is outside the broker's range; ``False`` for an unknown range."""
     admin, place = AdminClient(dict(source.client)), TopicPartition(source.topic.name, int(partition))
     held = []
     for bound in (OffsetSpec.earliest(), OffsetSpec.latest()):
@@ -195,7 +195,7 @@ def _is_gone(source: Place, partition: str, offset: int) -> bool:
 
 
 def _write(producer: Producer, target: Place, batch: _Batch, group: str) -> None:
-    """Write the records, and how far the source is copied with them, in one transaction."""
+    """Write records and the source offsets reached, in one transaction."""
     producer.begin_transaction()
     try:
         for message in batch.records:

@@ -1,4 +1,4 @@
-"""Parts of others: their exceptions by the name of the part, HTTP answers that end, JSON that every engine can hold.
+"""External parts: translated exceptions, bounded HTTP responses, JSON readable by every engine.
 
 What an external part raises or answers is not the library's: it becomes an error of the library that says which part
 it was, or it is not used at all.
@@ -74,7 +74,7 @@ def calling(part: str, *, known: type[Exception] = PatternError) -> Iterator[Non
 
 
 def kafka_said(error: Exception) -> tuple[int | None, str]:
-    """Return code and message of a Kafka client's exception; without a code, ``None`` and the exception's text."""
+    """Return code and message of a Kafka client's exception; the code is ``None`` if missing."""
     first: Any = error.args[0] if error.args else None
     if callable(getattr(first, "code", None)) and callable(getattr(first, "str", None)):
         return first.code(), sentence(str(first.str()))
@@ -103,7 +103,7 @@ def is_text(value: object, *, longest: int = 1_000) -> bool:
 
 
 def one_row(rows: Sequence[Any], kinds: Sequence[type | tuple[type, ...]], *, asked: str) -> tuple[Any, ...]:
-    """Return the only row of a query's result, checked for the number and types of its values.
+    """Return the only row of a query's result, with number and types of the values checked.
 
     Raises:
         ContractError: for anything else; the text begins with what was asked.
@@ -192,7 +192,7 @@ class Reply:
 
 
 def without_secrets(url: str) -> str:
-    """Return the URL without user, password, query and fragment, which may be secret."""
+    """Return a URL without user, password, query and fragment, as possible secrets."""
     return sentence(re.sub(r"//[^/?#]*@", "//", re.split(r"[?#]", url, maxsplit=1)[0]))
 
 
@@ -217,7 +217,9 @@ def require_address(url: str, *, what: str) -> None:
 
 
 def exchanged(request: Request, bounds: Bounds) -> Reply:
-    """Send a request once and return the response, read within time and size limits; redirects are not followed.
+    """Send a request once and return the response, within time and size limits.
+
+    Redirects are not followed.
 
     Raises:
         OSError: if there is no whole answer, or not in time; so does ``HTTPException``.
@@ -258,7 +260,7 @@ def _replied(request: Request, bounds: Bounds, deadline: _Deadline, where: str) 
 
 
 def _whole(answer: HTTPResponse, most_bytes: int, where: str) -> bytes:
-    """Read a whole HTTP response body; raise for a truncated one."""
+    """Read a whole HTTP response body; raise for a truncated, packed or oversized body."""
     if (packed := answer.headers.get("Content-Encoding", "identity")).lower() != "identity":
         raise ContractError(f"{where} answers in {sentence(packed)}, which it was not asked for")
     pieces, size = [], 0

@@ -1,4 +1,4 @@
-"""``pgoutput``, the format in which PostgreSQL publishes its log, decoded: bytes in, transactions out.
+"""Decoder of ``pgoutput``, the format of PostgreSQL's published log: bytes in, transactions out.
 
 Protocol version 1 with values as text: a transaction comes whole, after its commit, in the order of commits.
 Described in PostgreSQL's manual under "Logical Replication Message Formats".
@@ -27,7 +27,7 @@ _PASSED_OVER = (b"O", b"Y", b"M")  # where a transaction came from, names of typ
 
 @dataclass(frozen=True, slots=True)
 class Relation:
-    """The table that the following changes belong to, with the columns it had then.
+    """The table of the following changes, with the columns at the time of the changes.
 
     Attributes:
         oid: PostgreSQL's number of the table.
@@ -44,7 +44,7 @@ class Relation:
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """A change of one row; or of a whole table, which has no row before or after it.
+    """A change of a single row, or of a whole table without row images.
 
     Attributes:
         operation: ``insert``, ``update``, ``delete``, ``truncate``, or ``schema`` where a table is first seen or
@@ -107,7 +107,7 @@ class _Log:
         self._ended = -1
 
     def take(self, reader: _Reader) -> Transaction | None:
-        """Decode the next message; return the transaction at its commit, otherwise ``None``."""
+        """Decode the next message; return a transaction at a commit, otherwise ``None``."""
         kind = reader.byte()
         if kind in _PASSED_OVER:
             return None
@@ -159,7 +159,7 @@ class _Log:
 
 
 class _Reader:
-    """A binary message, read value by value from its front."""
+    """A sequential reader of a binary message."""
 
     def __init__(self, message: bytes) -> None:
         if not isinstance(message, bytes):

@@ -1,4 +1,4 @@
-"""Reading a PostgreSQL table's log through a replication slot, and writing rows by their key, with plain SQL.
+"""Reads of a PostgreSQL table's log by a replication slot, and keyed writes, with plain SQL.
 
 A slot remembers on the server how far its reader has come, and keeps the log from there on. Looking does not move it
 (*peek*), so the reader first stores what it saw and then moves the slot (*advance*): what a crash interrupts comes
@@ -95,7 +95,7 @@ _OF_COLUMN = re.compile(r"column \"?(.+?)\"?(: |$)", re.MULTILINE)
 
 @dataclass(frozen=True, slots=True)
 class PostgresTable:
-    """A table of a PostgreSQL database, and the slot that says how far its log was read.
+    """A table of a PostgreSQL database, with the replication slot of the reader.
 
     Attributes:
         name: ``schema.table``.
@@ -128,7 +128,7 @@ class PostgresTable:
 
 @dataclass(frozen=True, slots=True)
 class Described:
-    """A table as it is now: PostgreSQL's number of it, its published columns with their types, and what defines it."""
+    """The present state of a table: oid, published columns with types, and definition."""
 
     oid: int
     columns: Mapping[str, str]
@@ -137,7 +137,7 @@ class Described:
 
 @dataclass(frozen=True, slots=True)
 class SlotState:
-    """A slot as the server sees it.
+    """State of a replication slot on the server.
 
     Attributes:
         confirmed: position up to which its reader has confirmed the log.
@@ -153,7 +153,7 @@ class SlotState:
 
     @property
     def at(self) -> str:
-        """The confirmed position as PostgreSQL writes it."""
+        """The confirmed position in PostgreSQL's notation."""
         return position_text(self.confirmed)
 
     @property
@@ -164,7 +164,7 @@ class SlotState:
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """A table's rows exactly as of a position of its log.
+    """A table's rows as of a position of the log.
 
     Attributes:
         position: the log's first transaction that is not in ``rows`` ends behind it.
@@ -212,7 +212,7 @@ class Incoming:
 
 @dataclass(frozen=True, slots=True)
 class Changed:
-    """The rows of a table that a write inserted, updated and deleted; equal ones were left alone."""
+    """Numbers of rows inserted, updated and deleted by a write; equal rows are left alone."""
 
     inserted: int
     updated: int
@@ -221,7 +221,7 @@ class Changed:
 
 @contextmanager
 def writing(connect: Callable[..., Connection[Any]]) -> Iterator[Connection[Any]]:
-    """Open a connection to write by; what it received and did not exchange is gone after the block.
+    """Open a connection for writes; rows received without an exchange are discarded after the block.
 
     Raises:
         NotReady: if the server does not answer, or stops to; asked at the end of a transaction, it may have done it.
@@ -233,7 +233,7 @@ def writing(connect: Callable[..., Connection[Any]]) -> Iterator[Connection[Any]
 
 
 def receive(connection: Connection[Any], incoming: Incoming, number: int) -> None:
-    """Take rows into a temporary table, which has the types and the rules of the table that they are for.
+    """Load rows into a temporary table with the types and constraints of the final table.
 
     Raises:
         AmbiguousKeys: if a key is NULL.
@@ -268,7 +268,7 @@ def _receive(connection: Connection[Any], incoming: Incoming, received: sql.Iden
 
 
 def exchange(connection: Connection[Any], incoming: Incoming, number: int) -> Changed:
-    """Bring a table up to the rows that were received for it: update and insert them by their key.
+    """Upsert the received rows into the table by key.
 
     Of the part that is owned, rows that were not received are deleted.
     """
@@ -304,7 +304,7 @@ def connected(source: PostgresTable) -> Iterator[Connection[Any]]:
 
 
 def describe(connection: Connection[Any], source: PostgresTable, *, keys: Sequence[str]) -> Described:
-    """Describe the table as it is now.
+    """Return the present state of a table; refuse a table unfit for capture.
 
     Raises:
         ConfigError: if the table cannot be captured as it is; the text says what to change.
@@ -351,7 +351,7 @@ def describe(connection: Connection[Any], source: PostgresTable, *, keys: Sequen
 
 
 def _require_own_rows(source: PostgresTable, *, deferrable: bool, inherited: bool) -> None:
-    """Refuse a table whose rows are not told apart at every moment, or are not all logged as its own."""
+    """Refuse a table with a deferrable primary key or with inheriting tables."""
     if deferrable:
         raise ConfigError(
             f"{source.name} has a DEFERRABLE primary key: two rows may have one key for a while, so make it one that "
@@ -362,7 +362,7 @@ def _require_own_rows(source: PostgresTable, *, deferrable: bool, inherited: boo
 
 
 def slot_state(connection: Connection[Any], source: PostgresTable) -> SlotState | None:
-    """Look up the state of the slot; ``None`` if there is no slot."""
+    """Return the state of the slot; ``None`` for a missing slot."""
     found = connection.execute(
         "SELECT coalesce(confirmed_flush_lsn - '0/0', 0)::bigint, (pg_current_wal_flush_lsn() - '0/0')::bigint, "
         "coalesce(pg_current_wal_flush_lsn() - restart_lsn, 0)::bigint, wal_status "
@@ -377,7 +377,7 @@ def slot_state(connection: Connection[Any], source: PostgresTable) -> SlotState 
 def peek(
     connection: Connection[Any], source: PostgresTable, *, until: int, limit: int, oid: int = 0, slot: str = ""
 ) -> list[Transaction]:
-    """Read the transactions behind the slot's position up to ``until``, oldest first, with changes of one table only.
+    """Read the unconfirmed transactions up to ``until``, oldest first, with one table's changes only.
 
     Args:
         connection: a connection to the source.
@@ -405,7 +405,7 @@ def peek(
 
 
 def advance(connection: Connection[Any], source: PostgresTable, position: int) -> None:
-    """Confirm the log up to ``position``, which the server may then forget; a slot never moves back."""
+    """Advance the slot to ``position``, and never back; the server may discard the log before."""
     connection.execute(
         "SELECT pg_replication_slot_advance(slot_name, '0/0'::pg_lsn + %(to)s::numeric) FROM pg_replication_slots "
         "WHERE slot_name = %(slot)s AND confirmed_flush_lsn < '0/0'::pg_lsn + %(to)s::numeric",
@@ -415,7 +415,7 @@ def advance(connection: Connection[Any], source: PostgresTable, position: int) -
 
 @contextmanager
 def snapshot(source: PostgresTable, *, keys: Sequence[str]) -> Iterator[Snapshot]:
-    """Read the table's rows at the position where a new slot begins: rows and log meet without gap or overlap.
+    """Read the table's rows at the start of a new slot, without gap or overlap with the log.
 
     The slot is a temporary one until it is kept: whatever dies before leaves nothing on the server. While it lasts, a
     second snapshot of the same source is refused.
@@ -439,7 +439,9 @@ def snapshot(source: PostgresTable, *, keys: Sequence[str]) -> Iterator[Snapshot
 
 @contextmanager
 def reading_at(source: PostgresTable, *, keys: Sequence[str]) -> Iterator[tuple[Connection[Any], int, Described]]:
-    """Read the table as of one position of its log, for the time of a block; nothing is kept or moved by it.
+    """Read the table as of a single log position, for the time of a block.
+
+    No slot is kept or moved.
 
     Yields:
         A connection that sees the rows of that position, the position, and the table.
@@ -452,7 +454,7 @@ def reading_at(source: PostgresTable, *, keys: Sequence[str]) -> Iterator[tuple[
 def _exported(
     source: PostgresTable, keys: Sequence[str], name: str = ""
 ) -> Iterator[tuple[Connection[Any], Connection[Any], int, Described]]:
-    """Make a temporary slot, and a connection that sees the rows of the position at which it begins."""
+    """Create a temporary slot, and a connection that reads the table as of the slot's start."""
     with _translating(source), _opened(source.connect, source.name, replication="database") as creator:
         create = sql.SQL("CREATE_REPLICATION_SLOT {} TEMPORARY LOGICAL pgoutput (SNAPSHOT 'export')")
         temporary = sql.Identifier(name or f"{source.slot}_snapshot")
@@ -477,7 +479,7 @@ def _exported(
 
 
 def _publish(connection: Connection[Any], source: PostgresTable, keys: Sequence[str]) -> None:
-    """Publish all changes of the table, unless a publication does so already."""
+    """Publish all changes of the table, unless published already."""
     try:
         describe(connection, source, keys=keys)
     except ContractError:
@@ -509,7 +511,7 @@ def _ours(connection: Connection[Any], source: PostgresTable, oid: int, found: T
 
 
 def _typed(connection: Connection[Any], change: Change) -> Change:
-    """Describe a change of the table's columns as a row with the names of their types."""
+    """Add the names of column types to a schema change; return other changes unchanged."""
     return replace(change, after=_types(connection, change.relation)) if change.operation == "schema" else change
 
 
@@ -526,7 +528,7 @@ def _types(connection: Connection[Any], relation: Relation) -> dict[str, str]:
 
 
 def _opened(connect: Callable[..., Connection[Any]], what: str, **settings: Any) -> Connection[Any]:  # noqa: ANN401
-    """Open a connection by a function of others, which may fail with anything."""
+    """Open a connection by an external function, with exceptions translated."""
     with calling(f"{what}: the function that connects", known=psycopg.Error):
         connection = connect(autocommit=True, **settings)
         if not hasattr(connection, "execute"):
@@ -555,7 +557,7 @@ def _translated(source: PostgresTable, error: psycopg.Error) -> PatternError:
 
 
 def _upsert(incoming: Incoming, table: sql.Identifier, received: sql.Identifier) -> sql.Composed:
-    """Write the statement that inserts or updates by the key, and counts what it did; equal rows are left alone."""
+    """Return the SQL that upserts by key and counts inserts and updates; equal rows are left alone."""
     rest = [column for column in incoming.columns if column not in incoming.keys]
     update = sql.Composed([sql.SQL("DO NOTHING")])
     if rest:
@@ -607,7 +609,7 @@ def _told_of(table: str) -> Iterator[None]:
 
 
 def _unwritten(table: str, error: psycopg.Error) -> PatternError:
-    """Say what PostgreSQL refused to write, and in which column; its details hold values, and are left out."""
+    """Translate an error of a refused write, with the column and without values."""
     where = _OF_COLUMN.search(error.diag.context or "")
     column = error.diag.column_name or (where[1] if where else "")
     said = re.sub(r': ".*"$', "", error.diag.message_primary or " ".join(str(error).split()), flags=re.DOTALL)

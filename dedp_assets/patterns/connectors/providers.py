@@ -1,4 +1,4 @@
-"""Providers: an answer of an external API, asked for once and kept as it came.
+"""Providers: answers of external APIs, requested once and stored unchanged.
 
 The same call may be answered differently the next time, so what was answered is a file from then on: who needs it
 again, in whatever environment, takes the file.
@@ -32,7 +32,7 @@ def keep_answer(
     total_seconds: float = 3_600,
     most_bytes: int = 1 << 30,
 ) -> bool:
-    """Keep the provider's answer to ``url`` in the file ``path``, byte by byte; it is asked for only once.
+    """Store the provider's answer to ``url`` in the file ``path``, byte by byte and only once.
 
     Args:
         url: what to ask for, by GET.
@@ -82,7 +82,7 @@ def _ask(request: Request, bounds: Bounds) -> bytes:
 
 
 def _require_whole(where: str, reply: Reply) -> None:
-    """Refuse a response whose status is not that of a complete body."""
+    """Refuse a response with any status but success with a complete body."""
     told = f"{reply.status} {sentence(reply.reason)}"
     if reply.status >= 500 or reply.status in _LATER:
         raise NotReady(f"{where} cannot answer now ({told}): ask again later")

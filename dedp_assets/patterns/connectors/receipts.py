@@ -1,4 +1,4 @@
-"""Receipts: which records a sink has acknowledged, kept in a Delta table, so that a delivery goes on where it stopped.
+"""Receipts: a Delta table of acknowledged records, by which an interrupted delivery resumes.
 
 Receipts are noted while a delivery runs and when it stops. Only the last commit of one that is complete carries the
 transaction of its step, so a delivery that was interrupted does not count as done. What was acknowledged and not noted
@@ -128,7 +128,7 @@ class Retry:
 
 @dataclass(slots=True)
 class Delivery:
-    """A delivery of the records of one partition, with what became of them.
+    """A delivery of a partition's records, with the outcome of each record.
 
     Attributes:
         sink: who takes the records.
@@ -175,7 +175,7 @@ class Delivery:
         return records.join(self.receipts.read(self.partition).select(*_KEYS), [*_KEYS], "left_anti")
 
     def look(self, records: DataFrame) -> None:
-        """Count what is to be delivered, before anything is sent.
+        """Count the records to deliver before sending; refuse ambiguous records.
 
         Raises:
             AmbiguousKeys: if a record cannot be told from others, or has no place in an order.
@@ -195,7 +195,7 @@ class Delivery:
 
     @contextmanager
     def noting(self) -> Iterator[None]:
-        """Note what was acknowledged, however the block ends."""
+        """Run a block, and commit outstanding receipts if the block fails."""
         try:
             yield
         except Exception:
@@ -203,7 +203,7 @@ class Delivery:
             raise
 
     def send(self, destination: str, rows: Sequence[Row]) -> None:
-        """Send records in one request, and those that fail again until they are acknowledged.
+        """Send records in one request, and resend failed records until acknowledged.
 
         Where attempts are exhausted, the destination gets nothing more; where a record is refused, its entity does not.
         """
@@ -230,16 +230,16 @@ class Delivery:
                     self._stopped[destination] = f"{row.record_id} ({sentence(answer.reason)})"
 
     def holds(self, destination: str, entity: str) -> bool:
-        """Tell whether nothing more is sent for an entity."""
+        """Return whether sending has stopped for an entity or for the destination."""
         return destination in self._stopped or (destination, entity) in self._held
 
     def note_many(self) -> None:
-        """Note what was acknowledged, once it is much."""
+        """Commit the outstanding receipts once enough are pending."""
         if len(self._waiting) >= _NOTED:
             self._note()
 
     def finish(self) -> WriteResult:
-        """Note the rest, and that the delivery is complete.
+        """Commit the remaining receipts, and the completion of the delivery.
 
         Raises:
             Conflict: if a newer upstream version was delivered meanwhile; receipts are noted all the same.
@@ -283,7 +283,7 @@ class Delivery:
         return self._counts["accepted"] + self._counts["present"]
 
     def _note(self) -> None:
-        """Note receipts of a delivery that is not complete: its step does not count as done."""
+        """Commit receipts of an incomplete delivery, without the transaction of the step."""
         if self._waiting:
             unfinished = {**self.into.run.inputs, "unfinished": self.into.run.run_id}
             self._merge(replace(self.into.run, inputs=unfinished, sequence=None))

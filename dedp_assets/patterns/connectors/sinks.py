@@ -1,4 +1,4 @@
-"""Sinks: systems outside of the lake that take records, request by request, and answer for each of them."""
+"""Sinks: external systems that take records by request and answer for each record."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Outgoing:
-    """A record on its way out.
+    """A record to send.
 
     Attributes:
         id: the same one each time the record is sent, so that a sink can know it again.
@@ -51,7 +51,7 @@ class Answer:
 
     @property
     def acknowledged(self) -> bool:
-        """Tell whether the sink has the record."""
+        """Return whether the sink has the record."""
         return self.outcome in ("accepted", "present")
 
 
@@ -60,18 +60,18 @@ class Sink(Protocol):
 
     @property
     def name(self) -> str:
-        """The name that errors call it by."""
+        """Name of the sink in errors."""
 
     @property
     def partial(self) -> bool:
-        """Tell whether it may take a record of a request and not the one before it."""
+        """Return whether a record may be accepted after a failed record of the same request."""
 
     @property
     def limit(self) -> int:
-        """The most records that one request may hold."""
+        """The maximum number of records in a request."""
 
     def send(self, destination: str, records: Sequence[Outgoing]) -> Sequence[Answer]:
-        """Send one request and wait for its answers, one for each record, in their order.
+        """Send one request, and return an answer for each record, in order.
 
         Raises:
             TimeoutError: if nobody knows what became of the request; so does ``ConnectionError``.
@@ -82,7 +82,7 @@ class Sink(Protocol):
 def send(
     sink: Sink, destination: str, records: Sequence[Outgoing], *, attempts: int, pause_seconds: float
 ) -> tuple[list[Answer], int]:
-    """Send records in one request, and again those that failed, after a pause that doubles.
+    """Send records in one request, and resend failed records after a doubling pause.
 
     Once a record was refused, a sink without partial commits is sent nothing that stands after it.
 
@@ -111,7 +111,7 @@ def send(
 
 
 def _understood(sink: Sink, answers: object, records: Sequence[Outgoing]) -> Sequence[Answer]:
-    """Return the sink's answers, one for each record; ``failed`` for each if their number or type is wrong."""
+    """Return the sink's answers, one for each record; all ``failed`` for a wrong number or type."""
     # One more than there may be: an iterator need not end.
     given = list(islice(answers, len(records) + 1)) if isinstance(answers, Iterable) else []
     if len(given) != len(records) or not all(map(_is_answer, given)):

@@ -1,4 +1,4 @@
-"""A Kafka topic as a sink: records of a request are in it in their order, or none that follows a missing one.
+"""A Kafka topic as a sink: records of a request arrive in order and without gaps.
 
 An idempotent producer has up to five requests under way and keeps their order all the same: the broker refuses what is
 out of sequence, and without gaps nothing follows a record that was given up. A record that a later run sends again is
@@ -27,7 +27,7 @@ _UNANSWERED = Answer("failed", reason="one before it was not taken")
 
 @dataclass(slots=True)
 class TopicSink:
-    """A Kafka cluster; a destination is a topic, and records of one key are in one partition.
+    """A Kafka cluster with a topic for each destination; records of equal key share a partition.
 
     Attributes:
         client: settings of the client, ``bootstrap.servers`` among them.
@@ -48,11 +48,11 @@ class TopicSink:
 
     @property
     def partial(self) -> bool:
-        """Nothing of a request is taken behind a record that is not."""
+        """Constant ``False``: no record is accepted after a failed record of the same request."""
         return False
 
     def send(self, destination: str, records: Sequence[Outgoing]) -> Sequence[Answer]:
-        """Send records and wait until the broker has them; one request is under way at a time."""
+        """Send records and wait for the broker's acknowledgements; requests never overlap."""
         answers = [_UNANSWERED] * len(records)
         with self._lock:
             # A producer that failed, or gave up a record, takes no more of it.
@@ -69,7 +69,7 @@ class TopicSink:
         return [*answers[: gap + 1], *[_UNANSWERED] * (len(answers) - gap - 1)]
 
     def _enqueued(self, producer: Producer, topic: str, record: Outgoing, told: Callable[..., None]) -> Answer | None:
-        """Enqueue a record at the producer, waiting for room; return ``None``, or the answer for a rejected record."""
+        """Enqueue a record, waiting for room; return ``None``, or the answer for a rejected record."""
         headers: dict[str, str | bytes | None] = {"id": record.id}
         deadline = time.monotonic() + self.give_up_seconds
         while True:

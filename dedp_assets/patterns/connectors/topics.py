@@ -1,4 +1,4 @@
-"""A Kafka topic as the upstream of a table: how far it was read stands in the table's own log, and nowhere else.
+"""A Kafka topic as the upstream of a table, with offsets kept only in the table's own log.
 
 Each micro-batch is one commit, which carries the offsets it read up to. A stream begins where the ledger ends, with a
 checkpoint of its own that lives as long as the run: no checkpoint can be lost, be ahead of the table or behind it, and
@@ -36,7 +36,7 @@ _SILENT = re.compile(r"org\.apache\.kafka\.common\.errors\.(Timeout|Disconnect|N
 
 @dataclass(frozen=True, slots=True)
 class Topic:
-    """The partitions of a topic and the offsets they hold now.
+    """The partitions of a topic, with the present range of offsets.
 
     Attributes:
         name: its name.
@@ -70,7 +70,7 @@ class Topic:
 
 @dataclass(frozen=True, slots=True)
 class Position:
-    """A position up to which a table has read a topic.
+    """The offsets up to which a table has read a topic.
 
     Attributes:
         topic: the topic's name.
@@ -90,20 +90,22 @@ class Position:
 
     @property
     def cursor(self) -> str:
-        """A text that tells this position from every other one that the table had."""
+        """Text that identifies the position among all positions of the table."""
         return f"{self.topic}@{self.generation}.{self.sequence}"
 
     def span(self, end: Offsets) -> int:
-        """Count the offsets between this position and ``end``, which names the same partitions."""
+        """Count the offsets between the position and ``end``, over equal partitions."""
         return sum(end[partition] - at for partition, at in self.offsets.items())
 
     def at(self, end: Offsets) -> Position:
-        """Give the position after everything up to ``end`` was read; it is a new one even if no record was read."""
+        """Return the position after everything up to ``end`` was read, always a new position."""
         return replace(self, offsets=end, sequence=self.sequence + max(self.span(end), 1), given_up="")
 
 
 def position(ledger: Ledger, topic: Topic) -> Position:
-    """Find how far ``topic`` was read into a table, by the table's log alone; its oldest record if it never was.
+    """Return the offsets up to which a table has read ``topic``, from the table's log alone.
+
+    The topic's oldest offsets if the table has read nothing.
 
     After a restore that is where the restored version stood.
 
@@ -133,7 +135,7 @@ def position(ledger: Ledger, topic: Topic) -> Position:
 
 
 def resume(known: Position, topic: Topic, *, give_up: bool = False) -> Position:
-    """Choose where to go on reading: at ``known``, if the topic still holds everything from there on.
+    """Return the position to resume from: ``known``, if the topic still holds all later records.
 
     Args:
         known: how far the table has read.
@@ -200,7 +202,7 @@ def append_available(
     audits: Sequence[Audit] = (),
     measures: Mapping[str, str] | None = None,
 ) -> list[Commit]:
-    """Append what the topic holds now, micro-batch by micro-batch, each in one commit, exactly once; then end.
+    """Append the topic's available records exactly once, one commit per micro-batch, then stop.
 
     Over Spark Connect the micro-batches are appended by a Python process beside the engine, which needs this package
     and the table's folder there.
@@ -240,7 +242,7 @@ def append_available(
 
 @dataclass(frozen=True, slots=True)
 class _Sink:
-    """A writer of micro-batches; over Spark Connect it is sent to where the engine is."""
+    """A writer of micro-batches, sent to the engine's machine under Spark Connect."""
 
     spec: TableSpec
     store: Store
@@ -277,7 +279,7 @@ class _Sink:
         staged.publish(after=begin.sequence)
 
     def _planned(self, number: int) -> Offsets:
-        """Read the offsets up to which a micro-batch reads, which Spark writes down before it begins."""
+        """Read the planned end offsets of a micro-batch from Spark's checkpoint."""
         *_, stated = self.checkpoint.read(f"offsets/{number}").decode().splitlines()
         offsets: Offsets = json.loads(stated)[self.start.topic]
         return offsets
@@ -288,7 +290,7 @@ def _channel(start: Position) -> str:
 
 
 def _last_read(ledger: Ledger, topic: str) -> CommitRecord | None:
-    """Find the newest commit of ``topic`` that counts; a commit that a restore took back does not."""
+    """Return the newest commit record of ``topic`` that no restore took back."""
     newest, oldest = None, 0
     for commit in ledger.history():
         oldest = commit.version
@@ -307,7 +309,7 @@ def _last_read(ledger: Ledger, topic: str) -> CommitRecord | None:
 
 
 def _loss(known: Position, topic: Topic) -> str:
-    """Say in one sentence what the topic no longer holds from ``known`` on; empty if it holds all."""
+    """Return a description of the records lost from ``known`` on; empty for no loss."""
     go_on = "let a named person approve to go on at offset"
     if known.topic_id != topic.id:
         return (
@@ -330,7 +332,7 @@ def _loss(known: Position, topic: Topic) -> str:
 
 
 def _told(error: Exception, topic: str) -> PatternError | None:
-    """Translate a failed micro-batch's error into one of the library; ``None`` if the library has no such error."""
+    """Translate a failed micro-batch's error into an error of the library; ``None`` if unknown."""
     text = str(error)
     if _GONE.search(text):
         return ContractError(f"topic {topic} lost records while it was read: run this again, and it says which")

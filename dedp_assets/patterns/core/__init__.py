@@ -1,1 +1,1 @@
-"""What every pattern stands on, without I/O: errors, results, records, audits, rows, conversion, SQL types."""
+"""Foundations of all patterns, without I/O: errors, results, records, audits, rows, conversion, types."""

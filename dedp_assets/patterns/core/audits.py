@@ -24,7 +24,7 @@ __all__ = ["Audit", "judge", "not_empty", "overrule", "require_passed", "summary
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Audit:
-    """One rule about a batch of rows.
+    """A rule about a batch of rows.
 
     The judged number is ``of``, divided by ``per`` if that is given. It must not lie below ``fail_below`` or above
     ``fail_above``; beyond ``warn_below`` or ``warn_above`` the rows are published with a warning.
@@ -80,16 +80,16 @@ class Audit:
 
     @property
     def sees_all(self) -> bool:
-        """True if an aggregate of its own measures the figure, over every row of the pass."""
+        """True if the audit's own SQL aggregate measures the figure, over every row of the pass."""
         return self.sql is not None and self.where is None
 
     @property
     def measure(self) -> str:
-        """The SQL that measures the judged figure; empty if it is known without."""
+        """The SQL that measures the judged figure; empty for a known figure."""
         return f"count_if({self.where})" if self.where is not None else self.sql or ""
 
     def judge(self, figures: Mapping[str, Any], why: str = "") -> Finding:
-        """Judge the measured ``figures``; ``why`` says why the judged one could not be measured."""
+        """Judge the measured ``figures``; ``why`` is the reason for a judged figure that was not measured."""
         value = self._number(figures.get(self.figure))
         shown = {self.figure: value}
         if self.per:
@@ -109,7 +109,7 @@ class Audit:
 
     @property
     def _worst(self) -> Severity:
-        """The most that a breach can mean: without a bound that refuses, nothing is refused."""
+        """The worst severity of a breach: ``fail`` with a bound that refuses rows, otherwise ``warn``."""
         return "fail" if self.fail_below is not None or self.fail_above is not None else "warn"
 
     def _number(self, value: Any) -> Any:  # noqa: ANN401 - whatever an aggregate gives
@@ -136,7 +136,7 @@ class Audit:
 def judge(
     audits: Iterable[Audit], figures: Mapping[str, Any], why: Mapping[str, str] | None = None
 ) -> tuple[Finding, ...]:
-    """Judge all audits: each of them has its verdict, so one run names every problem.
+    """Judge all audits, and return a finding for each.
 
     Args:
         audits: the rules.
@@ -147,7 +147,9 @@ def judge(
 
 
 def not_empty(of: str = "written", *, allow_empty: bool = False) -> Audit:
-    """Declare that there are rows to put in the place of others; a source that delivers nothing is usually broken.
+    """Return the audit that refuses an empty input before a replacement of existing rows.
+
+    A source that delivers nothing is usually broken.
 
     Args:
         of: the figure that counts them.
@@ -158,7 +160,7 @@ def not_empty(of: str = "written", *, allow_empty: bool = False) -> Audit:
 
 
 def require_passed(table: str, audits: Iterable[Audit], figures: Mapping[str, Any], approval: Approval | None) -> None:
-    """Judge audits of what is known before anything is written.
+    """Refuse figures known before the write that fail an audit without an approval.
 
     Raises:
         AuditFailed: if one of them refuses it, and nobody approved that.
@@ -169,7 +171,7 @@ def require_passed(table: str, audits: Iterable[Audit], figures: Mapping[str, An
 
 
 def overrule(findings: Sequence[Finding], approval: Approval | None) -> tuple[Finding, ...]:
-    """Turn every refusal that ``approval`` covers into a warning that names the person."""
+    """Return the findings with each refusal covered by ``approval`` as a warning that names the person."""
     if approval is None:
         return tuple(findings)
     note = f"approved by {approval.by}: {approval.because}"
@@ -182,7 +184,7 @@ def overrule(findings: Sequence[Finding], approval: Approval | None) -> tuple[Fi
 
 
 def verdict(findings: Sequence[Finding]) -> str:
-    """Name what the ledger says of published rows: ``none``, ``passed``, ``warned`` or ``approved``."""
+    """Return the ledger's verdict on published rows: ``none``, ``passed``, ``warned`` or ``approved``."""
     if not findings:
         return "none"
     if all(f.passed for f in findings):
@@ -191,7 +193,7 @@ def verdict(findings: Sequence[Finding]) -> str:
 
 
 def summary(findings: Iterable[Finding]) -> str:
-    """Write the refusals as one sentence, with their figures."""
+    """Return the refusals as one sentence, with figures; empty without a refusal."""
     return "; ".join(f"{f.name}: {f.note or 'failed'} ({_figures(f)})" for f in findings if f.refuses)
 
 
@@ -200,7 +202,7 @@ def _figures(finding: Finding) -> str:
 
 
 def _float(value: Any) -> float:  # noqa: ANN401 - any number
-    """Convert a number; one that is too large is infinite."""
+    """Convert a number to a float; a number beyond the range becomes infinite."""
     try:
         return float(value)
     except OverflowError:

@@ -1,4 +1,4 @@
-"""Columns that an option names: that they are there, and that their values can be used as the option uses them."""
+"""Checks of columns named by options: existence, and types that allow the option's use."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True)
 class Use:
-    """Describe what an option does with the values of a column.
+    """A use of a column's values by an option, with the types that allow the use.
 
     Attributes:
         fits: tells whether the values of a type allow it.
@@ -49,7 +49,7 @@ class Use:
 
 
 def inside(kind: T.DataType) -> Iterator[T.DataType]:
-    """List a type and every type nested in it."""
+    """List a type and every nested type."""
     yield kind
     if isinstance(kind, T.StructType):
         parts = [f.dataType for f in kind.fields]
@@ -62,7 +62,7 @@ def inside(kind: T.DataType) -> Iterator[T.DataType]:
 
 
 def is_collated(kind: T.DataType) -> bool:
-    """Tell whether texts of a type are equal by other rules than that they are the same."""
+    """Return whether a type contains texts with a collation other than ``UTF8_BINARY``."""
     return any(isinstance(each, T.StringType) and each.collation != "UTF8_BINARY" for each in inside(kind))
 
 
@@ -116,13 +116,13 @@ RECORD = Use(_one_of(T.StringType, T.BinaryType), TEXT.why_not)
 
 
 def spelled_as(columns: Iterable[str], names: Iterable[str]) -> list[str]:
-    """Spell names as the columns are that they mean in another case; a name of no column stays as it is."""
+    """Return names in the spelling of the matching columns, case aside; other names stay as given."""
     known = {column.lower(): column for column in columns}
     return [known.get(name.lower(), name) for name in names]
 
 
 def require_rows(what: str, rows: object) -> DataFrame:
-    """Return the frame of ``rows``; refuse anything but a batch of Spark before anything is done for it.
+    """Return the frame of ``rows``; refuse everything except a batch of Spark rows.
 
     Raises:
         ConfigError: for a stream, a pandas frame, or whatever else is given instead of rows.
@@ -137,7 +137,7 @@ def require_rows(what: str, rows: object) -> DataFrame:
 
 
 def require_columns(rows: DataFrame, columns: Iterable[str | None], use: Use | None = None) -> None:
-    """Refuse options that name columns the rows do not have, in whatever case, or whose type does not allow the use.
+    """Refuse option columns that the rows lack, case aside, or with a type that does not allow the use.
 
     Raises:
         ConfigError: names the missing columns and the ones there are, or the column, its type and why it does not do.
@@ -165,7 +165,7 @@ def require_named(option: str, names: Iterable[str]) -> None:
 
 
 def require_free(rows: DataFrame | Split, *added: str) -> DataFrame:
-    """Return the rows; refuse columns that would be overwritten, in whatever case: of ``added``, or the library's.
+    """Return the rows; refuse existing columns named in ``added``, case aside, or reserved by the library.
 
     A split that says what became of its rows has columns of the library.
 
@@ -185,7 +185,7 @@ def require_free(rows: DataFrame | Split, *added: str) -> DataFrame:
 
 
 def fields_of(rows: DataFrame, columns: Iterable[str]) -> list[T.StructField]:
-    """List the named columns of ``rows`` with their types, under the names given.
+    """List the fields of the named columns of ``rows``, under the given names.
 
     Raises:
         ConfigError: if the rows do not have one of them, or it has no name.

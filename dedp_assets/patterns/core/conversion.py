@@ -1,4 +1,4 @@
-"""Exact conversion of records: a value is represented as it was, or its column is NULL and the place is named.
+"""Exact conversion of records: each value converts without loss, or becomes NULL with a misfit.
 
 The rule that makes silent loss visible: an input that is there and an output that is not is an error. A converted row
 has the columns of the schema, :data:`SYNTAX`, :data:`MISFITS`, and the text that a value had in ``<column> text``.
@@ -83,7 +83,7 @@ def convert_json(
 
 
 def convert_columns(rows: DataFrame, schema: Mapping[str, str], *, lenient: Collection[str] = ()) -> DataFrame:
-    """Convert columns to the types of ``schema`` by the text they have, as :func:`convert_json` converts that text.
+    """Convert columns to the types of ``schema`` by their text, with the rules of :func:`convert_json`.
 
     A column that has its type already stays as it is. Text that becomes a nested type is JSON.
 
@@ -119,12 +119,12 @@ def convert_columns(rows: DataFrame, schema: Mapping[str, str], *, lenient: Coll
 
 
 def texts_of(schema: Mapping[str, str]) -> dict[str, str]:
-    """Name the column that holds the text of each column that is not a STRING."""
+    """Return, for each column other than STRING, the name of the column with the original text."""
     return {name: f"{name} text" for name, kind in schema.items() if kind.upper() != "STRING"}
 
 
 def _from_nested(rows: DataFrame, name: str, kind: str, misfits: str) -> DataFrame:
-    """Convert one column to a nested type: its JSON is the one member of a record."""
+    """Convert one column to a nested type, as the JSON of a record's only member."""
     column, record, found = identifier(name), f"{RESERVED}record", f"{RESERVED}text"
     (field,) = fields_of(rows, [name])
     written = rows.withColumn(found, F.expr(_json_of(name, field.dataType, kind)))
@@ -160,7 +160,7 @@ def _text_as(name: str, source: DataType, kind: str, *, lenient: bool) -> str:
 
 
 def _json_of(name: str, source: DataType, kind: str) -> str:
-    """Write SQL for a column as JSON, every scalar in it as its text.
+    """Write SQL for a column as JSON, with every scalar as text.
 
     Raises:
         ConfigError: if it holds bytes, which have no text.

@@ -1,4 +1,4 @@
-"""Declared SQL types, read without Spark: what the log of a table stores of a column.
+"""Declared SQL types, parsed without Spark into the form of the Delta log's schema.
 
 Only what is certain is read. Of anything else it is for Spark to say what it means, or to refuse it.
 """
@@ -28,7 +28,7 @@ class _Unclear(Exception):
 
 
 def field(name: str, declared: str, *, required: bool = False, comment: str = "") -> dict[str, Any] | None:
-    """Describe a column as the log's schema does; ``None`` if only Spark can tell how.
+    """Return a column in the form of the log's schema; ``None`` for a type that only Spark can parse.
 
     Example:
         >>> field("id", "BIGINT", required=True)
@@ -50,7 +50,7 @@ def field(name: str, declared: str, *, required: bool = False, comment: str = ""
 
 
 def is_storable(name: str) -> bool:
-    """Tell whether files can call a column so."""
+    """Return whether data files can store a column of this name."""
     return bool(name) and not _NOT_IN_A_NAME & set(name)
 
 
@@ -85,7 +85,7 @@ class _Reader:
         return token
 
     def _takes(self, *words: str) -> bool:
-        """Take these words, if they come next."""
+        """Consume the given words if the next tokens match."""
         found = [token.upper() for token in self._left[::-1][: len(words)]] == list(words)
         if found:
             del self._left[-len(words) :]

@@ -51,17 +51,17 @@ __all__ = [
 
 
 class PatternError(Exception):
-    """The base of every error of the library, whose text names what is wrong, where, and what to do."""
+    """The base of all library errors; the text states the fault, the place and the remedy."""
 
     retryable = False
 
 
 class ConfigError(PatternError, ValueError):
-    """Arguments that can never work."""
+    """Invalid arguments."""
 
 
 class ContractError(PatternError):
-    """Data that breaks a stated contract; nothing was published."""
+    """Data that breaks a stated contract; nothing is published."""
 
 
 class SchemaMismatch(ContractError):
@@ -69,7 +69,7 @@ class SchemaMismatch(ContractError):
 
 
 class AmbiguousKeys(ContractError):
-    """Keys that must identify one row, and are NULL or repeated."""
+    """Keys with NULL or repetitions that must identify a single row."""
 
 
 class TransactionReused(ContractError):
@@ -77,7 +77,7 @@ class TransactionReused(ContractError):
 
 
 class AuditFailed(ContractError):
-    """Rows that an audit refused before they were published.
+    """Rows refused by an audit before the publish.
 
     Attributes:
         findings: every audit of the attempt, passed or not, with its figures.
@@ -91,13 +91,13 @@ class AuditFailed(ContractError):
 
 
 class NotReady(PatternError):
-    """Something the step needs that is not there yet."""
+    """A missing prerequisite of a step; retryable."""
 
     retryable = True
 
 
 class Conflict(PatternError):
-    """Another writer that changed the table first, or holds it."""
+    """List the graph's tables and replays by name, from bronze on; ``audited`` keeps audited tables only."""
 
     retryable = True
 

@@ -1,4 +1,4 @@
-"""Exact conversion of a text: SQL that gives the value the text denotes, or NULL if the type has no such value.
+"""Exact conversion of texts in SQL: the denoted value, or NULL without an exact value of the type.
 
 What a text has to look like is the same for a JSON field, a string column and a database's text:
 
@@ -49,7 +49,7 @@ _LONGEST_NUMBER = 400
 
 
 def is_scalar(kind: str) -> bool:
-    """Tell whether ``kind`` is a type this module knows, STRING included."""
+    """Return whether ``kind`` is a scalar type of this module, STRING included."""
     name = kind.strip().upper()
     known = {"STRING", "BOOLEAN", "DATE", "BINARY", *INTEGERS, *_FLOATS, *_MOMENTS}
     return name in known or bool(_DECIMAL.fullmatch(name) or _VARCHAR.fullmatch(name))

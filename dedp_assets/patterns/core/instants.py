@@ -1,4 +1,4 @@
-"""Instants: a moment that is given as an option, and one that Spark handed over.
+"""Instants: datetimes with a time zone as options, and timestamps of Spark's rows.
 
 A datetime without a time zone means another moment in each zone, so as an option it is refused. Spark's rows hold such
 datetimes all the same, of the zone of the Python process: :func:`collected` tells which instants they are.
@@ -16,7 +16,7 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 
 
 def instant(value: object, what: str) -> datetime:
-    """Return a moment as it is; refuse anything that is none.
+    """Return a datetime with a time zone unchanged; refuse every other value.
 
     Args:
         value: what was given.
@@ -54,5 +54,5 @@ def micros(at: datetime) -> int:
 
 
 def timestamp(at: datetime | None) -> str:
-    """Write an instant as SQL, which no session's time zone changes; NULL for none."""
+    """Write an instant as SQL, independent of the session's time zone; NULL for ``None``."""
     return "CAST(NULL AS TIMESTAMP)" if at is None else f"timestamp_micros({micros(at)}L)"

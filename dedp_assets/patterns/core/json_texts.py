@@ -1,4 +1,4 @@
-"""JSON texts in SQL: the members of an object with each scalar's own text, and what is wrong with a record.
+"""JSON texts in SQL: object members with each scalar's original text, and faults of a record.
 
 Spark's parser stops at the end of the first value and drops what follows; it keeps the last of equal keys, and it
 writes numbers anew. So a record is parsed with one more member behind its last one, which holds the record's own hash
@@ -62,7 +62,7 @@ def options(given: Mapping[str, str]) -> str:
 
 
 def members(record: str, own: str, *, empty: bool = False) -> str:
-    """Write SQL: key -> text of each member of ``record``, and ``own`` under :data:`END`; NULL if it is no object.
+    """Write SQL: key -> text of each member of ``record``, ``own`` under :data:`END`; NULL if no object.
 
     Args:
         record: STRING expression.
@@ -88,29 +88,29 @@ def elements(text: str) -> str:
 
 
 def trimmed(record: str) -> str:
-    """Write SQL: ``record`` without JSON's white space around it."""
+    """Write SQL: ``record`` without leading and trailing JSON white space."""
     return f"trim(BOTH ' \\t\\r\\n' FROM {record})"
 
 
 def marked(record: str) -> str:
-    """Write SQL: ``record`` with every scalar but ``null`` as a marked string; other texts than JSON stay invalid."""
+    """Write SQL: ``record`` with scalars except ``null`` as marked strings; invalid JSON stays invalid."""
     return f"regexp_replace({record}, {quoted(_SCALAR)}, {quoted('$1' + _QUOTE + '$3:$2' + _QUOTE)})"
 
 
 def text_of(value: str) -> str:
-    """Write SQL: the text of a marked value: a string's characters, a number as written, an object without blanks."""
+    """Write SQL: text of a marked value, such as a string's characters or a number as written."""
     words = f"regexp_replace({value}, {quoted(_MARKED_WORD)}, '$1$2')"
     both = f"regexp_replace({words}, {quoted(_MARKED_TEXT)}, {quoted('$1' + _QUOTE + '$2' + _QUOTE)})"
     return f"if(left({value}, 1) IN ('{{', '['), {both}, {scalar_text(value)})"
 
 
 def scalar_text(value: str) -> str:
-    """Write SQL: as :func:`text_of`, for a value that is no object and no array."""
+    """Write SQL: text of a marked value other than objects and arrays, as :func:`text_of`."""
     return f"if(startswith({value}, ':'), substr({value}, 2), rtrim(':', {value}))"
 
 
 def repeated(keys: str, path: str) -> str:
-    """Write SQL: a sentence for each key that is there more than once, with the path of its object before it."""
+    """Write SQL: a sentence for each repeated key, prefixed with the path of the object."""
     ordered = f"sort_array({keys})"
     twice = f"array_distinct(filter({ordered}, (k, i) -> i > 0 AND k = {ordered}[i - 1]))"
     named = f"transform({twice}, k -> concat({path}, k, ' is there twice'))"
@@ -118,7 +118,7 @@ def repeated(keys: str, path: str) -> str:
 
 
 def fault(record: str, found: str) -> str:
-    """Write SQL: what is wrong with a record as a whole, or NULL.
+    """Write SQL: the fault of a record as a whole, or NULL.
 
     Args:
         record: STRING expression.

@@ -1,4 +1,4 @@
-"""Values of JSON in SQL: what a marked text is as a value of a type, at every depth, and every place that does not fit.
+"""JSON values in SQL: typed values from marked texts at every depth, and the path of every misfit.
 
 The expressions here are for the records that need a second look; they are exact and not fast.
 """
@@ -22,7 +22,7 @@ NO_TEXTS = "CAST(array() AS ARRAY<STRING>)"
 
 
 def looked_at(record: str, schema: Mapping[str, str], *, lenient: Collection[str] = ()) -> str:
-    """Write the SQL struct of one JSON record: values, texts, misfits.
+    """Write the SQL struct of a JSON record: values, texts and misfits.
 
     ``f`` is what is wrong with it as a whole, or NULL; ``p`` are the sentences about what does not fit; ``c`` has for
     the ``n``-th column a struct ``cn`` of its value ``v`` and its text ``x``.
@@ -46,12 +46,12 @@ def looked_at(record: str, schema: Mapping[str, str], *, lenient: Collection[str
 
 
 def refused(name: str, kind: str) -> str:
-    """Write SQL: the sentence about a column that does not fit, as an array."""
+    """Write SQL: the sentence about a misfit column, as an array."""
     return f"array({quoted(f'{name} is not a {kind}')})"
 
 
 def _column(name: str, kind: str, *, lenient: bool) -> str:
-    """Write SQL: the struct ``v``, ``x``, ``p`` of a column; NULL without a value, or if the record is no object."""
+    """Write SQL: the struct ``v``, ``x``, ``p`` of a column; NULL without a value or for a faulty record."""
     value = f"m[{quoted(name)}]"
     if is_scalar(kind):
         made = f"coalesce({exact('x', kind)}, {safe_cast('x', kind)})" if lenient else exact("x", kind)
@@ -64,7 +64,7 @@ def _column(name: str, kind: str, *, lenient: bool) -> str:
 
 
 def _judged(value: str, kind: DataType, path: str, depth: int = 0) -> str:
-    """Write SQL: a struct of ``v``, the marked text ``value`` as a ``kind``, and ``p``, the places that do not fit.
+    """Write SQL: a struct of ``v``, the marked text ``value`` as ``kind``, and ``p``, the misfits.
 
     Where something does not fit, ``v`` holds a NULL.
 
@@ -88,7 +88,7 @@ def _judged(value: str, kind: DataType, path: str, depth: int = 0) -> str:
 
 
 def _container(value: str, begin: str, inside: str, kind: DataType, path: str, depth: int) -> str:
-    """Write ``inside`` for a value that begins as it has to; ``m`` are the members or elements of the value."""
+    """Write SQL: ``inside`` for a value that begins with ``begin``, with members or elements ``m``."""
     parse = json_texts.elements if begin == "[" else json_texts.inner
     nothing = f"CAST(NULL AS {nullable(kind)})"
     return (
@@ -134,7 +134,7 @@ def _array(kind: ArrayType, path: str, depth: int) -> str:
 
 
 def _let(value: str, name: str, body: str) -> str:
-    """Write SQL that names a value, as the variable of a function over an array of one element."""
+    """Write SQL that binds a value to a name, as a lambda variable over a one-element array."""
     return f"transform(array({value}), {name} -> {body})[0]"
 
 

@@ -1,4 +1,4 @@
-"""Keys: what tells one thing from others, by columns or as one text made of their values.
+"""Keys: identity of rows, by columns or as one text made of column values.
 
 One rule holds wherever rows meet by keys. A row with NULL in a key column has no key: it meets nothing in a join, and
 is refused by name where each row has to be told from the others; a pattern whose docstring says so takes NULL for a
@@ -36,7 +36,7 @@ _TEXTS: Sequence[tuple[type[T.DataType], str, str]] = (
 
 
 def require_distinct(what: str, names: Iterable[str]) -> None:
-    """Refuse names that are given twice, in whatever case: the second one says nothing, or other than the first.
+    """Refuse repeated names, case aside.
 
     Args:
         what: the option, as its function calls it.
@@ -53,7 +53,7 @@ def require_distinct(what: str, names: Iterable[str]) -> None:
 
 
 def without_key(table: str, keys: Iterable[str], rows: int, of: int) -> AmbiguousKeys:
-    """Make the error that says how many rows have no key.
+    """Return the error that states the number of rows with NULL in a key column.
 
     Args:
         table: what the rows are for.
@@ -69,7 +69,7 @@ def without_key(table: str, keys: Iterable[str], rows: int, of: int) -> Ambiguou
 
 @typed
 def key_of(rows: DataFrame, values: Sequence[str]) -> str:
-    """Write SQL for the key of ``values``, which are columns of ``rows`` or fields of them, as SQL.
+    """Write SQL for the key of ``values``, which are columns of ``rows`` or their fields, as SQL.
 
     Raises:
         ConfigError: for a column that is not there, or of a type of which one value has several texts; names it.

@@ -1,4 +1,4 @@
-"""Masking: values that stand for others."""
+"""Masking: pseudonyms in place of column values."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ __all__ = ["MaskingKey", "pseudonym"]
 
 @dataclass(frozen=True, slots=True)
 class MaskingKey:
-    """The key of pseudonyms, which never enters a query plan, a log, the ledger or a table; its ``id`` may.
+    """The key of pseudonyms; the secret stays out of query plans, logs, ledger and tables, unlike ``id``.
 
     Attributes:
         id: name and version of the key.
@@ -38,7 +38,7 @@ class MaskingKey:
 
 
 def pseudonym(column: str, key: MaskingKey) -> Column:
-    """Replace a column's text by its HMAC-SHA-256, 64 hex digits: equal for equal values everywhere; NULL for NULL.
+    """Replace a column's text by its HMAC-SHA-256 as 64 hex digits; equal for equal values, NULL for NULL.
 
     Without the key no list of likely values helps. A plain hash of an IP address or a name is found by trying them all.
     """

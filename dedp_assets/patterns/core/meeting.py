@@ -1,4 +1,4 @@
-"""Types of two sides whose rows meet in a union, a join, a merge or a state: equal, widened without loss, or refused.
+"""Types of two sides in a union, join, merge or state: equal, widened without loss, or refused.
 
 Spark converts what meets by itself: a BIGINT beside a DOUBLE loses digits, a text beside a number is read as one. Here
 a type gives way only to one that holds every value of it as it is: whole numbers to longer ones, to decimals with as
@@ -73,7 +73,7 @@ def _number_fits(given: T.DataType, held: T.DataType) -> bool:
 
 
 def common(one: T.DataType, other: T.DataType) -> T.DataType | None:
-    """Return the narrowest type that both types widen to without loss; ``None`` for types without a common one."""
+    """Return the narrowest type that both types widen to without loss; ``None`` without a common type."""
     if fits(one, other):
         return other
     if fits(other, one):
@@ -122,7 +122,7 @@ def cast(value: str, given: T.DataType, to: T.DataType, *, of: str = "", depth: 
 
 
 def met(column: str, one: T.DataType, other: T.DataType, sides: tuple[str, str]) -> T.DataType:
-    """Find the type in which two columns meet.
+    """Return the common type of two columns; refuse types without a common type.
 
     Raises:
         SchemaMismatch: if there is none; names the column, both types as they are given, and the field that differs.
@@ -136,7 +136,7 @@ def met(column: str, one: T.DataType, other: T.DataType, sides: tuple[str, str])
 def equal(
     one: T.StructField, other: T.StructField, names: tuple[str, str], *, sides: tuple[str, str], null: bool = False
 ) -> str:
-    """Write an SQL condition: a column equals a column of another frame, as they are.
+    """Write an SQL condition: a column equals a column of another frame, both cast to the common type.
 
     Args:
         one: the column of one frame.
@@ -155,7 +155,7 @@ def equal(
 
 
 def united(frames: Mapping[str, DataFrame], columns: Iterable[str]) -> dict[str, DataFrame]:
-    """Cast the named columns of several frames to the types in which they meet, and leave the others; lazy.
+    """Cast the named columns of several frames to common types, without a change of other columns; lazy.
 
     Args:
         frames: what a refusal calls a frame -> the frame.
@@ -186,7 +186,7 @@ def as_held(rows: DataFrame, held: T.StructType, name: str) -> DataFrame:
 
 
 def held_problems(rows: DataFrame, held: T.StructType) -> Iterator[str]:
-    """Describe each column of ``rows`` whose type does not fit the type of the table's column of the same name."""
+    """Describe each column of ``rows`` with a type that does not fit the table's column of the same name."""
     stored = {f.name.lower(): f.dataType for f in held.fields}
     for field in rows.schema.fields:
         kind = stored.get(field.name.lower(), field.dataType)
@@ -234,7 +234,7 @@ def _may_overflow(given: T.DataType, held: T.DataType) -> bool:
 
 
 def _inner(one: T.DataType, other: T.DataType) -> list[tuple[str, T.DataType, T.DataType]] | None:
-    """Pair the element, key, value and field types of two nested types, fields by name in the order of ``other``.
+    """Pair the element, key, value and field types of two nested types, fields in the order of ``other``.
 
     Nothing where structs have other fields; ``None`` where the types do not nest alike.
     """
@@ -250,7 +250,7 @@ def _inner(one: T.DataType, other: T.DataType) -> list[tuple[str, T.DataType, T.
 
 
 def _rebuilt(like: T.DataType, inner: Sequence[T.DataType]) -> T.DataType:
-    """Make the nested type that is like another one and has other types inside."""
+    """Return the nested type ``like`` with other element, key, value or field types."""
     if isinstance(like, T.StructType):
         return T.StructType([T.StructField(f.name, kind) for f, kind in zip(like.fields, inner, strict=True)])
     return T.MapType(inner[0], inner[1]) if isinstance(like, T.MapType) else T.ArrayType(inner[0])
@@ -272,7 +272,7 @@ def _collation(kind: T.DataType) -> str:
 
 
 def _apart(path: str, one: T.DataType, other: T.DataType, sides: tuple[str, str], alike: Alike) -> Iterator[str]:
-    """Describe the differences of two types, one sentence for each field."""
+    """Describe the differences of two types, a sentence for each field."""
     if isinstance(one, T.StructType) and isinstance(other, T.StructType) and one.fields and other.fields:
         mine, theirs = _fields(one), _fields(other)
         for (side, has), lacks in zip(((sides[0], mine), (sides[1], theirs)), (theirs, mine), strict=True):

@@ -1,4 +1,4 @@
-"""Names: how a column is written in SQL, and which names belong to the library.
+"""Names: column names as SQL identifiers, and names reserved for the library.
 
 Every column of a table is the user's. What the library adds to rows on the way (a verdict, a place within a key) and
 what it measures (figures) lives under a prefix that no table may use, so neither can meet a column of the same name.
@@ -23,7 +23,7 @@ SUBSTITUTED = "${"
 
 
 def identifier(name: str) -> str:
-    """Write a column name as one SQL identifier, whatever characters it has: dots, dashes, blanks, backticks.
+    """Write a column name as a quoted SQL identifier, with any dots, dashes, blanks and backticks.
 
     Raises:
         ConfigError: for a name that Spark would read as something else, or cannot be told.
@@ -37,7 +37,7 @@ def identifier(name: str) -> str:
 
 
 def require_name(name: str) -> None:
-    """Refuse a name that no SQL text can hold: Spark replaces ``${x}`` in every SQL text, and has no way around it.
+    """Refuse a name that no SQL text can hold, such as a name with ``${``, which Spark substitutes.
 
     Raises:
         ConfigError: names the column.
@@ -51,7 +51,7 @@ def require_name(name: str) -> None:
 
 
 def half_character(text: str) -> str:
-    """Name the first half of a character (a lone surrogate) in a text, which no file can hold; empty if it has none.
+    """Return the first lone surrogate of a text, as ``U+D800``; empty for a text without lone surrogates.
 
     Example:
         >>> half_character("a" + chr(0xD800)), half_character("a")
@@ -66,7 +66,9 @@ def reserved(names: Iterable[str]) -> list[str]:
 
 
 def unused(name: str, taken: Iterable[str]) -> str:
-    """Lengthen ``name`` until no column in ``taken`` has it: for folders, as a vacuum passes over names like ``_x``.
+    """Lengthen ``name`` until no column in ``taken`` has the name, case aside.
+
+    A suffix and not a prefix, because a vacuum passes over folders with names like ``_x``.
 
     Example:
         >>> unused("outcome", ["id", "Outcome"])

@@ -1,4 +1,4 @@
-"""Observing: figures of a pass over rows that count only if they are of all rows, and of which none takes others along.
+"""Observed figures of a pass over rows: complete or left out, and independent of each other's errors.
 
 Spark adds up in the driver what each task observed. Where that fails for one aggregate (a sum that overflows), the
 whole observation loses the update of that task, with no more than a line in the engine's log: figures that are there
@@ -63,12 +63,12 @@ class Watch:
     beside: Observation = field(default_factory=Observation, repr=False)
 
     def on(self, rows: DataFrame) -> DataFrame:
-        """Observe ``rows`` in whatever job reads them; lazy."""
+        """Observe ``rows`` in the Spark job that reads the rows; lazy."""
         rows = rows.observe(self.seen, *_columns(self._sure))
         return rows.observe(self.beside, *_columns(self._doubtful)) if self._doubtful else rows
 
     def observed(self) -> dict[str, Any]:
-        """Read the figures that were observed; waits for the job. Those that may be incomplete are left out.
+        """Read the observed figures without incomplete figures; waits for the job.
 
         Where Spark finds that nothing can come of a part of a query, by its text or while it runs, it leaves that part
         out, and what was to be observed there is missing.
@@ -82,7 +82,7 @@ class Watch:
         return {name: value for name, value in found.items() if name in self.own or name in self.asked}
 
     def completed(self, rows: DataFrame, observed: Mapping[str, Any]) -> dict[str, Any]:
-        """Compute in a pass of its own what ``observed`` lacks; a figure that cannot be is :class:`Unmeasured`.
+        """Compute figures missing in ``observed`` in a separate pass; failed figures are :class:`Unmeasured`.
 
         Raises:
             ContractError: if ``rows`` are others each time they are computed.
@@ -93,7 +93,7 @@ class Watch:
         return {**found, **(_asked(rows, self.own, known, lacking) if lacking else {})}
 
     def figures(self, rows: DataFrame) -> dict[str, Any]:
-        """Read the figures of ``rows``; waits for the job that observes them."""
+        """Read the figures of ``rows``, with a further pass for missing figures; waits for the observed job."""
         return self.completed(rows, self.observed())
 
     @property
@@ -108,12 +108,12 @@ class Watch:
 
 
 def is_data_fault(error: Exception) -> bool:
-    """Tell whether Spark says that a value could not be computed, such as an overflow."""
+    """Return whether a Spark error is a data exception of a value, such as an overflow."""
     return isinstance(error, SPARK_ERRORS) and "SQLSTATE: 22" in str(error)
 
 
 def _is_sure(sql: str) -> bool:
-    """Tell whether an aggregate is one call of a function that counts or compares, whose results always add up."""
+    """Return whether an aggregate is a single call of a counting or comparing function, free of overflow."""
     call = _SURE.match(sql)
     if call is None:
         return False
@@ -122,7 +122,7 @@ def _is_sure(sql: str) -> bool:
 
 
 def _read(seen: Observation, names: Mapping[str, str]) -> dict[str, Any]:
-    """Read an observation; empty if it is not whole, or what was observed cannot be evaluated."""
+    """Read an observation; empty if incomplete or if the evaluation failed."""
     try:
         found = dict(seen.get)
     except SPARK_ERRORS:
@@ -142,7 +142,7 @@ def _computed(rows: DataFrame, measures: Mapping[str, str]) -> dict[str, Any]:
 def _asked(
     rows: DataFrame, own: Mapping[str, str], known: Mapping[str, Any], asked: Mapping[str, str]
 ) -> dict[str, Any]:
-    """Compute aggregates over the rows of which ``known`` is known: together, or one by one if that fails."""
+    """Compute further aggregates over the rows with figures ``known``: together, or singly on an error."""
     try:
         found = _computed(rows, {**own, **asked})
     except SPARK_ERRORS as error:

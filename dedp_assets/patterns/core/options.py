@@ -93,7 +93,7 @@ def _shown(value: object, *, hidden: bool) -> str:
 
 
 def _takes_objects(rule: Misfit) -> bool:
-    """Return whether an option takes objects: a wrong value may be a secret and is not shown."""
+    """Return whether an option takes objects, whose values errors do not show because of secrets."""
     if not isinstance(rule, partial):
         return False
     return rule.func is _instance or (rule.func is _any_of and any(map(_takes_objects, rule.args[0])))
@@ -101,7 +101,7 @@ def _takes_objects(rule: Misfit) -> bool:
 
 @cache
 def _rules_of(function: Callable[..., object]) -> tuple[Signature, Mapping[str, Misfit]]:
-    """Resolve a function's annotations at the first call, because resolving all of them on import takes time."""
+    """Resolve a function's annotations at the first call and not on import, to save time."""
     stated, kinds = signature(function), get_type_hints(function)
     empty = {name for name, parameter in stated.parameters.items() if parameter.default == ""}
     # Of a method, "self" has no annotation.

@@ -1,4 +1,4 @@
-"""Partition values: one typed identity of each value, and its four spellings.
+"""Partition values: a typed identity of each value, and its four spellings.
 
 ==========  ==================================================  ==========================================
 spelling    who writes it                                       2026-01-05 00:00 UTC as TIMESTAMP
@@ -59,7 +59,7 @@ _NAMES = {
 
 
 def stored_type(declared: str) -> str:
-    """Name a declared SQL type as the log stores it; empty for nested types and others that are no plain word.
+    """Return the log's name of a declared SQL type; empty for nested types and types unknown here.
 
     Example:
         >>> stored_type("BIGINT"), stored_type("Decimal(6, 2)"), stored_type("ARRAY<INT>")
@@ -73,12 +73,12 @@ def stored_type(declared: str) -> str:
 
 
 def is_possible(kind: str) -> bool:
-    """Tell whether a column of the stored type ``kind`` can be a partition column."""
+    """Return whether a column of the stored type ``kind`` can be a partition column."""
     return kind in _READ
 
 
 def text(value: object, kind: str) -> str | None:
-    """Spell a value, given as Python's or as text, as the log does; ``None`` for NULL.
+    """Return a value, given as a Python value or text, in the log's spelling; ``None`` for NULL.
 
     Args:
         value: the value, or its text in any usual spelling: of a time, ISO 8601 with or without fraction and zone.
@@ -104,7 +104,7 @@ def text(value: object, kind: str) -> str | None:
 
 @lru_cache(maxsize=1 << 16, typed=True)
 def logged(value: str | None, kind: str) -> str | None:
-    """Spell a value from a log that anybody may have written; one that cannot be read stays as it is."""
+    """Return a partition value of any writer's log in the library's spelling; unreadable values unchanged."""
     if value in (None, ""):
         return None
     try:
@@ -114,18 +114,18 @@ def logged(value: str | None, kind: str) -> str | None:
 
 
 def literal(value: str | None, kind: str) -> str:
-    """Write a value, spelled as in the log, as an SQL expression of its type."""
+    """Write a value in the log's spelling as an SQL expression of type ``kind``."""
     return f"CAST({'NULL' if value is None else quoted(value)} AS {sql_type(kind)})"
 
 
 def equals(column: str, value: str | None, kind: str) -> str:
-    """Write the SQL predicate of the rows whose ``column`` has the value; never NULL itself."""
+    """Write the SQL predicate of the rows with the value in ``column``; the predicate is never NULL."""
     name = identifier(column)
     return f"{name} IS NULL" if value is None else f"{name} <=> {literal(value, kind)}"
 
 
 def to_folder(column: str, kind: str) -> str:
-    """Write the SQL expression that spells a column's values as names of folders, whatever the session's time zone.
+    """Write the SQL expression of a column's values as folder names, independent of the session time zone.
 
     Of a text that no folder can be called by, it is the beginning: rows with such a value are refused, and shown.
     """
@@ -136,7 +136,7 @@ def to_folder(column: str, kind: str) -> str:
 
 
 def from_folder(value: str | None, kind: str) -> str | None:
-    """Spell as in the log what :func:`to_folder` spelled; values that the log cannot hold stay as they are."""
+    """Return a folder name of :func:`to_folder` in the log's spelling; unreadable names without prefix."""
     if value is None or value == NO_VALUE:
         return None
     bare = value[1:]
@@ -147,13 +147,13 @@ def from_folder(value: str | None, kind: str) -> str | None:
 
 
 def folder_value(column: str, kind: str) -> str:
-    """Write the SQL expression that reads back, from a column with names of folders, the values they spell."""
+    """Write the SQL expression that reads values back from a column with folder names."""
     bare = f"substring({identifier(column)}, 2)"
     return f"timestamp_micros(CAST({bare} AS BIGINT))" if kind == "timestamp" else f"CAST({bare} AS {sql_type(kind)})"
 
 
 def misfit(column: str, kind: str) -> str:
-    """Write the SQL predicate of rows whose value the log cannot hold; empty if it can hold every value of the type."""
+    """Write the SQL predicate of rows with a value that the log cannot hold; empty if none is possible."""
     name = identifier(column)
     if kind == "string":
         escaped = rf"""regexp_replace({name}, '[\\x01-\\x1f"#%\'*/:=?\\\\\\x7f{{\\[\\]^]', '%00')"""
@@ -170,7 +170,7 @@ def misfit(column: str, kind: str) -> str:
 
 
 def quoted(value: str) -> str:
-    r"""Write ``value`` as an SQL string literal: the one place that makes literals of texts.
+    r"""Write ``value`` as an SQL string literal, safe from Spark's substitution of variables.
 
     Spark replaces ``${env:HOME}`` in every SQL text, also inside of a literal, so that no ``${`` may stand there.
 

@@ -1,4 +1,4 @@
-"""Plain JSON in SQL: which records need no second look, told from one parse of their members.
+"""Plain JSON in SQL: detection of records whose first parse is exact, from one parse of the members.
 
 The texts of the parse are the record's own but for numbers with a fraction or an exponent, ``-0``, and what is inside
 of objects and arrays, which Spark writes anew. Every predicate here may say no to a record that is fine, and never yes
@@ -25,7 +25,7 @@ _NEEDS_ESCAPE = re.compile(r'["\\\x00-\x1f]')
 
 
 def fitting(text: str, name: str, kind: str, record: str) -> str:
-    """Write SQL: the value of the member ``text``; NULL where that may not be exact.
+    """Write SQL: the value of the member ``text``; NULL if the value may not be exact.
 
     Args:
         text: what the parse gave for the member.
@@ -70,7 +70,7 @@ def is_plain(record: str, own: str, members: str, columns: Sequence[tuple[str, s
 
 
 def _rewritten(text: str, name: str, record: str) -> str:
-    """Write SQL: whether a text may be one that Spark wrote anew."""
+    """Write SQL: whether Spark may have rewritten a text."""
     signed = f"{text} >= '-' AND {text} < ':'"
     number = f"contains({text}, '.') AND {text} RLIKE {_FLOATING} AND NOT {_in_quotes(name, record)}"
     zero = f"{text} = '0' AND contains({record}, '-0')"
@@ -92,7 +92,7 @@ def _in_quotes(name: str, record: str) -> str:
 
 
 def _as_written(name: str, record: str) -> str:
-    """Write SQL: a member's number as the record has it, NULL if that cannot be told; see :func:`_in_quotes`."""
+    """Write SQL: a member's number as written in the record, NULL if undecidable; see :func:`_in_quotes`."""
     if _NEEDS_ESCAPE.search(name):
         return "CAST(NULL AS STRING)"
     blank = r"[ \t\r\n]*"
@@ -101,6 +101,6 @@ def _as_written(name: str, record: str) -> str:
 
 
 def _not_vanished(value: str, text: str, record: str) -> str:
-    """Write SQL: ``value``, or NULL if it is zero and the written number may not be zero."""
+    """Write SQL: ``value``, or NULL for a zero whose written number may differ from zero."""
     tiny = " OR ".join(f"contains({record}, '{word}')" for word in _TINY)
     return f"if({value} = 0 AND contains({text}, '.') AND ({tiny}), NULL, {value})"

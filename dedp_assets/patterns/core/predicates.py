@@ -1,4 +1,4 @@
-"""Predicates that can be seen to be sound: parsed, resolved and typed without Spark."""
+"""Predicates proven sound without Spark: parsed, resolved and typed."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ _RULES = [
 
 
 def is_sound(predicate: str, kinds: Mapping[str, Any]) -> bool:
-    """Tell whether Spark can certainly evaluate a predicate; ``False`` leaves it to Spark.
+    """Return whether Spark can certainly evaluate a predicate; ``False`` leaves the decision to Spark.
 
     Comparisons of columns and constants of one family of types, IN, BETWEEN, LIKE and IS NULL, joined by AND, OR and
     NOT: each token becomes a letter (a column of numbers ``n``, of texts ``s``), and what is a predicate becomes ``P``,

@@ -1,4 +1,4 @@
-"""The commit record: what a run did, stored as JSON in the same Delta commit as the data.
+"""The commit record: metadata of a run, stored as JSON in the same Delta commit as the data.
 
 The commit is the ledger. Nothing else remembers which upstream version was read, which audits passed or who approved
 what, so nothing can disagree with the table.
@@ -24,7 +24,7 @@ PROMOTABLE = ("passed", "warned", "approved")
 
 
 def slice_name(partition: Mapping[str, str] | Mapping[str, str | None]) -> str:
-    """Name the partition set a write owns, e.g. ``event_date=2026-01-05``; ``all`` for a whole table.
+    """Return the name of a write's owned partitions, such as ``event_date=2026-01-05``, or ``all``.
 
     Different sets have different names, whatever their values are: ``%``, ``/`` and a text ``NULL`` are escaped.
     """
@@ -41,7 +41,7 @@ def _escaped(name: str) -> str:
 
 
 def _plain(value: Any) -> Any:  # noqa: ANN401, PLR0911 - whatever a figure or a note is
-    """Convert a value to what JSON has: texts, finite numbers, truths, nothing, lists and objects."""
+    """Convert a value to plain JSON values: texts, finite numbers, booleans, null, lists and objects."""
     if value is None or isinstance(value, str | bool):
         return value
     if is_dataclass(value) and not isinstance(value, type):
@@ -58,7 +58,7 @@ def _plain(value: Any) -> Any:  # noqa: ANN401, PLR0911 - whatever a figure or a
 
 
 def _text_of(value: object) -> object:
-    """Spell what JSON has no value for; a finite number is one."""
+    """Return the text of a value without a JSON form; a finite number stays a number."""
     if isinstance(value, float):
         endless = "Infinity" if value > 0 else "-Infinity"
         return value if math.isfinite(value) else "NaN" if math.isnan(value) else endless
@@ -95,7 +95,7 @@ class Approval:
             raise ConfigError("an approval needs the name of the person who decided (by) and the reason (because)")
 
     def covers(self, finding: Finding) -> bool:
-        """Tell whether this approval overrules ``finding``."""
+        """Return whether this approval overrules ``finding``."""
         if finding.name in self.audits:
             return bool(finding.approvable)
         return finding.approvable is True and not self.audits
@@ -103,7 +103,7 @@ class Approval:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Provenance:
-    """The facts about a write that its commit records: who writes, from what, and why.
+    """The facts about a write in its commit record: run, code, inputs and cause.
 
     Attributes:
         asset: name of what is computed, usually the table's name.
@@ -142,13 +142,13 @@ class Provenance:
         require_types(self)
 
     def by(self, pattern: str) -> Provenance:
-        """Name the pattern that writes, unless the provenance names one already."""
+        """Return the provenance with ``pattern`` as the writing pattern, unless a pattern is already set."""
         return self if self.pattern else replace(self, pattern=pattern)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CommitRecord:
-    """The record of one commit, as read back from the log.
+    """The record of a commit, as read back from the log.
 
     Attributes:
         partition: the partition values the write owned.
@@ -181,7 +181,7 @@ class CommitRecord:
 
     @property
     def counted(self) -> bool:
-        """Tell whether ``rows`` holds counts; Delta's own statements (merge, delete) count no rows."""
+        """``True`` if ``rows`` holds counts; Delta's own statements (merge, delete) count no rows."""
         return self.verdict != "none" or any(self.rows.values())
 
     @classmethod
@@ -196,7 +196,7 @@ class CommitRecord:
         verdict: str = "none",
         figures: Mapping[str, Any] | None = None,
     ) -> CommitRecord:
-        """Make the record of a commit by ``provenance``, as it will read back; ``content`` tells it from others."""
+        """Make the record of a commit by ``provenance``, as read back; ``content`` is the fingerprint."""
         approval = provenance.approval
         record = cls(
             asset=provenance.asset,
@@ -222,16 +222,16 @@ class CommitRecord:
 
     @property
     def promotable(self) -> bool:
-        """Tell whether a downstream gate may take these rows: by an explicit verdict, not a missing one."""
+        """``True`` if a downstream gate may read the rows, by an explicit verdict."""
         return self.verdict in PROMOTABLE
 
     def awaits(self, partition: Mapping[str, str | None]) -> bool:
-        """Tell whether the execution ``partition`` was taken back, and has to follow this one."""
+        """Return whether the rolled-back execution ``partition`` has to run again after this execution."""
         pending = self.notes.get("execution", {}).get("pending", ())
         return partition.keys() == self.partition.keys() and any(key in partition.values() for key in pending)
 
     def to_json(self) -> str:
-        """Write the record as it is stored in the commit, which is JSON whatever it holds.
+        """Return the record as the JSON text stored in the commit.
 
         JSON has no number for infinity and for what is none: they are the texts ``Infinity``, ``-Infinity`` and
         ``NaN``. Bytes are hexadecimal digits, sets are lists in order, and what else JSON does not know is its text.
@@ -239,12 +239,12 @@ class CommitRecord:
         return json.dumps({"dedp": 1, **_plain(self)}, allow_nan=False, separators=(",", ":"))
 
     def stored(self) -> CommitRecord:
-        """Convert the record to what will read back from the log: plain JSON values only."""
+        """Return the record as read back from the log, with plain JSON values only."""
         return CommitRecord.from_json(self.to_json()) or self
 
     @classmethod
     def from_json(cls, text: str | None) -> CommitRecord | None:
-        """Read the record in ``text``; ``None`` if the library did not write it."""
+        """Read the record in ``text``; ``None`` for a text from another writer."""
         try:
             payload = json.loads(text or "")
         except ValueError:

@@ -1,4 +1,4 @@
-"""Errors of the library that were raised inside of a query, and come out of the engine as a text."""
+"""Library errors raised inside of a query, restored from the text of engine errors."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _SAID = re.compile(
 
 
 def relayed(text: str) -> PatternError | None:
-    """Read an error of the library out of the text of an engine's, where one was raised inside of a query.
+    """Return the library error in an engine error's text, raised inside of a query; ``None`` if absent.
 
     Example:
         >>> relayed("[USER_RAISED_EXCEPTION] dedp_assets.patterns.core.errors.NotReady: no rows yet SQLSTATE: P0001")

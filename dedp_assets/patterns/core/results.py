@@ -1,4 +1,4 @@
-"""What a pattern returns. The return type of a pattern's main function is its kind.
+"""Results of patterns; the return type of a pattern's main function is its kind.
 
 =================================  =========  ====================================================
 returns                            kind       rule
@@ -31,7 +31,7 @@ BY_NAME: Approvable = "by name"
 
 @dataclass(frozen=True, slots=True)
 class RowCounts:
-    """The row accounting of one step, in rows; ``read = written + dead + duplicates + filtered``.
+    """The row accounting of a step: ``read = written + dead + duplicates + filtered``.
 
     ``represented`` counts input rows that live on inside aggregates instead of as rows of their own.
     """
@@ -45,19 +45,19 @@ class RowCounts:
 
     @property
     def unaccounted(self) -> int:
-        """Input rows that no outcome explains, in rows: anything but 0 is a loss or an invention."""
+        """Number of input rows without an outcome; any value except 0 is a loss or an invention of rows."""
         kept = self.written if self.represented is None else self.represented
         return self.read - kept - self.dead - self.duplicates - self.filtered
 
     def as_dict(self) -> dict[str, int]:
-        """List the counts by name, without the ones that do not apply."""
+        """Return the counts by name, ``represented`` only if set."""
         counts = {name: getattr(self, name) for name in ("read", "written", "dead", "duplicates", "filtered")}
         return counts if self.represented is None else {**counts, "represented": self.represented}
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """The verdict of one audit or inspection.
+    """The verdict of an audit or an inspection.
 
     Attributes:
         name: a sentence that can be true, in snake case (``every_visit_has_a_user``).
@@ -81,7 +81,7 @@ class Finding:
 
     @property
     def refuses(self) -> bool:
-        """Tell whether this finding keeps the rows from being published."""
+        """``True`` if this finding keeps the rows from being published."""
         return not self.passed and self.severity == "fail"
 
     def as_dict(self) -> dict[str, Any]:
@@ -139,7 +139,7 @@ class Plan:
 
 @dataclass(frozen=True, slots=True)
 class Split:
-    """Rows that go different ways, computed once.
+    """Rows with one outcome each, computed once.
 
     ``rows`` holds every input row exactly once with its outcome; a part is a view of it. Core stages all parts in one
     Spark job, so asking for several parts costs nothing extra there.
@@ -159,13 +159,13 @@ class Split:
 
     @classmethod
     def of(cls, rows: DataFrame | Split, keep: str = "valid") -> Split:
-        """Take plain rows as a split of the one part ``keep``, and a split as it is."""
+        """Return a split unchanged, and plain rows as a split with the only part ``keep``."""
         return rows if isinstance(rows, Split) else cls(rows, {keep: tuple(getattr(rows, "columns", ()))}, outcome="")
 
     def __getitem__(self, part: str) -> DataFrame:
-        """Select the rows of one part with its own columns, lazy."""
+        """Select the rows and columns of a part; lazy."""
         return self.rows.filter(F.col(identifier(self.outcome)) == part).select(*map(identifier, self.parts[part]))
 
     def narrowed(self, part: str, columns: Iterable[str]) -> Split:
-        """Keep only the named columns in one part."""
+        """Return the split with only the named columns in a part."""
         return replace(self, parts={**self.parts, part: tuple(columns)})

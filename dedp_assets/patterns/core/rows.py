@@ -1,4 +1,4 @@
-"""Rows of a batch: their hash, their columns, their number, and what a step knows about them."""
+"""Rows of a batch: hashes, digests, counts and tallies."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ DROPPED = f"{RESERVED}dropped_"
 
 
 class Decoded(str):
-    """An SQL aggregate of which one value says several figures.
+    """An SQL aggregate with several figures in a single value.
 
     Attributes:
         figures: makes of that value as many numbers as there are names.
@@ -54,7 +54,7 @@ class Decoded(str):
     figures: Callable[[Any], Sequence[int]]
 
     def __new__(cls, sql: str, figures: Callable[[Any], Sequence[int]]) -> Decoded:
-        """Name the aggregate, and how its value is decoded."""
+        """Make the aggregate with the function that decodes its value."""
         made = super().__new__(cls, sql)
         made.figures = figures
         return made
@@ -81,7 +81,7 @@ _SHAPE = "map('ignoreNullFields', 'false', 'timeZone', 'UTC')"
 
 
 def row_hash(fields: Iterable[T.StructField]) -> str:
-    """Write SQL for a 64-bit hash of the columns ``fields``, the same in whatever order they are named.
+    """Write SQL for a 64-bit hash of the columns ``fields``, independent of their order.
 
     Two rows have the same hash only if they have the same content: a NULL differs from nothing and from a struct of
     NULLs, -0.0 from 0.0, and every NaN is the same; the order of a map's entries does not count. Of a VARIANT, the
@@ -96,7 +96,7 @@ def row_hash(fields: Iterable[T.StructField]) -> str:
 
 
 def value_hash(value: str, kind: T.DataType, name: str) -> str:
-    """Write SQL for the same hash of one value of the type ``kind``, which is told by ``name`` in a refusal.
+    """Write SQL for the 64-bit hash of a value of type ``kind``, named ``name`` in a refusal.
 
     Raises:
         ConfigError: as :func:`row_hash`.
@@ -105,7 +105,7 @@ def value_hash(value: str, kind: T.DataType, name: str) -> str:
 
 
 def same(field: T.StructField, one: str, other: str) -> str:
-    """Write SQL that tells whether two values of the column ``field`` are the same, also where they are NULL or maps.
+    """Write SQL that compares two values of the column ``field`` for equality, including NULL and maps.
 
     Raises:
         ConfigError: as :func:`row_hash`.
@@ -117,7 +117,7 @@ def same(field: T.StructField, one: str, other: str) -> str:
 
 
 def digest(row: str, *, where: str = "true") -> str:
-    """Write an SQL aggregate: the order-free digest of the hashes ``row`` of the rows where the predicate holds.
+    """Write an SQL aggregate: the order-free digest of row hashes ``row`` over the rows of the predicate.
 
     XOR alone would not see a row that is there twice; the sum of the lower halves does.
     """
@@ -126,7 +126,7 @@ def digest(row: str, *, where: str = "true") -> str:
 
 
 def count_where(predicate: str) -> str:
-    """Write an SQL aggregate: the number of rows for which the predicate is true.
+    """Write an SQL aggregate: the number of rows that satisfy the predicate.
 
     It counts what ``count_if`` does, for which Spark adds a column to the rows, each time it is asked for.
     """
@@ -134,13 +134,13 @@ def count_where(predicate: str) -> str:
 
 
 def counted(rows: DataFrame) -> int:
-    """Count the rows in a Spark job of its own, for rules that must not rely on a log without the number."""
+    """Count the rows in a separate Spark job, for rules that cannot rely on counts in the log."""
     return rows.count()
 
 
 @contextmanager
 def evaluated_once(rows: DataFrame) -> Iterator[DataFrame]:
-    """Keep ``rows``, computed the first time they are asked for, until the block ends."""
+    """Persist ``rows`` from the first evaluation until the block ends."""
     kept = rows.persist()
     try:
         yield kept
@@ -154,7 +154,7 @@ def _names(names: str | tuple[str, ...]) -> tuple[str, ...]:
 
 @dataclass(frozen=True, slots=True)
 class Tally:
-    """The number and the digest of the rows that a step read, mostly observed without a pass of its own.
+    """The count and the digest of the rows that a step read, mostly observed without a separate pass.
 
     Attributes:
         identity: columns that identify one row.
@@ -181,7 +181,7 @@ class Tally:
 
     @property
     def own(self) -> dict[str, str]:
-        """The SQL aggregate for each number that is the library's own."""
+        """The SQL aggregate for each count of the library."""
         return {name: sql for name, sql in self._aggregates.items() if _is_own(name)}
 
     @property
@@ -228,7 +228,7 @@ def tally(
     measures: Measures | None = None,
     keep: str = "valid",
 ) -> tuple[DataFrame, Tally]:
-    """Count and fingerprint the rows where they are read; of a split, go on with one part and count the others here.
+    """Count and digest the rows where a step reads them; of a split, go on with the part ``keep`` only.
 
     The caller writes the returned rows and hands the tally to the write, which compares it with what it accounted for.
 
@@ -268,7 +268,7 @@ def tally(
 
 
 def _numbered(split: Split, parts: Sequence[str], measures: Iterable[str]) -> DataFrame:
-    """Number the parts, and leave out what only the others show: Spark observes every column that is there.
+    """Return the split's rows with numbered parts and only the columns of the kept part and the measures.
 
     A number instead of the outcome, and no column that is needless, are half of what the counting would cost.
     """
@@ -282,7 +282,7 @@ def _numbered(split: Split, parts: Sequence[str], measures: Iterable[str]) -> Da
 
 @dataclass(frozen=True, slots=True)
 class RowsRead:
-    """The facts that a step knows about the rows it read.
+    """A step's facts about the rows read.
 
     Attributes:
         tally: counts them where they are read; without one, the rows given to a write are the rows read.
@@ -311,7 +311,7 @@ class RowsRead:
 
 
 def _parts(value: str, kind: T.DataType, path: str, depth: int = 0) -> list[str]:
-    """Write SQL of what to hash of ``value``: as many expressions for every value of the type ``kind``."""
+    """Write the SQL expressions to hash for ``value``, equal in number for every value of type ``kind``."""
     null = f"{value} IS NULL"
     if isinstance(kind, T.StructType):
         inner = [(f"{value}[{quoted(f.name)}]", f) for f in kind.fields]
@@ -334,7 +334,7 @@ def _parts(value: str, kind: T.DataType, path: str, depth: int = 0) -> list[str]
 
 
 def _whole(value: str, kind: T.ArrayType, path: str) -> list[str]:
-    """Write SQL of an array without maps and variants inside: its values, and its JSON text, which shows the NULLs.
+    """Write SQL for an array without maps and variants: its values, and its JSON text, which shows NULLs.
 
     The text alone is not exact, and the values alone have no shape. A function for each element would take four times
     as long.
@@ -344,7 +344,7 @@ def _whole(value: str, kind: T.ArrayType, path: str) -> list[str]:
 
 
 def _each(value: str, kind: T.ArrayType, path: str, depth: int, ordered: str = "{}") -> list[str]:
-    """Write SQL of an array as the hashes of its elements, which are never NULL."""
+    """Write SQL for the hashes of an array's elements, and for the array's size."""
     element = f"`{RESERVED}{depth}`"
     parts = ", ".join(_parts(element, kind.elementType, path, depth + 1))
     return [f"size({value})", ordered.format(f"transform({value}, {element} -> xxhash64({parts}))")]

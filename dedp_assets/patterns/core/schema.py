@@ -1,4 +1,4 @@
-"""What a table declares about itself: columns, partitions, constraints, properties."""
+"""Declaration of a table: columns, partitions, constraints, properties."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _BOUNDED = ("BIGINT", "BYTE", "DATE", "DECIMAL", "DOUBLE", "FLOAT", "INT", "LONG
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """One column of a table's declaration.
+    """A column of a table's declaration.
 
     Attributes:
         type: Spark SQL type (``STRING``, ``TIMESTAMP``, ``ARRAY<STRING>``).
@@ -117,12 +117,12 @@ class TableSpec:
 
     @property
     def content(self) -> tuple[str, ...]:
-        """Columns that say what a row is."""
+        """Columns of a row's content, without technical columns."""
         return tuple(name for name, column in self.columns.items() if not column.technical)
 
     @property
     def bounded(self) -> tuple[str, ...]:
-        """List the columns of the data files that Delta can keep a minimum and a maximum of."""
+        """List the columns of the data files with a minimum and a maximum in Delta's statistics."""
         return tuple(
             name
             for name, column in self.columns.items()
@@ -130,7 +130,7 @@ class TableSpec:
         )
 
     def table_properties(self) -> dict[str, str]:
-        """List Delta's table properties: the library's defaults, statistics without personal columns, the spec's."""
+        """Return Delta's table properties: library defaults, spec, no statistics of personal columns."""
         # Delta reads the property as a list of SQL names.
         shown = [
             name if _PLAIN.fullmatch(name) else identifier(name) for name in self.bounded if name not in self.personal
@@ -141,7 +141,7 @@ class TableSpec:
         return {**_PROPERTIES, **(statistics if self.personal else {}), **told, **self.properties}
 
     def _beyond_delta(self) -> dict[str, Any]:
-        """Collect what the declaration says and Delta has no place for, without what is as it is by default."""
+        """Return the declared options without a place in Delta's metadata, except options at their defaults."""
         tags = {name: {tag: getattr(column, tag) for tag in _TAGS} for name, column in self.columns.items()}
         tagged = {name: some for name, each in tags.items() if (some := {t: v for t, v in each.items() if v})}
         options = {"key": self.key, "executed_by": self.executed_by, "one_channel_per": self.one_channel_per}
@@ -149,7 +149,7 @@ class TableSpec:
 
 
 def require_declared(spec: TableSpec, rows: DataFrame) -> None:
-    """Refuse rows with anything that ``spec`` does not declare, fields inside of columns included.
+    """Refuse rows with columns that differ from ``spec``, nested fields included.
 
     Raises:
         SchemaMismatch: names every undeclared, missing and differently typed column.
@@ -169,7 +169,7 @@ def require_declared(spec: TableSpec, rows: DataFrame) -> None:
 
 
 def require_holds(spec: TableSpec, columns: Mapping[str, Column], *, alone_with: Iterable[str] | None = None) -> None:
-    """Refuse a table without the columns that a pattern writes, before the pattern calls an external system.
+    """Refuse a table without the columns of a pattern, before the pattern calls an external system.
 
     Args:
         spec: the table's declaration.
@@ -200,7 +200,7 @@ def require_holds(spec: TableSpec, columns: Mapping[str, Column], *, alone_with:
 
 
 def shape(kind: Any) -> Any:  # noqa: ANN401 - a type in Spark's JSON form
-    """Drop nullability from a type in the form of the log: it says nothing about whether values fit."""
+    """Return a type in the log's form without nullability, which does not affect whether values fit."""
     if isinstance(kind, dict):
         ignored = ("containsNull", "valueContainsNull", "nullable", "metadata")
         return {key: shape(value) for key, value in kind.items() if key not in ignored}
@@ -208,7 +208,7 @@ def shape(kind: Any) -> Any:  # noqa: ANN401 - a type in Spark's JSON form
 
 
 def _refuse_unusable(spec: TableSpec) -> None:
-    """Refuse a declaration that can be seen to be unusable without Spark."""
+    """Refuse a declaration whose faults are detectable without Spark."""
     if not spec.name or any(part in ("", ".", "..") for part in spec.name.split("/")):
         raise ConfigError(f"{spec.name!r} names no table: give layer/dataset, the path below the lakehouse root")
     for what, names in (("columns", spec.columns), ("partition columns", spec.partition_by), ("checks", spec.checks)):

@@ -1,4 +1,4 @@
-"""The rule of sessions: events of one entity belong together unless a pause between them is longer than the gap.
+"""Session rule: events of an entity belong together unless separated by a pause longer than the gap.
 
 An event is known by its entity, its time and its identity; one that is there twice counts once, and of two that differ
 in other columns the same one counts in any order. Events are in the order of time and, at equal times, of identity. A
@@ -93,7 +93,7 @@ class SessionRule:
 
     @property
     def event(self) -> tuple[str, ...]:
-        """The columns of an event, in the order in which events are compared."""
+        """The columns of an event, in the order of comparison."""
         named = [self.event_time, self.event_id, *self.keep]
         return tuple({c.lower(): c for c in reversed(named)}[c] for c in dict.fromkeys(map(str.lower, named)))
 
@@ -103,7 +103,7 @@ class SessionRule:
         return self.gap_seconds * 1_000_000
 
     def events(self, rows: DataFrame) -> DataFrame:
-        """Take the events out of rows; one without an entity, a time or an identity is refused once it is read.
+        """Select the events in rows; an event without entity, time or identity fails when Spark reads the row.
 
         Raises:
             ConfigError: for columns that are not there, are the library's own, or cannot be used so.
@@ -118,7 +118,7 @@ class SessionRule:
         )
 
     def events_of(self, sessions: DataFrame, events: DataFrame) -> DataFrame:
-        """Take the events of sessions apart again; a column that is kept since then is NULL, as ``events`` have it.
+        """Return the events of sessions as rows; a newly kept column is NULL, with its type in ``events``.
 
         Raises:
             ConfigError: for rows that are no sessions of such events.
@@ -136,7 +136,7 @@ class SessionRule:
         return apart.select(*map(identifier, self.entity), *named)
 
     def sessions(self, events: DataFrame) -> DataFrame:
-        """Group events into sessions, and say of each whether an event ended it (``__dedp_ends``); lazy."""
+        """Group events into sessions, with ``__dedp_ends`` for sessions ended by an event; lazy."""
         time, entity = identifier(self.event_time), ", ".join(map(identifier, self.entity))
         known = f"{time}, {identifier(self.event_id)}"
         ordered = f"OVER (PARTITION BY {entity} ORDER BY {known}, {_CONTENT})"
@@ -162,7 +162,7 @@ class SessionRule:
         return self.identified(found).select(SESSION_ID, *self.columns[1:], _ENDS)
 
     def content(self, events: DataFrame, event: str) -> str:
-        """Write SQL for the number that chooses between events of one identity that differ: the least counts.
+        """Write SQL for the content hash that chooses between differing events of an identity: the least wins.
 
         Args:
             events: have the columns of an event.
@@ -171,7 +171,7 @@ class SessionRule:
         return value_hash(event, StructType(fields_of(events, self.event)), "events")
 
     def with_ends(self, events: DataFrame, name: str) -> DataFrame:
-        """Add to events, as the column ``name``, whether one ends its session.
+        """Add the column ``name`` to events: whether an event ends its session.
 
         Raises:
             ConfigError: if ``ends`` is SQL that Spark cannot evaluate.
@@ -187,19 +187,19 @@ class SessionRule:
         return (SESSION_ID, *map(identifier, self.entity), STARTED, ENDED, EVENTS)
 
     def identified(self, sessions: DataFrame) -> DataFrame:
-        """Give sessions their ids."""
+        """Add session ids to sessions."""
         first = [f"get({EVENTS}, 0).{identifier(c)}" for c in (self.event_time, self.event_id)]
         return sessions.withColumn(SESSION_ID, F.expr(key_of(sessions, [*map(identifier, self.entity), *first])))
 
     def is_open(self, until: datetime) -> str:
-        """Write SQL over :meth:`sessions`: whether an event at ``until`` or later could still belong to a session."""
+        """Write SQL over :meth:`sessions`: whether an event at ``until`` or later could still join a session."""
         return f"NOT {_ENDS} AND unix_micros({ENDED}) + {self.gap_micros}L >= {micros(instant(until, 'until'))}L"
 
 
 def cut(
     events: Iterable[E], *, time: Callable[[E], int], gap: int, ends: Callable[[E], bool] = lambda _: False
 ) -> list[list[E]]:
-    """Cut one entity's events, in their order, into sessions.
+    """Cut an entity's ordered events into sessions.
 
     Args:
         events: in the order of time and identity.
@@ -221,7 +221,7 @@ def cut(
 
 
 def watermarked(stream: DataFrame, event_time: str, lateness: str, *, option: str = "lateness") -> DataFrame:
-    """Give a stream a watermark that an event as late as allowed is not below.
+    """Return the stream with a watermark that keeps an event exactly as late as ``lateness``.
 
     Spark drops what lies at its watermark, of whole milliseconds, too: one more keeps an event that is exactly so late.
 

@@ -1,4 +1,4 @@
-"""SQL that is given as an option: what Spark cannot evaluate is refused by the option's name, in one sentence."""
+"""SQL options: refusal of SQL that Spark cannot evaluate, in a sentence with the option's name."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _ONE = f"{RESERVED}one"
 
 @contextmanager
 def naming_options(rows: DataFrame, what: str, options: Mapping[str, str]) -> Iterator[None]:
-    """Name the option whose SQL Spark cannot evaluate, if the block fails on it.
+    """Raise an error of the block as a refusal that names the option with the faulty SQL.
 
     Nothing is analysed twice unless it is refused. Over Spark Connect nothing is analysed before somebody asks for
     columns or rows, so there the refusal comes from whatever asks first.
@@ -52,7 +52,7 @@ def naming_options(rows: DataFrame, what: str, options: Mapping[str, str]) -> It
 
 
 def require_repeatable(rows: DataFrame, what: str, options: Mapping[str, str]) -> None:
-    """Refuse SQL that says something else of a row each time it is evaluated, as ``rand()``; analysed, never run.
+    """Refuse non-deterministic SQL such as ``rand()``, by analysis and without a Spark job.
 
     Spark evaluates an expression as often as it likes: once for each part of a split, and again where a task is.
 
@@ -80,7 +80,7 @@ def require_repeatable(rows: DataFrame, what: str, options: Mapping[str, str]) -
 
 
 def _changes(rows: DataFrame, expressions: Iterable[str]) -> bool:
-    """Ask Spark's analysis: a condition of a join has to be deterministic. Any other fault is for others to name."""
+    """Return whether Spark's analysis finds a non-deterministic expression; every other fault is ignored."""
     together = ", ".join(f"({_OF_THE_ROW.sub('1', sql)})" for sql in expressions)
     one = rows.sparkSession.range(1).select(F.lit(1).alias(_ONE))
     try:
@@ -91,7 +91,7 @@ def _changes(rows: DataFrame, expressions: Iterable[str]) -> bool:
 
 
 def reason_of(error: Exception) -> str:
-    """Return the line of Spark's error that states the reason, and the one with the columns that Delta refuses.
+    """Return the line of Spark's error with the reason, and the line with the columns that Delta refuses.
 
     Syntax errors begin with an empty line.
     """

@@ -1,4 +1,4 @@
-"""SQL types, read and written: what a schema of texts declares, at every depth."""
+"""SQL types: parsing and spelling, at every depth."""
 
 from __future__ import annotations
 
@@ -48,12 +48,12 @@ def _parsed(column: str, kind: str) -> DataType:
 
 
 def is_nested(kind: DataType) -> bool:
-    """Tell whether values of the type have values inside."""
+    """Return whether values of the type have nested values."""
     return isinstance(kind, StructType | ArrayType | MapType)
 
 
 def spelled(kind: DataType) -> str:
-    """Write a type as SQL has it."""
+    """Write a type in SQL."""
     if isinstance(kind, StructType):
         return f"STRUCT<{', '.join(f'{field.name}: {spelled(field.dataType)}' for field in kind.fields)}>"
     if isinstance(kind, ArrayType):
@@ -64,12 +64,12 @@ def spelled(kind: DataType) -> str:
 
 
 def same_type(one: DataType, other: DataType) -> bool:
-    """Tell whether every value of one type is one of the other."""
+    """Return whether two types have the same spelling, and every nested value may be NULL."""
     return spelled(one) == spelled(other) and '"nullable":false' not in other.json()
 
 
 def nullable(kind: DataType) -> str:
-    """Write a type with names that SQL takes whatever they are, and without NOT NULL."""
+    """Write a type in SQL with quoted field names and without NOT NULL."""
     if isinstance(kind, StructType):
         return f"STRUCT<{', '.join(f'{identifier(f.name)}: {nullable(f.dataType)}' for f in kind.fields)}>"
     if isinstance(kind, ArrayType):

@@ -1,4 +1,4 @@
-"""Delta tables: their log, and every write of rows as stage, audit, publish.
+"""Delta tables: the transaction log, and every write of rows as stage, audit, publish.
 
 This package is the face of its modules: chapters, connectors and the graph import from here. A module is imported when
 its name is asked for first, so a reader of logs loads no writer. The packages below, from the lowest: ``storage``,

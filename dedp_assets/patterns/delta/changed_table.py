@@ -145,7 +145,7 @@ class ChangedTable(DeclaredTable):
         aside: Sequence[str] = (),
         audits: Sequence[Audit] = (),
     ) -> WriteResult:
-        """Replace all rows of the keys in ``source`` by those that ``compute`` makes, as one audited commit.
+        """Replace all rows of the source's keys by the result of ``compute``, as one audited commit.
 
         Only these keys' rows are read, at the version that the commit follows: where another writer changed them in
         the meantime, they are computed again.
@@ -187,7 +187,9 @@ class ChangedTable(DeclaredTable):
         partition: Mapping[str, object] | None = None,
         audits: Sequence[Audit] = (),
     ) -> WriteResult:
-        """Delete the rows for which the SQL predicate ``where`` is true, as one audited commit; NULL keeps a row.
+        """Delete the rows for which the SQL predicate ``where`` is true, as one audited commit.
+
+        A row for which the predicate is NULL stays.
 
         Raises:
             AuditFailed: if a rule refuses it, e.g. a bound on the figure ``deleted``.
@@ -227,7 +229,7 @@ class ChangedTable(DeclaredTable):
             return spark_dml.committed(self, before, record)
 
     def _execution(self, key: str) -> dict[str, str]:
-        """Name an execution as commits do.
+        """Return the partition values of an execution in commit records; empty without a key.
 
         Raises:
             ConfigError: if the table does not declare what its executions are told apart by.

@@ -1,4 +1,4 @@
-"""Faces of packages: names that are imported from their modules when somebody asks for them."""
+"""Lazy package exports: names imported from submodules on first access."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["lazily"]
 
 
 def lazily(package: ModuleSpec) -> Callable[[str], Any]:
-    """Make the ``__getattr__`` of a package from the imports that its source has for type checkers.
+    """Make the ``__getattr__`` of a package from the type-checking imports in the package's source.
 
     Args:
         package: the package's ``__spec__``.

@@ -1,4 +1,4 @@
-"""Check of a stored table: its log against its files, without a JVM and without reading a row.
+"""Consistency check of a stored table: log against files, without a JVM and without reading rows.
 
 A table can be green and unreadable: its log is whole, and a data file that it names is gone. Names and sizes of the
 files are compared with the log, the log with its own checksums.
@@ -19,7 +19,7 @@ __all__ = ["Verification", "verify_table"]
 
 @dataclass(frozen=True, slots=True)
 class Verification:
-    """The faults that were found in one table.
+    """Faults found in one table.
 
     Attributes:
         table: its name.
@@ -42,7 +42,7 @@ class Verification:
 
 
 def verify_table(ledger: Ledger) -> Verification:
-    """Hold a table's log against its checksums and its files.
+    """Check a table's log against version checksums and data files.
 
     Args:
         ledger: the table's.
@@ -62,7 +62,7 @@ def verify_table(ledger: Ledger) -> Verification:
 
 
 def _unknown_actions(ledger: Ledger, known: Collection[str]) -> Iterator[Fault]:
-    """Find commits that are valid JSON and lack what a commit has to have."""
+    """List the commits of valid JSON that lack required fields of an action."""
     for version in range(ledger.version() + 1):
         file = f"_delta_log/{version:020d}.json"
         if file not in known and ledger.store.exists(file):
@@ -73,7 +73,7 @@ def _unknown_actions(ledger: Ledger, known: Collection[str]) -> Iterator[Fault]:
 
 
 def _contradictions(ledger: Ledger) -> Iterator[Fault]:
-    """List where the log and the checksum file of one of its versions disagree on files and bytes."""
+    """Compare number and bytes of files in the log with the newest checksum file; list a difference."""
     stated = stated_figures(ledger.store)
     if stated is None:
         return

@@ -1,4 +1,4 @@
-"""Handle of a table: declaration, place, log, Spark session, and the rows of its versions."""
+"""Handle of a table: declaration, location, log, Spark session, and rows at a version."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ __all__ = ["DeclaredTable"]
 
 
 class TableHandle(Located):
-    """The declaration of a table, its place and its log, and the rows of its versions.
+    """Handle of a table: declaration, location, log, and rows at a version.
 
     Args:
         spec: what the table declares about itself.
@@ -50,7 +50,7 @@ class TableHandle(Located):
 
     @property
     def session(self) -> SparkSession:
-        """The Spark session; asking for it starts one if need be.
+        """The Spark session, started on access if need be.
 
         Raises:
             ConfigError: for one whose settings change what SQL texts say.
@@ -73,11 +73,11 @@ class TableHandle(Located):
         return read_at(self.session, self.store, state, named)
 
     def stream(self) -> DataFrame:
-        """Stream the rows that commits add, from the present ones on; a commit that replaces rows is passed over."""
+        """Stream the rows that commits add, from the present rows on; skip commits that replace rows."""
         return self.session.readStream.format("delta").option("skipChangeCommits", "true").load(self.store.address)
 
     def _spelled(self, state: TableState, partition: Mapping[str, object]) -> dict[str, str | None]:
-        """Spell a partition as the log does; its values may be missing (NULL)."""
+        """Spell a partition as the log does, NULL values included."""
         known = require_partition(self.name, state, {c: v for c, v in partition.items() if v is not None})
         missing = state.spelled({c: None for c, v in partition.items() if v is None})
         if foreign := [c for c in missing if c not in state.kinds]:
@@ -105,10 +105,12 @@ class TableHandle(Located):
 
 
 class DeclaredTable(TableHandle):
-    """A table that is created, or altered, to agree with its declaration."""
+    """A table that is created, or altered, to match the declaration."""
 
     def ensure(self) -> TableState:
-        """Create the table, or alter it to its declaration, in commits of its own; do nothing if they agree.
+        """Create the table, or alter the table to the declaration, in separate commits.
+
+        Nothing is committed if table and declaration agree.
 
         Raises:
             SchemaMismatch: if only a migration could make them agree.
@@ -134,7 +136,7 @@ class DeclaredTable(TableHandle):
             return state
 
     def _create(self) -> None:
-        """Create the table by its first commit, without Spark where that is certain to be what Spark would do."""
+        """Create the table by the first commit, without Spark where the result is certain to be the same."""
         first = first_commit(self.spec)
         if first is None or doubtful_checks(self.spec):
             require_usable(self.spec, self.session)

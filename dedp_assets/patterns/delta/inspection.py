@@ -1,4 +1,4 @@
-"""Inspection of stored rows: which of them break a rule of their table, whoever wrote them."""
+"""Inspection of stored rows: violations of constraints and keys, whoever wrote the rows."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Bounded streaming queries: they append what there is now, micro-batch by micro-batch, and end."""
+"""Bounded streaming queries over the rows available at the start, by micro-batch."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _REMEMBERED = 100
 
 @dataclass(frozen=True, slots=True)
 class Ran:
-    """What Spark counted of a query that has ended.
+    """Spark's row counts of a finished streaming query.
 
     Attributes:
         dropped_by_watermark: rows that stateful operators dropped because they lay below the stream's watermark; of an
@@ -36,7 +36,7 @@ class Ran:
 
 
 def run_available(stream: DataFrame, sink: Callable[[DataFrame, int], None], checkpoint: Store) -> Ran:
-    """Hand what a stream holds now to ``sink``, micro-batch by micro-batch, and wait for the last one.
+    """Run a stream over the rows available now, with ``sink`` for each micro-batch, to the end.
 
     Over Spark Connect the sink runs in a Python process beside the engine, which needs this package and the table's
     folder there.
@@ -65,7 +65,10 @@ def run_available(stream: DataFrame, sink: Callable[[DataFrame, int], None], che
 
 
 def told(error: BaseException) -> str:
-    """Join the texts of an error of the engine and of its causes: which of them has the reason, it does not promise."""
+    """Join the texts of an engine error and of all causes.
+
+    The engine does not promise which of the texts has the reason.
+    """
     cause = getattr(error, "_cause", None)
     return str(error) if cause is None else f"{error}\n{told(cause)}"
 
@@ -77,5 +80,5 @@ def _counted(progress: Sequence[Mapping[str, Any]]) -> Ran:
 
 
 def _relayed(error: BaseException) -> PatternError | None:
-    """Read the library's error out of the text of the engine's, if a sink raised one."""
+    """Extract the library's error from the text of an engine error; ``None`` if absent."""
     return relayed(told(error))

@@ -1,4 +1,4 @@
-"""Baselines: the usual rate of a count among the rows read, from commit history, and audits of the deviation."""
+"""Baselines: usual rates of counts among the rows read, from commit history, and audits of deviation."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def audits_of_usual(
     window_seconds: float = 0,
     last: int = 7,
 ) -> tuple[Audit, ...]:
-    """Bound the share of the rows read that each count makes up by what is usual.
+    """Build audits that bound each count's share of the rows read by the usual share.
 
     Usual is what the partition's own last commit says, or else the median of the partitions before it: a rebuild of
     an old one is no measure for the present. Without history, any share passes.
@@ -59,7 +59,7 @@ def audits_of_usual(
 
 
 def shares_by_window(ledger: Ledger, counts: Iterable[str], *, window_seconds: float, last: int = 0) -> Shares:
-    """List the shares of each window of processing time, over all commits in it.
+    """List the shares by window of processing time, over all commits of a window.
 
     Args:
         ledger: of a table that is appended to.
@@ -89,7 +89,7 @@ def _audit(name: str, of: str, usual: float | None, tolerance: float, severity: 
 def _usual(
     ledger: Ledger, counts: Iterable[str], *, partition: Mapping[str, str], window_seconds: float, last: int
 ) -> dict[str, float]:
-    """Find the usual share of each count: the partition's own, or else the median of the last ones before it."""
+    """Return the usual share of each count: the partition's own, or the median of recent history."""
     if not ledger.exists():
         return {}
     if not partition:
@@ -101,7 +101,7 @@ def _usual(
 
 
 def _shares_by_partition(ledger: Ledger, counts: Iterable[str], *, column: str) -> Shares:
-    """List the shares of each partition, as its newest published commit has them."""
+    """List the shares by partition, from each partition's newest published commit."""
     newest: dict[str, list[Commit]] = {}
     for commit in _counting(ledger, counts):
         if commit.record and (key := commit.record.partition.get(column)) is not None:
@@ -110,7 +110,10 @@ def _shares_by_partition(ledger: Ledger, counts: Iterable[str], *, column: str) 
 
 
 def _counting(ledger: Ledger, counts: Iterable[str]) -> Iterable[Commit]:
-    """List the published commits that have all of the counts, newest first; a merge is of some rows of a partition."""
+    """List the published commits with all of the counts, newest first, without merges.
+
+    A merge is of some rows of a partition.
+    """
     wanted = list(counts)
     for commit in ledger.history():
         record = commit.record if commit.operation != "MERGE" else None

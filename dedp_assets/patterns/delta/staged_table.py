@@ -1,4 +1,4 @@
-"""Writes of new rows: overwrite, append, clear, and the stage that each of them publishes."""
+"""Writes of new rows: overwrite, append, clear, and the stage of each write."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class StagedTable(ChangedTable):
         provenance: Provenance,
         audits: Sequence[Audit] = (),
     ) -> WriteResult:
-        """Replace a partition (the whole table if none is named): afterwards it holds ``rows`` and no others."""
+        """Replace all rows of a partition (of the table if none is named) by ``rows``."""
         return self.stage(rows, partition=partition, provenance=provenance, audits=audits).publish()
 
     def append(self, rows: DataFrame | Split, *, provenance: Provenance, audits: Sequence[Audit] = ()) -> WriteResult:
@@ -53,12 +53,12 @@ class StagedTable(ChangedTable):
     def clear(
         self, *, partition: Mapping[str, object], provenance: Provenance, since: int | None = None
     ) -> WriteResult:
-        """Replace a partition by no rows, without starting Spark for it; ``since`` as :meth:`StagedWrite.publish`."""
+        """Empty a partition without starting Spark; ``since`` as in :meth:`StagedWrite.publish`."""
         owned = require_partition(self.name, self.ensure(), partition)
         return self._without_rows(owned, provenance, since=since)
 
     def mark(self, *, provenance: Provenance) -> WriteResult:
-        """Move the table's cursor to ``provenance.sequence`` without rows: upstream held nothing for it so far."""
+        """Move the table's cursor to ``provenance.sequence`` without rows, for an empty upstream."""
         self.ensure()
         return self._without_rows({}, provenance, append=True)
 
@@ -75,7 +75,7 @@ class StagedTable(ChangedTable):
         also: Sequence[str] = (),
         append: bool = False,
     ) -> StagedWrite:
-        """Write rows beside the table and judge them, publishing nothing.
+        """Write rows to a stage and audit the rows, without a commit.
 
         Args:
             rows: what to write; of a split, the part ``keep``.
@@ -115,7 +115,7 @@ class StagedTable(ChangedTable):
     def _without_rows(
         self, owned: Mapping[str, str], provenance: Provenance, *, append: bool = False, since: int | None = None
     ) -> WriteResult:
-        """Publish that there are no rows, without a job."""
+        """Publish an empty write without a Spark job."""
         judged = Accounting(Parts()).judge({})
         staged = StagedWrite.of(self, empty_stage(self.store), judged, owned, provenance, append=append)
         return staged.publish(since=since)

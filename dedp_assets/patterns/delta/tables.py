@@ -33,7 +33,7 @@ __all__ = ["Table", "Target", "same_run"]
 
 
 class Table(StagedTable):
-    """A Delta table: its declaration, its place, and the only ways to change it.
+    """A Delta table: declaration, location, log, and all write operations.
 
     Args:
         spec: what the table declares about itself.
@@ -43,7 +43,7 @@ class Table(StagedTable):
 
     @classmethod
     def at(cls, location: Location, session: SparkSession | Callable[[], SparkSession], *, name: str = "") -> Table:
-        """Open a table that exists, with the declaration that its log states; nothing of the table is altered.
+        """Open an existing table with the declaration in the log, without altering the table.
 
         Args:
             location: where it lies.
@@ -107,7 +107,7 @@ class Table(StagedTable):
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """The destination of a write: a table, the partition to replace, the run, its audits. ``Table.target`` makes one.
+    """Destination of a write: table, partition to replace, run, audits; made by ``Table.target``.
 
     Attributes:
         table: the table to write.
@@ -131,7 +131,7 @@ class Target:
 
     @property
     def execution(self) -> str:
-        """The key of the execution that the write is; empty for a table without executions, or if none is named."""
+        """Key of the write's execution; empty for a table without executions, or without a named key."""
         name = self.table.spec.executed_by
         return str(self.partition.get(name, "")) if name else ""
 
@@ -142,7 +142,7 @@ class Target:
         return {name: value for name, value in self.partition.items() if not executed_by or name != executed_by}
 
     def by(self, pattern: str, *takes: str) -> Target:
-        """Name the pattern that writes, unless the run names one already.
+        """Return the target with the writing pattern's name, unless the run names a pattern.
 
         Args:
             pattern: ``chapter.module``.
@@ -164,7 +164,7 @@ class Target:
     def stage(
         self, rows: DataFrame | Split, *, keep: str = "valid", also: Sequence[str] = (), append: bool = False
     ) -> StagedWrite:
-        """Write rows beside the table and judge them, publishing nothing; options and errors as ``Table.stage``."""
+        """Stage and audit rows, without a commit; options and errors as in ``Table.stage``."""
         return self.table.stage(
             rows,
             partition=self.owned,
@@ -177,7 +177,7 @@ class Target:
         )
 
     def with_audits(self, *audits: Audit) -> Target:
-        """Return this target with further audits, before the present ones; an equal one is not added twice."""
+        """Return this target with further audits before the present audits, without duplicates."""
         return replace(self, audits=(*audits, *(audit for audit in self.audits if audit not in audits)))
 
     def noting(self, notes: Mapping[str, Any]) -> Target:
@@ -204,7 +204,7 @@ class Target:
 
 
 def same_run(into: Target, *others: Target) -> None:
-    """Refuse targets of different runs: what a pattern writes to several tables is one run's.
+    """Refuse targets of different runs: all writes of a pattern belong to a single run.
 
     Raises:
         ConfigError: names the two tables.

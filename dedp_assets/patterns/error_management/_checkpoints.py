@@ -1,4 +1,4 @@
-"""Spark's checkpoint of a streaming query as its files tell it, held against what the target's log tells.
+"""Spark's checkpoint of a streaming query, read from files and compared with the target's log.
 
 Spark plans a micro-batch (``offsets/<number>``), hands it to the sink and confirms it (``commits/<number>``). The
 sink's commit stands between the two: a sound checkpoint has confirmed the table's newest micro-batch or the one before.
@@ -55,13 +55,13 @@ class Applied:
 
     @property
     def note(self) -> dict[str, object]:
-        """The micro-batch as its commit notes it."""
+        """The micro-batch as a note of the commit record."""
         return {"query": self.query, "number": self.number, "offsets": list(self.offsets)}
 
 
 @dataclass(frozen=True, slots=True)
 class Sink:
-    """A writer of micro-batches; over Spark Connect it is sent to where the engine is.
+    """A writer of micro-batches, sent to the engine's machine under Spark Connect.
 
     Attributes:
         spec: of the table to append to.
@@ -84,7 +84,7 @@ class Sink:
     keys: tuple[str, ...] = ()
 
     def __call__(self, rows: DataFrame, number: int) -> None:
-        """Append a micro-batch, unless it was appended before its confirmation failed."""
+        """Append a micro-batch, unless applied before."""
         if number <= self.applied:
             rows.write.format("noop").mode("overwrite").save()  # a query's state is written as its rows are computed
             return
@@ -112,7 +112,7 @@ class Sink:
 
 
 def _counted(rows: DataFrame, table: Table) -> tuple[DataFrame, RowsRead]:
-    """Count letters by status and class where they are appended, as every other write of them does."""
+    """Add a tally by status and error class to rows of a letter table."""
     if not set(LETTER) <= set(table.spec.columns):
         return rows, RowsRead()
     known, seen = tally(rows, identity=rows.columns, measures=MEASURES)
@@ -120,7 +120,7 @@ def _counted(rows: DataFrame, table: Table) -> tuple[DataFrame, RowsRead]:
 
 
 def begin_anew(table: Table, schema: StructType, provenance: Provenance, keys: Sequence[str]) -> None:
-    """Note in a table that a new query begins; without ``keys`` the table is emptied for it."""
+    """Commit the start of a new query to a table, and empty the table if ``keys`` is empty."""
     notes = {**provenance.notes, MICRO_BATCH: Applied().note}
     anew = replace(provenance, inputs={"restart": provenance.run_id}, sequence=None, replay=True, notes=notes)
     if keys:
@@ -143,7 +143,10 @@ def _inserted(
 
 
 def _once(rows: DataFrame, keys: Sequence[str]) -> DataFrame:
-    """Keep one row of each key, as what comes again in the next micro-batch is left out, too; without a key, all."""
+    """Keep a single row for each key, chosen by content; rows with a NULL key are all kept.
+
+    The next micro-batch leaves out a repeat in the same way.
+    """
     require_columns(rows, keys, COMPARED)
     known = " AND ".join(f"{identifier(key)} IS NOT NULL" for key in keys)
     order = f"PARTITION BY {', '.join(map(identifier, keys))} ORDER BY {row_hash(rows.schema.fields)}"
@@ -152,7 +155,7 @@ def _once(rows: DataFrame, keys: Sequence[str]) -> DataFrame:
 
 
 def last_applied(ledger: Ledger) -> Applied:
-    """Find the newest micro-batch whose rows are in the table; one that a restore took back is not."""
+    """Return the newest micro-batch whose rows are in the table, with restores taken into account."""
     newest: int | None = None
     for commit in ledger.history() if ledger.exists() else ():
         if newest is not None and commit.version > newest:
@@ -165,13 +168,13 @@ def last_applied(ledger: Ledger) -> Applied:
 
 
 def appended(ledger: Ledger) -> int:
-    """Look up the transaction version of the last append to a table; 0 before the first one."""
+    """Return the transaction version of the last append to a table; 0 before the first append."""
     cursors = ledger.transactions()
     return cursors.transaction(transaction_id(ledger.name, {}, cursors.generation(ledger.name), "appends")) or 0
 
 
 def query_of(checkpoint: Store) -> str:
-    """Read Spark's id of the query that a checkpoint is of.
+    """Read the id of a checkpoint's streaming query.
 
     Raises:
         ValueError: if the file is damaged.
@@ -180,7 +183,7 @@ def query_of(checkpoint: Store) -> str:
 
 
 def offsets_of(checkpoint: Store, number: int) -> tuple[str, ...]:
-    """Read up to where a planned micro-batch reads each source.
+    """Read the end offsets of a planned micro-batch, for each source.
 
     Raises:
         ValueError: if the file is damaged.
@@ -190,7 +193,7 @@ def offsets_of(checkpoint: Store, number: int) -> tuple[str, ...]:
 
 
 def contradiction(applied: Applied, checkpoint: Store) -> str:
-    """Say why a query must not go on from a checkpoint, in one sentence; empty if it may."""
+    """Return the reason why a query must not resume from a checkpoint; empty if allowed to."""
     try:
         if not checkpoint.exists("metadata"):
             lost = checkpoint.files() or applied.query
@@ -224,7 +227,7 @@ _DAMAGED = "is damaged: {error}"
 
 
 def _newest(checkpoint: Store, folder: str) -> int:
-    """Find the number of the newest file; -1 if there is none."""
+    """Return the highest file number in a folder of the checkpoint; -1 without files."""
     return max((int(name) for name in checkpoint.list(folder) if name.isdigit()), default=-1)
 
 

@@ -1,4 +1,4 @@
-"""Late partitions: what they applied, why one is left out of a plan, and which follow where each builds on the last."""
+"""Late partitions: applied upstream versions, reasons for exclusion from a plan, and dependents."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ __all__ = ["applied_versions", "by_key", "followers", "held_back"]
 
 
 def by_key(table: Table, keys: Iterable[str]) -> dict[str, dict[str, str]]:
-    """Give the partition values of each key of a table that is partitioned by one column.
+    """Return the partition values of each key, for a table partitioned by a single column.
 
     Raises:
         ConfigError: if it is not, or for a key that is no text.
@@ -25,14 +25,14 @@ def by_key(table: Table, keys: Iterable[str]) -> dict[str, dict[str, str]]:
 
 
 def applied_versions(table: Table, partitions: Mapping[str, Mapping[str, str]]) -> dict[str, int]:
-    """Look up the upstream version that each partition applied last; those that applied none are left out."""
+    """Return the upstream version last applied by partition; unprocessed partitions are left out."""
     cursors = table.ledger.transactions()
     versions = {key: cursors.applied(table.name, values) for key, values in partitions.items()}
     return {key: version for key, version in versions.items() if version is not None}
 
 
 def followers(applied: Mapping[str, int], late: Mapping[str, int], current: str) -> dict[str, tuple[str, int]]:
-    """Find partitions that applied less than an earlier one did or will: key -> the earlier one and its version."""
+    """Find the partitions behind an earlier partition: key -> earlier key and version."""
     found: dict[str, tuple[str, int]] = {}
     before, reached = "", -1
     for key in sorted({*applied, *late}):
@@ -46,7 +46,7 @@ def followers(applied: Mapping[str, int], late: Mapping[str, int], current: str)
 
 
 def held_back(key: str, current: str, in_flight: Collection[str], oldest: str) -> str:
-    """Say why a late partition is left out of a plan; empty if it is not."""
+    """Return the reason why a plan leaves out a late partition; empty if included."""
     if key >= current:
         return f"not before {current}: regular processing brings it in"
     if oldest and key < oldest:

@@ -1,4 +1,4 @@
-"""Leases: who works on a partition right now, kept in the table's own log.
+"""Leases: exclusive claims of partitions by runs, kept in the table's own log.
 
 A lease is a Delta transaction id whose version is the time the lease ends, in seconds since 1970. It is taken by an
 empty commit under the table's lock, so of several planners exactly one gets it; the commit's note names the owner.
@@ -35,12 +35,12 @@ class Lease:
 
     @property
     def until(self) -> str:
-        """When it ends, in ISO 8601."""
+        """End of the lease, in ISO 8601."""
         return datetime.fromtimestamp(self.ends, timezone.utc).isoformat()
 
 
 def require_zone(now: object) -> None:
-    """Refuse a time that different machines take for different instants.
+    """Refuse a time without a time zone.
 
     Raises:
         ConfigError: for what is no time with a time zone.
@@ -50,7 +50,7 @@ def require_zone(now: object) -> None:
 
 
 def require_lease(owner: object, now: object, seconds: object) -> None:
-    """Refuse a lease that nobody could be told to have, or that ends before it begins.
+    """Refuse an empty owner, a time without a zone, and a lease duration out of range.
 
     Raises:
         ConfigError: names the option.
@@ -68,7 +68,7 @@ def require_lease(owner: object, now: object, seconds: object) -> None:
 def of_partitions(
     ledger: Ledger, partitions: Mapping[str, Mapping[str, str]], *, after: datetime | None = None
 ) -> dict[str, Lease]:
-    """Look up the last lease of each partition.
+    """Return the last lease of each partition.
 
     Args:
         ledger: the table's.
@@ -89,14 +89,14 @@ def of_partitions(
 
 
 def note(ledger: Ledger, partitions: Iterable[Mapping[str, str]], *, owner: str, now: datetime, seconds: float) -> None:
-    """Write down, in one commit, that ``owner`` has the lease of the partitions; the caller holds the table's lock."""
+    """Commit a lease of the partitions for ``owner``; the caller must hold the table's lock."""
     ends = math.ceil(now.timestamp() + seconds)
     if moved := {_id(ledger, partition): ends for partition in partitions}:
         commit_transactions(ledger, moved, f"{_LEASED}{owner}")
 
 
 def give_back(ledger: Ledger, partition: Mapping[str, str], *, owner: str, now: datetime) -> None:
-    """End the lease of ``partition`` now, unless ``owner`` lost it to somebody else meanwhile."""
+    """End the lease of ``partition`` now, if ``owner`` is still the holder."""
     with table_lock(ledger.store):
         lease = of_partitions(ledger, {"": partition}).get("")
         if lease is not None and lease.owner == owner:

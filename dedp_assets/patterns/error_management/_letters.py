@@ -1,4 +1,4 @@
-"""The dead letters of a partition from run to run: records that were dead letters before, and letters kept as history.
+"""Dead letters of a partition across runs: replayed records, and letters kept as history.
 
 Identities may repeat and be NULL: NULLs are equal here, and what an identity does not tell apart the content does.
 """
@@ -72,7 +72,7 @@ MEASURES = {
 
 
 def judged(converted: DataFrame, rules: Mapping[str, str]) -> DataFrame:
-    """Add to converted records the rules that they broke (``reason``), the error class, and the stage that failed.
+    """Add the broken rules (``reason``), the error class and the failed stage to converted records.
 
     Raises:
         ConfigError: for a rule that Spark cannot evaluate, or that says something else each time (``rand()``).
@@ -93,7 +93,7 @@ def judged(converted: DataFrame, rules: Mapping[str, str]) -> DataFrame:
 
 
 def mark_replayed(rows: DataFrame, earlier: DataFrame | None, identity: Sequence[str], payload: str) -> DataFrame:
-    """Mark the records that were dead letters: the same identity and, where the letters have it, the same payload."""
+    """Mark records that were dead letters, by identity and, where stored, by payload."""
     if earlier is None:
         return rows.withColumn("was_dead_lettered", F.lit(False))  # noqa: FBT003
     letter = f"xxhash64({identifier(payload)})" if payload.lower() in map(str.lower, earlier.columns) else "0L"
@@ -104,7 +104,7 @@ def mark_replayed(rows: DataFrame, earlier: DataFrame | None, identity: Sequence
 
 @typed
 def as_letters(dead: DataFrame, run: Provenance) -> DataFrame:
-    """Add to dead records, of a batch or of a stream, what makes them new letters; lazy.
+    """Add the columns of new letters to dead records of a batch or a stream; lazy.
 
     Args:
         dead: the ``dead`` part of a split, with the columns that the table of letters is partitioned by.
@@ -120,7 +120,7 @@ def as_letters(dead: DataFrame, run: Provenance) -> DataFrame:
 
 
 def filed(letters: DataFrame, before: DataFrame | None, processed: DataFrame, dead: Target) -> DataFrame:
-    """List the partition's dead letters: today's, with the time of their first refusal, and those processed since.
+    """List a partition's letters: open letters dated by first refusal, and letters processed since.
 
     What a person gave up stays given up. Without letters ``before``, nothing is looked up. If no processed record was a
     dead letter before, the search for letters that were processed since is left out: it is half of all work here.
@@ -156,7 +156,7 @@ def _stamps(run: Provenance) -> dict[str, Expression]:
 
 
 def fitted(letters: DataFrame, dead: Table) -> DataFrame:
-    """Cast letters to the column types of the letter table, except columns that the letter's own stamps replace.
+    """Cast letters to the column types of the letter table, except stamped columns.
 
     Raises:
         SchemaMismatch: if the table has not the columns of a letter, or values of a column may be none of its type.
@@ -167,7 +167,7 @@ def fitted(letters: DataFrame, dead: Table) -> DataFrame:
 
 
 def publish_letters(written: DataFrame, dead: Target, *, identity: Sequence[str], since: int) -> WriteResult:
-    """Replace the letters of a partition, and count them by status and class in the same pass.
+    """Replace the letters of a partition, with counts by status and class from the same pass.
 
     Raises:
         Conflict: if the partition was written after version ``since``, which the letters were listed from.
@@ -179,13 +179,13 @@ def publish_letters(written: DataFrame, dead: Target, *, identity: Sequence[str]
 
 
 def open_by_class(figures: Mapping[str, object]) -> dict[str, int]:
-    """Read how many open letters each error class has from the figures of a commit of letters, the most first."""
+    """Return the number of open letters by error class, largest first, from a commit's figures."""
     found: dict[str, int] = json.loads(str(figures.get("classes") or "{}"))
     return dict(sorted(found.items(), key=lambda item: (-item[1], item[0])))
 
 
 def _processed_since(letters: DataFrame, before: DataFrame, processed: DataFrame) -> DataFrame:
-    """Find earlier letters whose record reached the valid rows, as many letters as there are such records.
+    """Find earlier letters whose record reached the valid rows, counted by identity.
 
     An identity that repeats says of how many letters and not of which: not of one that is a dead letter again.
     """
@@ -204,7 +204,7 @@ def _processed_since(letters: DataFrame, before: DataFrame, processed: DataFrame
 
 
 def _looked_up(rows: DataFrame, known: DataFrame, keys: Sequence[str], *, small: bool = True) -> DataFrame:
-    """Add to ``rows`` what a frame says of their keys; NULLs are equal, and no key of ``known`` repeats."""
+    """Left-join ``rows`` with ``known``, whose keys are unique; NULL keys are equal."""
     theirs = {key: f"{RESERVED}key_{key}" for key in keys}
     named = known.withColumnsRenamed(theirs)
     same = [

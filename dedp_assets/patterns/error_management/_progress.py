@@ -1,4 +1,4 @@
-"""Progress: how far each input has come in event time, when it delivered last, and which of them holds the rest back.
+"""Progress: newest event time and last delivery of each input, and the watermark of all inputs.
 
 It is kept between runs as plain values, so that a restart goes on where the run before ended.
 """
@@ -26,7 +26,7 @@ Newest = Mapping[str, datetime | None] | Mapping[str, Mapping[str, datetime | No
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """The inputs of one consumer, as the batches so far left them.
+    """Event-time progress of a consumer's inputs after the batches so far.
 
     Attributes:
         watermark: event times below it are late; ``None`` before the first event.
@@ -40,7 +40,7 @@ class Progress:
 
     @classmethod
     def of_note(cls, note: Mapping[str, Any] | None) -> Progress:
-        """Read the progress that a commit noted; begin anew without a note."""
+        """Read the progress from a commit's note; empty progress without a note."""
         stored = note or {}
         return cls(
             _moment(stored.get("watermark")),
@@ -66,7 +66,7 @@ class Progress:
         across: Across = "max",
         idle_after_seconds: float | None = None,
     ) -> Progress:
-        """Take in a batch; neither the watermark nor what is known of an input moves back.
+        """Return the progress after a batch, in which no time moves back.
 
         Args:
             newest: input -> newest plausible event time of the batch; ``None`` for one that delivered nothing.
@@ -88,11 +88,11 @@ class Progress:
         return Progress(watermark, known, heard)
 
     def silent(self, *, at: datetime, seconds: float | None) -> list[str]:
-        """List the inputs that delivered nothing for longer than ``seconds``; none, if that is not limited."""
+        """List the inputs without a delivery for longer than ``seconds``; empty without a limit."""
         return [name for name, last in self.heard.items() if seconds is not None and _since(last, at) > seconds]
 
     def judge(self, *, at: datetime, stalled_after_seconds: float) -> Finding:
-        """Judge whether every input delivers; of each, say how far it is behind the one that is farthest.
+        """Judge whether every input delivers, with the lag of each input behind the newest event time.
 
         Args:
             at: now.
@@ -148,7 +148,7 @@ def _is_length(seconds: object) -> bool:
 
 
 def _before(time: datetime, seconds: float) -> datetime:
-    """Go back from a time, no further than there are times."""
+    """Subtract seconds from a time, bounded by the earliest representable time."""
     back = timedelta(seconds=seconds)
     return max(time, _FIRST + back) - back
 

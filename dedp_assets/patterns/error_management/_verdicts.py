@@ -23,7 +23,7 @@ BINS = 2 * 3**AT_ONCE
 
 
 def column_of(conditions: Iterable[str], start: int) -> str:
-    """Name the column with a group of verdicts: its own for other conditions, of a filter before or behind this one."""
+    """Return the column name of a group of verdicts, unique for the conditions of a filter."""
     return f"{_GROUP}{hashlib.sha256(json.dumps(list(conditions)).encode()).hexdigest()[:16]}_{start}"
 
 
@@ -36,19 +36,19 @@ def up_to(place: int, earlier: int = 0) -> int:
 
 
 def first(place: int) -> str:
-    """Write the SQL predicate of the rows that the condition is the first one to drop."""
+    """Return an SQL predicate for the rows whose first failed condition is at ``place``."""
     return f"{VERDICTS} & {up_to(place)}L = {rejected(place)}L"
 
 
 def group_of(start: int) -> str:
-    """Write SQL for a row's verdicts on a group of conditions; NULL if none of them drops the row."""
+    """Return SQL for a row's verdicts on a group of conditions; NULL if no condition drops the row."""
     own = f"shiftright({VERDICTS}, {2 * start}) & {EARLIER - 1}L"
     earlier = f"if({VERDICTS} & {sum(map(rejected, range(start)))}L = 0, 0L, {EARLIER}L)"
     return f"if({own} = 0, NULL, CAST({own} | {earlier} AS DOUBLE))"
 
 
 def counts(masks: Sequence[tuple[int, int | None]], histogram: Sequence[Any] | None) -> list[int]:
-    """Count the rows of a histogram of verdicts that have the bits of each mask: those that are given, or any."""
+    """Count the rows of a verdict histogram by mask and bits; ``None`` matches any bit of the mask."""
     # Spark merges equal bins of several tasks by a weighted mean.
     bins = [(round(verdicts), int(rows)) for verdicts, rows in histogram or ()]
     return [

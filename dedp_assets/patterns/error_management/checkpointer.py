@@ -34,7 +34,7 @@ _MEND = "Put back the right one, or restart from the first record"
 
 @dataclass(frozen=True, slots=True)
 class Kept:
-    """Rows whose lineage begins at files.
+    """Rows read from checkpoint files, without the lineage before.
 
     Attributes:
         rows: the rows as the files have them.
@@ -54,7 +54,9 @@ def append_checkpointed(
     keys: Sequence[str] = (),
     restart: bool = False,
 ) -> WriteResult:
-    """Append what a stream holds now to a table that nobody else appends to, exactly once; then end.
+    """Append a stream's available rows to a table exactly once, then stop.
+
+    Without ``keys`` the table must have no other writer that appends.
 
     By ``keys`` it goes into a table that others write, too.
 
@@ -113,7 +115,7 @@ def append_checkpointed(
 
 @typed
 def judge_checkpoint(ledger: Ledger, *, checkpoint: str) -> Finding:
-    """Judge whether a query's checkpoint goes on where the table stands, by their files and without Spark.
+    """Judge whether a query's checkpoint agrees with the table's log, without Spark.
 
     Args:
         ledger: the table's.
@@ -131,7 +133,9 @@ def judge_checkpoint(ledger: Ledger, *, checkpoint: str) -> Finding:
 
 @typed
 def checkpoint_rows(rows: DataFrame, *, checkpoint: str, identity: str) -> Kept:
-    """Keep computed rows in files, so that a retry and all later steps begin there; one Spark job, or none.
+    """Write computed rows to files, or reuse existing files, and return the rows read from the files.
+
+    Retries and later steps begin at the files: one Spark job for new files, none for existing files.
 
     Files that are missing or cut short are computed anew.
 
@@ -177,7 +181,7 @@ def _own_store(table: Table, checkpoint: str) -> Store:
 
 
 def _summed(table: Table, before: int, last: checkpoints.Applied, run_id: str) -> WriteResult:
-    """Sum up what the run's micro-batches wrote."""
+    """Sum the results of the run's micro-batches."""
     commits = [c for c in table.ledger.commits(since=before) if c.record and c.record.run_id == run_id]
     counts = [c.record.rows for c in commits if c.record]
     return WriteResult(
@@ -192,5 +196,5 @@ def _summed(table: Table, before: int, last: checkpoints.Applied, run_id: str) -
 
 
 def _sizes(store: Store) -> dict[str, int]:
-    """List the files of kept rows with their sizes, in bytes."""
+    """List the files of kept rows with sizes in bytes."""
     return {entry.path: entry.size_bytes for entry in store.files("data") if entry.path.endswith(".parquet")}

@@ -45,7 +45,7 @@ _ADDED = ("reason", "error_class", "error_stage", "occurred_at", "was_dead_lette
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """A column of a record's schema, where its type does not say all.
+    """Type and conversion options of a column in a record's schema.
 
     Attributes:
         type: SQL type.
@@ -75,7 +75,7 @@ def divert_unprocessable(
     raw: Sequence[str] = (),
     rules: Mapping[str, str] | None = None,
 ) -> Split:
-    """Convert records and split them into ``valid`` and ``dead``; lazy, computed once.
+    """Convert records and split the result into ``valid`` and ``dead``; lazy, computed once.
 
     Args:
         rows: raw records.
@@ -142,14 +142,14 @@ def divert_unprocessable(
 
 
 def _require_usable(rows: DataFrame, identity: Sequence[str], payload: str, others: Sequence[str]) -> None:
-    """Refuse columns that are not there, identities that cannot be compared, and a payload that is no text."""
+    """Refuse missing columns, incomparable identities, and a payload column of an unfit type."""
     require_columns(rows, others)
     require_columns(rows, identity, COMPARED)
     require_columns(rows, [payload], RECORD)
 
 
 def _fields(schema: Mapping[str, str | Field]) -> tuple[dict[str, str], set[str], str]:
-    """Return the type of each column, the lenient columns, and the column of the event time, or an empty text."""
+    """Return the columns' types, the lenient columns, and the event time column (empty if absent)."""
     fields = {name: each if isinstance(each, Field) else Field(each) for name, each in schema.items()}
     times = [name for name, each in fields.items() if each.event_time]
     if len(times) > 1:
@@ -166,7 +166,9 @@ def _named_twice(named: Sequence[str], added: Sequence[str]) -> list[str]:
 
 @typed
 def route(split: Split, into: Target, dead: Target, *, allow_empty: bool = False) -> WriteResult:
-    """Write both parts of a split, staged in one Spark job: dead letters first, so that no crash loses one.
+    """Write both parts of a split, dead letters first, from a single staging job.
+
+    A crash in between loses no letter.
 
     A run replaces its partition's dead letters. Those whose record reached ``into`` stay as history, with
     ``replayed_by``; those that turned out to be repeats, or are no longer delivered, go with their record.

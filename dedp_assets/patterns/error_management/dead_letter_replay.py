@@ -36,7 +36,7 @@ _PLACE, _REPEATED = f"{RESERVED}place", "duplicate"
 
 @typed
 def replay_letters(split: Split, into: Target, dead: Target, *, keys: Sequence[str], since: int) -> WriteResult:
-    """Re-admit the letters of a partition that are valid now, each once, and note what became of every one.
+    """Replay a partition's dead letters: merge each valid record once, and note every outcome.
 
     The rows come first and the letters after them: a crash in between leaves letters open whose rows are there, and the
     next replay finds them there. What is refused again is given up if a named person approves that.
@@ -106,7 +106,7 @@ def replay_letters(split: Split, into: Target, dead: Target, *, keys: Sequence[s
 
 @typed
 def open_letters(dead: Table, *, filed_under: Mapping[str, str], version: int) -> DataFrame:
-    """Read the letters of a partition that no code could process yet, as the records they were; lazy.
+    """Read the unreplayed letters of a partition as records; lazy.
 
     Args:
         dead: table of the letters.
@@ -119,7 +119,7 @@ def open_letters(dead: Table, *, filed_under: Mapping[str, str], version: int) -
 
 @typed
 def plan_replay(open_letters: Mapping[str, int], refused_by: Mapping[str, str], *, code_version: str) -> Plan:
-    """Choose the partitions whose dead letters were refused by other code than the present one, oldest first.
+    """Choose the partitions with open letters refused by another code version, oldest first.
 
     Args:
         open_letters: partition -> dead letters that nothing could process yet, in records.
@@ -150,7 +150,7 @@ def _required(valid: Table, keys: Sequence[str]) -> list[str]:
 
 
 def _each_once(split: Split, keys: Sequence[str]) -> DataFrame:
-    """Flag the valid records whose key another one has that comes before them, by identity and then by content."""
+    """Flag valid records with a repeated key, all but the first by identity and content."""
     rows, valid = split.rows, f"{OUTCOME} = 'valid'"
     same = [F.expr(valid), *[F.expr(f"if({valid}, {identifier(key)}, NULL)") for key in keys]]
     order = [*map(F.col, map(identifier, split.identity)), F.expr(row_hash(fields_of(rows, split.parts["valid"])))]
@@ -160,7 +160,7 @@ def _each_once(split: Split, keys: Sequence[str]) -> DataFrame:
 
 
 def _admit(split: Split, into: Target, *, keys: Sequence[str], since: int) -> WriteResult:
-    """Merge the valid records into their partition, unless a row with the same key comes before by identity."""
+    """Merge the valid records into the partition; of equal keys, the lowest identity wins."""
     mine, theirs = (f"struct({', '.join(f'{side}.{identifier(c)}' for c in split.identity)})" for side in "st")
     return into.table.merge(
         split["valid"].withColumn("was_dead_lettered", F.lit(True)),  # noqa: FBT003
@@ -176,7 +176,7 @@ def _admit(split: Split, into: Target, *, keys: Sequence[str], since: int) -> Wr
 def _left(
     audits: Sequence[Audit], valid: Table, partition: Mapping[str, str], again: int, saved: int
 ) -> tuple[Audit, ...]:
-    """Restate the audits over dead letters for what is left of them: a share of the partition, that only warns."""
+    """Turn the audits over dead letters into warnings on the share left after the replay."""
     held = valid.ledger.state().statistics().items()
     rows = sum(stats.rows for values, stats in held if partition.items() <= dict(values).items())
     share = f"max(if({OUTCOME} IS NOT NULL, {again / (rows + saved + again)}D, 0D))"

@@ -27,7 +27,7 @@ __all__ = ["plan_late_partitions", "claim_late_partitions", "judge_late_partitio
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """Partitions that one run has leased.
+    """Partitions leased by a single run.
 
     Attributes:
         plan: what it may process, in this order, and what it has to leave to others.
@@ -40,7 +40,7 @@ class Claim:
     owner: str
 
     def release(self, partition: str, *, now: datetime) -> None:
-        """Give a partition back, so that data which arrived meanwhile can be planned at once."""
+        """End the lease of a partition, so that data arrived meanwhile can be planned at once."""
         leases.require_zone(now)
         values = by_key(self.table, [partition])[partition]
         leases.give_back(self.table.ledger, values, owner=self.owner, now=now)
@@ -120,7 +120,9 @@ def claim_late_partitions(
     oldest: str = "",
     replay_history: bool = False,
 ) -> Claim:
-    """Plan and lease in one step: the late partitions, and the current one after them, that nobody else processes.
+    """Plan and lease the late partitions and the current partition, unless leased by another owner.
+
+    Plan and leases are one step under the table's lock.
 
     What is processed and by whom is read from the downstream table's log, and the leases are written there, under the
     table's lock: of runs that plan side by side each partition goes to one. A run may process all of its claim, late
@@ -164,7 +166,7 @@ def claim_late_partitions(
 def judge_late_partitions(
     changed: Mapping[str, int], table: Table, *, current: str, now: datetime, oldest: str = ""
 ) -> Finding:
-    """Judge whether late data is brought in: warns of what is too old, and of what a run claimed and did not finish.
+    """Judge whether late data is integrated; warn of too old data and of expired, unfinished leases.
 
     The arguments are those of :func:`claim_late_partitions`.
     """

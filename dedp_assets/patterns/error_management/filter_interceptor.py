@@ -48,7 +48,7 @@ _MOST = 31
 
 @typed
 def intercept_filters(rows: DataFrame | Split, *, conditions: Mapping[str, str], identity: Sequence[str] = ()) -> Split:
-    """Split rows into ``valid``, where every condition is true, and ``filtered``; lazy, for batches and streams.
+    """Split rows into ``valid`` (every condition true) and ``filtered``; lazy, for batches and streams.
 
     Args:
         rows: the rows; of a split, its ``valid`` part is filtered and the other parts pass through.
@@ -112,7 +112,7 @@ def intercept_filters(rows: DataFrame | Split, *, conditions: Mapping[str, str],
 
 @typed
 def filter_measures(conditions: Mapping[str, str]) -> Measures:
-    """Write the figures to observe over the rows of the split, for a tally.
+    """Return the figures to observe over the split's rows in a tally.
 
     A histogram with a bin for every verdict on five conditions is exact, and costs a fraction of fifteen counts.
 
@@ -149,7 +149,7 @@ def filter_audits(
     window_seconds: float = 0,
     last: int = 7,
 ) -> tuple[Audit, ...]:
-    """Bound the share of rows that each condition drops by what is usual, so that a failure names the condition.
+    """Return an audit for each condition that bounds the share of dropped rows by the usual share.
 
     Usual is what the partition's own last commit says, or else the median of the partitions before it: a rebuild of
     an old one is no measure for the present. Without history, any share passes.

@@ -41,7 +41,7 @@ def detect_late_data(
     latest: datetime | None = None,
     arrived: str = "",
 ) -> Split:
-    """Split events into ``on_time``, ``late`` and ``undated``; lazy, and every event is in exactly one part.
+    """Split events into ``on_time``, ``late`` and ``undated``, each event in exactly one part; lazy.
 
     An event is late if its time lies strictly below ``watermark``: the one that held *before* this batch, which tells
     late by watermark, or the start of the partition that the batch is of, which tells late by partition.
@@ -108,7 +108,7 @@ def advance_watermark(
     within: Across = "max",
     idle: Collection[str] = (),
 ) -> datetime | None:
-    """Advance the watermark after a batch; it never moves back.
+    """Return the watermark after a batch; a watermark never moves back.
 
     Args:
         watermark: the present one, or ``None`` before the first batch.
@@ -143,7 +143,9 @@ def advance_watermark(
 def judge_lateness(
     late: Mapping[str, int], total: Mapping[str, int], *, warn_above: float = 0.1, fail_above: float = 0.5
 ) -> Finding:
-    """Judge the share of late events of each source: under a ``max`` policy a slow source silently turns late.
+    """Judge the share of late events of each source.
+
+    Under a ``max`` policy a slow source silently turns late.
 
     Args:
         late: source -> late events of the batch.

@@ -38,7 +38,7 @@ def plan_lookback(
     stateful: bool = False,
     only_changed: bool = True,
 ) -> Plan:
-    """Choose the partitions that the run of the current ones processes, in the order of ``placement``.
+    """Choose the partitions to process in the look-back of a run, in the order of ``placement``.
 
     Args:
         changed: partition -> newest upstream version that changed its rows.
@@ -93,7 +93,7 @@ def plan_lookback(
 def order_steps(
     plan: Plan, *, placement: Placement = "late first", stateful: bool = False
 ) -> tuple[tuple[str, ...], ...]:
-    """Group a plan's partitions: one group begins when the one before succeeded, within a group none waits.
+    """Group a plan's partitions: groups run in sequence, the partitions of a group in parallel.
 
     Args:
         plan: of :func:`plan_lookback`.
@@ -126,7 +126,9 @@ def judge_beyond_lookback(
     partitions: Sequence[str],
     lookback: int,
 ) -> Finding:
-    """Judge whether data arrived for partitions that no look-back reaches any more: it is lost to downstream.
+    """Judge whether late data arrived for partitions that no look-back reaches any more.
+
+    Such data is lost to downstream.
 
     The arguments are those of :func:`plan_lookback`.
 
@@ -178,13 +180,13 @@ def _cause(
 
 
 def _window(current: Iterable[str], partitions: Sequence[str], lookback: int) -> set[str]:
-    """Join the look-backs of the current partitions, each with itself."""
+    """Return the current partitions and the partitions in the look-back of each."""
     places = {key: place for place, key in enumerate(partitions)}
     return {key for each in current for key in partitions[max(0, places[each] - lookback) : places[each] + 1]}
 
 
 def _followed(wanted: Mapping[str, int], applied: Mapping[str, int], partitions: Sequence[str]) -> dict[str, int]:
-    """Raise the version that a partition has to reach to what those before it have, or will have, reached."""
+    """Raise each partition's version to process to the highest version of earlier partitions."""
     reached, found = -1, {}
     for key in partitions:
         if key in wanted or key in applied:
@@ -200,7 +202,7 @@ def _beyond(
     window: Iterable[str],
     lookback: int,
 ) -> dict[str, str]:
-    """List partitions before the newest one of the window that changed and that no look-back reaches."""
+    """Return the changed partitions before the window's end that no look-back reaches, with the reason."""
     end = max(partitions.index(key) for key in window)
     late = [key for key in partitions[:end] if key not in window and changed.get(key, -1) > applied.get(key, -1)]
     return dict.fromkeys(late, f"late beyond the look-back of {lookback}")

@@ -52,7 +52,7 @@ def deduplicate(
     keep: Literal["first", "last"] = "first",
     null_keys: Literal["keep", "drop"] = "keep",
 ) -> Split:
-    """Split rows into ``valid`` (one row of each key) and ``duplicate`` (the others); lazy.
+    """Split rows into ``valid`` (one row of each key) and ``duplicate`` (repeats of a key); lazy.
 
     The window is the batch given, widened by ``earlier``. Ties in ``order_by`` are broken by the rows' content, so the
     survivor does not depend on the order of the input.
@@ -103,7 +103,7 @@ def deduplicate(
 
 @typed
 def judge_uniqueness(rows: DataFrame, *, keys: Sequence[str]) -> Finding:
-    """Judge whether every key is there once, over all rows given, in one Spark job.
+    """Judge whether every key is unique over all rows, in one Spark job.
 
     A batch is deduplicated within its window; this says whether what a table holds over all windows is unique. Rows
     with a NULL in a key repeat nothing.
@@ -164,7 +164,7 @@ def deduplicate_stream(stream: DataFrame, *, keys: Sequence[str], event_time: st
 
 
 def _marked(rows: DataFrame, earlier: DataFrame, keys: Sequence[str]) -> DataFrame:
-    """Mark the rows whose key is among earlier ones."""
+    """Mark the rows whose key occurs in ``earlier``."""
     theirs = [f"{_SEEN}_{number}" for number, _ in enumerate(keys)]
     seen = earlier.select(*[F.col(identifier(key)).alias(name) for key, name in zip(keys, theirs, strict=True)])
     same = [
@@ -176,7 +176,7 @@ def _marked(rows: DataFrame, earlier: DataFrame, keys: Sequence[str]) -> DataFra
 
 
 def _flagged(split: Split) -> Split:
-    """Flag plain rows as valid; leave a split as it is."""
+    """Flag plain rows as valid; return a split unchanged."""
     if split.outcome:
         return split
     return replace(split, rows=require_free(split.rows).withColumn(OUTCOME, F.lit("valid")), outcome=OUTCOME)
@@ -185,7 +185,7 @@ def _flagged(split: Split) -> Split:
 def _ranking(
     split: Split, frame: DataFrame, keys: Sequence[str], order_by: Sequence[str], keep: str, ranked: str
 ) -> WindowSpec:
-    """Order the rows of a key; rows that take no part are spread over groups of their own."""
+    """Return the window that ranks the rows of a key; unranked rows are spread over groups."""
     content = row_hash([f for f in frame.schema.fields if f.name not in (split.outcome, _SEEN)])
     # A hash comes first: it sorts fast, and it keeps rows that take no part from all meeting in one task. Equal keys
     # have equal hashes, except those of a collation.

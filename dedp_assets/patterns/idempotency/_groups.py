@@ -1,4 +1,4 @@
-"""Groups of tables that are published together: what is to be published is written down first, in one file.
+"""Groups of tables published together, by an intent file written before the publication.
 
 ``<number>.json`` says what shall be published to every table, ``<number>.done.json`` what came of it. The newest number
 without an outcome is still to be done: whoever comes next does it. An outcome names the version of every table, and the
@@ -41,7 +41,7 @@ class Group:
     versions: Callable[[], Mapping[str, int]]
 
     def publish_all(self, part: str, notes: Mapping[str, Note], *, is_new: Callable[[], bool]) -> bool:
-        """Publish one part of the group to its tables, in order; what a killed process began comes first.
+        """Publish a part of the group to the tables in order, after finishing an interrupted part.
 
         Args:
             part: name of the part.
@@ -65,13 +65,13 @@ class Group:
             return True
 
     def go_on(self) -> None:
-        """Finish what a killed process began."""
+        """Finish a publication interrupted by a killed process."""
         if self._open() is not None:
             with table_lock(self.store):
                 self._go_on()
 
     def visible(self) -> Mapping[str, int]:
-        """Look up the version of each table that readers take.
+        """Return the version of each table for readers, from the last complete publication.
 
         Raises:
             NotReady: if the group was never published whole.
@@ -125,7 +125,7 @@ class Group:
 
 
 def group_of(tables: Sequence[Table], results: dict[str, WriteResult]) -> Group:
-    """Make the group of tables, whose files lie beside the first one; what is published comes into ``results``."""
+    """Return a group of tables, with files next to the first table and outcomes in ``results``."""
     if not tables:
         raise ConfigError("sets, or tables, must hold a table of the group, not none")
     for what in ("name", "location"):

@@ -1,4 +1,4 @@
-"""Stable keys: those of groups of rows by their first record, and those that the groups were given before."""
+"""Stable keys: keys of groups of rows by first record, and keys assigned to groups before."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _FIRSTS, _LASTS, _LOST = f"{RESERVED}firsts", f"{RESERVED}lasts", f"{RESERVED}lo
 
 @dataclass(frozen=True)
 class Grouping:
-    """The groups of rows that get a key each.
+    """Definition of the groups of rows that share a key.
 
     Attributes:
         entity: columns that say whose rows they are; part of the key.
@@ -44,7 +44,7 @@ class Grouping:
     key: str
 
     def keyed(self, rows: DataFrame) -> DataFrame:
-        """Give each group the key of its own first record; a record that does not say its place is refused."""
+        """Add each group's first and last record, and a key from the first; refuse unplaced records."""
         placed = " AND ".join(f"{identifier(c)} IS NOT NULL" for c in self.record)
         nowhere = f"a record does not say when and where it was appended ({', '.join(self.record)})"
         record = f"if({placed}, struct({_listed(self.record)}), {_refusal(quoted(nowhere))}) AS {_RECORD}"
@@ -54,7 +54,7 @@ class Grouping:
         return found.selectExpr("*", f"{key_of(found, values)} AS {identifier(self.key)}")
 
     def kept(self, keyed: DataFrame, known: DataFrame, *, refuse: bool) -> DataFrame:
-        """Give the groups among ``keyed`` the keys that ``known`` has of them.
+        """Replace the keys of groups in ``keyed`` by the keys of the same groups in ``known``.
 
         A group is the one that began with its first record. Where that record is gone, it is the one that ended with
         its last one, or the entity's only one.
@@ -101,7 +101,7 @@ class Grouping:
         return f"OVER (PARTITION BY {_listed([*self.entity, *self.group])})"
 
     def _decided(self, *, refuse: bool) -> str:
-        """Write SQL for the key of a row: the registered one, a new one, or none."""
+        """Return SQL for the key of a row: registered, new, or refused."""
         vanished = (
             f"concat('neither end is left of the group with the key ', {_LOST}, ', and its entity has new records')"
         )

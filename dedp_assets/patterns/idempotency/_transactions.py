@@ -1,4 +1,4 @@
-"""Transactions of PostgreSQL: rows for several tables, all of them visible at once or none, and each write done once.
+"""Transactions of PostgreSQL: atomic, idempotent writes of rows into several tables.
 
 Rows arrive in temporary tables, which nobody else sees and which end with the connection, however it ends. Then one
 short transaction moves them into their tables, and writes into a row beside them up to which upstream version they are:
@@ -84,7 +84,7 @@ class DatabaseTarget:
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """A write as the database remembers it.
+    """Record of a write, as stored in the database.
 
     Attributes:
         target: name of what is written, for all of its tables.
@@ -108,7 +108,7 @@ class Written:
         return (self.target, self.partition, self.generation)
 
     def is_applied(self, last: Written | None) -> bool:
-        """Tell whether the last write was this one.
+        """Return whether ``last`` is the same write: equal sequence and content.
 
         Raises:
             Conflict: if it was one of a newer upstream version.
@@ -124,7 +124,7 @@ class Written:
 def write_sets(
     incoming: Sequence[Incoming], write: Written, *, connect: Callable[..., Connection[Any]], again: bool = False
 ) -> list[Changed] | None:
-    """Write rows into their tables in one transaction.
+    """Write rows into several tables in one transaction; return ``None`` if applied before.
 
     Args:
         incoming: the rows of each table, all in the database that ``connect`` opens.
@@ -154,7 +154,7 @@ def write_sets(
 
 
 def _prepare(connection: Connection[Any], marks: sql.Identifier) -> None:
-    """Create the table that notes what was written, unless it is there."""
+    """Create the table of applied writes if missing."""
     if connection.execute("SELECT to_regclass(%s)", (marks.as_string(connection),)).fetchone() == (None,):
         with connection.transaction():
             connection.execute(sql.SQL(_CREATED).format(name=sql.Literal(_TABLE), table=marks))
@@ -177,7 +177,7 @@ def _mark(connection: Connection[Any], marks: sql.Identifier, write: Written) ->
 
 
 def texts_of(table: str, rows: DataFrame) -> Iterator[Sequence[str | None]]:
-    """Read rows, one partition of them after the other, as PostgreSQL reads their values."""
+    """Read rows as texts in PostgreSQL's notation, partition by partition."""
     columns = [f"{_text(identifier(f.name), f.dataType)} AS {identifier(f.name)}" for f in rows.schema.fields]
     yield from require_rows(table, rows).selectExpr(*columns).toLocalIterator()
 

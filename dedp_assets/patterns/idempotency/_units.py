@@ -1,4 +1,4 @@
-"""Units of days: what a table is emptied and frozen by, called by the first day or by the days that it holds."""
+"""Units of days: partitions to empty and freeze, named by first day or by range of days."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ _TO = ".."
 
 @dataclass(frozen=True, slots=True, order=True)
 class Span:
-    """The days that one partition of a table of units stands for.
+    """The range of days in a partition of a table of units.
 
     Attributes:
         first: the first of them; a unit that can still be loaded is called by it.
@@ -108,7 +108,7 @@ def days_of(day: date, unit: Unit) -> list[date]:
 
 
 def day_of(rows: DataFrame, by: str) -> str:
-    """Write SQL for the day of a row, as a text; NULL for a text of none.
+    """Return SQL for the day of a row as a text; NULL for a text without a day.
 
     Raises:
         ConfigError: for a column that is not there, or of a type that says no day.
@@ -129,7 +129,7 @@ def _day(text: str, option: str) -> date:
 
 
 def unit_of(days: Mapping[str, object], unit: Unit) -> str:
-    """Name the one unit that the days are of.
+    """Return the name of the unit that holds all of the days.
 
     Raises:
         ConfigError: if they are of several or none, or no days.
@@ -171,7 +171,7 @@ def spans(state: TableState, column: str) -> Iterator[Span]:
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """What the table says of one unit.
+    """The state of a unit in the table.
 
     Attributes:
         units: how many units there are, this one included.
@@ -187,7 +187,10 @@ class Known:
     frozen: str = ""
 
     def same(self, run: Provenance, days: Mapping[str, object]) -> Commit | None:
-        """Find the commit by which this very load was applied: a retry of it has nothing to do."""
+        """Return the commit of an identical earlier load; ``None`` for a new load.
+
+        A retry of an applied load has nothing to do.
+        """
         if run.replay or not (run.inputs or run.sequence is not None):
             return None
         mine = (run.inputs, run.code_version, run.sequence, dict(days))
@@ -197,7 +200,7 @@ class Known:
 
 
 def known_of(ledger: Ledger, state: TableState, column: str, name: str) -> Known:
-    """Look up what the table says of the unit ``name``."""
+    """Return the state of the unit ``name`` in the table."""
     found, first = list(spans(state, column)), date.fromisoformat(name)
     cover = next((span.name for span in found if span.last and span.first <= first <= span.last), "")
     units = len({*found, Span(first)})
@@ -245,7 +248,7 @@ def plan_of(present: Mapping[str, int | str], ledger: Ledger, unit: Unit, asked:
 
 
 def frozen_names(state: TableState, column: str, before: date, unit: Unit, into: Unit) -> dict[str, str]:
-    """Find the units whose larger unit ends before a day: present name -> name of the larger one."""
+    """Find units whose larger unit ends before a day: present name -> name of the larger unit."""
     names = {}
     for span in spans(state, column):
         larger = first_day(span.first, into)

@@ -54,7 +54,7 @@ def load_unit(
     by: str,
     unit: Unit = "week",
 ) -> WriteResult:
-    """Load days of one unit, in one commit: add new ones to it, or put all of them in its place.
+    """Load days of a unit in one commit: append new days, or replace the whole unit.
 
     Args:
         rows: all rows of these days, with the columns of the table except its partition column; ``None`` only empties
@@ -125,7 +125,7 @@ def load_unit(
 def plan_units(
     present: Mapping[str, int | str], ledger: Ledger, *, unit: Unit = "week", asked: Collection[str] = ()
 ) -> Plan:
-    """Choose the days to load: those that are new to their unit, or all of a unit of which one changed.
+    """Choose the days to load: new days of a unit, or all days of a unit with a changed day.
 
     Args:
         present: day -> what identifies its rows upstream now, for each day that is there.
@@ -142,7 +142,7 @@ def plan_units(
 
 @typed
 def freeze_units(into: Target, *, before: date, larger: Unit = "month", unit: Unit = "week") -> WriteResult:
-    """Merge old units into larger ones, in one commit of the log alone: no row changes, and no run changes them again.
+    """Merge old units into larger, frozen units, in one metadata-only commit that changes no row.
 
     A unit goes where its first day lies, and what comes of it is called by the days it holds:
     ``2025-12-01..2026-01-04`` for the weeks that begin in December. Frozen units may be frozen into larger ones still.
@@ -170,7 +170,7 @@ def freeze_units(into: Target, *, before: date, larger: Unit = "month", unit: Un
 
 
 def _is_addition(table: str, known: Known, days: Mapping[str, object], run: Provenance, unit: Unit) -> bool:
-    """Tell whether the days are added to their unit; otherwise they take its place.
+    """Return whether the days are appended to the unit; otherwise the days replace the unit.
 
     Raises:
         ContractError: if neither leaves the unit with each of its days once.

@@ -43,7 +43,7 @@ def add_stable_key(
     key: str = "key",
     if_purged: Literal["fail", "keep"] = "fail",
 ) -> DataFrame:
-    """Add to each record the key of its group, and which of the group's records were appended first and last; lazy.
+    """Add the key of each record's group, and the group's first and last appended record; lazy.
 
     Args:
         rows: every record of the groups that is there.
@@ -99,7 +99,7 @@ def upsert_keyed(
     allow_empty: bool = False,
     since: int | None = None,
 ) -> WriteResult:
-    """Write rows by their key, in one commit: known keys are updated in place, new ones inserted.
+    """Upsert rows by key in one commit: update known keys in place, insert new keys.
 
     A key is in the table once. Unless it says which partition a row is of, a write to one looks through the keys of the
     others, too.

@@ -96,7 +96,7 @@ def merge_changes(
 def _selected(
     changes: DataFrame, target: Table, keys: Sequence[str], order_by: Sequence[str], deleted: str
 ) -> DataFrame:
-    """Select what is merged; of a deletion that keeps its row, no values."""
+    """Select the columns to merge; a deletion that keeps the row carries no values."""
     kept = {*keys, *order_by, deleted}
     empties = f"coalesce({identifier(deleted)}, false)" if deleted in target.spec.columns else "false"
     columns = [
@@ -108,7 +108,7 @@ def _selected(
 
 
 def _newest(changes: DataFrame, keys: Sequence[str], order_by: Sequence[str], faults: Iterable[str]) -> DataFrame:
-    """Keep of each key the change that counts, once; and whatever is at fault, to be refused."""
+    """Keep the newest change of each key without repeats, and faulty changes for refusal."""
     if not order_by:
         return changes
     place = F.struct(*[F.col(identifier(c)) for c in order_by])
@@ -122,7 +122,7 @@ def _newest(changes: DataFrame, keys: Sequence[str], order_by: Sequence[str], fa
 def _clauses(
     changes: DataFrame, target: Table, keys: Sequence[str], order_by: Sequence[str], deleted: str
 ) -> Sequence[Clause]:
-    """Say what becomes of a change whose key is there, and of one whose key is not."""
+    """Return the merge clauses for changes of known keys and of new keys."""
     values = fields_of(changes, [c for c in target.spec.columns if c not in keys])
     agree = " AND ".join(same(f, f"t.{identifier(f.name)}", f"s.{identifier(f.name)}") for f in values)
     other = f"NOT ({agree or 'true'})"
@@ -156,7 +156,7 @@ def _require_fit(target: Table, keys: Sequence[str], order_by: Sequence[str], de
 
 
 def _require_newer(into: Target) -> None:
-    """Refuse a batch of the past, which would overwrite what came after it."""
+    """Refuse a batch older than the last merged batch."""
     if into.execution:
         raise ConfigError(
             f"{into.name}: order_by must be given for executions in any order; Stateful Merger takes them in order"

@@ -30,7 +30,7 @@ def load_version(
     *,
     min_rows: int = 1,
 ) -> WriteResult:
-    """Load ``rows`` into a new version, and let the table show it once it is complete.
+    """Load ``rows`` into a new version, and switch the table to the version once complete.
 
     A load that fails leaves the name where it is. So does one that is killed between load and switch: its retry finds
     the version it loaded and switches only.
@@ -68,7 +68,9 @@ def load_version(
 
 @typed
 def switch_version(into: Target, *, version: str, because: str) -> WriteResult:
-    """Show another version that stands, as a rollback does; what it takes the place of may be loaded again.
+    """Switch the table to another existing version, for example to roll back.
+
+    The replaced version may be loaded again.
 
     Args:
         into: target of the write: the name that readers know.
@@ -88,7 +90,7 @@ def switch_version(into: Target, *, version: str, because: str) -> WriteResult:
 
 @typed
 def judge_exposure(target: Table) -> Finding:
-    """Judge, without Spark, whether every version can be read and the name shows one of them as it is."""
+    """Judge whether all versions are readable and the table shows a version unchanged, without Spark."""
     history = list(exposure.exposures(target))
     versions = {each.version for each in history} - exposure.expired(target)
     faults = []
@@ -106,7 +108,7 @@ def judge_exposure(target: Table) -> Finding:
 
 
 def _is_shown(target: Table, name: str) -> bool:
-    """Tell whether the target has columns and files of the version, and no others: nothing is transformed."""
+    """Return whether the table has exactly the columns and files of the version."""
     shown, version = target.ledger.state(), version_of(target, name).ledger.state()
     files = {f"{FOLDER}/{name}/{file['path']}" for file in version.files()}
     same = {file["path"] for file in shown.files()} == files

@@ -37,7 +37,7 @@ def merge_execution(
     deleted: str = "",
     due: Collection[str] | None = None,
 ) -> WriteResult:
-    """Merge the increment of one execution into what the executions before it made, in one audited commit.
+    """Merge an execution's increment into the result of earlier executions, in one audited commit.
 
     Args:
         increment: the columns of the table, one row for each key; and ``deleted`` if it is none of them.

@@ -51,7 +51,7 @@ class TableRows:
 
 @typed
 def write_transaction(sets: Iterable[RowSet], into: DatabaseTarget) -> WriteResult:
-    """Write rows into several tables of a PostgreSQL database by their keys, in one transaction.
+    """Write rows by key into several tables of a PostgreSQL database, in one transaction.
 
     The rows pass through this process partition by partition, and wait in temporary tables until the transaction. What
     was written is noted beside the first table (``dedp_transactions``).
@@ -115,7 +115,9 @@ def write_transaction(sets: Iterable[RowSet], into: DatabaseTarget) -> WriteResu
 
 @typed
 def publish_group(sets: Iterable[TableRows]) -> WriteResult:
-    """Replace a partition in each of several Delta tables: none if an audit refuses one, all after a crash.
+    """Replace a partition in each of several Delta tables, in all tables or in no table.
+
+    If an audit fails, no table changes; a publication that a crash interrupted is completed later.
 
     The first table is the main one and is published last. The tables are written by this function only.
 
@@ -157,7 +159,7 @@ def publish_group(sets: Iterable[TableRows]) -> WriteResult:
 
 @typed
 def read_group(tables: Iterable[Table]) -> Mapping[str, DataFrame]:
-    """Read all tables of a group as they were published together last; lazy.
+    """Read all tables of a group at the versions of the last complete publication; lazy.
 
     Args:
         tables: those of :func:`publish_group`, in its order.

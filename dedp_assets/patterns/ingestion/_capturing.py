@@ -1,4 +1,4 @@
-"""Capturing a source's log into a history: each change is appended once, however often a capture is interrupted.
+"""Capture of a source's change log into a history table, each change appended exactly once.
 
 The history's commit holds the position up to which the log was read as its transaction id, and the slot is moved only
 behind a commit. So the slot is never ahead of the history; where it is, changes are missing.
@@ -30,7 +30,7 @@ _IDLE_BYTES = 16 << 20
 
 @dataclass(frozen=True, slots=True)
 class Capture:
-    """One run that reads ``source`` into ``history``.
+    """A capture run that reads the changes of ``source`` into ``history``.
 
     Attributes:
         source: the table and its slot.
@@ -45,7 +45,7 @@ class Capture:
     provenance: Provenance
 
     def begin(self, *, anew: bool) -> WriteResult:
-        """Append a snapshot, and keep the slot that begins with it.
+        """Append a snapshot and keep the replication slot of the snapshot.
 
         Args:
             anew: replace a slot that is there already.
@@ -68,7 +68,7 @@ class Capture:
             return staged.publish()
 
     def resume(self, connection: Connection[Any]) -> tuple[SlotState, Definition]:
-        """Move the slot to where the history ends, if a capture was interrupted before it did so.
+        """Check the slot and advance the confirmed position to the end of the history.
 
         Returns:
             The slot, and the definition of the table.
@@ -135,7 +135,7 @@ class Capture:
 
 
 def _broken(note: Mapping[str, Any], now: Described, *, after: int) -> str:
-    """Say how rows may have changed without a word in the log since the position ``after``; empty, if they cannot."""
+    """Return the reason why rows may have changed unlogged since position ``after``; empty for no reason."""
     if now.oid != note.get("oid"):
         return "the table was dropped and made anew"
     then = Definition.of(note["defined"]) if "defined" in note else now.definition

@@ -1,4 +1,4 @@
-"""Crossing: whether a personal value still shows in what was made of its row.
+"""Crossing: detection of personal values of an original row in the transformed row.
 
 Both sides are compared as plain text, so it does not matter how a value is written: as a number or as text, in any
 case, with accents composed, decomposed or left out, in wide letters, with other punctuation, percent-encoded, escaped
@@ -77,7 +77,7 @@ _DIGITS = rf"regexp_replace({_S}numbers, '[^0-9\\n]+', ' ')"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NothingCrossed(Audit):
-    """The audit of :data:`MEASURES`, whose finding says what could not be proven, whether it passes or not.
+    """Audit of :data:`MEASURES`, with a finding that also lists the unprovable columns.
 
     Attributes:
         unproven: what :func:`unprovable` says of the source.
@@ -86,7 +86,7 @@ class NothingCrossed(Audit):
     unproven: tuple[str, ...] = ()
 
     def judge(self, figures: Mapping[str, Any], why: str = "") -> Finding:
-        """Judge the measured ``figures``; ``why`` says why the judged one could not be measured."""
+        """Judge the measured ``figures``, with ``why`` as the reason for a missing figure."""
         found, unproven, often = Audit.judge(self, figures, why), [*self.unproven], ""
         rows, shown = int(figures.get("chance_rows") or 0), int(figures.get("chance_shown") or 0)
         if 2 * shown > rows:
@@ -101,7 +101,10 @@ class NothingCrossed(Audit):
 
 
 def unprovable(rows: DataFrame, originals: Iterable[str]) -> tuple[str, ...]:
-    """List the columns that no comparison proves, with the reason: ``born_on (dates and times coincide by nature)``."""
+    """List the columns that no comparison can prove, each with the reason.
+
+    For example ``born_on (dates and times coincide by nature)``.
+    """
     found = [(path, why) for c in originals for path, why in silent(c, rows.schema[c].dataType)]
     return tuple(f"{path} ({why})" for path, why in found)
 
@@ -109,7 +112,7 @@ def unprovable(rows: DataFrame, originals: Iterable[str]) -> tuple[str, ...]:
 def compared(
     rows: DataFrame, *, originals: Sequence[str], shown: Sequence[str], instead: Mapping[str, str]
 ) -> DataFrame:
-    """Add to the rows what :data:`MEASURES` counts, in columns of the library; lazy.
+    """Add the columns that :data:`MEASURES` aggregates, from original and shown columns; lazy.
 
     Args:
         rows: rows that hold both the originals and what is shown.
@@ -144,12 +147,12 @@ def _searched() -> dict[str, str]:
 
 
 def _apart(lines: str) -> str:
-    """Write SQL: text in which each word has a blank on both sides, and no word crosses a line end."""
+    """Return SQL for text padded with blanks around each word, line ends included."""
     return rf"concat(' ', replace({lines}, chr(10), ' \n '), ' ')"
 
 
 def _encoded() -> str:
-    """Write an SQL predicate: an original shows in hexadecimal or Base64, wherever in a longer text it begins."""
+    """Return an SQL predicate for originals shown in hexadecimal or Base64, at any offset."""
     skipped = [
         f"substr(base64(substr(CAST(x AS BINARY), {skip + 1})), 1, 4 * ((octet_length(x) - {skip}) div 3))"
         for skip in range(3)
@@ -159,12 +162,12 @@ def _encoded() -> str:
 
 
 def _unreplaced(kinds: Mapping[str, DataType], instead: Mapping[str, str]) -> list[str]:
-    """Write SQL predicates: a value was not replaced by another one; equal truth values and times say nothing."""
+    """Return SQL predicates for originals equal to the replacement, except truth values and times."""
     comparable = [(c, other) for c, other in instead.items() if kinds[c].typeName() not in SILENT]
     pairs = [tuple(f"CAST({identifier(c)} AS STRING)" for c in pair) for pair in comparable]
     return [f"{value} <> '' AND {value} = {other}" for value, other in pairs]
 
 
 def _any(*predicates: str) -> str:
-    """Write SQL: one of the predicates is true; a predicate that is NULL does not count."""
+    """Join SQL predicates by OR, with NULL as false."""
     return " OR ".join(f"coalesce({predicate}, false)" for predicate in predicates)

@@ -1,4 +1,4 @@
-"""The current rows of a captured table: what has to fit before changes are merged into them."""
+"""Checks of a captured table's columns and values before changes are merged into current rows."""
 
 from __future__ import annotations
 
@@ -16,7 +16,9 @@ __all__ = ["require_columns", "require_fit"]
 
 
 def require_columns(latest: Table, keys: Sequence[str], source: Mapping[str, Any], history: Table) -> None:
-    """Refuse declared columns that differ from the snapshot's: the log repeats no row when a column changes.
+    """Refuse declared columns that differ from the columns of the source.
+
+    The log repeats no row when a column changes, so columns that changed since the snapshot are refused, too.
 
     Raises:
         ConfigError: if a key is not declared.
@@ -34,7 +36,7 @@ def require_columns(latest: Table, keys: Sequence[str], source: Mapping[str, Any
 
 
 def require_fit(found: DataFrame, latest: Table) -> None:
-    """Refuse texts of the source that are no values of the declared types, counted by column.
+    """Refuse texts of the source that cannot be converted to the declared types, counted by column.
 
     Raises:
         SchemaMismatch: names each column with its count.

@@ -1,4 +1,4 @@
-"""A history of changes as rows, and the state they add up to.
+"""Change history of a source table as rows, and the current rows derived from the changes.
 
 A change carries the row before it and the row after it, as JSON objects of texts: whatever the source's columns become,
 the history can hold them, and a column that is NULL differs from one that was not there.
@@ -76,7 +76,7 @@ _ARROW = pa.schema(
 
 
 def of_snapshot(snapshot: Snapshot, keys: Sequence[str]) -> Iterator[dict[str, object]]:
-    """Describe a snapshot as changes; the first one says that nothing earlier counts."""
+    """Describe a snapshot as changes, headed by the change that invalidates all earlier changes."""
     moment = {"commit_lsn": snapshot.position, "committed_at": snapshot.taken_at}
     yield {**moment, "position": 0, "operation": "snapshot", "after": json.dumps(dict(snapshot.table.columns))}
     for number, row in enumerate(snapshot.rows, start=1):
@@ -107,7 +107,9 @@ def frame(session: SparkSession, changes: Iterable[Mapping[str, object]]) -> Dat
 
 
 def latest_rows(changes: DataFrame, *, keys: Sequence[str], after: Sequence[int]) -> DataFrame:
-    """Find the row that the last change of each key left, in a column ``row`` (column -> text), or that it is gone.
+    """Return the last row image of each key (column ``row``), with :data:`GONE` true for deleted keys.
+
+    ``row`` maps column names to texts.
 
     An update takes the row of its former key away and then puts the new one down, so a change of the key is no special
     case.
@@ -129,14 +131,14 @@ def latest_rows(changes: DataFrame, *, keys: Sequence[str], after: Sequence[int]
 
 
 def typed(latest: DataFrame, spec: TableSpec, *, keys: Sequence[str]) -> DataFrame:
-    """Convert the texts of :func:`latest_rows` to the columns of ``spec``, beside :data:`GONE`."""
+    """Convert the texts of :func:`latest_rows` to the columns of ``spec``, and keep :data:`GONE`."""
     texts = {c: f"`key {keys.index(c)}`" if c in keys else f"row[{quoted(c)}]" for c in spec.columns}
     values = [F.expr(_converted(texts[name], column.type)).alias(name) for name, column in spec.columns.items()]
     return latest.select(*values, GONE)
 
 
 def misfits(latest: DataFrame, spec: TableSpec) -> dict[str, int]:
-    """Count, by column, the texts that are no value of the declared type."""
+    """Count, by column, the texts that cannot be converted to the declared type."""
     texts = {name: f"row[{quoted(name)}]" for name in spec.columns}
     lost = {c: f"{text} IS NOT NULL AND {_converted(text, spec.columns[c].type)} IS NULL" for c, text in texts.items()}
     found = latest.agg(*[F.expr(f"count_if({where})").alias(name) for name, where in lost.items()]).collect()[0]
@@ -144,19 +146,19 @@ def misfits(latest: DataFrame, spec: TableSpec) -> dict[str, int]:
 
 
 def cursor(table: Table) -> int | None:
-    """Find the position of the source's log up to which ``table`` is written; ``None`` if it never was."""
+    """Return the source log position up to which ``table`` is written; ``None`` before the first write."""
     return table.ledger.transactions().applied(table.name, {})
 
 
 def noted(table: Table, *, until: int | None = None) -> dict[str, Any]:
-    """Read what the newest commit (up to version ``until``) notes about the source; empty if no commit does."""
+    """Return the newest note on the source up to version ``until``; empty without a note."""
     commits = (commit for commit in table.ledger.history() if until is None or commit.version <= until)
     records = (commit.record for commit in commits)
     return next((dict(record.notes["source"]) for record in records if record and "source" in record.notes), {})
 
 
 def noting_snapshot(snapshot: Snapshot) -> dict[str, Any]:
-    """Note, at the snapshot, what every commit of a history notes about its source.
+    """Return the first note on a source: table id, columns, definition and reset position.
 
     ``oid`` and ``columns`` say what the source is, ``changed`` what became of its columns since the snapshot, and
     ``reset`` the commit and position from which the table starts anew: earlier changes no longer count. ``defined`` is
@@ -168,7 +170,10 @@ def noting_snapshot(snapshot: Snapshot) -> dict[str, Any]:
 
 
 def noting_definition(note: Mapping[str, Any], now: Definition, *, after: int) -> dict[str, Any]:
-    """Bring ``note``, written at the position ``after``, up to the table's definition: nobody logs that it changed."""
+    """Add the column changes of the table's definition since position ``after`` to ``note``.
+
+    PostgreSQL does not log changes of a definition.
+    """
     then = Definition.of(note["defined"]) if "defined" in note else now
     differing = {c: f"{happened} after {position_text(after)}" for c, happened in then.differing(now).items()}
     # What the log said of a column says from when on; it is kept where both know of it.
@@ -176,7 +181,7 @@ def noting_definition(note: Mapping[str, Any], now: Definition, *, after: int) -
 
 
 def noting(note: Mapping[str, Any], batch: Iterable[Transaction]) -> dict[str, Any]:
-    """Bring ``note`` up to a batch."""
+    """Return ``note`` with the column changes and truncations of a batch."""
     columns, changed, reset = dict(note["columns"]), dict(note["changed"]), note["reset"]
     for transaction in batch:
         at = f"before {position_text(transaction.ends_at)}"
@@ -196,7 +201,7 @@ def noting(note: Mapping[str, Any], batch: Iterable[Transaction]) -> dict[str, A
 
 
 def touched(history: Table, *, since: int | None) -> list[dict[str, str | None]]:
-    """List the partitions of ``history`` with rows behind the position ``since``; all if its log is too short to tell.
+    """List the history partitions with rows after ``since``; all partitions if the log lacks ``since``.
 
     Compaction changes no row, so it touches nothing.
     """
@@ -211,7 +216,7 @@ def touched(history: Table, *, since: int | None) -> list[dict[str, str | None]]
 
 
 def lag_seconds(history: Table, table: Table, *, since: int | None) -> float:
-    """Measure how long the oldest change behind ``since`` took from its commit at the source to ``table``.
+    """Return the seconds from source commit to ``table`` for the oldest change after ``since``.
 
     The history's commits say when their oldest change was committed, so a capture that finishes what another one left
     counts from there. 0 for a table that is built anew: a snapshot is late for nobody.
@@ -228,12 +233,12 @@ def lag_seconds(history: Table, table: Table, *, since: int | None) -> float:
 
 
 def _appended(history: Table) -> str:
-    """Name the transaction id of a history's appends, whose versions are positions of the source's log."""
+    """Return the transaction id of a history's appends, versioned by position in the source's log."""
     return transaction_id(history.name, {}, history.ledger.transactions().generation(history.name), "appends")
 
 
 def _converted(text: str, kind: str) -> str:
-    """Write SQL: the value of a PostgreSQL text, which has words of its own for some values."""
+    """Return SQL that converts a text in PostgreSQL's notation to a value of type ``kind``."""
     if kind.upper() == "BINARY":
         return f"unhex(substring({text}, 3))"
     if kind.upper() == "BOOLEAN":

@@ -1,4 +1,4 @@
-"""An increment read again: what its source shows now, beside what is there from before."""
+"""An increment read again: merge of the source's present rows with the rows loaded before."""
 
 from __future__ import annotations
 
@@ -19,7 +19,10 @@ KEPT, LATE = f"{RESERVED}kept", f"{RESERVED}late"
 
 
 def merged(shown: DataFrame, present: DataFrame, keys: Sequence[str], delta: str) -> DataFrame:
-    """Join the rows that the source shows with the present rows whose key it shows no longer; each is read once."""
+    """Return the source's rows, and the loaded rows whose key the source no longer has.
+
+    Each side is read once.
+    """
     both = shown.withColumn(KEPT, F.lit(False)).unionByName(present.withColumn(KEPT, F.lit(True)))  # noqa: FBT003
     over = f"OVER (PARTITION BY {', '.join(map(identifier, keys))})"
     dated, known, seen = f"{identifier(delta)} IS NOT NULL", f"{RESERVED}known", f"{RESERVED}shown"
@@ -29,7 +32,7 @@ def merged(shown: DataFrame, present: DataFrame, keys: Sequence[str], delta: str
 
 
 def require_same_window(ledger: Ledger, partition: Mapping[str, str], asked: str) -> None:
-    """Refuse to load another window into a partition than the one it holds.
+    """Refuse to load a window other than the window that the partition already holds.
 
     Raises:
         ConfigError: names both windows.

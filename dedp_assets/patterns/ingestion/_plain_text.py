@@ -1,4 +1,4 @@
-"""Plain text: values of any type as lines of text, in a form that does not depend on how they are written.
+"""Plain text: values of any type as lines of text in a canonical form.
 
 Everything here is SQL over a row's own columns, so that it runs in the pass that writes the row.
 """
@@ -44,7 +44,7 @@ _LIGATURES = {"ß": "ss", "ﬀ": "ff", "ﬁ": "fi", "ﬂ": "fl", "æ": "ae", "œ
 
 
 def values(given: Sequence[tuple[str, DataType]], depth: int = 0) -> str:
-    """Write an SQL array of the text of every value within these expressions, however deep, each on one line.
+    """Return an SQL array with the text of every value in the expressions, nested values included.
 
     Args:
         given: SQL expressions and their types.
@@ -57,7 +57,7 @@ def values(given: Sequence[tuple[str, DataType]], depth: int = 0) -> str:
 
 
 def silent(path: str, kind: DataType) -> Iterator[tuple[str, str]]:
-    """Name the values of a column that have no text in :func:`values`, by their path, and why."""
+    """List the nested fields of a column without a text in :func:`values`, by path, with the reason."""
     if kind.typeName() in SILENT:
         yield path, SILENT[kind.typeName()]
     elif isinstance(kind, StructType):
@@ -71,7 +71,7 @@ def silent(path: str, kind: DataType) -> Iterator[tuple[str, str]]:
 
 
 def decoded(text: str) -> str:
-    """Write SQL: the text, and on further lines what its percent-encoding and its JSON escapes stand for."""
+    """Return SQL for a text, followed by lines with percent-encoding and JSON escapes decoded."""
     unquoted = f"try_url_decode(regexp_replace({text}, '%(?![0-9a-fA-F]{{2}})', '%25'))"
     character = f"if(x RLIKE '^{_ESCAPED}', concat(decode(unhex(substr(x, 3, 4)), 'UTF-16BE'), substr(x, 7)), x)"
     # JSON within JSON has its backslashes twice, and so on.
@@ -84,7 +84,7 @@ def decoded(text: str) -> str:
 
 
 def folded(text: str) -> str:
-    """Write SQL: the text in lower case, without accents, with ASCII for letters and digits that stand for it."""
+    """Return SQL for a text in lower case without accents, with ASCII for equivalent characters."""
     wide, plain = _letters()
     bare = (
         f"java_method('org.apache.commons.lang3.StringUtils', 'stripAccents', translate({text}, '{wide}', '{plain}'))"
@@ -96,7 +96,7 @@ def folded(text: str) -> str:
 
 
 def numbers(text: str) -> str:
-    """Write SQL: folded text with each number as one run of digits, without separators and needless zeros."""
+    """Return SQL for folded text with each number as a digit run, separators and idle zeros removed."""
     short = rf"regexp_replace({text}, '(?<![.0-9])([0-9]+)[.]([0-9]*?)0+(?![.0-9])', '$1.$2')"
     joined = f"regexp_replace({short}, '{_WITHIN_A_NUMBER}', '')"
     apart = f"regexp_replace({joined}, '{BETWEEN_WORDS}', ' ')"
@@ -123,7 +123,7 @@ def _nested(value: str, kind: DataType, depth: int) -> str:
 
 
 def _text(value: str, kind: DataType) -> str:
-    """Write SQL for one value as text on one line; a number without an exponent."""
+    """Return SQL for a value as a single line of text; floats without an exponent."""
     if isinstance(kind, (DoubleType, FloatType)):
         # As text first: only there a FLOAT has no more digits than it was given.
         number = f"nullif(CAST(CAST({value} AS STRING) AS DOUBLE), DOUBLE('NaN'))"
@@ -136,7 +136,7 @@ def _text(value: str, kind: DataType) -> str:
 
 @cache
 def _letters() -> tuple[str, str]:
-    """Pair characters (wide, raised, circled, other scripts' digits) with the ASCII letter or digit they stand for."""
+    """Return a translation of non-ASCII letters and digits to ASCII equivalents."""
     found = {}
     for character in map(chr, range(0x80, 0x10000)):
         digit = unicodedata.decimal(character, None)

@@ -1,4 +1,4 @@
-"""Half-open windows [start, end) of a column: adjacent ones share no row and leave none out.
+"""Half-open windows [start, end) of a column, adjacent without overlap or gap.
 
 Bounds are exact to the microsecond: times carry their zone and are compared as instants, counters as integers.
 """
@@ -26,7 +26,7 @@ _COUNTERS = ("byte", "short", "integer", "long")
 
 
 def cut(origin: Bound, *, length: int, until: Bound, key_format: str) -> dict[str, Window]:
-    """Cut time into windows by key: every window that is over at ``until``, and the one after them, which is not.
+    """Return the windows from ``origin`` by key: all that end by ``until``, and the next window.
 
     Args:
         origin: start of the first window.
@@ -64,7 +64,7 @@ def interval(window: Window) -> str:
 
 
 def within(rows: DataFrame, column: str, window: Window) -> str:
-    """Write the SQL predicate of the rows whose ``column`` lies in ``window``, which databases and files can apply.
+    """Return an SQL predicate for rows with ``column`` in ``window``, fit for predicate pushdown.
 
     Nothing is done to the column, only the bounds are brought to its type: TIMESTAMP, TIMESTAMP_NTZ (taken as UTC) or
     an integer.

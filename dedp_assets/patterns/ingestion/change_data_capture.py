@@ -45,7 +45,7 @@ def capture_changes(
     max_messages: int = 50_000,
     max_latency_seconds: float = 30,
 ) -> WriteResult:
-    """Append what happened in ``source`` since the last capture to a history, then bring ``latest`` up to it.
+    """Append the changes of ``source`` since the last capture to a history, and update ``latest``.
 
     The first capture takes a snapshot. A batch is one commit whose transaction id is the position in the source's log;
     only then is the slot moved. So whatever is interrupted, the next capture goes on behind the last commit.
@@ -121,7 +121,7 @@ def capture_changes(
 
 @typed
 def apply_changes(history: Table, into: Target, *, keys: Sequence[str]) -> WriteResult:
-    """Bring a table up to ``history``: merge what it has not applied; build it anew if it never applied anything.
+    """Merge the unapplied changes of ``history`` into a table, or rebuild the table from all changes.
 
     Args:
         history: as :func:`capture_changes` fills it.
@@ -163,7 +163,9 @@ def apply_changes(history: Table, into: Target, *, keys: Sequence[str]) -> Write
 
 @typed
 def judge_slot(source: PostgresTable, *, warn_above_bytes: int = 1 << 30, fail_above_bytes: int = 8 << 30) -> Finding:
-    """Judge whether the log that the source keeps for this slot stays within bounds; ask also when nothing runs.
+    """Judge whether the log retained for the replication slot stays within bounds.
+
+    Worth a check also while no capture runs.
 
     A slot whose reader is away keeps the log of all tables until the disk is full, or until the server gives it up.
     """
@@ -183,7 +185,10 @@ def judge_slot(source: PostgresTable, *, warn_above_bytes: int = 1 << 30, fail_a
 
 
 def _punctual(lags: Mapping[str, float], limit: float) -> Finding:
-    """Judge how late the changes are; late rows are right all the same, and who relies on them is told."""
+    """Judge whether the changes arrived within the latency limit.
+
+    Late rows are right all the same: the finding informs consumers that rely on the latency.
+    """
     late = [name for name, seconds in lags.items() if seconds > limit]
     note = f"{', '.join(late)} above the {limit:g} s that are allowed" if late else ""
     return Finding("changes_arrive_in_time", passed=not late, figures=lags, note=note)

@@ -37,7 +37,7 @@ def compact(
     min_small_files: int = _MANY,
     min_average_bytes: int = 0,
 ) -> WriteResult:
-    """Merge the small files of the partitions where it pays, in one commit that changes no row.
+    """Compact the small files of eligible partitions, in one commit that changes no row.
 
     Appends, overwrites, merges and deletes go on meanwhile. A partition whose files one of them replaced stays as that
     writer left it; the result names it and the next run finds it. Streams, change feeds and late-data detection see no

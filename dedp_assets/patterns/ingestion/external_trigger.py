@@ -30,7 +30,7 @@ _FILTERED = {"type", "source", "subject"}
 
 @dataclass(frozen=True, slots=True)
 class Start:
-    """One run to start: a pipeline, the event that concerns it, and the one object to load."""
+    """A run to start: a pipeline, the triggering event, and a single object to load."""
 
     pipeline: str
     event: Event
@@ -38,7 +38,7 @@ class Start:
 
     @property
     def key(self) -> str:
-        """A name of the start: equal for every delivery of the event, another one for other content."""
+        """Name of the start: equal for every delivery of the event, different for different content."""
         return f"{self.pipeline}/{self.event.key}/{quote(self.object)}@{self.event.digest}"
 
 
@@ -51,7 +51,7 @@ def plan_triggers(
     started: Collection[str] = (),
     now: datetime,
 ) -> Plan:
-    """Choose the runs to start, those of the earliest events first, and set aside what starts none.
+    """Choose the runs to start, earliest events first, and set aside deliveries without a run.
 
     Args:
         arrivals: the deliveries that are not settled, in any order.
@@ -99,7 +99,7 @@ def plan_triggers(
 
 @typed
 def starts_of(event: Event, *, pipelines: Mapping[str, Sequence[Mapping[str, str]]]) -> tuple[Start, ...]:
-    """List the runs that an event starts: one for each pipeline it concerns and each object it names.
+    """List the runs that an event starts: a run for each matching pipeline and named object.
 
     Raises:
         ContractError: if it concerns a pipeline and does not name what to load.
@@ -110,7 +110,7 @@ def starts_of(event: Event, *, pipelines: Mapping[str, Sequence[Mapping[str, str
 
 @typed
 def send_event(inbox: Path, event: Event) -> Path:
-    """Announce an event: the producer's last step, after the objects it names are in place.
+    """Write an event into the inbox, the producer's last step after the named objects are in place.
 
     The file is complete when it gets its name. The same event sent again, also at the same time, takes the same name.
 
@@ -130,7 +130,7 @@ def send_event(inbox: Path, event: Event) -> Path:
 def _judged(
     arrival: Arrival, seen: Mapping[str, str], pipelines: Mapping[str, Sequence[Mapping[str, str]]], now: datetime
 ) -> tuple[Sequence[Start], str]:
-    """List the runs that a delivery starts, and say why if it starts none."""
+    """List the runs that a delivery starts, with the reason for an empty list."""
     event = arrival.event
     if event is None:
         return (), f"malformed: {arrival.refusal}"

@@ -74,7 +74,7 @@ def load_full(
 
 @typed
 def volume_guard(*, min_rows: int = 1, max_shrink: float = 0.5, max_growth: float = 2.0) -> tuple[Audit, ...]:
-    """List the audits of the guard; a person may approve a volume that is unusual and right."""
+    """List the audits that bound the row count of a load; an unusual volume can be approved."""
     return (
         Audit(name="delivery_is_not_empty", of="written", fail_below=min_rows, approvable=True),
         Audit(
@@ -89,7 +89,7 @@ def volume_guard(*, min_rows: int = 1, max_shrink: float = 0.5, max_growth: floa
 
 
 def _present(target: Table, version: int | None) -> int:
-    """Count the rows of a version: by the log, or by a job where the log does not say exactly."""
+    """Count the rows of a version from the log, or by a Spark job where the log is inexact."""
     if version is None:
         return 0
     found = target.ledger.state(version).statistics().values()

@@ -47,7 +47,7 @@ def load_increment(
     window: Window,
     keys: Sequence[str],
 ) -> WriteResult:
-    """Load the rows of one window into the partition that is the window's own, in one commit.
+    """Load the rows of a window into the window's partition, in one commit.
 
     A window read again is merged by key: rows the source shows replace their former selves, rows that became visible
     since are added and counted as ``late``, rows it no longer shows stay and are counted as ``gone``. So each row is in
@@ -111,7 +111,7 @@ def plan_windows(
     lookback: int = 0,
     key_format: str = "%Y-%m-%d",
 ) -> Plan:
-    """Choose the windows to load, oldest first: those that are over and not loaded, and some to read again.
+    """Choose the windows to load, oldest first: unloaded complete windows with a look-back.
 
     The target's log says what is loaded: no restart forgets it, no failed run moves it, no backfill hides a gap.
 
@@ -149,7 +149,9 @@ def plan_windows(
 
 @typed
 def load_partition(rows: DataFrame, into: Target, *, ready: Plan) -> WriteResult:
-    """Load one whole partition of a source that is partitioned as the table is, in one commit; no other is read.
+    """Load a whole partition of an identically partitioned source, in one commit.
+
+    No other partition is read.
 
     Args:
         rows: the whole source, lazy, partition columns included.

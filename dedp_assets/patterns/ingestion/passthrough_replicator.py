@@ -38,7 +38,7 @@ def replicate_table(
     bytes_per_second: float | None = None,
     files_at_once: int = 1,
 ) -> WriteResult:
-    """Make ``target`` the same table as ``source`` at a pinned version: its log, history and files; without Spark.
+    """Copy a pinned version of ``source`` to a replica: log, history and files, without Spark.
 
     Commits that come meanwhile are left for the next copy. An unchanged source copies nothing, a changed one only its
     new files.
@@ -94,7 +94,7 @@ def replicate_files(
     bytes_per_second: float | None = None,
     files_at_once: int = 1,
 ) -> WriteResult:
-    """Make ``target`` hold the same files as the folder ``source``: names, layout, times and every byte.
+    """Mirror the folder ``source`` in ``target``: same names, layout, times and bytes.
 
     Args:
         source: folder of files; nothing in it is interpreted.
@@ -125,7 +125,7 @@ def replicate_files(
 
 @typed
 def declare_replica(source: TableSpec, *, name: str, may_hold_personal: bool = False) -> TableSpec:
-    """Declare a replica; one that may not be made cannot be declared either.
+    """Return a replica's declaration; refuse a replica with personal data where not allowed.
 
     Args:
         source: what the source declares.

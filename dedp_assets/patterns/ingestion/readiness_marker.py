@@ -36,7 +36,7 @@ def plan_ready(
     late_files: Literal["integrate", "report"] = "integrate",
     settle_seconds: float = 10,
 ) -> Plan:
-    """Choose the partitions that are ready and not yet read as they are, oldest first.
+    """Choose the ready partitions with unread content, oldest first.
 
     Args:
         deliveries: the partitions of the landing zone.
@@ -81,7 +81,9 @@ def plan_ready(
 @typed
 @contextmanager
 def delivering(folder: Path) -> Iterator[Path]:
-    """Deliver a partition: the old marker goes first, the new one, with a manifest, comes last.
+    """Deliver a partition in a block, with the marker removed before and written after the files.
+
+    The new marker holds a manifest.
 
     While the block runs, and if it fails, there is no marker, so no consumer starts on a half-written partition.
     """

@@ -52,7 +52,7 @@ def replicate_transformed(
     version: int | None = None,
     allow_empty: bool = False,
 ) -> WriteResult:
-    """Replace the replica, or one partition of it, by the source's rows without their personal values, in one commit.
+    """Replace a replica, or a partition, by source rows without personal values, in one commit.
 
     If the declaration (or the key) is not the one the replica was made by, all partitions it holds are made again from
     this version of the source, and the former files and their history are gone when the new ones are swapped in.
@@ -103,7 +103,9 @@ def replicate_transformed(
 
 @typed
 def declare_transformed(source: TableSpec, *, name: str) -> TableSpec:
-    """Declare a replica by what the source declares: a new tag there changes it here.
+    """Derive a replica's declaration from the declaration of the source.
+
+    A new tag at the source changes the replica's declaration.
 
     Args:
         source: what the source declares.
@@ -129,7 +131,7 @@ def declare_transformed(source: TableSpec, *, name: str) -> TableSpec:
 def _require_possible(
     declared: TableSpec, target: TableSpec, key: MaskingKey | None, owned: Mapping[str, str]
 ) -> tuple[str, ...]:
-    """List the columns that are kept as they are; refuse a replica that cannot be made."""
+    """List the columns that a replica keeps unchanged; refuse an impossible replica."""
     kept = tuple(c for c, column in declared.columns.items() if not column.personal and not column.replica)
     derived = declare_transformed(declared, name=target.name)
     if (target.columns, target.partition_by) != (derived.columns, derived.partition_by):
@@ -146,7 +148,7 @@ def _require_possible(
 def _transformed(
     rows: DataFrame, declared: TableSpec, key: MaskingKey | None, kept: Sequence[str]
 ) -> tuple[DataFrame, Tally]:
-    """Transform the rows to the replica's, and observe where originals and replica meet the figures that prove it."""
+    """Return the replica's rows, and a tally that proves the absence of original values."""
     require_declared(declared, rows)
     altered = {c: column.replica for c, column in declared.columns.items() if column.replica}
     made = [(pseudonym(c, key) if key and rule == _PSEUDONYM else F.expr(rule)) for c, rule in altered.items()]

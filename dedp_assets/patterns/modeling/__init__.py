@@ -1,1 +1,1 @@
-"""Chapter 5: dimensions, and what was known of them when."""
+"""Chapter 5: dimensions, and the history of dimension values."""

@@ -1,4 +1,4 @@
-"""A keyed stream of changes, and the states that they add up to, whatever the order in which they are delivered.
+"""Keyed change streams, and the resulting states, independent of the order of delivery.
 
 Of the changes of one key at one instant the one with the greatest sequence counts. Two that differ and have the same
 sequence, or none, are refused: nothing says which of them is true.
@@ -56,7 +56,7 @@ GONE, STATE, BEFORE = f"{RESERVED}is_gone", f"{RESERVED}state", f"{RESERVED}befo
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChangeStream:
-    """The columns of a stream of changes that say what a change is about.
+    """Key, time, sequence and deletion columns of a change stream.
 
     Attributes:
         keys: columns that say what was changed; never NULL.
@@ -84,7 +84,7 @@ class ChangeStream:
 
 @dataclass(frozen=True, slots=True)
 class Dimension:
-    """A table that a stream of changes goes to.
+    """The target table of a change stream.
 
     Attributes:
         spec: the table; its columns that are neither keys nor added are taken from the changes.
@@ -113,11 +113,11 @@ class Dimension:
 
     @property
     def tracked(self) -> tuple[str, ...]:
-        """The columns whose values come with the changes."""
+        """The columns with values from the changes."""
         return tuple(c for c in self.spec.columns if c not in self.stream.keys and c not in self.added)
 
     def select(self, changes: DataFrame) -> DataFrame:
-        """Select keys and values, and of each change when it was, in what order, and whether the key is gone; lazy.
+        """Select keys, values, event time, sequence and deletion flag of each change; lazy.
 
         Raises:
             ConfigError: for a column that is not there or cannot be used so.
@@ -147,7 +147,7 @@ class Dimension:
         identity: Sequence[str],
         anew: bool,
     ) -> WriteResult:
-        """Compute the rows of the keys in ``changes`` anew from what is known of them; of all keys, if ``anew``.
+        """Recompute the rows of the keys in ``changes``, or the whole table on request (``anew``).
 
         Args:
             changes: the changes.
@@ -176,7 +176,7 @@ class Dimension:
 
 
 def settled(changes: DataFrame, keys: Sequence[str], tracked: Iterable[str]) -> DataFrame:
-    """Keep of each key and instant the change that counts, once; those that contradict each other are all kept.
+    """Keep the effective change of each key and instant once; contradicting changes are all kept.
 
     A hash of its values is in :data:`STATE`, and in :data:`BEFORE` what the change before it says. Each step that adds
     a column has all of Spark's analysis to it, so there are few of them.
@@ -193,15 +193,15 @@ def settled(changes: DataFrame, keys: Sequence[str], tracked: Iterable[str]) -> 
 
 
 def in_order(keys: Iterable[str]) -> str:
-    """Write the SQL window of a key's changes in the order of time."""
+    """Return the SQL window of a key's changes in order of time."""
     return f"PARTITION BY {', '.join(named(keys))} ORDER BY {AT}, {STATE}, {GONE}"
 
 
 def named(columns: Iterable[str]) -> list[str]:
-    """Write columns as SQL identifiers, whatever characters they have."""
+    """Return columns as quoted SQL identifiers."""
     return [*map(identifier, columns)]
 
 
 def by(columns: Iterable[str]) -> list[Expression]:
-    """Refer to columns by name, whatever characters it has."""
+    """Return references to columns by name, with special characters quoted."""
     return [F.col(identifier(c)).alias(c) for c in columns]

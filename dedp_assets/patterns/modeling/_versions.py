@@ -1,4 +1,4 @@
-"""The versions of keys: half-open intervals of event time that follow from a set of changes and from nothing else.
+"""Versions of keys: half-open intervals of event time, derived from a set of changes alone.
 
 A version remembers the instant of every change that says what it says: one that comes late may cut it anywhere. A
 deletion begins a version, too, which has no values and is never the current one. So the versions of a key follow each
@@ -45,7 +45,7 @@ _RUN, _END, _FORMER = f"{RESERVED}run", f"{RESERVED}end", f"{RESERVED}former"
 
 
 def versions(present: DataFrame, changes: DataFrame, *, dimension: Dimension) -> DataFrame:
-    """Compute all versions of some keys from those that are there and from further changes; lazy."""
+    """Compute all versions of the keys from present versions and further changes; lazy."""
     keys, tracked = named(dimension.stream.keys), named(dimension.tracked)
     known = present.selectExpr(*keys, *tracked, f"inline(changes) AS ({AT}, {SEQUENCE})", f"is_deleted AS {GONE}")
     found = settled(known.unionByName(changes), dimension.stream.keys, dimension.tracked)
@@ -67,14 +67,14 @@ def versions(present: DataFrame, changes: DataFrame, *, dimension: Dimension) ->
 
 
 def with_current(rows: DataFrame, keys: Sequence[str], column: str, name: str) -> DataFrame:
-    """Add to all versions of a key the value that its newest one has; NULL if the key is deleted."""
+    """Add the value of a key's newest version to all versions; NULL for a deleted key."""
     everything = Window.partitionBy(*by(keys)).orderBy("valid_from")
     everything = everything.rowsBetween(Window.unboundedPreceding, Window.unboundedFollowing)
     return rows.withColumn(name, F.last(identifier(column)).over(everything))
 
 
 def with_previous(rows: DataFrame, keys: Sequence[str], column: str, name: str) -> DataFrame:
-    """Add to each version the value that a column had before it got the present one; deletions are passed over."""
+    """Add the previous distinct value of a column to each version; deletions are skipped."""
     living = Window.partitionBy(*by(keys), "is_deleted").orderBy("valid_from")
     value = F.col(identifier(column))
     before = rows.withColumn(_FORMER, F.lag(F.struct(value.alias("value"))).over(living))

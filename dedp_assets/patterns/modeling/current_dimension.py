@@ -43,7 +43,7 @@ _PATTERN = "modeling.current_dimension"
 
 @typed
 def keep_newest(changes: DataFrame, into: Target, *, stream: ChangeStream, anew: bool = False) -> WriteResult:
-    """Bring the states in a table up to ``changes``, in one commit.
+    """Apply ``changes`` to a table of current states, in one commit.
 
     Args:
         changes: any changes, in any order, also such as were applied before.
@@ -97,7 +97,9 @@ def keep_current_and_history(
     stream: ChangeStream,
     anew: bool = False,
 ) -> WriteResult:
-    """Bring a table of current states and a table of all versions up to ``changes``, in one commit each (type 4).
+    """Apply ``changes`` to a table of current states and a table of versions (SCD type 4).
+
+    One commit for each table.
 
     Args:
         changes: any changes, in any order, also such as were applied before.

@@ -26,7 +26,7 @@ __all__ = ["show_previous_values"]
 
 @typed
 def show_previous_values(versions: DataFrame, *, keys: Sequence[str], previous: Sequence[str]) -> DataFrame:
-    """Reduce versions to one row per living key, with columns ``previous_<name>``; lazy.
+    """Reduce versions to the current row of each living key, with columns ``previous_<name>``; lazy.
 
     Args:
         versions: as :func:`~dedp_assets.patterns.modeling.versioned_dimension.keep_versions` keeps them.

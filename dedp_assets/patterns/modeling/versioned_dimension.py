@@ -55,7 +55,7 @@ def keep_versions(
     previous: Sequence[str] = (),
     anew: bool = False,
 ) -> WriteResult:
-    """Bring the versions in ``table`` up to ``changes``, in one commit.
+    """Apply ``changes`` to a table of versions, in one commit.
 
     Args:
         changes: any changes, in any order, also such as were applied before.
@@ -106,7 +106,7 @@ def keep_versions(
 
 @typed
 def judge_versions(dimension: DataFrame, *, keys: Sequence[str]) -> Finding:
-    """Judge whether the versions of each key follow each other: no overlap, no gap, at most one current.
+    """Judge whether the versions of each key are contiguous: no overlap, no gap, at most one current.
 
     Args:
         dimension: all versions of some keys.

@@ -1,4 +1,4 @@
-"""Dispatching a refused batch: the rows at fault go into quarantine and the others are published."""
+"""Dispatch of a refused batch: quarantine for the rows at fault, publication for the other rows."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ __all__ = ["dispatch", "timed"]
 
 
 def timed(result: WriteResult, staged: StagedWrite) -> WriteResult:
-    """Add to ``result`` the seconds between the last file of its rows and the commit that showed them."""
+    """Add the seconds between the last written file and the publishing commit to ``result``."""
     if not (result.applied and staged.stage.adds):
         return result
     written = max(add.modification_time for add in staged.stage.adds) / 1000
@@ -33,7 +33,9 @@ def dispatch(
     *,
     allow_empty: bool,
 ) -> WriteResult:
-    """Publish the rows that no failed audit names; put the others into quarantine, first, so that no crash loses one.
+    """Publish the rows that no failed audit names; write the other rows to quarantine first.
+
+    In this order a crash loses no row.
 
     The target's partition stays as it was where no row is left to publish, unless it may be emptied.
     """
@@ -67,7 +69,7 @@ def dispatch(
 
 
 def _staged(rows: DataFrame, into: Target, *, allow_empty: bool) -> StagedWrite | None:
-    """Stage the rows to publish; return ``None`` if there are no rows and ``allow_empty`` is false."""
+    """Stage the rows to publish; return ``None`` for an empty batch unless ``allow_empty``."""
     staged = into.stage(rows)
     if staged.record.rows["written"] or allow_empty:
         return staged

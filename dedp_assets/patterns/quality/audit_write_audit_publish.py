@@ -42,7 +42,7 @@ def audit_write_audit_publish(
     on_failure: Literal["fail", "quarantine", "annotate"] = "fail",
     allow_empty: bool = False,
 ) -> WriteResult:
-    """Publish a partition only if its input and its result pass their audits.
+    """Publish a partition only if the audits of input and result pass.
 
     Args:
         rows: the result, lazy: nothing is computed if the input fails.
@@ -105,7 +105,7 @@ def audit_write_audit_publish(
 def require_pass(
     upstream: Ledger, *partitions: Mapping[str, str | None], version: int, audits: Sequence[str] = ()
 ) -> Finding:
-    """Ask the ledger whether the newest change of ``partitions`` up to ``version`` carries an explicit verdict.
+    """Judge whether the newest commits of ``partitions`` up to ``version`` carry a passing verdict.
 
     No answer means no: rows written without an audit, by foreign code or under a log that was cleaned up, do not pass.
 
@@ -129,7 +129,7 @@ def require_pass(
 
 @typed
 def usual(ledger: Ledger, partition: Mapping[str, object], *, figure: str, days: int = 7) -> float | None:
-    """Find the usual value of ``figure``: its own last published value, or else the median of earlier partitions.
+    """Return the usual value of ``figure``: the partition's last, or the median of earlier partitions.
 
     A partition that is rebuilt is compared with its own history, a new one with the last ``days`` partitions before it.
     What was published of a partition that was not over yet (``notes["open"]`` of its record) is no measure of anything,
@@ -168,7 +168,7 @@ def _noting(into: Target, judged: Sequence[Finding]) -> Target:
 
 
 def _aside(quarantine: Target, into: Target) -> Target:
-    """Return the quarantine's target with the notes of the run, which is the run of ``into``."""
+    """Return the quarantine target with the run and the notes of ``into``."""
     quarantine = quarantine.by(_PATTERN, "partition")
     same_run(replace(into, run=replace(into.run, notes=quarantine.run.notes)), quarantine)
     return replace(quarantine, run=into.run)

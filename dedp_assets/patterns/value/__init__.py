@@ -1,1 +1,1 @@
-"""Chapter 5 of the book: data made worth more by joining, decorating, aggregating, sessionizing and ordering it."""
+"""Chapter 5 of the book: data value by joining, decorating, aggregating, sessionizing and ordering."""

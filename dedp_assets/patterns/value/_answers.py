@@ -1,4 +1,4 @@
-"""What a service answered, kept in a table: asked once for each key, and the same whenever it is read again."""
+"""Service answers kept in a table, requested once per key and repeatable on every later read."""
 
 from __future__ import annotations
 
@@ -48,7 +48,9 @@ def keep_answers(
     most: int = 10_000,
     lookback: int = 30,
 ) -> WriteResult:
-    """Bring a partition of answers up to the keys of ``facts``, in one commit; only unknown keys are asked for.
+    """Update a partition of answers for the keys of ``facts``, in one commit.
+
+    Only unknown keys are requested from the service.
 
     A key keeps the answer that its partition has, or else takes the newest one of the partitions that were written
     last. So a partition that is written again says the same, whether the service answers, answers otherwise, or is
@@ -109,7 +111,7 @@ def _known(
     others: Sequence[Mapping[str, str | None]],
     version: int,
 ) -> DataFrame:
-    """Choose the answer to keep for each wanted key that has one: the partition's own, or the newest of another."""
+    """Choose the stored answer for each wanted key: of the own partition, or else the newest answer."""
     own = [F.col(identifier(name)).eqNullSafe(value).desc() for name, value in _values(table, partition).items()]
     near = table.read(partition, *others, version=version)
     # Two partitions that asked at one moment were told the same, or else the content chooses.
@@ -120,7 +122,10 @@ def _known(
 
 
 def _written_last(table: Table, partition: Mapping[str, str], most: int, until: int) -> list[dict[str, str | None]]:
-    """List up to ``most`` other partitions, from the one that was written last; older commits are not read."""
+    """List up to ``most`` other partitions, most recently written first.
+
+    Older commits are not read.
+    """
     found: list[dict[str, str | None]] = []
     for commit in (commit for commit in table.ledger.history() if commit.version <= until):
         found += [other for other in map(dict, commit.changed) if other != partition and other not in found]
@@ -130,7 +135,7 @@ def _written_last(table: Table, partition: Mapping[str, str], most: int, until: 
 
 
 def _answered(ask: Ask, keys: Sequence[str], table: Table, key: str) -> list[Mapping[str, Any]]:
-    """Call the service with keys; return one item for each key, under the column names of the table."""
+    """Call the service with keys; return an item for each key, under the column names of the table."""
     service = f"the service that {table.name} asks"
     with calling(f"{service}, asked for {len(keys)} keys,"):
         # One more than there may be: an iterator need not end.

@@ -1,4 +1,4 @@
-"""Layouts of an envelope: where the columns of a record stand, and where those that were computed from it."""
+"""Layouts of an envelope: places of a record's own columns and of the computed columns."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ MARK = "computed_"
 
 
 def parts_of(wrapped: DataFrame, layout: Layout) -> tuple[dict[str, Column], dict[str, Column]]:
-    """Find the record's columns and the computed ones of an envelope, by name."""
+    """Return the record's columns and the computed columns of an envelope, by name."""
     struct = {"raw_flat": COMPUTED, "computed_flat": RAW}.get(_known(layout))
     if struct is None:
         plain, nested = (
@@ -61,7 +61,7 @@ def _known(layout: str) -> str:
 
 
 def laid_out(both: DataFrame, raw: Sequence[str], computed: Sequence[str], layout: Layout) -> DataFrame:
-    """Lay out two structs, one of the record's columns and one of the computed ones."""
+    """Lay out a struct of record columns and a struct of computed columns as an envelope."""
     _known(layout)
     plain = [F.col(f"{RAW}.{identifier(name)}").alias(name) for name in raw]
     named = [F.col(f"{COMPUTED}.{identifier(name)}") for name in computed]

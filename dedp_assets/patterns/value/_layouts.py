@@ -1,4 +1,4 @@
-"""Layouts: where the rows of a key lie in a table, and what proves it without reading them."""
+"""Layouts: placement of a key's rows in a table, and proof of the placement from the log."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _BUCKET = re.compile(r"(0|[1-9][0-9]*) of ([1-9][0-9]*)")
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """A number of buckets, of which each holds all rows of its keys.
+    """Bucketing of a table, in which all rows of a key are in the same bucket.
 
     A bucket says how many there are (``3 of 8``), so that rows of two layouts cannot be taken for rows of one.
 
@@ -52,7 +52,7 @@ class Layout:
 
     @property
     def checks(self) -> Mapping[str, str]:
-        """The constraint, for a table's declaration: a row is in the bucket of its key, of however many there are."""
+        """Table constraint: a row lies in the bucket of the row's key, for any number of buckets."""
         count = f"try_cast(substring_index({identifier(self.column)}, ' of ', -1) AS BIGINT)"
         return {f"{self.column}_is_of_its_key": f"{identifier(self.column)} = {self._bucket(count)}"}
 
@@ -68,7 +68,9 @@ class Layout:
 
 
 def groups_of(state: TableState, partitions: Sequence[Mapping[str, str | None]]) -> dict[Partition, list[KeyedFile]]:
-    """List the files of the named partitions (of all, if none is named) in groups, of which one task reads each.
+    """Group the files of the named partitions (all by default) by partition.
+
+    A group is read by a single task.
 
     Raises:
         ConfigError: for a column that the table is not partitioned by.
@@ -90,7 +92,7 @@ def require_together(
     keys: Sequence[str],
     layout: Layout | None = None,
 ) -> None:
-    """Refuse groups of files if the log does not prove that each key lies in one of them.
+    """Refuse groups of files unless the log proves that each key lies in a single group.
 
     They are apart by a partition column that is a key itself, by the bucket of keys, or by the bounds of a key.
 
@@ -134,7 +136,7 @@ def _require_plain(name: str, state: TableState, keys: Collection[str]) -> None:
 
 
 def is_apart(state: TableState, groups: Mapping[Partition, Sequence[KeyedFile]], keys: Sequence[str]) -> bool:
-    """Tell whether the bounds that the log has of one of the keys prove that no key is in two groups."""
+    """Return whether a key's bounds in the log prove that no key is in two groups."""
     names = {column.lower(): column for column in state.columns}
     return any(_is_apart(state, groups, names[key.lower()]) for key in keys)
 
@@ -150,7 +152,7 @@ def _is_apart(state: TableState, groups: Mapping[Partition, Sequence[KeyedFile]]
 
 
 def _bounds(files: Sequence[KeyedFile], key: str) -> Bounds | None:
-    """Find the least and the greatest key of a group; ``None`` if the log does not know them."""
+    """Return the least and the greatest key of a group; ``None`` if the log lacks a bound."""
     nulls = [file.get(f"null_count.{key}") for file, _ in files]
     held = [file for (file, _), missing in zip(files, nulls, strict=True) if missing != file["num_records"]]
     known: list[tuple[Any, Any]] = [(file.get(f"min.{key}"), file.get(f"max.{key}")) for file in held]

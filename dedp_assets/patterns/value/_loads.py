@@ -1,4 +1,4 @@
-"""Loads of a table: the commits that changed the rows of a partition, and whose rows are there now."""
+"""Loads of a table: the commits that changed a partition's rows, with the current rows' loads."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ LOAD = (
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """A load of a partition, with the fields of :data:`LOAD`; what another writer loaded has no run."""
+    """A load of a partition, with the fields of :data:`LOAD`; run fields of foreign writers are empty."""
 
     loading_attempt: int
     version: int

@@ -1,4 +1,4 @@
-"""The state of one entity: the events of its sessions that may still go on, and when to look at them again."""
+"""Session state of an entity: events of open sessions, and the next timeout."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ The rest is ``None`` of an event whose session is told already: it is known as l
 
 @dataclass(frozen=True, slots=True)
 class Advance:
-    """What becomes of one entity's sessions when events come, or when time has passed.
+    """State update of an entity's sessions, on new events or on a timeout.
 
     Attributes:
         gap: the longest pause within a session, in microseconds.
@@ -52,7 +52,7 @@ class Advance:
     def __call__(
         self, key: tuple[Any, ...], frames: Iterable[pd.DataFrame], state: GroupState
     ) -> Iterator[pd.DataFrame]:
-        """Take in events, and give the sessions that are completed."""
+        """Add events to the state, and return the completed sessions."""
         known = _known(json.loads(state.get[0])) if state.exists else []
         deadline = state.get[1] if state.exists else 0
         new = [] if state.hasTimedOut else [event for frame in frames for event in _events_of(frame)]
@@ -75,7 +75,7 @@ class Advance:
         return lambda session: session[-1][0] + self.gap < watermark * 1000
 
     def _keep(self, state: GroupState, sessions: list[list[Event]], told: list[Event], deadline: int) -> None:
-        """Keep what may go on or come again, and ask to be called when the first of it cannot."""
+        """Store open sessions and emitted events that may repeat, and set the next timeout."""
         if not sessions and not told:
             if state.exists:
                 state.remove()
@@ -87,12 +87,12 @@ class Advance:
 
 
 def stated(entity: Sequence[str]) -> dict[str, str]:
-    """Name the entity's columns in the state: as they are, or by number where a name has a dot or a backtick."""
+    """Map the entity's columns to state columns; names with a dot or a backtick become numbers."""
     return {c: f"{RESERVED}entity_{n}" if {".", "`"} & {*c} else c for n, c in enumerate(entity)}
 
 
 def _known(events: list[list[Any]]) -> list[Event]:
-    """Read events of a state; one of a former release has no hash."""
+    """Read the events of a state, including events of a former release without a hash."""
     return [(at, id_, ends, kept, *(rest or [0])) for at, id_, ends, kept, *rest in events]
 
 
@@ -102,7 +102,7 @@ def _events_of(frame: pd.DataFrame) -> Iterator[Event]:
 
 
 def _once(events: Iterable[Event]) -> list[Event]:
-    """Order events, each there once: as it was told, or else the one of the least content."""
+    """Sort events and drop repeats: the event already emitted stays, or else the least content hash."""
     ordered = sorted(events, key=lambda event: (*event[:2], event[3] is not None, event[4]))
     return [next(same) for _, same in groupby(ordered, key=itemgetter(0, 1))]
 

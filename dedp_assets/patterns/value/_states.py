@@ -40,7 +40,7 @@ _SUMMED = (IntegralType, DecimalType, AnsiIntervalType)
 
 @dataclass(frozen=True, slots=True)
 class Measure:
-    """One measure: its ``name``, its ``kind``, and what it is of, an SQL expression over a row (``*`` for the row)."""
+    """A measure: ``name``, ``kind``, and the measured SQL expression (``*`` for the row)."""
 
     name: str
     kind: str
@@ -60,7 +60,7 @@ def parse(measures: Mapping[str, str], keys: Sequence[str]) -> list[Measure]:
 
 
 def inputs(rows: DataFrame, measures: Sequence[Measure]) -> list[Column]:
-    """Write the columns that the measures are of, in order: a negative zero is a zero.
+    """Return the input columns of the measures, in order, with negative zero as zero.
 
     Raises:
         ConfigError: for a sum of floating point, which depends on the order of its rows, or for SQL that Spark cannot
@@ -80,12 +80,12 @@ def inputs(rows: DataFrame, measures: Sequence[Measure]) -> list[Column]:
 
 
 def partial(measures: Sequence[Measure]) -> dict[str, str]:
-    """Write the SQL aggregates that make the states of :func:`inputs`, by the name of the measure."""
+    """Return the SQL aggregates that compute states from :func:`inputs`, by name of the measure."""
     return {m.name: _PARTIAL[m.kind].format(f"{RESERVED}{n}") for n, m in enumerate(measures)}
 
 
 def merged(measures: Sequence[Measure], states: StructType) -> list[Column]:
-    """Write the aggregates that merge states, each of the type that it has.
+    """Return the aggregates that merge states, each cast to the type of the state.
 
     Raises:
         ConfigError: as :func:`inputs`.
@@ -128,7 +128,7 @@ def _parsed(name: str, text: str) -> Measure:
 
 
 def _is_one(inner: str) -> bool:
-    """Tell whether the text between the outer parentheses is one expression: closed, and without a comma of its own.
+    """Return whether a text is a single SQL expression: brackets closed, no top-level comma.
 
     A comma would make a struct of several values, which is never NULL and so is always counted.
     """

@@ -1,4 +1,4 @@
-"""Verdicts on a reference: of which rows, keys and times one is, and whether it says anything of a join."""
+"""Verdicts on a reference: the judged rows, keys and times, and the match with a join."""
 
 from __future__ import annotations
 
@@ -16,7 +16,10 @@ __all__ = ["about", "require_verdict"]
 def about(
     reference: DataFrame, former: DataFrame | None, keys: Sequence[str], valid: tuple[str, str] | None
 ) -> dict[str, Any]:
-    """Say of which rows, and by which of their columns, a reference is judged; a table's are those of a version."""
+    """Return the subject of a verdict: rows, key columns and validity columns of the reference.
+
+    The rows of a table are the rows of a version.
+    """
     return {
         "rows": [rows.semanticHash() for rows in (reference, former) if rows is not None],
         "keys": sorted(key.lower() for key in keys),
@@ -25,7 +28,9 @@ def about(
 
 
 def require_verdict(judged: Finding, asked: Mapping[str, Any]) -> None:
-    """Refuse a verdict on other rows, keys or times; what is unique by fewer keys is so by more.
+    """Refuse a verdict on other rows, keys or times.
+
+    Rows that are unique by some keys are unique by more keys, too.
 
     Raises:
         ConfigError: says what the verdict should be about.

@@ -41,7 +41,7 @@ def deliver_in_bins(
     unit: str = "",
     retry: Retry = Retry(),  # noqa: B008 - frozen
 ) -> WriteResult:
-    """Deliver the rows that have no receipt yet, each entity's in order, in as few bulk requests as that allows.
+    """Deliver the rows without a receipt in few bulk requests, each entity's rows in order.
 
     The rows come to this process request by request, so that their number is no matter to its memory.
 
@@ -95,7 +95,7 @@ def deliver_in_bins(
 
 @typed
 def number_bins(records: DataFrame) -> DataFrame:
-    """Number the bins of records to send: the n-th record of each entity is in bin n of its unit; lazy.
+    """Number the bins of records: record n of an entity is in bin n of the unit; lazy.
 
     The numbers are Spark's: all records of an entity meet, wherever they lay before. A sort within partitions would
     number them once for each partition, and put two records of an entity into one bin.

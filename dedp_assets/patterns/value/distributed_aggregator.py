@@ -113,7 +113,7 @@ def aggregate(
 def merge_aggregates(
     states: DataFrame, *others: DataFrame, keys: Sequence[str], measures: Mapping[str, str]
 ) -> DataFrame:
-    """Merge states to those of coarser groups, or of several stores to one; lazy.
+    """Merge states into states of coarser groups, or states of several stores by group; lazy.
 
     Args:
         states: what :func:`aggregate` gave for the same measures.
@@ -143,7 +143,7 @@ def merge_aggregates(
 def aggregate_query(
     relation: str, *, keys: Sequence[str], measures: Mapping[str, str], sets: Sequence[Sequence[str]] | None = None
 ) -> str:
-    """Write the same aggregation for PostgreSQL, so that groups leave the database instead of rows.
+    """Return the aggregation as a PostgreSQL query, so that only groups leave the database.
 
     Args:
         relation: table, or query in parentheses with an alias, in SQL.
@@ -172,7 +172,7 @@ def aggregate_query(
 
 
 def _named(keys: Sequence[str], sets: Sequence[Sequence[str]] | None) -> list[str]:
-    """List the columns that tell the groups apart."""
+    """List the columns that identify a group."""
     for each in (keys, *(sets or ())):
         require_distinct("keys=", each)
     if sets is None:
@@ -184,7 +184,7 @@ def _named(keys: Sequence[str], sets: Sequence[Sequence[str]] | None) -> list[st
 
 
 def _grouped(rows: DataFrame, keys: Sequence[str]) -> GroupedData:
-    """Group rows; without a key by a constant, as no rows make no group."""
+    """Group rows by keys; without a key by a constant, so that an empty input has no group."""
     return rows.groupBy(*_columns(keys)) if keys else rows.groupBy(F.lit(0).alias(_ALL))
 
 

@@ -67,7 +67,7 @@ def join_within(
     to_seconds: int | None = None,
     how: How = "left",
 ) -> DataFrame:
-    """Join each fact with all rows of the other side that have its key and a time within the bound; lazy.
+    """Join each fact with all rows of equal key on the other side within a time bound; lazy.
 
     Two batches or two streams. In a stream a fact without a partner comes out once, when the watermark says that none
     can come any more. Rows without an event time are left out, and a NULL in a key has no partner. A time in the far
@@ -128,7 +128,7 @@ def join_latest(
     order_by: Sequence[str] = (),
     how: How = "left",
 ) -> DataFrame:
-    """Join each fact with the newest row of the other side at its time or before it; lazy.
+    """Join each fact with the newest row of the other side at or before the fact's time; lazy.
 
     One row for each fact, with the columns of :func:`join_within`, also where rows of either side are repeated. In a
     stream it comes out when the watermark says that no newer partner can come.

@@ -100,7 +100,7 @@ def deliver_in_order(
 
 
 def _require_order(sink: Sink, rows: DataFrame, entity: str, workers: int, at_once: int) -> None:
-    """Refuse what could put records out of order."""
+    """Refuse sinks and options that could put records out of order."""
     require_columns(rows, [entity], NAMED)
     if at_once > 1 and sink.partial:
         raise ConfigError(

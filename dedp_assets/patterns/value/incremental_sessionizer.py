@@ -30,7 +30,7 @@ __all__ = ["sessionize_partition", "show_partial", "SessionRule"]
 
 @typed
 def sessionize_partition(events: DataFrame, pending: DataFrame | None, *, until: datetime, rule: SessionRule) -> Split:
-    """Go on with the open sessions of the partition before; ``completed`` and ``pending`` ones are two parts; lazy.
+    """Continue open sessions with a partition's events; split into ``completed`` and ``pending``; lazy.
 
     Args:
         events: one partition of event time; an event that is there twice counts once. An event without an entity, a
@@ -74,7 +74,7 @@ def sessionize_partition(events: DataFrame, pending: DataFrame | None, *, until:
 
 @typed
 def show_partial(completed: DataFrame, pending: DataFrame) -> DataFrame:
-    """Show sessions that may still change beside the completed ones, told apart by ``is_completed``; lazy.
+    """Return completed and pending sessions together, flagged by ``is_completed``; lazy.
 
     Args:
         completed: completed sessions, of any partitions.

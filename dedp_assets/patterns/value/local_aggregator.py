@@ -44,7 +44,7 @@ def aggregate_locally(
     partitions: Sequence[Mapping[str, str | None]] = (),
     version: int | None = None,
 ) -> DataFrame:
-    """Aggregate a table's rows to one row for each key, each where it lies; lazy, and nothing is exchanged.
+    """Aggregate a table's rows by key within each group of files, without a shuffle; lazy.
 
     Args:
         table: the table.
@@ -92,7 +92,7 @@ def aggregate_locally(
 
 @typed
 def lay_out(rows: DataFrame, into: Target, *, layout: Layout, allow_empty: bool = False) -> WriteResult:
-    """Replace a table, or a partition of it, by rows laid out in buckets, one file each, in one commit.
+    """Replace a table, or a partition, by rows in buckets, one file per bucket, in one commit.
 
     The same again with another ``layout`` reorganises what is there: readers see the old buckets or the new ones.
 
@@ -128,7 +128,7 @@ def judge_placement(
     partitions: Sequence[Mapping[str, str | None]] = (),
     version: int | None = None,
 ) -> Finding:
-    """Find out whether each key lies in one group of files: by bounds in the log, or else in one pass over the keys.
+    """Judge whether each key lies in a single group of files, by log bounds or a pass over the keys.
 
     Args:
         table: the table, whoever wrote it.

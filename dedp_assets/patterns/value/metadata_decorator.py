@@ -45,7 +45,7 @@ TECHNICAL_KEYS = (
 
 @typed
 def decorate(rows: DataFrame, *, context: Mapping[str, str], storage: Literal["headers", "column"]) -> DataFrame:
-    """Add technical context to rows, where their storage keeps it; lazy, for batches and streams.
+    """Add technical context to rows as Kafka headers or as a column; lazy, for batches and streams.
 
     Args:
         rows: the rows; for Kafka they have the columns that its writer takes, ``value`` among them.
@@ -85,7 +85,7 @@ def decorate(rows: DataFrame, *, context: Mapping[str, str], storage: Literal["h
 
 @typed
 def contexts_of(table: Table, partition: Mapping[str, str], *, until: int | None = None) -> DataFrame:
-    """List the loads of a partition with the context that their commits state, a row each; no row is read.
+    """List the loads of a partition with the context from the commits, without reading rows.
 
     A load is a commit that changed rows there; one that found the same rows is none. The partition is the key that
     joins rows to it, with no column for it in the data.
@@ -106,7 +106,7 @@ def contexts_of(table: Table, partition: Mapping[str, str], *, until: int | None
 
 @typed
 def view_for_users(table: Table, *, view: str, hidden: Collection[str] = ()) -> str:
-    """Write the SQL that lets a session's users see a table without its technical columns, under a name of its own.
+    """Return the SQL of a temporary view of a table without technical columns.
 
     The columns are those that the table declares and does not call ``technical``: what a release adds for operators
     changes no query. Each session registers it anew: a lake of files has no catalogue that could keep it.

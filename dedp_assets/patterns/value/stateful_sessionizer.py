@@ -41,7 +41,7 @@ __all__ = ["sessionize_stream", "sessionize_with_state", "SessionRule"]
 
 @typed
 def sessionize_stream(stream: DataFrame, *, rule: SessionRule, lateness: str) -> DataFrame:
-    """Group a stream's events into sessions by Spark's session window; a session comes when it is complete; lazy.
+    """Group a stream's events into sessions by Spark's session window, emitted when complete; lazy.
 
     Args:
         stream: a streaming DataFrame of events; one that is there twice counts once. One without an entity, a time or
@@ -88,7 +88,7 @@ def sessionize_with_state(
     lateness: str,
     expires: Literal["event time", "watermark"] = "event time",
 ) -> DataFrame:
-    """Group a stream's events into sessions by a state of our own, which an event may end at once; lazy.
+    """Group a stream's events into sessions by custom state, so that an event can end a session; lazy.
 
     Args:
         stream: as :func:`sessionize_stream`; what is older than the watermark is dropped.
@@ -155,7 +155,7 @@ def _sessions(found: DataFrame, rule: SessionRule) -> DataFrame:
 
 
 def _parsed(rule: SessionRule, rest: T.StructType, kinds: dict[str, T.DataType]) -> Column:
-    """Read a session's events out of the JSON that the state has of them."""
+    """Return a session's events, parsed from the JSON of the state."""
     texts = F.from_json(SESSION, T.ArrayType(T.ArrayType(T.StringType())))
 
     def event(text: Column) -> Column:

@@ -48,7 +48,7 @@ _SIDES = ("the facts", "the reference")
 
 @dataclass(frozen=True, slots=True)
 class AsOf:
-    """The time at which a fact meets a version of its reference.
+    """The columns of a temporal join: time of the fact, and validity of a reference version.
 
     Attributes:
         at: column of the facts that says when one happened.
@@ -74,7 +74,7 @@ def join_static(
     as_of: AsOf | None = None,
     matched: str = "",
 ) -> DataFrame:
-    """Add to each fact what the reference says of its key; lazy, every fact stays once.
+    """Add columns of the reference to each fact by key, with every fact kept exactly once; lazy.
 
     Args:
         facts: the rows, a batch or a stream. A NULL in a key, or as time, matches nothing.
@@ -149,7 +149,7 @@ def judge_reference(
     gaps: bool = True,
     name: str = "reference_has_one_row_at_a_time",
 ) -> Finding:
-    """Judge whether a reference has at most one row for each key, at each time if it is versioned.
+    """Judge whether a reference has at most one row for each key, or for each key and time.
 
     Args:
         reference: what is known by key; with ``valid`` its versions.
@@ -187,7 +187,10 @@ def judge_reference(
 
 
 def _faults_in_time(versions: DataFrame, keys: Sequence[str], valid: tuple[str, str], *, gaps: bool) -> DataFrame:
-    """Find the versions that begin never, end before they begin, or do not end when the next one begins."""
+    """Find versions without a start, with an end before the start, with overlaps or with gaps.
+
+    Gaps count only where ``gaps`` is false.
+    """
     begins, ends = (F.col(identifier(column)) for column in valid)
     ordered = Window.partitionBy(*[identifier(key) for key in keys]).orderBy(begins, ends.asc_nulls_last())
     following = versions.withColumn(_NEXT, F.lead(begins).over(ordered))
@@ -209,7 +212,7 @@ def _living(reference: DataFrame) -> DataFrame:
 
 
 def _versions(current: DataFrame, former: DataFrame | None, valid: tuple[str, str]) -> DataFrame:
-    """Put the versions together that hold and that no longer do."""
+    """Unite the current and the former versions."""
     begins, ends = valid
     require_columns(current, [begins, *([ends] if former is None else [])])
     if former is None:
@@ -224,7 +227,7 @@ def _versions(current: DataFrame, former: DataFrame | None, valid: tuple[str, st
 
 
 def _equal(facts: DataFrame, reference: DataFrame, pairs: Mapping[str, str]) -> list[str]:
-    """Write SQL that compares columns as they are: ``'1'`` and ``1.0`` are not one key.
+    """Return SQL conditions that compare columns without casts: ``'1'`` differs from ``1.0``.
 
     Raises:
         SchemaMismatch: for columns whose types do not meet.

@@ -48,7 +48,10 @@ class Separated:
     key: tuple[str, ...]
 
     def joined(self, *, layout: Layout = "computed_flat") -> DataFrame:
-        """Put the two tables into one envelope again, lazy; a record without computed columns has NULL there."""
+        """Join the two tables into an envelope again; lazy.
+
+        A record without computed columns has NULL in place of the values.
+        """
         record, other = self.raw.alias(_RECORD), self.computed.alias(_OTHER)
         sides = ("the records", "the computed columns")
         pairs = zip(fields_of(self.raw, self.key), fields_of(self.computed, self.key), strict=True)
@@ -71,7 +74,7 @@ def wrap_records(
     by: str = "",
     layout: Layout = "computed_flat",
 ) -> DataFrame:
-    """Put an envelope around each record; lazy, and one row out for each row in.
+    """Wrap each record in an envelope with computed columns; lazy, one output row per record.
 
     Args:
         rows: the records; every column of theirs is kept as it is.
@@ -132,7 +135,7 @@ def change_layout(wrapped: DataFrame, *, layout: Layout, to: Layout) -> DataFram
 
 @typed
 def separate(wrapped: DataFrame, *, key: Sequence[str], layout: Layout = "computed_flat") -> Separated:
-    """Divide an envelope into a table of records and one of computed columns; lazy.
+    """Divide an envelope into a table of records and a table of computed columns; lazy.
 
     Args:
         wrapped: the envelope.
@@ -159,7 +162,7 @@ def _of(side: str, name: str) -> Column:
 
 
 def _expression(name: str, sql: str | Mapping[str, str], by: str) -> str:
-    """Write the SQL expression of a computed column: that of the record's shape, where shapes differ."""
+    """Return the SQL expression of a computed column, by record shape where shapes differ."""
     if isinstance(sql, str):
         return sql
     if not by or not sql:
@@ -169,7 +172,7 @@ def _expression(name: str, sql: str | Mapping[str, str], by: str) -> str:
 
 
 def _require_clear(raw: Sequence[str], computed: Sequence[str]) -> None:
-    """Refuse names that could not be told apart in one of the layouts."""
+    """Refuse column names that would be ambiguous in a layout."""
     marked = [name for name in raw if name.lower().startswith(MARK)]
     same = [name for names in (raw, computed) for name in names if [n.lower() for n in names].count(name.lower()) > 1]
     if wrong := [*marked, *_met(computed, [RAW]), *same]:

@@ -282,7 +282,7 @@ def test_a_query_leaves_rows_alone_that_others_brought(spark, world, tmp_path):
     better = spark.createDataFrame([(10, 99), (900, 7)], "minute BIGINT, visitors BIGINT")
     table.overwrite(better, provenance=a_run(WINDOWS.name))
     stream = stream_of(spark, world.home / "source")
-    options = {"checkpoint": str(place), "keys": ["minute"], "provenance": a_run(WINDOWS.name)}
+    into, options = table.target(a_run(WINDOWS.name)), {"checkpoint": str(place), "keys": ["minute"]}
     merge = Table.merge
 
     def killed(self, *rows, **more):
@@ -294,15 +294,15 @@ def test_a_query_leaves_rows_alone_that_others_brought(spark, world, tmp_path):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Table, "merge", killed)
         with pytest.raises(PySparkException):
-            append_checkpointed(stream, table, **options)
-    append_checkpointed(stream, table, **options)
+            append_checkpointed(stream, into, **options)
+    append_checkpointed(stream, into, **options)
     assert {**dict(found(table)), 70: 1} == {**CLOSED, 10: 99, 900: 7, 70: 1}
     assert len(found(table)) == len(dict(found(table)))
     before = found(table)
     shutil.rmtree(place)
     with pytest.raises(ContractError, match="is lost"):
-        append_checkpointed(stream, table, **options)
-    append_checkpointed(stream, table, **options, restart=True)
+        append_checkpointed(stream, into, **options)
+    append_checkpointed(stream, into, **options, restart=True)
     assert found(table) == before
 
 

@@ -1,4 +1,4 @@
-"""Version checksums: files, bytes and schema of a table after a commit, in a file beside the commit.
+"""Version checksums (``.crc`` files): files, bytes and schema of a table after a commit.
 
 Delta takes protocol and properties of a table from there instead of computing them from its log, and holds the rest
 against what it computes. A checksum follows from the one before it and the actions of one commit; where none stands
@@ -22,7 +22,7 @@ _COUNTED_FURTHER = {"deletionVectors", "inCommitTimestamp", "rowTracking"}
 
 
 def following(before: Mapping[str, Any], content: Iterable[Mapping[str, Any]]) -> dict[str, Any] | None:
-    """Compute the checksum of a commit from the one before it; ``None`` if it is not certain.
+    """Compute a commit's checksum from the previous version's checksum; ``None`` if uncertain.
 
     Args:
         before: the checksum of the version before, or :data:`EMPTY`.
@@ -50,7 +50,7 @@ def following(before: Mapping[str, Any], content: Iterable[Mapping[str, Any]]) -
 def _carried(
     before: Mapping[str, Any], found: Mapping[str, Any], moved: Mapping[str, Mapping[str, Any]]
 ) -> dict[str, Any]:
-    """List what a checksum may leave out: other writers' domains, and transactions while they are few."""
+    """Return the optional checksum fields: domain metadata, and transaction ids up to a maximum number."""
     carried = {} if before.get("domainMetadata") is None else {"domainMetadata": before["domainMetadata"]}
     known = before.get("setTransactions")
     expires = "delta.setTransactionRetentionDuration" in found["metadata"].get("configuration", {})

@@ -1,4 +1,4 @@
-"""Commits that change no row, written as the Delta protocol defines them: one file, one JSON action per line.
+"""Commits that change no row: one file each, one JSON action per line, by the Delta protocol.
 
 deltalake's ``create_write_transaction`` exchanges files, too. Entries are written here because they need what it does
 not promise: paths as the log spells them, a ``.crc`` file beside the version, files added again of which only the
@@ -40,7 +40,7 @@ def write(
     *,
     described_again: Sequence[Mapping[str, Any]] = (),
 ) -> None:
-    """Write one commit of the log in ``store``, whole or not at all, with its checksum if that is certain.
+    """Write one commit to the log in ``store`` atomically, with a version checksum where possible.
 
     Args:
         store: the table's.
@@ -74,7 +74,7 @@ def _put_if_absent(log: Store, name: str, lines: Iterable[Mapping[str, Any]]) ->
 
 
 def _checksum(log: Store, version: int) -> Mapping[str, Any] | None:
-    """Read the checksum beside a version; ``None`` if there is none that can be read."""
+    """Read the checksum file of a version; ``None`` if missing or unreadable."""
     with suppress(OSError, ValueError):
         stated = json.loads(log.read(f"{version:020d}.crc"))
         return stated if isinstance(stated, dict) else None
@@ -82,7 +82,7 @@ def _checksum(log: Store, version: int) -> Mapping[str, Any] | None:
 
 
 def actions(store: Store, version: int) -> Iterator[dict[str, Any]]:
-    """Read the actions of a commit; empty if there is no such version."""
+    """Read the actions of a commit; empty if the version does not exist."""
     log, commit = store.within(_LOG), f"{version:020d}.json"
     # Bytes, because a line of text may end where the protocol knows no end.
     for line in log.read(commit).splitlines() if log.exists(commit) else ():
@@ -98,7 +98,7 @@ def info(
     *,
     appends: bool = False,
 ) -> dict[str, Any]:
-    """Make the action that says what a commit did, with a record or a note as its user metadata.
+    """Build the ``commitInfo`` action of a commit, with a record or a note as user metadata.
 
     Args:
         record: the library's record, or a note.
@@ -123,7 +123,7 @@ def info(
 
 
 def keep_readable(store: Store, before: TableState) -> None:
-    """Keep a log quick to read after a commit: write a checkpoint where the table wants one, remove old entries."""
+    """Write a checkpoint at the table's checkpoint interval, and remove expired log entries."""
     every = int(before.properties.get("delta.checkpointInterval") or _CHECKPOINT_INTERVAL)
     if (before.version + 1) % every:
         return
@@ -137,7 +137,7 @@ def keep_readable(store: Store, before: TableState) -> None:
 
 
 def _remove_checksums_alone(log: Store) -> None:
-    """Remove the checksums of versions that a cleanup removed; deltalake leaves them."""
+    """Remove the checksum files older than the oldest commit, left by deltalake's log cleanup."""
     named = [(found[1], found[2], name) for name in log.list() if (found := _OF_A_VERSION.fullmatch(name))]
     oldest = min(version for version, kind, _ in named if kind == "json")
     for version, kind, name in named:
@@ -152,7 +152,7 @@ def declaration(
     configuration: Mapping[str, str] | None = None,
     protocol: Mapping[str, Any] = PLAIN_PROTOCOL,
 ) -> Iterator[dict[str, Any]]:
-    """Make the actions that begin a table: its protocol, and the columns of its rows.
+    """Build the first actions of a table: protocol and metadata.
 
     Args:
         schema: Spark's JSON of the table's schema.
@@ -173,5 +173,8 @@ def declaration(
 
 
 def now_ms() -> int:
-    """Read the machine's clock: a commit states when it was made, whatever time its caller takes for now."""
+    """Return the machine's time in ms since 1970, for the timestamps of commits.
+
+    A commit states when it was made, whatever time its caller takes for now.
+    """
     return time.time_ns() // 1_000_000

@@ -1,4 +1,4 @@
-"""The first commit of a table, as Spark's CREATE TABLE with all its constraints would have left the table.
+"""First commit of a table, with the result of Spark's CREATE TABLE and all constraints.
 
 A declaration with a type, a name or a property that is not known here is Spark's to create, or to refuse.
 """
@@ -91,19 +91,19 @@ def first_commit(spec: TableSpec) -> list[dict[str, Any]] | None:
 
 
 def doubtful_checks(spec: TableSpec) -> list[str]:
-    """Name the constraints of which only Spark can tell whether they can be evaluated."""
+    """List the names of the CHECK constraints that only Spark can validate."""
     kinds = {each["name"]: each["type"] for each in _fields(spec)}
     return [name for name, rule in spec.checks.items() if not is_sound(rule, kinds)]
 
 
 def _fields(spec: TableSpec) -> list[dict[str, Any]]:
-    """Spell the columns as the log's schema does; empty if one is of a type that only Spark can spell."""
+    """Return the columns as fields of the log's schema; empty if only Spark can spell a type."""
     found = [ddl.field(n, c.type, required=c.required, comment=c.comment) for n, c in spec.columns.items()]
     return [each for each in found if each] if None not in found else []
 
 
 def _are_known(spec: TableSpec, properties: Mapping[str, str]) -> bool:
-    """Tell whether every property is one that Spark takes over as it is."""
+    """Tell whether Spark would accept and store all table properties unchanged."""
     feeds = properties.get("delta.enableChangeDataFeed") == "true"
     counted = {name for name in properties.get("delta.dataSkippingStatsColumns", "").split(",") if name}
     return (
@@ -117,7 +117,7 @@ def _are_known(spec: TableSpec, properties: Mapping[str, str]) -> bool:
 
 
 def _protocol(spec: TableSpec, fields: Sequence[Mapping[str, Any]], properties: Mapping[str, str]) -> dict[str, Any]:
-    """Give the protocol in the oldest form that can state it."""
+    """Return the lowest protocol versions for the features of the declaration."""
     features = {_ASKED[pair] for pair in properties.items() if pair in _ASKED}
     features |= {_OF_TYPES[kind] for each in fields for kind in ddl.scalars(each["type"]) if kind in _OF_TYPES}
     if not features:

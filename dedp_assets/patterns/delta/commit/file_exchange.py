@@ -1,4 +1,4 @@
-"""Metadata-only commits: files in and files out, transaction and record with them."""
+"""Metadata-only commits: files removed and added, with transaction id and commit record."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ _SERVED = {
 
 @dataclass(frozen=True, slots=True)
 class Told:
-    """The words of a table's history about a commit: Delta's name of the operation, its parameters and figures."""
+    """Operation name, parameters and metrics of a commit, for the table's history."""
 
     operation: str
     parameters: Mapping[str, str]
@@ -60,12 +60,12 @@ class Told:
 
 
 def serves(state: TableState) -> bool:
-    """Tell whether the metadata-only transaction can serve the table; if not, Spark's own writer has to."""
+    """Tell whether the metadata-only transaction can serve the table; otherwise Spark's writer commits."""
     return not state.mapped and not state.identities and state.features <= _SERVED
 
 
 def only_spark_changes(state: TableState) -> str:
-    """Say why rows of the table can be changed by Delta's own statements only; empty if they need not be."""
+    """Name the table feature that reserves row changes for Delta's own statements; empty if none."""
     if not serves(state):
         return "features that only Spark writes"
     if state.properties.get("delta.enableChangeDataFeed", "false").lower() == "true":
@@ -78,7 +78,9 @@ def only_spark_changes(state: TableState) -> str:
 
 
 def require_staged(store: Store, adds: Iterable[AddAction]) -> None:
-    """Look at files once more that a commit is about to name; the caller holds the table's lock.
+    """Check existence and size of the files that a commit is about to add.
+
+    The caller holds the table's lock.
 
     Raises:
         FilesGone: if one is not there, or is cut short.
@@ -97,7 +99,7 @@ def exchange_files(
     told: Told,
     data_change: bool = True,
 ) -> None:
-    """Commit files in and files out, transaction and record with them, as the version after ``state``.
+    """Commit removed and added files with transaction id and record, as the version after ``state``.
 
     Args:
         store: the table's.
@@ -134,7 +136,7 @@ def exchange_files(
 
 
 def raise_generation(ledger: Ledger, session: Callable[[], SparkSession] | None = None) -> None:
-    """Start a new generation of transaction ids: what was applied before a restore may be applied again."""
+    """Start a new generation of transaction ids; upstream versions can be applied again."""
     app_id, state = generation_id(ledger.name), ledger.state()
     version = (state.transaction(app_id) or 0) + 1
     if session is None or serves(state):
@@ -146,7 +148,7 @@ def raise_generation(ledger: Ledger, session: Callable[[], SparkSession] | None 
 
 
 def commit_transactions(ledger: Ledger, moved: Mapping[str, int], note: str) -> None:
-    """Commit transaction ids and their versions alone, without a change of rows."""
+    """Commit transaction ids with versions alone, without a change of rows."""
     state, now = ledger.state(), commits.now_ms()
     actions = [{"txn": {"appId": app_id, "version": to, "lastUpdated": now}} for app_id, to in moved.items()]
     commits.write(ledger.store, state.version + 1, [commits.info(note, "WRITE", state, {}, appends=True), *actions])

@@ -1,4 +1,4 @@
-"""Idempotency check: a write is new, a retry of one already applied, or a retry with other rows.
+"""Idempotency check: a write is new, a retry of an applied write, or a retry with other rows.
 
 A commit carries a transaction: ``table/partition/generation`` at the upstream version it applies. Under the table's
 lock the ledger is asked about a write before it happens: it is new, a retry of one already applied, or a retry that
@@ -28,7 +28,7 @@ __all__ = ["Decision", "already_applied", "channel_of", "decide", "other_rows", 
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """The ledger's answer about a write before it happens.
+    """Result of the idempotency check of a write.
 
     Attributes:
         app_id: transaction id to commit under.
@@ -103,7 +103,7 @@ def decide(
 
 
 def channel_of(ledger: Ledger, state: TableState, partition: Mapping[str, str]) -> str | None:
-    """Find the channel that the rows of ``partition`` came by; ``None`` if it has no rows, or nobody recorded it.
+    """Find the channel of the rows in ``partition``; ``None`` if empty or not recorded.
 
     Only commits that brought rows tell: deleting some of them afterwards changes no channel.
     """
@@ -114,7 +114,7 @@ def channel_of(ledger: Ledger, state: TableState, partition: Mapping[str, str]) 
 
 
 def already_applied(table: str, record: CommitRecord, commit: Commit) -> WriteResult:
-    """Make the result of a retry whose write is in the table already."""
+    """Build the result of a retry whose write is in the table already."""
     before = commit.record or record
     return WriteResult(
         table=table,
@@ -131,7 +131,9 @@ def already_applied(table: str, record: CommitRecord, commit: Commit) -> WriteRe
 def require_channel(
     ledger: Ledger, state: TableState, record: CommitRecord, column: str, adds: Iterable[AddAction]
 ) -> None:
-    """Refuse rows for a value of ``column`` whose rows came by another channel; an empty ``column`` allows any.
+    """Refuse rows for a value of ``column`` that holds rows of another channel.
+
+    An empty ``column`` allows any channel.
 
     Raises:
         ContractError: names the value, and both channels.
@@ -151,7 +153,7 @@ def require_channel(
 
 
 def _require_current(ledger: Ledger, record: CommitRecord, last: int | None, sequence: int, after: int | None) -> None:
-    """Refuse rows that were read before something else was applied."""
+    """Refuse rows of a stale run: another upstream version was applied since the read."""
     if after is not None and after != (last or 0):
         raise Conflict(
             f"{ledger.name} {slice_name(record.partition)} applied upstream version {last or 0} meanwhile, this run "
@@ -165,14 +167,14 @@ def _require_current(ledger: Ledger, record: CommitRecord, last: int | None, seq
 
 
 def _counterpart(latest: Commit | None, record: CommitRecord, *, append: bool) -> CommitRecord | None:
-    """Find the record of the partition's newest commit, if that was a write of the same kind by the library."""
+    """Return the record of the partition's newest commit; ``None`` for another kind of write."""
     if latest is None or latest.record is None or latest.record.partition != record.partition:
         return None
     return latest.record if append or not is_append(latest) else None
 
 
 def _began_before(record: CommitRecord, latest: Commit) -> bool:
-    """Tell whether the run of ``record`` started before the one whose rows it would replace."""
+    """Tell whether the run of ``record`` started before the run that wrote the rows to be replaced."""
     theirs = latest.record.at if latest.record and not is_append(latest) else ""
     return bool(record.at) and record.at < theirs
 
@@ -191,14 +193,14 @@ def _append_of(ledger: Ledger, app_id: str, record: CommitRecord, last: int | No
 
 
 def same_write(before: CommitRecord, record: CommitRecord) -> bool:
-    """Tell whether two records are of one write: the same inputs by the same code."""
+    """Tell whether two records describe the same write: same inputs, same code version."""
     identified = bool(record.inputs) or record.sequence is not None
     same_code = before.code_version == record.code_version
     return identified and same_code and before.inputs == record.inputs and record.sequence in (None, before.sequence)
 
 
 def other_rows(table: str, before: CommitRecord, record: CommitRecord) -> str:
-    """Say that the same write came back with other rows."""
+    """Describe a retry of the same inputs and code version with other rows, for the error message."""
     return (
         f"{table} {slice_name(record.partition)}: code version {record.code_version} read the same inputs before and "
         f"came back with other rows ({before.fingerprint} then, {record.fingerprint} now). Something the inputs do not "

@@ -1,4 +1,4 @@
-"""Sessions: settings for one statement that no other statement sees.
+"""Private Spark sessions: settings that apply to a single statement.
 
 Delta takes a statement's transaction and commit record from settings of the session, and a session may be shared by
 threads: what is set there for one statement reaches the writes of all others. So a statement that needs settings runs
@@ -73,7 +73,7 @@ def private(session: SparkSession, settings: Mapping[str, str]) -> Iterator[Spar
 
 
 def _clone(session: Any) -> tuple[SparkSession, Callable[[], None]]:  # noqa: ANN401 - the two kinds share no type
-    """Clone a session; return it with the function that ends the clone and leaves ``session`` running."""
+    """Clone a session; return the clone and the function that ends the clone."""
     if not hasattr(session, "cloneSession"):
         # Only the JVM's half knows how to clone; Python's newSession forgets settings, functions and views.
         return type(session)(session.sparkContext, session._jsparkSession.cloneSession()), lambda: None

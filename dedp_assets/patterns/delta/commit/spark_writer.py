@@ -36,7 +36,7 @@ def commit_by_spark(
     kinds: Mapping[str, str],
     append: bool = False,
 ) -> None:
-    """Make the same commit by Spark's own writer, for tables that the metadata-only transaction cannot serve."""
+    """Commit rows by Spark's own writer, for tables that the metadata-only transaction cannot serve."""
     if decision.same_rows:
         rows, append = rows.limit(0), True
     writer = rows.write.format("delta").mode("append" if append else "overwrite")
@@ -48,7 +48,7 @@ def commit_by_spark(
 
 
 def sql_settings(record: CommitRecord, decision: Decision) -> dict[str, str]:
-    """List the session settings that put the transaction and the record into the commit of an SQL statement."""
+    """Return the session settings for transaction id and record in the commit of an SQL statement."""
     return {
         "spark.databricks.delta.write.txnAppId": decision.app_id,
         "spark.databricks.delta.write.txnVersion": str(decision.sequence),
@@ -57,20 +57,23 @@ def sql_settings(record: CommitRecord, decision: Decision) -> dict[str, str]:
 
 
 def is_conflict(error: Exception) -> bool:
-    """Tell whether a commit was lost to another writer, by the error's text, which is the same over Spark Connect."""
+    """Tell whether an error is a commit conflict with another writer.
+
+    Spark's errors are recognised by their text, which is the same over Spark Connect.
+    """
     if isinstance(error, FilesGone):
         return False
     return isinstance(error, Conflict) or (isinstance(error, SPARK_ERRORS) and bool(_CONFLICT.search(str(error))))
 
 
 def violation(error: Exception) -> str:
-    """Name the constraint of the table that a statement's rows broke, as Delta says it; empty if they broke none."""
+    """Return Delta's message about the violated constraint from a statement's error; empty if none."""
     found = _VIOLATION.search(str(error))
     return found[0].strip() if found else ""
 
 
 def attempts(count: int = 5, *, pause_seconds: float = 0.1) -> Iterator[bool]:
-    """Yield, ``count`` times, whether this is the last attempt; pause between them, longer each time and at random."""
+    """Yield, for each of ``count`` attempts, whether the attempt is the last; with backoff and jitter."""
     for number in range(count):
         if number:
             time.sleep(random.uniform(0.5, 1) * pause_seconds * 2**number)  # noqa: S311 - jitter, not a secret

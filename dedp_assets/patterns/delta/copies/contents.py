@@ -1,4 +1,4 @@
-"""Contents: which files a table or a folder consists of, so that a copy of them can be complete and nothing more.
+"""Contents of a replica: the files of a table at a pinned version, or of a folder.
 
 Of a Delta table these are its log up to a pinned version and every data file that this log can still reach. A stage,
 what a crash left and every later commit are no part of it.
@@ -33,7 +33,7 @@ _CHECKPOINT = re.compile(r"(\d{20})\.checkpoint\.[\w.-]+")
 
 @dataclass(frozen=True, slots=True)
 class FileState:
-    """The size and times that tell a file from its former self without reading it.
+    """Size and times of a file, to detect a change without reading the content.
 
     Attributes:
         size_bytes: its size.
@@ -48,7 +48,7 @@ class FileState:
 
     @classmethod
     def of(cls, store: Store, path: str, *, rewritable: bool) -> FileState:
-        """Look up the state of the file at ``path``.
+        """Read the state of the file at ``path``.
 
         Raises:
             Conflict: if it is gone.
@@ -115,7 +115,7 @@ def _folder_contents(root: LocalStore, name: str) -> Contents:
 
 
 def table_contents(ledger: Ledger, version: int) -> Contents:
-    """List the files that make up a Delta table up to ``version``: log, data, change data, deletion vectors.
+    """List the files of a Delta table up to ``version``: log, data, change data, deletion vectors.
 
     Files that nothing in that log refers to (stages, what a crash left, later commits) are not among them.
 
@@ -163,7 +163,7 @@ def _table_contents(ledger: Ledger, version: int) -> Contents:
 
 @contextmanager
 def readable(name: str, store: Store) -> Iterator[None]:
-    """Translate the errors of reading the source ``name`` from ``store`` into the library's.
+    """Turn a permission error on the source ``name`` in ``store`` into a ConfigError.
 
     Raises:
         ConfigError: if the account that runs this may not read it.
@@ -178,7 +178,7 @@ def readable(name: str, store: Store) -> Iterator[None]:
 
 
 def _history(ledger: Ledger, logged: Iterable[str]) -> tuple[set[str], set[str]]:
-    """List the data files that any version in the log has, and the names of the columns it had."""
+    """List the data files and the column names of all versions in the log."""
     paths: set[str] = set()
     columns: set[str] = set()
     commits = [name for name in logged if _COMMIT.fullmatch(name)]
@@ -197,7 +197,7 @@ def _history(ledger: Ledger, logged: Iterable[str]) -> tuple[set[str], set[str]]
 
 
 def _hint(root: Store, version: int) -> list[str]:
-    """Find ``_last_checkpoint``, if the checkpoint it names is part of the replica."""
+    """List ``_last_checkpoint`` if the file names a checkpoint of ``version`` or earlier; else empty."""
     try:
         stated = json.loads(root.read(f"{_LOG}/_last_checkpoint"))
         return ["_last_checkpoint"] if stated["version"] <= version else []
@@ -206,6 +206,6 @@ def _hint(root: Store, version: int) -> list[str]:
 
 
 def some(names: Iterable[str], most: int = 3) -> str:
-    """Name the first few of some names, and how many more there are."""
+    """Format the first few names, with the number of further names."""
     known = sorted(names)
     return ", ".join(known[:most]) + (f" and {len(known) - most} more" if len(known) > most else "")

@@ -42,7 +42,7 @@ class Edition:
 
 
 def current(target: LocalStore) -> Edition | None:
-    """Find the edition that ``target`` shows; ``None`` if there is none yet.
+    """Return the edition that ``target`` shows; ``None`` before the first edition.
 
     Raises:
         ConfigError: if ``target`` is something else, which a replacement would destroy.
@@ -69,7 +69,7 @@ def is_link(store: Store) -> bool:
 
 @contextmanager
 def replacing(target: LocalStore) -> Iterator[None]:
-    """Hold the right to replace ``target``, which only one process has at a time.
+    """Hold the lock for a replacement of ``target``.
 
     Raises:
         Conflict: if another process keeps it.
@@ -82,7 +82,7 @@ def replacing(target: LocalStore) -> Iterator[None]:
 
 @contextmanager
 def next_edition(target: LocalStore, *, keep_former: bool = True) -> Iterator[Edition]:
-    """Make a new edition to fill, which ``target`` shows when the block ends without an error.
+    """Make a new edition to fill; ``target`` shows the edition when the block ends without an error.
 
     Args:
         target: the folder that readers know; the caller is :func:`replacing` it.
@@ -108,7 +108,7 @@ def _prefix(target: LocalStore) -> str:
 
 
 def _sweep(target: LocalStore, keep: Edition | None) -> None:
-    """Remove every edition but one."""
+    """Remove every edition except ``keep``."""
     beside = target.above()
     for name in beside.list():
         if name.startswith(_prefix(target)) and (keep is None or name != keep.home.name):

@@ -1,4 +1,4 @@
-"""Expiry: versions that nobody has seen for long are removed, by explicit call only; a hold keeps one for good."""
+"""Expiry: removal of versions unused for long, by explicit call only; versions on hold stay."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ __all__ = ["expire", "held", "hold", "release"]
 
 
 def expire(target: Table, *, cutoff: datetime, provenance: Provenance) -> WriteResult:
-    """Remove the versions that were neither shown nor loaded since ``cutoff``, and note that in the log first.
+    """Remove the versions neither shown nor loaded since ``cutoff``, after a note in the log.
 
     The version that is shown now stays, and so does every one on hold. What a refused or killed load left goes, too.
     The names of removed versions are never given again.
@@ -42,7 +42,7 @@ def expire(target: Table, *, cutoff: datetime, provenance: Provenance) -> WriteR
 
 
 def hold(target: Table, name: str, *, because: str, provenance: Provenance) -> None:
-    """Keep a version whatever its age, until it is released: a legal hold.
+    """Put a version on legal hold, which excludes the version from expiry until release.
 
     Raises:
         ConfigError: without a reason.
@@ -52,7 +52,7 @@ def hold(target: Table, name: str, *, because: str, provenance: Provenance) -> N
 
 
 def release(target: Table, name: str, *, because: str, provenance: Provenance) -> None:
-    """Give up the hold of a version.
+    """Release the hold of a version.
 
     Raises:
         ConfigError: without a reason.
@@ -73,7 +73,7 @@ def held(target: Table) -> set[str]:
 
 
 def _old(target: Table, cutoff: datetime) -> set[str]:
-    """List the versions last needed before ``cutoff``: when they were loaded, or another one took their place."""
+    """List the versions replaced (or, if never shown, loaded) before ``cutoff``."""
     newest_first = list(exposures(target))
     since = {newest_first[0].version: datetime.max.replace(tzinfo=timezone.utc)}
     for later in newest_first:

@@ -1,4 +1,4 @@
-"""Exposure: which of its versions a table shows, switched in one commit that moves no row.
+"""Exposure: the version shown by a table, switched in one commit that moves no row.
 
 The log of the shown table names the files of one version. A switch is one commit of it: the files of the former version
 out, those of the next one in, with that one's columns. Every engine reads the table as any other, and whoever opened it
@@ -87,7 +87,7 @@ def load(
     audits: Sequence[Audit] = (),
     rows_read: RowsRead = RowsRead(),  # noqa: B008 - frozen
 ) -> WriteResult:
-    """Write a version of ``target``, and let it show that one if nothing refuses the rows.
+    """Write a version of ``target`` and show the version, unless an audit refuses the rows.
 
     What a killed run loaded and did not show is shown by its retry, which loads nothing.
 
@@ -106,7 +106,7 @@ def load(
 
 
 def expose(target: Table, name: str, *, provenance: Provenance, because: str = "") -> WriteResult:
-    """Let ``target`` show the version ``name``.
+    """Switch ``target`` to the version ``name``.
 
     Args:
         target: the table that readers know.
@@ -155,7 +155,7 @@ def _history(target: Table) -> Iterator[Commit]:
 
 
 def _standing(target: Table, name: str) -> tuple[Table, Content]:
-    """Open a version that was loaded to the end and is not expired, and let nobody write it any more."""
+    """Open a completely loaded, unexpired version, and close the version to writers."""
     version = version_of(target, name)
     if name in expired(target):
         raise NotReady(f"{version.name} is expired: name a version that stands")
@@ -165,7 +165,7 @@ def _standing(target: Table, name: str) -> tuple[Table, Content]:
 
 
 def _loaded(target: Table, provenance: Provenance) -> str:
-    """Find the version that this very write has loaded before; empty if there is none."""
+    """Return the name of the version that the same write loaded before; empty if none."""
     if provenance.replay or not (provenance.inputs or provenance.sequence is not None):
         return ""
     shown, gone = {exposure.version for exposure in exposures(target)}, expired(target)
@@ -186,7 +186,7 @@ def _is_same(made: CommitRecord, provenance: Provenance) -> bool:
 def _record(
     made: CommitRecord, provenance: Provenance, name: str, former: Exposure | None, because: str
 ) -> CommitRecord:
-    """Make the record of a switch: who switches, and how the rows were made that are shown then."""
+    """Build the commit record of a switch, from the record of the version's load."""
     ours = CommitRecord.of(provenance, content=made.fingerprint)
     why = {"because": because} if because else {}
     notes = {**made.notes, **why, "exposes": name, "instead_of": former.version if former else ""}
@@ -196,7 +196,7 @@ def _record(
 def _transactions(
     target: Table, state: TableState | None, record: CommitRecord, because: str
 ) -> tuple[dict[str, int], bool]:
-    """Choose the transaction ids that a switch moves, and whether readers of changes have to look at it."""
+    """Return the transaction ids to commit with a switch, and the switch's ``dataChange`` flag."""
     if state and not because:
         lost = bool(lost_files(target.store, state))
         decision = idempotency.decide(target.ledger, state, record, lost=lost)
@@ -211,7 +211,7 @@ def _transactions(
 def _declared(
     shown: TableState | None, version: TableState, metadata: Mapping[str, Any]
 ) -> Iterator[Mapping[str, Any]]:
-    """State protocol and columns of the version, where the table does not have them already."""
+    """List the protocol and metadata actions of a switch, where the table differs from the version."""
     settings = {k: v for k, v in metadata["configuration"].items() if k != "delta.appendOnly"}
     configuration = {**settings, **_KEPT}
     protocol = protocol_of(version, *([shown] if shown else []))

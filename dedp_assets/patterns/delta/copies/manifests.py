@@ -1,4 +1,4 @@
-"""Manifest of a replica: the files that were copied, with their checksums."""
+"""Manifest of a replica: the copied files with checksums."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Held = Mapping[str, tuple[FileState, str]]
 
 @dataclass(frozen=True, slots=True)
 class Manifest:
-    """The statement of a replica about itself, swapped in together with its files.
+    """Description of a replica: source, version, record and files; stored with the replica.
 
     Attributes:
         source: name of what it is a replica of.
@@ -39,7 +39,7 @@ class Manifest:
     files: Held = field(repr=False)
 
     def to_json(self) -> str:
-        """Write the manifest as it is stored."""
+        """Serialise the manifest to JSON."""
         files = {path: [f.size_bytes, f.modified_ns, f.changed_ns, sha] for path, (f, sha) in self.files.items()}
         head = {"source": self.source, "version": self.version, "table_id": self.table_id}
         return json.dumps({**head, "record": self.record.to_json(), "files": files})
@@ -56,7 +56,7 @@ class Manifest:
 
 
 def manifest_of(target: LocalStore) -> Manifest | None:
-    """Read the manifest of the replica at ``target``; ``None`` if it has none that can be read."""
+    """Read the manifest of the replica at ``target``; ``None`` if missing or unreadable."""
     shown = current(target)
     try:
         return Manifest.from_json(shown.home.read(MANIFEST).decode()) if shown else None
@@ -76,7 +76,7 @@ def require_successor(contents: Contents, former: Manifest, name: str) -> None:
 
 
 def files_held(target: LocalStore, former: Manifest | None) -> Held:
-    """List the files that the replica still holds as they were copied."""
+    """List the replica's files that are unchanged since the copy, with state and SHA-256."""
 
     def same(path: str, state: FileState) -> bool:
         try:

@@ -1,4 +1,4 @@
-"""Remaking: a replica is built again when its masking rules or key changed, and abandoned rows are removed."""
+"""Remaking: replicas rebuilt after a change of masking rules or key; abandoned rows removed."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ Write = Callable[[Table, Sequence[Mapping[str, str | None]], Mapping[str, str]],
 
 
 def rules_of(declared: TableSpec, key: MaskingKey | None) -> dict[str, str]:
-    """Identify everything that a replica is made by, as properties of its table."""
+    """Return a fingerprint of masking rules and key, as table properties of the replica."""
     columns = [[name, c.type, c.required, c.personal, c.replica] for name, c in declared.columns.items()]
     stated = json.dumps([columns, declared.partition_by, dict(declared.checks)])
     rules = hashlib.sha256(stated.encode()).hexdigest()[:16]
@@ -33,7 +33,7 @@ def rules_of(declared: TableSpec, key: MaskingKey | None) -> dict[str, str]:
 def remake(
     replica: Table, write: Write, *, rules: Mapping[str, str], kept: Sequence[str], owned: Mapping[str, str]
 ) -> WriteResult:
-    """Write a replica, or one partition of it; all that it holds, beside it and swapped in, if other rules made it.
+    """Write one partition or all of a replica; after a change of rules, rebuild and swap the replica.
 
     Args:
         replica: the replica.
@@ -63,13 +63,13 @@ def remake(
 
 
 def is_made_by(rules: Mapping[str, str], replica: Table) -> bool:
-    """Tell whether there is a replica that these rules made."""
+    """Tell whether the replica exists and was made by ``rules``."""
     shown = current(as_folder(replica.store)) is not None and replica.ledger.exists()
     return shown and rules.items() <= replica.ledger.state().properties.items()
 
 
 def parts_to_make(replica: Table, kept: Sequence[str], owned: Mapping[str, str]) -> list[Mapping[str, str | None]]:
-    """List the partition ``owned`` and those that the replica holds, by the columns it keeps; empty for all.
+    """List ``owned`` and the replica's partitions, by the columns in ``kept``; empty for all.
 
     Args:
         replica: the replica as it was made before.
@@ -85,7 +85,7 @@ def parts_to_make(replica: Table, kept: Sequence[str], owned: Mapping[str, str])
 
 
 def remove_abandoned(replica: Table) -> None:
-    """Remove the rows that a killed run staged and neither published nor refused: nobody judged them.
+    """Remove the staged rows of killed runs: stages neither claimed nor published, thus never judged.
 
     The caller holds the right to replace the replica, so whoever claimed such a stage and does not any more is gone.
     """

@@ -41,7 +41,7 @@ def copy_replica(
     bytes_per_second: float | None = None,
     files_at_once: int = 1,
 ) -> WriteResult:
-    """Make ``target`` a replica that holds exactly ``contents``, copying only the files that it does not hold yet.
+    """Make ``target`` an exact replica of ``contents``, copying only missing or changed files.
 
     Args:
         contents: what to copy, pinned.
@@ -92,7 +92,7 @@ def copy_replica(
 
 
 def verify(contents: Contents, target: LocalStore) -> Finding:
-    """Compare a copy, however it was made, with its source: names, sizes, times and the SHA-256 of every byte."""
+    """Compare a copy with the source: names, sizes, times and the SHA-256 of every byte."""
     tree = target.resolved().tree()
     files = {entry.path for entry in tree.files}
     expected, there = {*contents.files, *contents.folders}, {*files, *tree.empty, *tree.others}
@@ -107,7 +107,7 @@ def verify(contents: Contents, target: LocalStore) -> Finding:
 
 
 def _is_replica(target: LocalStore, held: Held, contents: Contents) -> bool:
-    """Tell whether the replica holds the contents as they are, and nothing else."""
+    """Tell whether the replica holds exactly the contents."""
     if {path: state for path, (state, _) in held.items()} != contents.files:
         return False
     tree = target.resolved().tree()
@@ -117,7 +117,7 @@ def _is_replica(target: LocalStore, held: Held, contents: Contents) -> bool:
 def _fill(
     made: Edition, contents: Contents, target: LocalStore, held: Held, limit: _Limit
 ) -> tuple[dict[str, str], list[str]]:
-    """Copy or link every file; return the SHA-256 of each by its path, and which were copied."""
+    """Copy or link every file; return the SHA-256 by path, and the paths of the copied files."""
     digests: dict[str, str] = {}
     copied = []
     for folder in contents.folders:
@@ -180,7 +180,7 @@ class _Limit:
 
 
 def _checks(contents: Contents, made: Edition) -> tuple[Finding, ...]:
-    """Judge the copy before it is swapped in.
+    """Check the copy before the swap; return the findings.
 
     Raises:
         Conflict: if files came, went or changed in the source's folder meanwhile.
@@ -200,7 +200,7 @@ def _checks(contents: Contents, made: Edition) -> tuple[Finding, ...]:
 
 
 def _same_table(contents: Contents, copy: LocalStore) -> tuple[bool, int]:
-    """Judge whether the copied log gives the pinned version with everything that belongs to it."""
+    """Compare the copied log with the source at the pinned version; return equality and the version."""
     version = Ledger(copy).version()
     if version != contents.version:
         return False, version

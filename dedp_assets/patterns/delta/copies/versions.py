@@ -1,4 +1,4 @@
-"""Versions: complete tables that are written once, beside the table that shows one of them.
+"""Versions: complete, write-once tables in the folder of the table that shows a version.
 
 A version of the table ``gold/top_pages`` lies at ``gold/top_pages/.versions/<name>``, a Delta table of its own that is
 written and audited as any other. Then it is closed: its protocol names a writer feature that no engine has
@@ -50,7 +50,7 @@ _IMPLIED = {2: ("appendOnly", "invariants"), 3: ("checkConstraints",), 4: ("chan
 
 @dataclass(frozen=True, slots=True)
 class Content:
-    """What a version consists of, as its log states it.
+    """Content of a version by the log: load record, metadata, add actions.
 
     Attributes:
         load: the record of the write that filled it.
@@ -64,7 +64,7 @@ class Content:
 
 
 def new_version(target: Table, provenance: Provenance) -> Table:
-    """Name a version of ``target`` after the run and its attempt, and open its table; no name is ever given twice.
+    """Open a new version of ``target``, under a never used name from run id and attempt.
 
     Raises:
         ConfigError: if ``target`` holds rows of its own, or its store cannot tell two writers apart.
@@ -81,13 +81,13 @@ def new_version(target: Table, provenance: Provenance) -> Table:
 
 
 def version_of(target: Table, name: str) -> Table:
-    """Open the table of a version, to read it as any other."""
+    """Open the table of a version."""
     spec = replace(target.spec, name=f"{target.name}/{FOLDER}/{name}")
     return Table(spec, target.store.within(f"{FOLDER}/{name}"), lambda: target.session)
 
 
 def names(target: Table) -> dict[str, datetime]:
-    """List the versions of which there is anything, loaded or not: name -> when its load began."""
+    """List the versions with any stored file, loaded or not: name -> start of the load."""
     given = [file for file in target.store.files(FOLDER, deep=False) if file.path.endswith(".json")]
     since = {
         PurePosixPath(file.path).stem: datetime.fromtimestamp(file.modified_ns / 1e9, timezone.utc) for file in given
@@ -96,13 +96,13 @@ def names(target: Table) -> dict[str, datetime]:
 
 
 def load_of(version: Table) -> CommitRecord | None:
-    """Find the record of the write that filled a version; ``None`` if none did."""
+    """Find the record of the write that filled a version; ``None`` for an unfilled version."""
     records = (commit.record for commit in version.ledger.history()) if version.ledger.exists() else ()
     return next((record for record in records if record and "stage" in record.notes), None)
 
 
 def require_closable(name: str, state: TableState) -> None:
-    """Refuse a version whose files no other table could show.
+    """Refuse a version with table features that only Spark can write.
 
     Raises:
         ConfigError: if only Spark can write it.
@@ -115,7 +115,7 @@ def require_closable(name: str, state: TableState) -> None:
 
 
 def close(version: Table) -> None:
-    """Let nobody write the version any more; one that is closed stays as it is.
+    """Close a version to all writers; a closed version stays unchanged.
 
     Raises:
         ConfigError: for a table that only Spark can write: its files cannot be shown by another one.
@@ -130,7 +130,7 @@ def close(version: Table) -> None:
 
 
 def content_of(version: Table) -> Content:
-    """Read what a version consists of, and look for its files.
+    """Read the content of a version, and check that no data file is lost.
 
     Raises:
         NotReady: if there is no such version, or it was not loaded to the end.
@@ -168,7 +168,7 @@ def _features(protocol: Mapping[str, Any]) -> set[str]:
 
 
 def _require_showing(target: Table) -> None:
-    """Refuse to put versions into a folder that holds something else."""
+    """Refuse versions in a folder with rows of an ordinary table or with foreign files."""
     if not target.ledger.exists():
         require_vacant(target.name, target.store)
     elif not target.ledger.state().closed:

@@ -58,11 +58,14 @@ class Commit:
 
     @property
     def relabels(self) -> bool:
-        """Tell whether the commit made files of partitions those of others, which may stand for one without files."""
+        """Tell whether the commit gave files of some partitions the values of other partitions.
+
+        A relabelled partition may stand for a partition without files.
+        """
         return bool(self.maintenance and self.maintenance.notes.get(RELABELLED))
 
     def touches(self, partition: Mapping[str, str | None]) -> bool:
-        """Tell whether the commit changed rows of ``partition``, was written for it, or took it back."""
+        """Tell whether the commit changed, was written for, or took back ``partition``."""
         written = self.record is not None and (self.record.partition == partition or self.record.awaits(partition))
         return written or self.changes(partition) or self._restores(partition)
 
@@ -72,7 +75,7 @@ class Commit:
 
 
 class Glimpse(NamedTuple):
-    """Summary of a commit: changed partitions, transaction ids, the version that it restores.
+    """Summary of a commit: changed partitions, transaction ids, restored version.
 
     Attributes:
         changed: partitions whose rows the commit changed.
@@ -93,5 +96,5 @@ class Glimpse(NamedTuple):
 
 
 def is_append(commit: Commit) -> bool:
-    """Tell whether a commit of the library added rows to what was there."""
+    """Tell whether a library commit appended rows."""
     return any(app_id.endswith(":appends") for app_id in commit.transactions)

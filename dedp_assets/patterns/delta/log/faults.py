@@ -1,4 +1,4 @@
-"""The files of a table's log, held against what they have to be: whole, readable, without a gap.
+"""Integrity check of a table's log files: whole, readable, without a gap.
 
 Delta refuses a damaged log with an error that names no file, and takes a commit that was emptied for one that did
 nothing. Here every file is looked at by itself, without a JVM.
@@ -31,7 +31,7 @@ _BACKUP = "put it back from a backup"
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """One fault of a table as it is stored.
+    """One fault of a stored table.
 
     Attributes:
         file: path below the table's folder.
@@ -48,7 +48,7 @@ class Fault:
 
 
 def log_faults(store: Store) -> list[Fault]:
-    """List what is wrong with the log of the table in ``store``, in the order of its versions."""
+    """List the faults of the log in ``store``: checkpoints, ``_last_checkpoint``, commits by version."""
     log = store.within(_LOG)
     names = log.list()
     versions = [int(found[1]) for name in names if (found := _COMMIT.fullmatch(name))]
@@ -66,7 +66,7 @@ def log_faults(store: Store) -> list[Fault]:
 
 
 def stated_figures(store: Store) -> tuple[int, Mapping[str, int]] | None:
-    """Find the newest version with a Delta checksum file (``<version>.crc``), and the figures it states."""
+    """Find the newest version with a version checksum; return version, file count and bytes."""
     log = store.within(_LOG)
     for name in reversed(log.list()):
         if not _CHECKSUM.fullmatch(name):
@@ -86,7 +86,7 @@ def _gaps(versions: list[int], checkpoints: list[int]) -> Iterator[int]:
 
 
 def _commit_damage(log: Store, name: str) -> str:
-    """Say what is wrong with a commit; empty if it is sound."""
+    """Describe the damage of a commit file; empty if the file is sound."""
     raw = log.read(name)
     if not raw.strip():
         return "is empty"
@@ -110,7 +110,7 @@ def _checkpoint_damage(log: Store, name: str) -> str:
 
 
 def _checksum_damage(log: Store, name: str, raw: bytes) -> str:
-    """Hold a file against the checksums that Hadoop keeps beside it, if there are any."""
+    """Describe a mismatch with Hadoop's checksum file of a file; empty if none."""
     try:
         sidecar = log.read(f".{name}.crc")
     except OSError:

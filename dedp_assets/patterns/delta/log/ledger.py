@@ -1,4 +1,4 @@
-"""The ledger: what a Delta table's log says, read in milliseconds and without a JVM.
+"""Ledger: a Delta table's transaction log, read in milliseconds and without a JVM.
 
 Commits are read from ``_delta_log/*.json`` (one JSON action per line, as the Delta protocol defines); the state that
 checkpoints carry (active files, transaction cursors, metadata) comes from ``deltalake``.
@@ -45,13 +45,13 @@ class Ledger(TableStates):
         return self._commit(version, self._raw(version), self._naming)
 
     def commits(self, *, since: int = -1) -> Iterator[Commit]:
-        """Read the commits after version ``since``, oldest first, as far as the log still holds them."""
+        """Read the retained commits after version ``since``, oldest first."""
         naming = cache(self._naming)
         for version in self._since(since):
             yield self._commit(version, self._raw(version), naming)
 
     def glimpses(self, *, since: int = -1, records: bool = False) -> Iterator[Glimpse]:
-        """Glance at the commits after version ``since``, oldest first, as far as the log still holds them.
+        """Read summaries of the retained commits after version ``since``, oldest first.
 
         Args:
             since: version that is known.
@@ -73,7 +73,7 @@ class Ledger(TableStates):
             yield glimpse
 
     def first_restore(self) -> int:
-        """Find the first version that may be a restore; the one after the newest version, if none is."""
+        """Find the first version that may be a RESTORE; the newest version plus 1 if none."""
         version = -1
         for version, raw, _ in self._raws(-1):
             if b"RESTORE" in raw:
@@ -83,7 +83,7 @@ class Ledger(TableStates):
         return version + 1
 
     def _raws(self, since: int) -> Iterator[tuple[int, bytes, bool]]:
-        """Read the commits after a version unparsed, each with whether it follows the one before."""
+        """Yield the commits after ``since``: version, bytes, and whether the previous version came before."""
         version, before = since + 1, since
         if not self._holds(version):
             if self._holds(since):
@@ -95,7 +95,7 @@ class Ledger(TableStates):
             follows = True
 
     def added(self, paths: AbstractSet[str], *, until: int) -> dict[str, Mapping[str, Any]]:
-        """Find the entries that added files, in the log up to a version, as far as it still holds them."""
+        """Find the add actions of ``paths`` in the retained log up to version ``until``."""
         found: dict[str, Mapping[str, Any]] = {}
         for version in self._back(until):
             if len(found) == len(paths):
@@ -106,13 +106,13 @@ class Ledger(TableStates):
         return found
 
     def history(self) -> Iterator[Commit]:
-        """Read the commits from the newest back, as far as the log still holds them."""
+        """Read the retained commits, newest first."""
         naming = cache(self._naming)
         for version in self._back():
             yield self._commit(version, self._raw(version), naming)
 
     def file_statistics(self, version: int) -> dict[str, str]:
-        """Read the statistics of data files up to ``version`` as the log states them: path -> JSON.
+        """Read the statistics of data files up to ``version``, as in the log: path -> JSON.
 
         They come from the last checkpoint and the commits after it; of a version before it, from the commits alone.
         """
@@ -126,7 +126,7 @@ class Ledger(TableStates):
         return {action["path"]: action["stats"] for kind, action in said if kind == "add" and action.get("stats")}
 
     def moved(self, app_id: str) -> Iterator[Commit]:
-        """Find the commits that moved the transaction ``app_id``, newest first, as far as the log still holds them."""
+        """Find the retained commits that moved the transaction id ``app_id``, newest first."""
         naming = cache(self._naming)
         for version in self._back():
             raw = self._raw(version)
@@ -136,7 +136,7 @@ class Ledger(TableStates):
                     yield commit
 
     def latest(self, *partitions: Mapping[str, str | None], until: int | None = None) -> Commit | None:
-        """Find the newest commit up to version ``until`` that changed one of ``partitions`` or was written for it.
+        """Find the newest commit up to ``until`` that changed, or was written for, one of ``partitions``.
 
         A foreign commit that changed rows counts: it has no record, so a gate that asks for one gets none.
         Returns ``None`` if the log holds no such commit.
@@ -148,7 +148,7 @@ class Ledger(TableStates):
         return self._newest(partitions, until, Commit.changes)
 
     def changes(self, *, since: int = -1) -> tuple[int, dict[Partition, int]]:
-        """List the partitions whose rows changed after version ``since``, each with its newest changing version.
+        """List the partitions changed after version ``since``, each with the version of the last change.
 
         Reads the commits after ``since`` only, so a caller that keeps the returned version pays for new commits and
         not for the length of the log. Where the log was cleaned up past ``since``, every partition that is active

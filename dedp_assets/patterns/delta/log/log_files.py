@@ -45,15 +45,15 @@ class LogFiles(Located):
         self._opened: tuple[object, TableState] | None = None
 
     def __getstate__(self) -> dict[str, Any]:
-        """Pickle the location without what was read of the log: the other process reads it there."""
+        """Pickle the location without cached log content; the other process reads the log again."""
         return {**vars(self), "_declared": None, "_opened": None}
 
     def exists(self) -> bool:
-        """Tell whether there is a table."""
+        """Tell whether the table exists."""
         return self._holds(0) or bool(self._versions())
 
     def version(self) -> int:
-        """Look up the newest version.
+        """Return the newest version.
 
         Raises:
             NotReady: if there is no table yet.
@@ -67,11 +67,11 @@ class LogFiles(Located):
         return versions[-1]
 
     def resume(self, since: int) -> int:
-        """Return ``since``, or -1 if the log ends before it: the table was removed and begun again."""
+        """Return ``since``, or -1 if the log ends before: the table was removed and created again."""
         return since if since < 0 or self._holds(since) or any(v > since for v in self._versions()) else -1
 
     def _checkpointed(self, file: str, *kinds: str) -> Iterator[tuple[str, dict[str, Any]]]:
-        """Read the actions of some kinds from a checkpoint, without its other columns."""
+        """Read the actions of the given kinds from a checkpoint file."""
         with self._readable(), self._log.open(file) as opened:
             read = pq.ParquetFile(opened).read(columns=list(kinds), use_threads=False)
         for kind in kinds:
@@ -102,7 +102,7 @@ class LogFiles(Located):
 
     @contextmanager
     def _readable(self) -> Iterator[None]:
-        """Name the damaged file and what repairs it, where Delta or Parquet only say that something is wrong."""
+        """Turn errors of Delta or Parquet into a ContractError with the damaged file and the remedy."""
         try:
             yield
         except (DeltaError, pa.ArrowException) as error:
@@ -110,11 +110,11 @@ class LogFiles(Located):
             raise ContractError(f"{self.name}: its log cannot be read{told}") from error
 
     def _damage(self, file: str) -> str:
-        """Describe what is wrong with the log's files (with the one of that name, if there is one), to be appended."""
+        """Format the log's faults (of ``file`` only, unless empty), to append to an error message."""
         return "".join(f"; {fault}" for fault in log_faults(self.store) if fault.file.endswith(file))
 
     def _since(self, since: int) -> Iterator[int]:
-        """List the versions after ``since``; the folder is listed only if the next one is no longer there."""
+        """List the versions after ``since``, without listing the folder unless the log was cleaned up."""
         version = since + 1
         if not self._holds(version) and not self._holds(since):
             yield from (v for v in self._versions() if v > since)
@@ -132,7 +132,7 @@ class LogFiles(Located):
             version -= 1
 
     def identity(self, version: int) -> object:
-        """Tell the commit of a version from one of the same number in another log; ``None`` if it is not there."""
+        """Return the identity of a commit file: version and file tag; ``None`` if missing."""
         try:
             return version, self._log.entry(f"{version:020d}.json").tag
         except OSError:
@@ -145,7 +145,7 @@ class LogFiles(Located):
         return [int(name[:20]) for name in self._log.list() if _COMMIT_FILE.fullmatch(name)]
 
     def _last_checkpoint(self) -> Mapping[str, Any]:
-        """Read what ``_last_checkpoint`` states; empty if it is not there, or cannot be read."""
+        """Read ``_last_checkpoint``; empty if missing or unreadable."""
         try:
             stated = json.loads(self._log.read("_last_checkpoint"))
         except (OSError, ValueError):
@@ -153,7 +153,7 @@ class LogFiles(Located):
         return stated if isinstance(stated, dict) else {}
 
     def _checkpoint_files(self, stated: Mapping[str, Any]) -> list[str]:
-        """List the Parquet files of the stated checkpoint that hold its transactions; empty if one is missing."""
+        """List the Parquet files of the checkpoint in ``stated``; empty if incomplete or not Parquet."""
         version, parts = stated.get("version"), stated.get("parts") or 1
         if not isinstance(version, int):
             return []

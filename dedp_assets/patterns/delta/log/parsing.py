@@ -1,4 +1,4 @@
-"""Parsers of commits: one JSON action per line, as the Delta protocol defines them."""
+"""Parsers of commits, in the Delta protocol's format of one JSON action per line."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 
 
 class _File(NamedTuple):
-    """A data file that a commit names: ``changed`` are its partition values, if the commit changed rows by it."""
+    """A data file of a commit; ``changed`` holds partition values if the commit changed rows."""
 
     kind: str
     path: str
@@ -60,7 +60,7 @@ def _files(action: Mapping[str, Any]) -> Iterator[_File]:
 
 
 def changed_partitions(raw: bytes, naming: Callable[[], Naming]) -> frozenset[Partition]:
-    """List the partitions whose rows a commit changed, without parsing what it says beside its files."""
+    """List the partitions whose rows a commit changed, parsing file actions only."""
     named = [line for line in _lines(raw) if not _NO_FILE.fullmatch(line)]
     files = [file for action in _actions(named) for file in _files(action)]
     return named_all({file.changed for file in files}, naming)
@@ -74,7 +74,7 @@ def _values(file: Mapping[str, Any]) -> Partition:
 
 
 def parse_glimpse(version: int, raw: bytes, naming: Callable[[], Naming], *, records: bool) -> Glimpse:
-    """Parse the lines of a commit into its summary."""
+    """Parse the lines of a commit into a summary."""
     said = [pair for action in _actions(_lines(raw)) for pair in action.items()]
     told: Mapping[str, Any] = next((of for kind, of in said if kind == "commitInfo" and of), NOTHING)
     moved = tuple([of["appId"] for kind, of in said if kind == "txn"])
@@ -107,7 +107,7 @@ def _restored_to(told: Mapping[str, Any]) -> int | None:
 
 
 def _stated(told: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Read what the record of a write states, by field; empty for a commit without one."""
+    """Read the commit record of a write, by field; empty for a commit without a record."""
     metadata = (told.get("userMetadata") or "").strip()
     try:
         stated, end = JSON.raw_decode(metadata)
@@ -124,7 +124,10 @@ def _lines(raw: bytes) -> list[bytes]:
 
 
 def _actions(lines: Sequence[bytes]) -> list[dict[str, Any]]:
-    """Parse the lines of a commit, all at once: there are logs of thousands of short commits."""
+    """Parse the lines of a commit in one JSON call.
+
+    Logs may have thousands of short commits.
+    """
     text = f"[{b','.join(lines).decode()}]"
     found: list[dict[str, Any]]
     found, end = JSON.raw_decode(text)  # loads() looks for white space at both ends, which takes a third of it
@@ -134,14 +137,14 @@ def _actions(lines: Sequence[bytes]) -> list[dict[str, Any]]:
 
 
 def actions_of(raw: bytes) -> list[tuple[str, dict[str, Any]]]:
-    """List what a commit says, each action by its kind; its files are looked at, too, so that no damage is missed."""
+    """List the actions of a commit by kind, after a check of the file actions for damage."""
     said = _actions(_lines(raw))
     deque((file for action in said for file in _files(action)), maxlen=0)
     return [pair for action in said for pair in action.items()]
 
 
 def parse_commit(version: int, raw: bytes, naming: Callable[[], Naming]) -> Commit:
-    """Parse the lines of a commit into its full record."""
+    """Parse the lines of a commit into a full :class:`Commit`."""
     info: dict[str, Any] = {}
     files: list[_File] = []
     transactions: dict[str, int] = {}

@@ -1,4 +1,4 @@
-"""Partition values of log entries: their column names, types and spelling."""
+"""Partition values of log entries: column names, types and spelling."""
 
 from __future__ import annotations
 
@@ -60,18 +60,21 @@ _naming_of = lru_cache(maxsize=64)(dict[str, tuple[str, str]])
 
 @lru_cache(maxsize=1 << 16)
 def partition_of(values: bytes, naming: NamingItems) -> Partition:
-    """Read partition values as they stand in the log; tables have the same days, and days have many commits."""
+    """Parse partition values in the log's JSON to a partition, cached.
+
+    Tables have the same days, and days have many commits.
+    """
     return _named(JSON.raw_decode(values.decode())[0], _naming_of(naming))
 
 
 def declared_in(raw: bytes, before: Naming) -> Naming:
-    """Read what a commit declares of the partition columns; ``before``, if it declares nothing."""
+    """Read the naming of partition columns from a commit's metadata action; ``before`` if absent."""
     declared = [meta for line in raw.splitlines() if line and (meta := json.loads(line).get("metaData"))]
     return naming_of_schema(declared[-1]["schemaString"], declared[-1]["partitionColumns"]) if declared else before
 
 
 def naming_of_schema(schema: str, partition_by: Sequence[str]) -> Naming:
-    """Map the partition columns' names in log entries to their names and types in the schema."""
+    """Map names of partition columns in log entries to names and types in the schema."""
     fields = {field["name"]: field for field in json.loads(schema)["fields"]}
     return {
         fields[c].get("metadata", {}).get("delta.columnMapping.physicalName", c): (c, str(fields[c]["type"]))

@@ -25,7 +25,7 @@ KeyedFile = tuple[Mapping[str, Any], Partition]
 
 @dataclass(frozen=True, slots=True)
 class FileStats:
-    """The active files of one partition: how many, their rows and their bytes.
+    """Active files of one partition: number, rows and bytes.
 
     ``exact`` says whether the log knows how many rows there are: a file may have no statistics, or deleted rows.
     """
@@ -38,7 +38,7 @@ class FileStats:
 
 @dataclass(frozen=True, slots=True)
 class Declared:
-    """What a log says of a table beside its files: two actions as the protocol defines them, transactions by id."""
+    """Protocol, metadata and transaction ids of a table, as in the log."""
 
     protocol: Mapping[str, Any]
     metadata: Mapping[str, Any]
@@ -61,7 +61,7 @@ class TableState(Cursors):
 
     @cached_property
     def snapshot(self) -> DeltaTable:
-        """The table as deltalake reads it, with every active file."""
+        """The table as a deltalake ``DeltaTable``, with every active file."""
         return self.opened()
 
     @cached_property
@@ -89,13 +89,13 @@ class TableState(Cursors):
 
     @cached_property
     def columns(self) -> Mapping[str, Mapping[str, Any]]:
-        """Column name -> its field of the table's schema (``type``, ``nullable``, ``metadata``)."""
+        """Column name -> field of the table's schema (``type``, ``nullable``, ``metadata``)."""
         schema = self.declared.metadata["schemaString"] if self.declared else self.snapshot.schema().to_json()
         return {f["name"]: f for f in json.loads(schema)["fields"]}
 
     @cached_property
     def kinds(self) -> Mapping[str, str]:
-        """Partition column -> its type, in order."""
+        """Partition column -> data type, in order."""
         return {c: str(self.columns[c]["type"]) for c in self.partition_columns}
 
     @property
@@ -105,7 +105,7 @@ class TableState(Cursors):
 
     @property
     def identities(self) -> Mapping[str, bool]:
-        """IDENTITY column -> whether an INSERT may state its value."""
+        """IDENTITY column -> whether an INSERT may state a value."""
         told = {name: field.get("metadata", {}) for name, field in self.columns.items()}
         return {
             c: bool(m.get("delta.identity.allowExplicitInsert")) for c, m in told.items() if "delta.identity.start" in m
@@ -118,15 +118,18 @@ class TableState(Cursors):
 
     @property
     def closed(self) -> bool:
-        """Tell whether nobody may write the table any more: a version, or the table that shows one of them."""
+        """Tell whether the table is closed to all writers: a version, or a table that shows a version."""
         return CLOSED in self.features
 
     def files(self) -> Sequence[Mapping[str, Any]]:
-        """List the active files, each a mapping (``path``, ``size_bytes``, ``num_records``, ``partition.<column>``)."""
+        """List the active files, each as a mapping of path, size, row count and partition values.
+
+        The keys are ``path``, ``size_bytes``, ``num_records`` and ``partition.<column>``.
+        """
         return self._files
 
     def keyed_files(self) -> Sequence[KeyedFile]:
-        """List the active files, each with its partition."""
+        """List the active files, each paired with the file's partition."""
         return self._keyed_files
 
     @cached_property
@@ -156,12 +159,12 @@ class TableState(Cursors):
         return {c: None if v is None else spelled_value(v, self.kinds.get(c, "string")) for c, v in named.items()}
 
     def holds(self, partition: Mapping[str, str]) -> bool:
-        """Tell whether any active file belongs to ``partition``, however it is spelled."""
+        """Tell whether ``partition`` has an active file, in any spelling of the values."""
         wanted = self.spelled(partition)
         return any(wanted.items() <= dict(key).items() for key in self.statistics())
 
     def transaction(self, app_id: str) -> int | None:
-        """Look up the last version applied under ``app_id``, which survives the cleanup of the log."""
+        """Return the last version applied under the transaction id ``app_id``; survives log cleanup."""
         if self.declared:
             return self.declared.transactions.get(app_id)
         return self.snapshot.transaction_version(app_id)

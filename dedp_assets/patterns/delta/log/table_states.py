@@ -28,7 +28,7 @@ class TableStates(LogFiles):
     """The states of a table, by version, and its transaction cursors."""
 
     def state(self, version: int | None = None) -> TableState:
-        """Read the state of the table at ``version`` (the newest if ``None``); the same one is not read twice.
+        """Return the table state at ``version`` (the newest if ``None``); the last state read is cached.
 
         The active files are read when somebody asks for them: an append does not, however many there are.
 
@@ -58,11 +58,13 @@ class TableStates(LogFiles):
         return table
 
     def transaction(self, app_id: str) -> int | None:
-        """Look up the last version applied under ``app_id``; ``None`` if there is none."""
+        """Return the last version applied under the transaction id ``app_id``; ``None`` if unknown."""
         return self.state().transaction(app_id) if self.exists() else None
 
     def transactions(self) -> Cursors:
-        """Read the transaction cursors, where possible without the active files: a sensor asks at every tick.
+        """Read the transaction cursors, where possible without the active files.
+
+        A sensor asks at every tick.
 
         They come from one column of the last checkpoint and from the commits after it; from the whole state if the
         checkpoint cannot be read like that.
@@ -81,7 +83,7 @@ class TableStates(LogFiles):
         return Transactions(by_id)
 
     def _declared_at(self, version: int) -> Declared | None:
-        """Read what the table is at ``version`` from the last checkpoint, and from the commits after it.
+        """Read the table's declaration at ``version`` from the last checkpoint and later commits.
 
         ``None`` where deltalake has to say: of a version before the checkpoint or long after it, of a table that asks
         more of readers than the first version of the protocol, where transactions expire, and of a damaged log.
@@ -108,7 +110,7 @@ class TableStates(LogFiles):
         return Declared(protocol, metadata, moved)
 
     def _naming(self) -> Naming:
-        """Find how log entries name and type the partition columns, by the newest declaration of the table.
+        """Return names and types of partition columns in log entries, by the newest metadata action.
 
         Names of columns change in the schema and not in the files, so one answer holds for the whole log. It stands in
         the checkpoint or in a commit after it, and each commit is looked at once.
@@ -125,7 +127,7 @@ class TableStates(LogFiles):
         return naming
 
     def _checkpointed_naming(self, head: int) -> tuple[int, Naming]:
-        """Read the last checkpoint's version and naming; without one, the log is read from its beginning."""
+        """Return a version to read the log from, and the partition naming at that version."""
         stated = self._last_checkpoint()
         for file in self._checkpoint_files(stated):
             for _, meta in self._checkpointed(file, "metaData"):

@@ -1,4 +1,4 @@
-"""Transaction ids of a table, and the cursors of its partitions that they hold."""
+"""Transaction ids of a table: the cursors of partitions, and the generation."""
 
 from __future__ import annotations
 
@@ -16,25 +16,25 @@ Cursor = Literal["", "appends", "runs"]
 
 
 class Cursors(ABC):
-    """The transaction ids of a table, and what they say about its partitions."""
+    """Transaction ids of a table, read as cursors of partitions."""
 
     @abstractmethod
     def transaction(self, app_id: str) -> int | None:
-        """Look up the last version applied under ``app_id``, which survives the cleanup of the log."""
+        """Return the last version applied under the transaction id ``app_id``; survives log cleanup."""
 
     def applied(self, table: str, partition: Mapping[str, str]) -> int | None:
-        """Look up the upstream version that ``partition`` of ``table`` was last computed from: its cursor."""
+        """Return the upstream version that ``partition`` of ``table`` was last computed from."""
         return max((v for v in self._versions_of(table, partition, "", "appends") if v is not None), default=None)
 
     def reached(self, table: str, partition: Mapping[str, str]) -> int | None:
-        """Look up the upstream version that ``partition`` applied last, in the newest generation that wrote it.
+        """Return the last upstream version applied to ``partition``, in the newest generation with a write.
 
         A restore begins a generation, and leaves what it does not roll back as an earlier one wrote it.
         """
         return next(self.reached_each(table, [partition]))
 
     def reached_each(self, table: str, partitions: Iterable[Mapping[str, str]]) -> Iterator[int | None]:
-        """Find what :meth:`reached` finds, for one partition after the other."""
+        """Yield the last applied upstream version, as :meth:`reached`, of each partition."""
         newest, look_up = self.generation(table), self.transaction
         for partition in partitions:
             found, generation, written = None, newest, f"{table}/{slice_name(partition)}/"
@@ -49,7 +49,7 @@ class Cursors(ABC):
             yield found
 
     def written(self, table: str, partition: Mapping[str, str]) -> bool:
-        """Tell whether the library wrote ``partition`` in this generation of ``table``, with or without a version."""
+        """Tell whether the library wrote ``partition`` in this generation, with or without a version."""
         return any(v is not None for v in self._versions_of(table, partition, "", "appends", "runs"))
 
     def _versions_of(self, table: str, partition: Mapping[str, str], *kinds: Cursor) -> Iterator[int | None]:
@@ -63,22 +63,22 @@ class Cursors(ABC):
 
 @dataclass(frozen=True)
 class Transactions(Cursors):
-    """The transaction cursors of a table without the rest of its state; ``by_id`` maps each id to its version."""
+    """Transaction cursors of a table without the remaining state; ``by_id`` maps id to version."""
 
     by_id: Mapping[str, int] = field(default_factory=dict, repr=False)
 
     def transaction(self, app_id: str) -> int | None:
-        """Look up the last version applied under ``app_id``."""
+        """Return the last version applied under the transaction id ``app_id``."""
         return self.by_id.get(app_id)
 
 
 def generation_id(table: str) -> str:
-    """Name the Delta transaction id under which a table counts its generations: one more at each restore."""
+    """Name the Delta transaction id that counts a table's generations, raised at each restore."""
     return f"{table}/generation"
 
 
 def transaction_id(table: str, partition: Mapping[str, str], generation: int, kind: Cursor = "") -> str:
-    """Name the Delta transaction id of what is written to one partition: ``table/partition/generation``.
+    """Name the Delta transaction id of a partition's writes: ``table/partition/generation``.
 
     Writes that replace rows at an upstream version, appends (``appends``), and writes that only count their runs
     (``runs``) have ids of their own, so no kind uses up a version that another kind needs.

@@ -1,4 +1,4 @@
-"""Abandoned stages: staged rows that were refused, or whose writer died, are removed after a stated age."""
+"""Abandoned stages: removal of refused or orphaned staged rows after a stated age."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ __all__ = ["Stages", "remove_stages"]
 
 @dataclass(frozen=True, slots=True)
 class Stages:
-    """The stages beside a table that no commit refers to.
+    """Counts of removed and kept stages without a commit.
 
     Attributes:
         removed: how many were removed.
@@ -34,7 +34,7 @@ class Stages:
 
 
 def remove_stages(table: Table, *, cutoff: datetime) -> Stages:
-    """Remove the stages that nobody will publish and no commit in the log refers to.
+    """Remove the unclaimed stages without a commit in the log and without a file after ``cutoff``.
 
     A stage with a file that was written after ``cutoff`` stays, and so does one that is claimed, whatever its age. What
     a commit refers to is the table's, and for a vacuum to judge.
@@ -58,7 +58,7 @@ def remove_stages(table: Table, *, cutoff: datetime) -> Stages:
 
 
 def _referred(ledger: Ledger) -> set[str]:
-    """List the folders of the table in which a file lies that some version in the log needs."""
+    """List the table's folders with a file that a version in the log needs."""
     return {unquote(path).partition("/")[0] for path in _paths(ledger)}
 
 

@@ -1,4 +1,4 @@
-"""Compaction: fewer files, the same rows, and nobody waits.
+"""Compaction: small files merged into large files with the same rows, without blocking writers.
 
 Spark's OPTIMIZE runs in a stage: a private Delta table inside the table's folder whose log names just the files to
 rewrite. Then, under the table's lock, one metadata-only commit (``OPTIMIZE``, ``dataChange = false``) exchanges the
@@ -39,12 +39,15 @@ _MOVED = ("numRemovedFiles", "numRemovedBytes", "numAddedFiles", "numAddedBytes"
 
 
 def partition_name(key: Partition) -> str:
-    """Name a partition as a plan does: ``event_date=2026-01-05``, NULL without a value, ``all`` for a whole table."""
+    """Return a partition's name in plans: ``event_date=2026-01-05``, or ``all`` for a whole table.
+
+    A missing value reads NULL.
+    """
     return slice_name(dict(key))
 
 
 def small_files(state: TableState, below_bytes: int) -> dict[Partition, list[Mapping[str, Any]]]:
-    """List, for every partition, its files smaller than ``below_bytes``."""
+    """List the files smaller than ``below_bytes``, for every partition."""
     found: dict[Partition, list[Mapping[str, Any]]] = {}
     for file, key in state.keyed_files():
         found.setdefault(key, []).extend([file] if file["size_bytes"] < below_bytes else [])
@@ -54,7 +57,7 @@ def small_files(state: TableState, below_bytes: int) -> dict[Partition, list[Map
 def rewrite(
     table: Table, state: TableState, files: Files, *, provenance: Provenance, small_bytes: int, target_bytes: int
 ) -> WriteResult:
-    """Rewrite ``files`` of ``state`` into files of up to ``target_bytes``, in one commit that changes no row.
+    """Rewrite ``files`` of ``state`` into files of ``target_bytes``, in one commit that changes no row.
 
     Tables that only Spark can commit to (column mapping, deletion vectors, row tracking, clustering, clones) are
     optimised in place, and their writers wait as long as that takes.
@@ -88,7 +91,7 @@ def rewrite(
 
 @dataclass(frozen=True, slots=True)
 class _Rewritten:
-    """The files of one partition before and after: what the table has, and add actions of what the stage has."""
+    """Files of one partition before and after compaction: active files, staged add actions."""
 
     key: Partition
     old: Sequence[Mapping[str, Any]]
@@ -98,7 +101,7 @@ class _Rewritten:
 def _rewritten(
     table: Table, state: TableState, stage: Stage, files: Files, settings: Mapping[str, str]
 ) -> list[_Rewritten]:
-    """Run OPTIMIZE in the stage; return what it did, by partition."""
+    """Run OPTIMIZE in the stage; return old and new files by partition."""
     sources = {f"{table.store.uri}/{file['path']}": (key, file) for key, file in _each(files)}
     adds = [
         {"add": {**_described(file, key), "path": uri, "modificationTime": file["modification_time"]}}
@@ -134,7 +137,7 @@ def _same_rows(table: str, rewritten: _Rewritten) -> _Rewritten:
 
 
 def _exchange(table: Table, stage: Stage, record: CommitRecord, rewritten: Sequence[_Rewritten]) -> WriteResult:
-    """Commit small files out and their successors in, except where another writer was faster."""
+    """Commit rewritten files in place of small files, except in partitions that another writer changed."""
     with table_lock(table.store):
         for last in spark_writer.attempts():
             now = table.ledger.state()
@@ -208,7 +211,7 @@ def _unchanged(table: str, state: TableState, gave_way: Sequence[str]) -> WriteR
 
 
 def _exchanged(kept: Sequence[_Rewritten]) -> tuple[dict[str, int], list[dict[str, Any]]]:
-    """Choose what an exchange moves, and its actions."""
+    """Return the metrics of an exchange, and the remove and add actions."""
     old = [(part.key, file) for part in kept for file in part.old]
     new = [add for part in kept for add in part.new]
     removed, added = sum(file["size_bytes"] for _, file in old), sum(add["size"] for add in new)
@@ -222,7 +225,7 @@ def _described(file: Mapping[str, Any], key: Partition) -> dict[str, Any]:
 
 
 def _declaration(state: TableState) -> Iterator[dict[str, Any]]:
-    """Make the protocol and metadata of a table with the columns of ``state`` and its rule about statistics only."""
+    """Build protocol and metadata actions with the columns and statistics properties of ``state``."""
     statistics = {name: value for name, value in state.properties.items() if name.startswith("delta.dataSkipping")}
     yield from commits.declaration(
         state.snapshot.schema().to_json(),

@@ -1,4 +1,4 @@
-"""Relabelling: files of several partitions become those of one, in one commit that reads and writes no data file.
+"""Relabelling: new partition values for existing files, in one metadata-only commit.
 
 A file's partition values stand in the log and not in the file. The commit adds each file again, under its path and with
 another value; by the Delta protocol the newer entry of a path is the one that counts.
@@ -25,7 +25,7 @@ __all__ = ["relabel"]
 def relabel(
     table: Table, column: str, names: Callable[[TableState], Mapping[str, str]], *, provenance: Provenance
 ) -> WriteResult:
-    """Give partitions other values of ``column``, in one commit of the log alone; the rows' other columns stay.
+    """Give partitions new values of ``column`` in one metadata-only commit; other columns stay as stored.
 
     Args:
         table: the table, partitioned by ``column`` alone.

@@ -1,4 +1,4 @@
-"""Vacuum: deletes files that are neither current, nor were removed since a cutoff, nor are claimed by a running write.
+"""Vacuum: deletion of files neither needed since a cutoff nor claimed by a running write.
 
 The cutoff is the caller's. Spark's VACUUM and deltalake's both ask the machine's clock, know nothing of stages, and
 deltalake's would delete deletion vectors that are in use, so the choice is made here, from the log.
@@ -29,7 +29,10 @@ _CLAIM = re.compile(r"\.(staged-\w+)\.claim")
 
 
 def safe_hours(state: TableState) -> float:
-    """Look up how long removed files stay (``delta.deletedFileRetentionDuration``); a week if nothing is declared."""
+    """Return the retention of removed files in hours: the declared property, or a week.
+
+    The property is ``delta.deletedFileRetentionDuration``.
+    """
     stated = re.findall(r"(\d+) (\w+?)s?\b", state.properties.get("delta.deletedFileRetentionDuration", ""))
     return sum(int(number) * _HOURS.get(unit, _WEEK) for number, unit in stated) or _WEEK
 
@@ -97,7 +100,7 @@ def _unneeded(store: Store, state: TableState, needed: set[str], cutoff: datetim
 
 
 def _candidates(store: Store, state: TableState, claimed: Collection[str]) -> Iterator[Entry]:
-    """List the files right in the table's folder, and those in folders that may hold data."""
+    """List the files in the table's folder and in subfolders that may hold data."""
     yield from store.files(deep=False)
     for name in store.list():
         if name not in claimed and _holds_data(name, state):
@@ -105,12 +108,12 @@ def _candidates(store: Store, state: TableState, claimed: Collection[str]) -> It
 
 
 def _claimed(store: Store) -> set[str]:
-    """List the names of the stages that somebody may still publish."""
+    """List the stages claimed by a running write."""
     claims = [(name, match[1]) for name in store.list() if (match := _CLAIM.fullmatch(name))]
     return {stage for name, stage in claims if store.is_claimed(name)}
 
 
 def _holds_data(folder: str, state: TableState) -> bool:
-    """Tell whether a folder of the table may hold data files: all but the log and other hidden ones."""
+    """Tell whether a folder may hold data files: any folder but the log and hidden folders."""
     partitioned = any(folder.startswith(f"{column}=") for column in state.partition_columns)
     return partitioned or folder == "_change_data" or not folder.startswith(("_", "."))

@@ -1,4 +1,4 @@
-"""Merge clauses as data, in the order in which they are tried.
+"""Merge clauses as data, in order of evaluation.
 
 Of the clauses for rows that both sides have (``Update``, ``Delete``), and of those for rows that only the source has
 (``Insert``), the first whose condition is true decides about a row. A condition that is NULL is not true. Conditions
@@ -34,7 +34,7 @@ IN_SOURCE = f"{RESERVED}in_source"
 
 @dataclass(frozen=True, slots=True)
 class Update:
-    """A clause that sets columns of a row that both sides have.
+    """A clause that sets columns of a matched row.
 
     Attributes:
         values: column -> SQL; ``None`` sets every column to the source's column of the same name.
@@ -47,7 +47,7 @@ class Update:
 
 @dataclass(frozen=True, slots=True)
 class Delete:
-    """A clause that removes a row that both sides have.
+    """A clause that deletes a matched row.
 
     Attributes:
         when: SQL condition; empty takes every row that no earlier clause took.
@@ -58,7 +58,7 @@ class Delete:
 
 @dataclass(frozen=True, slots=True)
 class Insert:
-    """A clause that adds a row that only the source has.
+    """A clause that inserts a source row without a match.
 
     Attributes:
         values: column -> SQL over ``s``, NULL for columns that are not named; ``None`` takes the source's columns.
@@ -74,7 +74,7 @@ Clause = Update | Delete | Insert
 
 @dataclass(frozen=True, slots=True)
 class Merge:
-    """A merge as it is asked for.
+    """Request for a merge: keys, clauses, condition and partition.
 
     Attributes:
         keys: columns of both sides by which a row of the source is a row of the table; one source row for each key.
@@ -98,38 +98,41 @@ class Merge:
 
     @property
     def matched(self) -> dict[int, Update | Delete]:
-        """The clauses for rows that both sides have, by their place."""
+        """Clauses for matched rows, by position."""
         return {n: clause for n, clause in enumerate(self.clauses) if not isinstance(clause, Insert)}
 
     @property
     def inserts(self) -> dict[int, Insert]:
-        """The clauses for rows that only the source has, by their place."""
+        """Clauses for source rows without a match, by position."""
         return {n: clause for n, clause in enumerate(self.clauses) if isinstance(clause, Insert)}
 
     @property
     def takes_columns(self) -> bool:
-        """Tell whether a clause takes the source's columns as they are, those of the partition among them."""
+        """Tell whether a clause copies all columns of the source, partition columns included."""
         return any(not isinstance(clause, Delete) and clause.values is None for clause in self.clauses)
 
     @property
     def reaches_out(self) -> bool:
-        """Tell whether a key of the source may stand outside of the partition, where no other row may have it."""
+        """Tell whether rows outside of the owned partition may have a key of the source.
+
+        A declared key is unique in the whole table, so the other partitions are searched for the source's keys, too.
+        """
         return bool(self.declared) and not {*map(str.lower, self.owned)} <= {*map(str.lower, self.declared)}
 
     @property
     def condition(self) -> str:
-        """Write SQL that tells whether two rows match."""
+        """Write the SQL condition for a match of two rows."""
         same = "<=>" if self.null_keys else "="
         pairs = [f"t.{identifier(key)} {same} s.{identifier(key)}" for key in self.keys]
         return " AND ".join([*pairs, *([f"({self.on})"] if self.on else [])])
 
     def taken(self, clauses: Mapping[int, Clause]) -> str:
-        """Write SQL: the place of the first of ``clauses`` that takes a row, NULL if no clause takes it."""
+        """Write SQL for the position of the first of ``clauses`` that takes a row; NULL if none."""
         branches = [f"WHEN {clause.when or 'true'} THEN {n}" for n, clause in clauses.items()]
         return f"CASE {' '.join(branches)} END" if branches else "CAST(NULL AS INT)"
 
     def assigned(self, number: int, columns: Sequence[str]) -> dict[str, str]:
-        """Map each column to the SQL that the clause at a place gives it; a deletion gives no column."""
+        """Map each column to the SQL assigned by the clause at ``number``; empty for a deletion."""
         clause = self.clauses[number]
         if isinstance(clause, Delete):
             return {}
@@ -149,7 +152,7 @@ class Merge:
         return f"MERGE INTO {table} t USING {{s}} s ON {asked}"
 
     def checked(self, table: str, state: TableState, source: DataFrame) -> DataFrame:
-        """Refuse clauses that can never work, before anything is computed; lazy.
+        """Validate keys and clauses by analysis only, and return the source with the table's types; lazy.
 
         Returns:
             The source with its keys, and all columns that clauses take as they are, in the types of the table.
@@ -173,12 +176,12 @@ class Merge:
 
 
 def no_rows(session: SparkSession, state: TableState) -> DataFrame:
-    """Make an empty frame with the columns of a table, to see what SQL over them means."""
+    """Make an empty frame with the columns of a table, for the analysis of SQL."""
     return session.createDataFrame([], held_types(state))
 
 
 def check_condition(table: str, rows: DataFrame, condition: str) -> None:
-    """Refuse a text that is not an SQL condition over ``rows``.
+    """Refuse a text other than a deterministic SQL condition over ``rows``.
 
     Raises:
         ConfigError: if Spark cannot analyse it, or it is not true or false, or not the same each time.

@@ -1,4 +1,4 @@
-"""Declared key of a table (``TableSpec.key``): no write brings a value of it twice, or none.
+"""Declared key of a table (``TableSpec.key``): presence and uniqueness, checked at every write.
 
 A merge goes by exactly this key. Rows that replace a partition or the table are counted by it in the pass that stages
 them, and a partition may be replaced only if the key says which one a row is of. What somebody else writes to the table
@@ -56,7 +56,7 @@ def _require_own_key(spec: TableSpec, clause: Clause) -> None:
 
 
 def require_own_key(spec: TableSpec, identity: Iterable[str]) -> None:
-    """Refuse rows that are computed anew by another identity than the key that a table declares.
+    """Refuse a recomputation by an identity other than the declared key of the table.
 
     Raises:
         ConfigError: names both.
@@ -66,7 +66,7 @@ def require_own_key(spec: TableSpec, identity: Iterable[str]) -> None:
 
 
 def require_whole(spec: TableSpec, owned: Mapping[str, object], *, append: bool) -> None:
-    """Refuse to add rows to a table with a key, or to replace a partition while others may have the keys of its rows.
+    """Refuse an append to a keyed table, and a partition overwrite that could repeat a key elsewhere.
 
     Raises:
         ConfigError: says what to do instead.
@@ -83,7 +83,7 @@ def require_whole(spec: TableSpec, owned: Mapping[str, object], *, append: bool)
 
 
 def repeated(spec: TableSpec, kept: str) -> dict[str, str]:
-    """Map :data:`REPEATED` to SQL over rows, of which ``kept`` tells those meant for the table; empty without a key."""
+    """Map :data:`REPEATED` to SQL for missing or repeated keys of ``kept`` rows; empty without a key."""
     if not spec.key:
         return {}
     keys = [identifier(key) for key in spec.key]

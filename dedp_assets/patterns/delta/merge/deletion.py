@@ -50,7 +50,7 @@ class Deletion:
 
     @contextmanager
     def plan(self, state: TableState, files: Sequence[KeyedFile]) -> Iterator[Rewrite]:
-        """Rewrite a small partition as it is; otherwise the files that hold a row to delete."""
+        """Plan the rewrite of a small partition whole, otherwise of the files with a row to delete."""
         gone = F.expr(f"coalesce(({self.where}), false)")
         one = len({key for _, key in files}) == 1
         if not one or sum(file["size_bytes"] for file, _ in files) > touched_files.SMALL_BYTES:

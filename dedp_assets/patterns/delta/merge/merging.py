@@ -44,7 +44,7 @@ _ALONE = -1
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """The facts that one look at a source tells.
+    """Facts about a source from one job: row count, digest, key bounds, rows outside the partition.
 
     Attributes:
         rows: how many rows it has.
@@ -60,7 +60,7 @@ class Seen:
 
 
 def look(spec: TableSpec, merge: Merge, source: DataFrame, state: TableState) -> Seen:
-    """Look at a source once, in one job.
+    """Compute row count, digest and key bounds of a source in one job, and validate the rows.
 
     Raises:
         AmbiguousKeys: if two of its rows have the same key, or one has no key that the table declares.
@@ -118,7 +118,7 @@ class Merging:
 
     @property
     def content(self) -> str:
-        """The merge and its source."""
+        """Description of the merge, with row count and digest of the source."""
         return f"{self.statement} with {self.seen.rows} rows {self.seen.digest}"
 
     @property
@@ -127,7 +127,7 @@ class Merging:
         return self.seen.rows
 
     def candidates(self, state: TableState) -> list[KeyedFile]:
-        """List the files that may hold a key of the source, and those of a partition that it is all of."""
+        """List the files that may hold a key of the source, and all files of a partition replaced whole."""
         owned = {} if self.merge.reaches_out else self.merge.owned
         held = candidates(state, owned, self.seen.keys) if self.seen.rows else []
         if not self.merge.whole:
@@ -136,7 +136,7 @@ class Merging:
 
     @contextmanager
     def plan(self, state: TableState, files: Sequence[KeyedFile]) -> Iterator[Rewrite]:
-        """Rewrite small files as they are; of many or large ones, those with a row that a clause takes."""
+        """Plan the rewrite: small files whole, otherwise the files with a row that a clause takes."""
         self._require_free([pair for pair in files if not self._owns(pair)], state)
         files = [pair for pair in files if self._owns(pair)]
         changes = bool(self.merge.matched) or self.merge.whole
@@ -170,7 +170,7 @@ class Merging:
         return rows.withColumn(IN_TABLE, F.lit(True)).alias("t")  # noqa: FBT003
 
     def _pairs(self, state: TableState, files: Sequence[KeyedFile]) -> DataFrame:
-        """Pair the source's keys with the files whose rows they match, and tell whether a clause takes the row."""
+        """Join table rows with matching source keys: keys, file, and whether a clause takes the row."""
         target = read_files(self._session, self.store, state, files, named=True).alias("t")
         taken = f"{self._matching} IS NOT NULL AS {TAKEN}"
         keys = [f"s.{identifier(key)} AS {_key(n)}" for n, key in enumerate(self.merge.keys)]
@@ -179,12 +179,12 @@ class Merging:
 
     @property
     def _matching(self) -> str:
-        """Write SQL: the place of what becomes of a row of the table; NULL if nothing does."""
+        """Write SQL for the position of the clause that takes a table row, -1 for a deletion; NULL if none."""
         alone = _ALONE if self.merge.whole else "NULL"
         return f"CASE WHEN {IN_SOURCE} IS NULL THEN {alone} ELSE {self.merge.taken(self.merge.matched)} END"
 
     def _together(self, state: TableState, files: Sequence[KeyedFile]) -> DataFrame:
-        """Give all rows of either side, each with its outcome, in one task."""
+        """Return all rows of both sides with outcomes, joined in one task."""
         source = self._source().coalesce(1).hint("shuffle_hash").alias("s")
         joined = self._target(state, files).coalesce(1).alias("t").join(source, F.expr(self.merge.condition), "full")
         taken = f"CASE WHEN {IN_TABLE} IS NULL THEN {self.merge.taken(self.merge.inserts)} ELSE {self._matching} END"
@@ -192,13 +192,13 @@ class Merging:
         return self._outcomes(state, joined.withColumn(TAKEN, F.expr(taken)), range(len(self.merge.clauses)), rest)
 
     def _matched(self, state: TableState, files: Sequence[KeyedFile]) -> DataFrame:
-        """Give all rows of ``files``, each with its outcome."""
+        """Return all rows of ``files`` with outcomes."""
         joined = self._target(state, files).join(self._source(), F.expr(self.merge.condition), "left")
         taken = joined.withColumn(TAKEN, F.expr(self._matching))
         return self._outcomes(state, taken, self.merge.matched, "'kept'")
 
     def _unmatched(self, state: TableState, pairs: DataFrame) -> DataFrame:
-        """Give the rows of the source whose key matches no row, each with its outcome."""
+        """Return the source rows without a matching table row, with outcomes."""
         same = [f"s.{identifier(key)} <=> {_key(n)}" for n, key in enumerate(self.merge.keys)]
         rest = self._source().join(pairs, F.expr(" AND ".join(same)), "left_anti").alias("s")
         taken = rest.withColumn(TAKEN, F.expr(self.merge.taken(self.merge.inserts)))
@@ -213,7 +213,7 @@ class Merging:
         *,
         table: bool = True,
     ) -> DataFrame:
-        """Write the table's columns as the clauses at ``numbers`` leave them, and what became of each row."""
+        """Select the table's columns after the clauses at ``numbers``, and the outcome of each row."""
         columns = list(state.columns)
         types = StructType.fromJson({"type": "struct", "fields": list(state.columns.values())})
         given = {number: self.merge.assigned(number, columns) for number in numbers}

@@ -1,4 +1,4 @@
-"""Recomputing: replacement of all rows of some keys by rows computed from the old and the new ones.
+"""Recomputing: replacement of all rows of some keys by rows computed from old and new rows.
 
 Unlike a merge it is about several rows of a key at once. The present rows are read at the version that the change is
 published on: if another writer changes them meanwhile, everything is computed again from what is there then.
@@ -37,7 +37,7 @@ _HASH, _TOLD, _READ = f"{RESERVED}row_hash", f"{RESERVED}told", f"{RESERVED}read
 
 @dataclass(frozen=True, slots=True)
 class Looked:
-    """The facts that one look at a source tells.
+    """Facts about a source from one job: row count, digest, key bounds.
 
     Attributes:
         rows: how many rows it has.
@@ -51,7 +51,7 @@ class Looked:
 
 
 def look(table: str, source: DataFrame, keys: Sequence[str]) -> Looked:
-    """Look at a source once, in one job.
+    """Compute row count, digest and key bounds of a source in one job.
 
     Raises:
         ConfigError: without keys, or for a key that is no column of the source.
@@ -76,7 +76,7 @@ def look(table: str, source: DataFrame, keys: Sequence[str]) -> Looked:
 
 @dataclass(frozen=True, slots=True)
 class _Found:
-    """The rows that a recomputation starts from.
+    """Input of a recomputation: source rows, present rows, files to rewrite.
 
     Attributes:
         files: the table's files that hold a key of the source.
@@ -126,7 +126,7 @@ class Recomputing:
 
     @contextmanager
     def plan(self, state: TableState, files: Sequence[KeyedFile]) -> Iterator[Rewrite]:
-        """Rewrite small files as they are, in one task; of many or large ones, those with a key of the source."""
+        """Plan the rewrite: small files whole, in one task, otherwise the files with a key of the source."""
         small = is_small(files, self.looked.rows) if files else self.looked.rows <= SMALL_ROWS
         with (self._of_small if small else self._of_touched)(state, files) as found:
             computed = self.compute(found.present, found.source)
@@ -136,7 +136,10 @@ class Recomputing:
 
     @contextmanager
     def _of_small(self, state: TableState, files: Sequence[KeyedFile]) -> Iterator[_Found]:
-        """Read small files in one task without a shuffle; reading them again costs less than keeping their rows."""
+        """Read small files in one task, without a shuffle.
+
+        Reading small files again costs less than keeping the rows.
+        """
         rows, source = read_files(self._session, self.store, state, files), self.rows.coalesce(1)
         # Spark would move the joins below the one task, and shuffle for them. Below what is observed it moves nothing.
         rows = rows.coalesce(1).observe(_READ, F.expr("count(1)"))
@@ -144,7 +147,7 @@ class Recomputing:
 
     @contextmanager
     def _of_touched(self, state: TableState, files: Sequence[KeyedFile]) -> Iterator[_Found]:
-        """Find the files that hold a key of the source, by the keys alone, and keep the rows of these keys."""
+        """Find the files with a key of the source, and keep the rows of the source's keys."""
         few = self.looked.rows <= SMALL_ROWS
         named = self.rows.select(*self._keys)
         named = named.hint("broadcast") if few else named
@@ -175,7 +178,7 @@ class Recomputing:
         return self.rows.sparkSession
 
     def _outcomes(self, present: DataFrame, new: DataFrame) -> DataFrame:
-        """Give all rows of either side, each with its outcome."""
+        """Return the rows of both sides with outcomes."""
         columns = [*map(identifier, present.columns)]
         fields = present.schema.fields
         told = row_hash([field for field in fields if field.name not in self.aside]) if self.aside else "NULL"

@@ -1,4 +1,4 @@
-"""Copy-on-write: files with rows to change are rewritten beside the table, audited, and exchanged.
+"""Copy-on-write: files with changed rows are rewritten in a stage, audited, and exchanged.
 
 Nothing of it happens under the table's lock but the exchange, one metadata-only commit: exactly the files that were
 read out, the staged ones in, transaction id and record with them. If another writer changed what was read, the whole
@@ -38,7 +38,7 @@ _CHANGES = ("inserted", "updated", "deleted")
 
 @dataclass(frozen=True, slots=True)
 class _Prepared:
-    """A change that is staged and audited, and waits for its commit."""
+    """A staged and audited change before the commit."""
 
     relevant: object
     removed: Sequence[KeyedFile]
@@ -48,17 +48,17 @@ class _Prepared:
 
     @property
     def changed(self) -> bool:
-        """Tell whether there is a row that is to be changed, or confirmed."""
+        """Tell whether any row is inserted, updated, deleted or confirmed."""
         return self.tells or bool(self.judged.figures.get("confirmed"))
 
     @property
     def tells(self) -> bool:
-        """Tell whether there is a change that readers have to look at."""
+        """Tell whether any row is inserted, updated or deleted."""
         return any(self.judged.figures[name] for name in _CHANGES)
 
 
 def rewrite(table: TableHandle, change: RowChange, request: ChangeRequest) -> WriteResult:
-    """Make a change in one audited commit; a retry of the same change finds that it was made.
+    """Apply a change as one audited commit; a retry of an applied change writes nothing.
 
     Raises:
         AuditFailed: if a rule or a constraint of the table refuses the rows; the stage stays for inspection.
@@ -94,7 +94,7 @@ def rewrite(table: TableHandle, change: RowChange, request: ChangeRequest) -> Wr
 
 
 def _publish(table: TableHandle, change: RowChange, request: ChangeRequest, prepared: _Prepared) -> WriteResult | None:
-    """Commit what is staged; do nothing if another writer, who knows no lock, committed at the same moment.
+    """Commit the staged change; ``None`` if a writer without the lock committed at the same moment.
 
     Raises:
         _Outdated: if others changed what the change depends on, or removed what was staged.
@@ -137,7 +137,7 @@ def _publish(table: TableHandle, change: RowChange, request: ChangeRequest, prep
 
 
 class _Outdated(Exception):
-    """Conflict with another writer: files that were read or staged, the schema or the properties changed meanwhile."""
+    """Conflict with another writer about read or staged files, the schema or the properties."""
 
 
 def _relevant(change: RowChange, ground: Ground) -> object:

@@ -1,4 +1,4 @@
-"""Executions: the runs that a table's rows contain, where each run changes what the one before it left.
+"""Executions: the ordered runs in a table's rows, each based on the rows of the run before.
 
 The commits say so themselves: the commit of an execution names the version whose rows it changed, the execution before
 it, and those that it took back and that have to follow. Whatever a restore makes current again is followed, too. So
@@ -23,7 +23,7 @@ EXECUTION = "execution"
 
 @dataclass(frozen=True, slots=True)
 class Execution:
-    """One execution that a table's rows contain.
+    """One execution in a table's rows.
 
     Attributes:
         key: which; executions are in the order of their keys.
@@ -42,7 +42,7 @@ class Execution:
     before: Execution | None = field(default=None, repr=False, compare=False)
 
     def is_like(self, other: Execution | None) -> bool:
-        """Tell whether another one has the same rows of the same upstream version."""
+        """Tell whether another execution has the same rows of the same upstream version."""
         if other is None or self.key != other.key:
             return False
         return self.version == other.version or (self.applied is not None and self.applied == other.applied)
@@ -50,7 +50,7 @@ class Execution:
 
 @dataclass(frozen=True, slots=True)
 class Start:
-    """Where an execution starts.
+    """Start of an execution: base version, execution before, executions to run again.
 
     Attributes:
         base: version whose rows it changes; ``None`` for the newest one.
@@ -79,7 +79,7 @@ class Executions:
 
     @property
     def standing(self) -> tuple[Execution, ...]:
-        """Batches that are applied in the newest snapshot, in the order in which they ran."""
+        """Batches applied in the newest snapshot, in order of execution."""
         found, each = [], self.last
         while each is not None:
             found.append(each)
@@ -91,7 +91,7 @@ class Executions:
         return next((each for each in self.standing if each.key == key), None)
 
     def start(self, table: str, key: str, due: Collection[str]) -> Start:
-        """Say where the execution ``key`` starts: on the newest rows, or on those before the first one after it.
+        """Return the start of the execution ``key``: the newest rows, or the rows before a later execution.
 
         Args:
             table: the table's name.
@@ -128,7 +128,7 @@ class Executions:
 
 @dataclass(slots=True)
 class ExecutionLog:
-    """The executions of a table at each version, as far as its commits were looked at.
+    """Executions of a table at each version, from the commits read so far.
 
     Attributes:
         versions: the versions that changed them.
@@ -144,12 +144,12 @@ class ExecutionLog:
         return self.states[-1] if self.states else Executions()
 
     def at(self, version: int) -> Executions:
-        """Give the executions at a version."""
+        """Return the executions at a version."""
         found = bisect_right(self.versions, version)
         return self.states[found - 1] if found else Executions()
 
     def take_in(self, glimpse: Glimpse, key: str | None = None) -> None:
-        """Take in a commit; ``key`` names its execution where the commit's own record does not."""
+        """Add a commit to the log of executions; ``key`` is the execution if the record names none."""
         before, note = self.now, glimpse.stated.get("notes", {}).get(EXECUTION)
         if glimpse.restores:
             back = self.at(-1 if glimpse.restored_to is None else glimpse.restored_to)
@@ -171,7 +171,7 @@ class ExecutionLog:
 
 
 def executions_of(ledger: Ledger, *, until: int) -> ExecutionLog:
-    """Read the executions of a table from its log, up to a version."""
+    """Read the executions of a table from the log, up to a version."""
     found = ExecutionLog()
     for glimpse in ledger.glimpses(records=True):
         if glimpse.version > until:

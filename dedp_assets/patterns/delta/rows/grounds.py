@@ -1,4 +1,4 @@
-"""Grounds: the snapshot that a merge starts from, the newest one or, for a batch that is run again, an earlier one.
+"""Base snapshot of a change: the newest or, for a batch that is run again, an earlier snapshot.
 
 An execution of the past begins with the rows that were there before it. The table is not rewound first: one commit
 takes the files of later versions out, brings those of the former version back, and exchanges what the execution
@@ -31,7 +31,7 @@ __all__ = ["Ground", "ground_of"]
 
 @dataclass(frozen=True)
 class _Former(TableState):
-    """A table with the files of an earlier version, declared as it is now."""
+    """A table state with the files of an earlier version under the present declaration."""
 
     before: TableState | None = field(default=None, repr=False)
 
@@ -40,13 +40,13 @@ class _Former(TableState):
         return self.before.files() if self.before else ()
 
     def keyed_files(self) -> Sequence[KeyedFile]:
-        """List the files of the earlier version, each with its partition."""
+        """List the files of the earlier version, each paired with the file's partition."""
         return self.before.keyed_files() if self.before else ()
 
 
 @dataclass(frozen=True, slots=True)
 class Ground:
-    """What a change is made on.
+    """Base snapshot of a change, with the result of the idempotency check.
 
     Attributes:
         state: the table as it is, which the commit follows.
@@ -64,7 +64,7 @@ class Ground:
 
     @property
     def base(self) -> int | None:
-        """The earlier version whose rows are changed; ``None`` for the newest one."""
+        """The earlier version that the change starts from; ``None`` for the newest version."""
         return self.start.base if self.start else None
 
     @property
@@ -76,7 +76,7 @@ class Ground:
         return f", on the rows of version {self.start.base}{follow}"
 
     def noted(self, record: CommitRecord) -> CommitRecord:
-        """Note in the record what an execution changed, and what has to follow."""
+        """Return the record with a note of the execution: key, base version, pending executions."""
         if self.start is None:
             return record
         base = self.state.version if self.start.base is None else self.start.base
@@ -86,7 +86,7 @@ class Ground:
     def exchanged(
         self, ledger: Ledger, rewritten: Sequence[KeyedFile]
     ) -> tuple[Sequence[KeyedFile], Sequence[AddAction]]:
-        """Name the files that leave the table, and those of the earlier version that come back."""
+        """List the files to remove, and the files of the earlier version to add again."""
         if self.base is None:
             return rewritten, ()
         here = {file["path"] for file, _ in self.state.keyed_files()}
@@ -99,7 +99,7 @@ class Ground:
 
 
 def ground_of(table: TableHandle, record: CommitRecord, due: Collection[str] | None) -> Ground:
-    """Find what a change is made on, and whether it was made before.
+    """Find the base snapshot of a change, and run the idempotency check.
 
     Args:
         table: the table.
@@ -149,7 +149,7 @@ def _decide(ledger: Ledger, state: TableState, record: CommitRecord, standing: E
 
 
 def _version(table: TableHandle, executions: Executions, version: int, key: str) -> TableState:
-    """Read the state of an earlier version whose files are all there.
+    """Read the state of an earlier version, if all data files exist.
 
     Raises:
         ContractError: names the earliest execution that can be run again.

@@ -1,4 +1,4 @@
-"""Changes of stored rows: the request, the plan of a change, the files and rows that it rewrites."""
+"""Changes of stored rows: the request, the plan, and the files and rows to rewrite."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ __all__ = ["ChangeRequest", "Rewrite", "RowChange"]
 
 @dataclass(frozen=True, slots=True)
 class Rewrite:
-    """The files that a change replaces, and the rows that take their place.
+    """Files that a change replaces, and the replacement rows.
 
     Attributes:
         removed: the files whose rows are written anew; they leave the table.
@@ -41,26 +41,26 @@ class RowChange(Protocol):
 
     @property
     def operation(self) -> str:
-        """Delta's name of the operation, as the log states it."""
+        """Delta's name of the operation in the log."""
 
     @property
     def content(self) -> str:
-        """A text that tells this change from others."""
+        """A text that identifies the change."""
 
     @property
     def source(self) -> int | None:
-        """The number of rows that it brings, ``None`` if it brings no rows."""
+        """The number of source rows; ``None`` for a change without a source."""
 
     def candidates(self, state: TableState) -> list[KeyedFile]:
         """List the files that may hold rows to change."""
 
     def plan(self, state: TableState, files: Sequence[KeyedFile]) -> AbstractContextManager[Rewrite]:
-        """Plan what to do with ``files``, while the block lasts; may start a job that looks for the touched ones."""
+        """Plan the rewrite of ``files`` for the time of a block; may start a job to find touched files."""
 
 
 @dataclass(frozen=True, slots=True)
 class ChangeRequest:
-    """A request to change a table: who asks, and under which rules.
+    """Request for a change of a table: partition or execution, provenance, audits.
 
     Attributes:
         owned: partition values that every row lies in, before and after.
@@ -84,9 +84,9 @@ class ChangeRequest:
         return self.execution or self.owned
 
     def record(self, content: str) -> CommitRecord:
-        """Make the record of the commit, as far as it is known before."""
+        """Build the commit record, with the fields known before the write."""
         return CommitRecord.of(self.provenance, content=content, owned=self.about)
 
     def ground(self, table: TableHandle, content: str) -> Ground:
-        """Find what the change is made on: the table as it is, or what it was before an execution."""
+        """Find the base snapshot of the change."""
         return ground_of(table, self.record(content), self.due)

@@ -48,7 +48,7 @@ def run(
     source: DataFrame | None = None,
     why: str,
 ) -> WriteResult:
-    """Run one of Delta's statements as one commit; a retry of the same statement finds that it was made.
+    """Run a Delta statement as one commit; a retry of an applied statement writes nothing.
 
     Args:
         table: the table to change.
@@ -99,7 +99,10 @@ def run(
 
 
 def committed(table: TableHandle, before: int, record: CommitRecord) -> WriteResult:
-    """Make the result of a statement from the commit that carries ``record``, if one of those after ``before`` does."""
+    """Build the result of a statement from the commit after ``before`` that carries ``record``.
+
+    Without that commit, no row matched.
+    """
     ours = [commit for commit in table.ledger.commits(since=before) if commit.record == record]
     if not ours:
         return WriteResult(table.name, before, applied=False, changed=False, reason="no row matched")
@@ -124,7 +127,7 @@ def _ran(
     *,
     last: bool,
 ) -> bool:
-    """Tell whether the statement came through; another writer may have been faster."""
+    """Run the statement; return whether no conflict with another writer occurred."""
     try:
         with private(table.session, settings) as session:
             statement(session, None if source is None else session.read.schema(source.schema).parquet(folder))
@@ -144,7 +147,7 @@ def _figures(commit: Commit) -> dict[str, int]:
 
 
 def _counts(commit: Commit) -> RowCounts:
-    """Count the rows of the source as far as Delta counts them: it does not say how many changed nothing."""
+    """Return the row counts by Delta's metrics, which do not count source rows without effect."""
     figures = _figures(commit)
     if "source" not in figures:
         return RowCounts()

@@ -22,7 +22,7 @@ SMALL_ROWS = 100_000
 
 
 def is_small(files: Sequence[KeyedFile], rows: int) -> bool:
-    """Return whether files and source are so small, and in one partition, that one task rewrites all of the files."""
+    """Tell whether one task can rewrite all files: few source rows, small files, one partition."""
     one = len({key for _, key in files}) == 1
     return one and sum(file["size_bytes"] for file, _ in files) <= SMALL_BYTES and rows <= SMALL_ROWS
 
@@ -33,7 +33,7 @@ def touched(store: Store, files: Sequence[KeyedFile], rows: DataFrame) -> list[K
 
 
 def files_at(store: Store, files: Sequence[KeyedFile], uris: Iterable[str]) -> list[KeyedFile]:
-    """Select the ``files`` that lie at ``uris``, as Spark spells them.
+    """Select the ``files`` at ``uris``, in Spark's spelling.
 
     Raises:
         ContractError: if one of them is not among the files.

@@ -1,4 +1,4 @@
-"""Schema of a table: its agreement with the declaration, and its demands on rows.
+"""Schema of a table: agreement with the declaration, and requirements on rows.
 
 Creating and altering are commits of their own, before and apart from any write: two writers that race to create a table
 or to change its properties would otherwise fail each other's data commits.
@@ -44,7 +44,7 @@ _LENGTH = re.compile(r"(?:var)?char\((\d+)\)")
 
 
 def require_usable(spec: TableSpec, session: SparkSession) -> None:
-    """Refuse a declaration that Spark could not create a table of, before it creates half of one.
+    """Refuse a declaration that Spark cannot evaluate, before the table is created in part.
 
     Raises:
         ConfigError: without columns, or for a type or a constraint that Spark cannot evaluate; names it.
@@ -83,7 +83,7 @@ def creation(spec: TableSpec, location: str) -> Iterator[str]:
 
 
 def alterations(spec: TableSpec, location: str, state: TableState) -> Iterator[str]:
-    """Write the SQL statements that bring the stored table up to ``spec``: new columns, constraints and properties.
+    """Write the SQL statements that add columns, constraints and properties of ``spec`` to the table.
 
     Raises:
         SchemaMismatch: if the stored table differs in a way that needs a migration (types, dropped or reordered
@@ -103,7 +103,7 @@ def alterations(spec: TableSpec, location: str, state: TableState) -> Iterator[s
 
 
 def constraints(state: TableState) -> dict[str, str]:
-    """List every rule that the stored table has, whoever added it: constraint name -> SQL predicate.
+    """List every rule of the stored table, whoever added the rule: constraint name -> SQL predicate.
 
     These are all the rules that Spark's writer would enforce row by row: NOT NULL at any depth, CHECK, invariants,
     lengths of CHAR and VARCHAR, generated columns; and that a partition value is one that the log can hold.
@@ -123,13 +123,13 @@ def constraints(state: TableState) -> dict[str, str]:
 
 
 def content_columns(spec: TableSpec, state: TableState) -> list[str]:
-    """List the stored columns that say what a row is: all but the technical ones."""
+    """List the stored columns without the technical columns."""
     technical = {name.lower() for name in {*spec.columns} - {*spec.content}}
     return [name for name in state.columns if name.lower() not in technical]
 
 
 def _of_field(name: str, column: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    """List the rules that stand in the schema's entry of one column."""
+    """List the rules in the schema entry of one column."""
     told = column.get("metadata", {})
     yield from _not_null(name, identifier(name), column)
     if expression := told.get("delta.generationExpression"):
@@ -146,7 +146,7 @@ def _of_field(name: str, column: Mapping[str, Any]) -> Iterator[tuple[str, str]]
 
 
 def _not_null(name: str, path: str, column: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    """Write the rule of a required field, which is missing, too, where the column around it is NULL, as for Delta."""
+    """List the NOT NULL rules of a column and nested fields; as in Delta, a NULL parent violates a rule."""
     if not column["nullable"]:
         yield f"{name}_is_not_null", f"{path} IS NOT NULL"
     inner = column["type"]
@@ -155,7 +155,7 @@ def _not_null(name: str, path: str, column: Mapping[str, Any]) -> Iterator[tuple
 
 
 def require_partition(table: str, state: TableState, owned: Mapping[str, object]) -> dict[str, str]:
-    """Spell the values of a partition as the log does, by the names that the table has.
+    """Return a partition in the log's spelling, under the table's column names.
 
     A partition that no row can lie in is refused before anything is computed for it.
 
@@ -187,7 +187,7 @@ def require_partition(table: str, state: TableState, owned: Mapping[str, object]
 
 
 def require_open(table: str, state: TableState) -> None:
-    """Refuse to write a table that is closed.
+    """Refuse to write a closed table.
 
     Raises:
         ConfigError: if it is a version, or shows versions.
@@ -200,7 +200,7 @@ def require_open(table: str, state: TableState) -> None:
 
 
 def require_replaceable(table: str, state: TableState) -> None:
-    """Refuse to take rows away from a table that only grows.
+    """Refuse to remove rows from an append-only table.
 
     Raises:
         ConfigError: if the table is append-only, or closed.
@@ -214,12 +214,12 @@ def require_replaceable(table: str, state: TableState) -> None:
 
 
 def held_types(state: TableState) -> StructType:
-    """Read the columns of a stored table with their types."""
+    """Return the schema of a stored table as Spark's ``StructType``."""
     return StructType.fromJson({"type": "struct", "fields": list(state.columns.values())})
 
 
 def conform(table: str, split: Split, keep: str, state: TableState) -> None:
-    """Refuse rows with other columns than the stored table, or with column types that do not fit the table's.
+    """Refuse rows whose columns or column types do not fit the stored table.
 
     Raises:
         SchemaMismatch: names every missing and unknown column, and each whose values may be none of the table's type.
@@ -262,7 +262,7 @@ def _refuse_migration(spec: TableSpec, state: TableState) -> None:
 
 
 def _differences(spec: TableSpec, state: TableState) -> Iterator[str]:
-    """Describe how the stored columns and constraints differ from the declared ones of the same name."""
+    """Describe the differences between stored and declared columns and constraints of the same name."""
     for name in (name for name in spec.columns if name in state.columns):
         column, stored = spec.columns[name], state.columns[name]
         if column.required and stored["nullable"]:

@@ -17,12 +17,12 @@ _SHOWN = 3
 
 
 class FilesGone(Conflict):
-    """Staged files that somebody removed: only staging the rows once more helps."""
+    """Conflict by removed staged files, resolved only by staging the rows again."""
 
 
 @dataclass(frozen=True, slots=True)
 class LostFile:
-    """A data file that the log names and nobody can read.
+    """A data file of the log that is missing or cut short.
 
     Attributes:
         path: below the table's folder, as it is on disk.
@@ -39,7 +39,7 @@ class LostFile:
 
 
 def lost_files(store: Store, state: TableState, *partitions: Mapping[str, str | None]) -> list[LostFile]:
-    """List the data files of the named partitions (of all, if none is named) that are missing or cut short."""
+    """List the missing or truncated data files of the named partitions (of all if none is named)."""
     found = []
     for file, key in state.keyed_files():
         if not partitions or any(named.items() <= dict(key).items() for named in partitions):
@@ -50,7 +50,7 @@ def lost_files(store: Store, state: TableState, *partitions: Mapping[str, str | 
 
 
 def require_files(store: Store, files: Iterable[tuple[str, int]]) -> None:
-    """Look at staged files, each a path and its size in bytes, that are about to be read or named in a commit.
+    """Check existence and size of staged files (path, bytes) before a read or a commit.
 
     Raises:
         FilesGone: if one is not there, or is cut short.
@@ -66,13 +66,13 @@ def require_files(store: Store, files: Iterable[tuple[str, int]]) -> None:
 
 
 def tell_lost(table: str, lost: Sequence[LostFile]) -> str:
-    """Describe the loss in one clause, with the first few files."""
+    """Describe lost files in one clause, with the first few paths."""
     more = f" and {len(lost) - _SHOWN} more" if len(lost) > _SHOWN else ""
     return f"{table} lacks {len(lost)} of its data files ({', '.join(map(str, lost[:_SHOWN]))}{more})"
 
 
 def _loss(store: Store, path: str, size_bytes: int) -> str:
-    """Say what is wrong with a data file; empty if it is sound, or lies behind a path with a scheme."""
+    """Describe the damage of a data file; empty if sound, or if the path has a scheme."""
     if "://" in path:
         return ""
     try:

@@ -38,7 +38,7 @@ class Bounds:
 
 
 def inside(state: TableState, owned: Mapping[str, str]) -> Iterator[KeyedFile]:
-    """List the files of the partitions ``owned``; all files if it names no partition."""
+    """List the files of the partitions ``owned``; all files without partition values."""
     return ((file, key) for file, key in state.keyed_files() if owned.items() <= dict(key).items())
 
 
@@ -54,7 +54,7 @@ def candidates(state: TableState, owned: Mapping[str, str], keys: Mapping[str, B
 
 
 def is_ordered(state: TableState, column: str) -> bool:
-    """Tell whether the bounds of a column in the log are exact, and ordered as Python orders them."""
+    """Tell whether a column's bounds in the log are exact and in Python's order."""
     field = state.columns[column]
     plain = not any("collation" in name.lower() for name in field["metadata"])
     return isinstance(field["type"], str) and field["type"] in _EXACT and plain and "." not in column

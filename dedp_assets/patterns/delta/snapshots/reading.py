@@ -1,4 +1,4 @@
-"""Reading a table at a pinned version by the files that its log names.
+"""Reads of a table at a pinned version, by the data files in the log.
 
 Spark's Delta reader rebuilds the table's state in a Spark job before it reads the first row, at every version anew. The
 ledger knows the files in milliseconds, so where nothing but plain Parquet files makes up the table (no deletion
@@ -58,7 +58,7 @@ def read_at(
 def read_files(
     session: SparkSession, store: Store, state: TableState, files: Iterable[KeyedFile], *, named: bool = False
 ) -> DataFrame:
-    """Read the rows of just these ``files`` of the table at ``state``; lazy.
+    """Read the rows of ``files`` only, as of ``state``; lazy.
 
     Args:
         session: the Spark session.
@@ -86,7 +86,7 @@ def read_files(
 
 
 def plain_uri(uri: str) -> str:
-    """Spell a file's URI in one way, so that Spark's and the log's compare equal."""
+    """Normalise a file's URI, so that URIs of Spark and of the log compare equal."""
     return re.sub(_SLASHES, r"\1:/", unquote(uri))
 
 
@@ -104,7 +104,7 @@ def lies_outside(path: str) -> bool:
 def _files(
     store: Store, state: TableState, partitions: Sequence[Mapping[str, str | None]]
 ) -> dict[Partition, list[str]] | None:
-    """List the active files by partition; ``None`` if one of them lies outside the table's folder."""
+    """List the active files by partition; ``None`` if a file lies outside the table's folder."""
     found: dict[Partition, list[str]] = {}
     for file, key in state.keyed_files():
         path = unquote(file["path"])
@@ -138,7 +138,7 @@ def _by_file(
     kinds: Mapping[str, str],
     also: Sequence[Column],
 ) -> DataFrame:
-    """Read the rows of many partitions, whose values are looked up by file."""
+    """Read the rows of many partitions, with partition values joined by file."""
     columns = list(kinds)
     every = [(path, dict(key)) for key, paths in files.items() for path in paths]
     known = [(plain_uri(store.uri_of(path)), *[values[c] for c in columns]) for path, values in every]
@@ -152,5 +152,5 @@ def _by_file(
 
 
 def predicate(partition: Mapping[str, str | None], state: TableState, alias: str = "") -> str:
-    """Write the SQL predicate of one partition's rows, spelled as in the log; ``true`` for the whole table."""
+    """Write the SQL predicate of one partition in the log's spelling; ``true`` for the whole table."""
     return " AND ".join(alias + equals(c, value, state.kinds[c]) for c, value in partition.items()) or "true"

@@ -18,7 +18,7 @@ _NAMES = {"byte": "TINYINT", "integer": "INT", "long": "BIGINT", "short": "SMALL
 
 
 class StoredSpec(TableSpec):
-    """The declaration of a table as the table is: nothing of the table is altered by it."""
+    """The declaration of a stored table, which never alters the table."""
 
     __slots__ = ()
 
@@ -28,7 +28,7 @@ class StoredSpec(TableSpec):
 
 
 def stored_spec(name: str, state: TableState) -> TableSpec:
-    """Read what a stored table declares: columns, partitions, constraints and properties.
+    """Read the declaration of a stored table: columns, partitions, constraints and properties.
 
     What Delta has no place for (keys, executions, which columns are personal) stands in a property of the library's own
     (:data:`~dedp_assets.patterns.core.schema.DECLARED`), which tables of other tools do not have.

@@ -1,1 +1,1 @@
-"""Staging: rows written beside a table, their metrics, audits and row accounting."""
+"""Staging: rows written to staged files, with metrics, audits and row accounting."""

@@ -13,7 +13,7 @@ __all__ = ["Account", "Balance", "Measured"]
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """The numbers of one pass over rows, in rows where nothing else is said.
+    """Numbers from one pass over rows; counts of rows unless stated otherwise.
 
     Attributes:
         rows: all that it saw.
@@ -68,7 +68,7 @@ class Account:
 
 
 class Balance(Protocol):
-    """A way to account for the rows of a write."""
+    """Row accounting of a write: outcomes, digests, and the check of the sums."""
 
     @property
     def kept(self) -> str:
@@ -76,27 +76,27 @@ class Balance(Protocol):
 
     @property
     def outcomes(self) -> Collection[str]:
-        """The outcomes that rows can have; none, if they all have the same."""
+        """Possible outcomes of rows; empty if all rows have the same outcome."""
 
     @property
     def landed(self) -> Mapping[str | None, Collection[str]]:
-        """Part of a split, ``None`` for plain rows -> the outcomes of the rows in its files; none: the kept rows."""
+        """Part of a split, ``None`` for plain rows -> outcomes in the part's files; empty: the kept rows."""
 
     @property
     def others(self) -> str:
-        """Names the rows that an aggregate over the pass measures beside the kept ones; may be empty."""
+        """Name of the rows that an aggregate measures in addition to the kept rows; may be empty."""
 
     @property
     def known(self) -> Collection[str]:
-        """Figures that are known without an audit that measures them."""
+        """Figures known without a measuring audit."""
 
     @property
     def content(self) -> str:
-        """SQL of a hash of a row's content; empty if nobody asks for a digest."""
+        """SQL of the hash of a row's content; empty without a digest."""
 
     @property
     def identity(self) -> str:
-        """SQL of a hash of what identifies a row; empty if nothing does."""
+        """SQL of the hash of a row's identity; empty without an identity."""
 
     def account(self, measured: Measured) -> Account:
-        """Add up what was measured."""
+        """Add up the measured outcomes into an account."""

@@ -34,7 +34,7 @@ _SAMPLES = 3
 
 
 def require_untouched(table: TableHandle, held: Mapping[str, str], since: int | None) -> None:
-    """Refuse rows that were computed from an earlier version than the one of which a partition is now.
+    """Refuse rows computed from version ``since`` if the partition was written later.
 
     Raises:
         Conflict: names both versions.
@@ -48,7 +48,7 @@ def require_untouched(table: TableHandle, held: Mapping[str, str], since: int | 
 
 
 def layout_of(table: TableHandle, state: TableState, owned: Mapping[str, str]) -> Layout:
-    """Lay rows out as the table at ``state`` has them, in the partition ``owned``."""
+    """Return the layout of staged rows for the partition ``owned`` of the table at ``state``."""
     protocol = dict(state.protocol) if file_exchange.serves(state) else commits.PLAIN_PROTOCOL
     held = {field.name: field.dataType for field in held_types(state).fields}
     return Layout(table.store, tuple(state.columns), state.kinds, owned, table.spec.personal, protocol, held)
@@ -56,7 +56,7 @@ def layout_of(table: TableHandle, state: TableState, owned: Mapping[str, str]) -
 
 @contextmanager
 def discarded_if_unjudged(stage: Stage) -> Iterator[None]:
-    """Remove the stage if an audit cannot judge what was measured."""
+    """Remove the stage if an audit cannot be evaluated."""
     try:
         yield
     except ConfigError:
@@ -84,7 +84,7 @@ def in_range(write: Callable[Concatenate[H, P], R]) -> Callable[Concatenate[H, P
 
 
 def refusal(table: TableHandle, owned: Mapping[str, str], judged: Judged, stage: Stage, rows: DataFrame) -> AuditFailed:
-    """Make the error that says what refuses the staged rows, with a few of those of ``rows`` that are at fault."""
+    """Build the audit error of the staged rows, with samples of the rows at fault."""
     message = f"{table.name} {slice_name(owned)}: nothing published. {judged.refused}"
     if judged.faults:
         shown = [identifier(column) for column in table.spec.columns if column not in table.spec.personal]

@@ -1,4 +1,4 @@
-"""Metrics of a stage: aggregates that the one pass over the rows observes."""
+"""Metrics of a stage: aggregates observed in the single pass over the rows."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _COUNT = {OTHERS: "count(1)"}
 
 @dataclass(frozen=True)
 class Measuring:
-    """The measures of one pass over rows, and the choice of the rows that it writes.
+    """Measures of one pass over rows, and the selection of the rows to write.
 
     Attributes:
         measures: name -> SQL aggregate that cannot fail, observed in the pass.
@@ -56,11 +56,11 @@ class Measuring:
 
     @cached_property
     def counted(self) -> Watch:
-        """The observation of the others."""
+        """The observation that counts the other rows."""
         return Watch(_COUNT)
 
     def along(self, tally: Tally | None) -> Measuring:
-        """Take a tally in the same pass, if there is one for it."""
+        """Add the measures of ``tally`` to the pass, if the tally is taken in the same pass."""
         if tally is None or not tally.along:
             return self
         return replace(
@@ -72,7 +72,7 @@ class Measuring:
         )
 
     def again(self) -> Measuring:
-        """Measure once more, with nothing in the pass that can fail: what is asked has passes of its own."""
+        """Return a copy that computes the aggregates of audits and tally in separate passes."""
         return replace(self, apart=True)
 
     @property
@@ -88,7 +88,7 @@ class Measuring:
         return rows.coalesce(1) if self.in_one_task else rows
 
     def figures(self, rows: DataFrame, held: Mapping[str | None, int]) -> dict[str, Any] | None:
-        """Read what was observed of the rows; waits for the job that writes them.
+        """Wait for the job that writes the rows, and return the observed figures.
 
         Args:
             rows: what was observed.

@@ -19,7 +19,7 @@ _LONGEST_TEXT = 64
 
 
 def file_statistics(file: Any, columns: Collection[str]) -> tuple[int, str]:  # noqa: ANN401 - pyarrow
-    """Read a file's number of rows, and its statistics as JSON: rows, and bounds and NULLs of the named columns.
+    """Return a Parquet file's row count, and Delta statistics (bounds, NULL counts) as JSON.
 
     Bounds that the footer lacks (nested columns, BINARY, timestamps as INT96) are left out: readers then skip nothing.
     """
@@ -54,7 +54,7 @@ def _describe(footer: Any, place: int, column: str, found: dict[str, dict[str, A
 
 
 def _bound(value: object) -> object:
-    """Write a bound as JSON holds it exactly; ``None`` if it cannot."""
+    """Convert a bound to an exact JSON value; ``None`` if impossible."""
     if isinstance(value, datetime):
         if value.tzinfo is None:
             return value.isoformat(timespec="microseconds")

@@ -1,4 +1,4 @@
-"""Row counts of a change of stored rows: six outcomes, and the check that they add up.
+"""Row counts of a change of stored rows: six outcomes, and the check of the sums.
 
 Every row of a file that is rewritten, and every row of the source that meets no such row, has one outcome. What is
 counted on the way is held against numbers that come from elsewhere: how many rows the log says that the files hold, and
@@ -51,7 +51,7 @@ class Outcomes:
     identity: ClassVar[str] = ""
 
     def account(self, measured: Measured) -> Account:
-        """Add up the outcomes, and hold them against the log and against the files written."""
+        """Add up the outcomes, and check the sums against the log and the written files."""
         rows = {outcome: measured.parts.get(outcome, 0) for outcome in OUTCOMES}
         faults, counts = "; ".join(self._faults(rows, measured)), self._counts(rows)
         # Outcomes that do not add up say nothing of the rest of the table.
@@ -78,7 +78,7 @@ class Outcomes:
             yield f"{unmatched} rows of the source matched nothing, it has {self.source}"
 
     def _totals(self, rows: Mapping[str, int]) -> dict[str, int]:
-        """Count what the source brings and what the table holds before and after, where it is known."""
+        """Return the row totals of the source, and of the table before and after, where known."""
         brought = {} if self.source is None else {"source": self.source}
         if self.before is None:
             return brought
@@ -90,14 +90,14 @@ class Outcomes:
         }
 
     def _counts(self, rows: Mapping[str, int]) -> RowCounts:
-        """Account for the rows that a change brings: they live on, or nothing was done with them."""
+        """Return the row accounting of a change: source rows are represented or filtered."""
         if self.source is None:
             return RowCounts()
         written, unused = rows["inserted"] + rows["updated"] + rows["confirmed"], rows["unused"]
         return RowCounts(read=self.source, written=written, filtered=unused, represented=self.source - unused)
 
     def _metrics(self, rows: Mapping[str, int]) -> dict[str, int]:
-        """Name what happened as Delta does."""
+        """Return the counts under Delta's metric names."""
         if self.source is None:
             return {"numDeletedRows": rows["deleted"], "numCopiedRows": rows["kept"]}
         return {
@@ -111,6 +111,6 @@ class Outcomes:
 
 
 def rows_in(files: Iterable[Mapping[str, Any]]) -> int | None:
-    """Count the rows of ``files`` by the log's statistics; ``None`` if it lacks those of one."""
+    """Count the rows of ``files`` by the log's statistics; ``None`` if incomplete."""
     rows = [file.get("num_records") for file in files]
     return None if None in rows else sum(rows)  # type: ignore[arg-type]

@@ -78,7 +78,7 @@ class Judged:
         return summary(self.findings)
 
     def record(self, provenance: Provenance, owned: Mapping[str, str], content: str = "") -> CommitRecord:
-        """Make the record of the commit that publishes the rows; ``content`` tells it from others, if not the rows."""
+        """Build the record of the publishing commit; ``content`` replaces the digest of the rows."""
         return CommitRecord.of(
             provenance,
             content=content or self.account.content,
@@ -92,7 +92,7 @@ class Judged:
 
 @dataclass(frozen=True, slots=True)
 class Accounting:
-    """The rules of one write: what they need measured, and what they say of what was measured.
+    """Rules of one write: the measures to observe, and the verdict on the figures.
 
     Attributes:
         balance: how the rows are accounted for.
@@ -142,11 +142,11 @@ class Accounting:
 
     @property
     def measures_others(self) -> bool:
-        """Tell whether an audit measures rows by its own SQL, whatever their outcome."""
+        """Tell whether an audit measures rows of every outcome by separate SQL."""
         return any(audit.sees_all for audit in self.audits)
 
     def measures(self) -> dict[str, str]:
-        """List the SQL aggregates to observe in the pass that stages the rows, by the name to observe them under."""
+        """List the SQL aggregates to observe in the staging pass, by name."""
         balance = self.balance
         found = {_ROWS: "count(1)", _KEPT: self._count("true"), _OUTSIDE: self._count(self.outside or "false")}
         found |= {_SHARING: self._count(self.repeated)} if self.repeated else {}
@@ -159,7 +159,7 @@ class Accounting:
         return found
 
     def asked(self) -> dict[str, str]:
-        """List the SQL aggregates of the audits, by the figure they measure."""
+        """List the SQL aggregates of the audits, by figure."""
         wheres = {audit.figure: self._count(audit.where) for audit in self.audits if audit.where is not None}
         return {**{audit.figure: audit.measure for audit in self.audits if audit.measure}, **wheres}
 
@@ -178,7 +178,7 @@ class Accounting:
         staged: int = 0,
         replaced: int | None = None,
     ) -> Judged:
-        """Judge what was observed under the names of :meth:`measures` and :meth:`asked`.
+        """Judge the figures observed under the names of :meth:`measures` and :meth:`asked`.
 
         Args:
             observed: all of the numbers; none of them, if there was no row to stage.
@@ -235,5 +235,5 @@ class Accounting:
 
 
 def _broken(rule: str) -> str:
-    """Write the SQL predicate of the rows that break a constraint: those, too, for which it is NULL."""
+    """Write the SQL predicate of the rows that violate a constraint, NULL results included."""
     return f"NOT coalesce({rule}, false)"

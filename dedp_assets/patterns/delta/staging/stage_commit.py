@@ -1,4 +1,4 @@
-"""Commit of staged files in place of those of the partition that a write owns."""
+"""Commit of staged files in place of the files of the owned partition."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def commit_files(
     append: bool = False,
     only: Collection[Partition] | None = None,
 ) -> None:
-    """Commit old files out and staged files in, transaction and record with them, without touching a row.
+    """Commit the removal of old files and the addition of staged files, with transaction id and record.
 
     Args:
         state: the table as it was when the write was decided on.

@@ -1,4 +1,4 @@
-"""Staging job: writes rows as Parquet files beside a table and measures them on the way."""
+"""Staging job: rows written as Parquet files into a stage, and measured in the same pass."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ __all__ = ["Layout", "stage_rows"]
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """The place and the form in which the kept rows are laid out.
+    """Location and format of the kept rows in a stage.
 
     Attributes:
         store: the table's.
@@ -62,7 +62,7 @@ def stage_rows(
     keep: str = "valid",
     also: Sequence[str] = (),
 ) -> Stage:
-    """Write rows beside the table and measure them, in one Spark job.
+    """Write rows to a stage and measure the rows, in one Spark job.
 
     Args:
         split: the rows, of which the part ``keep`` is meant for this table and ``also`` for others.
@@ -92,7 +92,7 @@ def stage_rows(
 
 
 def _stage(split: Split, layout: Layout, measuring: Measuring, keep: str, also: Sequence[str]) -> Stage | None:
-    """Write and measure rows once; ``None`` if figures of some of them were lost."""
+    """Write and measure rows once; ``None`` if figures of some rows were lost."""
     stage = new_stage(layout.store)
     try:
         filled = _filled(stage, split, layout, measuring, keep, also)
@@ -153,7 +153,7 @@ def _filled(
 def _named_folders(
     split: Split, layout: Layout, parts: Sequence[str], also: Sequence[str]
 ) -> tuple[str, dict[str, str]]:
-    """Choose folder names that no column has: for a split's parts, and for partition columns that the rows tell.
+    """Choose unused folder names: for the parts of a split, and for partition columns of the rows.
 
     These are the ones not owned, or told by a part that is staged along, too. A vacuum passes over names like ``_x``.
     """
@@ -173,7 +173,7 @@ def _read_back(column: str, layout: Layout, folders: Mapping[str, str]) -> str:
 
 
 def _write(rows: DataFrame, folders: Sequence[str], stage: Stage) -> None:
-    """Write the files; what a step raised about a row inside of the query is its error, not the engine's."""
+    """Write the Parquet files, and raise library errors from inside the query unwrapped."""
     try:
         rows.write.partitionBy(*folders).parquet(stage.store.address)
     except PySparkException as error:
@@ -183,7 +183,7 @@ def _write(rows: DataFrame, folders: Sequence[str], stage: Stage) -> None:
 
 
 def _culprit(projected: Callable[[], DataFrame], measures: Mapping[str, str]) -> str:
-    """Name the one of ``measures`` that Spark cannot evaluate, and why; empty if it is the rows themselves."""
+    """Name the measure that Spark cannot evaluate, with the reason; empty if the rows are at fault."""
     try:
         frame = projected()
         _ = frame.isStreaming
@@ -198,7 +198,7 @@ def _culprit(projected: Callable[[], DataFrame], measures: Mapping[str, str]) ->
 
 
 def _projected(split: Split, layout: Layout, parts: Sequence[str], measuring: Measuring) -> DataFrame:
-    """Select plain rows in the table's order; of a split, each column only in the rows of the parts that own it."""
+    """Select the columns to write, in the table's order; of a split, each column for the owning parts."""
     if not split.outcome:
         known = {column.lower() for column in layout.columns}
         wanted = [*layout.columns, *(column for column in measuring.aside if column.lower() not in known)]
@@ -218,7 +218,7 @@ def _projected(split: Split, layout: Layout, parts: Sequence[str], measuring: Me
 def _staged_files(
     stage: Store, layout: Layout, folders: Mapping[str, str], apart: str
 ) -> Iterator[tuple[AddAction, str | None]]:
-    """List the files of a stage that hold rows, each with the part of the split that they belong to."""
+    """List the non-empty files of a stage as add actions, each with the part of the split."""
     hidden = {*layout.quiet, *layout.partition_by}
     shown = [column for column in layout.columns if column not in hidden]
     for file in stage.files():
@@ -249,7 +249,7 @@ def _staged_files(
 def _describe(
     stage: Store, schema: StructType, layout: Layout, files: Sequence[tuple[AddAction, str | None]], apart: str
 ) -> None:
-    """Make the stage a Delta table of its own, so that refused rows can be looked at."""
+    """Make the stage a Delta table, for the inspection of refused rows."""
     by = [*layout.partition_by, *filter(None, [apart])]
     adds = []
     for add, outcome in files:

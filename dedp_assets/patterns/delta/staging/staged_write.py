@@ -1,4 +1,4 @@
-"""Staged write: rows that passed their audits and wait for their commit.
+"""Staged write: audited rows before the commit.
 
 Under the table's lock the ledger is read, and one metadata-only commit made; whatever takes a job is done before.
 """
@@ -39,7 +39,7 @@ __all__ = ["StagedWrite"]
 
 @dataclass(frozen=True, slots=True)
 class _Differing:
-    """Partitions of which other rows are staged than these files hold."""
+    """Partitions whose staged rows differ from the stored rows, with the stored files compared."""
 
     files: frozenset[str]
     partitions: frozenset[Partition]
@@ -47,7 +47,7 @@ class _Differing:
 
 @dataclass(frozen=True, slots=True)
 class StagedWrite:
-    """Rows that passed their audits and wait beside the table.
+    """Audited rows in a stage, ready to be published.
 
     Attributes:
         record: what the commit will say.
@@ -71,13 +71,13 @@ class StagedWrite:
         *,
         append: bool = False,
     ) -> StagedWrite:
-        """Make the write of rows that nothing refused; its record names the stage."""
+        """Make the write of accepted rows; the record names the stage."""
         noted = replace(provenance, notes={**provenance.notes, "stage": stage.store.name})
         return cls(table, stage, judged.record(noted, owned), judged.findings, append)
 
     @classmethod
     def of_note(cls, table: TableHandle, note: Mapping[str, Any]) -> StagedWrite:
-        """Take up a write from its note; the process that staged it may be gone.
+        """Restore a staged write from a note, possibly of another process.
 
         Raises:
             ConfigError: if the note is none of :meth:`note`.
@@ -89,7 +89,7 @@ class StagedWrite:
         return cls(table, Stage(table.store.within(note["stage"]), adds), record, ())
 
     def note(self) -> dict[str, Any]:
-        """Note the write as plain JSON values, from which another process can publish it, without Spark.
+        """Serialise the write to JSON values, for a publish by another process without Spark.
 
         Raises:
             ConfigError: for a table that only Spark can write, or with finer partitions than the write owns.
@@ -112,7 +112,7 @@ class StagedWrite:
         return self._decide(self.table.ledger.state(), None).applied is not None
 
     def is_whole(self) -> bool:
-        """Tell whether all staged files are there."""
+        """Tell whether all staged files exist."""
         return all(self.table.store.exists(unquote(add.path)) for add in self.stage.adds)
 
     def part(self, name: str) -> DataFrame:
@@ -122,7 +122,7 @@ class StagedWrite:
     def publish(
         self, *, since: int | None = None, after: int | None = None, held: Mapping[str, str] | None = None
     ) -> WriteResult:
-        """Make the staged rows the table's rows, in one commit; publishing the same write again changes nothing.
+        """Commit the staged rows; a repeated publish of the same write changes nothing.
 
         Args:
             since: version of the table that the rows were computed from, if they were: what others wrote to the owned
@@ -177,7 +177,7 @@ class StagedWrite:
         )
 
     def _decide(self, state: TableState, after: int | None) -> idempotency.Decision:
-        """Ask the ledger about this write; where it is applied already, its files have to be there, too."""
+        """Run the idempotency check of the write; for an applied write, check for lost files, too."""
         ledger = self.table.ledger
         decision = idempotency.decide(ledger, state, self.record, append=self.append, after=after)
         if (decision.applied or decision.same_rows) and not self.append and self._lost(state):
@@ -219,7 +219,7 @@ class StagedWrite:
         return not decision.same_rows
 
     def _require_staged(self) -> None:
-        """Look at the staged files once more: who reads them by their folder would miss one without a word."""
+        """Check existence and size of the staged files; discard the stage if a file is gone."""
         try:
             file_exchange.require_staged(self.table.store, self.stage.adds)
         except FilesGone:
@@ -227,7 +227,7 @@ class StagedWrite:
             raise
 
     def _look(self, after: int | None) -> _Differing | None:
-        """Compare staged rows with those they replace, by partition; runs Spark jobs, so it takes no lock."""
+        """Compare staged and stored rows by partition, in Spark jobs and without the lock."""
         state = self.table.ledger.state()
         finer = set(state.partition_columns) - set(self.record.partition)
         if self.append or not finer or not file_exchange.serves(state):
@@ -238,19 +238,19 @@ class StagedWrite:
         return _Differing(self._replaced(state), frozenset(self._differing(state)))
 
     def _replaced(self, state: TableState) -> frozenset[str]:
-        """List the files whose rows this write owns."""
+        """List the active files of the owned partition."""
         owned = self.record.partition.items()
         return frozenset(file["path"] for file, key in state.keyed_files() if owned <= dict(key).items())
 
     def _discard_unless_live(self) -> None:
-        """Remove the stage unless its files are the table's: publishing twice is a retry, too."""
+        """Remove the stage unless the table has files of the stage, as after a repeated publish."""
         own = f"{self.stage.store.name}/"
         files = self.table.ledger.state().files() if self.stage.adds else ()
         if not any(file["path"].startswith(own) for file in files):
             self.stage.discard()
 
     def _differing(self, state: TableState) -> set[Partition]:
-        """List the partitions below the owned one whose rows differ; the others keep their files."""
+        """List the partitions within the owned partition whose rows differ."""
         owned, columns = self.record.partition, state.partition_columns
 
         keys = [F.expr(to_folder(c, state.kinds[c])).alias(f"{RESERVED}{n}") for n, c in enumerate(columns)]

@@ -32,7 +32,7 @@ STAGE = "staged-"
 
 @dataclass(frozen=True, slots=True)
 class Stage(Located):
-    """Rows written beside a table but not part of it.
+    """Rows in staged files inside a table's folder, outside of the table's log.
 
     Attributes:
         store: the stage's, inside the table's.
@@ -71,7 +71,7 @@ class Stage(Located):
         return sum(map(rows_of, self.adds))
 
     def read(self, part: str | None = None) -> DataFrame:
-        """Read the staged rows of one part (the kept one if ``None``) back from the files.
+        """Read the staged rows of one part (the kept part if ``None``) back from the files.
 
         Raises:
             ConfigError: for a stage without rows.
@@ -91,7 +91,7 @@ class Stage(Located):
         return rows.select(*[F.expr(sql).alias(column) for column, sql in self.shown.items()])
 
     def settle(self) -> None:
-        """Drop what only the audit needed, once a commit owns the kept files."""
+        """Remove the stage's log and unpublished files after the commit, and release the claim."""
         self.store.delete_folder("_delta_log")
         kept = {unquote(add.path) for add in self.adds}
         for file in self.store.files():
@@ -100,7 +100,7 @@ class Stage(Located):
         self._give_up_claim()
 
     def discard(self) -> None:
-        """Remove the stage, of which no file became part of the table."""
+        """Remove the files of an unpublished stage, and release the claim."""
         self.store.delete_folder("")
         self._give_up_claim()
 
@@ -121,12 +121,12 @@ def new_stage(table: Store) -> Stage:
 
 
 def claim_of(stage: str) -> str:
-    """Name the hidden file beside a stage that says whether somebody may still publish it."""
+    """Name the claim file of a stage, locked while a write may still publish the stage."""
     return f".{stage}.claim"
 
 
 def empty_stage(table: Store) -> Stage:
-    """Make a stage without rows, without Spark: publishing it empties the partition.
+    """Make a stage without rows and without Spark; publishing the stage empties the partition.
 
     Raises:
         ConfigError: if nothing could be published there.
@@ -136,5 +136,5 @@ def empty_stage(table: Store) -> Stage:
 
 
 def rows_of(add: AddAction) -> int:
-    """Read the number of rows of a staged file from its statistics."""
+    """Return the row count of a staged file, from the statistics in the add action."""
     return int(json.loads(add.stats)["numRecords"])

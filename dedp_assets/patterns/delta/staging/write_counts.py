@@ -25,7 +25,7 @@ _CONTENT, _IDENTITY = f"{RESERVED}content_hash", f"{RESERVED}identity_hash"
 
 @dataclass(frozen=True, slots=True)
 class Parts:
-    """The balance of rows that are written: each row read is in one part.
+    """Balance of written rows: one part for each row read.
 
     Attributes:
         keep: the part that is meant for the table.
@@ -61,7 +61,7 @@ class Parts:
 
     @classmethod
     def of(cls, split: Split, keep: str, content: Iterable[str], rows_read: RowsRead) -> Parts:
-        """Account for a split, whose rows are told apart by the columns ``content``."""
+        """Make the balance of a split, with ``content`` as the columns of the content digest."""
         tally = rows_read.tally
         where = tally.kept if tally and tally.along else ""
         named: tuple[str, ...] = ()
@@ -82,12 +82,12 @@ class Parts:
 
     @property
     def landed(self) -> dict[str | None, tuple[str, ...]]:
-        """The part that each outcome is; plain rows are the kept ones."""
+        """Part -> the outcome of the same name; ``None`` -> empty for plain rows."""
         return {outcome: (outcome,) for outcome in self.outcomes} or {None: ()}
 
     @property
     def others(self) -> str:
-        """The rows of other parts."""
+        """Name of the other rows: every part of the split; empty for plain rows."""
         return "every part of the split" if self.outcomes else ""
 
     @property
@@ -96,7 +96,7 @@ class Parts:
         return {*COUNTED, *self._tallied, *self.rows_read.figures}
 
     def account(self, measured: Measured) -> Account:
-        """Add up the parts; those without a count of their own are filtered.
+        """Add up the parts; parts without a separate count are filtered rows.
 
         What a tally observed where the rows were read may be of some of them only, or of a job before that failed. So
         if it does not agree, the rows read are counted in a pass of their own.
@@ -138,6 +138,6 @@ class Parts:
 
     @property
     def _tallied(self) -> list[str]:
-        """Figures that are counted where the rows are read."""
+        """Figures counted where the rows are read."""
         tally = self.rows_read.tally
         return [name for name in tally.names if not reserved([name])] if tally else []

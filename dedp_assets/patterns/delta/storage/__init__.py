@@ -1,1 +1,1 @@
-"""Stores: the files of a table, wherever they lie, and the writers' lock."""
+"""Stores: the files of a table at any location, and the writer's lock."""

@@ -32,7 +32,7 @@ _LONGEST_NAME_BYTES = 255
 
 @dataclass(frozen=True)
 class LocalStore:
-    """A store that is a folder of this machine's file systems.
+    """A store in a folder of this machine's file systems.
 
     A file is put as a draft beside it, which is linked or renamed to its name: both are atomic. Locks and claims are
     file locks: the operating system releases them when the process dies.
@@ -63,7 +63,7 @@ class LocalStore:
 
     @property
     def options(self) -> Mapping[str, str]:
-        """Nothing: a folder is found by its path."""
+        """Empty: a path needs no storage options."""
         return {}
 
     @property
@@ -89,27 +89,27 @@ class LocalStore:
         return replace(self, root=self._at(folder))
 
     def above(self) -> LocalStore:
-        """Return the store of the folder that this one lies in."""
+        """Return the store of the parent folder."""
         return replace(self, root=os.path.dirname(self.root))
 
     def exists(self, path: str) -> bool:
-        """Tell whether there is a file."""
+        """Tell whether the file exists."""
         return os.path.isfile(self._at(path))
 
     def list(self, folder: str = "") -> Sequence[str]:
-        """List the names of files and folders right in a folder."""
+        """List the names of files and folders in a folder."""
         try:
             return sorted(os.listdir(self._at(folder)))
         except (FileNotFoundError, NotADirectoryError):
             return ()
 
     def files(self, folder: str = "", *, deep: bool = True) -> Sequence[Entry]:
-        """List the files in a folder, links to files among them."""
+        """List the files in a folder, including links to files."""
         found = [found for found in self._scan(folder, deep=deep) if isinstance(found, Entry)]
         return sorted(found, key=lambda entry: entry.path)
 
     def entry(self, path: str) -> Entry:
-        """Look up what is known of a file."""
+        """Return size, times and tag of a file."""
         found = os.stat(self._at(path))
         if stat.S_ISDIR(found.st_mode):
             raise FileNotFoundError(f"{self._at(path)} is a folder and no file")
@@ -120,7 +120,7 @@ class LocalStore:
         return _content(os.open(self._at(path), os.O_RDONLY))  # a third quicker than open()
 
     def read_on(self, paths: Iterable[str]) -> Iterator[bytes]:
-        """Read files whole, one after the other."""
+        """Read files whole, in order, up to the first missing file."""
         # By their names in the open folder, and without a look at their sizes: a first look reads 50,000 of them.
         with suppress(FileNotFoundError):
             folder = os.open(self.root, os.O_RDONLY | os.O_DIRECTORY)
@@ -135,17 +135,17 @@ class LocalStore:
         return pa.OSFile(self._at(path), "rb")
 
     def put(self, path: str, content: bytes) -> None:
-        """Write a file, replacing the one that is there."""
+        """Write a file, replacing an existing file."""
         with self._draft(path, content) as draft:
             os.replace(draft, self._at(path))
 
     def put_if_absent(self, path: str, content: bytes) -> None:
-        """Write a file unless it is there."""
+        """Write a new file; fail if the file exists."""
         with self._draft(path, content) as draft:
             os.link(draft, self._at(path))
 
     def delete(self, path: str, *, tidy: bool = False) -> None:
-        """Remove a file, if it is there."""
+        """Remove a file, if present."""
         with suppress(FileNotFoundError):
             os.unlink(self._at(path))
         folder = os.path.dirname(path)
@@ -160,7 +160,7 @@ class LocalStore:
 
     @contextmanager
     def lock(self, timeout_seconds: float) -> Iterator[None]:
-        """Hold the one writer's lock: of the file ``.<name>.lock`` beside the folder."""
+        """Hold the writer's lock of the location: the file ``.<name>.lock`` next to the folder."""
         path = f"{os.path.dirname(self.root)}/.{self.name}.lock"
         os.makedirs(os.path.dirname(path), exist_ok=True)
         with FileLock(path, timeout=timeout_seconds):
@@ -190,12 +190,12 @@ class LocalStore:
         return replace(self, root=os.path.realpath(self.root))
 
     def overlaps(self, other: LocalStore) -> bool:
-        """Tell whether one of two folders lies in the other, or is it."""
+        """Tell whether two folders are the same, or one contains the other."""
         place, there = Path(self.above().resolved().root) / self.name, Path(other.root)
         return there in (place.resolve(), place, *place.parents) or place in there.parents
 
     def tree(self) -> Tree:
-        """List everything in the folder; a folder that cannot be listed raises an error, as it is no empty one."""
+        """List everything in the folder; raise an error if a folder cannot be listed."""
         found = list(self._scan("", deep=True, links=False))
         others = [path for path in found if isinstance(path, str)]
         empty = frozenset(path.rstrip("/") for path in others if path.endswith("/"))
@@ -206,7 +206,7 @@ class LocalStore:
         os.makedirs(self._at(folder), exist_ok=True)
 
     def create(self, path: str) -> BinaryIO:
-        """Open a new file to write to; readers see it grow."""
+        """Open a new file for writing; readers see partial content."""
         os.makedirs(os.path.dirname(self._at(path)), exist_ok=True)
         return open(self._at(path), "xb")
 
@@ -215,16 +215,16 @@ class LocalStore:
         shutil.copystat(Path(source._at(path)), Path(self._at(path)))
 
     def share(self, path: str, source: LocalStore) -> None:
-        """Hold the file of the same path in ``source``, without a copy of its bytes."""
+        """Hard-link the file of the same path in ``source``."""
         os.makedirs(os.path.dirname(self._at(path)), exist_ok=True)
         os.link(source._at(path), self._at(path))
 
     def shown(self, name: str) -> str | None:
-        """Look up which folder the link ``name`` shows; ``None`` if it is no link."""
+        """Return the target of the link ``name``; ``None`` if ``name`` is no link."""
         return os.readlink(self._at(name)) if os.path.islink(self._at(name)) else None
 
     def show(self, name: str, folder: str) -> None:
-        """Make the link ``name`` show ``folder``: readers see all of the former folder or all of this one.
+        """Point the link ``name`` to ``folder`` atomically.
 
         A crash may leave a draft of the link beside ``folder``.
         """
@@ -272,7 +272,7 @@ class LocalStore:
 
 
 def _content(file: int) -> bytes:
-    """Read an opened file to its end, and close it."""
+    """Read an opened file to the end, and close the file."""
     try:
         content = os.read(file, _COMMIT_BYTES)
         if more := os.read(file, _COMMIT_BYTES):

@@ -27,14 +27,14 @@ _OURS = ("_delta_log", "staged-", ".")
 
 
 class Located:
-    """Something that lies in a store."""
+    """An object whose files lie in a store."""
 
     __slots__ = ()
     store: Store
 
     @property
     def location(self) -> Path:
-        """The folder, for people who look into it; the library goes through the store.
+        """The folder as a path, for users; the library goes through the store.
 
         Raises:
             ConfigError: if it is no folder of this machine.
@@ -43,7 +43,7 @@ class Located:
 
 
 def store_at(location: Location) -> Store:
-    """Open the store of a table by its path or URI.
+    """Open the store of a table by path or URI.
 
     A link that is the folder itself stays one: a replica is exchanged by exchanging the link.
 
@@ -68,12 +68,12 @@ def store_at(location: Location) -> Store:
 
 
 def folder_at(path: str | os.PathLike[str] | LocalStore) -> LocalStore:
-    """Open a folder of plain files, which no engine reads as a table: any name will do."""
+    """Open the store of a folder of plain files, under any name."""
     return path if isinstance(path, LocalStore) else LocalStore(os.path.abspath(path))  # noqa: PTH100 - links stay
 
 
 def _path_in(text: str) -> str:
-    """Take the path out of a ``file`` URI; a path is one."""
+    """Return the path of a ``file`` URI, or a plain path unchanged."""
     if not _ADDRESS.match(text):
         return text
     parts = urlsplit(text)
@@ -86,12 +86,12 @@ def _path_in(text: str) -> str:
 
 
 def literal_path(path: Path | str) -> str:
-    """Escape a path for Spark's readers, which take brackets and stars in it for a pattern."""
+    """Escape brackets and stars in a path, which Spark's readers take for a glob pattern."""
     return _PATTERN.sub(r"\\\g<0>", str(path))
 
 
 def require_vacant(table: str, store: Store) -> None:
-    """Refuse to create a table where something else lies already.
+    """Refuse to create a table at a location with a file or foreign files.
 
     Raises:
         ConfigError: if a file has its place, or files lie there that no table of the library left.

@@ -1,4 +1,4 @@
-"""Stores: every operation on the files of a table, wherever they lie.
+"""Stores: every operation on the files of a table, at any location.
 
 A store stands for one location, and names what lies below it by paths with ``/``. The methods of :class:`Store` are all
 that the library does to a table's files; Spark and deltalake get the address (deltalake by :func:`delta_table` only)
@@ -31,7 +31,7 @@ _SAID: dict[Ability, str] = {
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """What is known of a file without reading it.
+    """Metadata of a file: path, size, times, tag.
 
     Attributes:
         path: below the store's location.
@@ -50,10 +50,10 @@ class Entry:
 
 
 class Claim(Protocol):
-    """A locked file that says that somebody is at work; it is free again when its holder forgets it or dies."""
+    """A locked file that marks work in progress until the holder forgets the claim or dies."""
 
     def release(self) -> None:
-        """Give the claim up; the file stays."""
+        """Release the claim; the file stays."""
 
 
 class Store(Protocol):
@@ -66,15 +66,15 @@ class Store(Protocol):
 
     @property
     def uri(self) -> str:
-        """The location with its scheme, escaped as an address."""
+        """The location as an escaped URI."""
 
     @property
     def address(self) -> str:
-        """The location as Spark and deltalake take it."""
+        """The location in the form that Spark and deltalake take."""
 
     @property
     def options(self) -> Mapping[str, str]:
-        """The settings that deltalake needs beside the address: where the service is, who asks."""
+        """Storage options that deltalake needs besides the address, e.g. service and account."""
 
     @property
     def name(self) -> str:
@@ -89,10 +89,10 @@ class Store(Protocol):
         """The abilities of the store beyond reading and writing files."""
 
     def address_of(self, path: str) -> str:
-        """Return the address of a file as Spark and deltalake take it."""
+        """Return the address of a file in the form that Spark and deltalake take."""
 
     def uri_of(self, path: str) -> str:
-        """Return the URI of a file, escaped: the one that Spark names the rows of the file by, as far as it decodes."""
+        """Return the escaped URI of a file; equal, once decoded, to Spark's name of the file."""
 
     def within(self, folder: str) -> Store:
         """Return the store of a folder below."""
@@ -101,37 +101,37 @@ class Store(Protocol):
         """Return the store of the folder that this location lies in."""
 
     def exists(self, path: str) -> bool:
-        """Tell whether there is a file; a folder is none."""
+        """Tell whether a file exists; false for a folder."""
 
     def list(self, folder: str = "") -> Sequence[str]:
-        """List the names of files and folders right in a folder, sorted by code points; none if it is not there.
+        """List the names of files and folders in a folder, sorted by code points; empty if missing.
 
         A file that was put before the call is listed.
         """
 
     def files(self, folder: str = "", *, deep: bool = True) -> Sequence[Entry]:
-        """List the files in a folder (and, if ``deep``, below it), sorted by path; none if it is not there."""
+        """List the files in a folder (and subfolders if ``deep``), sorted by path; empty if missing."""
 
     def entry(self, path: str) -> Entry:
-        """Look up what is known of a file."""
+        """Return size, times and tag of a file."""
 
     def read(self, path: str) -> bytes:
         """Read a file whole."""
 
     def read_on(self, paths: Iterable[str]) -> Iterator[bytes]:
-        """Read files whole, one after the other, up to the first one that is not there."""
+        """Read files whole, in order, up to the first missing file."""
 
     def open(self, path: str) -> Any:  # noqa: ANN401 - pyarrow is not typed
         """Open a file as pyarrow's ``NativeFile``, to be read in parts."""
 
     def put(self, path: str, content: bytes) -> None:
-        """Write a file, replacing the one that is there.
+        """Write a file, replacing an existing file.
 
         Readers see the former content or the new one, whole. A crash may leave a draft, whose name begins with a dot.
         """
 
     def put_if_absent(self, path: str, content: bytes) -> None:
-        """Write a file unless it is there: of several writers at once exactly one succeeds.
+        """Write a new file; of several concurrent writers exactly one succeeds.
 
         Readers see nothing or the whole content. A crash may leave a draft, whose name begins with a dot.
 
@@ -140,13 +140,13 @@ class Store(Protocol):
         """
 
     def delete(self, path: str, *, tidy: bool = False) -> None:
-        """Remove a file, if it is there; with ``tidy`` also the folders above it that hold nothing any more."""
+        """Remove a file, if present; with ``tidy`` also parent folders left empty."""
 
     def delete_folder(self, folder: str) -> None:
-        """Remove everything below a folder, in no order; what cannot be removed stays, as after a crash."""
+        """Remove everything below a folder, in no order; entries that cannot be removed stay."""
 
     def lock(self, timeout_seconds: float) -> AbstractContextManager[None]:
-        """Hold the one writer's lock of this location, against all processes and threads, until it is left.
+        """Hold the location's writer lock against all processes and threads, until the block ends.
 
         It lies beside the location, is no part of it, and is free once its holder is dead, however it died.
 
@@ -156,19 +156,19 @@ class Store(Protocol):
         """
 
     def claim(self, path: str) -> Claim:
-        """Claim a path until the claim is released or forgotten, or this process dies, however it dies.
+        """Claim a path until the claim is released or forgotten, or this process dies.
 
         Raises:
             TimeoutError: if somebody claims it already.
         """
 
     def is_claimed(self, path: str) -> bool:
-        """Tell whether a living process claims a path; looking neither takes nor makes a claim."""
+        """Tell whether a living process claims a path, without taking or making a claim."""
 
 
 @dataclass(frozen=True, slots=True)
 class Tree:
-    """Everything in a folder: files, folders that hold nothing, and what is neither (links, pipes), by path."""
+    """Content of a folder by path: files, empty folders, and other entries (links, pipes)."""
 
     files: Sequence[Entry]
     empty: frozenset[str]
@@ -176,7 +176,7 @@ class Tree:
 
 
 def require(store: Store, *needed: Ability) -> None:
-    """Refuse what the store cannot do.
+    """Refuse a store that lacks a needed ability.
 
     Raises:
         ConfigError: names the location, and what it cannot do.
@@ -186,5 +186,5 @@ def require(store: Store, *needed: Ability) -> None:
 
 
 def delta_table(store: Store, version: int | None = None) -> DeltaTable:
-    """Open the table at a store's location, at a version (the newest if ``None``), for a reader without Spark."""
+    """Open the deltalake table at a store's location and version (the newest if ``None``)."""
     return DeltaTable(store.address, version=version, storage_options=dict(store.options) or None)
