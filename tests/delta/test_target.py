@@ -9,6 +9,7 @@ from deltalake import DeltaTable, write_deltalake
 
 from dedp_assets.patterns.core.audits import Audit
 from dedp_assets.patterns.core.errors import AmbiguousKeys, ConfigError, ContractError
+from dedp_assets.patterns.core.names import identifier
 from dedp_assets.patterns.core.results import Finding
 from dedp_assets.patterns.core.rows import RowsRead
 from dedp_assets.patterns.core.schema import Column, TableSpec
@@ -113,7 +114,7 @@ RICH = TableSpec(
         "id": Column("BIGINT", "identity", required=True),
         "email": Column("STRING", personal=True, replica="pseudonym"),
         "name": Column("VARCHAR(9)"),
-        "odd`name": Column("ARRAY<STRUCT<`a.b`: INT, c: MAP<STRING, DECIMAL(9,2)>>>"),
+        "odd.name": Column("ARRAY<STRUCT<`a.b`: INT, `c`: MAP<STRING, DECIMAL(9,2)>>>"),
         "seen": Column("TIMESTAMP", technical=True),
         "small": Column("SMALLINT"),
         "day": Column("DATE", required=True),
@@ -139,11 +140,12 @@ def test_a_table_that_exists_says_what_it_declares(spark, make_table):
     }
     assert (found.spec.partition_by, found.spec.key, found.spec.checks) == (("day",), ("id",), dict(RICH.checks))
     assert found.spec.personal == RICH.personal
-    row = "{} AS id, 'a@x.org' AS email, 'Ada' AS name, NULL AS `odd``name`, NULL AS seen, NULL AS small, DATE '{}' day"
-    rows = [spark.sql(f"SELECT {row.format(*each)}") for each in ((1, "2026-01-05"), (1, "2026-01-06"))]
-    upsert_keyed(rows[0].to(found.read().schema), found.target("run-1", partition={"day": "2026-01-05"}))
+    values = {"id": "{0}", "email": "'a@x.org'", "name": "'Ada'", "day": "DATE '{1}'"}
+    typed = [f"CAST({values.get(n, 'NULL')} AS {c.type}) AS {identifier(n)}" for n, c in RICH.columns.items()]
+    rows = [spark.sql(f"SELECT {', '.join(typed)}".format(*each)) for each in ((1, "2026-01-05"), (1, "2026-01-06"))]
+    upsert_keyed(rows[0], found.target("run-1", partition={"day": "2026-01-05"}))
     with pytest.raises(AmbiguousKeys):
-        upsert_keyed(rows[1].to(found.read().schema), found.target("run-2", partition={"day": "2026-01-06"}))
+        upsert_keyed(rows[1], found.target("run-2", partition={"day": "2026-01-06"}))
     assert [(each["id"], each["name"]) for each in read_back(made)] == [(1, "Ada")]
     state = made.ledger.state()
     assert (state.properties, state.columns) == (known.properties, known.columns)

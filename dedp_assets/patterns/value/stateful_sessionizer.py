@@ -106,8 +106,9 @@ def sessionize_with_state(
     Example:
         >>> visits = table("visits", "user STRING, at TIMESTAMP, id INT, page STRING")
         >>> _ = visits.ensure()
-        >>> rule = SessionRule(["user"], event_time="at", event_id="id", gap_seconds=1800, ends="page = '/logout'")
-        >>> ended = sessionize_with_state(visits.stream(), rule=replace(rule, keep=["page"]), lateness="1 hour")
+        >>> events = {"entity": ["user"], "event_time": "at", "event_id": "id", "keep": ["page"]}
+        >>> rule = SessionRule(**events, gap_seconds=1800, ends="page = '/logout'")
+        >>> ended = sessionize_with_state(visits.stream(), rule=rule, lateness="1 hour")
         >>> ended.columns
         ['session_id', 'user', 'started_at', 'ended_at', 'events']
     """

@@ -335,7 +335,8 @@ def places(make_table, services, spark):
         services.requests("locations")
         facts = spark.createDataFrame([(address,) for address in addresses], "address STRING")
         run = a_run(at=more.pop("at", NOW), run_id=f"{day}/{len(addresses)}")
-        result = keep_answers(facts, table.target(run, partition={"day": day}), key="address", ask=ask, **more)
+        partition = more.pop("partition", {"day": day})
+        result = keep_answers(facts, table.target(run, partition=partition), key="address", ask=ask, **more)
         return result, services.requests("locations")
 
     keep.table = table
