@@ -10,9 +10,10 @@ from dedp_assets.graph.declare.records import EMPTY, About, Gates, Reads
 from dedp_assets.graph.declare.runs import Follow, InOrder, Nightly, OnDelivery, OnRequest, Runs
 from dedp_assets.patterns.core.errors import ConfigError
 from dedp_assets.patterns.core.options import require_types
+from dedp_assets.patterns.core.schema import TableSpec
 from dedp_assets.patterns.delta import Table
 
-__all__ = ["require_sound", "require_targets"]
+__all__ = ["require_owned", "require_sound", "require_targets"]
 
 
 def require_sound(
@@ -34,6 +35,17 @@ def require_sound(
         raise ConfigError(f"{table} reads nothing: name tables (Reads(tables=)) or look at a source (Reads(look=))")
     if faults:
         raise ConfigError(f"{table}: {faults[0]}")
+
+
+def require_owned(tables: Sequence[TableSpec], runs: Runs) -> None:
+    """Refuse a written table in which a run by partition owns nothing: the run would replace the whole table.
+
+    Raises:
+        ConfigError: names the table.
+    """
+    for table in tables if runs.partitions is not None else ():
+        if not table.partition_by and not table.executed_by:
+            raise ConfigError(f"{table.name}: partition_by must name the column of partition keys, not nothing")
 
 
 def require_targets(table: str, function: Callable[..., Any]) -> None:

@@ -66,6 +66,7 @@ class LakeTable(Generic[P]):
 
     def __post_init__(self) -> None:
         rules.require_sound(self.spec.name, self.reads, self.runs, self.gates, self.about, self.patterns)
+        rules.require_owned(self.tables, self.runs)
         self._resources()
         self.lineage()
 

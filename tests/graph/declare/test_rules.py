@@ -106,6 +106,18 @@ def test_a_wrong_combination_is_refused_in_one_sentence_that_names_the_table(sai
     assert "\n" not in str(refused.value)
 
 
+@pytest.mark.parametrize("beside", [False, True])
+def test_a_run_by_partition_owns_a_partition_of_each_table_that_it_writes(beside):
+    """Otherwise one day's rows would replace the whole table; an execution is owned, too."""
+    whole = TableSpec("gold/whole", COLUMNS)
+    tables = {"beside": {whole: [Table.overwrite]}} if beside else {}
+    declare = lake_table(TOTALS if beside else whole, **STATED, runs=Runs(DAYS), **tables)
+    with pytest.raises(ConfigError, match="gold/whole: partition_by must name the column of partition keys, not"):
+        declare(total)
+    executed = TableSpec("gold/executed", COLUMNS, executed_by="run_day")
+    assert lake_table(executed, **STATED, runs=Runs(DAYS))(total).spec is executed
+
+
 @pytest.mark.parametrize(
     "runs",
     [
