@@ -53,3 +53,17 @@ def test_a_first_line_says_what_it_means(room):
     named = (ast.Module, ast.ClassDef)
     wrong = {place: line for node, place, line in vague if not (isinstance(node, named) and SUBJECT.match(line))}
     assert not wrong
+
+
+PRIVATE = re.compile(r"(?<![`\w])(told|anew|said|settled?)(?![`\w])")
+"""Words of an earlier, private language: docs/glossary.md has the field's."""
+LONGEST = 100
+
+
+def test_a_first_line_is_short_and_in_the_fields_words():
+    """Of every function and class of the library, the graph and its resources; a sentence more goes below it."""
+    # Descriptions of assets are sentences for the UI.
+    found = [(node, place, line) for node, place, line in described("dedp_assets") if "/defs/" not in place]
+    lines = {place: line for node, place, line in found if not isinstance(node, ast.Module)}
+    assert len(lines) > 1_000
+    assert not {place: line for place, line in lines.items() if PRIVATE.search(line) or len(line) > LONGEST}

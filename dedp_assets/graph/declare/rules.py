@@ -38,7 +38,9 @@ def require_sound(
 
 
 def require_owned(tables: Sequence[TableSpec], runs: Runs) -> None:
-    """Refuse a written table in which a run by partition owns nothing: the run would replace the whole table.
+    """Refuse a written table without partitions or executions, if runs compute partitions.
+
+    Each run would replace the whole table.
 
     Raises:
         ConfigError: names the table.
