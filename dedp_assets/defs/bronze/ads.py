@@ -1,4 +1,4 @@
-"""Ads that were shown, as they come by a topic: what is there now, record by record."""
+"""Ads shown on pages, from a topic: the records of each run, appended with their offsets."""
 
 import dagster as dg
 
@@ -63,7 +63,7 @@ AUDITS = (
 
 
 def waiting(request: Request) -> Inputs:
-    """Name the run: each reads another stretch of the topic, so none is a repetition of the one before."""
+    """Name the inputs of a run by the run's id: each run reads another range of offsets."""
     return Inputs({TOPIC.name: request.run_id})
 
 
@@ -104,7 +104,7 @@ def ads_streamed(context: dg.SensorEvaluationContext, lake: Lake, kafka_ads: Kaf
     code_version="1",
 )
 def ads(into: Target, kafka_ads: Kafka, clock: Clock) -> WriteResult:
-    """Append what the topic holds beyond the offsets in the log; an approved run goes on without what is gone."""
+    """Append the topic's records after the offsets in the log; an approved run skips expired offsets."""
     topic = kafka_ads.look()
     start = resume(position(into.table.ledger, topic), topic, give_up=into.run.approval is not None)
     if start.offsets == topic.end and not start.given_up:

@@ -1,4 +1,4 @@
-"""The devices reference, complete at each delivery: one that its marker ends, or a release that an event names."""
+"""Devices reference, complete at each delivery: a folder with a marker, or a release named by an event."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -54,7 +54,7 @@ AUDITS = (Audit(name="every_device_is_readable", of="dead", fail_above=0),)
 
 
 def delivered(request: Request, table: Table, landing: Landing) -> Inputs:
-    """Look at the delivery, or at the release that the run's event names.
+    """Find the delivery, or the release named by the run's event.
 
     A release that was announced before the one that is loaded changes nothing, however late its event comes.
     """
@@ -95,7 +95,7 @@ def delivered(request: Request, table: Table, landing: Landing) -> Inputs:
     code_version="1",
 )
 def devices(step: Step, into: Target, landing: Landing) -> WriteResult:
-    """Replace all devices by the delivered ones, unless the delivery's volume says that it is broken."""
+    """Replace all devices by the delivery, unless the volume guard refuses the delivery."""
     release = step.inputs.notes["release"]
     dataset = RELEASES if release else "devices"
     # A superseded release was not looked at: what is loaded instead is the one that is loaded already.
@@ -106,7 +106,7 @@ def devices(step: Step, into: Target, landing: Landing) -> WriteResult:
 
 
 def _loaded(ledger: Ledger) -> tuple[Mapping[str, Any], dict[str, str]]:
-    """Find what the present rows were computed from, and which delivery and which release came last."""
+    """Return the inputs of the present rows, and the last delivery and release."""
     last = ledger.latest({}) if ledger.exists() else None
     record = last.record if last else None
     notes = record.notes if record else {}

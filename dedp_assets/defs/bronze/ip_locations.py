@@ -1,4 +1,4 @@
-"""Where the addresses of each day's visits are, as the service said when it was asked."""
+"""Locations of the addresses of each day's visits, as answered by the location service."""
 
 from functools import partial
 
@@ -43,7 +43,7 @@ MOST_PER_DAY = 50_000
     code_version="1",
 )
 def ip_locations(visits: Pinned, into: Target, services: Services) -> WriteResult:
-    """Ask for the addresses that no day knows; what a day was told once, it keeps."""
+    """Ask the service for the day's unknown addresses; known answers of the day are kept."""
     asking = partial(ask_in_bulk, services.at("locations"), asks="addresses", answers="locations", size=MOST)
     return keep_answers(
         visits.rows(),

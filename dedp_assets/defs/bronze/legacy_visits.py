@@ -1,4 +1,4 @@
-"""Visits that legacy applications still write to their database, loaded by the day they were ingested there."""
+"""Visits in the database of legacy applications, by day of ingestion."""
 
 from datetime import datetime, time, timedelta, timezone
 
@@ -46,7 +46,7 @@ LATENCY = timedelta(minutes=15)
 
 
 def closed(request: Request) -> Inputs:
-    """Wait until the day's window is complete; it is read anew by every run that comes after."""
+    """Return the inputs of a day whose window is complete; each run reads the window again."""
     end = _window(request.key)[1]
     if request.at < end + LATENCY:
         raise NotReady(f"{SOURCE}: the window of {request.key} is complete {LATENCY} after {end:%Y-%m-%d %H:%M} UTC")
@@ -56,7 +56,7 @@ def closed(request: Request) -> Inputs:
 def legacy_visits_every_day(
     context: dg.ScheduleEvaluationContext, lake: Lake, operational: OperationalDatabase
 ) -> list[dg.RunRequest] | dg.SkipReason:
-    """Let the target's log say which days are due; the day before is read again for rows that came late."""
+    """Request the due days by the target's log; the day before is read again for late rows."""
     try:
         operational.require_answer()
     except PatternError as error:
@@ -98,7 +98,7 @@ def legacy_visits_every_day(
     code_version="1",
 )
 def legacy_visits(step: Step, into: Target, operational: OperationalDatabase) -> WriteResult:
-    """Load one day's window; loaded again, it gains the rows that became visible since."""
+    """Load the window of one day; loaded again, the partition gains rows that became visible since."""
     window = _window(step.key)
     with operational.rows(into.table.session, SOURCE, column="ingestion_time", window=window) as rows:
         return load_increment(

@@ -1,4 +1,4 @@
-"""Visits that partners report, line by line as they landed, a file of each partner a day."""
+"""Visits reported by partners, line by line as landed, one file per partner and day."""
 
 from dedp_assets.graph.declare import (
     About,
@@ -56,7 +56,7 @@ FIGURES = {"numbers": Figure(kind="hidden"), "lines": Figure(kind="hidden")}
 
 
 def field(path: str, kind: str = "STRING") -> str:
-    """Write SQL for a field of the record as a type; NULL if it is not there, or the record is no JSON."""
+    """Write SQL for a field of the record as a type; NULL without the field, or for malformed JSON."""
     return exact(f"try_variant_get(try_parse_json(line), '$.{path}', 'string')", kind)
 
 
@@ -71,7 +71,7 @@ _PLAUSIBLE = f"{_EVENT_TIME} BETWEEN landed_on - INTERVAL {RETENTION_DAYS} DAYS 
 
 
 def delivered(request: Request, landing: Landing) -> Inputs:
-    """Look at a day's delivery."""
+    """Find the delivery of a day."""
     delivery = landing.delivery(DATASET, request.key).require_ready()
     content = landing.content(DATASET, delivery)
     return Inputs({f"landing/{DATASET}/{request.key}": content}, notes={"delivery": delivery.identity}, found=delivery)
@@ -96,7 +96,7 @@ def delivered(request: Request, landing: Landing) -> Inputs:
     code_version="1",
 )
 def partner_visits(step: Step, into: Target, landing: Landing) -> WriteResult:
-    """Load one day's delivery once its marker is there, replacing what that day delivered before."""
+    """Load one day's marked delivery, replacing the former rows of the day."""
     delivery = step.inputs.found
     lines = read_lines(into.table.session, landing.paths(DATASET, delivery))
     named = lines.rows.selectExpr(

@@ -1,4 +1,4 @@
-"""Users of the applications, captured from their database's log: every change, and the rows as they are now."""
+"""Users of the applications, captured from the database's log: every change, and the current rows."""
 
 from dataclasses import replace
 
@@ -51,7 +51,7 @@ MAX_LATENCY_SECONDS = 30
 
 
 def captured(request: Request) -> Inputs:
-    """Name the run: each reads another stretch of the database's log, so none is a repetition of the one before."""
+    """Name the inputs of a run by the run's id: each run reads another range of the database's log."""
     return Inputs({applications.USERS: request.run_id})
 
 
@@ -66,7 +66,7 @@ JOB = Job(
 def users_changed(
     context: dg.SensorEvaluationContext, lake: Lake, operational: OperationalDatabase
 ) -> dg.SensorResult | dg.SkipReason:
-    """Ask the replication slot; a failed capture is tried again, three times from the same position.
+    """Request a capture if the replication slot has changes; a failed capture is tried three times.
 
     A slot that is lost starts the capture once: its run says what is lost and what to do, until somebody captured anew.
     """
@@ -118,7 +118,7 @@ def users_changed(
     code_version="1",
 )
 def users(into: Target, latest: Target, operational: OperationalDatabase) -> WriteResult:
-    """Capture what was committed since the last run, then bring the current rows up to it."""
+    """Capture the changes committed since the last run, and apply the changes to the current rows."""
     source = operational.table(applications.USERS, slot=applications.USERS_SLOT)
     # The database's log tells of a change only once: lost rows, and a person who asks for it, get a new snapshot.
     anew = into.run.replay or (latest.table.ledger.exists() and not verify_table(latest.table.ledger).sound)
@@ -134,7 +134,7 @@ def users(into: Target, latest: Target, operational: OperationalDatabase) -> Wri
 
 
 def compare_users(lake: Lake, operational: OperationalDatabase) -> Finding:
-    """Hold the users in the applications' database and their copy against each other.
+    """Compare the users in the applications' database with their copy.
 
     Raises:
         NotReady: if the database does not answer, or nothing was captured yet.
@@ -150,7 +150,7 @@ def compare_users(lake: Lake, operational: OperationalDatabase) -> Finding:
     "the database's log. Reads each side once, twice if they differ; stops neither.",
 )
 def copy_equals_its_source(lake: Lake, operational: OperationalDatabase) -> dg.AssetCheckResult:
-    """Compare every row; what cannot be compared now is a warning, since the capture itself says why."""
+    """Compare every row of source and copy; an impossible comparison is a warning."""
     name = "copy_equals_its_source"
     try:
         finding = compare_users(lake, operational)

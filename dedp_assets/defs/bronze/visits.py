@@ -1,4 +1,4 @@
-"""Visit events as they landed, line by line."""
+"""Visit events as landed, line by line."""
 
 from datetime import datetime, time, timedelta, timezone
 
@@ -81,7 +81,7 @@ FIGURES = {
 
 
 def measures_of(outcome: str) -> dict[str, str]:
-    """Write the figures of a landing's event times: name -> SQL aggregate, where ``outcome`` says which are late."""
+    """Write the figures of a landing's event times: name -> SQL aggregate; ``outcome`` marks late events."""
     days = f"if({outcome} = 'late', lateness_seconds / 86400, NULL)"
     return {
         "newest": "unix_seconds(max(event_time))",
@@ -92,13 +92,13 @@ def measures_of(outcome: str) -> dict[str, str]:
 
 
 def watermark_before(ledger: Ledger, day: str) -> datetime | None:
-    """Find the watermark that held before ``day`` landed."""
+    """Return the watermark before the landing of ``day``."""
     lateness = ALLOWED_LATENESS_SECONDS
     return watermark_of_landings(ledger, day, column="landed_on", allowed_lateness_seconds=lateness)
 
 
 def delivered(request: Request, table: Table, landing: Landing) -> Inputs:
-    """Look at a day's delivery, and at the watermark that held before it."""
+    """Find the delivery of a day, and the watermark before the delivery."""
     delivery = landing.delivery("visits", request.key).require_ready()
     content = landing.content("visits", delivery)
     watermark = watermark_before(table.ledger, request.key)
@@ -128,7 +128,7 @@ def delivered(request: Request, table: Table, landing: Landing) -> Inputs:
     code_version="1",
 )
 def visits(step: Step, into: Target, landing: Landing) -> WriteResult:
-    """Load one day's delivery once its marker is there, replacing what that day delivered before."""
+    """Load one day's marked delivery, replacing the former rows of the day."""
     delivery, stated = step.inputs.found, step.inputs.notes["watermark"]
     lines = read_lines(into.table.session, landing.paths("visits", delivery))
     midnight = datetime.combine(datetime.fromisoformat(step.key), time(), timezone.utc)

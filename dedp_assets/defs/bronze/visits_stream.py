@@ -1,4 +1,4 @@
-"""Visit events as they come by a topic: what is there now, record by record, into the table that files land in."""
+"""Visit events from a topic, appended record by record to the table of the landed files."""
 
 from dataclasses import replace
 from datetime import datetime, timedelta, timezone
@@ -50,7 +50,7 @@ _NEWEST = "newest of "
 def requested(
     instance: dg.DagsterInstance, ledger: Ledger, kafka: Kafka, *, job: str
 ) -> dg.SensorResult | dg.SkipReason:
-    """Ask for a run of the job if the topic holds records that the table has not read."""
+    """Request a run of the job if the topic holds unread records."""
     table = ledger.name
     if is_running(instance, job):
         return dg.SkipReason(f"{job} is running")
@@ -90,7 +90,7 @@ def visits_streamed(context: dg.SensorEvaluationContext, lake: Lake, kafka: Kafk
     pool="bronze_visits",
 )
 def append_visits(context: dg.OpExecutionContext, lake: Lake, kafka: Kafka, clock: Clock) -> None:
-    """Append what the topic holds beyond the offsets in bronze's log; an approved run goes on without what is gone."""
+    """Append the topic's records after the offsets in the log; an approved run skips expired offsets."""
     table, now = lake.table(VISITS), clock.now()
     with appending(context, table, code_version="1", column="landed_on", at=now, figures=FIGURES) as step:
         topic = kafka.look()
@@ -136,14 +136,14 @@ def append_visits(context: dg.OpExecutionContext, lake: Lake, kafka: Kafka, cloc
     "how far each is behind the one that is farthest.",
 )
 def no_input_is_stalled(lake: Lake, kafka: Kafka, clock: Clock) -> dg.AssetCheckResult:
-    """Judge the topic's partitions by what bronze's log says of them."""
+    """Judge the progress of the topic's partitions by bronze's log."""
     inputs = inputs_after(lake.ledger(VISITS.name)) if kafka.bootstrap else Progress()
     finding = inputs.judge(at=clock.now(), stalled_after_seconds=STALLED_AFTER.total_seconds())
     return check_result(VISITS.name, finding.name, {"": finding})
 
 
 def inputs_after(ledger: Ledger) -> Progress:
-    """Read how far each partition of the topic had come in event time, and when it delivered last."""
+    """Return event time and last delivery of each partition of the topic."""
     batches = newest_batches(ledger)
     progress = Progress.of_note(batches[0].notes.get("inputs")) if batches else Progress()
     for record in batches:
@@ -157,7 +157,7 @@ def inputs_after(ledger: Ledger) -> Progress:
 
 
 def newest_by_input(start: Position) -> dict[str, str]:
-    """Write the newest event time of each partition of the topic, as SQL aggregates by the name of their figure."""
+    """Write the newest event time of each partition of the topic: figure -> SQL aggregate."""
     inputs = [f"{start.topic}-{partition}" for partition in start.offsets]
     newest = "date_format(max(if(source_file = {}, event_time, NULL)), 'yyyy-MM-dd HH:mm:ss')"
     return {f"{_NEWEST}{name}": newest.format(quoted(name)) for name in inputs}

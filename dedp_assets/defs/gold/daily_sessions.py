@@ -1,4 +1,4 @@
-"""Sessions of visitors, each with an id that late visits do not change."""
+"""Sessions of visitors, with ids that survive late visits."""
 
 from dedp_assets.defs.silver.visits import VISITS
 from dedp_assets.graph.declare import About, Gates, Job, Nightly, Pinned, Reads, Runs, lake_table, same
@@ -75,7 +75,7 @@ AUDITS = (Audit.none_where("visits_are_of_the_day", "to_date(started_at) <> even
     code_version="1",
 )
 def daily_sessions(visits: Pinned, into: Target) -> WriteResult:
-    """Bring one day's sessions up to its visits under the ids they have; who asks for it (force) has ids made anew."""
+    """Update one day's sessions to the day's visits under stable ids; a forced run makes new ids."""
     rows, day = visits.rows(), into.partition
     since = into.table.ensure().version
     anew = into.run.replay or into.run.cause == "repair"

@@ -1,4 +1,4 @@
-"""How many visitors came each day."""
+"""Number of visitors by day."""
 
 from dedp_assets.defs.gold.promotion import PASSED, promote
 from dedp_assets.defs.silver.visits import VISITS

@@ -1,4 +1,4 @@
-"""The devices as they were published: every version is kept, readers know one name."""
+"""Published versions of the devices: every version is kept, readers know one name."""
 
 from dedp_assets.defs.silver.devices import DEVICES_CURRENT
 from dedp_assets.graph.declare import About, Gates, Pinned, Reads, lake_table, whole
@@ -43,6 +43,6 @@ AUDITS = (
     code_version="1",
 )
 def devices(current: Pinned, into: Target) -> WriteResult:
-    """Load the devices into a version of its own, and show it."""
+    """Load the devices into a new version, and show the version."""
     rows = current.rows().selectExpr("type", "version", "full_name", "valid_from AS named_since")
     return load_version(rows, into)

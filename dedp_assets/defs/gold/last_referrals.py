@@ -1,4 +1,4 @@
-"""The last visit that each website has sent."""
+"""Last visit sent by each website."""
 
 from dedp_assets.defs.silver.referrals import REFERRALS
 from dedp_assets.graph.declare import About, Gates, Pinned, Reads, Runs, lake_table, same
@@ -39,7 +39,7 @@ QUERY = """
     code_version="1",
 )
 def last_referrals(referrals: Pinned, into: Target) -> WriteResult:
-    """Merge one day's visits; whichever day is merged last, each website keeps its newest one."""
+    """Merge one day's visits; in any order of days, each website keeps its newest visit."""
     rows = referrals.rows()
     return merge_changes(
         rows.sparkSession.sql(QUERY, referrals=rows),

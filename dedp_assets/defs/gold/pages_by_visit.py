@@ -1,4 +1,4 @@
-"""The way of each visit through the site: the pages of one visitor's day, in order."""
+"""Pages of each visitor's day, in order."""
 
 from dedp_assets.defs.silver.visits_by_visitor import BY_VISITOR, VISITS_BY_VISITOR
 from dedp_assets.graph.declare import About, Gates, Pinned, Reads, Runs, lake_table, same
@@ -54,7 +54,7 @@ AUDITS = (
     code_version="1",
 )
 def pages_by_visit(visits: Pinned, into: Target) -> WriteResult:
-    """List the pages of each visit of one day, each bucket of visitors by itself."""
+    """List the pages of each visit of one day, bucket by bucket of visitors."""
     ways = aggregate_locally(
         visits.table,
         keys=["event_date", "user_id"],

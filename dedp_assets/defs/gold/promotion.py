@@ -1,4 +1,4 @@
-"""How gold is made: one query over a silver date, published on silver's explicit PASS for that date and version."""
+"""Promotion to gold: one query over a silver date, published on silver's explicit PASS of the same version."""
 
 from dataclasses import replace
 from datetime import datetime
@@ -39,7 +39,7 @@ def promote(visits: Pinned, into: Target, *, query: str, counted: str) -> WriteR
 
 
 def _is_open(day: str, at: datetime | None) -> bool:
-    """Tell whether a day is not over yet, so that its volume says nothing."""
+    """Return whether a day is not over yet, and its volume no measure."""
     return at is not None and at.date().isoformat() <= day
 
 

@@ -1,4 +1,4 @@
-"""How many visitors each website has sent, up to and with each day."""
+"""Visitors sent by each website, up to each day."""
 
 from dedp_assets.defs.silver.referrals import REFERRALS
 from dedp_assets.graph.declare import About, Follow, InOrder, Pinned, Reads, Runs, lake_table, same
@@ -46,7 +46,7 @@ QUERY = """
     code_version="1",
 )
 def referrer_totals(referrals: Pinned, into: Target) -> WriteResult:
-    """Add one day's visits to the totals of the day before it."""
+    """Add one day's visits to the totals of the previous day."""
     rows = referrals.rows()
     return merge_execution(
         rows.sparkSession.sql(QUERY, referrals=rows),

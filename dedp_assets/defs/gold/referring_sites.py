@@ -1,4 +1,4 @@
-"""Which websites send visitors, and to which pages: two tables of the same referrals."""
+"""Websites that send visitors, and the visited pages: two tables of the same referrals."""
 
 from dedp_assets.defs.silver.referrals import REFERRALS
 from dedp_assets.graph.declare import About, Gates, Pinned, Reads, Runs, lake_table, same
@@ -62,7 +62,7 @@ AUDITS = (
     code_version="1",
 )
 def referring_sites(referrals: Pinned, into: Target, pages: Target) -> WriteResult:
-    """Count one day's referrals by site and by page, and publish both or none."""
+    """Count one day's referrals by site and by page, and publish both tables or none."""
     rows = referrals.rows()
     count = referrals.count()
     return publish_group(

@@ -1,4 +1,4 @@
-"""Sessions of visitors over midnight: those that a day completed, and those that were open at its end."""
+"""Sessions of visitors over midnight: sessions completed on a day, and sessions open at its end."""
 
 from datetime import date, datetime, timedelta, timezone
 
@@ -66,7 +66,7 @@ _PUBLIC = ["session_id", "user_id", "started_at", "ended_at", "CAST(size(events)
 
 
 def open_before(request: Request, visits: Pinned, completed: Table, pending: Table) -> Inputs:  # noqa: ARG001 - in order
-    """Look which sessions the day before left open; the first day with visits needs none.
+    """Find the open sessions of the previous day; the first day with visits has none.
 
     Raises:
         NotReady: if the day before was not computed yet.
@@ -122,7 +122,7 @@ def open_before(request: Request, visits: Pinned, completed: Table, pending: Tab
     code_version="1",
 )
 def sessions(step: Step, visits: Pinned, into: Target, pending: Target) -> WriteResult:
-    """Go on with the sessions that the day before left open; what is open after this day waits for the next one."""
+    """Continue the open sessions of the previous day; sessions still open go to the next day."""
     midnight = datetime.fromisoformat(step.key).replace(tzinfo=timezone.utc) + timedelta(days=1)
     before, version = step.inputs.found or ({}, None)
     open_sessions = pending.table.read(before, version=version) if before else None

@@ -1,4 +1,4 @@
-"""Sessions of visitors as they are over, while visits come in."""
+"""Sessions of visitors, each published once it is over, while visits come in."""
 
 from dedp_assets.defs.bronze.visits import EVENT_TIME
 from dedp_assets.defs.bronze.visits import VISITS as LANDED
@@ -56,7 +56,7 @@ _USABLE = "trim(visit_id) <> '' AND trim(user_id) <> '' AND trim(page) <> '' AND
     code_version="1",
 )
 def sessions_live(landed: Pinned, into: Target, lake: Lake) -> WriteResult:
-    """Go on with the visits that landed since the last run; who asks for it (force) has all of them done anew."""
+    """Add the visits landed since the last run to the sessions; a forced run starts over."""
     read = landed.table.stream().selectExpr(*_TEXTS, f"{EVENT_TIME} AS event_time")
     visits = taken(read, rest=DEAD_LETTER, where=_USABLE)
     sessions = sessionize_stream(

@@ -47,7 +47,7 @@ QUERY = """
     code_version="1",
 )
 def visitors_by_window(landed: Pinned, into: Target, lake: Lake) -> WriteResult:
-    """Count the visits that landed since the last run; who asks for it (force) has all of them counted anew."""
+    """Count the visits landed since the last run; a forced run counts all visits again."""
     columns = [f"{EVENT_TIME} AS event_time", "get_json_object(raw, '$.user_id') AS user_id"]
     visits = landed.table.stream().selectExpr(*columns).withWatermark("event_time", "1 hour")
     return append_checkpointed(

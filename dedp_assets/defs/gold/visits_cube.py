@@ -1,4 +1,4 @@
-"""Visits by device and by the site that sent them: a cube for each day, and one for each week made of its days."""
+"""Visits by device and referring site: a cube for each day, and a cube for each week made of the days' cubes."""
 
 from dedp_assets.defs.silver.visits import VISITS
 from dedp_assets.graph.declare import (
@@ -130,7 +130,7 @@ LOOKBACK_DAYS = 14
     code_version="1",
 )
 def visits_cube(step: Step, visits: Pinned, into: Target) -> WriteResult:
-    """Aggregate one day's visits by device and site, and over each of them, as states that merge."""
+    """Aggregate one day's visits by device and site, with totals over both, as mergeable states."""
     rows = visits.rows()
     placed = rows.sparkSession.sql(PLACED, visits=rows)
     cube = aggregate(placed, keys=KEYS, measures=MEASURES, sets=[*LEVELS.values()])
@@ -151,7 +151,7 @@ def visits_cube(step: Step, visits: Pinned, into: Target) -> WriteResult:
     code_version="1",
 )
 def visits_cube_weekly(step: Step, days: Pinned, into: Target) -> WriteResult:
-    """Merge the cubes of a week's days: sums and sets, no averages and no numbers of visitors."""
+    """Merge the cubes of a week's days: sums and sets of visitors, from which counts follow."""
     cube = merge_aggregates(days.rows(), keys=[*KEYS, GROUPING], measures=MEASURES)
     return overwrite_partition(
         cube.selectExpr(f"DATE '{step.key}' AS week", "*", "CAST(size(visitor_ids) AS BIGINT) AS visitors"),

@@ -1,4 +1,4 @@
-"""Visits that a page failed for, forwarded in the order in which they were processed, and the receipts of it."""
+"""Failed visits, forwarded in order of processing, and the receipts of the deliveries."""
 
 from dedp_assets.defs.silver.visits import VISITS
 from dedp_assets.graph.checks.letters import taken
@@ -30,7 +30,7 @@ SENT = ("visit_id", "event_time", "page", "status")
 
 
 def lacking() -> str:
-    """Say why nobody can take alerts now; empty, if somebody can."""
+    """Return the reason why no sink takes alerts now; empty if a sink does."""
     chosen = settings()
     return broker.lacking(chosen.kafka) if chosen.kafka else inboxes.lacking()
 
@@ -54,7 +54,7 @@ def lacking() -> str:
     code_version="1",
 )
 def alerts(visits: Pinned, into: Target, kafka: Kafka, services: Services) -> WriteResult:
-    """Forward one day's failed visits that have no receipt yet, one after the other, as they landed."""
+    """Forward one day's failed visits without a receipt, one after the other, in landing order."""
     return deliver_in_order(
         taken(visits.rows(), rest=VISITS, where=RULE),
         into,
@@ -65,7 +65,7 @@ def alerts(visits: Pinned, into: Target, kafka: Kafka, services: Services) -> Wr
 
 
 def sink(kafka: Kafka, services: Services) -> Sink:
-    """Choose who takes alerts: a topic, made if need be, or without a broker the service."""
+    """Choose the sink of alerts: a topic, created if needed, or without a broker the HTTP service."""
     if not kafka.bootstrap:
         return HttpSink(services.at("partners"))
     kafka.model_copy(update={"topic": DESTINATION}).create(partitions=1)

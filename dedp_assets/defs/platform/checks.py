@@ -1,4 +1,4 @@
-"""What is stored, judged every morning: the checks that run alone, of every table."""
+"""Checks of stored data of every table, judged every morning."""
 
 import dagster as dg
 

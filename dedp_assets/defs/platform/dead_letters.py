@@ -1,4 +1,4 @@
-"""The dead letters of all tables in one place: how many, of which class, in which status, and since when."""
+"""Dead letters of all tables: number, error class, status and age."""
 
 from collections.abc import Iterator
 from dataclasses import asdict
@@ -87,7 +87,7 @@ def _table(found: list[LetterCount]) -> dg.TableMetadataValue:
 
 
 def _totals(found: list[LetterCount]) -> dict[str, Any]:
-    """Add up the letters by status, and open ones by table, under names that plot."""
+    """Sum the letters by status, and the open letters by table, under names that plot."""
     totals = {f"{s.replace('_', ' ')} [letters]": 0 for s in ("open", "replayed", "given_up")}
     for each in found:
         status = f"{each.status.replace('_', ' ')} [letters]"

@@ -1,4 +1,4 @@
-"""Every table of the lake kept to few files: compaction where it pays, vacuum, abandoned stages.
+"""Maintenance of every table of the lake: compaction where worthwhile, vacuum, abandoned stages.
 
 Replicas and tables that show versions are left out.
 """
@@ -69,7 +69,7 @@ REPORT = dg.TableSchema([dg.TableColumn(name, kind, meaning) for name, (kind, me
     pool="platform_maintenance",
 )
 def maintenance(context: dg.AssetExecutionContext, lake: Lake, clock: Clock) -> Iterator[Any]:
-    """Maintain one table after the other; one that fails does not keep the others from it.
+    """Maintain one table after the other; a failed table does not stop the others.
 
     What shows versions is left out: which of them go is for nobody to decide by night.
     """

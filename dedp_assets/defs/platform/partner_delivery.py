@@ -1,4 +1,4 @@
-"""Visits of pages that partners embed, delivered to each of them by the minute, and the receipts of it."""
+"""Visits of embedded pages, delivered to partners by the minute, and the receipts of the deliveries."""
 
 from dedp_assets.defs.silver.visits import VISITS
 from dedp_assets.graph.declare import About, Pinned, Reads, Runs, lake_table, same
@@ -44,7 +44,7 @@ SENT = ("visit_id", "event_time", "page", "status")
     code_version="1",
 )
 def partner_delivery(visits: Pinned, into: Target, services: Services) -> WriteResult:
-    """Deliver one day's visits of embedded pages that have no receipt yet: minute by minute, each page's in order."""
+    """Deliver one day's visits of embedded pages without a receipt, by minute and in order per page."""
     rows = visits.rows()
     return deliver_in_bins(
         rows.sparkSession.sql(EMBEDDED, visits=rows),

@@ -1,4 +1,4 @@
-"""Which run and which release loaded the visits of each date, beside the visits and not among their columns."""
+"""Run and release that loaded the visits of each date, in a table apart from the visits."""
 
 from dataclasses import replace
 
@@ -63,7 +63,7 @@ AUDITS = (Audit(name="one_load_is_current", sql="count_if(is_current)", fail_abo
     code_version="1",
 )
 def visits_context(step: Step, visits: Pinned, into: Target) -> WriteResult:
-    """List the loads of one date by the log of the visits; no visit is read."""
+    """List the loads of one date from the log of the visits; no visit is read."""
     loads = contexts_of(visits.table, {"event_date": step.key}, until=visits.changed)
     written = overwrite_partition(
         loads.selectExpr(f"DATE '{step.key}' AS event_date", "*"),

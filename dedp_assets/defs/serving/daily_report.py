@@ -1,4 +1,4 @@
-"""A day's figures in the applications' database, two tables that always belong together."""
+"""Figures of a day in the applications' database, in two tables written together."""
 
 from dedp_assets.defs.gold.daily_page_views import DAILY_PAGE_VIEWS
 from dedp_assets.defs.gold.daily_visitors import DAILY_VISITORS
@@ -49,7 +49,7 @@ SERVED = """
 def daily_report(
     step: Step, views: Pinned, visitors: Pinned, into: Target, operational: OperationalDatabase
 ) -> WriteResult:
-    """Bring both tables of the applications' database up to one day of gold, in one transaction."""
+    """Write one day of gold to both tables of the applications' database, in one transaction."""
     day, generation = into.partition, into.table.ensure().generation(into.name)
     sets = [
         RowSet("serving.daily_page_views", views.rows(), keys=["event_date", "page"], partition=day),

@@ -1,4 +1,4 @@
-"""Visits, each with the ad that was shown last on its page before it."""
+"""Visits, each with the ad shown last on the page before the visit."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -120,7 +120,7 @@ SHOWN_BEFORE = Feed(
     code_version="2",
 )
 def ad_impressions(visits: Pinned, ads: Pinned, into: Target) -> WriteResult:
-    """Join one day's visits with the ads, as the tables hold both now; what the stream left out is in it then."""
+    """Join one day's visits with the ads in the present tables, including rows too late for the stream."""
     found = join_latest(visits.rows().select(*_VISIT), ads.rows().select(*_DISPLAY), times=TIMES, **JOIN)
     return overwrite_partition(
         found.select(*IMPRESSIONS.columns),
@@ -136,7 +136,7 @@ STREAMED = Job(
 
 
 def ads_joined_every_five_minutes(context: dg.ScheduleEvaluationContext, lake: Lake) -> dg.RunRequest | dg.SkipReason:
-    """Let the logs of both bronze tables say whether there is more to join than the last run found."""
+    """Request a run of the join if a bronze table has commits after the last run."""
     ledgers = [lake.ledger(landed.name) for landed in (LANDED, SHOWN)]
     if missing := [ledger.name for ledger in ledgers if not ledger.exists()]:
         return dg.SkipReason(f"{', '.join(missing)}: nothing came by its topic yet")
@@ -158,7 +158,7 @@ def ads_joined_every_five_minutes(context: dg.ScheduleEvaluationContext, lake: L
     pool="silver_ad_impressions",
 )
 def join_ads(context: dg.OpExecutionContext, lake: Lake, clock: Clock) -> None:
-    """Join what came by both topics since the last run; approved, it begins anew where the checkpoint is lost."""
+    """Join the records of both topics since the last run; an approved run replaces a lost checkpoint."""
     table, checkpoint = lake.table(IMPRESSIONS), lake.checkpoint(IMPRESSIONS.name)
     with appending(context, table, code_version="1", column="event_date", at=clock.now()) as step:
         lost = judge_checkpoint(table.ledger, checkpoint=checkpoint).refuses

@@ -1,4 +1,4 @@
-"""Devices as they were at any time, and as they are now: from what each delivery of the reference changed."""
+"""Devices at any time, and current devices, from the changes of each delivery of the reference."""
 
 from collections.abc import Iterator
 from functools import reduce
@@ -68,7 +68,7 @@ LIVING = "SELECT type, version FROM {versions} WHERE is_current"
     code_version="1",
 )
 def devices(step: Step, delivered: Pinned, into: Target) -> WriteResult:
-    """Bring the versions of the devices up to what was delivered since, delivery by delivery."""
+    """Apply the deliveries since the last run to the versions of the devices, one by one."""
     names = ["full_name"]
     return keep_versions(
         reduce(
@@ -90,14 +90,14 @@ def devices(step: Step, delivered: Pinned, into: Target) -> WriteResult:
     code_version="1",
 )
 def devices_current(versions: Pinned, into: Target) -> WriteResult:
-    """Show the devices that are delivered now, each with the name it had before."""
+    """Show the devices of the newest delivery, each with its previous name."""
     columns = [c for c in DEVICES.columns if c not in ("current_full_name", "previous_full_name")]
     shown = show_previous_values(versions.rows().select(*columns), keys=KEYS, previous=["full_name"])
     return into.by("modeling.previous_value_dimension").stage(shown).publish()
 
 
 def _changes(delivered: Pinned, table: Table, *, since: int | None) -> Iterator[Any]:
-    """Give, for each delivery after a version, the devices it held and those of the one before that it lacked.
+    """Yield, for each delivery after a version, the delivered devices and the devices that went missing.
 
     One whose files a vacuum removed is passed over: where it was applied before, it still counts.
     """

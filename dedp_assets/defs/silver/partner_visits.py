@@ -1,4 +1,4 @@
-"""Visits that partners report, in common columns, around each the record as it came."""
+"""Visits reported by partners, in common columns around the untouched record."""
 
 from dedp_assets.defs.bronze.partner_visits import EVENT_TIME, field
 from dedp_assets.defs.bronze.partner_visits import PARTNER_VISITS as LANDED
@@ -90,7 +90,7 @@ AUDITS = (
     code_version="1",
 )
 def partner_visits(landed: Pinned, into: Target) -> WriteResult:
-    """Bring one event date's records into common columns, each with its record around."""
+    """Convert one event date's records to common columns, each with its untouched record."""
     common = wrap_records(landed.rows(), computed={"partner": "partner", **SHAPES}, by="partner")
     rows = common.selectExpr(
         "*",

@@ -1,4 +1,4 @@
-"""Referrals: the visits that another website sent, and what dropped the others."""
+"""Referrals: visits sent by another website, and counts of the conditions that drop the others."""
 
 from dedp_assets.defs.silver.visits import VISITS
 from dedp_assets.graph.declare import About, Gates, Job, Nightly, Pinned, Reads, Runs, lake_table, same
@@ -64,7 +64,7 @@ LOOKBACK_DAYS = 14
     code_version="1",
 )
 def referrals(visits: Pinned, into: Target) -> WriteResult:
-    """Keep one date's referrals, and count by condition what is none."""
+    """Keep one date's referrals, and count dropped visits by condition."""
     identity = ["visit_id"]
     usual = filter_audits(into.table.ledger, into.partition, conditions=CONDITIONS, tolerance=TOLERANCE)
     split = intercept_filters(visits.rows(), conditions=CONDITIONS, identity=identity)

@@ -1,4 +1,4 @@
-"""Users as they were at any time, and as they are now: both from every change of them that was captured."""
+"""Users at any time, and current users, from every captured change."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -75,7 +75,7 @@ _ORIGIN: Mapping[str, Sequence[str]] = {
     code_version="1",
 )
 def users(step: Step, history: Pinned, into: Target) -> WriteResult:
-    """Bring the versions of the users up to what was captured since; of all of them after a new snapshot."""
+    """Apply the changes captured since the last run to the versions of the users."""
     return keep_versions(**_changes(step, history, into))
 
 
@@ -92,12 +92,12 @@ def users(step: Step, history: Pinned, into: Target) -> WriteResult:
     code_version="1",
 )
 def users_current(step: Step, history: Pinned, into: Target) -> WriteResult:
-    """Bring the users up to what was captured since; all of them after a new snapshot."""
+    """Apply the changes captured since the last run to the current users."""
     return keep_newest(**_changes(step, history, into))
 
 
 def _changes(step: Step, history: Pinned, into: Target) -> dict[str, Any]:
-    """Read the changes that the table lacks, or all if it has to be made anew."""
+    """Read the changes missing in the table; all changes after a new snapshot."""
     _require_columns_as_in_the_snapshot(history)
     since = step.applied(into.table)
     anew = since is None or _snapshot(history.table, since) != _snapshot(history.table, history.version)
@@ -108,12 +108,12 @@ def _changes(step: Step, history: Pinned, into: Target) -> dict[str, Any]:
 
 
 def _first_day(history: Table, since: int) -> str:
-    """Find the day of the oldest change that was captured after version ``since`` of the history."""
+    """Return the day of the oldest change captured after version ``since`` of the history."""
     return min((dict(day)["committed_on"] or "" for day in history.ledger.changes(since=since)[1]), default="")
 
 
 def _require_columns_as_in_the_snapshot(history: Pinned) -> None:
-    """Refuse changes of columns that the source dropped, added or rewrote: the log repeats no row for that.
+    """Refuse changes of columns dropped, added or rewritten at the source: the log repeats no row.
 
     Raises:
         SchemaMismatch: names each of these columns.
@@ -126,10 +126,10 @@ def _require_columns_as_in_the_snapshot(history: Pinned) -> None:
 
 
 def _snapshot(history: Table, version: int) -> object:
-    """Find where the source's table began anew, as of a version of its history."""
+    """Return the position of the source's last snapshot, as of a version of the history."""
     return _source(history, version).get("reset")
 
 
 def _source(history: Table, version: int) -> Mapping[str, Any]:
-    """Read what is noted of the source, as of a version of its history."""
+    """Read the noted definition of the source, as of a version of the history."""
     return last_note(history.ledger, "source", until=version) or {}

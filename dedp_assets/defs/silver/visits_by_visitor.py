@@ -1,4 +1,4 @@
-"""Visits laid out by visitor: all of one visitor's day lie in one bucket, for whoever groups by visitor."""
+"""Visits laid out by visitor: the visits of a visitor's day lie in one bucket."""
 
 from dedp_assets.defs.silver.visits import VISITS
 from dedp_assets.graph.declare import About, Gates, Job, Nightly, Pinned, Reads, Runs, lake_table, same
@@ -49,7 +49,7 @@ EVERY_VISIT = Audit(name="every_visit_is_laid_out", of="written", per="read", fa
     code_version=f"1 in {BY_VISITOR.buckets}",
 )
 def visits_by_visitor(visits: Pinned, into: Target) -> WriteResult:
-    """Lay one day's visits out in buckets of visitors; another number of buckets is another code version."""
+    """Lay out one day's visits in buckets of visitors; another number of buckets needs a new code version."""
     columns = [name for name in VISITS_BY_VISITOR.columns if name != BY_VISITOR.column]
     rows, seen = tally(visits.rows().select(*columns), identity=["visit_id"])
     return lay_out(

@@ -1,4 +1,4 @@
-"""Visits with what was known of their user, their device and their address."""
+"""Visits with the facts known of user, device and address."""
 
 from dedp_assets.defs.bronze.ip_locations import IP_LOCATIONS
 from dedp_assets.defs.silver.devices import DEVICES_CURRENT
@@ -78,7 +78,7 @@ CHECKS = {
     code_version="1",
 )
 def visits_enriched(visits: Pinned, places: Pinned, users: Pinned, devices: Pinned, into: Target) -> WriteResult:
-    """Join one day's visits to users as of each visit, to devices, and to what the day was told of its addresses."""
+    """Join one day's visits to users as of each visit, to devices, and to the day's locations."""
     rows, seen = tally(visits.rows().select(*_VISIT), identity=["visit_id"])
     versions, delivered, located = users.rows(), devices.rows(), places.rows()
     one_user, one_device, one_address = CHECKS

@@ -1,4 +1,4 @@
-"""Visits in staging: production's rows without what is personal in them."""
+"""Visits in staging: production's rows without personal values."""
 
 from dedp_assets.defs.silver.visits import VISITS
 from dedp_assets.graph.declare import About, Gates, OnRequest, Pinned, Reads, Runs, lake_table, same
@@ -25,7 +25,7 @@ REPLICA = declare_transformed(VISITS, name="staging/visits")
     code_version="1",
 )
 def visits(source: Pinned, into: Target, secrets: Secrets) -> WriteResult:
-    """Push one event date: personal columns leave, or become pseudonyms, as silver declares them."""
+    """Replicate one event date: personal columns are removed or pseudonymised, as silver declares."""
     return replicate_transformed(
         source.table,
         into,

@@ -1,4 +1,4 @@
-"""Visits in staging by week: few large partitions for tests of load, old ones frozen into months."""
+"""Visits in staging by week: few large partitions for load tests; old weeks are frozen into months."""
 
 from datetime import timedelta
 
@@ -58,7 +58,7 @@ MAY_CHANGE_DAYS = 60
     code_version="1",
 )
 def visits_by_week(step: Step, visits: Pinned, into: Target) -> WriteResult:
-    """Add the days that are new to their week; if a loaded one changed, empty the week by metadata and load all."""
+    """Add new days to their week; after a change of a loaded day, empty and load the whole week."""
     present = visits.changed_by("event_date")
     anew = step.applied(into.table) is None
     plan = plan_units(present, into.table.ledger, unit="week", asked=present if anew else ())
@@ -82,7 +82,7 @@ def visits_by_week(step: Step, visits: Pinned, into: Target) -> WriteResult:
     ),
 )
 def freeze_old_weeks(context: dg.OpExecutionContext, lake: Lake, clock: Clock) -> None:
-    """Freeze the weeks of the months that nobody pushes again."""
+    """Freeze the weeks of months that are no longer replicated."""
     table, now = lake.table(VISITS_BY_WEEK), clock.now()
     if table.ledger.exists():
         run = Provenance(asset=VISITS_BY_WEEK.name, run_id=context.run_id, at=now)
