@@ -17,7 +17,6 @@ from collections.abc import Callable, Mapping
 from datetime import date, datetime, timedelta, timezone
 from pathlib import Path
 from threading import Thread
-from typing import Any
 from urllib.request import urlopen
 
 import uvicorn
@@ -31,7 +30,7 @@ from dedp_assets.patterns.core.records import Provenance
 from dedp_assets.patterns.core.schema import Column, TableSpec
 from dedp_assets.patterns.delta import Table
 from dedp_assets.patterns.value.bin_pack_orderer import deliver_in_bins
-from dedp_assets.patterns.value.fifo_orderer import deliver_in_order
+from dedp_assets.patterns.value.fifo_orderer import RecordColumns, deliver_in_order
 from dedp_assets.resources.environments import settings
 from dedp_assets.resources.spark import SparkEngine
 from dedp_assets.sources.services import application
@@ -62,7 +61,7 @@ def _served() -> str:
 
 def _measure(session: SparkSession, home: Path, url: str, count: int, entities: int) -> Row:
     sink = HttpSink(Service(f"{url}/partners", Patience(lambda: _NOW)))
-    shared: Mapping[str, Any] = {"sink": sink, "order_by": ["at"], "identity": "id", "entity": "page"}
+    record = RecordColumns(identity="id", order_by=["at"], entity="page")
 
     def rows(inbox: str) -> DataFrame:
         columns = (
@@ -75,12 +74,16 @@ def _measure(session: SparkSession, home: Path, url: str, count: int, entities: 
 
     def bins(inbox: str, receipts: Table, day: Mapping[str, str]) -> Mapping[str, float]:
         made = Provenance(asset=receipts.name, run_id=inbox)
-        done = deliver_in_bins(rows(inbox), receipts.target(made, partition=day), destination="inbox", **shared)
+        done = deliver_in_bins(
+            rows(inbox), receipts.target(made, partition=day), sink, destination="inbox", columns=record
+        )
         return {"requests": done.figures["requests"]}
 
     def one_by_one(inbox: str, receipts: Table, day: Mapping[str, str]) -> Mapping[str, float]:
         made = Provenance(asset=receipts.name, run_id=inbox)
-        done = deliver_in_order(rows(inbox), receipts.target(made, partition=day), destination=inbox, **shared)
+        done = deliver_in_order(
+            rows(inbox), receipts.target(made, partition=day), sink, destination=inbox, columns=record
+        )
         return {"requests": done.figures["requests"]}
 
     case = f"{count}-{entities}"
