@@ -75,7 +75,7 @@ def _process_of(instance: dg.DagsterInstance, run: dg.DagsterRun) -> int | None:
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """An ended run: its job, partition, cause, and the failure sentence (empty after success)."""
+    """An ended run: job, partition, cause, and failure sentence (empty after success)."""
 
     job: str
     partition: str
@@ -102,7 +102,7 @@ class Platform:
         return self._execute(self.definitions.resolve_job_def(job), job, partition, tags or {})
 
     def compute(self, table: str, *, partition: str = "", tags: Mapping[str, str] | None = None) -> Ended:
-        """Compute a table with the other outputs of the same step, without other tables of its jobs."""
+        """Compute a partition of a table and of the tables that the same step writes."""
         together = sorted(self._node(table).execution_set_asset_keys, key=lambda key: key.path)
         return self._materialize(together, partition, tags or {})
 

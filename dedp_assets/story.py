@@ -78,7 +78,7 @@ def approve(
 
 
 def run(settings: Settings, asset: str, partition: str, *, force: bool) -> int:
-    """Compute a partition of a table, and its downstream partitions."""
+    """Compute a partition of a table, then the downstream partitions."""
     choices = _tables()
     if asset not in choices:
         raise ValueError(f"{asset} is no table of the graph; choose one of {', '.join(choices)}")

@@ -42,7 +42,7 @@ def verify(settings: Settings, table: str = "") -> int:
 
 
 def _compared(lake: Lake, table: str) -> bool:
-    """Compare a captured table with its source, and print the result with the cost."""
+    """Compare a captured table with the database table, and print the findings with the cost."""
     # Dagster and the graph are loaded only if a captured table was named.
     from dedp_assets.defs.bronze.users import compare_users  # noqa: PLC0415
     from dedp_assets.resources.postgres import OperationalDatabase  # noqa: PLC0415

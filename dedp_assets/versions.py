@@ -103,9 +103,9 @@ def _listed(target: Table) -> Grid | str:
 
 def _rows(target: Table) -> Iterator[tuple[str, ...]]:
     """Describe the existing versions, newest first."""
-    shown, kept = list(exposures(target)), held(target)
+    shown, kept, removed = list(exposures(target)), held(target), expired(target)
     why = {each.version: str(each.record.notes.get("because", "")) for each in reversed(shown)}
-    standing = {name: at for name, at in names(target).items() if name not in expired(target)}
+    standing = {name: at for name, at in names(target).items() if name not in removed}
     for name, at in sorted(standing.items(), key=lambda item: item[1], reverse=True):
         made = load_of(version_of(target, name))
         states = [

@@ -20,7 +20,7 @@ _PROPERTIES = "server.properties"
 
 @dataclass
 class Broker:
-    """A broker with its controller (KRaft) on the loopback interface, with all data in a single folder.
+    """A Kafka broker in KRaft mode on the loopback interface, with all data in a single folder.
 
     Attributes:
         folder: its log segments, its configuration, what it says.

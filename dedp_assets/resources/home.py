@@ -24,7 +24,7 @@ _PATIENCE_SECONDS = 1.0
 
 @dataclass(frozen=True, slots=True)
 class Running:
-    """A running platform, as described by the lock file of its home.
+    """Process, start and addresses of a running platform, from the lock file of the home folder.
 
     Attributes:
         process: id of its process.

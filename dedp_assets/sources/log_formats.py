@@ -49,7 +49,7 @@ _MILLIS = 10**11
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """A logged request; texts as sent by the client, ``None`` for a dash in the log."""
+    """A logged request: the client's texts, and ``None`` where the log holds a dash."""
 
     moment: datetime
     host: str

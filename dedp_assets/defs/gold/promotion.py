@@ -18,7 +18,7 @@ PASSED = {
 
 
 def promote(visits: Pinned, into: Target, *, query: str, counted: str) -> WriteResult:
-    """Compute a day of a gold table from silver's visits, and publish it only if silver and the result passed.
+    """Compute a day of a gold table from silver's visits; publish the day after silver and the result passed.
 
     Args:
         visits: silver's visits of the day.

@@ -62,7 +62,15 @@ SESSIONS = TableSpec(
     comment="One row per session: visits of one visitor, half an hour apart at most, also over midnight.",
 )
 RULE = SessionRule(entity=["user_id"], event_time="event_time", event_id="visit_id", gap_seconds=1800, keep=["page"])
-_PUBLIC = ["session_id", "user_id", "started_at", "ended_at", "CAST(size(events) AS BIGINT) AS visits"]
+PUBLIC = [
+    "session_id",
+    "user_id",
+    "started_at",
+    "ended_at",
+    "CAST(size(events) AS BIGINT) AS visits",
+    "events.page AS pages",
+]
+"""SQL of the columns of a session that readers see, over the columns of the sessionizers."""
 
 
 def open_before(request: Request, visits: Pinned, completed: Table, pending: Table) -> Inputs:  # noqa: ARG001 - in order
@@ -128,7 +136,7 @@ def sessions(step: Step, visits: Pinned, into: Target, pending: Target) -> Write
     open_sessions = pending.table.read(before, version=version) if before else None
     split = sessionize_partition(visits.rows(), open_sessions, rule=RULE, until=midnight)
     day = f"DATE '{step.key}' AS event_date"
-    public = split["completed"].selectExpr(day, *_PUBLIC, "events.page AS pages")
+    public = split["completed"].selectExpr(day, *PUBLIC)
     return publish_group(
         [
             TableRows(public, into, allow_empty=True),

@@ -2,6 +2,7 @@
 
 from dedp_assets.defs.bronze.visits import EVENT_TIME
 from dedp_assets.defs.bronze.visits import VISITS as LANDED
+from dedp_assets.defs.gold.sessions import PUBLIC, RULE
 from dedp_assets.defs.silver.visits import DEAD_LETTER
 from dedp_assets.graph.checks.letters import taken
 from dedp_assets.graph.declare import About, Every, Figure, Job, Pinned, Reads, Runs, lake_table, whole
@@ -9,7 +10,7 @@ from dedp_assets.patterns.core.results import WriteResult
 from dedp_assets.patterns.core.schema import Column, TableSpec
 from dedp_assets.patterns.delta import Target
 from dedp_assets.patterns.error_management.checkpointer import append_checkpointed
-from dedp_assets.patterns.value.stateful_sessionizer import SessionRule, sessionize_stream
+from dedp_assets.patterns.value.stateful_sessionizer import sessionize_stream
 from dedp_assets.resources.lake import Lake
 
 SESSIONS_LIVE = TableSpec(
@@ -59,23 +60,9 @@ def sessions_live(landed: Pinned, into: Target, lake: Lake) -> WriteResult:
     """Add the visits landed since the last run to the sessions; a forced run starts over."""
     read = landed.table.stream().selectExpr(*_TEXTS, f"{EVENT_TIME} AS event_time")
     visits = taken(read, rest=DEAD_LETTER, where=_USABLE)
-    sessions = sessionize_stream(
-        visits,
-        rule=SessionRule(
-            entity=["user_id"], event_time="event_time", event_id="visit_id", gap_seconds=1800, keep=["page"]
-        ),
-        lateness="1 hour",
-    )
-    found = [
-        "session_id",
-        "user_id",
-        "started_at",
-        "ended_at",
-        "CAST(size(events) AS BIGINT) AS visits",
-        "events.page AS pages",
-    ]
+    sessions = sessionize_stream(visits, rule=RULE, lateness="1 hour")
     return append_checkpointed(
-        sessions.selectExpr(*found),
+        sessions.selectExpr(*PUBLIC),
         into,
         checkpoint=lake.checkpoint(SESSIONS_LIVE.name),
         restart=into.run.replay,

@@ -92,7 +92,8 @@ def _stated(table: LakeTable[...], nightly: Nightly, job: Any) -> dict[str, Any]
         "cron_schedule": nightly.cron,
         "execution_timezone": "UTC",
         "default_status": dg.DefaultScheduleStatus.RUNNING,
-        "description": nightly.description or f"What is complete of {table.spec.name}, and changed since.",
+        "description": nightly.description
+        or f"Complete partitions of {table.spec.name} that are missing, or whose upstream tables changed.",
         "required_resource_keys": {"lake"},
     }
 

@@ -81,9 +81,8 @@ def _of_reads(reads: Reads, runs: Runs) -> Iterator[str]:
 
 def _of_order(runs: Runs) -> Iterator[str]:
     """Yield the faults of ``when``: no start, contradictory starts, or late data within an order."""
-    stated = runs.when if isinstance(runs.when, Sequence) else (runs.when,)
-    asking = [type(each).__name__ for each in stated if isinstance(each, (Follow, Nightly, InOrder, OnRequest))]
-    if not stated:
+    asking = [type(each).__name__ for each in runs.stated if isinstance(each, (Follow, Nightly, InOrder, OnRequest))]
+    if not runs.stated:
         yield "when must name what asks for partitions, not nothing"
     if len(asking) > 1:
         yield f"when must hold one of Follow, Nightly, InOrder and OnRequest, not {' and '.join(asking)}"

@@ -31,7 +31,7 @@ S = TypeVar("S")
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """A job: its public name, and the assets of its run.
+    """A job: public name, description, and asset selection.
 
     Attributes:
         name: name of the job.
@@ -170,16 +170,19 @@ class Runs:
     replay: Callable[[Target, Target], WriteResult] | None = field(default=None, kw_only=True)
 
     @property
+    def stated(self) -> Sequence[Start]:
+        """The starts as declared, an order included."""
+        return self.when if isinstance(self.when, Sequence) else (self.when,)
+
+    @property
     def starts(self) -> tuple[Start, ...]:
         """Ways of starting runs; of an order, the start in ``by``."""
-        stated = self.when if isinstance(self.when, Sequence) else (self.when,)
-        return tuple(each.by if isinstance(each, InOrder) else each for each in stated)
+        return tuple(each.by if isinstance(each, InOrder) else each for each in self.stated)
 
     @property
     def in_order(self) -> bool:
         """Order of the partitions: ``True`` if each partition runs after the previous partition."""
-        stated = self.when if isinstance(self.when, Sequence) else (self.when,)
-        return any(isinstance(each, InOrder) for each in stated)
+        return any(isinstance(each, InOrder) for each in self.stated)
 
     @property
     def follows(self) -> bool | Literal["late"]:

@@ -20,7 +20,7 @@ _STARTS_A_JOB = (Nightly, OnDelivery, OnEvent, Every, Polls)
 
 @dataclass(frozen=True, eq=False)
 class LakeJob:
-    """A declared job with a single op, which writes a table outside of its partitions.
+    """A declared Dagster job of a single op: a stream, or the upkeep of a table.
 
     Attributes:
         function: the op; its parameters are the op's context and resources by name.

@@ -40,7 +40,7 @@ NOTHING: Mapping[TableSpec, Patterns] = MappingProxyType({})
 
 @dataclass(frozen=True, eq=False)
 class LakeTable(Generic[P]):
-    """A declared table: the callable function that computes a partition, and its Dagster assets.
+    """A declared table: the function that computes a partition, and the table's Dagster assets.
 
     Attributes:
         function: computes and publishes one partition.
@@ -67,6 +67,7 @@ class LakeTable(Generic[P]):
     def __post_init__(self) -> None:
         rules.require_sound(self.spec.name, self.reads, self.runs, self.gates, self.about, self.patterns)
         rules.require_owned(self.tables, self.runs)
+        rules.require_targets(self.spec.name, self.function)
         self._resources()
         self.lineage()
 
@@ -226,7 +227,6 @@ class LakeTable(Generic[P]):
         """Name the resources that the functions ask for, by parameter."""
         look, read, written = self.reads.look, len(self.reads.tables), len(self.tables)
         counts = {Step: 1, Pinned: len(self.reads.upstream), Target: written}
-        rules.require_targets(self.spec.name, self.function)
         names = resources_of(self.spec.name, self.function, counts)
         seen = {Request: 1, Pinned: read, Table: written, Step: 0, Target: 0}
         return names | (resources_of(self.spec.name, look, seen) if look else set())

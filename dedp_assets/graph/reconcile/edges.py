@@ -35,7 +35,7 @@ Fed = Callable[[str, Feed, bool], Mapping[str, int]]
 
 @dataclass(slots=True)
 class Edge:
-    """A table and its upstream tables, with the stale partitions.
+    """A table, the table's upstream tables, and the partitions that are stale.
 
     Attributes:
         table: the table.

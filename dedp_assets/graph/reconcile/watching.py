@@ -41,7 +41,7 @@ class News:
 
 @dataclass(frozen=True, slots=True)
 class RolledBack:
-    """A restore of a key: its version, and the key's changed partitions."""
+    """A restored partition key: version of the restore, and the changed table partitions."""
 
     version: int
     partitions: frozenset[Partition]

@@ -54,7 +54,7 @@ class Inputs:
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """A partition to compute, with its pinned inputs.
+    """A partition to compute, with the pinned versions of the upstream tables.
 
     Attributes:
         key: Dagster's partition key; empty for an unpartitioned table.
@@ -154,7 +154,7 @@ def latest(table: Table, key: str, *, until: int | None = None) -> Commit | None
 
 
 def compute_all(context: dg.AssetExecutionContext, work: Work, at: datetime) -> Batch:
-    """Compute the run's partitions one after the other; a refused partition does not stop the others."""
+    """Compute the run's partitions in order, and go on after a refused partition."""
     partitioned = context.has_partition_key or context.has_partition_key_range
     keys = list(context.partition_keys) if partitioned else [""]
     batch = Batch(held=_held(context, keys) if len(keys) > 1 else {})

@@ -34,7 +34,7 @@ _NO_MATERIALIZATION = {"__source_asset_observation__": True}
 
 
 def run(context: dg.AssetExecutionContext, work: Work, *, at: datetime) -> Iterator[Event]:
-    """Compute the run's partitions one after the other, each in its own commits, and yield the results.
+    """Compute the run's partitions in order, commit each separately, and yield the results.
 
     A partition whose inputs and code are what its last commit says they were is not computed again, unless files of it
     are lost or somebody asks for it. One that is refused or not ready does not keep the others of its run from being

@@ -8,7 +8,7 @@ when a process died is sent again: a sink that knows records by their id answers
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from threading import Lock
@@ -31,7 +31,7 @@ from dedp_assets.patterns.core.options import require_types
 from dedp_assets.patterns.core.records import Provenance, slice_name
 from dedp_assets.patterns.core.results import WriteResult
 from dedp_assets.patterns.core.schema import Column, require_holds
-from dedp_assets.patterns.delta import Insert, Merge, Table, Target, held_types, require_merge_by_key, require_partition
+from dedp_assets.patterns.delta import Insert, Merge, Target, held_types, require_merge_by_key, require_partition
 
 __all__ = ["RECEIPT", "Delivery", "outgoing"]
 
@@ -161,18 +161,20 @@ class Delivery:
             ConfigError: if the table of receipts could refuse those of this delivery: nothing is sent before.
             SchemaMismatch: if it has other columns.
         """
-        state = self.receipts.ensure()
+        state = self.into.table.ensure()
         self.into = replace(self.into, partition=require_partition(self.into.name, state, self.into.partition))
-        require_holds(self.receipts.spec, RECEIPT, alone_with=self.partition)
+        require_holds(self.into.table.spec, RECEIPT, alone_with=self.into.partition)
         if rules := sorted(name for name in state.properties if name.startswith("delta.constraints.")):
             raise ConfigError(
-                f"{self.receipts.name} has rules ({', '.join(rules)}), and what they refuse would be sent by then: "
+                f"{self.into.name} has rules ({', '.join(rules)}), and what they refuse would be sent by then: "
                 "state them of the rows that are delivered"
             )
-        require_merge_by_key(self.receipts.spec, Merge(_KEYS, (Insert(),), "", null_keys=False, owned=self.partition))
+        require_merge_by_key(
+            self.into.table.spec, Merge(_KEYS, (Insert(),), "", null_keys=False, owned=self.into.partition)
+        )
         noted = StructType([f for f in held_types(state).fields if f.name in (*_KEYS, "entity")])
-        records = as_held(records, noted, self.receipts.name)
-        return records.join(self.receipts.read(self.partition).select(*_KEYS), [*_KEYS], "left_anti")
+        records = as_held(records, noted, self.into.name)
+        return records.join(self.into.table.read(self.into.partition).select(*_KEYS), [*_KEYS], "left_anti")
 
     def look(self, records: DataFrame) -> None:
         """Count the records to deliver before sending; refuse ambiguous records.
@@ -265,18 +267,8 @@ class Delivery:
         return replace(result, figures={**result.figures, **told})
 
     @property
-    def receipts(self) -> Table:
-        """The table of receipts."""
-        return self.into.table
-
-    @property
-    def partition(self) -> Mapping[str, Any]:
-        """The partition of the table of receipts that the delivery is about."""
-        return self.into.partition
-
-    @property
     def _named(self) -> str:
-        return f"{self.receipts.name} {slice_name(self.partition)}"
+        return f"{self.into.name} {slice_name(self.into.partition)}"
 
     @property
     def _acknowledged(self) -> int:
@@ -290,16 +282,16 @@ class Delivery:
 
     def _merge(self, provenance: Provenance) -> WriteResult:
         columns = ", ".join(f"{name} {column.type}" for name, column in RECEIPT.items())
-        noted = self.receipts.session.createDataFrame(self._waiting, columns)
-        for name, value in self.partition.items():
-            noted = noted.withColumn(name, F.lit(value).cast(self.receipts.spec.columns[name].type))
+        noted = self.into.table.session.createDataFrame(self._waiting, columns)
+        for name, value in self.into.partition.items():
+            noted = noted.withColumn(name, F.lit(value).cast(self.into.table.spec.columns[name].type))
         # What is left to deliver depends on the receipts before: the same inputs may come with others the next time.
-        result = self.receipts.merge(
-            noted.select(*map(identifier, self.receipts.spec.columns)),
+        result = self.into.table.merge(
+            noted.select(*map(identifier, self.into.table.spec.columns)),
             keys=_KEYS,
             clauses=[Insert()],
             provenance=replace(provenance, replay=True),
-            partition=self.partition,
+            partition=self.into.partition,
         )
         self._waiting.clear()
         return result

@@ -162,8 +162,10 @@ def _whole(value: object, *, most: float) -> str:
 def _number(value: object, *, most: float) -> str:
     if isinstance(value, bool) or not isinstance(value, int | float):
         return "a number"
-    if isinstance(value, float) and (most == _MOST or not isfinite(value)):
-        return "" if isfinite(value) else "a finite number"
+    if isinstance(value, float) and not isfinite(value):
+        return "a finite number"
+    if isinstance(value, float) and most == _MOST:  # the option's name states no unit: only integers have a maximum
+        return ""
     return "" if -most <= value <= most else f"a number of at most {most:g}"
 
 

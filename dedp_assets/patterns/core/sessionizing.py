@@ -171,7 +171,7 @@ class SessionRule:
         return value_hash(event, StructType(fields_of(events, self.event)), "events")
 
     def with_ends(self, events: DataFrame, name: str) -> DataFrame:
-        """Add the column ``name`` to events: whether an event ends its session.
+        """Add the BOOLEAN column ``name`` to events: true for an event that ends a session.
 
         Raises:
             ConfigError: if ``ends`` is SQL that Spark cannot evaluate.

@@ -39,7 +39,7 @@ class ChangedTable(DeclaredTable):
     """A table whose rows are merged, recomputed, deleted, or restored."""
 
     @in_range
-    def merge(  # noqa: PLR0913 - what meets, what becomes of it, and of what it is a part
+    def merge(  # noqa: PLR0913 - a MERGE statement has these clauses: rows, ON, WHEN, scope, run
         self,
         source: DataFrame,
         *,

@@ -206,9 +206,11 @@ class Target:
 def same_run(into: Target, *others: Target) -> None:
     """Refuse targets of different runs: all writes of a pattern belong to a single run.
 
+    Notes may differ: they belong to the commit of one table (:meth:`Target.noting`).
+
     Raises:
         ConfigError: names the two tables.
     """
     for other in others:
-        if other.run != into.run:
+        if replace(other.run, notes=into.run.notes) != into.run:
             raise ConfigError(f"the targets {into.name} and {other.name} must be of one run, not of two")

@@ -104,18 +104,10 @@ def load_unit(
         return already_applied(target.name, before.record, before)
     adds = _is_addition(target.name, known, days, run, unit)
     of_days = f"{day_of(rows, by)} IN ({', '.join(map(quoted, days))})"
-    staged = target.stage(
-        rows.withColumn(column, F.lit(name)),
-        partition={column: name},
-        provenance=replace(run, notes={**run.notes, DAYS: dict(days)}),
-        audits=(
-            not_empty(),
-            Audit.none_where("rows_are_of_their_days", f"NOT coalesce({of_days}, false)"),
-            *into.audits,
-        ),
-        rows_read=replace(into.rows_read, figures={**into.rows_read.figures, "units": known.units}),
-        append=adds,
-    )
+    own = Audit.none_where("rows_are_of_their_days", f"NOT coalesce({of_days}, false)")
+    rows_read = replace(into.rows_read, figures={**into.rows_read.figures, "units": known.units})
+    gated = replace(into, partition={column: name}, rows_read=rows_read).noting({DAYS: dict(days)})
+    staged = gated.with_audits(not_empty(), own).stage(rows.withColumn(column, F.lit(name)), append=adds)
     result = staged.publish(since=state.version)
     what = f"{len(days)} days added to unit {name}" if adds else f"unit {name} emptied and loaded with {len(days)} days"
     return replace(result, reason=f"{what}: {result.reason}") if result.applied else result

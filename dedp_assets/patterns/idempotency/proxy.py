@@ -56,14 +56,9 @@ def load_version(
         >>> rows(ranking)
         [('/a', 5)]
     """
-    into = into.by("idempotency.proxy", "audits", "rows_read")
-    return exposure.load(
-        rows,
-        into.table,
-        provenance=into.run,
-        audits=(Audit(name="input_is_not_empty", of="written", fail_below=min_rows, approvable=True), *into.audits),
-        rows_read=into.rows_read,
-    )
+    some = Audit(name="input_is_not_empty", of="written", fail_below=min_rows, approvable=True)
+    into = into.by("idempotency.proxy", "audits", "rows_read").with_audits(some)
+    return exposure.load(rows, into.table, provenance=into.run, audits=into.audits, rows_read=into.rows_read)
 
 
 @typed

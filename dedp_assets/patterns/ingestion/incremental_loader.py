@@ -159,11 +159,14 @@ def load_partition(rows: DataFrame, into: Target, *, ready: Plan) -> WriteResult
         ready: what ``readiness_marker.plan_ready`` offers; with ``consumed={}`` also what was loaded before.
 
     Raises:
+        ConfigError: if a column of the partition has no value, or the rows lack the column.
         NotReady: if the partition is not offered, or not there; nothing is written.
         AuditFailed: if it is said to be ready and empty, or an audit refuses it.
     """
     into = into.by(_NAME, "partition", "audits")
     require_named("partition", into.partition)
+    if unnamed := [column for column, value in into.partition.items() if value is None]:
+        raise ConfigError(f"partition must give {', '.join(unnamed)} a value, not None")
     require_columns(require_rows("load_partition", rows), into.partition)
     declared = {c.lower(): c for c in into.table.spec.columns}
     partition = {declared.get(c.lower(), c): str(value) for c, value in into.partition.items()}

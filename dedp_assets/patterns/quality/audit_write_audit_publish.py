@@ -170,7 +170,7 @@ def _noting(into: Target, judged: Sequence[Finding]) -> Target:
 def _aside(quarantine: Target, into: Target) -> Target:
     """Return the quarantine target with the run and the notes of ``into``."""
     quarantine = quarantine.by(_PATTERN, "partition")
-    same_run(replace(into, run=replace(into.run, notes=quarantine.run.notes)), quarantine)
+    same_run(into, quarantine)
     return replace(quarantine, run=into.run)
 
 

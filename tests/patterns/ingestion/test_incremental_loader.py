@@ -684,6 +684,16 @@ def test_rows_without_their_partition_column_are_refused(days, landing, spark):
         )
 
 
+def test_a_partition_without_a_value_is_refused(days, landing):
+    """NULL is no partition that a run can be due for, and no text of one."""
+    landing.deliver(DAYS[0], "a")
+    with pytest.raises(ConfigError, match="partition must give date a value, not None"):
+        load_partition(
+            landing.read(), days.target(a_run(), partition={"date": None}), ready=Plan(("date=None",), "ready")
+        )
+    assert not days.ledger.exists()
+
+
 def test_a_redelivered_partition_replaces_its_rows(days, landing):
     """A partition is delivered whole, so what a new delivery lacks is gone, and the days after it are untouched."""
     landing.deliver(DAYS[0], "a", "b")

@@ -22,7 +22,7 @@ _COUNTED_FURTHER = {"deletionVectors", "inCommitTimestamp", "rowTracking"}
 
 
 def following(before: Mapping[str, Any], content: Iterable[Mapping[str, Any]]) -> dict[str, Any] | None:
-    """Compute a commit's checksum from the previous version's checksum; ``None`` if uncertain.
+    """Compute a commit's checksum from the previous version's; ``None`` for an action of unknown effect.
 
     Args:
         before: the checksum of the version before, or :data:`EMPTY`.

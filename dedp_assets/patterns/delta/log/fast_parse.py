@@ -36,7 +36,7 @@ _match = re.compile(_COMMIT.encode()).fullmatch
 
 
 class Glance(NamedTuple):
-    """Content of a commit by the fast parser; ``None`` for an absent field.
+    """Parts of a commit file that the fast parser found; a part that the file lacks is ``None``.
 
     Attributes:
         info: the line about itself, which was not looked at.

@@ -17,10 +17,10 @@ from dedp_assets.patterns.delta.log.transactions import Cursors
 __all__ = ["CLOSED", "FileStats", "KeyedFile", "TableState", "Declared"]
 
 CLOSED = "dedp.closed"
-"""A writer feature that no engine has: by the Delta protocol, each of them reads such a table and refuses to write."""
+"""Name of a writer feature unknown to every engine: by the Delta protocol, engines read the table and write nothing."""
 
 KeyedFile = tuple[Mapping[str, Any], Partition]
-"""An active file as :meth:`TableState.files` shows it, with its partition."""
+"""An active file from :meth:`TableState.files`, and the file's partition."""
 
 
 @dataclass(frozen=True, slots=True)

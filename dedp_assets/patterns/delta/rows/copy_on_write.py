@@ -94,7 +94,7 @@ def rewrite(table: TableHandle, change: RowChange, request: ChangeRequest) -> Wr
 
 
 def _publish(table: TableHandle, change: RowChange, request: ChangeRequest, prepared: _Prepared) -> WriteResult | None:
-    """Commit the staged change; ``None`` if a writer without the lock committed at the same moment.
+    """Commit the staged change, or return ``None`` after a conflict with a writer that takes no lock.
 
     Raises:
         _Outdated: if others changed what the change depends on, or removed what was staged.

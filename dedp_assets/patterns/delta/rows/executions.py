@@ -149,7 +149,7 @@ class ExecutionLog:
         return self.states[found - 1] if found else Executions()
 
     def take_in(self, glimpse: Glimpse, key: str | None = None) -> None:
-        """Add a commit to the log of executions; ``key`` is the execution if the record names none."""
+        """Add a commit to the log of executions; ``key`` is the execution of a record without a name."""
         before, note = self.now, glimpse.stated.get("notes", {}).get(EXECUTION)
         if glimpse.restores:
             back = self.at(-1 if glimpse.restored_to is None else glimpse.restored_to)

@@ -54,7 +54,7 @@ def _describe(footer: Any, place: int, column: str, found: dict[str, dict[str, A
 
 
 def _bound(value: object) -> object:
-    """Convert a bound to an exact JSON value; ``None`` if impossible."""
+    """Convert a column bound to an equal JSON value; ``None`` for other types and for rounded decimals."""
     if isinstance(value, datetime):
         if value.tzinfo is None:
             return value.isoformat(timespec="microseconds")
