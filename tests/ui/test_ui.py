@@ -81,7 +81,25 @@ class Up:
     def wait(self, holds: Callable[[], object], what: str) -> None:
         """Wait for what other processes do; no page is left open, which would ask the webserver all the time."""
         self.page.goto("about:blank")
-        wait_until(holds, what)
+        try:
+            wait_until(holds, what)
+        except AssertionError as late:
+            raise AssertionError(f"{late}\n{self.report()}") from None
+
+    def report(self) -> str:
+        """The end of the platform's log and the failed runs with their errors, for a failing test's message."""
+        log = (self.home / "up.log").read_text(errors="replace")[-6_000:]
+        failures = self.ask(
+            "{ runsOrError(filter: {statuses: [FAILURE, STARTED, QUEUED, STARTING, CANCELED]}) { ... on Runs "
+            "{ results { runId status jobName tags { key value } "
+            "eventConnection(limit: 500) { events { __typename ... on MessageEvent { message } "
+            "... on ErrorEvent { error { message causes { message } } } } } } } } }"
+        )
+        unfinished = [
+            (run["jobName"], run["status"], run["tags"], run["eventConnection"]["events"][-6:])
+            for run in failures["runsOrError"]["results"]
+        ]
+        return f"{log}\n{json.dumps(unfinished, indent=1)[:20_000]}"
 
     def runs(self, *tables: str, **wanted: object) -> dict[str, str]:
         """Run -> status, newest first; of the tables that are named, or those that Dagster's filter finds."""
