@@ -1,7 +1,8 @@
 """Two runs that write at once: whatever one of them has read by then, it is as if one came after the other.
 
 Each write of the library is run with another one that runs to its end at a point where the first has read something of
-the tables: their log, their rows, the files of a group. In `make test` at the last such point before its commit and at
+the tables: their log, their rows, the files of a group. With a lock, these are the points at which the first one does
+not hold it; in a store without locks, any. In `make test` at the last such point before its commit and (with a lock) at
 one of the others; `make fuzz` takes all of them.
 """
 
@@ -21,6 +22,7 @@ from dedp_assets.patterns.connectors.receipts import RECEIPT
 from dedp_assets.patterns.core.errors import Conflict, PatternError
 from dedp_assets.patterns.core.schema import Column, TableSpec
 from dedp_assets.patterns.delta import Ledger, Table
+from dedp_assets.patterns.delta.storage import coordination
 from dedp_assets.patterns.delta.storage.local_store import LocalStore
 from dedp_assets.patterns.error_management.dead_letter import LETTER, divert_unprocessable, route
 from dedp_assets.patterns.error_management.dead_letter_replay import open_letters, replay_letters
@@ -52,16 +54,29 @@ UNLIKE = {"asked_at", "dead_lettered_at", "was_present"}
 
 @dataclass
 class Other:
-    """A run that comes in between, once: at the n-th read of the first one that holds no lock."""
+    """A run that comes in between, once: at the n-th read of the first one that holds no lock.
+
+    Attributes:
+        before_commit: how much the first one had read, with and without a lock, when it last committed.
+    """
 
     run: Any = None
     at: int = 0
     reads: int = 0
+    all_reads: int = 0
+    before_commit: int = 0
     locks: int = 0
     busy: bool = False
 
+    def committing(self):
+        if not self.busy:
+            self.before_commit = self.all_reads
+
     def pass_by(self):
-        if self.busy or self.locks:
+        if self.busy:
+            return
+        self.all_reads += 1
+        if self.locks:
             return
         self.reads += 1
         if self.reads == self.at:
@@ -76,7 +91,14 @@ def watched(other):
     with pytest.MonkeyPatch.context() as patch:
         for owner, name in [*((Ledger, name) for name in READS), (Table, "read"), (LocalStore, "list")]:
             patch.setattr(owner, name, _passing(getattr(owner, name), other))
-        lock = LocalStore.lock
+        lock, put = LocalStore.lock, LocalStore.put_if_absent
+
+        def noted(store, path, content):
+            if store.name == "_delta_log":
+                other.committing()
+            put(store, path, content)
+
+        patch.setattr(LocalStore, "put_if_absent", noted)
 
         @contextmanager
         def counted(store, timeout_seconds):
@@ -415,33 +437,55 @@ def done(write, world):
     return found if isinstance(found, (tuple, list)) else "done"
 
 
+@dataclass
+class Pair:
+    """Two runs of one case, and what the tables hold if one comes after the other, in either order."""
+
+    base: World
+    place: Any
+    one: Any
+    other: Any
+
+    def serial(self, name, first, second):
+        """Reads of the first run, rows after it, and rows and results after both."""
+        world, counted = self.base.copy(self.place / name), Other()
+        with watched(counted):
+            results, counted.busy = [done(first, world)], True
+            alone = world.rows()
+            results.append(done(second, world))
+        return counted, alone, (world.rows(), *results)
+
+    def allowed(self):
+        """Reads of the first run, and a test of what may come of the two at once."""
+        counted, _, forwards = self.serial("forwards", self.one, self.other)
+        _, alone, (rows, two, first) = self.serial("backwards", self.other, self.one)
+
+        def holds(found):
+            refused = found[1] == "Conflict" and (found[0], found[2]) == (alone, two)
+            return refused or found in [forwards, (rows, first, two)]
+
+        return counted, holds
+
+    def at_once(self, name, point):
+        """Rows and results if the other one runs at a point of the first one."""
+        world, results = self.base.copy(self.place / name), []
+        between = Other(lambda: results.append(done(self.other, world)), point)
+        with watched(between):
+            results.insert(0, done(self.one, world))
+        return (world.rows(), *results)
+
+
 @pytest.mark.parametrize("case", CASES, ids=named)
-def test_two_runs_at_once_are_one_after_the_other(spark, tmp_path, case):
+def test_two_runs_at_once_are_one_after_the_other(spark, tmp_path, monkeypatch, case):
     """Of two runs that write the same, one sees all that the other did, or nothing, or is told to come again."""
     base = World(spark, tmp_path / "base")
-    one, other = case(base)
-    counted = Other()
-
-    def serial(place, first, second):
-        world = base.copy(tmp_path / place)
-        with watched(counted):
-            counted.reads = 0
-            results = [done(first, world)]
-            reads, alone = counted.reads, world.rows()
-            counted.busy = True
-            results.append(done(second, world))
-            counted.busy = False
-        return reads, alone, (world.rows(), *results)
-
-    reads, _, forwards = serial("forwards", one, other)
-    _, alone, (rows, two, first) = serial("backwards", other, one)
-    allowed = [forwards, (rows, first, two)]
-    points = range(1, reads + 1) if FUZZ else sorted({reads, reads // 2} - {0})
-    for point in points:
-        world, results = base.copy(tmp_path / str(point)), []
-        between = Other(lambda: results.append(done(other, world)), point)  # noqa: B023
-        with watched(between):
-            results.insert(0, done(one, world))
-        found = (world.rows(), *results)
-        refused = results[0] == "Conflict" and (world.rows(), results[1]) == (alone, two)
-        assert refused or found in allowed, f"read {point} of {reads}"
+    pair = Pair(base, tmp_path, *case(base))
+    counted, holds = pair.allowed()
+    reads = counted.reads
+    for point in range(1, reads + 1) if FUZZ else sorted({reads, reads // 2} - {0}):
+        assert holds(pair.at_once(f"locked {point}", point)), f"read {point} of {reads}"
+    monkeypatch.setattr(coordination, "Locked", coordination.Optimistic)
+    for point in range(1, counted.before_commit + 1) if FUZZ else {counted.before_commit} - {0}:
+        found = pair.at_once(f"optimistic {point}", point)
+        # The files of a group are published under a lock in any case: nobody comes in between.
+        assert len(found) == 2 or holds(found), f"read {point} of {counted.all_reads} without a lock"

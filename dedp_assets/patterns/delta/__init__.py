@@ -19,7 +19,7 @@ if TYPE_CHECKING:
         serves,
     )
     from dedp_assets.patterns.delta.commit.idempotency import already_applied
-    from dedp_assets.patterns.delta.commit.spark_writer import attempts, is_conflict
+    from dedp_assets.patterns.delta.commit.spark_writer import is_conflict
     from dedp_assets.patterns.delta.fsck import Verification, verify_table
     from dedp_assets.patterns.delta.inspection import broken_rules, repeated_keys
     from dedp_assets.patterns.delta.log.commit_info import Commit, Glimpse, is_append
@@ -39,8 +39,8 @@ if TYPE_CHECKING:
     from dedp_assets.patterns.delta.snapshots.reading import predicate
     from dedp_assets.patterns.delta.staging.guards import require_untouched
     from dedp_assets.patterns.delta.staging.staged_write import StagedWrite
+    from dedp_assets.patterns.delta.storage.coordination import attempts, coordination, in_turn, table_lock
     from dedp_assets.patterns.delta.storage.locations import as_folder, folder_at, literal_path, store_at
-    from dedp_assets.patterns.delta.storage.locks import table_lock
     from dedp_assets.patterns.delta.storage.store import Store
     from dedp_assets.patterns.delta.tables import Table, Target, same_run
 
@@ -76,8 +76,10 @@ __all__ = [
     "candidates",
     "commit_transactions",
     "conformed",
+    "coordination",
     "folder_at",
     "held_types",
+    "in_turn",
     "is_append",
     "is_conflict",
     "is_ordered",

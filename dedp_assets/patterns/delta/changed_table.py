@@ -30,7 +30,7 @@ from dedp_assets.patterns.delta.rows.row_change import ChangeRequest
 from dedp_assets.patterns.delta.snapshots.definition import held_types, require_partition, require_replaceable
 from dedp_assets.patterns.delta.snapshots.reading import missing, predicate
 from dedp_assets.patterns.delta.staging.guards import in_range
-from dedp_assets.patterns.delta.storage.locks import table_lock
+from dedp_assets.patterns.delta.storage.coordination import table_lock
 
 __all__ = ["ChangedTable"]
 

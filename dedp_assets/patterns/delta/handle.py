@@ -13,6 +13,7 @@ from dedp_assets.patterns.core.schema import TableSpec
 from dedp_assets.patterns.core.sql_options import reason_of
 from dedp_assets.patterns.delta.commit import commits, spark_writer
 from dedp_assets.patterns.delta.commit.creation import doubtful_checks, first_commit
+from dedp_assets.patterns.delta.commit.file_exchange import serves
 from dedp_assets.patterns.delta.commit.sessions import private, require_literals
 from dedp_assets.patterns.delta.log.ledger import Ledger
 from dedp_assets.patterns.delta.log.table_state import TableState
@@ -25,9 +26,8 @@ from dedp_assets.patterns.delta.snapshots.definition import (
 )
 from dedp_assets.patterns.delta.snapshots.lost_files import lost_files, tell_lost
 from dedp_assets.patterns.delta.snapshots.reading import missing, read_at
+from dedp_assets.patterns.delta.storage.coordination import coordination, require_lock
 from dedp_assets.patterns.delta.storage.locations import Located, Location, require_vacant
-from dedp_assets.patterns.delta.storage.locks import table_lock
-from dedp_assets.patterns.delta.storage.store import require
 
 __all__ = ["DeclaredTable"]
 
@@ -116,15 +116,17 @@ class DeclaredTable(TableHandle):
             SchemaMismatch: if only a migration could make them agree.
             ConfigError: if no table can be made as declared, or where it is declared to lie, or the table is closed.
         """
-        require(self.store, "lock", "put_if_absent")
+        writers = coordination(self.store)
         if self.ledger.exists():
             state = self.ledger.state()
             require_open(self.name, state)
+            if not serves(state):
+                require_lock(self.store)
             if not list(alterations(self.spec, self.store.address, state)):
                 return state
         else:
             require_vacant(self.name, self.store)
-        with table_lock(self.store):
+        with writers.turn():
             # Looked at again under the lock: another writer may have been here first.
             if not self.ledger.exists():
                 self._create()
@@ -151,6 +153,7 @@ class DeclaredTable(TableHandle):
         found = list(statements)
         if not found:
             return
+        require_lock(self.store)
         try:
             with private(self.session, {}) as own:
                 for statement in found:

@@ -13,7 +13,7 @@ from datetime import datetime, timezone
 
 from dedp_assets.patterns.core.errors import ConfigError
 from dedp_assets.patterns.core.records import slice_name
-from dedp_assets.patterns.delta import Ledger, commit_transactions, table_lock
+from dedp_assets.patterns.delta import Ledger, TableState, commit_transactions, in_turn
 
 __all__ = ["Lease", "give_back", "note", "of_partitions", "require_lease", "require_zone"]
 
@@ -88,20 +88,36 @@ def of_partitions(
     return found
 
 
-def note(ledger: Ledger, partitions: Iterable[Mapping[str, str]], *, owner: str, now: datetime, seconds: float) -> None:
-    """Commit a lease of the partitions for ``owner``; the caller must hold the table's lock."""
+def note(
+    ledger: Ledger,
+    state: TableState,
+    partitions: Iterable[Mapping[str, str]],
+    *,
+    owner: str,
+    now: datetime,
+    seconds: float,
+) -> None:
+    """Commit a lease of the partitions for ``owner``, decided on at ``state``.
+
+    Raises:
+        Conflict: if another writer committed since ``state``.
+    """
     ends = math.ceil(now.timestamp() + seconds)
     if moved := {_id(ledger, partition): ends for partition in partitions}:
-        commit_transactions(ledger, moved, f"{_LEASED}{owner}")
+        commit_transactions(ledger, state, moved, f"{_LEASED}{owner}")
 
 
 def give_back(ledger: Ledger, partition: Mapping[str, str], *, owner: str, now: datetime) -> None:
     """End the lease of ``partition`` now, if ``owner`` is still the holder."""
-    with table_lock(ledger.store):
+
+    def end() -> None:
+        state = ledger.state()
         lease = of_partitions(ledger, {"": partition}).get("")
         if lease is not None and lease.owner == owner:
             moved = {_id(ledger, partition): int(now.timestamp())}
-            commit_transactions(ledger, moved, f"given back by {owner}")
+            commit_transactions(ledger, state, moved, f"given back by {owner}")
+
+    in_turn(ledger.store, end)
 
 
 def _id(ledger: Ledger, partition: Mapping[str, str]) -> str:

@@ -18,7 +18,7 @@ from datetime import datetime
 from dedp_assets.patterns.core.errors import ConfigError
 from dedp_assets.patterns.core.options import typed
 from dedp_assets.patterns.core.results import Finding, Plan
-from dedp_assets.patterns.delta import Table, table_lock
+from dedp_assets.patterns.delta import Table, in_turn
 from dedp_assets.patterns.error_management import _leases as leases
 from dedp_assets.patterns.error_management._late_partitions import applied_versions, by_key, followers, held_back
 
@@ -122,12 +122,10 @@ def claim_late_partitions(
 ) -> Claim:
     """Plan and lease the late partitions and the current partition, unless leased by another owner.
 
-    Plan and leases are one step under the table's lock.
-
-    What is processed and by whom is read from the downstream table's log, and the leases are written there, under the
-    table's lock: of runs that plan side by side each partition goes to one. A run may process all of its claim, late
-    ones first, or hand late ones over to runs of their own that claim them under the same owner. A lease ends when it
-    is released or after ``lease_seconds``, so a run that dies blocks nothing for good.
+    What is processed and by whom is read from the downstream table's log, and the leases are committed there if nobody
+    else has committed since: of runs that plan side by side each partition goes to one. A run may process all of its
+    claim, late ones first, or hand late ones over to runs of their own that claim them under the same owner. A lease
+    ends when it is released or after ``lease_seconds``, so a run that dies blocks nothing for good.
 
     Args:
         changed: as for :func:`plan_late_partitions`.
@@ -144,7 +142,9 @@ def claim_late_partitions(
     """
     leases.require_lease(owner, now, lease_seconds)
     partitions = by_key(table, [*changed, current])
-    with table_lock(table.store):
+
+    def claim() -> tuple[Plan, dict[str, str]]:
+        state = table.ledger.state()
         held = leases.of_partitions(table.ledger, partitions, after=now)
         others = {key: lease.owner for key, lease in held.items() if lease.owner != owner}
         plan = plan_late_partitions(
@@ -158,7 +158,10 @@ def claim_late_partitions(
         named = {key: f"is being processed by {others[key]}" for key in others if key in (*plan.held, current)}
         mine = plan if current in others else _with_current(plan, current, changed)
         leased = [partitions[key] for key in mine.partitions]
-        leases.note(table.ledger, leased, owner=owner, now=now, seconds=lease_seconds)
+        leases.note(table.ledger, state, leased, owner=owner, now=now, seconds=lease_seconds)
+        return mine, named
+
+    mine, named = in_turn(table.store, claim)
     return Claim(replace(mine, held={**mine.held, **named}), table, owner)
 
 

@@ -17,7 +17,7 @@ import pytest
 from deltalake import write_deltalake
 
 from dedp_assets.patterns.core.errors import ConfigError
-from dedp_assets.patterns.delta import Ledger, Table, store_at
+from dedp_assets.patterns.delta import Table, store_at
 from dedp_assets.patterns.delta.commit import commits
 from dedp_assets.patterns.delta.copies.editions import replacing
 from dedp_assets.patterns.delta.maintenance.vacuum import remove_unneeded
@@ -397,6 +397,16 @@ class Lacking(LocalStore):
         assert "lock" in self.can
         return super().lock(timeout_seconds)
 
+    def claim(self, path):
+        """Fail if nobody asked whether there is a lock."""
+        assert "lock" in self.can
+        return super().claim(path)
+
+    def is_claimed(self, path):
+        """Fail if nobody asked whether there is a lock."""
+        assert "lock" in self.can
+        return super().is_claimed(path)
+
     def put_if_absent(self, path, content):
         """Fail if nobody asked whether it is conditional."""
         assert "put_if_absent" in self.can
@@ -409,7 +419,6 @@ WRITES = {
         partition={"event_date": "2026-01-05"}, provenance=a_run(sequence=1)
     ),
     "a cursor": lambda table: table.mark(provenance=a_run(sequence=1)),
-    "an earlier version": lambda table: table.restore(0, provenance=a_run()),
     "a stage": lambda table: new_stage(table.store),
     "an empty stage": lambda table: empty_stage(table.store),
     "a vacuum": lambda table: remove_unneeded(table, cutoff=NOW, provenance=a_run()),
@@ -417,24 +426,45 @@ WRITES = {
         {}, table, current="2026-01-05", owner="a", now=NOW, lease_seconds=9
     ),
 }
+WRITES_OF_SPARK = {"an earlier version": lambda table: table.restore(0, provenance=a_run())}
 
 
-@pytest.mark.promise("a-table-is-not-written")
-@pytest.mark.parametrize("lacking", ["lock", "put_if_absent"])
-@pytest.mark.parametrize("write", WRITES.values(), ids=WRITES)
-def test_a_table_is_not_written_where_writers_cannot_be_told_apart(tmp_path, write, lacking):
-    """Refused in one sentence before anything is written, and still read."""
-    folder = tmp_path / "events"
+def a_table(folder, *, can):
+    """A table with a stray file, in a store with these abilities; nobody may ask for Spark."""
     write_log(folder, {"id": "long", "event_date": "date"}, ["event_date"], [])
     (folder / "stray.parquet").write_bytes(b"rows")
     os.utime(folder / "stray.parquet", (0, 0))
-    store = Lacking(str(folder), can=frozenset({"lock", "put_if_absent"} - {lacking}))
+    return Table(EVENTS, Lacking(str(folder), can=frozenset(can)), lambda: pytest.fail("Spark was asked for"))
+
+
+@pytest.mark.promise("a-table-is-not-written")
+@pytest.mark.parametrize(
+    ("write", "can"),
+    [
+        *[(write, ["lock"]) for write in (WRITES | WRITES_OF_SPARK).values()],
+        *[(write, ["put_if_absent"]) for write in WRITES_OF_SPARK.values()],
+    ],
+    ids=[*WRITES, *WRITES_OF_SPARK, *(f"{name} without a lock" for name in WRITES_OF_SPARK)],
+)
+def test_a_table_is_not_written_where_a_commit_could_be_written_over(tmp_path, write, can):
+    """Refused in one sentence before anything is written, and still read."""
+    table = a_table(tmp_path / "events", can=can)
     before = sorted(tmp_path.rglob("*"))
     with pytest.raises(ConfigError, match=r"events cannot .*: nothing was written") as refused:
-        write(Table(EVENTS, store, lambda: pytest.fail("Spark was asked for")))
+        write(table)
     assert "\n" not in str(refused.value)
     assert sorted(tmp_path.rglob("*")) == before
-    assert Ledger(store).version() == 0
+    assert table.ledger.version() == 0
+
+
+@pytest.mark.parametrize("write", WRITES.values(), ids=WRITES)
+def test_a_table_is_written_without_a_lock_where_commits_are_put_if_absent(tmp_path, write):
+    """Nothing but Spark's own commits asks for more; `Lacking` fails the test if a lock is taken."""
+    store = Lacking(str(tmp_path / "events"), can=frozenset({"put_if_absent"}))
+    table = Table(EVENTS, store, lambda: pytest.fail("Spark was asked for"))
+    table.ensure()
+    write(table)
+    assert table.ledger.exists()
 
 
 def test_a_commit_is_not_written_where_it_could_be_written_over(tmp_path):

@@ -140,16 +140,20 @@ def raise_generation(ledger: Ledger, session: Callable[[], SparkSession] | None 
     app_id, state = generation_id(ledger.name), ledger.state()
     version = (state.transaction(app_id) or 0) + 1
     if session is None or serves(state):
-        commit_transactions(ledger, {app_id: version}, "new generation")
+        commit_transactions(ledger, state, {app_id: version}, "new generation")
     else:
         nothing = session().read.format("delta").load(ledger.store.address).limit(0)
         writer = nothing.write.format("delta").mode("append").option("userMetadata", "new generation")
         writer.option("txnAppId", app_id).option("txnVersion", version).save(ledger.store.address)
 
 
-def commit_transactions(ledger: Ledger, moved: Mapping[str, int], note: str) -> None:
-    """Commit transaction ids with versions alone, without a change of rows."""
-    state, now = ledger.state(), commits.now_ms()
+def commit_transactions(ledger: Ledger, state: TableState, moved: Mapping[str, int], note: str) -> None:
+    """Commit transaction ids with versions alone, decided on at ``state``, without a change of rows.
+
+    Raises:
+        Conflict: if another writer committed since ``state``.
+    """
+    now = commits.now_ms()
     actions = [{"txn": {"appId": app_id, "version": to, "lastUpdated": now}} for app_id, to in moved.items()]
     commits.write(ledger.store, state.version + 1, [commits.info(note, "WRITE", state, {}, appends=True), *actions])
     commits.keep_readable(ledger.store, state)

@@ -1,11 +1,9 @@
-"""Commits by Spark's own writer, and the errors and retries of a commit."""
+"""Commits by Spark's own writer, and the errors of a commit."""
 
 from __future__ import annotations
 
-import random
 import re
-import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 
 from pyspark.sql import DataFrame
 
@@ -16,7 +14,7 @@ from dedp_assets.patterns.core.records import CommitRecord
 from dedp_assets.patterns.delta.commit.idempotency import Decision
 from dedp_assets.patterns.delta.snapshots.lost_files import FilesGone
 
-__all__ = ["attempts", "commit_by_spark", "is_conflict", "sql_settings", "violation"]
+__all__ = ["commit_by_spark", "is_conflict", "sql_settings", "violation"]
 
 _CONFLICT = re.compile(
     r"DELTA_(CONCURRENT|METADATA_CHANGED|PROTOCOL_CHANGED)"
@@ -70,11 +68,3 @@ def violation(error: Exception) -> str:
     """Return Delta's message about the violated constraint from a statement's error; empty if none."""
     found = _VIOLATION.search(str(error))
     return found[0].strip() if found else ""
-
-
-def attempts(count: int = 5, *, pause_seconds: float = 0.1) -> Iterator[bool]:
-    """Yield, for each of ``count`` attempts, whether the attempt is the last; with backoff and jitter."""
-    for number in range(count):
-        if number:
-            time.sleep(random.uniform(0.5, 1) * pause_seconds * 2**number)  # noqa: S311 - jitter, not a secret
-        yield number == count - 1

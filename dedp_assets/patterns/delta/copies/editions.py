@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from pathlib import PurePosixPath
 
 from dedp_assets.patterns.core.errors import ConfigError
+from dedp_assets.patterns.delta.storage.coordination import table_lock
 from dedp_assets.patterns.delta.storage.local_store import LocalStore
-from dedp_assets.patterns.delta.storage.locks import table_lock
 from dedp_assets.patterns.delta.storage.store import Store, require
 
 __all__ = ["MANIFEST", "Edition", "current", "is_link", "next_edition", "replacing"]

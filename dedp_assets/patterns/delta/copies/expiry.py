@@ -11,7 +11,7 @@ from dedp_assets.patterns.core.results import WriteResult
 from dedp_assets.patterns.delta.commit import commits
 from dedp_assets.patterns.delta.copies.exposure import exposures
 from dedp_assets.patterns.delta.copies.versions import FOLDER, names
-from dedp_assets.patterns.delta.storage.locks import table_lock
+from dedp_assets.patterns.delta.storage.coordination import table_lock
 from dedp_assets.patterns.delta.tables import Table
 
 __all__ = ["expire", "held", "hold", "release"]

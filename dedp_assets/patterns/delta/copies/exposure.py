@@ -37,7 +37,7 @@ from dedp_assets.patterns.delta.log.commit_info import Commit
 from dedp_assets.patterns.delta.log.table_state import TableState
 from dedp_assets.patterns.delta.log.transactions import Cursor, generation_id, transaction_id
 from dedp_assets.patterns.delta.snapshots.lost_files import lost_files
-from dedp_assets.patterns.delta.storage.locks import table_lock
+from dedp_assets.patterns.delta.storage.coordination import table_lock
 from dedp_assets.patterns.delta.tables import Table
 
 __all__ = ["Exposure", "expired", "expose", "exposures", "load"]

@@ -23,9 +23,8 @@ from dedp_assets.patterns.delta.commit import commits
 from dedp_assets.patterns.delta.commit.file_exchange import serves
 from dedp_assets.patterns.delta.log.table_state import CLOSED, TableState
 from dedp_assets.patterns.delta.snapshots.lost_files import lost_files, tell_lost
+from dedp_assets.patterns.delta.storage.coordination import require_lock, table_lock
 from dedp_assets.patterns.delta.storage.locations import require_vacant
-from dedp_assets.patterns.delta.storage.locks import table_lock
-from dedp_assets.patterns.delta.storage.store import require
 from dedp_assets.patterns.delta.tables import Table
 
 __all__ = [
@@ -69,7 +68,7 @@ def new_version(target: Table, provenance: Provenance) -> Table:
     Raises:
         ConfigError: if ``target`` holds rows of its own, or its store cannot tell two writers apart.
     """
-    require(target.store, "lock", "put_if_absent")
+    require_lock(target.store)
     _require_showing(target)
     told = {"asset": provenance.asset, "run_id": provenance.run_id, "inputs": provenance.inputs}
     stem = re.sub(r"[^A-Za-z0-9_-]", "-", provenance.run_id)[:100] or "run"

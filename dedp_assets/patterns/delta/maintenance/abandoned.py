@@ -9,7 +9,7 @@ from urllib.parse import unquote
 
 from dedp_assets.patterns.delta.log.ledger import Ledger
 from dedp_assets.patterns.delta.staging.stages import STAGE, claim_of
-from dedp_assets.patterns.delta.storage.locks import table_lock
+from dedp_assets.patterns.delta.storage.coordination import coordination
 from dedp_assets.patterns.delta.storage.store import Entry
 from dedp_assets.patterns.delta.tables import Table
 
@@ -43,10 +43,11 @@ def remove_stages(table: Table, *, cutoff: datetime) -> Stages:
         Conflict: if other writers hold the table for too long.
     """
     store = table.store
-    with table_lock(store):
+    writers = coordination(store)
+    with writers.turn():
         stages = [name for name in store.list() if name.startswith(STAGE)]
         # Before the log is read: a claim ends after the commit that refers to its stage.
-        free = [name for name in stages if not store.is_claimed(claim_of(name))]
+        free = [name for name in stages if not writers.is_claimed(claim_of(name))]
         referred = _referred(table.ledger) if free else set()
         loose = {name: store.files(name) for name in free if name not in referred}
         old = {name: files for name, files in loose.items() if not any(_since(file, cutoff) for file in files)}

@@ -9,14 +9,14 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 
-from dedp_assets.patterns.core.errors import ConfigError, Conflict
+from dedp_assets.patterns.core.errors import ConfigError
 from dedp_assets.patterns.core.records import CommitRecord, Provenance
 from dedp_assets.patterns.core.results import WriteResult
-from dedp_assets.patterns.delta.commit import commits, file_exchange, spark_writer
+from dedp_assets.patterns.delta.commit import commits, file_exchange
 from dedp_assets.patterns.delta.log.commit_info import RELABELLED
 from dedp_assets.patterns.delta.log.table_state import TableState
 from dedp_assets.patterns.delta.snapshots.definition import require_replaceable
-from dedp_assets.patterns.delta.storage.locks import table_lock
+from dedp_assets.patterns.delta.storage.coordination import in_turn
 from dedp_assets.patterns.delta.tables import Table
 
 __all__ = ["relabel"]
@@ -37,18 +37,17 @@ def relabel(
         ConfigError: for a table whose log only Spark writes, or that only takes appends.
         Conflict: if other writers do not yield.
     """
-    with table_lock(table.store):
-        for last in spark_writer.attempts():
-            state = table.ledger.state()
-            moved = {value: new for value, new in names(state).items() if value != new}
-            if not moved:
-                return WriteResult(table.name, state.version, applied=False, changed=False, reason="nothing to relabel")
-            try:
-                return _commit(table, state, column, moved, provenance)
-            except Conflict:
-                if last:
-                    raise
-    raise AssertionError("unreachable")
+    return in_turn(table.store, lambda: _relabel(table, column, names, provenance))
+
+
+def _relabel(
+    table: Table, column: str, names: Callable[[TableState], Mapping[str, str]], provenance: Provenance
+) -> WriteResult:
+    state = table.ledger.state()
+    moved = {value: new for value, new in names(state).items() if value != new}
+    if not moved:
+        return WriteResult(table.name, state.version, applied=False, changed=False, reason="nothing to relabel")
+    return _commit(table, state, column, moved, provenance)
 
 
 def _commit(

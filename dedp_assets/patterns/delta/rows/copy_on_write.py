@@ -16,7 +16,7 @@ from dedp_assets.patterns.core.errors import Conflict, PatternError
 from dedp_assets.patterns.core.names import OUTCOME
 from dedp_assets.patterns.core.records import CommitRecord, slice_name
 from dedp_assets.patterns.core.results import RowCounts, Split, WriteResult
-from dedp_assets.patterns.delta.commit import file_exchange, idempotency, spark_writer
+from dedp_assets.patterns.delta.commit import file_exchange, idempotency
 from dedp_assets.patterns.delta.handle import TableHandle
 from dedp_assets.patterns.delta.log.table_state import KeyedFile
 from dedp_assets.patterns.delta.rows.grounds import Ground
@@ -29,7 +29,7 @@ from dedp_assets.patterns.delta.staging.rewrite_counts import WRITTEN, Outcomes,
 from dedp_assets.patterns.delta.staging.row_accounting import Accounting, Judged
 from dedp_assets.patterns.delta.staging.stage_files import stage_rows
 from dedp_assets.patterns.delta.staging.stages import Stage
-from dedp_assets.patterns.delta.storage.locks import table_lock
+from dedp_assets.patterns.delta.storage.coordination import attempts, coordination
 
 __all__ = ["rewrite"]
 
@@ -69,14 +69,14 @@ def rewrite(table: TableHandle, change: RowChange, request: ChangeRequest) -> Wr
     """
     prepared: _Prepared | None = None
     gone: BaseException | None = None
-    for _ in spark_writer.attempts():
+    for _ in attempts():
         if prepared is None:
             ground = request.ground(table, change.content)
             if ground.decision.applied:
                 return idempotency.already_applied(table.name, request.record(change.content), ground.decision.applied)
             prepared = _prepare(table, change, request, ground)
         try:
-            with table_lock(table.store):
+            with coordination(table.store).turn():
                 if done := _publish(table, change, request, prepared):
                     return done
         except _Outdated as error:

@@ -24,7 +24,7 @@ from dedp_assets.patterns.delta.rows.row_change import ChangeRequest
 from dedp_assets.patterns.delta.snapshots.lost_files import require_files
 from dedp_assets.patterns.delta.staging.guards import require_untouched
 from dedp_assets.patterns.delta.staging.stages import new_stage
-from dedp_assets.patterns.delta.storage.locks import table_lock
+from dedp_assets.patterns.delta.storage.coordination import attempts, require_lock, table_lock
 
 __all__ = ["committed", "run"]
 
@@ -68,6 +68,7 @@ def run(
             f"{table.name} has {why}, so Delta itself changes its rows, and nothing could audit them before they are "
             "visible: give no audits, or overwrite the partition"
         )
+    require_lock(table.store)
     record = request.record(content)
     if applied := idempotency.decide(table.ledger, table.ledger.state(), record).applied:
         return idempotency.already_applied(table.name, record, applied)
@@ -77,7 +78,7 @@ def run(
             source.write.parquet(stage.store.address)
         written = [(file.path, file.size_bytes) for file in stage.store.files() if file.path.endswith(".parquet")]
         with table_lock(table.store):
-            for last in spark_writer.attempts():
+            for last in attempts():
                 state = table.ledger.state()
                 decision = idempotency.decide(table.ledger, state, record)
                 if decision.applied:

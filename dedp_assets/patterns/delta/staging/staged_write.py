@@ -32,7 +32,7 @@ from dedp_assets.patterns.delta.staging import stage_commit
 from dedp_assets.patterns.delta.staging.guards import require_untouched
 from dedp_assets.patterns.delta.staging.row_accounting import Judged
 from dedp_assets.patterns.delta.staging.stages import Stage
-from dedp_assets.patterns.delta.storage.locks import table_lock
+from dedp_assets.patterns.delta.storage.coordination import attempts, coordination
 
 __all__ = ["StagedWrite"]
 
@@ -140,8 +140,8 @@ class StagedWrite:
         """
         table = self.table
         differing = self._look(after)
-        with table_lock(table.store):
-            for last in spark_writer.attempts():
+        with coordination(table.store).turn():
+            for last in attempts():
                 state = table.ledger.state()
                 decision = self._decide(state, after)
                 if decision.applied:

@@ -21,8 +21,9 @@ from pyspark.sql.types import StructType
 
 from dedp_assets.patterns.core.errors import ConfigError
 from dedp_assets.patterns.delta.snapshots.lost_files import require_files
+from dedp_assets.patterns.delta.storage.coordination import coordination
 from dedp_assets.patterns.delta.storage.locations import Located, literal_path
-from dedp_assets.patterns.delta.storage.store import Claim, Store, require
+from dedp_assets.patterns.delta.storage.store import Claim, Store
 
 __all__ = ["STAGE", "Stage", "claim_of", "empty_stage", "new_stage", "rows_of"]
 
@@ -117,7 +118,7 @@ def new_stage(table: Store) -> Stage:
         ConfigError: if nothing could be published there.
     """
     stage = empty_stage(table)
-    return replace(stage, claim=table.claim(claim_of(stage.store.name)))
+    return replace(stage, claim=coordination(table).claim(claim_of(stage.store.name)))
 
 
 def claim_of(stage: str) -> str:
@@ -131,7 +132,7 @@ def empty_stage(table: Store) -> Stage:
     Raises:
         ConfigError: if nothing could be published there.
     """
-    require(table, "lock", "put_if_absent")
+    coordination(table)
     return Stage(table.within(f"{STAGE}{uuid.uuid4().hex[:16]}"))
 
 
