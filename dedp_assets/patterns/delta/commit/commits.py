@@ -1,9 +1,9 @@
 """Commits that change no row: one file each, one JSON action per line, by the Delta protocol.
 
 deltalake's ``create_write_transaction`` exchanges files, too. Entries are written here because they need what it does
-not promise: paths as the log spells them, a ``.crc`` file beside the version, files added again of which only the
-description changes, and an error where it tries again by itself, for a version that exists already: that one is never
-written over. Callers hold the table's lock.
+not do (decision 42): the operation and its metrics in the table's history, paths as the log spells them, a ``.crc``
+file beside the version, and files added again of which only the description changes. A version that exists already is
+never written over.
 """
 
 from __future__ import annotations
