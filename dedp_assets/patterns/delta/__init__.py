@@ -30,7 +30,6 @@ if TYPE_CHECKING:
     from dedp_assets.patterns.delta.merge.clauses import Clause, Delete, Insert, Merge, Update
     from dedp_assets.patterns.delta.merge.declared_keys import require_merge_by_key
     from dedp_assets.patterns.delta.merge.recomputing import Compute
-    from dedp_assets.patterns.delta.micro_batches import run_available
     from dedp_assets.patterns.delta.rows.executions import Execution, ExecutionLog
     from dedp_assets.patterns.delta.shares import audits_of_usual
     from dedp_assets.patterns.delta.snapshots.definition import conformed, held_types, require_partition
@@ -90,7 +89,6 @@ __all__ = [
     "require_merge_by_key",
     "require_partition",
     "require_untouched",
-    "run_available",
     "same_run",
     "serves",
     "store_at",
