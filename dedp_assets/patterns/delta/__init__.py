@@ -12,17 +12,13 @@ from typing import TYPE_CHECKING
 from dedp_assets.patterns.delta.faces import lazily
 
 if TYPE_CHECKING:
-    from dedp_assets.patterns.delta.commit.file_exchange import (
-        commit_transactions,
-        only_spark_changes,
-        raise_generation,
-        serves,
-    )
+    from dedp_assets.patterns.delta.commit.commits import Operation, commit_actions
+    from dedp_assets.patterns.delta.commit.file_exchange import serves
     from dedp_assets.patterns.delta.commit.idempotency import already_applied
-    from dedp_assets.patterns.delta.commit.spark_writer import attempts, is_conflict
+    from dedp_assets.patterns.delta.commit.spark_writer import attempts
     from dedp_assets.patterns.delta.fsck import Verification, verify_table
     from dedp_assets.patterns.delta.inspection import broken_rules, repeated_keys
-    from dedp_assets.patterns.delta.log.commit_info import Commit, Glimpse, is_append
+    from dedp_assets.patterns.delta.log.commit_info import RELABELLED, Commit, Glimpse, is_append
     from dedp_assets.patterns.delta.log.ledger import Ledger
     from dedp_assets.patterns.delta.log.partition_values import Partition
     from dedp_assets.patterns.delta.log.table_state import FileStats, KeyedFile, TableState
@@ -32,7 +28,12 @@ if TYPE_CHECKING:
     from dedp_assets.patterns.delta.merge.recomputing import Compute
     from dedp_assets.patterns.delta.rows.executions import Execution, ExecutionLog
     from dedp_assets.patterns.delta.shares import audits_of_usual
-    from dedp_assets.patterns.delta.snapshots.definition import conformed, held_types, require_partition
+    from dedp_assets.patterns.delta.snapshots.definition import (
+        conformed,
+        held_types,
+        require_partition,
+        require_replaceable,
+    )
     from dedp_assets.patterns.delta.snapshots.lost_files import LostFile, lost_files, tell_lost
     from dedp_assets.patterns.delta.snapshots.pruning import Bounds, candidates, is_ordered
     from dedp_assets.patterns.delta.snapshots.reading import predicate
@@ -59,7 +60,9 @@ __all__ = [
     "Ledger",
     "LostFile",
     "Merge",
+    "Operation",
     "Partition",
+    "RELABELLED",
     "StagedWrite",
     "Store",
     "Table",
@@ -73,21 +76,19 @@ __all__ = [
     "audits_of_usual",
     "broken_rules",
     "candidates",
-    "commit_transactions",
+    "commit_actions",
     "conformed",
     "folder_at",
     "held_types",
     "is_append",
-    "is_conflict",
     "is_ordered",
     "literal_path",
     "lost_files",
-    "only_spark_changes",
     "predicate",
-    "raise_generation",
     "repeated_keys",
     "require_merge_by_key",
     "require_partition",
+    "require_replaceable",
     "require_untouched",
     "same_run",
     "serves",

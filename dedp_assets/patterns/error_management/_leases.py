@@ -13,7 +13,7 @@ from datetime import datetime, timezone
 
 from dedp_assets.patterns.core.errors import ConfigError
 from dedp_assets.patterns.core.records import slice_name
-from dedp_assets.patterns.delta import Ledger, commit_transactions, table_lock
+from dedp_assets.patterns.delta import Ledger, Operation, commit_actions, table_lock
 
 __all__ = ["Lease", "give_back", "note", "of_partitions", "require_lease", "require_zone"]
 
@@ -92,7 +92,7 @@ def note(ledger: Ledger, partitions: Iterable[Mapping[str, str]], *, owner: str,
     """Commit a lease of the partitions for ``owner``; the caller must hold the table's lock."""
     ends = math.ceil(now.timestamp() + seconds)
     if moved := {_id(ledger, partition): ends for partition in partitions}:
-        commit_transactions(ledger, moved, f"{_LEASED}{owner}")
+        _commit(ledger, moved, f"{_LEASED}{owner}")
 
 
 def give_back(ledger: Ledger, partition: Mapping[str, str], *, owner: str, now: datetime) -> None:
@@ -101,7 +101,13 @@ def give_back(ledger: Ledger, partition: Mapping[str, str], *, owner: str, now: 
         lease = of_partitions(ledger, {"": partition}).get("")
         if lease is not None and lease.owner == owner:
             moved = {_id(ledger, partition): int(now.timestamp())}
-            commit_transactions(ledger, moved, f"given back by {owner}")
+            _commit(ledger, moved, f"given back by {owner}")
+
+
+def _commit(ledger: Ledger, moved: Mapping[str, int], note: str) -> None:
+    """Commit transaction ids alone, without a change of rows."""
+    written = Operation("WRITE")
+    commit_actions(ledger.store, ledger.state(), record=note, operation=written, transactions=moved, appends=True)
 
 
 def _id(ledger: Ledger, partition: Mapping[str, str]) -> str:

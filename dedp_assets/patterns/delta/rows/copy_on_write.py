@@ -17,6 +17,7 @@ from dedp_assets.patterns.core.names import OUTCOME
 from dedp_assets.patterns.core.records import CommitRecord, slice_name
 from dedp_assets.patterns.core.results import RowCounts, Split, WriteResult
 from dedp_assets.patterns.delta.commit import file_exchange, idempotency, spark_writer
+from dedp_assets.patterns.delta.commit.commits import Operation
 from dedp_assets.patterns.delta.handle import TableHandle
 from dedp_assets.patterns.delta.log.table_state import KeyedFile
 from dedp_assets.patterns.delta.rows.grounds import Ground
@@ -113,7 +114,7 @@ def _publish(table: TableHandle, change: RowChange, request: ChangeRequest, prep
     if "stage" in record.notes:
         idempotency.require_channel(table.ledger, state, record, table.spec.one_channel_per, staged)
     files = {"numRemovedFiles": len(removed), "numAddedFiles": len(added)}
-    told = file_exchange.Told(change.operation, {}, {**prepared.judged.account.metrics, **files})
+    metrics = {**prepared.judged.account.metrics, **files}
     try:
         file_exchange.exchange_files(
             table.store,
@@ -122,7 +123,7 @@ def _publish(table: TableHandle, change: RowChange, request: ChangeRequest, prep
             removed,
             record=record,
             decision=ground.decision,
-            told=told,
+            operation=Operation(change.operation, metrics=metrics),
             data_change=tells,
         )
     except FilesGone as error:

@@ -12,12 +12,17 @@ from dataclasses import replace
 from dedp_assets.patterns.core.errors import ConfigError, Conflict
 from dedp_assets.patterns.core.records import CommitRecord, Provenance
 from dedp_assets.patterns.core.results import WriteResult
-from dedp_assets.patterns.delta.commit import commits, file_exchange, spark_writer
-from dedp_assets.patterns.delta.log.commit_info import RELABELLED
-from dedp_assets.patterns.delta.log.table_state import TableState
-from dedp_assets.patterns.delta.snapshots.definition import require_replaceable
-from dedp_assets.patterns.delta.storage.locks import table_lock
-from dedp_assets.patterns.delta.tables import Table
+from dedp_assets.patterns.delta import (
+    RELABELLED,
+    Operation,
+    Table,
+    TableState,
+    attempts,
+    commit_actions,
+    require_replaceable,
+    serves,
+    table_lock,
+)
 
 __all__ = ["relabel"]
 
@@ -38,7 +43,7 @@ def relabel(
         Conflict: if other writers do not yield.
     """
     with table_lock(table.store):
-        for last in spark_writer.attempts():
+        for last in attempts():
             state = table.ledger.state()
             moved = {value: new for value, new in names(state).items() if value != new}
             if not moved:
@@ -54,7 +59,7 @@ def relabel(
 def _commit(
     table: Table, state: TableState, column: str, moved: Mapping[str, str], provenance: Provenance
 ) -> WriteResult:
-    if not file_exchange.serves(state):
+    if not serves(state):
         raise ConfigError(f"{table.name} has features that only Spark writes: its partitions cannot be relabelled")
     require_replaceable(table.name, state)
     files = [(file, dict(key)[column] or "") for file, key in state.keyed_files()]
@@ -79,9 +84,12 @@ def _commit(
     record = CommitRecord.of(provenance, content=f"relabelling of version {state.version}", figures=figures)
     record = replace(record, notes={**record.notes, RELABELLED: dict(moved)})
     metrics = {"numRemovedFiles": 0, "numRemovedBytes": 0, "numAddedFiles": 0, "numAddedBytes": 0}
-    commits.write(
-        table.store, state.version + 1, [commits.info(record, "OPTIMIZE", state, metrics)], described_again=entries
+    version = commit_actions(
+        table.store,
+        state,
+        record=record,
+        operation=Operation("OPTIMIZE", metrics=metrics),
+        described_again=entries,
     )
-    commits.keep_readable(table.store, state)
     reason = f"{figures['partitions_before']} partitions became {figures['partitions_after']}, {len(chosen)} files"
-    return WriteResult(table.name, state.version + 1, applied=True, changed=False, reason=reason, figures=figures)
+    return WriteResult(table.name, version, applied=True, changed=False, reason=reason, figures=figures)
