@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from dedp_assets.patterns.delta.faces import lazily
 
 if TYPE_CHECKING:
-    from dedp_assets.patterns.delta.commit.commits import Operation, commit_actions
+    from dedp_assets.patterns.delta.commit.commits import Operation, commit_actions, read_actions
     from dedp_assets.patterns.delta.commit.file_exchange import serves
     from dedp_assets.patterns.delta.commit.idempotency import already_applied
     from dedp_assets.patterns.delta.commit.spark_writer import attempts
@@ -36,12 +36,13 @@ if TYPE_CHECKING:
     )
     from dedp_assets.patterns.delta.snapshots.lost_files import LostFile, lost_files, tell_lost
     from dedp_assets.patterns.delta.snapshots.pruning import Bounds, candidates, is_ordered
-    from dedp_assets.patterns.delta.snapshots.reading import predicate
+    from dedp_assets.patterns.delta.snapshots.reading import lies_outside, predicate
     from dedp_assets.patterns.delta.staging.guards import require_untouched
     from dedp_assets.patterns.delta.staging.staged_write import StagedWrite
-    from dedp_assets.patterns.delta.storage.locations import as_folder, folder_at, literal_path, store_at
+    from dedp_assets.patterns.delta.storage.local_store import LocalStore
+    from dedp_assets.patterns.delta.storage.locations import as_folder, folder_at, is_link, literal_path, store_at
     from dedp_assets.patterns.delta.storage.locks import table_lock
-    from dedp_assets.patterns.delta.storage.store import Store
+    from dedp_assets.patterns.delta.storage.store import Entry, Store
     from dedp_assets.patterns.delta.tables import Table, Target, same_run
 
 __all__ = [
@@ -51,6 +52,7 @@ __all__ = [
     "Compute",
     "Cursors",
     "Delete",
+    "Entry",
     "Execution",
     "ExecutionLog",
     "FileStats",
@@ -58,6 +60,7 @@ __all__ = [
     "Insert",
     "KeyedFile",
     "Ledger",
+    "LocalStore",
     "LostFile",
     "Merge",
     "Operation",
@@ -81,10 +84,13 @@ __all__ = [
     "folder_at",
     "held_types",
     "is_append",
+    "is_link",
     "is_ordered",
+    "lies_outside",
     "literal_path",
     "lost_files",
     "predicate",
+    "read_actions",
     "repeated_keys",
     "require_merge_by_key",
     "require_partition",

@@ -28,12 +28,12 @@ from dedp_assets.patterns.delta.storage.store import Store, delta_table, require
 __all__ = [
     "PLAIN_PROTOCOL",
     "Operation",
-    "actions",
     "commit_actions",
     "declaration",
     "info",
     "keep_readable",
     "now_ms",
+    "read_actions",
     "write",
 ]
 
@@ -142,7 +142,7 @@ def _checksum(log: Store, version: int) -> Mapping[str, Any] | None:
     return None
 
 
-def actions(store: Store, version: int) -> Iterator[dict[str, Any]]:
+def read_actions(store: Store, version: int) -> Iterator[dict[str, Any]]:
     """Read the actions of a commit; empty if the version does not exist."""
     log, commit = store.within(_LOG), f"{version:020d}.json"
     # Bytes, because a line of text may end where the protocol knows no end.

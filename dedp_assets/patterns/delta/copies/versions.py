@@ -142,7 +142,7 @@ def content_of(version: Table) -> Content:
     state = version.ledger.state()
     if lost := lost_files(version.store, state):
         raise ContractError(f"{tell_lost(version.name, lost)}: name another version, or put them back from a backup")
-    stated = [action for number in range(state.version + 1) for action in commits.actions(version.store, number)]
+    stated = [action for number in range(state.version + 1) for action in commits.read_actions(version.store, number)]
     active = {file["path"] for file in state.files()}
     return Content(
         load=load,
