@@ -45,6 +45,15 @@ def test_few_modules_of_delta_are_imported_from_outside():
     assert len(doors) <= 8, sorted(doors)
 
 
+def test_code_outside_of_delta_commits_through_one_function():
+    """What the face offers of the room that commits decides, reads or describes; one function writes to a log."""
+    room = f"{PACKAGE}.commit."
+    offers = {name for face in FACES for name, module in offered(face).items() if module.startswith(room)}
+    checks = {"Decision", "already_applied", "attempts", "other_rows", "same_write", "serves"}
+    assert offers == {"commit_actions", "Operation", "read_actions"} | checks
+    assert not {door for path in OUTSIDE for door in imported(path) if door.startswith((room, f"{PACKAGE}.storage."))}
+
+
 @pytest.mark.parametrize("face", FACES)
 def test_a_face_offers_what_its_modules_define(face):
     """Type checkers read the imports, Python asks for a name: both find the same."""

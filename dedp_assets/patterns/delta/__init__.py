@@ -14,9 +14,10 @@ from dedp_assets.patterns.delta.faces import lazily
 if TYPE_CHECKING:
     from dedp_assets.patterns.delta.commit.commits import Operation, commit_actions, read_actions
     from dedp_assets.patterns.delta.commit.file_exchange import serves
-    from dedp_assets.patterns.delta.commit.idempotency import already_applied
+    from dedp_assets.patterns.delta.commit.idempotency import Decision, already_applied, other_rows, same_write
     from dedp_assets.patterns.delta.commit.spark_writer import attempts
     from dedp_assets.patterns.delta.fsck import Verification, verify_table
+    from dedp_assets.patterns.delta.handle import TableHandle
     from dedp_assets.patterns.delta.inspection import broken_rules, repeated_keys
     from dedp_assets.patterns.delta.log.commit_info import RELABELLED, Commit, Glimpse, is_append
     from dedp_assets.patterns.delta.log.ledger import Ledger
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
     from dedp_assets.patterns.delta.merge.clauses import Clause, Delete, Insert, Merge, Update
     from dedp_assets.patterns.delta.merge.declared_keys import require_merge_by_key
     from dedp_assets.patterns.delta.merge.recomputing import Compute
-    from dedp_assets.patterns.delta.rows.executions import Execution, ExecutionLog
+    from dedp_assets.patterns.delta.rows.base_snapshot import BaseSnapshot, FindBase
     from dedp_assets.patterns.delta.shares import audits_of_usual
     from dedp_assets.patterns.delta.snapshots.definition import (
         conformed,
@@ -36,7 +37,7 @@ if TYPE_CHECKING:
     )
     from dedp_assets.patterns.delta.snapshots.lost_files import LostFile, lost_files, tell_lost
     from dedp_assets.patterns.delta.snapshots.pruning import Bounds, candidates, is_ordered
-    from dedp_assets.patterns.delta.snapshots.reading import lies_outside, predicate
+    from dedp_assets.patterns.delta.snapshots.reading import lies_outside, missing_files, predicate
     from dedp_assets.patterns.delta.staging.guards import require_untouched
     from dedp_assets.patterns.delta.staging.staged_write import StagedWrite
     from dedp_assets.patterns.delta.storage.local_store import LocalStore
@@ -46,16 +47,17 @@ if TYPE_CHECKING:
     from dedp_assets.patterns.delta.tables import Table, Target, same_run
 
 __all__ = [
+    "BaseSnapshot",
     "Bounds",
     "Clause",
     "Commit",
     "Compute",
     "Cursors",
+    "Decision",
     "Delete",
     "Entry",
-    "Execution",
-    "ExecutionLog",
     "FileStats",
+    "FindBase",
     "Glimpse",
     "Insert",
     "KeyedFile",
@@ -69,6 +71,7 @@ __all__ = [
     "StagedWrite",
     "Store",
     "Table",
+    "TableHandle",
     "TableState",
     "Target",
     "Update",
@@ -89,6 +92,8 @@ __all__ = [
     "lies_outside",
     "literal_path",
     "lost_files",
+    "missing_files",
+    "other_rows",
     "predicate",
     "read_actions",
     "repeated_keys",
@@ -97,6 +102,7 @@ __all__ = [
     "require_replaceable",
     "require_untouched",
     "same_run",
+    "same_write",
     "serves",
     "store_at",
     "table_lock",
