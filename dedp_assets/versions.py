@@ -19,17 +19,8 @@ from dedp_assets.graph.declare import declared
 from dedp_assets.patterns.core.errors import ConfigError
 from dedp_assets.patterns.core.records import Provenance
 from dedp_assets.patterns.delta import Table
-from dedp_assets.patterns.delta.copies import (
-    expire,
-    expired,
-    exposures,
-    held,
-    hold,
-    load_of,
-    names,
-    release,
-    version_of,
-)
+from dedp_assets.patterns.delta.versions import expired, exposures, load_of, names, version_of
+from dedp_assets.patterns.idempotency._expiry import expire, held, hold, release
 from dedp_assets.patterns.idempotency.proxy import load_version, switch_version
 from dedp_assets.resources.clock import Clock
 from dedp_assets.resources.environments import Settings

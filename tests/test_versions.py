@@ -6,8 +6,8 @@ import pytest
 
 from dedp_assets import versions as command
 from dedp_assets.cli import main
-from dedp_assets.patterns.delta.copies.exposure import load
-from tests.delta.copies.test_versions import ranking, shown
+from dedp_assets.patterns.delta.versions.exposure import load
+from tests.delta.versions.test_versions import ranking, shown
 from tests.helpers import a_run
 
 __all__ = ["ranking"]

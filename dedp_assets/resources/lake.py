@@ -8,8 +8,7 @@ from deltalake import DeltaTable
 from pydantic import Field
 
 from dedp_assets.patterns.core.schema import TableSpec
-from dedp_assets.patterns.delta import Ledger, Store, Table, store_at
-from dedp_assets.patterns.delta.copies import is_link
+from dedp_assets.patterns.delta import Ledger, Store, Table, is_link, store_at
 from dedp_assets.resources.spark import SparkEngine
 
 __all__ = ["Lake"]

@@ -10,9 +10,9 @@ import pytest
 from dedp_assets.defs.gold.devices import DEVICES, devices
 from dedp_assets.graph.checks.stored import stored_checks
 from dedp_assets.graph.run.run_tags import FORCE
-from dedp_assets.patterns.delta.copies import version_of
-from dedp_assets.patterns.delta.copies.exposure import exposures
-from dedp_assets.patterns.delta.copies.versions import names
+from dedp_assets.patterns.delta.versions import version_of
+from dedp_assets.patterns.delta.versions.exposure import exposures
+from dedp_assets.patterns.delta.versions.version_tables import names
 from dedp_assets.patterns.idempotency.proxy import switch_version
 from dedp_assets.resources.clock import Clock
 from dedp_assets.resources.lake import Lake

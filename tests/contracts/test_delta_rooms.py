@@ -14,7 +14,7 @@ from dedp_assets.resources.environments import CHECKOUT
 from tests.contracts.test_patterns import offered
 
 PACKAGE = "dedp_assets.patterns.delta"
-FACES = (PACKAGE, f"{PACKAGE}.copies")
+FACES = (PACKAGE, f"{PACKAGE}.versions")
 ROOM = CHECKOUT / PACKAGE.replace(".", "/")
 MODULES = sorted(ROOM.rglob("*.py"))
 OUTSIDE = sorted(
@@ -43,6 +43,15 @@ def test_few_modules_of_delta_are_imported_from_outside():
     doors = set().union(*(imported(path) for path in OUTSIDE))
     assert PACKAGE in doors
     assert len(doors) <= 8, sorted(doors)
+
+
+def test_code_outside_of_delta_commits_through_one_function():
+    """What the face offers of the room that commits decides, reads or describes; one function writes to a log."""
+    room = f"{PACKAGE}.commit."
+    offers = {name for face in FACES for name, module in offered(face).items() if module.startswith(room)}
+    checks = {"Decision", "already_applied", "attempts", "other_rows", "same_write", "serves"}
+    assert offers == {"commit_actions", "Operation", "read_actions"} | checks
+    assert not {door for path in OUTSIDE for door in imported(path) if door.startswith((room, f"{PACKAGE}.storage."))}
 
 
 @pytest.mark.parametrize("face", FACES)

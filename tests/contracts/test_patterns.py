@@ -181,18 +181,18 @@ def importers(graph: grimp.ImportGraph, module: str, faces: Sequence[str]) -> se
 def test_shared_rooms_hold_only_what_is_shared():
     """A module that serves one pattern alone stands beside it as `_name.py`, and moves when a second one needs it.
 
-    Maintenance and copies are left out: they write commits of their own, which only `delta` may.
+    Maintenance is left out: what OPTIMIZE and VACUUM do belongs to tables, whichever pattern asks for it.
     """
     library = "dedp_assets.patterns"
     graph = grimp.build_graph("dedp_assets", "resources", "sensors", cache_dir=None)
     patterns = {f"{library}.{pattern.id}" for pattern in PATTERNS}
     chapters = tuple({name.rpartition(".")[0] + "." for name in patterns})
     rooms = tuple(f"{library}.{room}." for room in ("core", "delta", "connectors"))
-    apart = tuple(f"{library}.delta.{room}" for room in ("maintenance", "copies"))
+    apart = f"{library}.delta.maintenance"
     for module in sorted(name for name in graph.modules if name.startswith(rooms) and not name.startswith(apart)):
         if graph.find_children(module):
             continue
-        users = importers(graph, module, [f"{library}.delta", f"{library}.delta.copies"])
+        users = importers(graph, module, [f"{library}.delta", f"{library}.delta.versions"])
         assert users or module.startswith(rooms[-1]), f"nothing imports {module}: use it or remove it"
         alone = all(name.startswith(chapters) for name in users) and len(users & patterns) == 1
         assert not alone, f"{module} serves {sorted(users)} alone: move it there, as _name.py"

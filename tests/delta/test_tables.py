@@ -31,11 +31,11 @@ from dedp_assets.patterns.core.records import Approval
 from dedp_assets.patterns.core.results import Split
 from dedp_assets.patterns.core.rows import RowsRead, tally
 from dedp_assets.patterns.core.schema import Column, TableSpec
-from dedp_assets.patterns.delta import Insert, StagedWrite, Table, Update, changed_table, handle, table_lock
+from dedp_assets.patterns.delta import Insert, StagedWrite, Table, Update
 from dedp_assets.patterns.delta.commit import file_exchange, spark_writer
-from dedp_assets.patterns.delta.maintenance import compaction
-from dedp_assets.patterns.delta.rows import copy_on_write
-from dedp_assets.patterns.delta.staging import stage_commit, staged_write
+from dedp_assets.patterns.delta.staging import stage_commit
+from dedp_assets.patterns.delta.storage import coordination
+from dedp_assets.patterns.delta.storage.local_store import LocalStore
 from dedp_assets.patterns.ingestion.compactor import compact
 from tests.helpers import EVENTS, NOW, a_run, active_files, job_group, jobs_of, read_back
 
@@ -444,7 +444,7 @@ def test_rows_that_come_in_between_do_not_survive_an_overwrite(events, event_row
 
 def test_attempts_end_where_another_writer_never_yields(events, event_rows, before_commit, monkeypatch):
     """A bounded number of times, then the conflict is the caller's; our rows are not there."""
-    monkeypatch.setattr(spark_writer.attempts, "__kwdefaults__", {"pause_seconds": 0.001})
+    monkeypatch.setattr(coordination.attempts, "__kwdefaults__", {"pause_seconds": 0.001})
     events.overwrite(event_rows(9), partition=DAY, provenance=a_run(sequence=1))
     numbers = iter(range(9))
     tried = before_commit(lambda: DeltaTable(str(events.location)).delete(f"id = {next(numbers)}"), times=99)
@@ -634,17 +634,16 @@ def test_what_was_compared_counts_for_nothing_once_others_wrote(make_table, spar
 
 def test_no_job_runs_while_the_lock_is_held(make_table, spark, monkeypatch):
     """Whatever is written: other writers wait for a commit, and not for somebody's computation."""
-    held = []
+    held, lock = [], LocalStore.lock
 
     @contextmanager
-    def counted(location):
-        with table_lock(location):
+    def counted(store, timeout_seconds):
+        with lock(store, timeout_seconds):
             before = jobs_of(spark)
             yield
             held.append(jobs_of(spark) - before)
 
-    for module in (handle, changed_table, staged_write, copy_on_write, compaction):
-        monkeypatch.setattr(module, "table_lock", counted)
+    monkeypatch.setattr(LocalStore, "lock", counted)
     table = make_table(VISITS)
     rows = [visits(spark, ("a", "2026-01-04"), (name, "2026-01-05")) for name in "bcd"]
     with job_group(spark):

@@ -10,7 +10,8 @@ from dedp_assets.graph.declare.tables import LakeTable
 from dedp_assets.graph.run.batches import owned_by
 from dedp_assets.graph.run.revisions import Revisions
 from dedp_assets.patterns.core.schema import TableSpec
-from dedp_assets.patterns.delta import Execution, ExecutionLog, Glimpse, Ledger, Partition
+from dedp_assets.patterns.delta import Glimpse, Ledger, Partition
+from dedp_assets.patterns.idempotency._executions import Execution, ExecutionLog
 
 __all__ = ["Loaded", "News", "RolledBack", "TableWatch"]
 

@@ -16,6 +16,7 @@ from datetime import date
 
 from pyspark.sql import DataFrame, SparkSession
 
+from dedp_assets.patterns.connectors.streaming import run_available
 from dedp_assets.patterns.core.audits import Audit
 from dedp_assets.patterns.core.errors import ContractError, NotReady, PatternError
 from dedp_assets.patterns.core.observing import SPARK_ERRORS
@@ -23,7 +24,7 @@ from dedp_assets.patterns.core.records import CommitRecord, Provenance
 from dedp_assets.patterns.core.results import Split
 from dedp_assets.patterns.core.rows import RowsRead, tally
 from dedp_assets.patterns.core.schema import TableSpec
-from dedp_assets.patterns.delta import Commit, Ledger, Store, Table, run_available
+from dedp_assets.patterns.delta import Commit, Ledger, Store, Table
 
 __all__ = ["Position", "Topic", "append_available", "position", "read_topic", "resume"]
 

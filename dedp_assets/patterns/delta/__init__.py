@@ -12,17 +12,13 @@ from typing import TYPE_CHECKING
 from dedp_assets.patterns.delta.faces import lazily
 
 if TYPE_CHECKING:
-    from dedp_assets.patterns.delta.commit.file_exchange import (
-        commit_transactions,
-        only_spark_changes,
-        raise_generation,
-        serves,
-    )
-    from dedp_assets.patterns.delta.commit.idempotency import already_applied
-    from dedp_assets.patterns.delta.commit.spark_writer import is_conflict
+    from dedp_assets.patterns.delta.commit.commits import Operation, commit_actions, read_actions
+    from dedp_assets.patterns.delta.commit.file_exchange import serves
+    from dedp_assets.patterns.delta.commit.idempotency import Decision, already_applied, other_rows, same_write
     from dedp_assets.patterns.delta.fsck import Verification, verify_table
+    from dedp_assets.patterns.delta.handle import TableHandle
     from dedp_assets.patterns.delta.inspection import broken_rules, repeated_keys
-    from dedp_assets.patterns.delta.log.commit_info import Commit, Glimpse, is_append
+    from dedp_assets.patterns.delta.log.commit_info import RELABELLED, Commit, Glimpse, is_append
     from dedp_assets.patterns.delta.log.ledger import Ledger
     from dedp_assets.patterns.delta.log.partition_values import Partition
     from dedp_assets.patterns.delta.log.table_state import FileStats, KeyedFile, TableState
@@ -30,70 +26,82 @@ if TYPE_CHECKING:
     from dedp_assets.patterns.delta.merge.clauses import Clause, Delete, Insert, Merge, Update
     from dedp_assets.patterns.delta.merge.declared_keys import require_merge_by_key
     from dedp_assets.patterns.delta.merge.recomputing import Compute
-    from dedp_assets.patterns.delta.micro_batches import run_available
-    from dedp_assets.patterns.delta.rows.executions import Execution, ExecutionLog
+    from dedp_assets.patterns.delta.rows.base_snapshot import BaseSnapshot, FindBase
     from dedp_assets.patterns.delta.shares import audits_of_usual
-    from dedp_assets.patterns.delta.snapshots.definition import conformed, held_types, require_partition
+    from dedp_assets.patterns.delta.snapshots.definition import (
+        conformed,
+        held_types,
+        require_partition,
+        require_replaceable,
+    )
     from dedp_assets.patterns.delta.snapshots.lost_files import LostFile, lost_files, tell_lost
     from dedp_assets.patterns.delta.snapshots.pruning import Bounds, candidates, is_ordered
-    from dedp_assets.patterns.delta.snapshots.reading import predicate
+    from dedp_assets.patterns.delta.snapshots.reading import lies_outside, missing_files, predicate
     from dedp_assets.patterns.delta.staging.guards import require_untouched
     from dedp_assets.patterns.delta.staging.staged_write import StagedWrite
-    from dedp_assets.patterns.delta.storage.coordination import attempts, coordination, in_turn, table_lock
-    from dedp_assets.patterns.delta.storage.locations import as_folder, folder_at, literal_path, store_at
-    from dedp_assets.patterns.delta.storage.store import Store
+    from dedp_assets.patterns.delta.storage.coordination import in_turn, table_lock
+    from dedp_assets.patterns.delta.storage.local_store import LocalStore
+    from dedp_assets.patterns.delta.storage.locations import as_folder, folder_at, is_link, literal_path, store_at
+    from dedp_assets.patterns.delta.storage.store import Entry, Store
     from dedp_assets.patterns.delta.tables import Table, Target, same_run
 
 __all__ = [
+    "BaseSnapshot",
     "Bounds",
     "Clause",
     "Commit",
     "Compute",
     "Cursors",
+    "Decision",
     "Delete",
-    "Execution",
-    "ExecutionLog",
+    "Entry",
     "FileStats",
+    "FindBase",
     "Glimpse",
     "Insert",
     "KeyedFile",
     "Ledger",
+    "LocalStore",
     "LostFile",
     "Merge",
+    "Operation",
     "Partition",
+    "RELABELLED",
     "StagedWrite",
     "Store",
     "Table",
+    "TableHandle",
     "TableState",
     "Target",
     "Update",
     "Verification",
     "already_applied",
     "as_folder",
-    "attempts",
     "audits_of_usual",
     "broken_rules",
     "candidates",
-    "commit_transactions",
+    "commit_actions",
     "conformed",
-    "coordination",
     "folder_at",
     "held_types",
     "in_turn",
     "is_append",
-    "is_conflict",
+    "is_link",
     "is_ordered",
+    "lies_outside",
     "literal_path",
     "lost_files",
-    "only_spark_changes",
+    "missing_files",
+    "other_rows",
     "predicate",
-    "raise_generation",
+    "read_actions",
     "repeated_keys",
     "require_merge_by_key",
     "require_partition",
+    "require_replaceable",
     "require_untouched",
-    "run_available",
     "same_run",
+    "same_write",
     "serves",
     "store_at",
     "table_lock",

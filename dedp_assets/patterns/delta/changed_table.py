@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from pyspark.sql import DataFrame, SparkSession
@@ -25,10 +25,11 @@ from dedp_assets.patterns.delta.merge.merging import Merging, look
 from dedp_assets.patterns.delta.merge.recomputing import Compute, Recomputing
 from dedp_assets.patterns.delta.merge.recomputing import look as look_at
 from dedp_assets.patterns.delta.rows import spark_dml
+from dedp_assets.patterns.delta.rows.base_snapshot import FindBase, newest_snapshot
 from dedp_assets.patterns.delta.rows.copy_on_write import rewrite
 from dedp_assets.patterns.delta.rows.row_change import ChangeRequest
 from dedp_assets.patterns.delta.snapshots.definition import held_types, require_partition, require_replaceable
-from dedp_assets.patterns.delta.snapshots.reading import missing, predicate
+from dedp_assets.patterns.delta.snapshots.reading import missing_files, predicate
 from dedp_assets.patterns.delta.staging.guards import in_range
 from dedp_assets.patterns.delta.storage.coordination import table_lock
 
@@ -54,7 +55,7 @@ class ChangedTable(DeclaredTable):
         allow_empty: bool = False,
         since: int | None = None,
         execution: str = "",
-        due: Collection[str] | None = None,
+        find_base: FindBase = newest_snapshot,
         audits: Sequence[Audit] = (),
     ) -> WriteResult:
         """Merge a source (``s``) into the table (``t``), as one audited commit.
@@ -81,8 +82,7 @@ class ChangedTable(DeclaredTable):
             since: version of the table that the source was computed from, if it was: what others wrote to the partition
                 after it is not in the source.
             execution: key of the execution that this merge is, for a table that declares what they are told apart by.
-            due: executions that have to be in the rows before it. If it is given, an execution of the past begins with
-                the rows that were there before it, and those after it have to follow.
+            find_base: finds the snapshot whose rows are merged into, where this may be an earlier one.
             audits: rules over the rows inserted or updated; the table's constraints are judged in any case.
 
         Raises:
@@ -92,8 +92,8 @@ class ChangedTable(DeclaredTable):
             ConfigError: if the clauses can never work, or could bring a declared key twice.
             Conflict: if the partition was written after ``since``, or other writers change the same rows and do not
                 yield.
-            ContractError: if a row of the source is unusable, or the rows before an execution are gone.
-            NotReady: if an execution before it is not in the rows.
+            ContractError: if a row of the source is unusable, or the base snapshot is gone.
+            NotReady: if the base snapshot lacks what has to be there first.
 
         Example:
             >>> from dedp_assets.patterns.delta import Delete, Insert, Update
@@ -114,11 +114,11 @@ class ChangedTable(DeclaredTable):
         with evaluated_once(source.select("*")) as rows:
             seen = look(self.spec, merge, rows, state)
             change = Merging(merge, rows, seen, merge.statement(self.name, state), self.store, self.spec)
-            request = ChangeRequest(owned, provenance, audits, self._execution(execution), due, since)
+            request = ChangeRequest(owned, provenance, audits, self._execution(execution), find_base, since)
             if not (why := file_exchange.only_spark_changes(state)):
                 return rewrite(self, change, replace(request, audits=(*some, *audits)))
             require_passed(self.name, some, {"source": seen.rows}, provenance.approval)
-            if execution:
+            if execution or find_base is not newest_snapshot:
                 raise ConfigError(f"{self.name} has {why}: only a merge without executions can be made of it")
             if seen.outside and merge.takes_columns:
                 raise ContractError(f"{self.name}: {seen.outside} source rows lie outside of {slice_name(owned)}")
@@ -218,7 +218,7 @@ class ChangedTable(DeclaredTable):
         statement = f"RESTORE TABLE delta.`{self.store.address}` TO VERSION AS OF {version}"
         record = CommitRecord.of(provenance, content=statement)
         with table_lock(self.store):
-            if gone := missing(self.store, self.ledger.state(version)):
+            if gone := missing_files(self.store, self.ledger.state(version)):
                 raise self._vacuumed(version, gone)
             require_replaceable(self.name, self.ledger.state())
             file_exchange.raise_generation(self.ledger, lambda: self.session)

@@ -25,7 +25,7 @@ from dedp_assets.patterns.delta.snapshots.definition import (
     require_usable,
 )
 from dedp_assets.patterns.delta.snapshots.lost_files import lost_files, tell_lost
-from dedp_assets.patterns.delta.snapshots.reading import missing, read_at
+from dedp_assets.patterns.delta.snapshots.reading import missing_files, read_at
 from dedp_assets.patterns.delta.storage.coordination import coordination, require_lock
 from dedp_assets.patterns.delta.storage.locations import Located, Location, require_vacant
 
@@ -68,7 +68,7 @@ class TableHandle(Located):
         """
         state = self.ledger.state(version)
         named = [self._spelled(state, partition) for partition in partitions]
-        if version is not None and (gone := missing(self.store, state, named)):
+        if version is not None and (gone := missing_files(self.store, state, named)):
             state = self._same_rows(state, named, gone)
         return read_at(self.session, self.store, state, named)
 

@@ -13,7 +13,7 @@ from datetime import datetime, timezone
 
 from dedp_assets.patterns.core.errors import ConfigError
 from dedp_assets.patterns.core.records import slice_name
-from dedp_assets.patterns.delta import Ledger, TableState, commit_transactions, in_turn
+from dedp_assets.patterns.delta import Ledger, Operation, TableState, commit_actions, in_turn
 
 __all__ = ["Lease", "give_back", "note", "of_partitions", "require_lease", "require_zone"]
 
@@ -104,7 +104,7 @@ def note(
     """
     ends = math.ceil(now.timestamp() + seconds)
     if moved := {_id(ledger, partition): ends for partition in partitions}:
-        commit_transactions(ledger, state, moved, f"{_LEASED}{owner}")
+        _commit(ledger, state, moved, f"{_LEASED}{owner}")
 
 
 def give_back(ledger: Ledger, partition: Mapping[str, str], *, owner: str, now: datetime) -> None:
@@ -115,9 +115,15 @@ def give_back(ledger: Ledger, partition: Mapping[str, str], *, owner: str, now: 
         lease = of_partitions(ledger, {"": partition}).get("")
         if lease is not None and lease.owner == owner:
             moved = {_id(ledger, partition): int(now.timestamp())}
-            commit_transactions(ledger, state, moved, f"given back by {owner}")
+            _commit(ledger, state, moved, f"given back by {owner}")
 
     in_turn(ledger.store, end)
+
+
+def _commit(ledger: Ledger, state: TableState, moved: Mapping[str, int], note: str) -> None:
+    """Commit transaction ids alone, decided on at ``state``, without a change of rows."""
+    written = Operation("WRITE")
+    commit_actions(ledger.store, state, record=note, operation=written, transactions=moved, appends=True)
 
 
 def _id(ledger: Ledger, partition: Mapping[str, str]) -> str:

@@ -20,11 +20,12 @@ from dataclasses import dataclass, field, replace
 
 from pyspark.sql import DataFrame
 
+from dedp_assets.patterns.connectors.streaming import run_available
 from dedp_assets.patterns.core.errors import ConfigError, ContractError
 from dedp_assets.patterns.core.observing import SPARK_ERRORS
 from dedp_assets.patterns.core.options import typed
 from dedp_assets.patterns.core.results import Finding, RowCounts, WriteResult
-from dedp_assets.patterns.delta import Ledger, Store, Table, Target, run_available, store_at
+from dedp_assets.patterns.delta import Ledger, Store, Table, Target, store_at
 from dedp_assets.patterns.error_management import _checkpoints as checkpoints
 
 __all__ = ["append_checkpointed", "judge_checkpoint", "checkpoint_rows", "Kept"]

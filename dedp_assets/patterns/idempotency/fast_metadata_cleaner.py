@@ -25,7 +25,7 @@ from dedp_assets.patterns.core.partitions import quoted
 from dedp_assets.patterns.core.records import Provenance
 from dedp_assets.patterns.core.results import Plan, WriteResult
 from dedp_assets.patterns.delta import Ledger, TableState, Target, already_applied, lost_files, require_partition
-from dedp_assets.patterns.delta.maintenance.relabelling import relabel
+from dedp_assets.patterns.idempotency._relabelling import relabel
 from dedp_assets.patterns.idempotency._units import (
     DAYS,
     Known,

@@ -4,7 +4,7 @@ Problem: a dataset is computed whole each time, and every former state of it mus
     latest one under one name.
 Solution: each load writes a table of its own, named after its run, which is closed and never written again. The name
     that readers know is a table that refers to the files of one version; a switch is one commit that moves no row.
-Consequences: versions cost their size until `delta/copies/expiry.py` removes those that nobody needs. Every engine
+Consequences: versions cost their size until `idempotency/_expiry.py` removes those that nobody needs. Every engine
     refuses to write them; against whoever deletes files, the storage has to be locked (Object Lock, permissions).
 Choose instead: Full Loader, if time travel within the retention is enough; Data Overwrite, for one partition.
 """
@@ -18,7 +18,7 @@ from dedp_assets.patterns.core.errors import ConfigError, PatternError
 from dedp_assets.patterns.core.options import typed
 from dedp_assets.patterns.core.results import Finding, Split, WriteResult
 from dedp_assets.patterns.delta import Table, Target
-from dedp_assets.patterns.delta.copies import FOLDER, content_of, exposure, version_of
+from dedp_assets.patterns.delta.versions import FOLDER, content_of, exposure, version_of
 
 __all__ = ["load_version", "switch_version", "judge_exposure"]
 
@@ -69,7 +69,7 @@ def switch_version(into: Target, *, version: str, because: str) -> WriteResult:
 
     Args:
         into: target of the write: the name that readers know.
-        version: the version to show, as :func:`dedp_assets.patterns.delta.copies.exposure.exposures` names them.
+        version: the version to show, as :func:`dedp_assets.patterns.delta.versions.exposures` names them.
         because: why, for the history.
 
     Raises:

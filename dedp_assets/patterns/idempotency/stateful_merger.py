@@ -23,6 +23,7 @@ from dedp_assets.patterns.core.names import identifier
 from dedp_assets.patterns.core.options import typed
 from dedp_assets.patterns.core.results import WriteResult
 from dedp_assets.patterns.delta import Delete, Insert, Target, Update
+from dedp_assets.patterns.idempotency._rerun_base import base_before
 
 __all__ = ["merge_execution"]
 
@@ -93,7 +94,7 @@ def merge_execution(
         clauses=[*removal, Update(update), Insert(when=f"NOT {gone}")],
         unusable={f"no {c}": f"{identifier(c)} IS NULL" for c in (*keys, deleted) if c},
         execution=into.execution,
-        due=due or (),
+        find_base=base_before(due or ()),
         provenance=into.run,
         audits=into.audits,
     )

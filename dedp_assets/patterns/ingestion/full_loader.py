@@ -18,7 +18,7 @@ from dedp_assets.patterns.core.options import typed
 from dedp_assets.patterns.core.results import Split, WriteResult
 from dedp_assets.patterns.core.rows import counted
 from dedp_assets.patterns.delta import Table, Target
-from dedp_assets.patterns.delta.copies import exposure
+from dedp_assets.patterns.delta.versions import exposure
 
 __all__ = ["load_full", "volume_guard"]
 

@@ -21,7 +21,8 @@ from dedp_assets.patterns.core.records import Provenance
 from dedp_assets.patterns.core.results import WriteResult
 from dedp_assets.patterns.core.schema import TableSpec
 from dedp_assets.patterns.delta import Table, Target, as_folder, folder_at
-from dedp_assets.patterns.delta.copies import copy_replica, folder_contents, readable, table_contents
+from dedp_assets.patterns.ingestion._replica_contents import folder_contents, readable, table_contents
+from dedp_assets.patterns.ingestion._replica_files import copy_replica
 
 __all__ = ["replicate_table", "replicate_files", "declare_replica"]
 

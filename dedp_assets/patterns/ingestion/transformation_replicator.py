@@ -30,8 +30,8 @@ from dedp_assets.patterns.core.rows import Tally, count_where, tally
 from dedp_assets.patterns.core.schema import TableSpec, require_declared
 from dedp_assets.patterns.core.sql_options import reason_of
 from dedp_assets.patterns.delta import Table, Target
-from dedp_assets.patterns.delta.copies import remake, rules_of
 from dedp_assets.patterns.ingestion._crossing import MEASURES, NothingCrossed, compared, unprovable
+from dedp_assets.patterns.ingestion._replica_rebuild import remake, rules_of
 
 __all__ = ["replicate_transformed", "declare_transformed", "NOTHING_CROSSED"]
 

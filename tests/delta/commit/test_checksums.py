@@ -40,7 +40,7 @@ def computed(location):
     sizes = pa.table(table.get_add_actions(flatten=True))["size_bytes"].to_pylist()
     found = {"transactions": {}}
     for version in range(table.version() + 1):
-        for action in commits.actions(store_at(location), version):
+        for action in commits.read_actions(store_at(location), version):
             found |= {kind: what for kind, what in action.items() if kind in ("metaData", "protocol")}
             if txn := action.get("txn"):
                 found["transactions"][txn["appId"]] = txn

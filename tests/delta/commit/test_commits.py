@@ -32,7 +32,7 @@ def test_a_commit_reads_back_with_operation_record_and_figures(ledger):
     assert (commit.metrics, commit.changed) == ({"numAddedFiles": "3"}, frozenset())
     newest = DeltaTable(str(ledger.location)).history(1)[0]
     assert (newest["operation"], newest["readVersion"]) == ("OPTIMIZE", 0)
-    assert [action["commitInfo"]["readVersion"] for action in commits.actions(ledger.store, 1)] == [0]
+    assert [action["commitInfo"]["readVersion"] for action in commits.read_actions(ledger.store, 1)] == [0]
 
 
 def test_a_version_that_exists_is_not_written_over(ledger):
@@ -47,7 +47,7 @@ def test_a_version_that_exists_is_not_written_over(ledger):
 
 def test_a_version_that_is_not_there_has_no_actions(ledger):
     """An operation that had nothing to do makes no commit."""
-    assert list(commits.actions(ledger.store, 1)) == []
+    assert list(commits.read_actions(ledger.store, 1)) == []
 
 
 def test_every_character_is_read_as_it_was_written(tmp_path):
@@ -59,7 +59,7 @@ def test_every_character_is_read_as_it_was_written(tmp_path):
     table = DeltaTable(str(tmp_path))
     assert [(each.name, each.metadata) for each in table.schema().fields] == [(name, {"comment": text})]
     assert table.metadata().configuration == {"note": text}
-    assert [next(iter(action)) for action in commits.actions(store_at(tmp_path), 0)] == ["protocol", "metaData"]
+    assert [next(iter(action)) for action in commits.read_actions(store_at(tmp_path), 0)] == ["protocol", "metaData"]
 
 
 def test_a_checksum_goes_with_its_version(tmp_path):

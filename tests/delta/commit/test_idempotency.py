@@ -13,6 +13,7 @@ from dedp_assets.patterns.delta.commit import file_exchange, idempotency, spark_
 from dedp_assets.patterns.delta.log.transactions import generation_id
 from dedp_assets.patterns.delta.staging import stage_commit
 from dedp_assets.patterns.delta.staging.stages import empty_stage
+from dedp_assets.patterns.delta.storage import coordination
 from tests.helpers import a_record, write_log
 
 NAME = "silver/events"
@@ -203,8 +204,8 @@ def test_an_equal_rewrite_commits_no_file(events):
 def test_attempts_are_bounded_and_wait_longer_each_time(monkeypatch):
     """The last attempt is announced, and the pauses double with a random part."""
     pauses = []
-    monkeypatch.setattr(spark_writer, "time", SimpleNamespace(sleep=pauses.append))
-    assert list(spark_writer.attempts(4, pause_seconds=1)) == [False, False, False, True]
+    monkeypatch.setattr(coordination, "time", SimpleNamespace(sleep=pauses.append))
+    assert list(coordination.attempts(4, pause_seconds=1)) == [False, False, False, True]
     assert all(full / 2 <= pause <= full for pause, full in zip(pauses, (2, 4, 8), strict=True))
 
 

@@ -25,8 +25,9 @@ from dedp_assets.patterns.core.names import OUTCOME
 from dedp_assets.patterns.core.records import Approval
 from dedp_assets.patterns.core.schema import Column, TableSpec
 from dedp_assets.patterns.delta import Delete, Insert, Update
-from dedp_assets.patterns.delta.commit import file_exchange, spark_writer
+from dedp_assets.patterns.delta.commit import file_exchange
 from dedp_assets.patterns.delta.rows import copy_on_write, touched_files
+from dedp_assets.patterns.delta.storage import coordination
 from tests.helpers import EVENTS, a_run, active_files, read_back
 
 DAY = {"event_date": "2026-01-05"}
@@ -410,15 +411,15 @@ def before_lock(monkeypatch):
     """``before_lock(action, times)``: somebody acts when rows are staged and not yet published; gives the attempts."""
 
     def interposed(action, times=1):
-        real, tried = copy_on_write.table_lock, []
+        real, tried = copy_on_write.coordination, []
 
-        def lock(location):
+        def coordinated(location):
             tried.append(1)
             if len(tried) <= times:
                 action(len(tried))
             return real(location)
 
-        monkeypatch.setattr(copy_on_write, "table_lock", lock)
+        monkeypatch.setattr(copy_on_write, "coordination", coordinated)
         return tried
 
     return interposed
@@ -462,7 +463,7 @@ def test_what_others_do_meanwhile_is_seen_where_it_matters(
 
 def test_attempts_end_where_others_change_the_rows_each_time(events, event_rows, before_lock, monkeypatch):
     """Five times, then the conflict is the caller's; nothing of ours is there, and no stage is left."""
-    monkeypatch.setattr(spark_writer.attempts, "__kwdefaults__", {"pause_seconds": 0.001})
+    monkeypatch.setattr(coordination.attempts, "__kwdefaults__", {"pause_seconds": 0.001})
     put(events, 1)
     before_lock(lambda number: put(events, 10 + number), times=99)
     with pytest.raises(Conflict, match="other writers changed the rows that this run changes"):

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from dedp_assets.patterns.core.audits import Audit
 from dedp_assets.patterns.core.errors import ConfigError
 from dedp_assets.patterns.core.names import OUTCOME
-from dedp_assets.patterns.delta.staging.balance import Measured
+from dedp_assets.patterns.delta.staging.metrics import Measured
 from dedp_assets.patterns.delta.staging.rewrite_counts import OUTCOMES, WRITTEN, Outcomes, rows_in
 from dedp_assets.patterns.delta.staging.row_accounting import Accounting
 from tests.delta.measuring import observed

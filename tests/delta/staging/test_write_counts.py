@@ -9,7 +9,7 @@ import pytest
 from dedp_assets.patterns.core.names import OUTCOME
 from dedp_assets.patterns.core.results import RowCounts
 from dedp_assets.patterns.core.rows import DROPPED, READ_IDENTITY, RowsRead, digest
-from dedp_assets.patterns.delta.staging.balance import Measured
+from dedp_assets.patterns.delta.staging.metrics import Measured
 from dedp_assets.patterns.delta.staging.row_accounting import Accounting
 from dedp_assets.patterns.delta.staging.write_counts import Parts
 from tests.delta.measuring import observed

@@ -12,7 +12,7 @@ import pytest
 
 from dedp_assets.patterns.core.errors import ConfigError, Conflict
 from dedp_assets.patterns.core.schema import Column, TableSpec
-from dedp_assets.patterns.delta import Ledger, Table, commit_transactions, in_turn, store_at, table_lock
+from dedp_assets.patterns.delta import Ledger, Operation, Table, commit_actions, in_turn, store_at, table_lock
 from dedp_assets.patterns.delta.maintenance.vacuum import remove_unneeded
 from dedp_assets.patterns.delta.staging.stages import claim_of, new_stage
 from dedp_assets.patterns.delta.storage.coordination import CLAIM_SECONDS, coordination
@@ -82,6 +82,11 @@ def without_locks(folder):
     return LocalStore(str(folder), can=frozenset({"put_if_absent"}))
 
 
+def move(ledger, state, cursors, note):
+    """Move cursors in a commit that was decided on at a state."""
+    commit_actions(ledger.store, state, record=note, operation=Operation("WRITE"), transactions=cursors, appends=True)
+
+
 @pytest.mark.parametrize("can", [{"put_if_absent"}, {"put_if_absent", "lock"}], ids=["optimistic", "locked"])
 def test_of_many_writers_each_commits_once_and_none_over_another(tmp_path, can):
     """Ten writers count up one cursor in their turns: what each has read is still true when it commits."""
@@ -91,7 +96,7 @@ def test_of_many_writers_each_commits_once_and_none_over_another(tmp_path, can):
     def count_up():
         ledger = Ledger(store)
         state = ledger.state()
-        commit_transactions(ledger, state, {"counter": (state.transaction("counter") or 0) + 1}, "count")
+        move(ledger, state, {"counter": (state.transaction("counter") or 0) + 1}, "count")
 
     def until_done(_):
         while True:
@@ -117,8 +122,8 @@ def test_a_writer_that_was_overtaken_decides_again(tmp_path):
         state = ledger.state()
         decided.append(state.transaction("mine"))
         if len(decided) == 1:
-            commit_transactions(ledger, state, {"mine": 7}, "the other one")
-        commit_transactions(ledger, state, {"mine": 8}, "this one")
+            move(ledger, state, {"mine": 7}, "the other one")
+        move(ledger, state, {"mine": 8}, "this one")
 
     in_turn(store, decide)
     assert decided == [None, 7]
@@ -133,8 +138,8 @@ def test_a_writer_that_is_overtaken_each_time_gives_up(tmp_path):
     def decide():
         ledger = Ledger(store)
         state = ledger.state()
-        commit_transactions(ledger, state, {"theirs": state.version}, "the other one")
-        commit_transactions(ledger, state, {"mine": 1}, "this one")
+        move(ledger, state, {"theirs": state.version}, "the other one")
+        move(ledger, state, {"mine": 1}, "this one")
 
     with pytest.raises(Conflict, match="another writer changed the table first"):
         in_turn(store, decide)

@@ -35,7 +35,7 @@ from dedp_assets.patterns.core.errors import NotReady
 from dedp_assets.patterns.core.results import WriteResult
 from dedp_assets.patterns.core.schema import Column, TableSpec
 from dedp_assets.patterns.delta import Table, Target, transaction_id
-from dedp_assets.patterns.delta.rows.executions import Executions, executions_of
+from dedp_assets.patterns.idempotency._executions import Executions, executions_of
 from dedp_assets.patterns.ingestion.readiness_marker import delivering
 from dedp_assets.resources.lake import Lake
 from dedp_assets.resources.landing import Landing

@@ -1,6 +1,6 @@
 """A name that shows one of many versions: what every reader sees of it, and who can change it.
 
-Which version is shown after what is in tests/delta/copies/test_versions.py, without Spark.
+Which version is shown after what is in tests/delta/versions/test_versions.py, without Spark.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ from dedp_assets.patterns.core.observing import SPARK_ERRORS
 from dedp_assets.patterns.core.results import Split
 from dedp_assets.patterns.core.schema import Column, TableSpec
 from dedp_assets.patterns.delta import Table
-from dedp_assets.patterns.delta.copies import exposure, version_of
-from dedp_assets.patterns.delta.copies.exposure import exposures
-from dedp_assets.patterns.delta.copies.versions import names
+from dedp_assets.patterns.delta.versions import exposure, version_of
+from dedp_assets.patterns.delta.versions.exposure import exposures
+from dedp_assets.patterns.delta.versions.version_tables import names
 from dedp_assets.patterns.idempotency.proxy import judge_exposure, load_version, switch_version
 from dedp_assets.patterns.ingestion.compactor import vacuum
 from tests.helpers import a_run, read_back

@@ -17,9 +17,9 @@ from dedp_assets.patterns.core.errors import AuditFailed, ConfigError
 from dedp_assets.patterns.core.records import Approval
 from dedp_assets.patterns.core.results import Split
 from dedp_assets.patterns.core.schema import Column, TableSpec
-from dedp_assets.patterns.delta.copies import version_of
 from dedp_assets.patterns.delta.staging import stage_commit
 from dedp_assets.patterns.delta.staging.stages import Stage
+from dedp_assets.patterns.delta.versions import version_of
 from dedp_assets.patterns.idempotency.proxy import switch_version
 from dedp_assets.patterns.ingestion.full_loader import load_full
 from tests.helpers import a_run, active_files, read_back

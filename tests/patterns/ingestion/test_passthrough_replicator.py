@@ -25,9 +25,10 @@ from dedp_assets.patterns.connectors.providers import keep_answer
 from dedp_assets.patterns.core.errors import ConfigError, Conflict, ContractError, NotReady, SchemaMismatch
 from dedp_assets.patterns.core.schema import Column, TableSpec
 from dedp_assets.patterns.delta import Table, folder_at
-from dedp_assets.patterns.delta.copies import replicas, table_contents
-from dedp_assets.patterns.delta.copies.manifests import manifest_of
-from dedp_assets.patterns.delta.copies.replicas import verify
+from dedp_assets.patterns.ingestion import _replica_files as replicas
+from dedp_assets.patterns.ingestion._replica_contents import table_contents
+from dedp_assets.patterns.ingestion._replica_files import verify
+from dedp_assets.patterns.ingestion._replica_manifest import manifest_of
 from dedp_assets.patterns.ingestion.full_loader import load_full
 from dedp_assets.patterns.ingestion.passthrough_replicator import declare_replica, replicate_files, replicate_table
 from tests.helpers import EVENTS, a_run, read_back

@@ -14,6 +14,7 @@ import time
 import uuid
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass, field
 from typing import Any
 
 from deltalake.exceptions import DeltaError
@@ -24,13 +25,73 @@ from dedp_assets.patterns.delta.commit.checksums import EMPTY, following
 from dedp_assets.patterns.delta.log.table_state import TableState
 from dedp_assets.patterns.delta.storage.store import Store, delta_table, require
 
-__all__ = ["PLAIN_PROTOCOL", "actions", "declaration", "info", "keep_readable", "now_ms", "write"]
+__all__ = [
+    "PLAIN_PROTOCOL",
+    "Operation",
+    "commit_actions",
+    "declaration",
+    "info",
+    "keep_readable",
+    "now_ms",
+    "read_actions",
+    "write",
+]
 
 _LOG = "_delta_log"
 _OF_A_VERSION = re.compile(r"(\d{20})\.(json|crc)")
 _CHECKPOINT_INTERVAL = 10
 PLAIN_PROTOCOL = {"minReaderVersion": 1, "minWriterVersion": 2}
 """What every reader and writer of Delta knows."""
+
+
+@dataclass(frozen=True, slots=True)
+class Operation:
+    """Delta's name, parameters and metrics of a commit's operation, for the table's history."""
+
+    name: str
+    parameters: Mapping[str, str] = field(default_factory=dict)
+    metrics: Mapping[str, int] = field(default_factory=dict)
+
+
+def commit_actions(
+    store: Store,
+    before: TableState | None,
+    content: Iterable[Mapping[str, Any]] = (),
+    *,
+    record: CommitRecord | str,
+    operation: Operation,
+    transactions: Mapping[str, int] | None = None,
+    appends: bool = False,
+    described_again: Sequence[Mapping[str, Any]] = (),
+) -> int:
+    """Commit actions of the Delta protocol as the version after ``before``; return the new version.
+
+    The one way into a table's log for code outside of this package.
+
+    Args:
+        store: the table's.
+        before: the table as the caller saw it; ``None`` if there is none yet.
+        content: the actions, in the protocol's words.
+        record: the library's record, or a note; stored as the commit's user metadata.
+        operation: what the table's history says of the commit.
+        transactions: transaction id -> version to move it to.
+        appends: whether nothing was read that another writer could have changed.
+        described_again: actions that add files of ``before`` again, with another description, as for :func:`write`.
+
+    Raises:
+        Conflict: if another writer committed meanwhile.
+        ConfigError: if the store cannot tell that somebody did.
+    """
+    stated = info(record, operation.name, before, operation.metrics, operation.parameters, appends=appends)
+    now = now_ms()
+    moved = [
+        {"txn": {"appId": app_id, "version": to, "lastUpdated": now}} for app_id, to in (transactions or {}).items()
+    ]
+    version = before.version + 1 if before else 0
+    write(store, version, [stated, *moved, *content], described_again=described_again)
+    if before:
+        keep_readable(store, before)
+    return version
 
 
 def write(
@@ -81,7 +142,7 @@ def _checksum(log: Store, version: int) -> Mapping[str, Any] | None:
     return None
 
 
-def actions(store: Store, version: int) -> Iterator[dict[str, Any]]:
+def read_actions(store: Store, version: int) -> Iterator[dict[str, Any]]:
     """Read the actions of a commit; empty if the version does not exist."""
     log, commit = store.within(_LOG), f"{version:020d}.json"
     # Bytes, because a line of text may end where the protocol knows no end.

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
 from typing import Any
 from urllib.parse import unquote
 
@@ -13,7 +12,7 @@ from deltalake.transaction import AddAction
 from pyspark.sql import SparkSession
 
 from dedp_assets.patterns.core.records import CommitRecord
-from dedp_assets.patterns.delta.commit import commits
+from dedp_assets.patterns.delta.commit.commits import Operation, commit_actions, now_ms
 from dedp_assets.patterns.delta.commit.idempotency import Decision
 from dedp_assets.patterns.delta.log.ledger import Ledger
 from dedp_assets.patterns.delta.log.partition_values import Partition
@@ -25,8 +24,6 @@ from dedp_assets.patterns.delta.snapshots.reading import lies_outside
 from dedp_assets.patterns.delta.storage.store import Store
 
 __all__ = [
-    "Told",
-    "commit_transactions",
     "exchange_files",
     "only_spark_changes",
     "raise_generation",
@@ -48,15 +45,6 @@ _SERVED = {
     "v2Checkpoint",
     "variantType",
 }
-
-
-@dataclass(frozen=True, slots=True)
-class Told:
-    """Operation name, parameters and metrics of a commit, for the table's history."""
-
-    operation: str
-    parameters: Mapping[str, str]
-    metrics: Mapping[str, int]
 
 
 def serves(state: TableState) -> bool:
@@ -96,7 +84,7 @@ def exchange_files(
     *,
     record: CommitRecord,
     decision: Decision,
-    told: Told,
+    operation: Operation,
     data_change: bool = True,
 ) -> None:
     """Commit removed and added files with transaction id and record, as the version after ``state``.
@@ -108,21 +96,18 @@ def exchange_files(
         gone: files of ``state`` that stop being part of it, as :meth:`TableState.keyed_files` gives them.
         record: goes into the commit as its user metadata.
         decision: transaction id and version.
-        told: what the table's history says of the commit.
+        operation: what the table's history says of the commit.
         data_change: whether readers of changes have to look at what goes and what comes.
 
     Raises:
         Conflict: if another writer committed meanwhile, or files to add are gone (:class:`FilesGone`).
         ConfigError: if rows would be taken from a table that only takes appends.
     """
-    now, adds, removed = commits.now_ms(), list(adds), list(gone)
+    now, adds, removed = now_ms(), list(adds), list(gone)
     require_staged(store, adds)
     if removed:
         require_replaceable(store.name, state)
-    content: list[dict[str, Any]] = [
-        commits.info(record, told.operation, state, told.metrics, told.parameters, appends=not removed),
-        {"txn": {"appId": decision.app_id, "version": decision.sequence, "lastUpdated": now}},
-    ]
+    content: list[dict[str, Any]] = []
     for file, key in removed:
         gone_since = {"deletionTimestamp": now, "extendedFileMetadata": True, "dataChange": data_change}
         values = {"partitionValues": dict(key), "size": file["size_bytes"]}
@@ -131,8 +116,15 @@ def exchange_files(
         described = {"path": add.path, "partitionValues": dict(add.partition_values), "size": add.size}
         stated = {"modificationTime": add.modification_time, "dataChange": data_change, "stats": add.stats}
         content.append({"add": {**described, **stated}})
-    commits.write(store, state.version + 1, content)
-    commits.keep_readable(store, state)
+    commit_actions(
+        store,
+        state,
+        content,
+        record=record,
+        operation=operation,
+        transactions={decision.app_id: decision.sequence},
+        appends=not removed,
+    )
 
 
 def raise_generation(ledger: Ledger, session: Callable[[], SparkSession] | None = None) -> None:
@@ -140,20 +132,11 @@ def raise_generation(ledger: Ledger, session: Callable[[], SparkSession] | None 
     app_id, state = generation_id(ledger.name), ledger.state()
     version = (state.transaction(app_id) or 0) + 1
     if session is None or serves(state):
-        commit_transactions(ledger, state, {app_id: version}, "new generation")
+        moved = {app_id: version}
+        commit_actions(
+            ledger.store, state, record="new generation", operation=Operation("WRITE"), transactions=moved, appends=True
+        )
     else:
         nothing = session().read.format("delta").load(ledger.store.address).limit(0)
         writer = nothing.write.format("delta").mode("append").option("userMetadata", "new generation")
         writer.option("txnAppId", app_id).option("txnVersion", version).save(ledger.store.address)
-
-
-def commit_transactions(ledger: Ledger, state: TableState, moved: Mapping[str, int], note: str) -> None:
-    """Commit transaction ids with versions alone, decided on at ``state``, without a change of rows.
-
-    Raises:
-        Conflict: if another writer committed since ``state``.
-    """
-    now = commits.now_ms()
-    actions = [{"txn": {"appId": app_id, "version": to, "lastUpdated": now}} for app_id, to in moved.items()]
-    commits.write(ledger.store, state.version + 1, [commits.info(note, "WRITE", state, {}, appends=True), *actions])
-    commits.keep_readable(ledger.store, state)

@@ -15,9 +15,8 @@ from itertools import count
 from typing import Any
 
 from dedp_assets.patterns.delta.log.commit_info import Commit, Glimpse
-from dedp_assets.patterns.delta.log.fast_parse import glance
 from dedp_assets.patterns.delta.log.log_files import DAMAGE
-from dedp_assets.patterns.delta.log.parsing import actions_of, changed_partitions, glimpse_of, parse_glimpse
+from dedp_assets.patterns.delta.log.parsing import actions_of, changed_partitions, glance, glimpse_of, parse_glimpse
 from dedp_assets.patterns.delta.log.partition_values import Partition
 from dedp_assets.patterns.delta.log.table_states import TableStates
 

@@ -9,9 +9,8 @@ from deltalake import DeltaTable
 
 from dedp_assets.patterns.core.errors import Conflict, ContractError, NotReady
 from dedp_assets.patterns.delta.log.commit_info import Commit
-from dedp_assets.patterns.delta.log.fast_parse import glance
 from dedp_assets.patterns.delta.log.log_files import LogFiles
-from dedp_assets.patterns.delta.log.parsing import actions_of, parse_commit
+from dedp_assets.patterns.delta.log.parsing import actions_of, glance, parse_commit
 from dedp_assets.patterns.delta.log.partition_values import Naming, declared_in, naming_of_schema
 from dedp_assets.patterns.delta.log.table_state import Declared, TableState
 from dedp_assets.patterns.delta.log.transactions import Cursors, Transactions

@@ -8,12 +8,13 @@ from datetime import datetime
 from urllib.parse import unquote
 
 from dedp_assets.patterns.delta.log.ledger import Ledger
-from dedp_assets.patterns.delta.staging.stages import STAGE, claim_of
+from dedp_assets.patterns.delta.staging.stages import STAGE, Stage, claim_of
 from dedp_assets.patterns.delta.storage.coordination import coordination
+from dedp_assets.patterns.delta.storage.locations import store_at
 from dedp_assets.patterns.delta.storage.store import Entry
 from dedp_assets.patterns.delta.tables import Table
 
-__all__ = ["Stages", "remove_stages"]
+__all__ = ["Stages", "discard_stage", "remove_stages", "remove_unjudged"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +57,29 @@ def remove_stages(table: Table, *, cutoff: datetime) -> Stages:
             store.delete(claim_of(name))
     freed = sum(file.size_bytes for files in old.values() for file in files)
     return Stages(len(old), freed, younger=len(loose) - len(old), in_use=len(stages) - len(free))
+
+
+def remove_unjudged(table: Table) -> None:
+    """Remove the staged rows of killed runs: stages neither claimed nor published, thus never judged.
+
+    The caller holds the right to replace the table, so whoever claimed such a stage and does not any more is gone.
+    """
+    if not table.ledger.exists():
+        return
+    store = table.store
+    stages = [name[1:-6] for name in store.list() if name.startswith(f".{STAGE}") and name.endswith(".claim")]
+    dead = [name for name in stages if not store.is_claimed(claim_of(name))]
+    records = (commit.record for commit in table.ledger.history()) if dead else ()
+    published = {record.notes.get("stage") for record in records if record}
+    for name in dead:
+        if name not in published:
+            store.delete_folder(name)
+        store.delete(claim_of(name))
+
+
+def discard_stage(address: str) -> None:
+    """Remove the stage at an address, as a refused write names it."""
+    Stage(store_at(address)).discard()
 
 
 def _referred(ledger: Ledger) -> set[str]:

@@ -112,7 +112,7 @@ def _rewritten(
         own.sql(f"OPTIMIZE delta.`{stage.store.address}`").collect()
     old: dict[Partition, list[Mapping[str, Any]]] = {}
     new: dict[Partition, list[Mapping[str, Any]]] = {}
-    for action in commits.actions(stage.store, 1):
+    for action in commits.read_actions(stage.store, 1):
         if remove := action.get("remove"):
             key, file = sources[remove["path"]]
             old.setdefault(key, []).append(file)

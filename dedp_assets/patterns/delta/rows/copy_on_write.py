@@ -17,9 +17,10 @@ from dedp_assets.patterns.core.names import OUTCOME
 from dedp_assets.patterns.core.records import CommitRecord, slice_name
 from dedp_assets.patterns.core.results import RowCounts, Split, WriteResult
 from dedp_assets.patterns.delta.commit import file_exchange, idempotency
+from dedp_assets.patterns.delta.commit.commits import Operation
 from dedp_assets.patterns.delta.handle import TableHandle
 from dedp_assets.patterns.delta.log.table_state import KeyedFile
-from dedp_assets.patterns.delta.rows.grounds import Ground
+from dedp_assets.patterns.delta.rows.base_snapshot import BaseSnapshot
 from dedp_assets.patterns.delta.rows.row_change import ChangeRequest, RowChange
 from dedp_assets.patterns.delta.snapshots.definition import require_replaceable
 from dedp_assets.patterns.delta.snapshots.lost_files import FilesGone
@@ -64,17 +65,17 @@ def rewrite(table: TableHandle, change: RowChange, request: ChangeRequest) -> Wr
         AuditFailed: if a rule or a constraint of the table refuses the rows; the stage stays for inspection.
         TransactionReused: if the same inputs were applied before with other rows.
         Conflict: if a newer upstream version was applied, or other writers do not yield.
-        ContractError: if what the table was before an execution is gone.
-        NotReady: if an execution before it is not in the rows.
+        ContractError: if the base snapshot is gone.
+        NotReady: if the base snapshot lacks what has to be there first.
     """
     prepared: _Prepared | None = None
     gone: BaseException | None = None
     for _ in attempts():
         if prepared is None:
-            ground = request.ground(table, change.content)
-            if ground.decision.applied:
-                return idempotency.already_applied(table.name, request.record(change.content), ground.decision.applied)
-            prepared = _prepare(table, change, request, ground)
+            base = request.base(table, change.content)
+            if base.decision.applied:
+                return idempotency.already_applied(table.name, request.record(change.content), base.decision.applied)
+            prepared = _prepare(table, change, request, base)
         try:
             with coordination(table.store).turn():
                 if done := _publish(table, change, request, prepared):
@@ -99,21 +100,21 @@ def _publish(table: TableHandle, change: RowChange, request: ChangeRequest, prep
     Raises:
         _Outdated: if others changed what the change depends on, or removed what was staged.
     """
-    ground = request.ground(table, change.content)
-    if ground.decision.applied:
+    base = request.base(table, change.content)
+    if base.decision.applied:
         prepared.stage.discard()
-        return idempotency.already_applied(table.name, prepared.record, ground.decision.applied)
+        return idempotency.already_applied(table.name, prepared.record, base.decision.applied)
     require_untouched(table, request.owned, request.since)
-    if _relevant(change, ground) != prepared.relevant:
+    if _relevant(change, base) != prepared.relevant:
         raise _Outdated
-    state, record = ground.state, ground.noted(prepared.record)
+    state, record = base.state, _noted(prepared.record, base)
     staged = prepared.stage.adds if prepared.changed else ()
-    removed, back = ground.exchanged(table.ledger, prepared.removed if prepared.changed else ())
+    removed, back = base.file_diff(table.ledger, prepared.removed if prepared.changed else ())
     added, tells = [*staged, *back], prepared.tells or bool(back) or len(removed) > len(prepared.removed)
     if "stage" in record.notes:
         idempotency.require_channel(table.ledger, state, record, table.spec.one_channel_per, staged)
     files = {"numRemovedFiles": len(removed), "numAddedFiles": len(added)}
-    told = file_exchange.Told(change.operation, {}, {**prepared.judged.account.metrics, **files})
+    metrics = {**prepared.judged.account.metrics, **files}
     try:
         file_exchange.exchange_files(
             table.store,
@@ -121,8 +122,8 @@ def _publish(table: TableHandle, change: RowChange, request: ChangeRequest, prep
             added,
             removed,
             record=record,
-            decision=ground.decision,
-            told=told,
+            decision=base.decision,
+            operation=Operation(change.operation, metrics=metrics),
             data_change=tells,
         )
     except FilesGone as error:
@@ -133,23 +134,23 @@ def _publish(table: TableHandle, change: RowChange, request: ChangeRequest, prep
         prepared.stage.settle()
     else:
         prepared.stage.discard()
-    return _result(table, ground, prepared, changed=tells and bool(removed or added))
+    return _result(table, base, prepared, changed=tells and bool(removed or added))
 
 
 class _Outdated(Exception):
     """Conflict with another writer about read or staged files, the schema or the properties."""
 
 
-def _relevant(change: RowChange, ground: Ground) -> object:
+def _relevant(change: RowChange, base: BaseSnapshot) -> object:
     """Select the read set of a change for conflict detection: candidate files, schema, properties."""
-    state = ground.rows
+    state = base.rows
     files = frozenset(file["path"] for file, _ in change.candidates(state))
     declared = (state.properties, state.features, state.snapshot.schema().to_json(), state.partition_columns)
-    return files, ground.base, declared
+    return files, base.version, declared
 
 
-def _prepare(table: TableHandle, change: RowChange, request: ChangeRequest, ground: Ground) -> _Prepared:
-    state = ground.rows
+def _prepare(table: TableHandle, change: RowChange, request: ChangeRequest, base: BaseSnapshot) -> _Prepared:
+    state = base.rows
     accounting = Accounting.of(Outcomes(change.source, rows_in(state.files())), state, request.owned, request.audits)
     if why := file_exchange.only_spark_changes(state):
         raise Conflict(f"{table.name} has {why} since this run looked at it: run it again")
@@ -183,18 +184,22 @@ def _prepare(table: TableHandle, change: RowChange, request: ChangeRequest, grou
     brings = {"stage": stage.store.name} if judged.figures["inserted"] else {}
     noted = replace(request.provenance, notes={**request.provenance.notes, **brings})
     record = judged.record(noted, request.about, change.content)
-    return _Prepared(_relevant(change, ground), planned.removed, stage, judged, record)
+    return _Prepared(_relevant(change, base), planned.removed, stage, judged, record)
 
 
-def _result(table: TableHandle, ground: Ground, prepared: _Prepared, *, changed: bool) -> WriteResult:
+def _noted(record: CommitRecord, base: BaseSnapshot) -> CommitRecord:
+    return replace(record, notes={**record.notes, **base.notes}) if base.notes else record
+
+
+def _result(table: TableHandle, base: BaseSnapshot, prepared: _Prepared, *, changed: bool) -> WriteResult:
     figures = prepared.record.figures
     done = [f"{figures[name]} rows {name}" for name in (*_CHANGES, "confirmed") if figures.get(name)]
     return WriteResult(
         table=table.name,
-        version=ground.state.version + 1,
+        version=base.state.version + 1,
         applied=True,
         changed=changed,
-        reason=(", ".join(done) or "no row is to be changed") + ground.remark,
+        reason=(", ".join(done) or "no row is to be changed") + base.remark,
         rows=RowCounts(**prepared.record.rows),
         partition=prepared.record.partition,
         findings=prepared.judged.findings,

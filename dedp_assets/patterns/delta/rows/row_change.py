@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import Protocol
@@ -13,7 +13,7 @@ from dedp_assets.patterns.core.audits import Audit
 from dedp_assets.patterns.core.records import CommitRecord, Provenance
 from dedp_assets.patterns.delta.handle import TableHandle
 from dedp_assets.patterns.delta.log.table_state import KeyedFile, TableState
-from dedp_assets.patterns.delta.rows.grounds import Ground, ground_of
+from dedp_assets.patterns.delta.rows.base_snapshot import BaseSnapshot, FindBase, newest_snapshot
 
 __all__ = ["ChangeRequest", "Rewrite", "RowChange"]
 
@@ -67,7 +67,7 @@ class ChangeRequest:
         provenance: who, from what, and why.
         audits: rules over the rows that are inserted or updated.
         execution: the execution that it is, of those that all change the whole table.
-        due: executions that have to be in the rows before it; ``None`` if their order is no matter.
+        find_base: finds the snapshot whose rows are changed.
         since: version of the table that the change was computed from, if it was.
     """
 
@@ -75,7 +75,7 @@ class ChangeRequest:
     provenance: Provenance
     audits: Sequence[Audit] = ()
     execution: Mapping[str, str] = field(default_factory=dict)
-    due: Collection[str] | None = None
+    find_base: FindBase = newest_snapshot
     since: int | None = None
 
     @property
@@ -87,6 +87,6 @@ class ChangeRequest:
         """Build the commit record, with the fields known before the write."""
         return CommitRecord.of(self.provenance, content=content, owned=self.about)
 
-    def ground(self, table: TableHandle, content: str) -> Ground:
+    def base(self, table: TableHandle, content: str) -> BaseSnapshot:
         """Find the base snapshot of the change."""
-        return ground_of(table, self.record(content), self.due)
+        return self.find_base(table, self.record(content))

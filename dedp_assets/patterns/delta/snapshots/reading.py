@@ -24,7 +24,7 @@ from dedp_assets.patterns.delta.log.table_state import CLOSED, KeyedFile, TableS
 from dedp_assets.patterns.delta.storage.locations import literal_path
 from dedp_assets.patterns.delta.storage.store import Store
 
-__all__ = ["FILE", "lies_outside", "missing", "plain_uri", "predicate", "read_at", "read_files"]
+__all__ = ["FILE", "lies_outside", "missing_files", "plain_uri", "predicate", "read_at", "read_files"]
 
 FILE = f"{RESERVED}file"
 """Column of :func:`read_files` that says which file a row comes from: the URI to compare by :func:`plain_uri`."""
@@ -90,7 +90,7 @@ def plain_uri(uri: str) -> str:
     return re.sub(_SLASHES, r"\1:/", unquote(uri))
 
 
-def missing(store: Store, state: TableState, partitions: Sequence[Mapping[str, str | None]] = ()) -> list[str]:
+def missing_files(store: Store, state: TableState, partitions: Sequence[Mapping[str, str | None]] = ()) -> list[str]:
     """List files of the named partitions (of all, if none is named) at ``state`` that a vacuum removed."""
     files = (_files(store, state, partitions) or {}).values()
     return [path for paths in files for path in paths if not store.exists(path)]

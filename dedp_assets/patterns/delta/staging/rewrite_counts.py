@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 
 from dedp_assets.patterns.core.names import OUTCOME
 from dedp_assets.patterns.core.results import Finding, RowCounts
-from dedp_assets.patterns.delta.staging.balance import Account, Measured
+from dedp_assets.patterns.delta.staging.metrics import Account, Measured
 from dedp_assets.patterns.delta.staging.row_accounting import ACCOUNTED, COUNTED
 
 __all__ = ["OUTCOMES", "WRITTEN", "Outcomes", "rows_in"]

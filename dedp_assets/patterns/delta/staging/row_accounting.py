@@ -24,8 +24,7 @@ from dedp_assets.patterns.core.results import Finding, RowCounts
 from dedp_assets.patterns.core.rows import count_where, digest, quoted
 from dedp_assets.patterns.delta.log.table_state import TableState
 from dedp_assets.patterns.delta.snapshots.definition import constraints
-from dedp_assets.patterns.delta.staging.balance import Account, Balance, Measured
-from dedp_assets.patterns.delta.staging.metrics import OTHERS
+from dedp_assets.patterns.delta.staging.metrics import OTHERS, Account, Balance, Measured
 
 __all__ = ["ACCOUNTED", "Accounting", "COUNTED", "Judged"]
 

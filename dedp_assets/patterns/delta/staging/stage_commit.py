@@ -9,7 +9,7 @@ from deltalake.transaction import AddAction
 
 from dedp_assets.patterns.core.records import CommitRecord
 from dedp_assets.patterns.delta.commit import file_exchange
-from dedp_assets.patterns.delta.commit.file_exchange import Told
+from dedp_assets.patterns.delta.commit.commits import Operation
 from dedp_assets.patterns.delta.commit.idempotency import Decision
 from dedp_assets.patterns.delta.log.partition_values import Partition
 from dedp_assets.patterns.delta.log.table_state import TableState
@@ -48,7 +48,7 @@ def commit_files(
         adds = [add for add in adds if _key(add.partition_values) in only]
         gone = [(file, key) for file, key in gone if key in only]
     by = json.dumps(list(state.partition_columns))
-    told = Told(
+    operation = Operation(
         "WRITE",
         {"mode": "Append" if append else "Overwrite", "partitionBy": by},
         {
@@ -60,7 +60,14 @@ def commit_files(
     # A repair is like a compaction: other files, the same rows, so nobody downstream has to do anything.
     change = not decision.repair
     file_exchange.exchange_files(
-        stage.store.above(), state, adds, gone, record=record, decision=decision, told=told, data_change=change
+        stage.store.above(),
+        state,
+        adds,
+        gone,
+        record=record,
+        decision=decision,
+        operation=operation,
+        data_change=change,
     )
 
 

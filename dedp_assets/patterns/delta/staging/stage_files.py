@@ -23,8 +23,8 @@ from dedp_assets.patterns.core.relaying import relayed
 from dedp_assets.patterns.core.results import Split
 from dedp_assets.patterns.core.sql_options import reason_of
 from dedp_assets.patterns.delta.commit import commits
+from dedp_assets.patterns.delta.commit.parquet_statistics import file_statistics
 from dedp_assets.patterns.delta.staging.metrics import Measuring
-from dedp_assets.patterns.delta.staging.parquet_statistics import file_statistics
 from dedp_assets.patterns.delta.staging.stages import Stage, new_stage, rows_of
 from dedp_assets.patterns.delta.storage.store import Store
 

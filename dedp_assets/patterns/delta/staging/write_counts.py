@@ -15,7 +15,7 @@ from dedp_assets.patterns.core.errors import ConfigError
 from dedp_assets.patterns.core.names import OUTCOME, RESERVED, identifier, reserved
 from dedp_assets.patterns.core.results import Finding, RowCounts, Split
 from dedp_assets.patterns.core.rows import DROPPED, READ_IDENTITY, RowsRead, quoted, row_hash
-from dedp_assets.patterns.delta.staging.balance import Account, Measured
+from dedp_assets.patterns.delta.staging.metrics import Account, Measured
 from dedp_assets.patterns.delta.staging.row_accounting import ACCOUNTED, COUNTED
 
 __all__ = ["Parts"]

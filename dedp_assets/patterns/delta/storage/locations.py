@@ -107,6 +107,11 @@ def require_vacant(table: str, store: Store) -> None:
         )
 
 
+def is_link(store: Store) -> bool:
+    """Tell whether a location shows a folder that lies elsewhere, as that of a replica does."""
+    return isinstance(store, LocalStore) and store.above().shown(store.name) is not None
+
+
 def as_folder(store: Store) -> LocalStore:
     """Return a store that can exchange folders.
 

@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dedp_assets.patterns.core.errors import ContractError, NotReady
-from dedp_assets.patterns.delta import ExecutionLog, Glimpse
-from dedp_assets.patterns.delta.rows.executions import EXECUTION
+from dedp_assets.patterns.delta import Glimpse
+from dedp_assets.patterns.idempotency._executions import EXECUTION, ExecutionLog
 
 KEYS = ["a", "b", "c", "d", "e"]
 

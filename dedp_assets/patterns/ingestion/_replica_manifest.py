@@ -10,9 +10,9 @@ from dataclasses import dataclass, field, replace
 from dedp_assets.patterns.core.errors import ConfigError, Conflict
 from dedp_assets.patterns.core.records import CommitRecord, Provenance
 from dedp_assets.patterns.core.results import Finding, RowCounts
-from dedp_assets.patterns.delta.copies.contents import Contents, FileState
-from dedp_assets.patterns.delta.copies.editions import MANIFEST, current
-from dedp_assets.patterns.delta.storage.local_store import LocalStore
+from dedp_assets.patterns.delta import LocalStore
+from dedp_assets.patterns.ingestion._replica_contents import Contents, FileState
+from dedp_assets.patterns.ingestion._symlink_swap import MANIFEST, current
 
 __all__ = ["Manifest", "manifest_of", "Held", "files_held", "new_manifest", "require_successor"]
 

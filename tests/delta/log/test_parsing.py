@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dedp_assets.patterns.delta.log.fast_parse import glance
+from dedp_assets.patterns.delta.log.parsing import glance
 
 INFO = {"commitInfo": {"operation": "WRITE", "userMetadata": json.dumps({"dedp": 1, "partition": {"day": "a"}})}}
 TXN = {"txn": {"appId": "t/day=2026-01-05/0", "version": 7, "lastUpdated": 1767600000000}}

@@ -12,8 +12,7 @@ from collections.abc import Collection
 from dataclasses import dataclass, field
 
 from dedp_assets.patterns.core.errors import ContractError, NotReady
-from dedp_assets.patterns.delta.log.commit_info import Glimpse
-from dedp_assets.patterns.delta.log.ledger import Ledger
+from dedp_assets.patterns.delta import Glimpse, Ledger
 
 __all__ = ["EXECUTION", "Execution", "ExecutionLog", "Executions", "Start", "executions_of"]
 

@@ -19,7 +19,7 @@ from typing import Any
 
 from dedp_assets.patterns.core.errors import ConfigError, ContractError, NotReady
 from dedp_assets.patterns.core.records import CommitRecord, Provenance
-from dedp_assets.patterns.delta.commit import commits
+from dedp_assets.patterns.delta.commit.commits import Operation, commit_actions, read_actions
 from dedp_assets.patterns.delta.commit.file_exchange import serves
 from dedp_assets.patterns.delta.log.table_state import CLOSED, TableState
 from dedp_assets.patterns.delta.snapshots.lost_files import lost_files, tell_lost
@@ -124,8 +124,8 @@ def close(version: Table) -> None:
         if state.closed:
             return
         require_closable(version.name, state)
-        info = commits.info("closed: this version is written once", "UPGRADE PROTOCOL", state, {})
-        commits.write(version.store, state.version + 1, [info, {"protocol": protocol_of(state)}])
+        note, closing = "closed: this version is written once", Operation("UPGRADE PROTOCOL")
+        commit_actions(version.store, state, [{"protocol": protocol_of(state)}], record=note, operation=closing)
 
 
 def content_of(version: Table) -> Content:
@@ -141,7 +141,7 @@ def content_of(version: Table) -> Content:
     state = version.ledger.state()
     if lost := lost_files(version.store, state):
         raise ContractError(f"{tell_lost(version.name, lost)}: name another version, or put them back from a backup")
-    stated = [action for number in range(state.version + 1) for action in commits.actions(version.store, number)]
+    stated = [action for number in range(state.version + 1) for action in read_actions(version.store, number)]
     active = {file["path"] for file in state.files()}
     return Content(
         load=load,

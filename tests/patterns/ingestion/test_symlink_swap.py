@@ -12,7 +12,7 @@ import pytest
 
 from dedp_assets.patterns.core.errors import ConfigError
 from dedp_assets.patterns.delta import folder_at
-from dedp_assets.patterns.delta.copies.editions import current, next_edition
+from dedp_assets.patterns.ingestion._symlink_swap import current, next_edition
 
 
 @pytest.fixture

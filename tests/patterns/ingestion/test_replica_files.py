@@ -16,10 +16,11 @@ from deltalake import DeltaTable, write_deltalake
 
 from dedp_assets.patterns.core.errors import AuditFailed, ConfigError, Conflict
 from dedp_assets.patterns.delta import Ledger, folder_at
-from dedp_assets.patterns.delta.copies import copy_replica, folder_contents, replicas, table_contents
-from dedp_assets.patterns.delta.copies.editions import MANIFEST, current
-from dedp_assets.patterns.delta.copies.manifests import manifest_of
-from dedp_assets.patterns.delta.copies.replicas import verify
+from dedp_assets.patterns.ingestion import _replica_files as replicas
+from dedp_assets.patterns.ingestion._replica_contents import folder_contents, table_contents
+from dedp_assets.patterns.ingestion._replica_files import copy_replica, verify
+from dedp_assets.patterns.ingestion._replica_manifest import manifest_of
+from dedp_assets.patterns.ingestion._symlink_swap import MANIFEST, current
 from dedp_assets.resources.environments import CHECKOUT
 from tests.helpers import a_run
 
@@ -198,10 +199,10 @@ def test_a_copy_that_fails_leaves_the_former_replica(source, target, monkeypatch
 
 KILLED = """
 import sys
-from dedp_assets.patterns.delta.copies import folder_contents
+from dedp_assets.patterns.ingestion._replica_contents import folder_contents
 from dedp_assets.patterns.delta import folder_at
 from dedp_assets.patterns.core.records import Provenance
-from dedp_assets.patterns.delta.copies import copy_replica
+from dedp_assets.patterns.ingestion._replica_files import copy_replica
 contents = folder_contents(folder_at(sys.argv[1]), name="landing/devices")
 run = Provenance(asset="staging/devices", run_id="killed")
 print("copying", flush=True)

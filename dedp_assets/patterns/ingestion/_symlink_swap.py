@@ -14,11 +14,9 @@ from dataclasses import dataclass
 from pathlib import PurePosixPath
 
 from dedp_assets.patterns.core.errors import ConfigError
-from dedp_assets.patterns.delta.storage.coordination import table_lock
-from dedp_assets.patterns.delta.storage.local_store import LocalStore
-from dedp_assets.patterns.delta.storage.store import Store, require
+from dedp_assets.patterns.delta import LocalStore, as_folder, table_lock
 
-__all__ = ["MANIFEST", "Edition", "current", "is_link", "next_edition", "replacing"]
+__all__ = ["MANIFEST", "Edition", "current", "next_edition", "replacing"]
 
 MANIFEST = "manifest.json"
 _FILES = "files"
@@ -62,11 +60,6 @@ def current(target: LocalStore) -> Edition | None:
     return made if _FILES in made.home.list() else None
 
 
-def is_link(store: Store) -> bool:
-    """Tell whether a location shows a folder that lies elsewhere, as that of a replica does."""
-    return isinstance(store, LocalStore) and store.above().shown(store.name) is not None
-
-
 @contextmanager
 def replacing(target: LocalStore) -> Iterator[None]:
     """Hold the lock for a replacement of ``target``.
@@ -75,8 +68,7 @@ def replacing(target: LocalStore) -> Iterator[None]:
         Conflict: if another process keeps it.
         ConfigError: if the store cannot exchange folders.
     """
-    require(target, "exchange")
-    with table_lock(target.above().within(f"{target.name}.editions")):
+    with table_lock(as_folder(target).above().within(f"{target.name}.editions")):
         yield
 
 

@@ -12,7 +12,7 @@ from deltalake import DeltaTable, write_deltalake
 
 from dedp_assets.patterns.core.errors import ConfigError, ContractError, NotReady
 from dedp_assets.patterns.delta import Ledger, folder_at
-from dedp_assets.patterns.delta.copies import folder_contents, table_contents
+from dedp_assets.patterns.ingestion._replica_contents import folder_contents, table_contents
 
 LOG = "_delta_log"
 

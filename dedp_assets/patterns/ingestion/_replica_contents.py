@@ -15,12 +15,7 @@ from pathlib import PurePosixPath
 from urllib.parse import unquote
 
 from dedp_assets.patterns.core.errors import ConfigError, Conflict, ContractError, NotReady
-from dedp_assets.patterns.delta.commit.commits import actions
-from dedp_assets.patterns.delta.log.ledger import Ledger
-from dedp_assets.patterns.delta.snapshots.reading import lies_outside
-from dedp_assets.patterns.delta.storage.local_store import LocalStore
-from dedp_assets.patterns.delta.storage.locations import as_folder
-from dedp_assets.patterns.delta.storage.store import Entry, Store
+from dedp_assets.patterns.delta import Entry, Ledger, LocalStore, Store, as_folder, lies_outside, read_actions
 
 __all__ = ["Contents", "FileState", "folder_contents", "readable", "some", "table_contents"]
 
@@ -189,7 +184,7 @@ def _history(ledger: Ledger, logged: Iterable[str]) -> tuple[set[str], set[str]]
         paths |= {file["path"] for file in first.files()}
         columns |= set(first.columns)
     for name in commits:
-        for action in actions(ledger.store, int(name[:20])):
+        for action in read_actions(ledger.store, int(name[:20])):
             paths |= {action[kind]["path"] for kind in ("add", "cdc") if action.get(kind)}
             if meta := action.get("metaData"):
                 columns |= {column["name"] for column in json.loads(meta["schemaString"])["fields"]}

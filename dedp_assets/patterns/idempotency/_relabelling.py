@@ -12,12 +12,16 @@ from dataclasses import replace
 from dedp_assets.patterns.core.errors import ConfigError
 from dedp_assets.patterns.core.records import CommitRecord, Provenance
 from dedp_assets.patterns.core.results import WriteResult
-from dedp_assets.patterns.delta.commit import commits, file_exchange
-from dedp_assets.patterns.delta.log.commit_info import RELABELLED
-from dedp_assets.patterns.delta.log.table_state import TableState
-from dedp_assets.patterns.delta.snapshots.definition import require_replaceable
-from dedp_assets.patterns.delta.storage.coordination import in_turn
-from dedp_assets.patterns.delta.tables import Table
+from dedp_assets.patterns.delta import (
+    RELABELLED,
+    Operation,
+    Table,
+    TableState,
+    commit_actions,
+    in_turn,
+    require_replaceable,
+    serves,
+)
 
 __all__ = ["relabel"]
 
@@ -53,7 +57,7 @@ def _relabel(
 def _commit(
     table: Table, state: TableState, column: str, moved: Mapping[str, str], provenance: Provenance
 ) -> WriteResult:
-    if not file_exchange.serves(state):
+    if not serves(state):
         raise ConfigError(f"{table.name} has features that only Spark writes: its partitions cannot be relabelled")
     require_replaceable(table.name, state)
     files = [(file, dict(key)[column] or "") for file, key in state.keyed_files()]
@@ -78,9 +82,12 @@ def _commit(
     record = CommitRecord.of(provenance, content=f"relabelling of version {state.version}", figures=figures)
     record = replace(record, notes={**record.notes, RELABELLED: dict(moved)})
     metrics = {"numRemovedFiles": 0, "numRemovedBytes": 0, "numAddedFiles": 0, "numAddedBytes": 0}
-    commits.write(
-        table.store, state.version + 1, [commits.info(record, "OPTIMIZE", state, metrics)], described_again=entries
+    version = commit_actions(
+        table.store,
+        state,
+        record=record,
+        operation=Operation("OPTIMIZE", metrics=metrics),
+        described_again=entries,
     )
-    commits.keep_readable(table.store, state)
     reason = f"{figures['partitions_before']} partitions became {figures['partitions_after']}, {len(chosen)} files"
-    return WriteResult(table.name, state.version + 1, applied=True, changed=False, reason=reason, figures=figures)
+    return WriteResult(table.name, version, applied=True, changed=False, reason=reason, figures=figures)

@@ -20,8 +20,15 @@ from dedp_assets.patterns.core.errors import NotReady
 from dedp_assets.patterns.core.records import CommitRecord, Provenance
 from dedp_assets.patterns.core.results import Finding, RowCounts, Split, WriteResult
 from dedp_assets.patterns.core.rows import RowsRead
-from dedp_assets.patterns.delta.commit import commits, idempotency
-from dedp_assets.patterns.delta.copies.versions import (
+from dedp_assets.patterns.delta.commit import idempotency
+from dedp_assets.patterns.delta.commit.commits import Operation, commit_actions, now_ms
+from dedp_assets.patterns.delta.log.commit_info import Commit
+from dedp_assets.patterns.delta.log.table_state import TableState
+from dedp_assets.patterns.delta.log.transactions import Cursor, generation_id, transaction_id
+from dedp_assets.patterns.delta.snapshots.lost_files import lost_files
+from dedp_assets.patterns.delta.storage.coordination import table_lock
+from dedp_assets.patterns.delta.tables import Table
+from dedp_assets.patterns.delta.versions.version_tables import (
     FOLDER,
     Content,
     close,
@@ -33,12 +40,6 @@ from dedp_assets.patterns.delta.copies.versions import (
     require_closable,
     version_of,
 )
-from dedp_assets.patterns.delta.log.commit_info import Commit
-from dedp_assets.patterns.delta.log.table_state import TableState
-from dedp_assets.patterns.delta.log.transactions import Cursor, generation_id, transaction_id
-from dedp_assets.patterns.delta.snapshots.lost_files import lost_files
-from dedp_assets.patterns.delta.storage.coordination import table_lock
-from dedp_assets.patterns.delta.tables import Table
 
 __all__ = ["Exposure", "expired", "expose", "exposures", "load"]
 
@@ -129,21 +130,16 @@ def expose(target: Table, name: str, *, provenance: Provenance, because: str = "
             return _result(target, former.record, state.version, reason)
         record = _record(content.load, provenance, name, former, because)
         moved, changed = _transactions(target, state, record, because)
-        now = commits.now_ms()
         actions = [
-            commits.info(record, "WRITE", state, _metrics(content), {"mode": "Overwrite"}),
-            *({"txn": {"appId": app_id, "version": to, "lastUpdated": now}} for app_id, to in moved.items()),
             *_declared(state, version.ledger.state(), content.metadata),
-            *_removed(state, now, changed=changed),
+            *_removed(state, now_ms(), changed=changed),
             *(
                 {"add": {**add, "path": f"{FOLDER}/{name}/{add['path']}", "dataChange": changed}}
                 for add in content.files
             ),
         ]
-        number = state.version + 1 if state else 0
-        commits.write(target.store, number, actions)
-        if state:
-            commits.keep_readable(target.store, state)
+        written = Operation("WRITE", {"mode": "Overwrite"}, _metrics(content))
+        number = commit_actions(target.store, state, actions, record=record, operation=written, transactions=moved)
     instead = f" instead of {former.version}" if former else ""
     reason = f"{record.rows.get('written', 0)} rows shown as {name}{instead}"
     return replace(_result(target, record, number, reason), applied=True, changed=changed)

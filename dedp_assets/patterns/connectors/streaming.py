@@ -12,7 +12,7 @@ from pyspark.sql import DataFrame
 from dedp_assets.patterns.core.errors import PatternError
 from dedp_assets.patterns.core.observing import SPARK_ERRORS
 from dedp_assets.patterns.core.relaying import relayed
-from dedp_assets.patterns.delta.storage.store import Store
+from dedp_assets.patterns.delta import Store
 
 __all__ = ["Ran", "run_available", "told"]
 

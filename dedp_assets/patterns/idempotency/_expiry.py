@@ -8,11 +8,8 @@ from datetime import datetime, timezone
 from dedp_assets.patterns.core.errors import ConfigError, NotReady
 from dedp_assets.patterns.core.records import CommitRecord, Provenance
 from dedp_assets.patterns.core.results import WriteResult
-from dedp_assets.patterns.delta.commit import commits
-from dedp_assets.patterns.delta.copies.exposure import exposures
-from dedp_assets.patterns.delta.copies.versions import FOLDER, names
-from dedp_assets.patterns.delta.storage.coordination import table_lock
-from dedp_assets.patterns.delta.tables import Table
+from dedp_assets.patterns.delta import Operation, Table, commit_actions, table_lock
+from dedp_assets.patterns.delta.versions import FOLDER, exposures, names
 
 __all__ = ["expire", "held", "hold", "release"]
 
@@ -98,6 +95,4 @@ def _require_shown(target: Table) -> None:
 
 
 def _note(target: Table, record: CommitRecord) -> int:
-    state = target.ledger.state()
-    commits.write(target.store, state.version + 1, [commits.info(record, "KEEP VERSIONS", state, {})])
-    return state.version + 1
+    return commit_actions(target.store, target.ledger.state(), record=record, operation=Operation("KEEP VERSIONS"))

@@ -11,12 +11,11 @@ from dedp_assets.patterns.core.errors import AuditFailed
 from dedp_assets.patterns.core.masking import MaskingKey
 from dedp_assets.patterns.core.results import WriteResult
 from dedp_assets.patterns.core.schema import TableSpec
-from dedp_assets.patterns.delta.copies.editions import current, next_edition, replacing
-from dedp_assets.patterns.delta.staging.stages import Stage, claim_of
-from dedp_assets.patterns.delta.storage.locations import as_folder, store_at
-from dedp_assets.patterns.delta.tables import Table
+from dedp_assets.patterns.delta import Table, as_folder
+from dedp_assets.patterns.delta.maintenance.abandoned import discard_stage, remove_unjudged
+from dedp_assets.patterns.ingestion._symlink_swap import current, next_edition, replacing
 
-__all__ = ["is_made_by", "parts_to_make", "remake", "remove_abandoned", "rules_of"]
+__all__ = ["is_made_by", "parts_to_make", "remake", "rules_of"]
 
 Write = Callable[[Table, Sequence[Mapping[str, str | None]], Mapping[str, str]], WriteResult]
 """Writes into a table, from these partitions of the source (all, if none is named), the partition it then owns."""
@@ -48,7 +47,7 @@ def remake(
     place = as_folder(replica.store)
     try:
         with replacing(place):
-            remove_abandoned(replica)
+            remove_unjudged(replica)
             if is_made_by(rules, replica):
                 return write(replica, [owned] if owned else [], owned)
             parts = parts_to_make(replica, kept, owned)
@@ -58,7 +57,7 @@ def remake(
                 return write(fresh, parts, owned if parts == [owned] else {})
     except AuditFailed as refused:
         if refused.stage:
-            Stage(store_at(refused.stage)).discard()
+            discard_stage(refused.stage)
         raise AuditFailed(str(refused), findings=refused.findings) from None
 
 
@@ -82,21 +81,3 @@ def parts_to_make(replica: Table, kept: Sequence[str], owned: Mapping[str, str])
     parts: list[Mapping[str, str | None]] = [owned]
     parts += [p for key in held if not owned.items() <= (p := {c: v for c, v in key if c in kept}).items()]
     return parts if all(parts) else []
-
-
-def remove_abandoned(replica: Table) -> None:
-    """Remove the staged rows of killed runs: stages neither claimed nor published, thus never judged.
-
-    The caller holds the right to replace the replica, so whoever claimed such a stage and does not any more is gone.
-    """
-    if not replica.ledger.exists():
-        return
-    store = replica.store
-    stages = [name[1:-6] for name in store.list() if name.startswith(".staged-") and name.endswith(".claim")]
-    dead = [name for name in stages if not store.is_claimed(claim_of(name))]
-    records = (commit.record for commit in replica.ledger.history()) if dead else ()
-    published = {record.notes.get("stage") for record in records if record}
-    for name in dead:
-        if name not in published:
-            store.delete_folder(name)
-        store.delete(claim_of(name))

@@ -25,11 +25,11 @@ from dedp_assets.patterns.core.results import RowCounts
 from dedp_assets.patterns.core.schema import Column, TableSpec
 from dedp_assets.patterns.delta import Ledger, Table, verify_table
 from dedp_assets.patterns.delta.commit import commits
-from dedp_assets.patterns.delta.copies import FOLDER, exposure, version_of
-from dedp_assets.patterns.delta.copies.expiry import expire, hold, release
-from dedp_assets.patterns.delta.copies.exposure import expired, exposures, load
-from dedp_assets.patterns.delta.copies.versions import names, new_version
 from dedp_assets.patterns.delta.storage.local_store import LocalStore
+from dedp_assets.patterns.delta.versions import FOLDER, exposure, version_of
+from dedp_assets.patterns.delta.versions.exposure import expired, exposures, load
+from dedp_assets.patterns.delta.versions.version_tables import names, new_version
+from dedp_assets.patterns.idempotency._expiry import expire, hold, release
 from dedp_assets.patterns.idempotency.proxy import judge_exposure, switch_version
 from dedp_assets.patterns.ingestion.compactor import compact, plan_compaction, vacuum
 from tests.helpers import a_run, read_back
@@ -184,12 +184,12 @@ class World:
     def _kill(self, patched, end):
         write = commits.write
 
-        def dying(store, version, content):
+        def dying(store, version, content, **more):
             if store == self.table.store:
                 if end == "killed after the switch":
-                    write(store, version, content)
+                    write(store, version, content, **more)
                 raise KilledError
-            write(store, version, content)
+            write(store, version, content, **more)
 
         def dead(*_, **__):
             raise KilledError
@@ -197,7 +197,7 @@ class World:
         if end == "killed before the switch":
             patched.setattr(exposure, "expose", dead)
         elif end.startswith("killed"):
-            patched.setattr(exposure.commits, "write", dying)
+            patched.setattr(commits, "write", dying)
 
     def switch(self, number):
         name = self._some(number)

@@ -14,9 +14,9 @@ from threading import Lock
 from dedp_assets.patterns.core.errors import AuditFailed, ConfigError, Conflict
 from dedp_assets.patterns.core.records import Provenance
 from dedp_assets.patterns.core.results import Finding, RowCounts, WriteResult
-from dedp_assets.patterns.delta.copies.contents import Contents, FileState, folder_contents, readable, some
-from dedp_assets.patterns.delta.copies.editions import MANIFEST, Edition, next_edition, replacing
-from dedp_assets.patterns.delta.copies.manifests import (
+from dedp_assets.patterns.delta import Ledger, LocalStore
+from dedp_assets.patterns.ingestion._replica_contents import Contents, FileState, folder_contents, readable, some
+from dedp_assets.patterns.ingestion._replica_manifest import (
     Held,
     Manifest,
     files_held,
@@ -24,8 +24,7 @@ from dedp_assets.patterns.delta.copies.manifests import (
     new_manifest,
     require_successor,
 )
-from dedp_assets.patterns.delta.log.ledger import Ledger
-from dedp_assets.patterns.delta.storage.local_store import LocalStore
+from dedp_assets.patterns.ingestion._symlink_swap import MANIFEST, Edition, next_edition, replacing
 
 __all__ = ["copy_replica", "verify"]
 
