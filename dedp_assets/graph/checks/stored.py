@@ -6,7 +6,6 @@ The checks of a run judge rows before they are published. These judge the table 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timezone
-from statistics import median
 from typing import TYPE_CHECKING
 
 import dagster as dg
@@ -18,7 +17,7 @@ from dedp_assets.graph.run.batches import owned_by
 from dedp_assets.patterns.core.errors import PatternError
 from dedp_assets.patterns.core.results import Finding
 from dedp_assets.patterns.core.schema import TableSpec
-from dedp_assets.patterns.delta import Table, broken_rules, lost_files, repeated_keys, tell_lost
+from dedp_assets.patterns.delta import Baseline, Table, before, broken_rules, lost_files, repeated_keys, tell_lost
 from dedp_assets.patterns.idempotency.proxy import judge_exposure, load_version
 from dedp_assets.patterns.modeling.versioned_dimension import VERSION, judge_versions
 
@@ -152,12 +151,12 @@ def _recent(look: _Look) -> Finding:
 
 def _volume(look: _Look) -> Finding:
     rows = look.rows_by_key()
-    *before, newest = rows or {"": 0}
-    usual = median(rows[key] for key in before[-_DAYS:]) if before else None
-    odd = usual is not None and usual > 0 and not _LOW * usual <= rows[newest] <= _HIGH * usual
-    figures = {"rows": rows.get(newest, 0), "usual": usual or 0}
-    note = f"{newest} has {rows.get(newest, 0)} rows, usual are {usual:g}" if odd else ""
-    note = note if usual else "there is no earlier partition to compare with"
+    newest = max(rows, default="")
+    baseline = Baseline.of({"rows": count} for count in before(rows, newest, last=_DAYS))
+    now, usual = rows.get(newest, 0), baseline.values.get("rows", 0)
+    odd = usual > 0 and not _LOW * usual <= now <= _HIGH * usual
+    figures = {"rows": now, "usual": usual}
+    note = f"{newest} has {now} rows, usual are {usual:g}" if odd else baseline.lack
     return Finding("newest_volume_is_usual", passed=not odd, severity="warn", figures=figures, note=note)
 
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from dedp_assets.patterns.delta.faces import lazily
 
 if TYPE_CHECKING:
+    from dedp_assets.patterns.delta.baselines import Baseline, audits_of_usual, baseline_at, before
     from dedp_assets.patterns.delta.commit.file_exchange import (
         commit_transactions,
         only_spark_changes,
@@ -32,7 +33,6 @@ if TYPE_CHECKING:
     from dedp_assets.patterns.delta.merge.recomputing import Compute
     from dedp_assets.patterns.delta.micro_batches import run_available
     from dedp_assets.patterns.delta.rows.executions import Execution, ExecutionLog
-    from dedp_assets.patterns.delta.shares import audits_of_usual
     from dedp_assets.patterns.delta.snapshots.definition import conformed, held_types, require_partition
     from dedp_assets.patterns.delta.snapshots.lost_files import LostFile, lost_files, tell_lost
     from dedp_assets.patterns.delta.snapshots.pruning import Bounds, candidates, is_ordered
@@ -45,6 +45,7 @@ if TYPE_CHECKING:
     from dedp_assets.patterns.delta.tables import Table, Target, same_run
 
 __all__ = [
+    "Baseline",
     "Bounds",
     "Clause",
     "Commit",
@@ -72,6 +73,8 @@ __all__ = [
     "as_folder",
     "attempts",
     "audits_of_usual",
+    "baseline_at",
+    "before",
     "broken_rules",
     "candidates",
     "commit_transactions",
