@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from datetime import datetime
 
 import dagster as dg
 
 from dedp_assets.patterns.core.errors import ConfigError
-from dedp_assets.patterns.core.records import Approval
+from dedp_assets.patterns.core.records import Approval, Provenance
 
 __all__ = [
     "APPROVED_AUDITS",
@@ -22,6 +23,7 @@ __all__ = [
     "goal_of",
     "is_forced",
     "process_of",
+    "provenance_of",
     "ran_by",
     "refusal",
     "refusals",
@@ -104,6 +106,18 @@ def approval_of(run: dg.DagsterRun) -> Approval | None:
     by, because = run.tags.get(APPROVED_BY, ""), run.tags.get(APPROVED_BECAUSE, "")
     audits = tuple(name.strip() for name in run.tags.get(APPROVED_AUDITS, "").split(",") if name.strip())
     return Approval(by, because, audits) if by or because or audits else None
+
+
+def provenance_of(run: dg.DagsterRun, asset: str, *, code_version: str, at: datetime) -> Provenance:
+    """Return the provenance of a run's write to a table: run, code, cause, approval and start."""
+    return Provenance(
+        asset=asset,
+        run_id=run.run_id,
+        code_version=code_version,
+        cause=cause_of(run),
+        approval=approval_of(run),
+        at=at,
+    )
 
 
 def _tag_name(table: str, key: str) -> str:
