@@ -14,6 +14,7 @@ from dedp_assets.graph.catalogue.figures import labelled
 from dedp_assets.graph.catalogue.selections import RUNS_ALONE
 from dedp_assets.graph.catalogue.specs import asset_key
 from dedp_assets.graph.run.batches import owned_by
+from dedp_assets.graph.run.run_tags import keys_of
 from dedp_assets.patterns.core.errors import PatternError
 from dedp_assets.patterns.core.results import Finding
 from dedp_assets.patterns.core.schema import TableSpec
@@ -86,7 +87,8 @@ def stored_checks(declared: "LakeTable[...]") -> dg.AssetChecksDefinition:
     )
     def judge(context: dg.AssetCheckExecutionContext) -> Iterator[dg.AssetCheckResult]:
         lake, now = context.resources.lake, context.resources.clock.now()
-        keys = _keys(declared, context.run.tags)
+        days = declared.runs.partitions
+        keys = keys_of(context.run.tags, days) if days else ()
         for check in sorted(context.selected_asset_check_keys):
             table = lake.table(by_key[check.asset_key])
             partitions = [] if table.spec.executed_by else [owned_by(key, table.spec) for key in keys]
@@ -180,20 +182,6 @@ def _result(check: dg.AssetCheckKey, finding: Finding) -> dg.AssetCheckResult:
         severity=dg.AssetCheckSeverity.ERROR if finding.severity == "fail" else dg.AssetCheckSeverity.WARN,
         description=finding.note or None,
         metadata=labelled(finding.figures, {}),
-    )
-
-
-def _keys(declared: "LakeTable[...]", tags: Mapping[str, str]) -> Sequence[str]:
-    """List the partition keys of the check's run; an empty list means the whole table."""
-    if declared.runs.partitions is None:
-        return ()
-    if one := tags.get("dagster/partition"):
-        return [one]
-    first, last = (tags.get(f"dagster/asset_partition_range_{end}") for end in ("start", "end"))
-    return (
-        declared.runs.partitions.get_partition_keys_in_range(dg.PartitionKeyRange(first, last))
-        if first and last
-        else ()
     )
 
 

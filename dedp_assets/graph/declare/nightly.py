@@ -10,7 +10,7 @@ from dedp_assets.graph.declare.runs import Nightly
 from dedp_assets.graph.declare.tables import LakeTable
 from dedp_assets.graph.run.batches import owned_by
 from dedp_assets.graph.run.feeds import Feed
-from dedp_assets.graph.run.run_tags import CAUSE
+from dedp_assets.graph.run.run_tags import range_request
 from dedp_assets.patterns.core.errors import NotReady
 from dedp_assets.patterns.core.results import Plan
 from dedp_assets.patterns.core.schema import TableSpec
@@ -79,8 +79,7 @@ def run_chain(
         behind = next(_behind(context.resources.lake, table, keys, lookback, at), None)
         if behind is None:
             return dg.SkipReason(f"{name} is current up to {keys[-1]}" if keys else "no partition is complete")
-        ends = {"dagster/asset_partition_range_start": behind, "dagster/asset_partition_range_end": keys[-1]}
-        return dg.RunRequest(run_key=f"{name}:{behind}..{keys[-1]} at {at}", tags={**ends, CAUSE: "chain"})
+        return range_request(name, behind, keys[-1], f" at {at}", cause="chain")
 
     return look
 
@@ -153,9 +152,8 @@ def _trimmed(stretch: list[str], plan: Plan) -> Iterator[list[str]]:
 
 def _request(table: str, stretch: list[str], plan: Plan) -> dg.RunRequest:
     first, last = stretch
-    ends = {"dagster/asset_partition_range_start": first, "dagster/asset_partition_range_end": last}
     version = max(version for key, version in plan.cursor.items() if first <= key <= last)
-    return dg.RunRequest(run_key=f"{table}:{first}..{last}@{version}", tags={**ends, CAUSE: "look-back"})
+    return range_request(table, first, last, f"@{version}", cause="look-back")
 
 
 def _behind(lake: Lake, table: LakeTable[...], keys: Sequence[str], lookback: int, at: datetime) -> Iterator[str]:

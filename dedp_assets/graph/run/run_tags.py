@@ -1,8 +1,8 @@
-"""Run tags: the cause of a run, decisions of people, and results."""
+"""Run tags and the names of requests: the cause of a run, decisions of people, and results."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 
 import dagster as dg
@@ -22,11 +22,14 @@ __all__ = [
     "cause_of",
     "goal_of",
     "is_forced",
+    "keys_of",
     "process_of",
     "provenance_of",
     "ran_by",
+    "range_request",
     "refusal",
     "refusals",
+    "request_of",
     "told",
     "unchanged",
 ]
@@ -38,6 +41,8 @@ TRIGGER = "dedp.trigger/"
 APPROVED_BY = "dedp/approved_by"
 APPROVED_BECAUSE = "dedp/approved_because"
 APPROVED_AUDITS = "dedp/approved_audits"
+_PARTITION = "dagster/partition"
+_FIRST, _LAST = (f"dagster/asset_partition_range_{end}" for end in ("start", "end"))
 _PROCESS = "dedp/process"
 _REFUSED = "dedp.refused/"
 _UNCHANGED = "dedp.unchanged/"
@@ -71,10 +76,38 @@ def unchanged(table: str, said: str) -> dict[str, str]:
     return {f"{_UNCHANGED}{_tag_name(table, '')}": said}
 
 
+def request_of(table: str, key: str, goal: object, *, restored: int | None = None) -> str:
+    """Return the name of a request: table, partition, and upstream version or delivery to bring in.
+
+    The version of a restore gives the same goal a new name.
+    """
+    return f"{table}:{key or table}@{goal}" + ("" if restored is None else f"~{restored}")
+
+
 def goal_of(tags: Mapping[str, str], table: str, key: str) -> str | None:
     """Return the requested upstream version or delivery of a partition; ``None`` for other runs."""
     asked, _, goal = tags.get(REQUEST, "").rpartition("@")
     return goal.partition("~")[0] if asked == f"{table}:{key or table}" else None
+
+
+def keys_of(tags: Mapping[str, str], partitions: dg.PartitionsDefinition[str] | None) -> Sequence[str]:
+    """List the partition keys of a run: its partition, or every key of its range; empty for a whole table."""
+    if tags.get(_FIRST) and tags.get(_LAST) and partitions:
+        return partitions.get_partition_keys_in_range(dg.PartitionKeyRange(tags[_FIRST], tags[_LAST]))
+    return [tags[_PARTITION]] if _PARTITION in tags else []
+
+
+def range_request(table: str, first: str, last: str, goal: str, *, cause: str) -> dg.RunRequest:
+    """Return the request of one run over a range of partitions.
+
+    Args:
+        table: the table.
+        first: oldest partition key.
+        last: newest partition key.
+        goal: end of the run key, ``@<version>`` or `` at <time>``: Dagster starts a key once.
+        cause: cause of the run.
+    """
+    return dg.RunRequest(run_key=f"{table}:{first}..{last}{goal}", tags={_FIRST: first, _LAST: last, CAUSE: cause})
 
 
 def told(tags: Mapping[str, str]) -> dict[str, str]:
