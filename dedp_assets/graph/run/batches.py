@@ -19,6 +19,7 @@ from dedp_assets.graph.run.failures import sentence
 from dedp_assets.graph.run.feeds import Pinned
 from dedp_assets.graph.run.refusals import Refusal, Refusals
 from dedp_assets.graph.run.run_tags import CAUSE, goal_of, is_forced, provenance_of, told, unchanged
+from dedp_assets.graph.run.staleness import is_computed_from
 from dedp_assets.patterns.core.audits import Audit
 from dedp_assets.patterns.core.errors import AuditFailed, ContractError, PatternError
 from dedp_assets.patterns.core.records import Provenance
@@ -26,7 +27,7 @@ from dedp_assets.patterns.core.results import Finding, WriteResult
 from dedp_assets.patterns.core.schema import TableSpec
 from dedp_assets.patterns.delta import Commit, LostFile, Table, Target, lost_files, tell_lost
 
-__all__ = ["NOT_COMPUTED", "Batch", "Inputs", "Step", "Work", "compute_all", "owned_by"]
+__all__ = ["NOT_COMPUTED", "Batch", "Inputs", "Step", "Work", "compute_all", "latest", "owned_by"]
 
 NOT_COMPUTED = "not computed"
 """Under this name an observation of a partition says why a run did not compute it."""
@@ -191,7 +192,7 @@ def _refusal(
 
 def _compute(context: dg.AssetExecutionContext, work: Work, step: Step) -> Did:
     last = {table: latest(table, step.key) for table in work.tables}
-    settled = all(commit and _is_from(commit, table, step) for table, commit in last.items())
+    settled = all(_is_from(commit, table, step) for table, commit in last.items())
     lost = {table: files for table in work.tables if last[table] and (files := _lost(table, step))}
     because = "; ".join(tell_lost(table.name, files) for table, files in lost.items())
     asked = "" if not step.provenance.replay else "somebody asked for it (force)"
@@ -235,12 +236,11 @@ def _clear_lost(work: Work, step: Step, lost: Mapping[Table, object]) -> None:
             table.clear(partition=partition, provenance=emptied)
 
 
-def _is_from(commit: Commit, table: Table, step: Step) -> bool:
+def _is_from(commit: Commit | None, table: Table, step: Step) -> bool:
     """Return whether a commit's rows were computed from the step's inputs by the step's code."""
-    record, wanted = commit.record, step.provenance
-    if record is None or (table.spec.executed_by and record.partition != step.owned(table)):
-        return False
-    return bool((record.inputs, record.code_version) == (step.inputs.identities, wanted.code_version))
+    # A table keyed by executions names its newest one for every partition.
+    own = not table.spec.executed_by or (commit and commit.record and commit.record.partition == step.owned(table))
+    return bool(own) and is_computed_from(commit, step.inputs.identities, step.provenance.code_version)
 
 
 def _provenance(context: dg.AssetExecutionContext, target: Table, inputs: Inputs, at: datetime) -> Provenance:
