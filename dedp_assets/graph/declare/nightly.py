@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
+from itertools import groupby
 from typing import Any, cast
 
 import dagster as dg
@@ -35,11 +36,11 @@ def look_back(
         nightly: time and look-back.
         job: the job that computes the table.
     """
-    partitions, lookback = _timed(table), nightly.lookback
+    lookback = nightly.lookback
 
     @dg.schedule(**_stated(table, nightly, job))
     def look(context: dg.ScheduleEvaluationContext) -> list[dg.RunRequest] | dg.SkipReason:
-        keys = _complete(partitions, context.scheduled_execution_time)
+        keys = _complete(table, context.scheduled_execution_time)
         if not keys:
             return dg.SkipReason("no partition is complete yet")
         changed, applied = _versions(context.resources.lake, table, keys[-1 - lookback :])
@@ -70,12 +71,12 @@ def run_chain(
         nightly: time and look-back; partitions older than it count as current once they are there.
         job: the job that computes the table.
     """
-    partitions, lookback, name = _timed(table), nightly.lookback, table.spec.name
+    lookback, name = nightly.lookback, table.spec.name
 
     @dg.schedule(**_stated(table, nightly, job))
     def look(context: dg.ScheduleEvaluationContext) -> dg.RunRequest | dg.SkipReason:
         at = context.scheduled_execution_time
-        keys = _complete(partitions, at)
+        keys = _complete(table, at)
         behind = next(_behind(context.resources.lake, table, keys, lookback, at), None)
         if behind is None:
             return dg.SkipReason(f"{name} is current up to {keys[-1]}" if keys else "no partition is complete")
@@ -97,13 +98,10 @@ def _stated(table: LakeTable[...], nightly: Nightly, job: Any) -> dict[str, Any]
     }
 
 
-def _timed(table: LakeTable[...]) -> dg.TimeWindowPartitionsDefinition:
-    """Return the table's partitions as time windows, which a rule of the declaration guarantees."""
-    return cast("dg.TimeWindowPartitionsDefinition", table.runs.partitions)
-
-
-def _complete(partitions: dg.TimeWindowPartitionsDefinition, at: datetime) -> list[str]:
+def _complete(table: LakeTable[...], at: datetime) -> list[str]:
     """List the partitions whose time window had ended at a moment."""
+    # A rule of the declaration: a table with a schedule by night has partitions by time.
+    partitions = cast("dg.TimeWindowPartitionsDefinition", table.runs.partitions)
     with dg.partition_loading_context(effective_dt=at):
         keys = partitions.get_partition_keys()
     return [key for key in keys if partitions.time_window_for_partition_key(key).end <= at]
@@ -115,9 +113,7 @@ def _versions(lake: Lake, table: LakeTable[...], near: Sequence[str]) -> tuple[d
     Of several upstream tables, one may have dealt with a key of the look-back (``near``) without a row.
     """
     newest = _newest(lake, table)
-    keys = set.intersection(*map(set, newest.values())) | {
-        key for known in newest.values() for key in known if key in near
-    }
+    keys = set.intersection(*map(set, newest.values())) | {k for known in newest.values() for k in known if k in near}
     ledgers = [lake.ledger(spec.name) for spec in table.reads.revised_by]
     revisions = [Revisions.of(ledger, until=ledger.version()) for ledger in ledgers if ledger.exists()]
     needed = needed_versions(table.reads.tables, newest, keys, table_of=lake.table, revisions=revisions)
@@ -135,25 +131,15 @@ def _newest(lake: Lake, table: LakeTable[...]) -> dict[str, dict[str, int]]:
     return {spec.name: feed.newest(changed[spec]) for spec, feed in table.reads.tables.items()}
 
 
-def _stretches(plan: Plan, keys: list[str], changed: Mapping[str, int]) -> Iterator[list[str]]:
+def _stretches(plan: Plan, keys: Sequence[str], changed: Mapping[str, int]) -> Iterator[tuple[str, str]]:
     """Divide a plan into ranges at keys without upstream data, which no run can compute."""
-    stretch: list[str] = []
-    for key in keys[keys.index(min(plan.partitions)) :]:
-        if key in changed:
-            stretch.append(key)
-        elif stretch:
-            yield from _trimmed(stretch, plan)
-            stretch = []
-    yield from _trimmed(stretch, plan)
+    for there, stretch in groupby(keys, key=changed.__contains__):
+        chosen = [key for key in stretch if there and key in plan.causes]
+        if chosen:
+            yield chosen[0], chosen[-1]
 
 
-def _trimmed(stretch: list[str], plan: Plan) -> Iterator[list[str]]:
-    chosen = [key for key in stretch if key in plan.causes]
-    if chosen:
-        yield [chosen[0], chosen[-1]]
-
-
-def _request(table: str, stretch: list[str], plan: Plan) -> dg.RunRequest:
+def _request(table: str, stretch: tuple[str, str], plan: Plan) -> dg.RunRequest:
     first, last = stretch
     version = max(version for key, version in plan.cursor.items() if first <= key <= last)
     return range_request(table, first, last, f"@{version}", cause="look-back")

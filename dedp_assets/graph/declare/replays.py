@@ -11,7 +11,7 @@ from typing import Any
 import dagster as dg
 
 from dedp_assets.graph.catalogue.figures import Figure
-from dedp_assets.graph.catalogue.rendering import Did, metadata_of
+from dedp_assets.graph.catalogue.rendering import Did, materialized, metadata_of
 from dedp_assets.graph.catalogue.specs import asset_key, code_of
 from dedp_assets.graph.declare.tables import LakeTable
 from dedp_assets.graph.run.attempts import Attempts, partition_keys
@@ -108,7 +108,8 @@ def replay_asset(table: LakeTable[...], replay: Replay) -> dg.AssetsDefinition:
             code_version=context.assets_def.code_versions_by_key[key] or "1",
             at=context.resources.clock.now(),
         )
-        yield _report(context, key, _replay_all(context, work, provenance))
+        done = _replay_all(context, work, provenance)
+        yield materialized(context, key, {partition: _told(result) for partition, result in done.items()})
 
     return compute
 
@@ -170,17 +171,6 @@ def _record(context: dg.AssetExecutionContext, work: _Work, key: str, result: Wr
             did = Did(outcome=result.reason, commits={table: commit}, results={table: wrote})
             metadata = metadata_of(table, {key: commit}, {key: did}, figures=work.figures)[key]
             context.log_event(dg.AssetMaterialization(table.name.split("/"), partition=key or None, metadata=metadata))
-
-
-def _report(
-    context: dg.AssetExecutionContext, key: dg.AssetKey, done: Mapping[str, WriteResult]
-) -> dg.MaterializeResult[Any]:
-    told = {partition: _told(result) for partition, result in done.items()}
-    if len(told) == 1:
-        return dg.MaterializeResult(asset_key=key, metadata=next(iter(told.values())))
-    for partition, metadata in told.items():
-        context.add_asset_metadata(metadata, asset_key=key, partition_key=partition)
-    return dg.MaterializeResult(asset_key=key, metadata={"partitions": len(told)})
 
 
 def _told(result: WriteResult) -> dict[str, Any]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 import dagster as dg
@@ -141,11 +141,8 @@ class Edge:
                 self.lagging[key], self.applied[key] = version, has
 
     def _forget(self) -> None:
-        self.newest.clear()
-        self.lagging.clear()
-        self.applied.clear()
-        self.ahead.clear()
-        self.unsure.clear()
+        for known in (self.newest, self.lagging, self.applied, self.ahead, self.unsure):
+            known.clear()
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,26 +182,23 @@ class Group:
         oldest, current = self._bounds(now)
         plan = plan_late_partitions(behind, applied, current=current, oldest=oldest)
         after = self.edges[0].rolled_back(watches)
-        named, read = self.edges[0].name, self.edges[0].read
+        first, read = self.edges[0], self.edges[0].read
+        want = partial(Want, computes=self.chains, named=first.name, in_order=first.table.runs.in_order)
         for key in plan.partitions:
             tables = tuple(edge.name for edge in lagging[key])
             taken = [v for edge in lagging[key] if (v := edge.restored(key, watches)) is not None]
             state = "missing" if key not in applied and not taken else "behind"
             why = f"restored at version {max(taken)}" if taken else f"{read} changed at version {behind[key]}"
             cause = "restore" if taken else plan.causes[key]
-            goal, restored = str(behind[key]), max(taken, default=None)
-            yield Want(
+            yield want(
                 tables,
                 key,
-                goal,
+                str(behind[key]),
                 state,
                 why,
                 cause,
-                computes=self.chains,
-                named=named,
-                restored=restored,
+                restored=max(taken, default=None),
                 after=frozenset(after.get(key, ())),
-                in_order=self.edges[0].table.runs.in_order,
             )
         for key, reason in plan.held.items():
             yield Want(tuple(edge.name for edge in lagging[key]), key, "", "waiting", reason)

@@ -139,7 +139,10 @@ def settle(
     ordered = sorted(wants, key=lambda want: want.key)
     refusals = [{t: found for t in want.tables if (found := refused(t, want.key, want.goal))} for want in ordered]
     sought = {
-        (t, w.key) for w, notes in zip(ordered, refusals, strict=True) for t in w.tables if _is_sought(w, t, notes)
+        (table, want.key)
+        for want, notes in zip(ordered, refusals, strict=True)
+        for table in want.tables
+        if want.state != "waiting" and table not in notes
     }
     for number, want in enumerate(ordered):
         if number % _AT_ONCE == 0 and len(asks) < limit:
@@ -173,10 +176,6 @@ def _before(want: Want, earlier: dict[str, str], *, refused: bool) -> set[tuple[
     if not refused or want.state == "missing" or want.restored is not None:
         earlier.setdefault(table, want.key)
     return found
-
-
-def _is_sought(want: Want, table: str, refused: Mapping[str, Refusal]) -> bool:
-    return want.state != "waiting" and table not in refused
 
 
 def _held(

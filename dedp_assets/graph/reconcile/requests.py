@@ -60,13 +60,7 @@ def in_flight(
 
 
 def tried(instance: dg.DagsterInstance, requests: Sequence[str], *, failed_only: bool = False) -> dict[str, Tried]:
-    """Return the ended runs of requests by the names of the requests.
-
-    Args:
-        instance: where runs are recorded.
-        requests: names of the requests.
-        failed_only: whether successful runs are left out, so that no request is repeated after one.
-    """
+    """Return the ended runs of requests by name; ``failed_only`` leaves out those that succeeded."""
     statuses = ENDED_BADLY if failed_only else [*ENDED_BADLY, dg.DagsterRunStatus.SUCCESS]
     found: dict[str, list[dg.DagsterRun]] = {}
     for run in _runs(instance, {REQUEST: list(requests)}, statuses) if requests else ():
@@ -89,7 +83,7 @@ def decide(
     computes: Sequence[str] = (),
     repository: dg.RepositoryDefinition | None = None,
 ) -> Decision:
-    """Turn a plan into run requests: one run per version, again after a crash, until a refusal.
+    """Turn a plan into run requests.
 
     However often a plan comes back, one run succeeds for a version. A run that crashed is tried again, up to three
     times; one that was refused is not, until its inputs change.
@@ -102,27 +96,13 @@ def decide(
         computes: the tables of a run without a job; ``asset`` alone if empty.
         repository: the code location, for runs of tables: they leave out the checks that run alone.
     """
+    want = partial(Want, (asset,), state="behind", job=job_name, computes={asset: computes or (asset,)}, named=asset)
     wants = [
-        Want(
-            (asset,),
-            "" if key == asset else key,
-            str(plan.cursor[key]),
-            "behind",
-            "",
-            plan.causes[key],
-            job=job_name,
-            computes={asset: computes or (asset,)},
-            named=asset,
-        )
+        want("" if key == asset else key, str(plan.cursor[key]), reason="", cause=plan.causes[key])
         for key in plan.partitions
     ]
-    outcome = settle(
-        wants,
-        busy={},
-        refused=partial(_refused, instance),
-        tried=partial(tried, instance, failed_only=True),
-        limit=len(wants),
-    )
+    ended = partial(tried, instance, failed_only=True)
+    outcome = settle(wants, busy={}, refused=partial(_refused, instance), tried=ended, limit=len(wants))
     asked = {ask.want.key for ask in outcome.asks}
     held = {gap.key or asset: gap.reason for gap in outcome.gaps if gap.key not in asked}
     return Decision(tuple(run_request(ask, repository) for ask in outcome.asks), {**plan.held, **held})

@@ -98,15 +98,7 @@ def keys_of(tags: Mapping[str, str], partitions: dg.PartitionsDefinition[str] | 
 
 
 def range_request(table: str, first: str, last: str, goal: str, *, cause: str) -> dg.RunRequest:
-    """Return the request of one run over a range of partitions.
-
-    Args:
-        table: the table.
-        first: oldest partition key.
-        last: newest partition key.
-        goal: end of the run key, ``@<version>`` or `` at <time>``: Dagster starts a key once.
-        cause: cause of the run.
-    """
+    """Return the request of one run over a range of partitions, with ``goal`` at the end of its run key."""
     return dg.RunRequest(run_key=f"{table}:{first}..{last}{goal}", tags={_FIRST: first, _LAST: last, CAUSE: cause})
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import dagster as dg
 
-from dedp_assets.graph.catalogue.rendering import Did, check_result, findings_of, metadata_of
+from dedp_assets.graph.catalogue.rendering import Did, check_result, findings_of, materialized, metadata_of
 from dedp_assets.graph.run.batches import NOT_COMPUTED, Batch, Work, compute_all
 from dedp_assets.graph.run.failures import failure
 from dedp_assets.graph.run.run_tags import told
@@ -129,14 +129,8 @@ def _materialization(
 ) -> dg.MaterializeResult[Any]:
     asset_key = dg.AssetKey(table.name.split("/"))
     by_key = _metadata(context, work, table, done)
-    if len(by_key) > 1:
-        for key, metadata in by_key.items():
-            context.add_asset_metadata(metadata, asset_key=asset_key, partition_key=key)
-        return dg.MaterializeResult(asset_key=asset_key, metadata={"partitions": len(by_key)})
-    ((key, metadata),) = by_key.items()
-    commit = done[key].commits.get(table)
-    version = dg.DataVersion(commit.record.fingerprint) if commit and commit.record else None
-    return dg.MaterializeResult(asset_key=asset_key, metadata=metadata, data_version=version)
+    commit = next(iter(done.values())).commits.get(table)
+    return materialized(context, asset_key, by_key, commit.record.fingerprint if commit and commit.record else None)
 
 
 def _metadata(
