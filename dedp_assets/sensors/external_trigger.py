@@ -13,7 +13,8 @@ from typing import Any, Literal
 import dagster as dg
 
 from dedp_assets.graph.declare.tables import LakeTable
-from dedp_assets.graph.reconcile.requests import ATTEMPTS, ENDED_BADLY
+from dedp_assets.graph.reconcile.reconciling import Tried
+from dedp_assets.graph.reconcile.requests import ENDED_BADLY
 from dedp_assets.graph.run.run_tags import CAUSE, REQUEST, TRIGGER, refusals
 from dedp_assets.patterns.connectors.events import Arrival, Channel, Inbox
 from dedp_assets.patterns.ingestion.external_trigger import Start, plan_triggers, starts_of
@@ -121,15 +122,15 @@ def _progress(key: str, runs: Sequence[dg.DagsterRun], spent: Collection[str]) -
     ended_badly = [run for run in runs if run.status in ENDED_BADLY]
     failed = [run for run in ended_badly if run.run_id not in spent]
     ids = tuple(run.run_id for run in ended_badly)
-    run_key = f"{key}#{len(ended_badly) + 1}" if ended_badly else key
+    run_key = Tried(len(ended_badly)).run_key(key)
     if any(run.is_success for run in runs):
         return _Progress(run_key, "done")
     if any(run not in ended_badly and not _never_launched(run, run_key) for run in runs):
         return _Progress(run_key, "under way")
     if refused := [run for run in failed if refusals(run.tags)]:
         return _Progress(run_key, "failed", f"run {refused[0].run_id[:8]} refused it", ids)
-    if len(failed) >= ATTEMPTS:
-        return _Progress(run_key, "failed", f"gave up after {ATTEMPTS} failed runs, the last one {ids[0][:8]}", ids)
+    if given_up := Tried(len(failed), last=failed[0].run_id if failed else "").given_up:
+        return _Progress(run_key, "failed", given_up, ids)
     return _Progress(run_key)
 
 

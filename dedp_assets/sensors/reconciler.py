@@ -9,20 +9,19 @@ process remembers of a former look only saves work, so a lost tick, a restart or
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any, Literal
 
 import dagster as dg
 
-from dedp_assets.graph.catalogue.selections import checks_of, writing
+from dedp_assets.graph.catalogue.selections import writing
 from dedp_assets.graph.catalogue.specs import asset_key
 from dedp_assets.graph.declare.tables import LakeTable
 from dedp_assets.graph.reconcile.overview import Overview
 from dedp_assets.graph.reconcile.reconciler import NAME, Reconciler
-from dedp_assets.graph.reconcile.reconciling import Ask, Gap, Want
-from dedp_assets.graph.reconcile.requests import NOT_RETRIED
+from dedp_assets.graph.reconcile.reconciling import Gap, Want
+from dedp_assets.graph.reconcile.requests import run_request
 from dedp_assets.graph.reconcile.waiting import keep_looking
-from dedp_assets.graph.run.run_tags import CAUSE, REQUEST
 from dedp_assets.patterns.core.errors import ContractError
 from dedp_assets.resources.environments import settings
 
@@ -62,6 +61,7 @@ def reconciler(
     name = DELIVERIES if asks_for == "deliveries" else NAME
     loading = {job for table in tables for job in table.lands.values()} if asks_for != "tables" else set()
     catch_up = _catch_up(tables) if asks_for != "deliveries" else {}
+    part_of = {t.spec.name: catch_up[t.runs.partitions].name for t in tables if t.runs.partitions in catch_up}
 
     def is_mine(want: Want) -> bool:
         return asks_for == "both" or (asks_for == "deliveries") == bool(want.job)
@@ -89,7 +89,8 @@ def reconciler(
             mine=is_mine,
         )
         if outcome.asks:
-            return dg.SensorResult(run_requests=[_request(ask, catch_up, tables, repository) for ask in outcome.asks])
+            requests = [run_request(a, repository, part_of=part_of.get(a.want.named, "")) for a in outcome.asks]
+            return dg.SensorResult(run_requests=requests)
         if overview.unreadable:
             raise ContractError("; ".join(overview.unreadable.values()))
         return dg.SkipReason(_told(outcome.gaps, overview))
@@ -123,26 +124,6 @@ def _catch_up(tables: Sequence[LakeTable[...]]) -> dict[Any, Any]:
             description="Tables that follow others. The reconciler asks for those that are not current.",
         )
     return jobs
-
-
-def _request(
-    ask: Ask, catch_up: Mapping[Any, Any], tables: Sequence[LakeTable[...]], repository: dg.RepositoryDefinition | None
-) -> dg.RunRequest:
-    want = ask.want
-    tags = {CAUSE: want.cause, REQUEST: want.request, **NOT_RETRIED}
-    partition = want.key or None
-    if want.job:
-        return dg.RunRequest(run_key=ask.run_key, partition_key=partition, job_name=want.job, tags=tags)
-    selection = [dg.AssetKey(name.split("/")) for name in ask.tables]
-    of = next(table.runs.partitions for table in tables if table.spec.name == want.named)
-    return dg.RunRequest(
-        run_key=ask.run_key,
-        partition_key=partition,
-        job_name=catch_up[of].name,
-        asset_selection=selection,
-        asset_check_keys=checks_of(repository.asset_graph, selection) if repository else None,
-        tags=tags,
-    )
 
 
 def _told(gaps: Sequence[Gap], overview: Overview) -> str:

@@ -33,7 +33,7 @@ def dead_letters_fixed(tables: Sequence[LakeTable[...]]) -> dg.SensorDefinition:
         tables: the declared tables of the graph.
     """
     diverting = {table: letters_of(table) for table in tables if table.runs.replay}
-    replays = {table.spec.name: ["/".join(replay_key(table).path)] for table in diverting}
+    replays = {table.spec.name: "/".join(replay_key(table).path) for table in diverting}
 
     @dg.sensor(
         name="dead_letters_fixed",
@@ -56,7 +56,7 @@ def dead_letters_fixed(tables: Sequence[LakeTable[...]]) -> dg.SensorDefinition:
                 context.instance,
                 plan,
                 asset=table.spec.name,
-                together=replays,
+                computes=[replays[table.spec.name]],
                 repository=context.repository_def,
             ).requests
             reasons.append(f"{letters.name}: {plan.reason}")

@@ -15,7 +15,7 @@ from dedp_assets.patterns.core.records import slice_name
 from dedp_assets.patterns.core.results import BY_NAME, Finding, WriteResult
 from dedp_assets.patterns.delta import Commit, FileStats, Partition, Table
 
-__all__ = ["Did", "bounds", "check_result", "findings_of", "metadata_of"]
+__all__ = ["Did", "bounds", "check_result", "findings_of", "materialized", "metadata_of"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +84,21 @@ def metadata_of(
         key: _of_commit(table, commit, {column: key} if column else {}, active, did.get(key, Did()), figures)
         for key, commit in commits.items()
     }
+
+
+def materialized(
+    context: dg.AssetExecutionContext,
+    asset_key: dg.AssetKey,
+    by_key: Mapping[str, Mapping[str, Any]],
+    fingerprint: str | None = None,
+) -> dg.MaterializeResult[Any]:
+    """Return the materialization of a run's partitions; a single one has its fingerprint as version."""
+    if len(by_key) == 1:
+        version = None if fingerprint is None else dg.DataVersion(fingerprint)
+        return dg.MaterializeResult(asset_key=asset_key, metadata=next(iter(by_key.values())), data_version=version)
+    for key, metadata in by_key.items():
+        context.add_asset_metadata(metadata, asset_key=asset_key, partition_key=key)
+    return dg.MaterializeResult(asset_key=asset_key, metadata={"partitions": len(by_key)})
 
 
 def bounds(audit: Audit) -> str:

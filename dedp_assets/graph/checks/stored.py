@@ -6,7 +6,6 @@ The checks of a run judge rows before they are published. These judge the table 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timezone
-from statistics import median
 from typing import TYPE_CHECKING
 
 import dagster as dg
@@ -15,10 +14,19 @@ from dedp_assets.graph.catalogue.figures import labelled
 from dedp_assets.graph.catalogue.selections import RUNS_ALONE
 from dedp_assets.graph.catalogue.specs import asset_key
 from dedp_assets.graph.run.batches import owned_by
+from dedp_assets.graph.run.run_tags import keys_of
 from dedp_assets.patterns.core.errors import PatternError
 from dedp_assets.patterns.core.results import Finding
 from dedp_assets.patterns.core.schema import TableSpec
-from dedp_assets.patterns.delta import Table, broken_rules, lost_files, repeated_keys, tell_lost
+from dedp_assets.patterns.delta import (
+    Baseline,
+    Table,
+    broken_rules,
+    lost_files,
+    newest_before,
+    repeated_keys,
+    tell_lost,
+)
 from dedp_assets.patterns.idempotency.proxy import judge_exposure, load_version
 from dedp_assets.patterns.modeling.versioned_dimension import VERSION, judge_versions
 
@@ -87,7 +95,8 @@ def stored_checks(declared: "LakeTable[...]") -> dg.AssetChecksDefinition:
     )
     def judge(context: dg.AssetCheckExecutionContext) -> Iterator[dg.AssetCheckResult]:
         lake, now = context.resources.lake, context.resources.clock.now()
-        keys = _keys(declared, context.run.tags)
+        days = declared.runs.partitions
+        keys = keys_of(context.run.tags, days) if days else ()
         for check in sorted(context.selected_asset_check_keys):
             table = lake.table(by_key[check.asset_key])
             partitions = [] if table.spec.executed_by else [owned_by(key, table.spec) for key in keys]
@@ -152,12 +161,12 @@ def _recent(look: _Look) -> Finding:
 
 def _volume(look: _Look) -> Finding:
     rows = look.rows_by_key()
-    *before, newest = rows or {"": 0}
-    usual = median(rows[key] for key in before[-_DAYS:]) if before else None
-    odd = usual is not None and usual > 0 and not _LOW * usual <= rows[newest] <= _HIGH * usual
-    figures = {"rows": rows.get(newest, 0), "usual": usual or 0}
-    note = f"{newest} has {rows.get(newest, 0)} rows, usual are {usual:g}" if odd else ""
-    note = note if usual else "there is no earlier partition to compare with"
+    newest = max(rows, default="")
+    baseline = Baseline.of({"rows": count} for count in newest_before(rows, newest, last=_DAYS))
+    now, usual = rows.get(newest, 0), baseline.values.get("rows", 0)
+    odd = usual > 0 and not _LOW * usual <= now <= _HIGH * usual
+    figures = {"rows": now, "usual": usual}
+    note = f"{newest} has {now} rows, usual are {usual:g}" if odd else baseline.lack
     return Finding("newest_volume_is_usual", passed=not odd, severity="warn", figures=figures, note=note)
 
 
@@ -181,20 +190,6 @@ def _result(check: dg.AssetCheckKey, finding: Finding) -> dg.AssetCheckResult:
         severity=dg.AssetCheckSeverity.ERROR if finding.severity == "fail" else dg.AssetCheckSeverity.WARN,
         description=finding.note or None,
         metadata=labelled(finding.figures, {}),
-    )
-
-
-def _keys(declared: "LakeTable[...]", tags: Mapping[str, str]) -> Sequence[str]:
-    """List the partition keys of the check's run; an empty list means the whole table."""
-    if declared.runs.partitions is None:
-        return ()
-    if one := tags.get("dagster/partition"):
-        return [one]
-    first, last = (tags.get(f"dagster/asset_partition_range_{end}") for end in ("start", "end"))
-    return (
-        declared.runs.partitions.get_partition_keys_in_range(dg.PartitionKeyRange(first, last))
-        if first and last
-        else ()
     )
 
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
+from itertools import groupby
 from typing import Any, cast
 
 import dagster as dg
@@ -9,11 +10,11 @@ import dagster as dg
 from dedp_assets.graph.declare.runs import Nightly
 from dedp_assets.graph.declare.tables import LakeTable
 from dedp_assets.graph.run.batches import owned_by
-from dedp_assets.graph.run.feeds import Feed
-from dedp_assets.graph.run.run_tags import CAUSE
+from dedp_assets.graph.run.revisions import Revisions
+from dedp_assets.graph.run.run_tags import range_request
+from dedp_assets.graph.run.staleness import needed_versions
 from dedp_assets.patterns.core.errors import NotReady
 from dedp_assets.patterns.core.results import Plan
-from dedp_assets.patterns.core.schema import TableSpec
 from dedp_assets.patterns.error_management.static_late_data_integrator import judge_beyond_lookback, plan_lookback
 from dedp_assets.resources.lake import Lake
 
@@ -35,14 +36,14 @@ def look_back(
         nightly: time and look-back.
         job: the job that computes the table.
     """
-    partitions, lookback = _timed(table), nightly.lookback
+    lookback = nightly.lookback
 
     @dg.schedule(**_stated(table, nightly, job))
     def look(context: dg.ScheduleEvaluationContext) -> list[dg.RunRequest] | dg.SkipReason:
-        keys = _complete(partitions, context.scheduled_execution_time)
+        keys = _complete(table, context.scheduled_execution_time)
         if not keys:
             return dg.SkipReason("no partition is complete yet")
-        changed, applied = _versions(context.resources.lake, table)
+        changed, applied = _versions(context.resources.lake, table, keys[-1 - lookback :])
         plan = plan_lookback(changed, applied, current=keys[-1:], partitions=keys, lookback=lookback)
         finding = judge_beyond_lookback(changed, applied, current=keys[-1:], partitions=keys, lookback=lookback)
         told: dict[str, Any] = {"partitions late beyond the look-back": finding.figures["partitions"]}
@@ -70,17 +71,16 @@ def run_chain(
         nightly: time and look-back; partitions older than it count as current once they are there.
         job: the job that computes the table.
     """
-    partitions, lookback, name = _timed(table), nightly.lookback, table.spec.name
+    lookback, name = nightly.lookback, table.spec.name
 
     @dg.schedule(**_stated(table, nightly, job))
     def look(context: dg.ScheduleEvaluationContext) -> dg.RunRequest | dg.SkipReason:
         at = context.scheduled_execution_time
-        keys = _complete(partitions, at)
+        keys = _complete(table, at)
         behind = next(_behind(context.resources.lake, table, keys, lookback, at), None)
         if behind is None:
             return dg.SkipReason(f"{name} is current up to {keys[-1]}" if keys else "no partition is complete")
-        ends = {"dagster/asset_partition_range_start": behind, "dagster/asset_partition_range_end": keys[-1]}
-        return dg.RunRequest(run_key=f"{name}:{behind}..{keys[-1]} at {at}", tags={**ends, CAUSE: "chain"})
+        return range_request(name, behind, keys[-1], f" at {at}", cause="chain")
 
     return look
 
@@ -98,70 +98,56 @@ def _stated(table: LakeTable[...], nightly: Nightly, job: Any) -> dict[str, Any]
     }
 
 
-def _timed(table: LakeTable[...]) -> dg.TimeWindowPartitionsDefinition:
-    """Return the table's partitions as time windows, which a rule of the declaration guarantees."""
-    return cast("dg.TimeWindowPartitionsDefinition", table.runs.partitions)
-
-
-def _complete(partitions: dg.TimeWindowPartitionsDefinition, at: datetime) -> list[str]:
+def _complete(table: LakeTable[...], at: datetime) -> list[str]:
     """List the partitions whose time window had ended at a moment."""
+    # A rule of the declaration: a table with a schedule by night has partitions by time.
+    partitions = cast("dg.TimeWindowPartitionsDefinition", table.runs.partitions)
     with dg.partition_loading_context(effective_dt=at):
         keys = partitions.get_partition_keys()
     return [key for key in keys if partitions.time_window_for_partition_key(key).end <= at]
 
 
-def _versions(lake: Lake, table: LakeTable[...]) -> tuple[dict[str, int], dict[str, int]]:
-    """Return, by partition key, the version of the last upstream change and the last applied version.
+def _versions(lake: Lake, table: LakeTable[...], near: Sequence[str]) -> tuple[dict[str, int], dict[str, int]]:
+    """Return, by partition key, the upstream version that a run would apply, and the last applied version.
 
-    Of several upstream tables it is the sum, as in the table's cursor; a key that one of them lacks is left out.
+    Of several upstream tables, one may have dealt with a key of the look-back (``near``) without a row.
     """
-    target = lake.ledger(table.spec.name)
-    by_table = [_changed_upstream(lake, upstream, feed) for upstream, feed in table.reads.tables.items()]
-    keys = set.intersection(*map(set, by_table))
-    changed = {key: sum(known[key] for known in by_table) for key in sorted(keys)}
-    cursors = target.transactions()
-    applied = {key: cursors.applied(target.name, owned_by(key, table.spec)) for key in changed}
+    newest = _newest(lake, table)
+    keys = set.intersection(*map(set, newest.values())) | {k for known in newest.values() for k in known if k in near}
+    ledgers = [lake.ledger(spec.name) for spec in table.reads.revised_by]
+    revisions = [Revisions.of(ledger, until=ledger.version()) for ledger in ledgers if ledger.exists()]
+    needed = needed_versions(table.reads.tables, newest, keys, table_of=lake.table, revisions=revisions)
+    cursors = lake.ledger(table.spec.name).transactions()
+    # A restore begins a generation without applied versions: what it took back is asked for again.
+    applied = {key: cursors.applied(table.spec.name, owned_by(key, table.spec)) for key in needed}
+    changed = {key: needed[key] for key in sorted(needed)}
     return changed, {key: version for key, version in applied.items() if version is not None}
 
 
-def _changed_upstream(lake: Lake, upstream: TableSpec, feed: Feed) -> dict[str, int]:
-    """Return, by downstream partition key, the version of the last change of an upstream table."""
-    source, found = lake.ledger(upstream.name), dict[str, int]()
-    for partition, version in (source.changes()[1] if source.exists() else {}).items():
-        for key in feed.feeds(dict(partition)):
-            found[key] = max(version, found.get(key, -1))
-    return found
+def _newest(lake: Lake, table: LakeTable[...]) -> dict[str, dict[str, int]]:
+    """Return, by upstream table and partition key, the newest version that feeds the partition."""
+    ledgers = {spec: lake.ledger(spec.name) for spec in table.reads.tables}
+    changed = {spec: ledger.changes()[1] if ledger.exists() else {} for spec, ledger in ledgers.items()}
+    return {spec.name: feed.newest(changed[spec]) for spec, feed in table.reads.tables.items()}
 
 
-def _stretches(plan: Plan, keys: list[str], changed: Mapping[str, int]) -> Iterator[list[str]]:
+def _stretches(plan: Plan, keys: Sequence[str], changed: Mapping[str, int]) -> Iterator[tuple[str, str]]:
     """Divide a plan into ranges at keys without upstream data, which no run can compute."""
-    stretch: list[str] = []
-    for key in keys[keys.index(min(plan.partitions)) :]:
-        if key in changed:
-            stretch.append(key)
-        elif stretch:
-            yield from _trimmed(stretch, plan)
-            stretch = []
-    yield from _trimmed(stretch, plan)
+    for there, stretch in groupby(keys, key=changed.__contains__):
+        chosen = [key for key in stretch if there and key in plan.causes]
+        if chosen:
+            yield chosen[0], chosen[-1]
 
 
-def _trimmed(stretch: list[str], plan: Plan) -> Iterator[list[str]]:
-    chosen = [key for key in stretch if key in plan.causes]
-    if chosen:
-        yield [chosen[0], chosen[-1]]
-
-
-def _request(table: str, stretch: list[str], plan: Plan) -> dg.RunRequest:
+def _request(table: str, stretch: tuple[str, str], plan: Plan) -> dg.RunRequest:
     first, last = stretch
-    ends = {"dagster/asset_partition_range_start": first, "dagster/asset_partition_range_end": last}
     version = max(version for key, version in plan.cursor.items() if first <= key <= last)
-    return dg.RunRequest(run_key=f"{table}:{first}..{last}@{version}", tags={**ends, CAUSE: "look-back"})
+    return range_request(table, first, last, f"@{version}", cause="look-back")
 
 
 def _behind(lake: Lake, table: LakeTable[...], keys: Sequence[str], lookback: int, at: datetime) -> Iterator[str]:
     """Yield the stale partitions, oldest first, starting at the first partition with upstream rows."""
-    known = [_changed_upstream(lake, upstream, feed) for upstream, feed in table.reads.tables.items()]
-    first = min((key for changed in known for key in changed), default=None)
+    first = min((key for known in _newest(lake, table).values() for key in known), default=None)
     if first is None:
         return
     ledger = lake.ledger(table.spec.name)

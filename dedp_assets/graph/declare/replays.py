@@ -11,15 +11,16 @@ from typing import Any
 import dagster as dg
 
 from dedp_assets.graph.catalogue.figures import Figure
-from dedp_assets.graph.catalogue.rendering import Did, metadata_of
+from dedp_assets.graph.catalogue.rendering import Did, materialized, metadata_of
 from dedp_assets.graph.catalogue.specs import asset_key, code_of
 from dedp_assets.graph.declare.tables import LakeTable
+from dedp_assets.graph.run.attempts import Attempts, partition_keys
 from dedp_assets.graph.run.batches import Inputs, Step, owned_by
-from dedp_assets.graph.run.failures import failure, retry, sentence, unexpected
+from dedp_assets.graph.run.failures import failure
 from dedp_assets.graph.run.feeds import Feed, pin
-from dedp_assets.graph.run.run_tags import approval_of, cause_of, refusal
+from dedp_assets.graph.run.run_tags import provenance_of
 from dedp_assets.patterns.core.audits import Audit
-from dedp_assets.patterns.core.errors import TRANSIENT, ConfigError, PatternError
+from dedp_assets.patterns.core.errors import ConfigError
 from dedp_assets.patterns.core.records import Provenance
 from dedp_assets.patterns.core.results import WriteResult
 from dedp_assets.patterns.core.schema import TableSpec
@@ -101,15 +102,14 @@ def replay_asset(table: LakeTable[...], replay: Replay) -> dg.AssetsDefinition:
         upstream = {feed: lake.table(spec) for spec, feed in table.reads.tables.items()}
         valid, dead, audits = lake.table(table.spec), lake.table(letters), tuple(table.gates.audits)
         work = _Work(valid, dead, upstream, replay, audits, table.about.figures)
-        provenance = Provenance(
-            asset=table.spec.name,
-            run_id=context.run.run_id,
+        provenance = provenance_of(
+            context.run,
+            table.spec.name,
             code_version=context.assets_def.code_versions_by_key[key] or "1",
-            cause=cause_of(context.run),
-            approval=approval_of(context.run),
             at=context.resources.clock.now(),
         )
-        yield _report(context, key, _replay_all(context, work, provenance))
+        done = _replay_all(context, work, provenance)
+        yield materialized(context, key, {partition: _told(result) for partition, result in done.items()})
 
     return compute
 
@@ -146,24 +146,19 @@ def _replay_all(context: dg.AssetExecutionContext, work: _Work, provenance: Prov
         dagster.Failure: if a partition was refused; the others are replayed all the same.
         dagster.RetryRequested: if another writer was in the way, or something did not answer in time.
     """
-    name = work.valid.name
-    done: dict[str, WriteResult] = {}
-    errors: dict[str, Exception] = {}
-    for key in context.partition_keys if context.has_partition_key or context.has_partition_key_range else [""]:
-        try:
+    done, attempts = dict[str, WriteResult](), Attempts(context.op_execution_context, work.valid.name)
+    for key in partition_keys(context):
+        with attempts.at(key):
             done[key] = work.partition(key, provenance)
-        except TRANSIENT as error:
-            raise retry(context.op_execution_context.retry_number) from error
-        except PatternError as error:
-            errors[key] = error
-        except Exception as error:
-            raise unexpected(name, key, error) from error
-        else:
+        if attempts.broken:
+            break
+        if key in done:
             _record(context, work, key, done[key])
-    if errors:
-        tags = [refusal(name, key, f"code-{provenance.code_version}") for key in errors]
-        context.instance.add_run_tags(context.run.run_id, {k: v for each in tags for k, v in each.items()})
-        raise failure(errors, {key: sentence(name, key, error) for key, error in errors.items()})
+    attempts.tag_refused(lambda _: f"code-{provenance.code_version}")
+    attempts.raise_retry()
+    attempts.raise_broken()
+    if attempts.errors:
+        raise failure(attempts.errors, attempts.sentences())
     return done
 
 
@@ -176,17 +171,6 @@ def _record(context: dg.AssetExecutionContext, work: _Work, key: str, result: Wr
             did = Did(outcome=result.reason, commits={table: commit}, results={table: wrote})
             metadata = metadata_of(table, {key: commit}, {key: did}, figures=work.figures)[key]
             context.log_event(dg.AssetMaterialization(table.name.split("/"), partition=key or None, metadata=metadata))
-
-
-def _report(
-    context: dg.AssetExecutionContext, key: dg.AssetKey, done: Mapping[str, WriteResult]
-) -> dg.MaterializeResult[Any]:
-    told = {partition: _told(result) for partition, result in done.items()}
-    if len(told) == 1:
-        return dg.MaterializeResult(asset_key=key, metadata=next(iter(told.values())))
-    for partition, metadata in told.items():
-        context.add_asset_metadata(metadata, asset_key=key, partition_key=partition)
-    return dg.MaterializeResult(asset_key=key, metadata={"partitions": len(told)})
 
 
 def _told(result: WriteResult) -> dict[str, Any]:

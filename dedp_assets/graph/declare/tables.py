@@ -19,12 +19,13 @@ from dedp_assets.graph.declare import rules
 from dedp_assets.graph.declare.parameters import Given, arguments, resources_of
 from dedp_assets.graph.declare.records import About, Gates, Reads, Request
 from dedp_assets.graph.declare.runs import Job, OnDelivery, OnEvent, Runs
-from dedp_assets.graph.run.batches import Inputs, Step, Work, owned_by
+from dedp_assets.graph.run.batches import Inputs, Step, Work, latest
 from dedp_assets.graph.run.feeds import Feed, Pinned, pin, whole
 from dedp_assets.graph.run.refusals import Refusals
 from dedp_assets.graph.run.revisions import Revisions
 from dedp_assets.graph.run.run_tags import told
 from dedp_assets.graph.run.runner import run
+from dedp_assets.graph.run.staleness import is_computed_from
 from dedp_assets.patterns.core.errors import ConfigError
 from dedp_assets.patterns.core.results import WriteResult
 from dedp_assets.patterns.core.schema import TableSpec
@@ -160,11 +161,7 @@ class LakeTable(Generic[P]):
         upstream = {spec: lake.table(spec) for spec in self.reads.upstream}
         tables = [lake.table(table) for table in self.tables]
         found = self._look(Request(key, at, "", {}), tables, upstream, {})
-        owned = owned_by(key, self.spec)
-        commit = tables[0].ledger.latest(owned) if tables[0].ledger.exists() else None
-        if commit is None or commit.record is None:
-            return False
-        return (commit.record.inputs, commit.record.code_version) == (found.identities, self.code_version)
+        return is_computed_from(latest(tables[0], key), found.identities, self.code_version)
 
     def _before(self, table: TableSpec) -> list[dg.AssetDep]:
         """Return the self-dependency of a table in order: each partition on the previous partition.

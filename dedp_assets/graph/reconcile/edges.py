@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from datetime import datetime
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 import dagster as dg
@@ -15,8 +14,8 @@ from dedp_assets.graph.declare.tables import LakeTable
 from dedp_assets.graph.reconcile.reconciling import Want
 from dedp_assets.graph.reconcile.watching import News, TableWatch
 from dedp_assets.graph.run.batches import owned_by
-from dedp_assets.graph.run.feeds import Feed, pin
-from dedp_assets.patterns.core.errors import NotReady
+from dedp_assets.graph.run.feeds import Feed
+from dedp_assets.graph.run.staleness import needed_versions
 from dedp_assets.patterns.error_management.dynamic_late_data_integrator import plan_late_partitions
 from dedp_assets.resources.lake import Lake
 
@@ -118,7 +117,9 @@ class Edge:
         if self.table.runs.follows == "late":  # the first time, something else asks
             keys = keys & (applied.keys() | taken)
         ready = keys if all(watches[spec.name].version >= 0 for spec in self.table.reads.references) else set[str]()
-        needed = self._needed(lake, watches, ready)
+        revisions = [watches[spec.name].revisions for spec in self.table.reads.revised_by]
+        upstream = self.table.reads.tables
+        needed = needed_versions(upstream, self.newest, ready, table_of=lake.table, revisions=revisions)
         self.unsure = (self.unsure - needed.keys()) | (keys - needed.keys())
         for known in (self.lagging, self.applied, self.ahead):
             for key in known.keys() & needed.keys():
@@ -140,30 +141,8 @@ class Edge:
                 self.lagging[key], self.applied[key] = version, has
 
     def _forget(self) -> None:
-        self.newest.clear()
-        self.lagging.clear()
-        self.applied.clear()
-        self.ahead.clear()
-        self.unsure.clear()
-
-    def _needed(self, lake: Lake, watches: Mapping[str, TableWatch], keys: AbstractSet[str]) -> dict[str, int]:
-        """Return the sequence that a run of each key would apply now, without keys that are not ready.
-
-        It counts all upstream tables, so that a change of any of them raises it.
-        """
-        needed = dict.fromkeys(keys, 0)
-        for spec, feed in self.table.reads.tables.items():
-            newest = self.newest[spec.name]
-            for key in keys & needed.keys():
-                try:
-                    needed[key] += newest[key] if key in newest else pin(lake.table(spec), feed, key).changed
-                except NotReady:
-                    del needed[key]
-        for spec in self.table.reads.revised_by:
-            revisions = watches[spec.name].revisions
-            for key in needed:
-                needed[key] += revisions.newest(key)
-        return needed
+        for known in (self.newest, self.lagging, self.applied, self.ahead, self.unsure):
+            known.clear()
 
 
 @dataclass(frozen=True, slots=True)
@@ -203,26 +182,23 @@ class Group:
         oldest, current = self._bounds(now)
         plan = plan_late_partitions(behind, applied, current=current, oldest=oldest)
         after = self.edges[0].rolled_back(watches)
-        named, read = self.edges[0].name, self.edges[0].read
+        first, read = self.edges[0], self.edges[0].read
+        want = partial(Want, computes=self.chains, named=first.name, in_order=first.table.runs.in_order)
         for key in plan.partitions:
             tables = tuple(edge.name for edge in lagging[key])
             taken = [v for edge in lagging[key] if (v := edge.restored(key, watches)) is not None]
             state = "missing" if key not in applied and not taken else "behind"
             why = f"restored at version {max(taken)}" if taken else f"{read} changed at version {behind[key]}"
             cause = "restore" if taken else plan.causes[key]
-            goal, restored = str(behind[key]), max(taken, default=None)
-            yield Want(
+            yield want(
                 tables,
                 key,
-                goal,
+                str(behind[key]),
                 state,
                 why,
                 cause,
-                computes=self.chains,
-                named=named,
-                restored=restored,
+                restored=max(taken, default=None),
                 after=frozenset(after.get(key, ())),
-                in_order=self.edges[0].table.runs.in_order,
             )
         for key, reason in plan.held.items():
             yield Want(tuple(edge.name for edge in lagging[key]), key, "", "waiting", reason)
@@ -243,12 +219,7 @@ def fed_by(watches: Mapping[str, TableWatch], news: Mapping[str, News]) -> Fed:
 
     @cache
     def fed(upstream: str, feed: Feed, anew: bool) -> Mapping[str, int]:  # noqa: FBT001 - by place, as it is cached
-        found: dict[str, int] = {}
-        for partition, version in (watches[upstream] if anew else news[upstream]).changed.items():
-            for key in feed.feeds(dict(partition)):
-                if version > found.get(key, -2):
-                    found[key] = version
-        return found
+        return feed.newest((watches[upstream] if anew else news[upstream]).changed)
 
     return fed
 

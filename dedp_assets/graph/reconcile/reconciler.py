@@ -13,7 +13,7 @@ from dedp_assets.graph.catalogue.specs import asset_key
 from dedp_assets.graph.declare.tables import LakeTable
 from dedp_assets.graph.reconcile.overview import Overview
 from dedp_assets.graph.reconcile.reconciling import Outcome, Tried, Want, settle
-from dedp_assets.graph.reconcile.requests import ENDED_BADLY, in_flight, runs_of
+from dedp_assets.graph.reconcile.requests import in_flight, tried
 from dedp_assets.graph.run.refusals import Refusal, Refusals
 from dedp_assets.resources.lake import Lake
 from dedp_assets.resources.landing import Landing
@@ -73,11 +73,10 @@ class Reconciler:
             note = notes(table).get(key)
             return note if note and goal in note.goals and note.code_version == versions[table] else None
 
-        def tried(requests: Sequence[str]) -> Mapping[str, Tried]:
-            found = runs_of(instance, requests) if instance else {}
-            return {request: _tried(runs) for request, runs in found.items()}
+        def ended(requests: Sequence[str]) -> Mapping[str, Tried]:
+            return tried(instance, requests) if instance else {}
 
-        return settle(wants, busy=busy, refused=refused, tried=tried, limit=limit, mine=mine), overview
+        return settle(wants, busy=busy, refused=refused, tried=ended, limit=limit, mine=mine), overview
 
 
 def _code_versions(
@@ -87,8 +86,3 @@ def _code_versions(
     if repository is None:
         return {table.spec.name: table.code_version for table in tables}
     return {table.spec.name: repository.asset_graph.get(asset_key(table.spec)).code_version for table in tables}
-
-
-def _tried(runs: Sequence[dg.DagsterRun]) -> Tried:
-    failed = [run for run in runs if run.status in ENDED_BADLY]
-    return Tried(len(failed), len(runs) - len(failed), runs[0].run_id)

@@ -1,4 +1,4 @@
-"""Reconciling: the choice of stale partitions to request now.
+"""The planner of runs: which to request now, under which run key, and why not the others.
 
 A pure function of what is not current, of the runs in flight, of the refusals that hold and of the runs that ended.
 """
@@ -8,11 +8,12 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from dedp_assets.graph.reconcile.requests import ATTEMPTS
 from dedp_assets.graph.run.refusals import Refusal
+from dedp_assets.graph.run.run_tags import request_of
 
 __all__ = ["Ask", "Gap", "Outcome", "Tried", "Want", "settle"]
 
+ATTEMPTS = 3
 _AT_ONCE = 100
 
 
@@ -68,8 +69,7 @@ class Want:
     @property
     def request(self) -> str:
         """The name of the request; a restore gives the same goal a new name."""
-        again = "" if self.restored is None else f"~{self.restored}"
-        return f"{self.named}:{self.key or self.named}@{self.goal}{again}"
+        return request_of(self.named, self.key, self.goal, restored=self.restored)
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +79,20 @@ class Tried:
     failed: int = 0
     succeeded: int = 0
     last: str = ""
+
+    def run_key(self, request: str) -> str:
+        """Return the run key of the next attempt: Dagster starts a key once, so each attempt has its own."""
+        ended = self.failed + self.succeeded
+        return f"{request}#{ended + 1}" if ended else request
+
+    @property
+    def given_up(self) -> str:
+        """The reason against another attempt; empty if there is none."""
+        if self.failed >= ATTEMPTS:
+            return f"gave up after {ATTEMPTS} failed runs: look at run {self.last[:8]}"
+        if self.succeeded >= ATTEMPTS:
+            return f"{ATTEMPTS} runs succeeded and left it as it was: look at run {self.last[:8]}"
+        return ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,7 +139,10 @@ def settle(
     ordered = sorted(wants, key=lambda want: want.key)
     refusals = [{t: found for t in want.tables if (found := refused(t, want.key, want.goal))} for want in ordered]
     sought = {
-        (t, w.key) for w, notes in zip(ordered, refusals, strict=True) for t in w.tables if _is_sought(w, t, notes)
+        (table, want.key)
+        for want, notes in zip(ordered, refusals, strict=True)
+        for table in want.tables
+        if want.state != "waiting" and table not in notes
     }
     for number, want in enumerate(ordered):
         if number % _AT_ONCE == 0 and len(asks) < limit:
@@ -138,7 +155,7 @@ def settle(
         if left and not why and state != "waiting":
             computed = tuple(dict.fromkeys(name for table in left for name in want.computes[table]))
             if mine(want):
-                asks.append(Ask(want, computed, _run_key(want, runs)))
+                asks.append(Ask(want, computed, runs.run_key(want.request)))
             why = "the reconciler asks for it"
             for name in computed:
                 held.setdefault(name, set()).add(want.key)
@@ -161,10 +178,6 @@ def _before(want: Want, earlier: dict[str, str], *, refused: bool) -> set[tuple[
     return found
 
 
-def _is_sought(want: Want, table: str, refused: Mapping[str, Refusal]) -> bool:
-    return want.state != "waiting" and table not in refused
-
-
 def _held(
     want: Want, runs: Tried, *, under_way: bool, first: Collection[tuple[str, str]], full: bool
 ) -> tuple[str, str]:
@@ -173,15 +186,8 @@ def _held(
         return "waiting", ""
     if under_way:
         return want.state, "is being processed"
-    if runs.failed >= ATTEMPTS:
-        return "waiting", f"gave up after {ATTEMPTS} failed runs: look at run {runs.last[:8]}"
-    if runs.succeeded >= ATTEMPTS:
-        return "waiting", f"{ATTEMPTS} runs succeeded and left it as it was: look at run {runs.last[:8]}"
+    if runs.given_up:
+        return "waiting", runs.given_up
     if first:
         return want.state, "comes after " + ", ".join(f"{table} {key}".strip() for table, key in sorted(first))
     return want.state, "the next of many, the oldest come first" if full else ""
-
-
-def _run_key(want: Want, runs: Tried) -> str:
-    before = runs.failed + runs.succeeded
-    return want.request + (f"#{before + 1}" if before else "")

@@ -1,20 +1,22 @@
-"""Run requests from a plan: once per version that a partition has to reach, again after a failed run."""
+"""Runs that Dagster knows, and the planner's choice as run requests."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import dagster as dg
 
 from dedp_assets.graph.catalogue.selections import checks_of
+from dedp_assets.graph.reconcile.reconciling import Ask, Tried, Want, settle
 from dedp_assets.graph.run.failures import failure_of
-from dedp_assets.graph.run.run_tags import CAUSE, REQUEST, refusal, refusals
+from dedp_assets.graph.run.refusals import Refusal
+from dedp_assets.graph.run.run_tags import CAUSE, REQUEST, keys_of, refusal, refusals, request_of
 from dedp_assets.patterns.core.results import Plan
 
-__all__ = ["ATTEMPTS", "ENDED_BADLY", "NOT_RETRIED", "Decision", "decide", "in_flight", "is_running", "runs_of"]
+__all__ = ["ENDED_BADLY", "NOT_RETRIED", "Decision", "decide", "in_flight", "is_running", "run_request", "tried"]
 
-ATTEMPTS = 3
 NOT_RETRIED = {"dagster/max_retries": "0"}
 """Tags of runs that Dagster does not start again after a crash, because a sensor asks for them again."""
 ENDED_BADLY = [dg.DagsterRunStatus.FAILURE, dg.DagsterRunStatus.CANCELED]
@@ -53,17 +55,18 @@ def in_flight(
             continue
         for asset in _assets(run, repository):
             partitions = repository.asset_graph.get(asset).partitions_def if repository else None
-            found.setdefault("/".join(asset.path), set()).update(_partitions(run.tags, partitions))
+            found.setdefault("/".join(asset.path), set()).update(keys_of(run.tags, partitions) or [""])
     return found
 
 
-def runs_of(instance: dg.DagsterInstance, requests: Sequence[str]) -> dict[str, list[dg.DagsterRun]]:
-    """Return the ended runs of requests, newest first."""
+def tried(instance: dg.DagsterInstance, requests: Sequence[str], *, failed_only: bool = False) -> dict[str, Tried]:
+    """Return the ended runs of requests by name; ``failed_only`` leaves out those that succeeded."""
+    statuses = ENDED_BADLY if failed_only else [*ENDED_BADLY, dg.DagsterRunStatus.SUCCESS]
     found: dict[str, list[dg.DagsterRun]] = {}
-    for run in instance.get_runs(dg.RunsFilter(tags={REQUEST: list(requests)})) if requests else ():
-        if run.is_finished:
-            found.setdefault(run.tags[REQUEST], []).append(run)
-    return found
+    for run in _runs(instance, {REQUEST: list(requests)}, statuses) if requests else ():
+        found.setdefault(run.tags[REQUEST], []).append(run)
+    failed = {request: sum(run.status in ENDED_BADLY for run in runs) for request, runs in found.items()}
+    return {r: Tried(failed[r], len(runs) - failed[r], runs[0].run_id) for r, runs in found.items()}
 
 
 def is_running(instance: dg.DagsterInstance, job_name: str) -> bool:
@@ -77,57 +80,62 @@ def decide(
     *,
     asset: str,
     job_name: str = "",
-    behind: Mapping[str, Sequence[str]] | None = None,
-    together: Mapping[str, Sequence[str]] | None = None,
+    computes: Sequence[str] = (),
     repository: dg.RepositoryDefinition | None = None,
 ) -> Decision:
     """Turn a plan into run requests.
 
-    The run key is ``asset:partition@version``, so however often a plan comes back, one run starts for it. A run that
-    crashed is tried again, under a key of its own, up to three times; one that was refused is not, until its inputs
-    change.
+    However often a plan comes back, one run succeeds for a version. A run that crashed is tried again, up to three
+    times; one that was refused is not, until its inputs change.
 
     Args:
         instance: where runs are recorded.
         plan: partition keys, causes and versions.
         asset: the table that the runs are for.
         job_name: the job that computes it; without one the runs are of tables.
-        behind: partition key -> tables that have to get there, where a run computes several beside each other: a
-            refusal of one of them does not keep the others from being tried again.
-        together: table -> every table that the same step writes, for runs of tables.
+        computes: the tables of a run without a job; ``asset`` alone if empty.
         repository: the code location, for runs of tables: they leave out the checks that run alone.
     """
-    requests, held = [], dict(plan.held)
-    for key in plan.partitions:
-        named, cursor = "" if key == asset else key, plan.cursor[key]
-        request = f"{asset}:{key}@{cursor}"
-        failed = _failed(instance, {REQUEST: request})
-        tables = behind.get(key, [asset]) if behind else [asset]
-        refused = {table: runs for table in tables if (runs := _failed(instance, refusal(table, named, cursor)))}
-        wanted = [table for table in tables if table not in refused]
-        other = [] if behind else [run for run in failed if refusals(run.tags)]
-        if other or not wanted:
-            said = failure_of(instance, [*other, *(runs[0] for runs in refused.values())][0])
-            held[key] = f"refused at {cursor}: {said or 'waits for new data, a fix or an approval (`dedp status`)'}"
-        elif len(failed) >= ATTEMPTS:
-            held[key] = f"gave up after {ATTEMPTS} failed runs: look at run {failed[0].run_id[:8]}"
-        else:
-            selection = [
-                dg.AssetKey(name.split("/")) for table in wanted for name in (together or {}).get(table, [table])
-            ]
-            requests.append(
-                dg.RunRequest(
-                    run_key=request + (f"#{len(failed) + 1}" if failed else ""),
-                    partition_key=named or None,
-                    job_name=job_name or None,
-                    asset_selection=None if job_name else selection,
-                    asset_check_keys=checks_of(repository.asset_graph, selection)
-                    if repository and not job_name
-                    else None,
-                    tags={CAUSE: plan.causes[key], REQUEST: request, **NOT_RETRIED},
-                )
-            )
-    return Decision(tuple(requests), held)
+    want = partial(Want, (asset,), state="behind", job=job_name, computes={asset: computes or (asset,)}, named=asset)
+    wants = [
+        want("" if key == asset else key, str(plan.cursor[key]), reason="", cause=plan.causes[key])
+        for key in plan.partitions
+    ]
+    ended = partial(tried, instance, failed_only=True)
+    outcome = settle(wants, busy={}, refused=partial(_refused, instance), tried=ended, limit=len(wants))
+    asked = {ask.want.key for ask in outcome.asks}
+    held = {gap.key or asset: gap.reason for gap in outcome.gaps if gap.key not in asked}
+    return Decision(tuple(run_request(ask, repository) for ask in outcome.asks), {**plan.held, **held})
+
+
+def run_request(ask: Ask, repository: dg.RepositoryDefinition | None, *, part_of: str = "") -> dg.RunRequest:
+    """Return Dagster's request of a chosen run.
+
+    Args:
+        ask: the run.
+        repository: the code location: a run of tables leaves out the checks that run alone.
+        part_of: job whose tables a run of tables computes in part.
+    """
+    want = ask.want
+    tables = None if want.job else [dg.AssetKey(name.split("/")) for name in ask.tables]
+    return dg.RunRequest(
+        run_key=ask.run_key,
+        partition_key=want.key or None,
+        job_name=want.job or part_of or None,
+        asset_selection=tables,
+        asset_check_keys=checks_of(repository.asset_graph, tables) if repository and tables else None,
+        tags={CAUSE: want.cause, REQUEST: want.request, **NOT_RETRIED},
+    )
+
+
+def _refused(instance: dg.DagsterInstance, table: str, key: str, goal: str) -> Refusal | None:
+    """Return the refusal that the runs of a request, or of the table at the same goal, ended with."""
+    own = [run for run in _runs(instance, {REQUEST: request_of(table, key, goal)}) if refusals(run.tags)]
+    run = next(iter([*own, *_runs(instance, refusal(table, key, goal))]), None)
+    if run is None:
+        return None
+    said = failure_of(instance, run) or "waits for new data, a fix or an approval (`dedp status`)"
+    return Refusal((goal,), "", run.run_id, f"refused at {goal}: {said}")
 
 
 def _assets(run: dg.DagsterRun, repository: dg.RepositoryDefinition | None) -> set[dg.AssetKey]:
@@ -138,12 +146,9 @@ def _assets(run: dg.DagsterRun, repository: dg.RepositoryDefinition | None) -> s
     return set(repository.get_job(run.job_name).asset_layer.selected_asset_keys) if repository and known else set()
 
 
-def _partitions(tags: Mapping[str, str], partitions: dg.PartitionsDefinition[str] | None) -> Sequence[str]:
-    first, last = (tags.get(f"dagster/asset_partition_range_{end}") for end in ("start", "end"))
-    if first and last and partitions:
-        return partitions.get_partition_keys_in_range(dg.PartitionKeyRange(first, last))
-    return [tags["dagster/partition"]] if "dagster/partition" in tags else [""]
-
-
-def _failed(instance: dg.DagsterInstance, tags: Mapping[str, str]) -> Sequence[dg.DagsterRun]:
-    return instance.get_runs(dg.RunsFilter(statuses=ENDED_BADLY, tags=dict(tags)))
+def _runs(
+    instance: dg.DagsterInstance,
+    tags: Mapping[str, str | list[str]],
+    statuses: Sequence[dg.DagsterRunStatus] = ENDED_BADLY,
+) -> Sequence[dg.DagsterRun]:
+    return instance.get_runs(dg.RunsFilter(statuses=statuses, tags=dict(tags)))

@@ -12,9 +12,8 @@ import dagster as dg
 
 from dedp_assets.graph.catalogue.figures import Figure
 from dedp_assets.graph.catalogue.rendering import metadata_of
-from dedp_assets.graph.run.failures import retry, unexpected
-from dedp_assets.graph.run.run_tags import approval_of, cause_of, refusal
-from dedp_assets.patterns.core.errors import TRANSIENT, PatternError
+from dedp_assets.graph.run.attempts import Attempts
+from dedp_assets.graph.run.run_tags import provenance_of
 from dedp_assets.patterns.core.records import Provenance
 from dedp_assets.patterns.delta import Commit, Table
 
@@ -58,29 +57,20 @@ def appending(
         dagster.Failure: if rows were refused or the upstream is not ready; what was appended before is reported.
         dagster.RetryRequested: if another writer was in the way, or something did not answer in time.
     """
-    run = context.run
     before = table.ledger.version() if table.ledger.exists() else -1
-    provenance = Provenance(
-        asset=table.name,
-        run_id=run.run_id,
-        code_version=code_version,
-        cause=cause_of(run),
-        approval=approval_of(run),
-        at=at,
-    )
-    step = Appending(provenance)
+    step = Appending(provenance_of(context.run, table.name, code_version=code_version, at=at))
+    attempts = Attempts(context, table.name)
     try:
-        yield step
-    except TRANSIENT as error:
-        raise retry(context.retry_number) from error
-    except PatternError as error:
-        if not error.retryable:
-            context.instance.add_run_tags(run.run_id, refusal(table.name, "", step.cursor))
-        raise dg.Failure(str(error), allow_retries=False) from error
-    except Exception as error:
-        raise unexpected(table.name, "", error) from error
+        with attempts.at(""):
+            yield step
     finally:
         _report_appended(context, table, before, column, figures)
+    attempts.tag_refused(lambda _: step.cursor)
+    attempts.raise_retry()
+    attempts.raise_broken()
+    for error in attempts.errors.values():
+        # No command approves or forces a stream, so the error's own words say what to do.
+        raise dg.Failure(str(error), allow_retries=False) from error
 
 
 def _report_appended(

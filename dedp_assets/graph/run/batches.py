@@ -14,18 +14,20 @@ import dagster as dg
 
 from dedp_assets.graph.catalogue.figures import Figure
 from dedp_assets.graph.catalogue.rendering import Did
+from dedp_assets.graph.run.attempts import Attempts, partition_keys
 from dedp_assets.graph.run.failures import sentence
 from dedp_assets.graph.run.feeds import Pinned
 from dedp_assets.graph.run.refusals import Refusal, Refusals
-from dedp_assets.graph.run.run_tags import CAUSE, approval_of, cause_of, goal_of, is_forced, refusal, told, unchanged
+from dedp_assets.graph.run.run_tags import CAUSE, goal_of, is_forced, provenance_of, told, unchanged
+from dedp_assets.graph.run.staleness import is_computed_from
 from dedp_assets.patterns.core.audits import Audit
-from dedp_assets.patterns.core.errors import TRANSIENT, AuditFailed, ContractError, PatternError
+from dedp_assets.patterns.core.errors import AuditFailed, ContractError, PatternError
 from dedp_assets.patterns.core.records import Provenance
 from dedp_assets.patterns.core.results import Finding, WriteResult
 from dedp_assets.patterns.core.schema import TableSpec
 from dedp_assets.patterns.delta import Commit, LostFile, Table, Target, lost_files, tell_lost
 
-__all__ = ["NOT_COMPUTED", "Batch", "Inputs", "Step", "Work", "compute_all", "owned_by"]
+__all__ = ["NOT_COMPUTED", "Batch", "Inputs", "Step", "Work", "compute_all", "latest", "owned_by"]
 
 NOT_COMPUTED = "not computed"
 """Under this name an observation of a partition says why a run did not compute it."""
@@ -121,20 +123,16 @@ class Work:
 
 
 @dataclass(slots=True)
-class Batch:
+class Batch(Attempts):
     """The results of the partitions of one step.
 
     Attributes:
         done: partition key -> what was done.
-        errors: partition key -> why it was not done.
         held: partition key -> why an earlier step of this run did not do what it is computed from.
-        broken: partition key that ended the step before all were tried, and the error that nobody foresaw.
     """
 
     done: dict[str, Did] = field(default_factory=dict)
-    errors: dict[str, Exception] = field(default_factory=dict)
     held: dict[str, str] = field(default_factory=dict)
-    broken: tuple[str, Exception] | None = None
 
     @property
     def findings(self) -> Iterator[tuple[str, Finding]]:
@@ -142,10 +140,9 @@ class Batch:
         for key, error in self.errors.items():
             yield from ((key, finding) for finding in (error.findings if isinstance(error, AuditFailed) else ()))
 
-    def failures(self, table: str) -> dict[str, str]:
-        """Return one sentence per partition key on why the partition was not computed."""
-        said = {key: sentence(table, key, error) for key, error in self.errors.items()}
-        return dict(sorted({**self.held, **said}.items()))
+    def failures(self) -> dict[str, str]:
+        """Return one sentence per partition key on why the partition was not computed, held ones included."""
+        return dict(sorted({**self.held, **self.sentences()}.items()))
 
 
 def latest(table: Table, key: str, *, until: int | None = None) -> Commit | None:
@@ -155,26 +152,22 @@ def latest(table: Table, key: str, *, until: int | None = None) -> Commit | None
 
 def compute_all(context: dg.AssetExecutionContext, work: Work, at: datetime) -> Batch:
     """Compute the run's partitions in order, and go on after a refused partition."""
-    partitioned = context.has_partition_key or context.has_partition_key_range
-    keys = list(context.partition_keys) if partitioned else [""]
-    batch = Batch(held=_held(context, keys) if len(keys) > 1 else {})
-    refused: dict[str, str] = {}
+    keys, read = partition_keys(context), dict[str, Inputs]()
+    held = _held(context, keys) if len(keys) > 1 else {}
+    batch = Batch(context.op_execution_context, work.target.name, held=held)
     for key in keys:
-        inputs: Inputs | None = None
         if key in batch.held:
             continue
-        try:
-            inputs = work.reads(key)
-            batch.done[key] = _compute_one(context, work, key, inputs, at)
-        except (PatternError, *TRANSIENT) as error:
-            batch.errors[key] = error
-            if isinstance(error, PatternError) and not error.retryable:
-                refused |= _refuse(context, work, key, inputs, error)
-        except Exception as error:  # whatever it is, what was done before it is reported first
-            batch.broken = (key, error)
+        with batch.at(key):
+            read[key] = work.reads(key)
+            batch.done[key] = _compute_one(context, work, key, read[key], at)
+        if batch.broken:
             break
-    if tags := {**refused, **_unchanged_tag(work.target.name, batch.done)}:
-        context.instance.add_run_tags(context.run.run_id, tags)
+        if work.refusals and (error := batch.refused.get(key)):
+            work.refusals.note(key, _refusal(context, work.target, key, read.get(key), error))
+    batch.tag_refused(lambda key: read[key].sequence if key in read else "")
+    if tag := _unchanged_tag(work.target.name, batch.done):
+        context.instance.add_run_tags(context.run.run_id, tag)
     return batch
 
 
@@ -187,22 +180,19 @@ def _compute_one(context: dg.AssetExecutionContext, work: Work, key: str, inputs
     return did
 
 
-def _refuse(
-    context: dg.AssetExecutionContext, work: Work, key: str, inputs: Inputs | None, error: PatternError
-) -> dict[str, str]:
-    """Note a refusal under every goal that a request may name; return the run tags of the refusal."""
-    if work.refusals:
-        read = [inputs.sequence, inputs.notes.get("delivery")] if inputs else []
-        named = [*read, goal_of(context.run.tags, work.target.name, key)]
-        goals = tuple(str(goal) for goal in named if goal is not None)
-        code, run_id = _code_version(context, work.target), context.run.run_id
-        work.refusals.note(key, Refusal(goals, code, run_id, sentence(work.target.name, key, error)))
-    return refusal(work.target.name, key, inputs.sequence if inputs else "")
+def _refusal(
+    context: dg.AssetExecutionContext, table: Table, key: str, inputs: Inputs | None, error: PatternError
+) -> Refusal:
+    """Return the note on a refusal, under every goal that a request may name."""
+    read = [inputs.sequence, inputs.notes.get("delivery")] if inputs else []
+    named = [*read, goal_of(context.run.tags, table.name, key)]
+    goals = tuple(str(goal) for goal in named if goal is not None)
+    return Refusal(goals, _code_version(context, table), context.run.run_id, sentence(table.name, key, error))
 
 
 def _compute(context: dg.AssetExecutionContext, work: Work, step: Step) -> Did:
     last = {table: latest(table, step.key) for table in work.tables}
-    settled = all(commit and _is_from(commit, table, step) for table, commit in last.items())
+    settled = all(_is_from(commit, table, step) for table, commit in last.items())
     lost = {table: files for table in work.tables if last[table] and (files := _lost(table, step))}
     because = "; ".join(tell_lost(table.name, files) for table, files in lost.items())
     asked = "" if not step.provenance.replay else "somebody asked for it (force)"
@@ -246,28 +236,24 @@ def _clear_lost(work: Work, step: Step, lost: Mapping[Table, object]) -> None:
             table.clear(partition=partition, provenance=emptied)
 
 
-def _is_from(commit: Commit, table: Table, step: Step) -> bool:
+def _is_from(commit: Commit | None, table: Table, step: Step) -> bool:
     """Return whether a commit's rows were computed from the step's inputs by the step's code."""
-    record, wanted = commit.record, step.provenance
-    if record is None or (table.spec.executed_by and record.partition != step.owned(table)):
-        return False
-    return bool((record.inputs, record.code_version) == (step.inputs.identities, wanted.code_version))
+    # A table keyed by executions names its newest one for every partition.
+    own = not table.spec.executed_by or (commit and commit.record and commit.record.partition == step.owned(table))
+    return bool(own) and is_computed_from(commit, step.inputs.identities, step.provenance.code_version)
 
 
 def _provenance(context: dg.AssetExecutionContext, target: Table, inputs: Inputs, at: datetime) -> Provenance:
     trigger = told(context.run.tags)
     chosen = context.op_execution_context.op_config
     forced = is_forced(context.run.tags) or bool(chosen and chosen.get("force"))
-    return Provenance(
-        asset=target.name,
-        run_id=context.run.run_id,
-        code_version=_code_version(context, target),
+    provenance = provenance_of(context.run, target.name, code_version=_code_version(context, target), at=at)
+    return replace(
+        provenance,
         inputs=inputs.identities,
         sequence=inputs.sequence,
-        cause="forced" if forced and CAUSE not in context.run.tags else cause_of(context.run),
-        approval=approval_of(context.run),
+        cause="forced" if forced and CAUSE not in context.run.tags else provenance.cause,
         replay=forced,
-        at=at,
         notes={**inputs.notes, "trigger": trigger} if trigger else inputs.notes,
     )
 

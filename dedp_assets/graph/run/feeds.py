@@ -13,7 +13,7 @@ from functools import cache
 from pyspark.sql import DataFrame
 
 from dedp_assets.patterns.core.errors import NotReady
-from dedp_assets.patterns.delta import Bounds, KeyedFile, Table, TableState, candidates
+from dedp_assets.patterns.delta import Bounds, KeyedFile, Partition, Table, TableState, candidates
 
 __all__ = ["Feed", "Pinned", "day_to_week", "hour_to_day", "pin", "same", "whole"]
 
@@ -41,6 +41,14 @@ class Feed:
     def markers(self, key: str) -> Sequence[Values]:
         """Return the upstream partitions whose commits show that the upstream has dealt with ``key``."""
         return (self.written(key),) if self.written else self.reads(key)
+
+    def newest(self, changed: Mapping[Partition, int]) -> dict[str, int]:
+        """Return, by downstream partition key, the newest version of the changed upstream partitions."""
+        found: dict[str, int] = {}
+        for partition, version in changed.items():
+            for key in self.feeds(dict(partition)):
+                found[key] = max(version, found.get(key, version))
+        return found
 
 
 @dataclass(frozen=True, slots=True)

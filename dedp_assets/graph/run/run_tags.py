@@ -1,13 +1,14 @@
-"""Run tags: the cause of a run, decisions of people, and results."""
+"""Run tags and the names of requests: the cause of a run, decisions of people, and results."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from datetime import datetime
 
 import dagster as dg
 
 from dedp_assets.patterns.core.errors import ConfigError
-from dedp_assets.patterns.core.records import Approval
+from dedp_assets.patterns.core.records import Approval, Provenance
 
 __all__ = [
     "APPROVED_AUDITS",
@@ -21,10 +22,14 @@ __all__ = [
     "cause_of",
     "goal_of",
     "is_forced",
+    "keys_of",
     "process_of",
+    "provenance_of",
     "ran_by",
+    "range_request",
     "refusal",
     "refusals",
+    "request_of",
     "told",
     "unchanged",
 ]
@@ -36,6 +41,8 @@ TRIGGER = "dedp.trigger/"
 APPROVED_BY = "dedp/approved_by"
 APPROVED_BECAUSE = "dedp/approved_because"
 APPROVED_AUDITS = "dedp/approved_audits"
+_PARTITION = "dagster/partition"
+_FIRST, _LAST = (f"dagster/asset_partition_range_{end}" for end in ("start", "end"))
 _PROCESS = "dedp/process"
 _REFUSED = "dedp.refused/"
 _UNCHANGED = "dedp.unchanged/"
@@ -69,10 +76,30 @@ def unchanged(table: str, said: str) -> dict[str, str]:
     return {f"{_UNCHANGED}{_tag_name(table, '')}": said}
 
 
+def request_of(table: str, key: str, goal: object, *, restored: int | None = None) -> str:
+    """Return the name of a request: table, partition, and upstream version or delivery to bring in.
+
+    The version of a restore gives the same goal a new name.
+    """
+    return f"{table}:{key or table}@{goal}" + ("" if restored is None else f"~{restored}")
+
+
 def goal_of(tags: Mapping[str, str], table: str, key: str) -> str | None:
     """Return the requested upstream version or delivery of a partition; ``None`` for other runs."""
     asked, _, goal = tags.get(REQUEST, "").rpartition("@")
     return goal.partition("~")[0] if asked == f"{table}:{key or table}" else None
+
+
+def keys_of(tags: Mapping[str, str], partitions: dg.PartitionsDefinition[str] | None) -> Sequence[str]:
+    """List the partition keys of a run: its partition, or every key of its range; empty for a whole table."""
+    if tags.get(_FIRST) and tags.get(_LAST) and partitions:
+        return partitions.get_partition_keys_in_range(dg.PartitionKeyRange(tags[_FIRST], tags[_LAST]))
+    return [tags[_PARTITION]] if _PARTITION in tags else []
+
+
+def range_request(table: str, first: str, last: str, goal: str, *, cause: str) -> dg.RunRequest:
+    """Return the request of one run over a range of partitions, with ``goal`` at the end of its run key."""
+    return dg.RunRequest(run_key=f"{table}:{first}..{last}{goal}", tags={_FIRST: first, _LAST: last, CAUSE: cause})
 
 
 def told(tags: Mapping[str, str]) -> dict[str, str]:
@@ -104,6 +131,18 @@ def approval_of(run: dg.DagsterRun) -> Approval | None:
     by, because = run.tags.get(APPROVED_BY, ""), run.tags.get(APPROVED_BECAUSE, "")
     audits = tuple(name.strip() for name in run.tags.get(APPROVED_AUDITS, "").split(",") if name.strip())
     return Approval(by, because, audits) if by or because or audits else None
+
+
+def provenance_of(run: dg.DagsterRun, asset: str, *, code_version: str, at: datetime) -> Provenance:
+    """Return the provenance of a run's write to a table: run, code, cause, approval and start."""
+    return Provenance(
+        asset=asset,
+        run_id=run.run_id,
+        code_version=code_version,
+        cause=cause_of(run),
+        approval=approval_of(run),
+        at=at,
+    )
 
 
 def _tag_name(table: str, key: str) -> str:

@@ -8,19 +8,10 @@ from typing import Any
 
 import dagster as dg
 
-from dedp_assets.graph.catalogue.rendering import Did, check_result, findings_of, metadata_of
+from dedp_assets.graph.catalogue.rendering import Did, check_result, findings_of, materialized, metadata_of
 from dedp_assets.graph.run.batches import NOT_COMPUTED, Batch, Work, compute_all
-from dedp_assets.graph.run.failures import (
-    LOST_ENGINE,
-    RETRIES,
-    failure,
-    is_lost_engine,
-    lost_engine,
-    retry,
-    unexpected,
-)
+from dedp_assets.graph.run.failures import failure
 from dedp_assets.graph.run.run_tags import told
-from dedp_assets.patterns.core.errors import TRANSIENT
 from dedp_assets.patterns.core.results import Finding
 from dedp_assets.patterns.delta import Table
 
@@ -50,8 +41,8 @@ def run(context: dg.AssetExecutionContext, work: Work, *, at: datetime) -> Itera
         dagster.RetryRequested: if another writer was in the way, or something did not answer in time.
     """
     batch = compute_all(context, work, at)
-    _retry_transient(context, batch)
-    failures = batch.failures(work.target.name)
+    batch.raise_retry()
+    failures = batch.failures()
     _tell_failures(context, work.target.name, batch, failures)
     if not failures and not batch.broken:
         yield from _checks(context, work.target, batch.done, batch.findings)
@@ -65,26 +56,8 @@ def run(context: dg.AssetExecutionContext, work: Work, *, at: datetime) -> Itera
         yield from _pass_on(context, work, batch)
         return
     yield from _checks(context, work.target, batch.done, batch.findings)
-    if batch.broken:
-        raise _broken(context, work.target.name, *batch.broken) from batch.broken[1]
+    batch.raise_broken()
     raise failure(batch.errors, failures)
-
-
-def _retry_transient(context: dg.AssetExecutionContext, batch: Batch) -> None:
-    """Raise ``RetryRequested`` for a transient error, as long as attempts are left."""
-    number = context.op_execution_context.retry_number
-    transient = next((error for error in batch.errors.values() if isinstance(error, TRANSIENT)), None)
-    if transient and not batch.broken and number < RETRIES:
-        raise retry(number) from transient
-
-
-def _broken(context: dg.AssetExecutionContext, table: str, key: str, error: Exception) -> dg.Failure:
-    """Return the failure that ended the step; mark a run with a lost engine for a new request."""
-    if not is_lost_engine(error):
-        return unexpected(table, key, error)
-    stated = context.run.tags
-    context.instance.add_run_tags(context.run.run_id, {k: v for k, v in LOST_ENGINE.items() if k not in stated})
-    return lost_engine(table, key)
 
 
 def _pass_on(context: dg.AssetExecutionContext, work: Work, batch: Batch) -> Iterator[Event]:
@@ -156,14 +129,8 @@ def _materialization(
 ) -> dg.MaterializeResult[Any]:
     asset_key = dg.AssetKey(table.name.split("/"))
     by_key = _metadata(context, work, table, done)
-    if len(by_key) > 1:
-        for key, metadata in by_key.items():
-            context.add_asset_metadata(metadata, asset_key=asset_key, partition_key=key)
-        return dg.MaterializeResult(asset_key=asset_key, metadata={"partitions": len(by_key)})
-    ((key, metadata),) = by_key.items()
-    commit = done[key].commits.get(table)
-    version = dg.DataVersion(commit.record.fingerprint) if commit and commit.record else None
-    return dg.MaterializeResult(asset_key=asset_key, metadata=metadata, data_version=version)
+    commit = next(iter(done.values())).commits.get(table)
+    return materialized(context, asset_key, by_key, commit.record.fingerprint if commit and commit.record else None)
 
 
 def _metadata(

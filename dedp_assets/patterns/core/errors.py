@@ -97,7 +97,7 @@ class NotReady(PatternError):
 
 
 class Conflict(PatternError):
-    """List the graph's tables and replays by name, from bronze on; ``audited`` keeps audited tables only."""
+    """A commit by another writer in the meantime; retryable by running the whole step again."""
 
     retryable = True
 

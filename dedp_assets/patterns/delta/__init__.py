@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from dedp_assets.patterns.delta.faces import lazily
 
 if TYPE_CHECKING:
+    from dedp_assets.patterns.delta.baselines import Baseline, audits_of_usual, baseline_at, newest_before
     from dedp_assets.patterns.delta.commit.commits import Operation, commit_actions, read_actions
     from dedp_assets.patterns.delta.commit.file_exchange import serves
     from dedp_assets.patterns.delta.commit.idempotency import Decision, already_applied, other_rows, same_write
@@ -27,7 +28,6 @@ if TYPE_CHECKING:
     from dedp_assets.patterns.delta.merge.declared_keys import require_merge_by_key
     from dedp_assets.patterns.delta.merge.recomputing import Compute
     from dedp_assets.patterns.delta.rows.base_snapshot import BaseSnapshot, FindBase
-    from dedp_assets.patterns.delta.shares import audits_of_usual
     from dedp_assets.patterns.delta.snapshots.definition import (
         conformed,
         held_types,
@@ -47,6 +47,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "BaseSnapshot",
+    "Baseline",
     "Bounds",
     "Clause",
     "Commit",
@@ -78,6 +79,8 @@ __all__ = [
     "already_applied",
     "as_folder",
     "audits_of_usual",
+    "baseline_at",
+    "newest_before",
     "broken_rules",
     "candidates",
     "commit_actions",

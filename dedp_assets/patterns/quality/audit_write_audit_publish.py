@@ -14,7 +14,6 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from statistics import median
 from typing import Literal
 
 from pyspark.sql import DataFrame
@@ -25,7 +24,7 @@ from dedp_assets.patterns.core.options import typed
 from dedp_assets.patterns.core.records import CommitRecord, slice_name
 from dedp_assets.patterns.core.results import Finding, WriteResult
 from dedp_assets.patterns.core.sql_options import require_repeatable
-from dedp_assets.patterns.delta import Ledger, Target, same_run
+from dedp_assets.patterns.delta import Commit, Ledger, Target, baseline_at, same_run
 from dedp_assets.patterns.quality._quarantine import dispatch, timed
 
 __all__ = ["audit_write_audit_publish", "require_pass", "usual"]
@@ -141,24 +140,14 @@ def usual(ledger: Ledger, partition: Mapping[str, object], *, figure: str, days:
         figure: name of a recorded figure.
         days: how many earlier partitions to look at.
     """
-    if len(partition) != 1:
-        raise ConfigError(f"partition must name one column, not {', '.join(map(repr, partition)) or 'none'}")
     if days < 1:
         raise ConfigError(f"days must be at least 1, not {days}")
-    if not ledger.exists():
-        return None
-    ((column, value),) = ledger.state().spelled(partition).items()
-    seen: dict[str, float] = {}
-    for commit in ledger.history():
+
+    def measure(commit: Commit) -> dict[str, float] | None:
         record = commit.record
-        key = record.partition.get(column) if record else None
-        if record is None or key is None or key in seen or not _is_measure(record, figure):
-            continue
-        if key == value:
-            return float(record.figures[figure])
-        seen[key] = float(record.figures[figure])
-    earlier = [seen[key] for key in sorted(seen, reverse=True) if key < value][:days]
-    return median(earlier) if earlier else None
+        return {figure: float(record.figures[figure])} if record and _is_measure(record, figure) else None
+
+    return baseline_at(ledger, partition, measure, last=days).values.get(figure)
 
 
 def _noting(into: Target, judged: Sequence[Finding]) -> Target:

@@ -1,0 +1,91 @@
+"""The run loop's attempts: each error of a partition becomes a retry, a refusal or a failure of the step."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+import dagster as dg
+
+from dedp_assets.graph.run.failures import (
+    LOST_ENGINE,
+    RETRIES,
+    is_lost_engine,
+    lost_engine,
+    retry,
+    sentence,
+    unexpected,
+)
+from dedp_assets.graph.run.run_tags import refusal
+from dedp_assets.patterns.core.errors import TRANSIENT, PatternError
+
+__all__ = ["Attempts", "partition_keys"]
+
+
+@dataclass(slots=True)
+class Attempts:
+    """The errors of one step's partitions.
+
+    Attributes:
+        context: Dagster's.
+        table: name of the table that the step computes.
+        errors: partition key -> reason for which the partition was not computed.
+        broken: partition key that ended the step before all were tried, and the unforeseen error.
+    """
+
+    context: dg.OpExecutionContext
+    table: str
+    errors: dict[str, Exception] = field(default_factory=dict)
+    broken: tuple[str, Exception] | None = None
+
+    @contextmanager
+    def at(self, key: str) -> Iterator[None]:
+        """Run the block as the attempt at one partition, and keep its error."""
+        try:
+            yield
+        except (PatternError, *TRANSIENT) as error:
+            self.errors[key] = error
+        except Exception as error:  # whatever it is, what was done before it is reported first
+            self.broken = (key, error)
+
+    @property
+    def refused(self) -> Mapping[str, PatternError]:
+        """Partition key -> error of a refusal by data or code, which no retry mends."""
+        return {k: e for k, e in self.errors.items() if isinstance(e, PatternError) and not e.retryable}
+
+    def sentences(self) -> dict[str, str]:
+        """Return one sentence per partition key on why the partition was not computed."""
+        return {key: sentence(self.table, key, error) for key, error in self.errors.items()}
+
+    def tag_refused(self, goal: Callable[[str], object]) -> None:
+        """Tag the run with its refused partitions and the refused version of each."""
+        if self.refused:
+            tags = [refusal(self.table, key, goal(key)) for key in self.refused]
+            self.context.instance.add_run_tags(
+                self.context.run.run_id, {k: v for each in tags for k, v in each.items()}
+            )
+
+    def raise_retry(self) -> None:
+        """Raise ``RetryRequested`` for a transient error, as long as attempts are left."""
+        number = self.context.retry_number
+        transient = next((error for error in self.errors.values() if isinstance(error, TRANSIENT)), None)
+        if transient and not self.broken and number < RETRIES:
+            raise retry(number) from transient
+
+    def raise_broken(self) -> None:
+        """Raise the failure for an unforeseen error; mark a run with a lost engine for a new request."""
+        if self.broken is None:
+            return
+        key, error = self.broken
+        if not is_lost_engine(error):
+            raise unexpected(self.table, key, error) from error
+        stated = self.context.run.tags
+        again = {name: value for name, value in LOST_ENGINE.items() if name not in stated}
+        self.context.instance.add_run_tags(self.context.run.run_id, again)
+        raise lost_engine(self.table, key) from error
+
+
+def partition_keys(context: dg.AssetExecutionContext) -> Sequence[str]:
+    """List the partition keys of a run, in order; one empty key for a run without partitions."""
+    return list(context.partition_keys) if context.has_partition_key or context.has_partition_key_range else [""]

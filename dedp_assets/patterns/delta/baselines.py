@@ -1,0 +1,185 @@
+"""Baselines: usual values of measures from commit history, and audits of the deviation from usual shares."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from datetime import datetime, timezone
+from statistics import median
+from typing import TypeVar
+
+from dedp_assets.patterns.core.audits import Audit
+from dedp_assets.patterns.core.errors import ConfigError
+from dedp_assets.patterns.core.results import Severity
+from dedp_assets.patterns.delta.log.commit_info import Commit
+from dedp_assets.patterns.delta.log.ledger import Ledger
+
+__all__ = ["Baseline", "audits_of_usual", "baseline_at", "newest_before"]
+
+Measures = Mapping[str, float]
+"""Name -> value of one partition or window."""
+M = TypeVar("M")
+
+
+@dataclass(frozen=True, slots=True)
+class Baseline:
+    """Usual values of measures.
+
+    Attributes:
+        values: measure -> usual value; empty for too little history.
+        history: number of partitions or windows that were measured.
+        least: number of them that a usual value needs.
+    """
+
+    values: Measures
+    history: int
+    least: int = 1
+
+    @classmethod
+    def of(cls, earlier: Iterable[Measures], *, least: int = 1) -> Baseline:
+        """Return the medians of earlier partitions or windows, if there are at least ``least``."""
+        known = list(earlier)
+        names = known[0] if known and len(known) >= least else ()
+        return cls({name: median(each[name] for each in known) for name in names}, len(known), least)
+
+    @property
+    def lack(self) -> str:
+        """The reason for the lack of a usual value; empty if there is one."""
+        if self.values:
+            return ""
+        if not self.history:
+            return "there is no earlier partition to compare with"
+        return f"too little history: {self.history} of {self.least} earlier partitions"
+
+
+def newest_before(history: Mapping[str, M], key: str, *, last: int) -> list[M]:
+    """List the newest ``last`` entries of partitions before ``key``, newest first."""
+    # Every earlier partition counts alike. A season (weekday, hour) is a choice among these keys.
+    return [history[each] for each in sorted(history, reverse=True) if each < key][:last]
+
+
+def baseline_at(
+    ledger: Ledger,
+    partition: Mapping[str, object],
+    measure: Callable[[Commit], Measures | None],
+    *,
+    last: int,
+    least: int = 1,
+) -> Baseline:
+    """Return a partition's baseline: its own last measures, or else the medians of earlier partitions.
+
+    A rebuild of an old partition is no measure for the present.
+
+    Args:
+        ledger: the table's ledger.
+        partition: the partition about to be published, one column.
+        measure: measures of a commit; ``None`` for a commit that is no measure.
+        last: how many earlier partitions to look at.
+        least: how many earlier partitions a usual value needs.
+
+    Raises:
+        ConfigError: for a partition of several columns, or of none.
+    """
+    if len(partition) != 1:
+        raise ConfigError(f"partition must name one column, not {', '.join(map(repr, partition)) or 'none'}")
+    seen: dict[str, Measures] = {}
+    if not ledger.exists():
+        return Baseline.of((), least=least)
+    ((column, value),) = ledger.state().spelled(partition).items()
+    for commit in ledger.history():
+        key = commit.record.partition.get(column) if commit.record else None
+        if key is None or key in seen or not (measures := measure(commit)):
+            continue
+        if key == value:
+            return Baseline(measures, 1)
+        seen[key] = measures
+    return Baseline.of(newest_before(seen, value, last=last), least=least)
+
+
+def audits_of_usual(
+    ledger: Ledger,
+    counts: Mapping[str, str],
+    *,
+    partition: Mapping[str, str] | None = None,
+    tolerance: float,
+    severity: Severity = "fail",
+    window_seconds: float = 0,
+    last: int = 7,
+) -> tuple[Audit, ...]:
+    """Build audits that bound each count's share of the rows read by the usual share.
+
+    Usual is what the partition's own last commit says, or else the median of the partitions before it: a rebuild of
+    an old one is no measure for the present. With too little history, any share passes.
+
+    Args:
+        ledger: the target's.
+        counts: name of an audit -> the count that it bounds: a figure of the write, or one of its row accounting.
+        partition: partition that is about to be written, one column; ``None`` for a table that is appended to.
+        tolerance: how far the share may lie from the usual one, in shares (0.25: 25 percentage points).
+        severity: whether another share refuses the rows, or warns.
+        window_seconds: length of the windows of processing time whose shares are compared, for appends; each commit by
+            itself, if 0.
+        last: how many partitions or windows to look back.
+
+    Raises:
+        ConfigError: for a tolerance that is not between 0 and 1, a partition of several columns, or a negative number.
+    """
+    if not 0 < tolerance <= 1:
+        raise ConfigError(f"tolerance={tolerance} must be a share between 0 and 1")
+    if last < 0 or window_seconds < 0:
+        raise ConfigError(f"last={last} and window_seconds={window_seconds:g} must not be negative")
+    wanted = list(counts.values())
+    if partition:
+        usual = baseline_at(ledger, partition, lambda commit: _shares([commit], wanted), last=last)
+    else:
+        usual = Baseline.of(_shares_by_window(ledger, wanted, window_seconds=window_seconds, last=last))
+    return tuple(_audit(name, of, usual.values.get(of), tolerance, severity) for name, of in counts.items())
+
+
+def _audit(name: str, of: str, usual: float | None, tolerance: float, severity: Severity) -> Audit:
+    audit = Audit(name=name, of=of, per="read", fail_above=1, approvable=True)
+    if usual is None:
+        return audit
+    low, high = max(usual - tolerance, 0), min(usual + tolerance, 1)
+    if severity == "warn":
+        return replace(audit, warn_below=low, warn_above=high)
+    return replace(audit, fail_below=low, fail_above=high)
+
+
+def _shares_by_window(
+    ledger: Ledger, counts: Iterable[str], *, window_seconds: float, last: int
+) -> Iterator[dict[str, float]]:
+    """Yield the shares of each of the newest ``last`` windows of processing time (all, if 0)."""
+    windows: dict[str, list[Commit]] = {}
+    for commit in ledger.history() if ledger.exists() else ():
+        if not _shares([commit], counts):
+            continue
+        start = _start(commit, window_seconds)
+        if start not in windows and last and len(windows) == last:
+            break
+        windows.setdefault(start, []).append(commit)
+    return (_shares(commits, counts) for commits in windows.values())
+
+
+def _shares(commits: Iterable[Commit], counts: Iterable[str]) -> dict[str, float]:
+    """Return each count's share of the rows read by published commits; empty if a commit lacks a count.
+
+    A merge is of some rows of a partition, and no measure for the partition.
+    """
+    known = [_known(commit) for commit in commits]
+    if not all(each and all(name in each for name in counts) for each in known):
+        return {}
+    read = sum(each["read"] for each in known)
+    return {name: sum(each[name] for each in known) / read for name in counts}
+
+
+def _known(commit: Commit) -> dict[str, float]:
+    record = commit.record if commit.operation != "MERGE" else None
+    return {**record.figures, **record.rows} if record and record.promotable and record.rows.get("read") else {}
+
+
+def _start(commit: Commit, window_seconds: float) -> str:
+    if not window_seconds:
+        return str(commit.version)
+    seconds = commit.timestamp.timestamp() // window_seconds * window_seconds
+    return datetime.fromtimestamp(seconds, timezone.utc).isoformat()
