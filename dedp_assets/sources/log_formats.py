@@ -66,7 +66,7 @@ class Noise:
     """A log entry of a connection without a request, such as a TLS handshake.
 
     Attributes:
-        moment: when it was; ``None`` of a comment.
+        moment: when it was; ``None`` of a comment or an empty line.
     """
 
     moment: datetime | None = None
@@ -80,6 +80,8 @@ class Lines:
 
     def read(self, line: str) -> tuple[str, Request | Noise | None]:
         """Parse a line into format name and content; the content is ``None`` if unreadable."""
+        if not line.strip():
+            return "", Noise()
         if line.startswith("#"):
             name, _, stated = line[1:].partition(":")
             self._fields = stated.split() if name == "Fields" else self._fields
@@ -88,6 +90,8 @@ class Lines:
             return "JSON lines", _of_json(line)
         if self._fields:
             return "W3C", _of_w3c(line, self._fields)
+        if "\r" in line.rstrip("\r\n"):  # several lines to whoever wrote them
+            return "", None
         return _classic(line)
 
 
@@ -175,7 +179,7 @@ def _front(text: str) -> tuple[str, str] | None:
     if len(named) < 2 or not first or (len(named) > 2 and named[0] != "-"):
         return None
     is_virtual = lead > 1 and not words[0].endswith(",") and first not in _NOBODY and not _is_address(first)
-    addresses = words[1:lead] if is_virtual else words[:lead]
+    addresses = [each for word in words[1 if is_virtual else 0 : lead] for each in re.split(r"(?<=,)(?=.)", word)]
     host = _client(addresses) or addresses[-1]
     kind = "vhost_" if is_virtual else ""
     return host, f"forwarded addresses and {kind}" if len(addresses) > 1 else kind

@@ -98,6 +98,13 @@ def test_no_bytes_stop_the_reader(sent):
     assert Arrival.of("a.json", sent, received=NOW).event is None
 
 
+@pytest.mark.parametrize("wrong", [{"time": NOW.date()}, {"data": {"ms": float("nan")}}, {"data": [NOW]}])
+def test_an_event_that_no_reader_could_read_is_refused_at_the_producer(wrong):
+    """A day is no time, and JSON has no word for what is no number."""
+    with pytest.raises(ContractError, match=f"its {next(iter(wrong))} "):
+        Event(**{"id": "7", "source": "shop", "type": "published", "time": NOW, **wrong})
+
+
 def test_a_time_without_zone_is_refused_at_the_producer_too():
     """Nobody can say which moment it means."""
     with pytest.raises(ContractError, match="has no time zone"):

@@ -15,6 +15,7 @@ from hypothesis import settings
 from dedp_assets.patterns.core.errors import AuditFailed, ConfigError, PatternError
 from dedp_assets.patterns.core.rows import RowsRead, tally
 from dedp_assets.patterns.core.schema import Column, TableSpec
+from dedp_assets.patterns.delta import Insert, Update
 from dedp_assets.patterns.error_management.filter_interceptor import filter_measures, intercept_filters
 from dedp_assets.patterns.error_management.static_late_data_integrator import plan_lookback
 from dedp_assets.patterns.idempotency.transactional_writer import (
@@ -146,3 +147,12 @@ def test_a_key_is_declared_of_each_column_once(again):
     """As the columns of the table are."""
     with pytest.raises(ConfigError, match=r"key= names id twice|are not among its columns"):
         TableSpec("t", {"id": Column("INT")}, key=("id", again))
+
+
+def test_a_clause_sets_a_column_once(spark, make_table):
+    """The last one would count, and nobody would know of the other."""
+    table = make_table(TableSpec("t", {"id": Column("INT"), "n": Column("INT")}))
+    rows = spark.sql("SELECT 1 AS id, 2 AS n")
+    for clause in (Update({"n": "1", "N": "2"}), Insert({"id": "s.id", "ID": "2"})):
+        with pytest.raises(ConfigError, match=r"t: a clause names (n|id) twice"):
+            table.merge(rows, keys=["id"], clauses=[clause], provenance=a_run())

@@ -19,6 +19,7 @@ import pytest
 from hypothesis import settings
 
 from dedp_assets.patterns.connectors.receipts import RECEIPT
+from dedp_assets.patterns.core.audits import Audit
 from dedp_assets.patterns.core.errors import Conflict, PatternError
 from dedp_assets.patterns.core.schema import Column, TableSpec
 from dedp_assets.patterns.delta import Ledger, Table
@@ -36,9 +37,11 @@ from dedp_assets.patterns.idempotency.transactional_writer import TableRows, pub
 from dedp_assets.patterns.ingestion.compactor import compact
 from dedp_assets.patterns.ingestion.full_loader import load_full
 from dedp_assets.patterns.ingestion.incremental_loader import load_increment
-from dedp_assets.patterns.modeling.current_dimension import NEWEST, keep_newest
+from dedp_assets.patterns.modeling.current_dimension import NEWEST, keep_current_and_history, keep_newest
 from dedp_assets.patterns.modeling.versioned_dimension import VERSION, ChangeStream, keep_versions
+from dedp_assets.patterns.quality.audit_write_audit_publish import audit_write_audit_publish
 from dedp_assets.patterns.value.fifo_orderer import RecordColumns, deliver_in_order
+from dedp_assets.patterns.value.local_aggregator import Layout, lay_out
 from dedp_assets.patterns.value.static_joiner import ANSWER, keep_answers
 from tests.helpers import NOW, a_run, read_back
 from tests.renaming import at
@@ -327,6 +330,53 @@ def overwritten(world):
         )
 
 
+def quarantined(world, *, second="good"):
+    """Rows at fault are put aside into another table; those of one run belong to its others."""
+    columns, into = "id INT, day STRING", {"partition": MONDAY}
+    for name in ("judged", "aside"):
+        world.table(name, columns, by=["day"])
+    audits = [Audit.none_where("ids_are_small", "id > 9")]
+
+    def write(w, name, *ids):
+        rows = w.frame(columns, *[(n, "mon") for n in ids])
+        target, aside = w["judged"].target(run(name), audits=audits, **into), w["aside"].target(run(name), **into)
+        audit_write_audit_publish(rows, target, aside, on_failure="quarantine")
+
+    write(world, "base", 1, 10)
+    yield lambda w: write(w, "1", 2, *([] if second == "bad" else [20]))
+    yield lambda w: write(w, "2", 3, *([30] if second == "bad" else []))
+
+
+def both_dimensions(world):
+    columns = "id INT, mail STRING, at TIMESTAMP"
+    stream = ChangeStream(keys=["id"], event_time="at")
+    for name, more in (("newest", NEWEST), ("versions", VERSION)):
+        world.table(name, "id INT!, mail STRING", more=more)
+
+    def write(w, name, *rows):
+        changes, tables = w.frame(columns, *rows), [w[table].target(run(name)) for table in ("newest", "versions")]
+        keep_current_and_history(changes, *tables, stream=stream)
+
+    write(world, "base", (1, "a", at(1)))
+    yield lambda w: write(w, "1", (1, "b", at(5)))
+    yield lambda w: write(w, "2", (1, "c", at(3)), (2, "c", at(3)))
+
+
+def laid_out(world):
+    layout = Layout(by=("user",), buckets=2)
+    columns = "user STRING, n INT"
+    world.table("laid", columns, more=layout.declared, by=["bucket"], checks=layout.checks)
+    for name, users in (("base", "ab"), ("1", "bc"), ("2", "cd")):
+        rows = [(user, len(name)) for user in users]
+        write = lambda w, name=name, rows=rows: lay_out(  # noqa: E731
+            w.frame(columns, *rows), w["laid"].target(run(name)), layout=layout
+        )
+        if name == "base":
+            write(world)
+        else:
+            yield write
+
+
 def compacted(world):
     columns = "id INT, day STRING"
     table = world.table("small", columns, by=["day"])
@@ -421,6 +471,7 @@ def delivered(world):
 
 CASES = [upserted, upserted_elsewhere, upserted_from, merged, merged_in_order, merged_executions, dimensions, newest]
 CASES += [answered, partial(answered, days=("mon", "tue")), incremented, loaded, units, frozen, overwritten, compacted]
+CASES += [quarantined, partial(quarantined, second="bad"), both_dimensions, laid_out]
 CASES += [deleted, grouped, filed, partial(filed, second="route"), claimed, delivered]
 
 

@@ -44,3 +44,11 @@ def test_a_use_takes_the_types_that_allow_it_and_names_the_others(spark, use):
     assert taken == ALLOWED[use]
     with pytest.raises(ConfigError, match="the rows have no column gone"):
         require_columns(rows, ["gone"], getattr(columns, use))
+
+
+def test_columns_that_spark_does_not_tell_apart_are_named(spark):
+    """Where one of them is asked for; two others, of which nothing is asked, do not matter."""
+    rows = spark.sql("SELECT 1 AS k, 2 AS K, 3 AS n")
+    with pytest.raises(ConfigError, match=r"the rows have columns \['k', 'K'\], which Spark does not tell apart"):
+        require_columns(rows, ["K"])
+    require_columns(rows, ["n"])

@@ -132,6 +132,13 @@ def test_a_write_owns_partition_columns_only(event_rows, state):
         require_partition("silver/events", state, {"user_id": "u1"})
 
 
+@pytest.mark.parametrize("wrong", [{"type": None}, {"type": "INT", "replica": 7}, {"type": "INT", "required": "yes"}])
+def test_a_column_is_declared_by_texts_and_truths(wrong):
+    """By name of the attribute, where it is declared."""
+    with pytest.raises(ConfigError, match=f"Column.{[*wrong][-1]} must be"):
+        Column(**wrong)
+
+
 def test_a_column_has_a_name():
     """Spark would take an empty one, and no statement could say it again."""
     with pytest.raises(ConfigError, match=r"bronze/nameless has a column without a name"):

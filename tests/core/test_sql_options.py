@@ -8,9 +8,10 @@ import pytest
 from pyspark.sql import functions as F
 
 from dedp_assets.patterns.core.audits import Audit
-from dedp_assets.patterns.core.errors import ConfigError
+from dedp_assets.patterns.core.errors import ConfigError, SchemaMismatch
+from dedp_assets.patterns.core.keys import key_of
 from dedp_assets.patterns.core.schema import Column, TableSpec
-from dedp_assets.patterns.delta import Delete, Table
+from dedp_assets.patterns.delta import Delete, Table, Update
 from dedp_assets.patterns.error_management.dead_letter import divert_unprocessable
 from dedp_assets.patterns.error_management.filter_interceptor import intercept_filters
 from dedp_assets.patterns.error_management.late_data_detector import detect_late_data
@@ -19,7 +20,7 @@ from dedp_assets.patterns.value.distributed_aggregator import aggregate
 from dedp_assets.patterns.value.incremental_sessionizer import SessionRule, sessionize_partition
 from dedp_assets.patterns.value.stateful_sessionizer import sessionize_with_state
 from dedp_assets.patterns.value.wrapper import wrap_records
-from tests.helpers import a_run
+from tests.helpers import a_run, read_back
 
 NOON = datetime(2026, 1, 5, 12, tzinfo=timezone.utc)
 RULE = {"entity": ["user"], "event_time": "at", "event_id": "id", "gap_seconds": 60}
@@ -60,6 +61,60 @@ def test_what_is_no_predicate_is_named_too(rows, option, sql):
     """A number is neither true nor false."""
     with pytest.raises(ConfigError, match=rf"^{option} cannot be evaluated: \[\w+[^\n]*$"):
         USES[option](rows, sql)
+
+
+PREDICATES = ["condition wrong", "rule wrong", "option ends"]
+NOT_ONE = {
+    "it closes what is open": "id > 5) OR (id > 0",
+    "it is of all rows": "max(id) > 1",
+    "it makes several rows": "explode(array(true, false))",
+}
+"""SQL that Spark takes, if it is put between parentheses, and that is no expression of one row."""
+
+
+@pytest.mark.parametrize("option", PREDICATES)
+@pytest.mark.parametrize("sql", ["'yes'", "user", *NOT_ONE.values()])
+def test_what_is_not_true_or_false_of_one_row_is_refused(rows, option, sql):
+    """A text is not read as a truth, and what closes a parenthesis early would be two conditions."""
+    with pytest.raises(ConfigError, match=rf"^{option} cannot be evaluated: \[\w+[^\n]*$"):
+        USES[option](rows, sql)
+
+
+@pytest.mark.parametrize("option", [use for use in USES if use not in PREDICATES])
+@pytest.mark.parametrize("why", NOT_ONE)
+def test_a_value_is_of_one_row(rows, option, why):
+    """A measure that makes several rows would be counted by the others, too; an aggregate is named."""
+    sql = NOT_ONE[why] if option.startswith(("computed", "measure")) else NOT_ONE[why].replace("id", "at")
+    told = rf"^{option} (cannot be evaluated: \[\w+|is max)[^\n]*$".replace("option ", "(option )?")
+    with pytest.raises(ConfigError, match=told.replace("measure wrong (", "(measure )?wrong (")):
+        USES[option](rows, sql)
+
+
+@pytest.mark.parametrize("sql", ["'yes'", *NOT_ONE.values()])
+def test_a_change_of_rows_takes_a_condition_of_one_row(rows, make_table, sql):
+    """By delete, merge and audits: one sentence, and the rows stay."""
+    table: Table = make_table(TableSpec("x", {"id": Column("INT")}))
+    table.overwrite(rows.select("id"), provenance=a_run())
+    with pytest.raises(ConfigError, match=r"^x: "):
+        table.delete(sql, provenance=a_run(run_id="2"))
+    for clause in (Delete(when=sql), Update({"id": sql.replace("true", "1")})):
+        with pytest.raises((ConfigError, SchemaMismatch), match=r"^x: "):
+            table.merge(
+                rows.select("id"),
+                keys=["id"],
+                clauses=[clause],
+                provenance=a_run(run_id="3"),
+            )
+    with pytest.raises(ConfigError, match="odd cannot be evaluated"):
+        table.overwrite(rows.select("id"), audits=[Audit.none_where("odd", sql)], provenance=a_run(run_id="4"))
+    assert read_back(table) == [{"id": 1}]
+
+
+@pytest.mark.parametrize("value", ["rand()", *NOT_ONE.values(), "id AS x", "*"])
+def test_a_key_is_of_columns(rows, value):
+    """It is the same each time, and of one row."""
+    with pytest.raises(ConfigError, match="values must"):
+        key_of(rows, [value])
 
 
 REPEATED = [use for use in USES if not use.startswith(("computed", "measure"))]

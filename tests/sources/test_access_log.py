@@ -341,3 +341,11 @@ def test_a_damaged_log_among_good_ones_is_named_and_nothing_lands(tmp_path):
     with pytest.raises(ContractError, match=r"b\.log\.gz is damaged: its gzip data ends early"):
         land_logs([good, bad], tmp_path / "landing")
     assert sorted(tmp_path.iterdir()) == [good, bad]
+
+
+def test_a_log_whose_lines_end_in_carriage_returns_alone_is_refused_by_its_name(tmp_path):
+    """It would be one line, of which one request is read."""
+    log = tmp_path / "access.log"
+    log.write_text("\r".join([line()] * 3))
+    with pytest.raises(ValueError, match=r"access\.log.* ends in carriage returns alone"):
+        land_log(log, tmp_path / "visits")

@@ -163,7 +163,8 @@ def test_any_text_is_read_or_not_and_never_fails(text):
     [
         ("203.0.113.9 - -", "203.0.113.9"),
         ("203.0.113.9, 198.51.100.3 - -", "203.0.113.9"),
-        ("203.0.113.9,198.51.100.3 - -", "203.0.113.9,198.51.100.3"),
+        ("203.0.113.9,198.51.100.3 - -", "203.0.113.9"),
+        ("-,198.51.100.3, 192.0.2.1 - -", "198.51.100.3"),
         ("-, 198.51.100.3 - -", "198.51.100.3"),
         ("unknown, 198.51.100.3 - -", "198.51.100.3"),
         ("- 198.51.100.3 - -", "198.51.100.3"),
@@ -179,3 +180,16 @@ def test_the_client_is_found_among_what_stands_in_front(front, host):
     found = Lines().read(f'{front} [05/Jan/2026:10:00:00 +0000] "GET / HTTP/1.1" 200 1')[1]
     assert isinstance(found, Request)
     assert found.host == host
+
+
+def test_requests_that_carriage_returns_part_are_not_one():
+    """Nothing of the first would be read but its beginning, and nothing of the others."""
+    line = '203.0.113.9 - - [05/Jan/2026:10:00:00 +0000] "GET / HTTP/1.1" 200 1 "-" "x"'
+    assert Lines().read(f"{line}\r{line}\n") == ("", None)
+    assert isinstance(Lines().read(f"{line}\r\n")[1], Request)
+
+
+@pytest.mark.parametrize("line", ["", "\r\n", "  \n"])
+def test_an_empty_line_is_no_request_that_was_lost(line):
+    """It is counted with the lines that tell of none."""
+    assert isinstance(Lines().read(line)[1], Noise)

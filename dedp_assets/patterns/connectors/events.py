@@ -65,10 +65,14 @@ class Event:
                 raise ContractError(f"its {name} is {value!r}, where a text belongs")
             if len(value) > _LONGEST or _UNFIT.search(value):
                 raise ContractError(f"its {name} is longer than {_LONGEST} characters or holds control characters")
-        if self.time.tzinfo is None:
+        if not isinstance(self.time, datetime) or self.time.utcoffset() is None:
             raise ContractError(f"its time {self.time} has no time zone")
         if _depth(self.data) > _DEEPEST:
             raise ContractError(f"its data is nested deeper than {_DEEPEST} levels")
+        try:
+            json.dumps(self.data, allow_nan=False)
+        except (TypeError, ValueError) as error:
+            raise ContractError(f"its data is not JSON: {error}") from None
 
     @classmethod
     def from_json(cls, body: bytes) -> Event:

@@ -140,7 +140,8 @@ def require_columns(rows: DataFrame, columns: Iterable[str | None], use: Use | N
     """Refuse option columns that the rows lack, case aside, or with a type that does not allow the use.
 
     Raises:
-        ConfigError: names the missing columns and the ones there are, or the column, its type and why it does not do.
+        ConfigError: names the missing columns and the ones there are, columns of one name, or the column, its type and
+            why it does not do.
     """
     if not isinstance(rows, DataFrame):
         require_rows("this pattern", rows)
@@ -148,6 +149,9 @@ def require_columns(rows: DataFrame, columns: Iterable[str | None], use: Use | N
     kinds = {f.name.lower(): f.dataType for f in rows.schema.fields}
     if missing := [c for c in named if c.lower() not in kinds]:
         raise ConfigError(f"the rows have no column {', '.join(missing)}; they have {', '.join(rows.columns)}")
+    alike = ([c for c in rows.columns if c.lower() == name.lower()] for name in named)
+    if several := next((found for found in alike if len(found) > 1), []):
+        raise ConfigError(f"the rows have columns {several}, which Spark does not tell apart: rename one")
     for column in named if use else []:
         kind = kinds[column.lower()]
         if use and not use.fits(kind):

@@ -16,11 +16,12 @@ from collections.abc import Iterable, Sequence
 
 from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame
-from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from dedp_assets.patterns.core.errors import AmbiguousKeys, ConfigError
+from dedp_assets.patterns.core.names import RESERVED
 from dedp_assets.patterns.core.options import typed
+from dedp_assets.patterns.core.sql_options import one_value, require_repeatable
 
 __all__ = ["key_of", "require_distinct", "without_key"]
 
@@ -75,9 +76,11 @@ def key_of(rows: DataFrame, values: Sequence[str]) -> str:
         ConfigError: for a column that is not there, or of a type of which one value has several texts; names it.
     """
     try:
-        kinds = [field.dataType for field in rows.select(*map(F.expr, values)).schema.fields]
+        found = rows.selectExpr("*", *[f"{one_value(sql)} AS {RESERVED}{n}" for n, sql in enumerate(values)]).schema
     except AnalysisException:
         raise ConfigError(f"values must be columns of the rows, or fields of them, not {list(values)}") from None
+    require_repeatable(rows, "values must be columns:", dict(zip(values, values, strict=True)))
+    kinds = [field.dataType for field in found.fields[-len(values) :]]
     return f"sha2(concat({', '.join(map(_text, values, kinds))}), 256)"
 
 

@@ -51,6 +51,9 @@ class Column:
     technical: bool = False
     replica: str = ""
 
+    def __post_init__(self) -> None:
+        require_types(self)
+
 
 @dataclass(frozen=True, slots=True)
 class TableSpec:

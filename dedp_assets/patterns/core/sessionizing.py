@@ -32,7 +32,7 @@ from dedp_assets.patterns.core.keys import key_of, require_distinct
 from dedp_assets.patterns.core.names import RESERVED, identifier
 from dedp_assets.patterns.core.options import require_types
 from dedp_assets.patterns.core.rows import quoted, value_hash
-from dedp_assets.patterns.core.sql_options import naming_options, require_repeatable
+from dedp_assets.patterns.core.sql_options import naming_options, require_repeatable, truth
 
 __all__ = ["ADDED", "ENDED", "EVENTS", "STARTED", "SessionRule", "cut", "watermarked"]
 
@@ -176,7 +176,7 @@ class SessionRule:
         Raises:
             ConfigError: if ``ends`` is SQL that Spark cannot evaluate.
         """
-        ends = f"coalesce({self.ends or 'false'}, false)"
+        ends = truth(self.ends or "false")
         require_repeatable(events, "option", {"ends": self.ends})
         with naming_options(events, "option", {"ends": ends}):
             return events.withColumn(name, F.expr(ends))

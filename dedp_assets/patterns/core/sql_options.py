@@ -13,13 +13,26 @@ from pyspark.sql import functions as F
 from dedp_assets.patterns.core.errors import ConfigError
 from dedp_assets.patterns.core.names import RESERVED
 
-__all__ = ["naming_options", "reason_of", "require_repeatable"]
+__all__ = ["naming_options", "one_value", "reason_of", "require_repeatable", "truth"]
 
 _CALL = re.compile(r"\b(?!(?:AND|CASE|ELSE|IN|LIKE|NOT|ON|OR|THEN|WHEN)\b)\w+`?\s*\(|/\*|--", re.IGNORECASE)
 """What every SQL has that may say something else the next time: a function."""
 _OF_THE_ROW = re.compile(r"\binput_file_(name|block_start|block_length)\s*\(\s*\)", re.IGNORECASE)
 """Functions that Spark lists with the random ones, and that say the same of a row each time."""
 _ONE = f"{RESERVED}one"
+
+
+def truth(predicate: str) -> str:
+    """Write SQL that is true for the rows that satisfy ``predicate``, and false for all others.
+
+    Between parentheses Spark would read a text as a truth, and ``a) OR (b`` as two predicates; here it refuses both.
+    """
+    return f"if({predicate}, true, false)"
+
+
+def one_value(sql: str) -> str:
+    """Write SQL for the value of ``sql`` in one row; Spark refuses several values or rows."""
+    return f"coalesce({sql}, NULL)"
 
 
 @contextmanager
@@ -46,7 +59,9 @@ def naming_options(rows: DataFrame, what: str, options: Mapping[str, str]) -> It
     try:
         yield
     except AnalysisException as error:
-        refused = ((f"{what} {name}", _refusal(rows, sql)) for name, sql in options.items())
+        # Beside the columns of a row, an aggregate of all rows is refused as well.
+        of_row = error.getCondition() == "MISSING_GROUP_BY"
+        refused = ((f"{what} {name}", _refusal(rows, sql, of_row=of_row)) for name, sql in options.items())
         named, why = next(((name, why) for name, why in refused if why), (f"a {what}", reason_of(error)))
         raise ConfigError(f"{named} cannot be evaluated: {why}") from error
 
@@ -99,9 +114,9 @@ def reason_of(error: Exception) -> str:
     return " ".join([reason, *(line for line in more if line.startswith("Invalid column names:"))])
 
 
-def _refusal(rows: DataFrame, sql: str) -> str:
+def _refusal(rows: DataFrame, sql: str, *, of_row: bool) -> str:
     try:
-        _ = rows.selectExpr(f"({sql}) AS probe").schema
+        _ = rows.selectExpr(*(["*"] if of_row else []), f"({sql}) AS probe").schema
     except AnalysisException as error:
         return reason_of(error)
     return ""

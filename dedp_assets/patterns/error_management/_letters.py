@@ -23,7 +23,7 @@ from dedp_assets.patterns.core.records import Provenance
 from dedp_assets.patterns.core.results import WriteResult
 from dedp_assets.patterns.core.rows import count_where, quoted, row_hash, tally
 from dedp_assets.patterns.core.schema import Column, require_holds
-from dedp_assets.patterns.core.sql_options import naming_options, require_repeatable
+from dedp_assets.patterns.core.sql_options import naming_options, require_repeatable, truth
 from dedp_assets.patterns.delta import Table, Target, held_types
 
 __all__ = [
@@ -78,12 +78,12 @@ def judged(converted: DataFrame, rules: Mapping[str, str]) -> DataFrame:
         ConfigError: for a rule that Spark cannot evaluate, or that says something else each time (``rand()``).
     """
     require_repeatable(converted, "rule", rules)
-    broken = [f"CASE WHEN NOT coalesce({rule}, false) THEN {quoted(why)} END" for why, rule in rules.items()]
+    broken = [f"CASE WHEN NOT {truth(rule)} THEN {quoted(why)} END" for why, rule in rules.items()]
     places = f"slice({MISFITS}, 1, {_NAMED}), if(size({MISFITS}) > {_NAMED}, 'and more', NULL)"
     reason = f"coalesce({SYNTAX}, nullif(concat_ws('; ', {', '.join([places, *broken])}), ''))"
     kinds = [SYNTAX, f"if(size({MISFITS}) > 0, 'wrong type', NULL)", *broken]
     stage = f"CASE WHEN {SYNTAX} IS NOT NULL THEN 'parse' WHEN size({MISFITS}) > 0 THEN 'convert' ELSE 'validate' END"
-    with naming_options(converted, "rule", {why: f"coalesce({rule}, false)" for why, rule in rules.items()}):
+    with naming_options(converted, "rule", {why: truth(rule) for why, rule in rules.items()}):
         return converted.withColumn("reason", F.expr(reason)).withColumns(
             {
                 "error_class": F.expr(f"if(reason IS NULL, NULL, coalesce({', '.join(kinds)}))"),

@@ -26,7 +26,7 @@ from dedp_assets.patterns.core.names import OUTCOME, identifier, reserved
 from dedp_assets.patterns.core.options import typed
 from dedp_assets.patterns.core.results import Split
 from dedp_assets.patterns.core.rows import Decoded, Measures, quoted
-from dedp_assets.patterns.core.sql_options import naming_options, require_repeatable
+from dedp_assets.patterns.core.sql_options import naming_options, require_repeatable, truth
 from dedp_assets.patterns.delta import Ledger, audits_of_usual
 from dedp_assets.patterns.error_management._verdicts import (
     AT_ONCE,
@@ -91,11 +91,11 @@ def intercept_filters(rows: DataFrame | Split, *, conditions: Mapping[str, str],
         for place, sql in enumerate(conditions.values())
     ]
     # Most rows stay, and cost what a plain filter does; only the others are asked condition by condition.
-    stays = " AND ".join(f"({sql})" for sql in conditions.values())
+    stays = " AND ".join(map(truth, conditions.values()))
     verdicts = f"CASE WHEN NOT {before} <=> 'valid' OR ({stays}) THEN 0L ELSE {' | '.join(bits)} END"
     named = [f"WHEN {first(place)} THEN {quoted(name)}" for place, name in enumerate(conditions)]
     named += ["ELSE filtered_by"] if "filtered" in split.parts else []
-    with naming_options(split.rows, "condition", {name: f"({sql}) AND true" for name, sql in conditions.items()}):
+    with naming_options(split.rows, "condition", {name: truth(sql) for name, sql in conditions.items()}):
         judged = split.rows.withColumn(VERDICTS, F.expr(verdicts)).withColumns(
             {
                 OUTCOME: F.expr(f"if({VERDICTS} = 0, {before}, 'filtered')"),

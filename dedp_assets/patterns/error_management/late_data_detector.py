@@ -23,7 +23,7 @@ from dedp_assets.patterns.core.instants import instant, timestamp
 from dedp_assets.patterns.core.names import OUTCOME, RESERVED
 from dedp_assets.patterns.core.options import typed
 from dedp_assets.patterns.core.results import Finding, Split
-from dedp_assets.patterns.core.sql_options import naming_options, require_repeatable
+from dedp_assets.patterns.core.sql_options import naming_options, one_value, require_repeatable
 from dedp_assets.patterns.error_management._progress import Across, Progress, advanced
 
 __all__ = ["detect_late_data", "advance_watermark", "judge_lateness", "Progress"]
@@ -86,8 +86,11 @@ def detect_late_data(
     late_by = "greatest(unix_micros(watermark) - unix_micros(event_time), 0L) / 1e6"
     stated = {"event_time": event_time, **({"arrived": arrived} if arrived else {})}
     require_repeatable(events, "option", stated)
-    with naming_options(events, "option", {name: f"unix_micros({sql})" for name, sql in stated.items()}):
-        moments = {_STATED: F.expr(event_time), **({"arrived_at": F.expr(arrived)} if arrived else {})}
+    with naming_options(events, "option", {name: f"unix_micros({one_value(sql)})" for name, sql in stated.items()}):
+        moments = {
+            _STATED: F.expr(one_value(event_time)),
+            **({"arrived_at": F.expr(one_value(arrived))} if arrived else {}),
+        }
         judged = (
             events.withColumns(moments)
             .withColumns({"event_time": F.expr(when), "watermark": F.expr(timestamp(watermark))})
@@ -152,7 +155,12 @@ def judge_lateness(
         total: source -> all dated events of the batch.
         warn_above: share of late events above which any source is worth a warning.
         fail_above: share above which the batch fails.
+
+    Raises:
+        ConfigError: for a source with fewer events than late ones.
     """
+    if wrong := sorted(source for source, count in late.items() if not 0 <= count <= total.get(source, 0)):
+        raise ConfigError(f"late must be some of the events in total, not more or fewer, as of {', '.join(wrong)}")
     shares = {source: late.get(source, 0) / count for source, count in total.items() if count}
     worst = max(shares.values(), default=0.0)
     slow = ", ".join(sorted(source for source, share in shares.items() if share > warn_above))

@@ -102,8 +102,10 @@ def starts_of(event: Event, *, pipelines: Mapping[str, Sequence[Mapping[str, str
     """List the runs that an event starts: a run for each matching pipeline and named object.
 
     Raises:
+        ConfigError: as :func:`plan_triggers`.
         ContractError: if it concerns a pipeline and does not name what to load.
     """
+    _check(pipelines)
     concerned = [name for name, filters in pipelines.items() if any(_equals(event, wanted) for wanted in filters)]
     return tuple(Start(name, event, named) for name in concerned for named in event.objects())
 

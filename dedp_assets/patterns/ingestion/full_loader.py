@@ -60,12 +60,10 @@ def load_full(
         >>> rows(devices)
         [(2, 'tablet'), (3, 'watch'), (4, 'reader')]
     """
-    if not 0 <= max_shrink <= 1 or max_growth < 1:
-        raise ConfigError(f"max_shrink={max_shrink} must lie in 0..1 and max_growth={max_growth} must be at least 1")
+    guard = volume_guard(min_rows=min_rows, max_shrink=max_shrink, max_growth=max_growth)
     into = into.by("ingestion.full_loader", "audits")
     target = into.table
     since = target.ledger.version() if target.ledger.exists() else None
-    guard = volume_guard(min_rows=min_rows, max_shrink=max_shrink, max_growth=max_growth)
     into = into.with_audits(*guard).reading(figures={"present": _present(target, since)})
     if keep_versions:
         return exposure.load(snapshot, target, provenance=into.run, audits=into.audits, rows_read=into.rows_read)
@@ -74,7 +72,16 @@ def load_full(
 
 @typed
 def volume_guard(*, min_rows: int = 1, max_shrink: float = 0.5, max_growth: float = 2.0) -> tuple[Audit, ...]:
-    """List the audits that bound the row count of a load; an unusual volume can be approved."""
+    """List the audits that bound the row count of a load; an unusual volume can be approved.
+
+    Raises:
+        ConfigError: for bounds that would refuse every delivery, or none.
+    """
+    if not 0 <= max_shrink <= 1 or max_growth < 1 or min_rows < 0:
+        raise ConfigError(
+            f"max_shrink={max_shrink} must lie in 0..1, max_growth={max_growth} must be at least 1, and "
+            f"min_rows={min_rows} at least 0"
+        )
     return (
         Audit(name="delivery_is_not_empty", of="written", fail_below=min_rows, approvable=True),
         Audit(

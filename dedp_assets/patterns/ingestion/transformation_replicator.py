@@ -28,7 +28,7 @@ from dedp_assets.patterns.core.options import typed
 from dedp_assets.patterns.core.results import BY_NAME, WriteResult
 from dedp_assets.patterns.core.rows import Tally, count_where, tally
 from dedp_assets.patterns.core.schema import TableSpec, require_declared
-from dedp_assets.patterns.core.sql_options import reason_of
+from dedp_assets.patterns.core.sql_options import one_value, reason_of
 from dedp_assets.patterns.delta import Table, Target
 from dedp_assets.patterns.ingestion._crossing import MEASURES, NothingCrossed, compared, unprovable
 from dedp_assets.patterns.ingestion._replica_rebuild import remake, rules_of
@@ -151,7 +151,7 @@ def _transformed(
     """Return the replica's rows, and a tally that proves the absence of original values."""
     require_declared(declared, rows)
     altered = {c: column.replica for c, column in declared.columns.items() if column.replica}
-    made = [(pseudonym(c, key) if key and rule == _PSEUDONYM else F.expr(rule)) for c, rule in altered.items()]
+    made = [pseudonym(c, key) if key and rule == _PSEUDONYM else F.expr(one_value(rule)) for c, rule in altered.items()]
     try:
         both = rows.select("*", *[value.alias(f"{_INSTEAD}{c}") for c, value in zip(altered, made, strict=True)])
         both.schema  # noqa: B018 - Spark analyses the rules when it is asked for their types

@@ -13,6 +13,7 @@ from pyspark.sql import Column as Expression
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
+from dedp_assets.patterns.core.audits import not_empty
 from dedp_assets.patterns.core.columns import (
     COMPARED,
     FLAG,
@@ -154,10 +155,11 @@ class Dimension:
             into: target of the write, with the table of this dimension.
             compute: present rows and selected changes -> all rows of their keys.
             identity: columns that tell the rows of one key apart.
-            anew: whether ``changes`` are all there are, and the present rows do not count.
+            anew: whether ``changes`` are all there are, and the present rows do not count; no changes are refused
+                where rows would go.
         """
-        table = into.table
-        selected = as_held(self.select(changes), held_types(table.ensure()), table.name)
+        table, state = into.table, into.table.ensure()
+        selected = as_held(self.select(changes), held_types(state), table.name)
         if not anew:
             keys = tuple(self.stream.keys)
             return table.recompute(
@@ -172,7 +174,8 @@ class Dimension:
         run = replace(into.run, replay=True)
         columns = ", ".join(f"CAST(NULL AS {c.type}) AS {identifier(name)}" for name, c in self.spec.columns.items())
         nothing = table.session.sql(f"SELECT {columns} WHERE false")
-        return table.overwrite(compute(nothing, selected), provenance=run, audits=into.audits)
+        some = [not_empty()] if state.holds({}) else []
+        return table.overwrite(compute(nothing, selected), provenance=run, audits=[*into.audits, *some])
 
 
 def settled(changes: DataFrame, keys: Sequence[str], tracked: Iterable[str]) -> DataFrame:

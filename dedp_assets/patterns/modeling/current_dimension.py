@@ -54,7 +54,8 @@ def keep_newest(changes: DataFrame, into: Target, *, stream: ChangeStream, anew:
 
     Raises:
         AmbiguousKeys: if a key is NULL.
-        AuditFailed: if the two newest changes of a key contradict each other, or a change has no event time.
+        AuditFailed: if the two newest changes of a key contradict each other, or a change has no event time; or if
+            there are no changes to replace what the table holds (``anew``).
         ConfigError: if the table or the columns do not fit.
 
     Example:

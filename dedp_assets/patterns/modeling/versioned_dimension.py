@@ -68,7 +68,8 @@ def keep_versions(
 
     Raises:
         AmbiguousKeys: if a key is NULL.
-        AuditFailed: if two changes of a key at one instant contradict each other, or one has no event time.
+        AuditFailed: if two changes of a key at one instant contradict each other, or one has no event time; or if
+            there are no changes to replace what the table holds (``anew``).
         ConfigError: if the table or the columns do not fit.
 
     Example:

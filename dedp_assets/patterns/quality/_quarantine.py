@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import replace
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from dedp_assets.patterns.core.audits import summary
-from dedp_assets.patterns.core.errors import AuditFailed
+from dedp_assets.patterns.core.errors import AuditFailed, Conflict
 from dedp_assets.patterns.core.names import identifier
 from dedp_assets.patterns.core.results import WriteResult
 from dedp_assets.patterns.core.rows import RowsRead
@@ -31,11 +32,14 @@ def dispatch(
     into: Target,
     quarantine: Target,
     *,
+    since: tuple[int | None, int | None],
     allow_empty: bool,
 ) -> WriteResult:
     """Publish the rows that no failed audit names; write the other rows to quarantine first.
 
     In this order a crash loses no row.
+
+    Neither table may have been written after its version in ``since`` (target, quarantine).
 
     The target's partition stays as it was where no row is left to publish, unless it may be emptied.
     """
@@ -52,7 +56,7 @@ def dispatch(
     whole = len(faults) < len(named)
     noted = replace(into.run, notes={**into.run.notes, "quarantined_for": sorted(failed)})
     aside = staged if whole else staged.filter(fault)
-    quarantine.table.overwrite(aside, partition=quarantine.partition, provenance=noted)
+    put = quarantine.table.stage(aside, partition=quarantine.partition, provenance=noted).publish(since=since[1])
     passed = None
     if not whole:
         good, rest = staged.filter(~F.expr(fault)), [audit for audit in audits if audit not in named]
@@ -63,9 +67,19 @@ def dispatch(
         version = target.ledger.version()
         reason = f"the whole batch went to {quarantine.name}: {summary(refused.findings)}"
         return WriteResult(target.name, version, applied=False, changed=False, reason=reason, findings=refused.findings)
-    result = timed(passed.publish(), passed)
+    result = _published(passed, replace(quarantine, run=noted), since=since[0], put=put.version)
     judged = {finding.name: finding for finding in (*refused.findings, *result.findings)}
     return replace(result, findings=tuple(judged[name] for name in judged))
+
+
+def _published(passed: StagedWrite, quarantine: Target, *, since: int | None, put: int) -> WriteResult:
+    """Publish the rows without a fault; after a conflict, remove the rows that were put aside at version ``put``."""
+    try:
+        return timed(passed.publish(since=since), passed)
+    except Conflict:
+        with suppress(Conflict):  # another run has put rows of its own in their place
+            quarantine.table.clear(partition=quarantine.partition, provenance=quarantine.run, since=put)
+        raise
 
 
 def _staged(rows: DataFrame, into: Target, *, allow_empty: bool) -> StagedWrite | None:

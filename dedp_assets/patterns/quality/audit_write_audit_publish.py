@@ -24,7 +24,7 @@ from dedp_assets.patterns.core.options import typed
 from dedp_assets.patterns.core.records import CommitRecord, slice_name
 from dedp_assets.patterns.core.results import Finding, WriteResult
 from dedp_assets.patterns.core.sql_options import require_repeatable
-from dedp_assets.patterns.delta import Commit, Ledger, Target, baseline_at, same_run
+from dedp_assets.patterns.delta import Commit, Ledger, Table, Target, baseline_at, same_run
 from dedp_assets.patterns.quality._quarantine import dispatch, timed
 
 __all__ = ["audit_write_audit_publish", "require_pass", "usual"]
@@ -57,6 +57,7 @@ def audit_write_audit_publish(
     Raises:
         AuditFailed: if the input or the result is refused; the table is as it was.
         ConfigError: for ``quarantine`` without a table, and for an audit of rows that says something else each time.
+        Conflict: if another run wrote the partition of the target or of ``quarantine`` meanwhile, where one is given.
 
     Example:
         >>> daily = table("daily", "visits INT, day STRING", (40, "mon"), (50, "tue"), partition_by=["day"])
@@ -83,6 +84,8 @@ def audit_write_audit_publish(
         raise AuditFailed(f"{named}: nothing computed, the input was refused. {summary(judged)}", findings=judged)
     into = _noting(into, judged)
     aside = quarantine and _aside(quarantine, into)
+    # The rows of a run lie in two tables: another run in between would leave those of one run here, of the other there.
+    kept, since = [_version(each.table) if aside else None for each in (aside or into, into)]
     gated = into.with_audits(not_empty(allow_empty=allow_empty))
     if on_failure == "annotate":
         gated = replace(gated, audits=tuple(_as_warning(audit) for audit in gated.audits))
@@ -92,11 +95,11 @@ def audit_write_audit_publish(
         refused = AuditFailed(str(error), findings=(*judged, *error.findings), stage=error.stage)
         if aside is None:
             raise refused from None
-        return dispatch(refused, into, aside, allow_empty=allow_empty)
-    result = timed(staged.publish(), staged)
+        return dispatch(refused, into, aside, since=(since, kept), allow_empty=allow_empty)
+    result = timed(staged.publish(since=since), staged)
     if aside is not None and aside.table.ledger.exists() and aside.table.ledger.state().holds(aside.partition):
         # What was put aside before is in the target now.
-        aside.table.clear(partition=aside.partition, provenance=aside.run)
+        aside.table.clear(partition=aside.partition, provenance=aside.run, since=kept)
     return replace(result, findings=(*judged, *result.findings))
 
 
@@ -148,6 +151,11 @@ def usual(ledger: Ledger, partition: Mapping[str, object], *, figure: str, days:
         return {figure: float(record.figures[figure])} if record and _is_measure(record, figure) else None
 
     return baseline_at(ledger, partition, measure, last=days).values.get(figure)
+
+
+def _version(table: Table) -> int:
+    """Return the version that a write is decided on; the one that creates the table if there is none."""
+    return table.ledger.version() if table.ledger.exists() else 0
 
 
 def _noting(into: Target, judged: Sequence[Finding]) -> Target:

@@ -12,7 +12,7 @@ from pyspark.sql.types import AnsiIntervalType, DecimalType, DoubleType, FloatTy
 
 from dedp_assets.patterns.core.errors import ConfigError
 from dedp_assets.patterns.core.names import RESERVED, identifier, reserved
-from dedp_assets.patterns.core.sql_options import naming_options
+from dedp_assets.patterns.core.sql_options import naming_options, one_value
 
 __all__ = ["Measure", "inputs", "merged", "parse", "partial", "require_exact"]
 
@@ -68,7 +68,8 @@ def inputs(rows: DataFrame, measures: Sequence[Measure]) -> list[Column]:
     """
     columns = [_input(measure) for measure in measures]
     with naming_options(rows, "measure", {measure.name: sql for measure, sql in zip(measures, columns, strict=True)}):
-        kinds = rows.select(*[F.expr(sql).alias(f"{RESERVED}{n}") for n, sql in enumerate(columns)]).schema
+        kinds = rows.select("*", *[F.expr(sql).alias(f"{RESERVED}{n}") for n, sql in enumerate(columns)]).schema
+    kinds = StructType(kinds.fields[-len(columns) :])
     _require_exact(measures, kinds)
     plain = [
         f"if({sql} = 0, CAST(0 AS {field.dataType.simpleString()}), {sql})"
@@ -97,7 +98,7 @@ def merged(measures: Sequence[Measure], states: StructType) -> list[Column]:
 
 def _input(measure: Measure) -> str:
     if measure.kind != "count":
-        return f"({measure.of})"
+        return one_value(measure.of)
     return "1" if measure.of == "*" else f"if(({measure.of}) IS NULL, NULL, 1)"
 
 

@@ -33,7 +33,7 @@ __all__ = ["join_within", "join_latest", "JoinTimes"]
 
 How = Literal["left", "inner"]
 _EVER = 10_000 * 366 * 86_400  # seconds, more than lie between any two timestamps
-_PAIR, _PLACE = f"{RESERVED}pair", f"{RESERVED}place"
+_PAIR, _PLACE, _APART = (f"{RESERVED}{name}" for name in ("pair", "place", "apart"))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -137,7 +137,7 @@ def join_latest(
         facts: the rows to enrich.
         others: the rows to enrich them by.
         identity: columns of ``facts`` that, with its time, make it one fact; of repeats that differ the same one is
-            taken in any order of arrival.
+            taken in any order of arrival. With a NULL in one of them, a fact repeats only a fact with the same content.
         keys: as for :func:`join_within`.
         times: as for :func:`join_within`.
         within_seconds: how long before the fact a partner may lie at most; a stream needs it, ``None`` is any time.
@@ -169,13 +169,16 @@ def join_latest(
     deciding = [c for c in (times.other, *order_by) if c.lower() not in _lowered(keys.values())]
     place = [*map(identifier, deciding), row_hash(fields_of(pairs, pairs.columns))]
     one = list({c.lower(): c for c in (*identity, times.fact)}.values())
+    unknown = " OR ".join(f"{identifier(c)} IS NULL" for c in one)
+    apart = f"if({unknown}, {row_hash(fields_of(facts, facts.columns))}, NULL) AS {_APART}"
     # Inside of a struct a time carries no watermark: of the two that a pair has, the fact's closes it.
     kept = pairs.selectExpr(
         *map(identifier, one),
+        apart,
         f"struct({', '.join(map(identifier, pairs.columns))}) AS {_PAIR}",
         f"struct({', '.join(place)}) AS {_PLACE}",
     )
-    newest = kept.groupBy(*map(identifier, one)).agg(F.expr(f"max_by({_PAIR}, {_PLACE})").alias(_PAIR))
+    newest = kept.groupBy(*map(identifier, one), _APART).agg(F.expr(f"max_by({_PAIR}, {_PLACE})").alias(_PAIR))
     return newest.select(f"{_PAIR}.*")
 
 

@@ -442,3 +442,10 @@ def test_one_slow_source_is_not_hidden_by_many_fast_ones():
     """Each source is judged by its own share, with bounds of the caller's choice."""
     finding = judge_lateness({"slow": 3}, {"slow": 10, "fast": 10_000}, warn_above=0.2, fail_above=0.4)
     assert (finding.passed, finding.severity, finding.note) == (False, "warn", "behind the watermark: slow")
+
+
+@pytest.mark.parametrize(("late", "total"), [({"web": 1}, {}), ({"web": 1}, {"web": 0}), ({"web": -1}, {"web": 3})])
+def test_late_events_are_some_of_all(late, total):
+    """A source that is missing among all of them would be passed over, however late it is."""
+    with pytest.raises(ConfigError, match=r"late must be some of the events in total, .*web"):
+        judge_lateness(late, total)

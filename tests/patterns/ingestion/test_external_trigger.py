@@ -202,6 +202,8 @@ def test_a_filter_that_could_never_or_always_hold_is_refused(wanted):
     """A misspelt attribute is an error of the call."""
     with pytest.raises(ConfigError, match=r"refresh filters by .* one or more of source, subject, type"):
         planned(pipelines={"refresh": [wanted]})
+    with pytest.raises(ConfigError, match="refresh filters by"):
+        starts_of(event(), pipelines={"refresh": [wanted]})
 
 
 def test_a_sent_event_is_read_as_it_was_sent(tmp_path):

@@ -259,7 +259,7 @@ def test_an_approval_covers_only_what_may_be_approved(devices, many):
     assert len(read_back(devices)) == 10
 
 
-@pytest.mark.parametrize("bounds", [{"max_shrink": -0.1}, {"max_shrink": 1.1}, {"max_growth": 0.9}])
+@pytest.mark.parametrize("bounds", [{"max_shrink": -0.1}, {"max_shrink": 1.1}, {"max_growth": 0.9}, {"min_rows": -1}])
 def test_bounds_that_would_refuse_every_delivery_are_refused(devices, many, bounds):
     """Impossible options are an error of the call, found before anything is created."""
     with pytest.raises(ConfigError, match="max_shrink"):

@@ -621,6 +621,9 @@ def test_calls_that_can_never_work_are_refused(users, staging, make_table):
     nothing = replace(DEVICES, columns={"type": Column("STRING", personal=True, replica="pseudonym")})
     with pytest.raises(ConfigError, match="has no column that its replica may keep"):
         transform(make_table(nothing), staging(nothing))
+    several = retagged(city={"replica": "explode(array(city, city))"})
+    with pytest.raises(ConfigError, match="declares a rule that fails"):
+        transform(under(users, several), staging(several))
     broken = retagged(city={"replica": "no_such_function(city)"})
     with pytest.raises(ConfigError, match="declares a rule that fails"):
         transform(under(users, broken), staging(broken))

@@ -9,7 +9,7 @@ import pytest
 from dedp_assets.patterns.core.errors import AmbiguousKeys, AuditFailed
 from dedp_assets.patterns.core.schema import TableSpec
 from dedp_assets.patterns.modeling.current_dimension import NEWEST, keep_current_and_history, keep_newest
-from dedp_assets.patterns.modeling.versioned_dimension import VERSION
+from dedp_assets.patterns.modeling.versioned_dimension import VERSION, keep_versions
 from tests.helpers import a_run, read_back
 from tests.patterns.modeling.changes import OWN, SCHEMA, STREAM, Change, deliveries, held, model, moment
 
@@ -55,6 +55,20 @@ def test_each_key_is_as_its_newest_change_left_it(spark, make_table):
     rebuilt = make_table(replace(CURRENT, name="silver/rebuilt"))
     keep_newest(spark.createDataFrame(seen[::-1], SCHEMA), rebuilt.target(a_run()), stream=STREAM, anew=True)
     assert repr(read_back(rebuilt)) == repr(read_back(current))
+
+
+def test_no_changes_empty_no_table(spark, make_table):
+    """A source that delivers nothing is usually broken; a new table may be empty."""
+    run, changes = a_run(), spark.createDataFrame(deliveries(11, keys=2, batches=1)[0], SCHEMA)
+    tables = [make_table(spec).target(run) for spec in (CURRENT, HISTORY)]
+    keep_current_and_history(changes.limit(0), *tables, stream=STREAM, anew=True)
+    keep_current_and_history(changes, *tables, stream=STREAM)
+    before = [read_back(each.table) for each in tables]
+    for into, write in zip(tables, (keep_newest, keep_versions), strict=True):
+        with pytest.raises(AuditFailed, match="input_is_not_empty"):
+            write(changes.limit(0), into, stream=STREAM, anew=True)
+    assert repr([read_back(each.table) for each in tables]) == repr(before)
+    assert all(before)
 
 
 def test_nothing_says_which_of_two_changes_is_true(spark, make_table):

@@ -197,6 +197,17 @@ def model(visits, ads, chosen):
     return sorted(found, key=str)
 
 
+def test_facts_without_an_identity_are_no_repeats_of_each_other(spark):
+    """Of two with NULL and the same time both stay; of two with the same content nobody can tell one from the other."""
+    at = "TIMESTAMP '2026-01-05 10:00:00' AS at"
+    facts = spark.sql(f"SELECT inline(array((NULL, '/a'), (NULL, '/b'), (NULL, '/b'), (1, '/c'))) AS (id, page), {at}")
+    ads = spark.sql("SELECT '/b' AS ad_page, 7 AS ad, TIMESTAMP '2026-01-05 09:59:00' AS shown_at")
+    found = join_latest(
+        facts, ads, identity=["id"], keys={"page": "ad_page"}, times=JoinTimes(fact="at", other="shown_at")
+    )
+    assert sorted((row["page"], row["ad"]) for row in found.collect()) == [("/a", None), ("/b", 7), ("/c", None)]
+
+
 LATEST = {**SIDES, "identity": ["visit"], "within_seconds": WITHIN, "order_by": ["ad", "ad_page"]}
 
 

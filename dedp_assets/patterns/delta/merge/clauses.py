@@ -19,7 +19,7 @@ from dedp_assets.patterns.core.errors import ConfigError, SchemaMismatch
 from dedp_assets.patterns.core.keys import require_distinct
 from dedp_assets.patterns.core.meeting import as_held, fits
 from dedp_assets.patterns.core.names import OUTCOME, RESERVED, identifier
-from dedp_assets.patterns.core.sql_options import reason_of, require_repeatable
+from dedp_assets.patterns.core.sql_options import one_value, reason_of, require_repeatable
 from dedp_assets.patterns.core.sql_types import spelled, with_texts
 from dedp_assets.patterns.delta.log.table_state import TableState
 from dedp_assets.patterns.delta.snapshots.definition import held_types
@@ -211,6 +211,7 @@ def _check_shape(table: str, merge: Merge, state: TableState, source: DataFrame)
 def _check_values(table: str, merge: Merge, known: set[str], given: set[str]) -> None:
     for clause in merge.clauses:
         values = None if isinstance(clause, Delete) else clause.values
+        require_distinct(f"{table}: a clause", values or ())
         if unknown := [column for column in values or () if column.lower() not in known]:
             raise ConfigError(
                 f"{table} has no column {', '.join(name or repr(name) for name in unknown)}, which a clause sets"
@@ -258,10 +259,12 @@ def _check_types(table: str, merge: Merge, clauses: Mapping[int, Clause], rows: 
 def _analysed(table: str, rows: DataFrame, expressions: Sequence[str]) -> dict[str, DataType]:
     """Map SQL expressions to data types, by Spark's analysis."""
     try:
-        fields = rows.selectExpr(*[f"({sql}) AS e{n}" for n, sql in enumerate(expressions)]).schema.fields
+        # Beside the columns of a row, an aggregate of all rows is refused as well.
+        made = [f"{one_value(sql)} AS e{n}" for n, sql in enumerate(expressions)]
+        fields = rows.selectExpr("*", *made).schema.fields if made else []
     except AnalysisException as error:
         raise ConfigError(f"{table}: {reason_of(error)}") from error
-    return {sql: field.dataType for sql, field in zip(expressions, fields, strict=True)}
+    return {sql: field.dataType for sql, field in zip(expressions, fields[-len(expressions) :], strict=True)}
 
 
 def _in_order(given: DataType, held: DataType) -> bool:

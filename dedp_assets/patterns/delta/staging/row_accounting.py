@@ -22,6 +22,7 @@ from dedp_assets.patterns.core.partitions import equals
 from dedp_assets.patterns.core.records import Approval, CommitRecord, Provenance
 from dedp_assets.patterns.core.results import Finding, RowCounts
 from dedp_assets.patterns.core.rows import count_where, digest, quoted
+from dedp_assets.patterns.core.sql_options import truth
 from dedp_assets.patterns.delta.log.table_state import TableState
 from dedp_assets.patterns.delta.snapshots.definition import constraints
 from dedp_assets.patterns.delta.staging.metrics import OTHERS, Account, Balance, Measured
@@ -159,7 +160,7 @@ class Accounting:
 
     def asked(self) -> dict[str, str]:
         """List the SQL aggregates of the audits, by figure."""
-        wheres = {audit.figure: self._count(audit.where) for audit in self.audits if audit.where is not None}
+        wheres = {audit.figure: self._count(truth(audit.where)) for audit in self.audits if audit.where is not None}
         return {**{audit.figure: audit.measure for audit in self.audits if audit.measure}, **wheres}
 
     def landed(self) -> dict[str | None, tuple[str, ...]]:
