@@ -13,7 +13,8 @@ from pathlib import Path
 def descendants(process: int) -> set[int]:
     """Ids of all processes below one, over sessions and process groups."""
     parents = {int(stat.parent.name): _stat(stat)[1] for stat in Path("/proc").glob("[0-9]*/stat")}
-    found, generation = set(), {process}
+    found: set[int] = set()
+    generation = {process}
     while generation:
         generation = {child for child, parent in parents.items() if int(parent) in generation} - found
         found |= generation
