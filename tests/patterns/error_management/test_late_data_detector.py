@@ -25,6 +25,7 @@ from dedp_assets.patterns.error_management.late_data_detector import (
     judge_lateness,
 )
 from tests.helpers import a_run, read_back
+from tests.renaming import any_names, at
 
 HALF_AN_HOUR, HOUR = 1800, 3600
 EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
@@ -442,3 +443,10 @@ def test_one_slow_source_is_not_hidden_by_many_fast_ones():
     """Each source is judged by its own share, with bounds of the caller's choice."""
     finding = judge_lateness({"slow": 3}, {"slow": 10, "fast": 10_000}, warn_above=0.2, fail_above=0.4)
     assert (finding.passed, finding.severity, finding.note) == (False, "warn", "behind the watermark: slow")
+
+
+@any_names()
+def late(n):
+    rows = n.frame("id INT, at STRING", (1, "2026-01-05 09:59"), (2, "2026-01-05 10:10"), (3, "noon"))
+    times = {"event_time": f"try_to_timestamp({n.q('at')})", "arrived": f"timestamp({n.q('id')} + 1767700000)"}
+    yield detect_late_data(rows, watermark=at(0), **times)["late"]
