@@ -9,7 +9,7 @@ WITH_WAITING := --numprocesses=3 $(BY_FILE)
 GENERATED := tests/graph/reconcile/test_convergence.py tests/delta/test_table_model.py tests/delta/merge/test_merging.py tests/core/test_rows.py \
 	tests/core/test_conversion_properties.py tests/core/test_partitions.py tests/delta/log/test_ledger.py tests/delta/log/test_fast_parse.py \
 	tests/patterns/ingestion/test_capturing.py tests/connectors/test_files.py tests/sources/test_log_formats.py \
-	tests/contracts/test_two_runs.py tests/contracts/test_named_twice.py tests/contracts/test_options.py tests/contracts/test_types.py \
+	tests/contracts/test_two_runs.py tests/contracts/test_names.py tests/contracts/test_options.py tests/contracts/test_types.py \
 	tests/connectors/test_pgoutput.py
 # memory for what tests write and remove again, where there is at least 1 GB of it
 MEMORY := $(shell df -Pk /dev/shm 2>/dev/null | awk 'NR == 2 && $$4 > 1048576 { print $$6 }')
@@ -19,7 +19,7 @@ export UV_NO_PROGRESS := 1
 # every command starts processes, and each would compile all packages anew
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help demo up status check static quick test fuzz bench format freeze lock clean
+.PHONY: help demo up status check static quick test budgets fuzz bench format freeze lock clean
 
 help: ## what there is to run
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -63,6 +63,9 @@ test: check ## everything: embedded, then the marked subset again over Spark Con
 	@$(BIN)/dedp setup
 	@$(BIN)/pytest -q -m "spark or slow or runs" --engine shared --durations=20 --durations-min=2 $(WITH_WAITING)
 	@$(BIN)/pytest -q -m both --engine connect $(BOTH_CORES)
+
+budgets: $(VENV)/.ready ## whether a test file took half more of a core than its budget in the last `make test`
+	@$(BIN)/python -m tests.timing
 
 fuzz: $(VENV)/.ready ## the generated tests, longer and with other seeds
 	@$(BIN)/dedp setup

@@ -37,9 +37,6 @@ apply({"DEDP_FIRST_DAY": "2025-12-02"})  # of the graph that tests load: their d
 keep_what_is_the_same()
 
 
-_LONGEST = ("tests/ui/", "tests/assets/test_rerun_law", "tests/local/test_processes", "tests/faults/test_kill")
-
-
 @event.listens_for(Engine, "connect")
 def _without_syncing(connection: Any, _: Any) -> None:
     """What a test's Dagster instance records has to survive a killed process, not a loss of power."""
@@ -54,8 +51,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.spark)
         if {"own_postgres", "broker"} & {*getattr(item, "fixturenames", ())}:
             item.add_marker(pytest.mark.slow)
-    # The longest files come first, so that no process works on one alone at the end.
-    items.sort(key=lambda item: [not item.nodeid.startswith(path) for path in _LONGEST])
+    # The longest files come first, so that no process works on one alone at the end: they have budgets of their own.
+    budgets = {item: mark.args[0] for item in items if (mark := item.get_closest_marker("budget"))}
+    items.sort(key=lambda item: -budgets.get(item, 0))
 
 
 @pytest.fixture(scope="session")

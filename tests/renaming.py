@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from datetime import datetime, timezone
+from functools import cache
+from importlib import import_module
 
 from dedp_assets.patterns.core.names import identifier
 from dedp_assets.patterns.core.schema import Column, TableSpec
+from dedp_assets.resources.environments import CHECKOUT
 from tests.helpers import read_back
 
 STORED = "{}.`ü`'\"$1\\%s:/[0]<b>"
@@ -16,6 +20,46 @@ MAPPED = "{}.ü'\"$1\\%s:/[0]<b> ,;{{0}}(x)="
 """What a column may be called where Delta maps names to others: it does not double a backtick."""
 WORDS = ("SELECT", "s", "t", "f", "contents", "1st", "session_window", "o", "r", "done")
 """Words that mean something to SQL, or to the library where it joins or adds columns: every third column has one."""
+
+
+@dataclass(frozen=True)
+class AnyNames:
+    """A use of a pattern that gives the same whatever its columns are called.
+
+    Attributes:
+        use: takes a :class:`Renaming` and yields what is there then: frames, tables, lists of records.
+        odd: the template of odd names that its columns may have.
+        handed_on: columns that the pattern does nothing with but keep, so that they may be maps.
+        read_as_json: columns that become JSON, as which a map is read.
+    """
+
+    use: object
+    odd: str
+    handed_on: tuple
+    read_as_json: tuple
+
+
+def any_names(odd=ANY, *, handed_on=(), read_as_json=()):
+    """Mark a use of a pattern, beside the pattern's tests; ``contracts/test_names.py`` runs it under other names."""
+
+    def mark(use):
+        use.any_names = AnyNames(use, odd, tuple(handed_on), tuple(read_as_json))
+        return use
+
+    return mark
+
+
+@cache
+def marked_uses():
+    """The uses that test files mark with :func:`any_names`: path of the test file -> uses."""
+    found = {}
+    for path in sorted((CHECKOUT / "tests").rglob("test_*.py")):
+        if "\n@any_names(" in path.read_text():
+            name = ".".join(path.relative_to(CHECKOUT).with_suffix("").parts)
+            held = vars(import_module(name)).values()
+            mine = [use for use in held if hasattr(use, "any_names") and use.__module__ == name]
+            found[path.relative_to(CHECKOUT).as_posix()] = [use.any_names for use in mine]
+    return found
 
 
 def at(minute):
@@ -30,12 +74,13 @@ class Renaming:
         plain: name in use -> plain name.
         folder: where streams read from.
         wrapped: plain names of columns whose values are in a map, ``{"it": value}``; taken out of it again.
+        words: whether every third column is called by one of :data:`WORDS` instead.
         shout: whether options have the names in capitals, which Spark does not mind.
         columns_used: plain names of the columns of frames and tables.
     """
 
-    def __init__(self, odd, spark, make_table, folder, wrapped=(), shout=False):
-        self.shout = shout
+    def __init__(self, odd, spark, make_table, folder, wrapped=(), shout=False, words=True):
+        self.shout, self.words = shout, words
         self.odd, self.spark, self.make_table, self.folder, self.wrapped = odd, spark, make_table, folder, {*wrapped}
         self.plain, self._known, self._tables, self.columns_used = {}, {}, 0, set()
         self._label = "_".join(["odd" if odd else "plain", *sorted(self.wrapped)])
@@ -48,7 +93,7 @@ class Renaming:
         """The name of a column as rows have it and tables declare it."""
         if name not in self._known:
             number, word = divmod(len(self._known), 3)
-            odd = WORDS[number] if word == 2 else self.odd.format(name)
+            odd = WORDS[number] if word == 2 and self.words else self.odd.format(name)
             self._known[name] = odd if self.odd else name
             self.plain |= dict.fromkeys((self._known[name], self._known[name].upper()), name)
         return self._known[name]

@@ -21,6 +21,8 @@ _OF_DAGSTER = ("BetaWarning", "PreviewWarning", "SupersessionWarning")
 """Dagster marks partitioned checks as preview and some asset arguments as beta on every load."""
 
 CONNECT_SERVER = pytest.StashKey[str]()
+ENGINE_PROCESS = pytest.StashKey[int]()
+"""The process of the engine that all test processes of a run share."""
 _SHARED_ENGINE = pytest.StashKey[Any]()
 
 
@@ -67,7 +69,8 @@ def _start(config: pytest.Config, *, connect: bool) -> None:
     else:
         chosen = replace(settings(), jit="steady", master="local[4]", driver_memory="4g")
         engine.prepare(chosen)
-        config.stash[_SHARED_ENGINE] = shared_engine.start(chosen, chosen.cache / "spark" / "shared_engine.log")
+        gateway = shared_engine.start(chosen, chosen.cache / "spark" / "shared_engine.log")
+        config.stash[_SHARED_ENGINE], config.stash[ENGINE_PROCESS] = gateway, gateway.proc.pid
 
 
 @pytest.hookimpl(optionalhook=True)
@@ -76,6 +79,7 @@ def pytest_configure_node(node: Any) -> None:
     stash = node.config.stash
     node.workerinput["connect"] = stash.get(CONNECT_SERVER, "")
     node.workerinput["gateway"] = ()
+    node.workerinput["engine"] = stash.get(ENGINE_PROCESS, 0)
     if _SHARED_ENGINE in stash:
         from tests import shared_engine
 

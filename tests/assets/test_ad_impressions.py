@@ -17,6 +17,8 @@ from dedp_assets.sources.visits_topic import publish
 from tests.assets.conftest import world_in
 from tests.assets.test_stream import streaming_world
 
+pytestmark = pytest.mark.budget(100, "two streams are joined in processes of their own")
+
 TABLE = "silver/ad_impressions"
 MIDNIGHT = datetime.combine(Clock().now().date() - timedelta(days=1), time(), timezone.utc)
 DAY = MIDNIGHT.date().isoformat()

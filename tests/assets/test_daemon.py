@@ -17,6 +17,8 @@ from dedp_assets.resources.environments import CHECKOUT, child_environment, sett
 from tests.assets.conftest import day, visits_of, world_in
 from tests.faults.processes import descendants, kill, wait_until
 
+pytestmark = pytest.mark.budget(60, "a daemon and the runs that it starts")
+
 TABLES = ("bronze/visits", "silver/visits", "silver/visits_dead_letter", "gold/daily_page_views", "gold/daily_visitors")
 
 

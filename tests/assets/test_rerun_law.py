@@ -26,7 +26,7 @@ from tests.assets.conftest import MONDAY, day, visits_of
 from tests.faults.failpoints import dying
 from tests.helpers import OF_PRODUCERS
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.budget(400, "every table of the graph is computed several times")]
 BY_RUN = {"run_id", "dead_lettered_at"}
 """Columns that say which run refused a record, and when."""
 START = datetime(MONDAY.year, MONDAY.month, MONDAY.day, tzinfo=timezone.utc)

@@ -22,6 +22,8 @@ from dedp_assets.sources.visits_topic import publish
 from tests.assets.conftest import SILVER_AND_GOLD, world_in
 from tests.faults.test_kill import killed_at
 
+pytestmark = pytest.mark.budget(120, "streams in processes of their own, one of which is killed")
+
 APPROVED = {APPROVED_BY: "Ada", APPROVED_BECAUSE: "the producer sends them again"}
 
 

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 from datetime import timedelta
 
+import pytest
+
 from dedp_assets.local.processes import work
 from dedp_assets.resources import postgres
 from dedp_assets.sources import operational
 from tests.assets.conftest import SILVER_AND_GOLD
 from tests.assets.test_stream import streaming_world, today, visits
+
+pytestmark = pytest.mark.budget(50, "the workload of the README from its beginning to its end")
 
 STEPS = 5
 

@@ -290,7 +290,8 @@ class Known:
                 "into": daily.target(RUN, partition=monday),
                 "ready": Plan(("mon",), ""),
             },
-            "plan_windows": {"ledger": sold.ledger, "column": "part", "origin": 0, "length": 100, "until": 250},
+            # with a window before 0, so that the largest value of a wrong option makes more windows than can be planned
+            "plan_windows": {"ledger": sold.ledger, "column": "part", "origin": -100, "length": 100, "until": 250},
             "declare_replica": {"source": daily.spec, "name": "staging/daily"},
             "replicate_files": {
                 "source": self.folder / "files",

@@ -12,6 +12,8 @@ import pytest
 
 from dedp_assets.resources.environments import CHECKOUT, child_environment
 
+pytestmark = pytest.mark.budget(110, "a copy of the project passes its contracts")
+
 EXAMPLE = re.compile(r"^```python\n# (\S+\.py)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 

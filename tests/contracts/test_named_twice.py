@@ -1,18 +1,15 @@
 """What an option takes several of may be given twice: it is refused, or as if it were given once.
 
-The uses of the patterns (``test_names.py``) are run again with the first column of a list twice, as it is or in
-capitals: of the first list and the last one that they name, and of each in `make fuzz`.
+Lists of columns are tried in ``test_names.py``, where every use of a pattern is run anyway.
 """
 
 from __future__ import annotations
 
-import re
 from dataclasses import replace
 
 import pytest
-from hypothesis import settings
 
-from dedp_assets.patterns.core.errors import AuditFailed, ConfigError, PatternError
+from dedp_assets.patterns.core.errors import AuditFailed, ConfigError
 from dedp_assets.patterns.core.rows import RowsRead, tally
 from dedp_assets.patterns.core.schema import Column, TableSpec
 from dedp_assets.patterns.delta import Insert, Update
@@ -26,47 +23,9 @@ from dedp_assets.patterns.idempotency.transactional_writer import (
     read_group,
     write_transaction,
 )
-from tests.contracts.names_of_tables import merged_by_delta
-from tests.contracts.test_names import CASES
 from tests.helpers import a_run, read_back
-from tests.renaming import Renaming
 
 pytestmark = pytest.mark.spark
-
-FUZZ = settings.get_current_profile_name() == "fuzz"
-
-
-class Doubling(Renaming):
-    """Names under which the n-th list of columns has its first one twice."""
-
-    def __init__(self, *args, twice=0, **options):
-        super().__init__("", *args, **options)
-        self.twice, self.lists, self._label = twice, 0, f"twice{twice}"
-
-    def all(self, *names):
-        found = super().all(*names)
-        self.lists += 1
-        again = found[0].upper() if self.twice % 2 else found[0]
-        return [*found, again] if self.lists == self.twice else found
-
-
-@pytest.mark.parametrize("case", [c for c in CASES if c is not merged_by_delta], ids=lambda case: case.__name__)
-def test_a_column_named_twice_is_refused_or_counts_once(spark, make_table, tmp_path, case):
-    """In the same case or in another: the rows are those of one, or a sentence names the column."""
-
-    def used(twice):
-        doubling = Doubling(spark, make_table, tmp_path, twice=twice)
-        try:
-            return doubling, [doubling.rows(part) for part in case(doubling)]
-        except PatternError as error:
-            return doubling, str(error)
-
-    plain, expected = used(0)
-    assert isinstance(expected, list)
-    for place in range(1, plain.lists + 1) if FUZZ else sorted({1, plain.lists} - {0}):
-        doubling, found = used(place)
-        names = "|".join(map(re.escape, doubling.plain))
-        assert found == expected or re.search(rf"(?<![a-z])({names})(?![a-z]).* twice", str(found)), (place, found)
 
 
 DAYS = TableSpec("gold/days", {"n": Column("BIGINT"), "day": Column("STRING")}, partition_by=("day",))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
+from functools import cache
 from itertools import product
 from pathlib import Path
 
@@ -51,6 +52,7 @@ def test_each_partition_that_an_input_may_have_is_read_by_some_run(table, upstre
             assert read, f"{table.spec.name} never reads {partition} of {upstream.name}"
 
 
+@cache
 def together() -> list[frozenset[str]]:
     """Names of the parts that splits of the library have, as its modules write them."""
     found = set()

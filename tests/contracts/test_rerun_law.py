@@ -22,6 +22,8 @@ from dedp_assets.patterns.delta import Table
 from tests.examples import NAMES
 from tests.faults.failpoints import POINTS, dying
 
+pytestmark = pytest.mark.budget(90, "every write of the library dies and is run again")
+
 WAYS_OUT = {"resnapshot=True": {"resnapshot": True}}
 """What a refusal may ask a person for, by its words: a slot that no log knows of may be somebody else's."""
 WRITES = [pattern for pattern in catalog.patterns() if pattern.kind == "write"]

@@ -47,7 +47,10 @@ from tests.helpers import NOW, a_run, read_back
 from tests.renaming import at
 from tests.sinks import Inbox
 
-pytestmark = pytest.mark.spark
+pytestmark = [
+    pytest.mark.spark,
+    pytest.mark.budget(150, "every write of the library with another one in between"),
+]
 
 FUZZ = settings.get_current_profile_name() == "fuzz"
 READS = ("state", "version", "transactions", "history", "commits", "latest", "changed", "changes", "exists")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import re
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import replace
@@ -25,7 +26,7 @@ from dedp_assets.patterns.core.errors import (
     SchemaMismatch,
     TransactionReused,
 )
-from dedp_assets.patterns.core.names import OUTCOME
+from dedp_assets.patterns.core.names import OUTCOME, identifier
 from dedp_assets.patterns.core.partitions import quoted
 from dedp_assets.patterns.core.records import Approval
 from dedp_assets.patterns.core.results import Split
@@ -1015,3 +1016,16 @@ def test_nested_content_that_changes_is_published(make_table, spark, kind, befor
         for n, value in enumerate((before, after, after))
     ]
     assert changed == [True, True, False]
+
+
+@pytest.mark.parametrize("name", ["a b", "a,b", "a;b", "a{b", "a)b", "a\nb", "a\tb", "a=b"])
+@pytest.mark.parametrize("inside", [False, True])
+def test_a_name_that_no_file_can_have_is_refused_when_the_table_is_made(make_table, name, inside):
+    """Delta says which name it does not take, of a column or inside of one; nothing is left of the table."""
+    nested = Column(f"STRUCT<{identifier(name)}: INT>")
+    table = make_table(TableSpec("names/refused", {"id": Column("INT"), "s" if inside else name: nested}))
+    told = re.escape(name.partition("\n")[0])
+    words = rf"names/refused cannot be made as it is declared: .*invalid character.*names:.*{told}"
+    with pytest.raises(ConfigError, match=words):
+        table.ensure()
+    assert not table.ledger.exists()

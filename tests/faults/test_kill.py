@@ -26,7 +26,7 @@ TABLES = (
 )
 CHANCE = {"run_id", "dead_lettered_at"}
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.budget(120, "processes are killed at points of their work")]
 
 
 def load(world):

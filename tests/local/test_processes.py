@@ -33,6 +33,8 @@ from dedp_assets.sources import visits
 from tests.faults.processes import command, descendants, kill, living, wait_until
 from tests.helpers import free_pair
 
+pytestmark = pytest.mark.budget(250, "platforms of several processes, which are killed")
+
 DEDP = str(Path(sys.executable).parent / "dedp")
 DAY, VISITS = date(2026, 1, 5), 300
 SERVERS = {

@@ -36,6 +36,7 @@ CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", 
 pytestmark = [
     pytest.mark.slow,
     pytest.mark.skipif(CHROMIUM is None, reason="no Chromium on this machine: apt-get install chromium"),
+    pytest.mark.budget(600, "a whole platform and a browser"),
 ]
 FIRST = Clock().now().date() - timedelta(days=4)
 DAYS = [(FIRST + timedelta(days=number)).isoformat() for number in range(4)]

@@ -29,6 +29,7 @@ from dedp_assets.patterns.delta.commit import file_exchange
 from dedp_assets.patterns.delta.rows import copy_on_write, touched_files
 from dedp_assets.patterns.delta.storage import coordination
 from tests.helpers import EVENTS, a_run, active_files, read_back
+from tests.renaming import MAPPED, STORED, any_names
 
 DAY = {"event_date": "2026-01-05"}
 NEXT_DAY = {"event_date": "2026-01-06"}
@@ -685,3 +686,22 @@ def test_a_column_that_the_table_counts_is_set_by_no_merge(spark, make_table, al
         more = spark.sql("SELECT 70L AS n, 2 AS id, 2 AS v")
         table.merge(more, keys=["id"], clauses=allowed, provenance=a_run(inputs={"b": 3}))
         assert {row["n"] for row in read_back(table)} >= {70}
+
+
+@any_names(STORED)
+def merged_by_hand(n, **spec):
+    columns = "id INT, number INT, day STRING"
+    table = n.table(columns, checks={"positive": f"{n.q('number')} > 0"}, by=["day"], **spec)
+    table.overwrite(n.frame(columns, (1, 1, "a b"), (None, 1, "c%d")), provenance=a_run())
+    more = Update({n("number"): f"t.{n.q('number')} + s.{n.q('number')}"})
+    new = Insert({n("id"): f"s.{n.q('id')}", n("day"): "'{0}'", n("number"): "7"})
+    clauses, source = [Delete(when=f"s.{n.q('number')} > 8"), more, new], [(1, 9), (None, 5), (3, 3), (4, 4)]
+    rows = n.frame("id INT, number INT", *source)
+    table.merge(rows, keys=n.all("id"), clauses=clauses, null_keys=True, provenance=a_run())
+    table.delete(f"{n.q('id')} = 4", provenance=a_run())
+    yield table.read()
+
+
+@any_names(MAPPED)
+def merged_by_delta(n):
+    yield from merged_by_hand(n, properties={"delta.columnMapping.mode": "name"})

@@ -22,6 +22,7 @@ from dedp_assets.patterns.delta import StagedWrite
 from dedp_assets.patterns.error_management.checkpointer import append_checkpointed
 from dedp_assets.patterns.error_management.dead_letter import LETTER, Field, as_letters, divert_unprocessable, route
 from tests.helpers import NOW, a_run, read_back
+from tests.renaming import STORED, any_names
 
 DAY, NEXT = "2026-01-05", "2026-01-06"
 READINGS = TableSpec(
@@ -501,3 +502,68 @@ def test_letters_of_a_stream_are_appended_and_counted_like_all_others(spark, mak
         ("cut {", "open", READINGS.name),
     ]
     assert [c.record.figures["open"] for c in dead.ledger.history() if c.record and c.record.rows] == [1, 1]
+
+
+@any_names(handed_on=("user",))
+def diverted_lines(n):
+    texts = json.dumps({n("amount"): 7}), json.dumps({n("amount"): "seven"}), "{"
+    rows = n.frame("id INT, line STRING, user STRING", *[(i, text, "u") for i, text in enumerate(texts)])
+    options = {"payload": n("line"), "identity": n.all("id"), "carry": n.all("user"), "schema": {n("amount"): "BIGINT"}}
+    split = divert_unprocessable(rows, rows.limit(2), rules={"none": f"{n.q('amount')} > 0"}, **options)
+    yield split["valid"]
+    yield split["dead"].drop(n("line"), "reason")
+
+
+@any_names(read_as_json=("list",))
+def diverted_columns(n):
+    lines = [(1, "7", "[1]", "2026-01-05 10:00:00"), (2, "x", "[y]", None)]
+    rows = n.frame("id INT, amount STRING, list STRING, at STRING", *lines)
+    schema = {n("amount"): "INT", n("list"): "ARRAY<INT>", n("at"): Field("TIMESTAMP", event_time=True)}
+    split = divert_unprocessable(rows, schema=schema, identity=n.all("id"))
+    yield split["valid"]
+    yield split["dead"].drop("raw", "reason")
+
+
+@any_names(STORED, handed_on=("note",))
+def filed(n):
+    valid = n.table(
+        "amount INT, id INT, note STRING, day STRING", more={"was_dead_lettered": Column("BOOLEAN")}, by=["day"]
+    )
+    dead = n.table("line STRING, id INT, note STRING, filed STRING", more=LETTER, by=["filed"])
+    options = {"payload": n("line"), "identity": n.all("id"), "schema": {n.declared("amount"): "INT"}}
+    options["carry"] = n.all("note")
+    for number, text in enumerate(("{", "{}")):
+        rows = n.frame("id INT, line STRING, note STRING", (1, "{}", "x"), (2, text, "y"), (3, "[", "z"))
+        split = divert_unprocessable(rows, dead.read() if number else None, **options)
+        parts = {**split.parts, "valid": (*split.parts["valid"], n.declared("day"))}
+        dated = replace(split, rows=split.rows.withColumn(n.declared("day"), F.lit("a/b")), parts=parts)
+        run = a_run(at=NOW, sequence=number)
+        into, letters = valid.target(run, partition={n("day"): "a/b"}), dead.target(run, partition={n("filed"): "c d"})
+        route(dated, into, letters)
+    yield valid
+    yield dead
+
+
+@pytest.mark.parametrize(
+    ("columns", "options"),
+    [
+        ("a STRING, b INT, `a text` STRING", {"carry": ["a text"]}),
+        ("a STRING, b INT, `a text` STRING", {"schema": {"a": "INT", "a text": "STRING"}}),
+        ("a STRING, b INT", {"raw": ["b"]}),
+        ("a STRING, b INT", {"schema": {"__dedp_misfits": "INT"}, "payload": "a"}),
+    ],
+)
+def test_a_column_that_is_called_as_one_that_is_added_is_refused(spark, columns, options):
+    """What a step adds would take the place of the user's own column: the refusal names it, and no row is wrong."""
+    with pytest.raises(ConfigError, match=r"a text|\['b'\]|__dedp_"):
+        divert_unprocessable(
+            spark.createDataFrame([], columns), **{"schema": {"a": "INT"}, "identity": ["b"], **options}
+        )
+
+
+@pytest.mark.parametrize("name", ["contents", "key_contents"])
+def test_a_dead_letter_is_found_again_whatever_its_identity_is_called(spark, name):
+    """The names by which letters are looked up are no names of columns that are added on the way."""
+    lines = spark.createDataFrame([(1, '{"x": 1}')], f"{name} INT, line STRING")
+    split = divert_unprocessable(lines, lines, payload="line", schema={"x": "INT"}, identity=[name])
+    assert [row["was_dead_lettered"] for row in split["valid"].collect()] == [True]

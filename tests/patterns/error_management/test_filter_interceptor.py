@@ -11,8 +11,10 @@ from itertools import product
 from types import SimpleNamespace
 
 import pytest
+from pyspark.sql import functions as F
 
 from dedp_assets.patterns.core.errors import AuditFailed, ConfigError
+from dedp_assets.patterns.core.results import Split
 from dedp_assets.patterns.core.rows import RowsRead, tally
 from dedp_assets.patterns.core.schema import Column, TableSpec
 from dedp_assets.patterns.delta import Ledger, Table
@@ -25,6 +27,7 @@ from dedp_assets.patterns.error_management.windowed_deduplicator import deduplic
 from dedp_assets.resources.engine import use_java
 from dedp_assets.resources.environments import CHECKOUT
 from tests.helpers import a_record, a_run, read_back, write_log
+from tests.renaming import STORED, any_names
 
 CONDITIONS = {"adult": "a > 17", "consents": "b", "c": "c", "is known": "NOT e"}
 PEOPLE = TableSpec(
@@ -370,3 +373,29 @@ def test_a_task_that_is_tried_again_counts_its_rows_once(tmp_path, test_settings
     figures = json.loads(done.stdout.splitlines()[-1])
     assert [figures[f"rejected by {name}"] for name in ("odd", "small")] == [500, 500]
     assert figures["first rejected by small"] == 250
+
+
+@any_names(STORED)
+def filtered(n):
+    rows, table = n.frame("id INT, age INT", (1, 20), (2, 17), (3, None)), n.table("id INT, age INT")
+    conditions = {STORED: f"{n.q('age')} > 17", "a b": f"{n.q('id')} % 2 = 1"}
+    split = intercept_filters(rows, conditions=conditions, identity=n.all("id"))
+    kept, seen = tally(split, identity=n.all("id"), measures=filter_measures(conditions))
+    yield split["filtered"]
+    yield [{**table.stage(kept, provenance=a_run(), rows_read=RowsRead(tally=seen)).publish().figures}]
+    yield table
+
+
+def test_a_column_that_is_called_as_one_that_is_added_is_refused(spark):
+    """What a step adds would take the place of the user's own column: the refusal names it, and no row is wrong."""
+    rows = spark.createDataFrame([], "a INT, filtered_by STRING").withColumn("part", F.lit("valid"))
+    split = Split(rows, {"valid": ("a", "filtered_by", "part")}, outcome="part")
+    with pytest.raises(ConfigError, match="filtered_by"):
+        intercept_filters(split, conditions={"c": "true"})
+
+
+def test_what_an_earlier_filter_dropped_keeps_its_reason(spark):
+    """A second filter passes the rows through that the first one dropped, as it says of every other part."""
+    ages = spark.createDataFrame([(1, 20), (2, 1), (3, 30)], "id INT, age INT")
+    split = intercept_filters(intercept_filters(ages, conditions={"a": "age > 3"}), conditions={"b": "age > 25"})
+    assert sorted(map(tuple, split["filtered"].collect())) == [(1, 20, "b"), (2, 1, "a")]

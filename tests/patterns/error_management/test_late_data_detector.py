@@ -25,6 +25,7 @@ from dedp_assets.patterns.error_management.late_data_detector import (
     judge_lateness,
 )
 from tests.helpers import a_run, read_back
+from tests.renaming import any_names, at
 
 HALF_AN_HOUR, HOUR = 1800, 3600
 EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
@@ -449,3 +450,10 @@ def test_late_events_are_some_of_all(late, total):
     """A source that is missing among all of them would be passed over, however late it is."""
     with pytest.raises(ConfigError, match=r"late must be some of the events in total, .*web"):
         judge_lateness(late, total)
+
+
+@any_names()
+def late(n):
+    rows = n.frame("id INT, at STRING", (1, "2026-01-05 09:59"), (2, "2026-01-05 10:10"), (3, "noon"))
+    times = {"event_time": f"try_to_timestamp({n.q('at')})", "arrived": f"timestamp({n.q('id')} + 1767700000)"}
+    yield detect_late_data(rows, watermark=at(0), **times)["late"]

@@ -13,6 +13,7 @@ from pyspark.sql import functions as F
 from dedp_assets.patterns.core.errors import ConfigError
 from dedp_assets.patterns.core.results import RowCounts
 from dedp_assets.patterns.core.rows import tally
+from dedp_assets.patterns.error_management import windowed_deduplicator as deduplicator
 from dedp_assets.patterns.error_management.dead_letter import divert_unprocessable
 from dedp_assets.patterns.error_management.windowed_deduplicator import (
     deduplicate,
@@ -20,6 +21,7 @@ from dedp_assets.patterns.error_management.windowed_deduplicator import (
     judge_uniqueness,
 )
 from tests.helpers import a_run, active_files, read_back
+from tests.renaming import any_names
 
 DAY = {"event_date": "2026-01-05"}
 VISITS = [
@@ -330,3 +332,27 @@ def test_a_stream_without_the_named_columns_is_refused(spark, tmp_path):
     stream = spark.readStream.schema("id STRING, at TIMESTAMP").json(str(tmp_path))
     with pytest.raises(ConfigError, match="no column visit_time"):
         deduplicate_stream(stream, keys=["id"], event_time="visit_time", window="10 minutes")
+
+
+@any_names(handed_on=("page",))
+def deduplicated(n):
+    seen = [("a", 1, "x"), ("a", 2, "y"), ("b", 1, "x"), (None, 1, "x"), ("c", 1, "z")]
+    rows, keys = n.frame("id STRING, at INT, page STRING", *seen), n.all("id")
+    split = deduplicator.deduplicate(rows, n.frame("id STRING", ("c",)), keys=keys, order_by=n.all("at"), keep="last")
+    yield from (split[part] for part in split.parts)
+    yield [deduplicator.judge_uniqueness(rows, keys=keys).figures]
+
+
+EVENT = "user STRING, at TIMESTAMP, id INT, page STRING"
+
+
+@any_names(handed_on=("id", "page"))
+def deduplicated_stream(n):
+    found = deduplicator.deduplicate_stream(n.stream(EVENT), keys=n.all("user"), event_time=n("at"), window="1 hour")
+    yield [dict.fromkeys(found.columns)]
+
+
+def test_a_column_that_is_called_as_one_that_is_added_is_refused(spark):
+    """What a step adds would take the place of the user's own column: the refusal names it, and no row is wrong."""
+    with pytest.raises(ConfigError, match="__dedp_"):
+        deduplicator.judge_uniqueness(spark.createDataFrame([], "__dedp_rows INT"), keys=["__dedp_rows"])

@@ -19,6 +19,7 @@ from dedp_assets.patterns.delta.staging.stages import Stage
 from dedp_assets.patterns.idempotency.data_overwrite import overwrite_partition
 from dedp_assets.patterns.ingestion.compactor import vacuum
 from tests.helpers import EVENTS, a_run, active_files, files_of, read_back
+from tests.renaming import STORED, any_names
 
 DAYS = ("2026-01-05", "2026-01-06", "2026-01-07")
 FIRST, SECOND, THIRD = ({"event_date": day} for day in DAYS)
@@ -285,3 +286,19 @@ def test_what_to_replace_has_to_be_a_partition(events, event_rows, fill, partiti
     with pytest.raises(ConfigError, match=words):
         overwrite_partition(event_rows(1), events.target(a_run(), partition=partition))
     assert ids(events) == {DAYS[0]: [0, 1, 2]}
+
+
+VALUES = ("a b", "a/b", "50%", "a=b", "a:b", "it's", 'say "x"', "ünï", "back\\slash", "{0}", "%2F", "a.b", None)
+
+
+@any_names(STORED, handed_on=("id",))
+def overwritten(n):
+    columns = "id INT, day STRING, land STRING"
+    table = n.table(columns, by=["day", "land"])
+    every = [(number, value, land) for number, value in enumerate(VALUES) for land in ("x", None)]
+    table.overwrite(n.frame(columns, *every), provenance=a_run())
+    owned, rows = {n("day"): 'say "x"', n("land"): "x"}, n.frame(columns, (99, 'say "x"', "x"))
+    overwrite_partition(rows, table.target(a_run(), partition=owned))
+    table.clear(partition={n("day"): "a=b", n("land"): "x"}, provenance=a_run())
+    yield table
+    yield table.read({n("day"): "%2F"}, {n("land"): None})

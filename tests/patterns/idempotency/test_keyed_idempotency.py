@@ -13,11 +13,13 @@ import pytest
 from pyspark.sql import functions as F
 
 from dedp_assets.patterns.core.errors import AmbiguousKeys, AuditFailed, ConfigError, ContractError
+from dedp_assets.patterns.core.names import identifier
 from dedp_assets.patterns.core.schema import Column, TableSpec
 from dedp_assets.patterns.delta import Insert, Update
 from dedp_assets.patterns.delta.rows import touched_files
 from dedp_assets.patterns.idempotency.keyed_idempotency import FIRST, LAST, add_stable_key, key_of, upsert_keyed
 from tests.helpers import a_run, read_back
+from tests.renaming import STORED, any_names
 
 pytestmark = pytest.mark.spark
 
@@ -379,3 +381,28 @@ def test_a_partition_written_by_key_holds_these_rows_and_no_others(spark, make_t
         done = upsert_keyed(frame, table.target(a_run(inputs={"n": number}), partition=monday))
         assert held_in(table) == sorted([(key, "mon", n) for key, n in pairs] + [("x", "tue", 0)])
     assert not done.changed
+
+
+@any_names(handed_on=("part",))
+def keyed(n):
+    rows = n.frame("user STRING, seq INT, part INT", ("Ada", 7, 1), ("Ada", 5, 1), (None, 3, 2))
+    given = add_stable_key(rows, entity=n.all("user"), appended=n.all("seq"), key=n("key"))
+    known = given.select(*map(identifier, [*n.all("user", "key"), FIRST, LAST])).distinct()
+    later, options = rows.filter(f"{n.q('seq')} <> 5"), {"entity": n.all("user"), "appended": n.all("seq")}
+    yield add_stable_key(later, known, **options, key=n("key"), if_purged="keep")
+
+
+@any_names(STORED, handed_on=("number",))
+def upserted(n):
+    columns = "id STRING, number INT, day STRING"
+    table = n.table(columns, key=(n.declared("id"),), by=["day"])
+    for rows in ([("a", 1, "d/1"), ("b", 1, "d/1")], [("a", 2, "d/1"), ("c", 1, "d/1")]):
+        upsert_keyed(n.frame(columns, *rows), table.target(a_run(), partition={n("day"): "d/1"}))
+    yield table
+
+
+@pytest.mark.parametrize("key", [FIRST, "__dedp_record"])
+def test_a_column_that_is_called_as_one_that_is_added_is_refused(spark, key):
+    """What a step adds would take the place of the user's own column: the refusal names it, and no row is wrong."""
+    with pytest.raises(ConfigError, match=r"__dedp_|first_record"):
+        add_stable_key(spark.createDataFrame([], "a INT, b INT"), entity=["a"], appended=["b"], key=key)

@@ -17,6 +17,7 @@ from dedp_assets.patterns.delta.rows import touched_files
 from dedp_assets.patterns.idempotency.keyed_idempotency import upsert_keyed
 from dedp_assets.patterns.idempotency.merger import merge_changes
 from tests.helpers import a_run, active_files, read_back
+from tests.renaming import STORED, any_names
 
 pytestmark = pytest.mark.spark
 
@@ -254,3 +255,21 @@ def test_a_struct_with_another_field_is_refused_by_name(spark, make_table):
         with pytest.raises(SchemaMismatch, match=r"place has a field (land|zip) only in the"):
             merge_changes(rows, table.target(a_run()), keys=["id"], order_by=["at"])
     assert table.ledger.version() == 0
+
+
+@any_names(STORED, handed_on=("name",))
+def merged(n):
+    columns, parts = "id INT, name STRING, seq INT, gone BOOLEAN", "id INT, name STRING, day STRING"
+    placed, ordered = n.table(columns), n.table(parts, by=["day"])
+    options = {"keys": n.all("id"), "deleted": n("gone")}
+    first, second = (
+        [(1, "x", 3, False), (2, "y", 3, False)],
+        [(1, "z", 1, False), (2, "z", 5, True), (2, "w", 4, False)],
+    )
+    for rows in (first, second):
+        merge_changes(n.frame(columns, *rows), placed.target(a_run()), order_by=n.all("seq"), **options)
+    for number in range(2):
+        rows = n.frame(f"{parts}, gone BOOLEAN", (1, f"x{number}", "a=b", number == 1), (2, f"x{number}", "ü", False))
+        merge_changes(rows, ordered.target(a_run(sequence=number)), **options)
+    yield placed
+    yield ordered

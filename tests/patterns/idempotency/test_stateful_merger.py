@@ -27,6 +27,7 @@ from dedp_assets.patterns.delta.commit import file_exchange
 from dedp_assets.patterns.delta.rows import touched_files
 from dedp_assets.patterns.idempotency.stateful_merger import merge_execution
 from tests.helpers import a_run, active_files, read_back
+from tests.renaming import STORED, any_names
 
 pytestmark = pytest.mark.spark
 
@@ -269,3 +270,14 @@ def test_any_sequence_ends_as_a_clean_rebuild(spark, make_table):
     for day in sorted(made.increments):
         made.run(day)
     assert made.held() == made.rebuilt(*sorted(made.increments))
+
+
+@any_names(STORED)
+def merged_executions(n):
+    table = n.table("page STRING, views INT", executed_by="day")
+    update = {n("views"): f"t.{n.q('views')} + s.{n.q('views')}"}
+    for day, views in (("mon", 1), ("tue", 10), ("tue", 20)):
+        rows = n.frame("page STRING, views INT, gone BOOLEAN", ("/a", views, False), ("/b", views, day == "tue"))
+        into = table.target(a_run(replay=True), partition={"day": day})
+        merge_execution(rows, into, keys=n.all("page"), update=update, deleted=n("gone"))
+    yield table

@@ -28,6 +28,8 @@ from dedp_assets.patterns.ingestion.change_data_capture import CHANGES, apply_ch
 from dedp_assets.sources import operational
 from tests.helpers import NOW, a_run, read_back
 
+pytestmark = pytest.mark.budget(120, "each test has a database of its own, and captures it several times")
+
 HISTORY = TableSpec("bronze/users_changes", CHANGES, partition_by=("committed_on",), comment="One row per change.")
 LATEST = TableSpec(
     "bronze/users",

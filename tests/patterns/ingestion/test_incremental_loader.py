@@ -27,6 +27,7 @@ from dedp_assets.patterns.error_management.windowed_deduplicator import deduplic
 from dedp_assets.patterns.ingestion.incremental_loader import load_increment, load_partition, plan_windows
 from dedp_assets.patterns.ingestion.readiness_marker import delivering, plan_ready
 from tests.helpers import NOW, a_run, active_files, files_of, read_back
+from tests.renaming import STORED, any_names
 
 DAYS = [f"2026-01-{day:02d}" for day in range(5, 13)]
 ORIGIN = datetime(2026, 1, 5, tzinfo=timezone.utc)
@@ -705,3 +706,13 @@ def test_a_redelivered_partition_replaces_its_rows(days, landing):
     landing.deliver(DAYS[0], "b", "d")
     take(landing, days, DAYS[0], inputs={"landing": landing.offered().cursor[f"date={DAYS[0]}"]})
     assert visit_ids(days) == {DAYS[0]: ["b", "d"], DAYS[1]: ["c"]}
+
+
+@any_names(STORED)
+def incremented(n):
+    table = n.table("id INT, seq BIGINT, part STRING", by=["part"])
+    for rows in ([(1, 99), (2, 100), (3, 150)], [(2, 101), (4, 150), (5, 200)]):
+        into = table.target(a_run(replay=True), partition={n("part"): "100/200"})
+        options = {"window": (100, 200), "keys": n.all("id"), "delta": n("seq")}
+        load_increment(n.frame("id INT, seq BIGINT", *rows), into, **options)
+    yield table

@@ -33,6 +33,7 @@ from dedp_assets.patterns.delta.staging import stage_commit
 from dedp_assets.patterns.ingestion.passthrough_replicator import replicate_table
 from dedp_assets.patterns.ingestion.transformation_replicator import declare_transformed, replicate_transformed
 from tests.helpers import a_run, active_files, read_back
+from tests.renaming import STORED, any_names
 
 SECRET = b"0123456789abcdef0123456789ABCDEF"
 KEY = MaskingKey("staging-1", SECRET)
@@ -640,3 +641,20 @@ def test_data_of_others_is_never_replaced(users, staging):
     with pytest.raises(ConfigError, match="holds data of its own"):
         transform(users, replica)
     assert read_back(replica) == [{"id": 1}]
+
+
+@any_names(STORED, handed_on=("id",))
+def replicated(n):
+    personal = {
+        n.declared("mail"): Column("STRING", personal=True, replica="pseudonym"),
+        n.declared("ip"): Column("STRING", personal=True),
+    }
+    altered = {n.declared("city"): Column("STRING", replica=f"upper({n.q('plan')})")}
+    checks = {"ip_is_there": f"{n.q('ip')} IS NOT NULL", "id_is_there": f"{n.q('id')} IS NOT NULL"}
+    source = n.table("id INT, plan STRING, day STRING", more={**personal, **altered}, by=["day"], checks=checks)
+    person = (1, "free", "a/b", "ada@x.org", "10.9.8.7", "Ulm")
+    rows = n.frame("id INT, plan STRING, day STRING, mail STRING, ip STRING, city STRING", person)
+    source.overwrite(rows, provenance=a_run())
+    target = n.make_table(declare_transformed(source.spec, name=f"{source.name}/staging"))
+    replicate_transformed(source, target.target(a_run()), key=MaskingKey("k", b"0" * 32))
+    yield target

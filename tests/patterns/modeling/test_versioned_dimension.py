@@ -10,6 +10,8 @@ import pytest
 from dedp_assets.patterns.core.errors import AmbiguousKeys, AuditFailed, ConfigError, Conflict
 from dedp_assets.patterns.core.schema import Column, TableSpec
 from dedp_assets.patterns.delta.rows import touched_files
+from dedp_assets.patterns.modeling.current_dimension import NEWEST, keep_newest
+from dedp_assets.patterns.modeling.previous_value_dimension import show_previous_values
 from dedp_assets.patterns.modeling.versioned_dimension import (
     AUDITS,
     VERSION,
@@ -19,6 +21,7 @@ from dedp_assets.patterns.modeling.versioned_dimension import (
 )
 from tests.helpers import a_run, active_files, read_back
 from tests.patterns.modeling.changes import OWN, SCHEMA, STREAM, deliveries, former, held, model, moment
+from tests.renaming import STORED, any_names, at
 
 pytestmark = pytest.mark.spark
 
@@ -234,3 +237,27 @@ def test_seeded_faults_are_found(spark, fault, versions):
     found = judge_versions(spark.createDataFrame(rows, kinds), keys=["id"])
     assert found.passed == (not fault)
     assert fault in found.note
+
+
+@any_names(STORED)
+def dimensions(n):
+    stream = ChangeStream(keys=n.all("id"), event_time=n("at"), sequence=n("seq"), deleted=n("gone"))
+    derived = {f"{when}_{n.declared('mail')}": Column("STRING") for when in ("current", "previous")}
+    n.plain |= {name: name.partition("_")[0] for name in (*derived, f"previous_{n('mail')}")}
+    versions, newest = (
+        n.table("id INT!, mail STRING", more={**derived, **VERSION}),
+        n.table("id INT!, mail STRING", more=NEWEST),
+    )
+    first, second = (
+        [(1, "b", at(5), 1, False), (2, "c", at(5), 1, False)],
+        [(1, "a", at(1), 1, False), (2, "d", at(6), 2, True)],
+    )
+    for rows in (first, second):
+        changes = n.frame("id INT, mail STRING, at TIMESTAMP, seq BIGINT, gone BOOLEAN", *rows)
+        kept = {"current": n.all("mail"), "previous": n.all("mail")}
+        keep_versions(changes, versions.target(a_run()), stream=stream, **kept)
+        keep_newest(changes, newest.target(a_run()), stream=stream)
+    yield versions
+    yield newest
+    yield [judge_versions(versions.read(), keys=n.all("id")).figures]
+    yield show_previous_values(versions.read().drop(*derived), keys=n.all("id"), previous=n.all("mail"))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from dataclasses import replace
+from functools import partial
 from math import isnan
 from random import Random
 from zlib import crc32
@@ -16,6 +17,9 @@ from dedp_assets.patterns.core.errors import AmbiguousKeys, ConfigError, NotRead
 from dedp_assets.patterns.core.records import Provenance
 from dedp_assets.patterns.core.schema import Column, TableSpec
 from dedp_assets.patterns.value.bin_pack_orderer import RecordColumns, Retry, deliver_in_bins, number_bins
+from dedp_assets.patterns.value.fifo_orderer import deliver_in_order
+from tests.helpers import a_run
+from tests.renaming import STORED, any_names
 from tests.sinks import Inbox, failing, losing
 
 pytestmark = pytest.mark.spark
@@ -157,3 +161,16 @@ def test_nothing_is_sent_of_rows_without_identity_or_order(spark, receipts):
     with pytest.raises(ConfigError, match="no column absent"):
         deliver(visits(spark, "A"), receipts, sink, entity="absent")
     assert sink.requests == []
+
+
+@any_names(STORED)
+def delivered(n):
+    columns = "id INT, blog STRING, page STRING, at INT, minute INT"
+    rows = n.frame(columns, (1, "x", "/a", 9, 1), (2, "x", "/a", 8, 1), (3, "y", "/b", 7, 0))
+    record = RecordColumns(identity=n("id"), order_by=n.all("at"), entity=n("page"), payload=n.all("page", "at"))
+    in_bins = partial(deliver_in_bins, destination=n("blog"), unit=n("minute"))
+    for deliver in (in_bins, partial(deliver_in_order, destination="x")):
+        table, inbox, day = n.table("day STRING", more=RECEIPT, by=["day"]), Inbox(), {n("day"): "a/b"}
+        deliver(rows, table.target(a_run(), partition=day), inbox, columns=record)
+        yield [{"to": to, "ids": inbox.ids(to)} for to in inbox.taken]
+        yield table

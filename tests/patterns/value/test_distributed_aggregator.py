@@ -24,6 +24,7 @@ from dedp_assets.patterns.value.distributed_aggregator import (
     aggregate_query,
     merge_aggregates,
 )
+from tests.renaming import any_names
 
 COLUMNS = "case INT, shard INT, device STRING, site STRING, ms INT, cost DECIMAL(9,2), score DOUBLE, who STRING"
 MEASURES = {
@@ -337,3 +338,12 @@ def test_two_stores_aggregate_as_one(spark, database, cases):
     assert found(merge_aggregates(local, remote, keys=[*KEYS, GROUPING], measures=measures)) == model(rows)
     alone = merge_aggregates(local.limit(0), remote, keys=[*KEYS, GROUPING], measures=measures)
     assert found(alone) == model(there)
+
+
+@any_names()
+def aggregated(n):
+    rows = n.frame("day STRING, tv STRING, ms INT", ("mon", "x", 1), ("mon", None, 2), ("tue", "x", 3))
+    measures = {n("number"): "count(*)", n("ms sum"): f"sum({n.q('ms')})", n("all"): f"distinct({n.q('tv')})"}
+    salted = aggregate(rows, keys=n.all("day", "tv"), measures=measures, salt=2)
+    yield aggregate(rows, keys=n.all("day", "tv"), measures=measures, sets=[n.all("day", "tv"), n.all("day")])
+    yield merge_aggregates(salted, salted, keys=n.all("tv"), measures=measures)

@@ -18,6 +18,7 @@ from dedp_assets.patterns.delta import Table
 from dedp_assets.patterns.error_management.checkpointer import append_checkpointed
 from dedp_assets.patterns.value.dynamic_joiner import JoinTimes, join_latest, join_within
 from tests.helpers import a_run
+from tests.renaming import any_names, at
 
 pytestmark = pytest.mark.spark
 
@@ -276,3 +277,12 @@ def test_sides_that_do_not_fit_are_refused(spark, tmp_path):
     for options in ({"within_seconds": -1}, {"identity": []}):
         with pytest.raises(ConfigError):
             join_latest(still, ads, **{**LATEST, **options})
+
+
+@any_names()
+def joined(n):
+    facts = n.frame("id INT, page STRING, at TIMESTAMP", (1, "/a", at(12)), (2, "/b", at(12)), (3, None, at(1)))
+    ads = n.frame("ad INT, ad_page STRING, shown TIMESTAMP", (7, "/a", at(10)), (8, "/a", at(11)), (9, "/b", at(13)))
+    options = {"keys": {n("page"): n("ad_page")}, "times": JoinTimes(fact=n("at"), other=n("shown"))}
+    yield join_within(facts, ads, **options, from_seconds=-120, to_seconds=0)
+    yield join_latest(facts, ads, **options, identity=n.all("id"), within_seconds=600, order_by=n.all("ad"))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 from datetime import datetime, timedelta, timezone
 
 import pytest
@@ -14,6 +15,8 @@ from dedp_assets.patterns.delta import StagedWrite
 from dedp_assets.patterns.idempotency.transactional_writer import TableRows, publish_group
 from dedp_assets.patterns.value.incremental_sessionizer import SessionRule, sessionize_partition, show_partial
 from tests.helpers import a_run, read_back
+from tests.renaming import any_names
+from tests.renaming import at as minute
 
 pytestmark = pytest.mark.spark
 
@@ -303,3 +306,35 @@ def test_columns_may_be_called_anything(spark):
         "completed"
     ].collect()
     assert [(row["a user"], row.events[0].events) for row in then] == [("Ada", "/")]
+
+
+EVENT = "user STRING, at TIMESTAMP, id INT, page STRING"
+
+
+EVENTS = [
+    ("Ada", minute(1), 1, "/a"),
+    ("Ada", minute(2), 2, "/out"),
+    ("Ada", minute(3), 3, "/b"),
+    ("Bob", minute(59), 4, "/a"),
+]
+
+
+def rule(n):
+    return SessionRule(n.all("user"), event_time=n("at"), event_id=n("id"), gap_seconds=600, keep=n.all("page"))
+
+
+@any_names()
+def sessions(n):
+    rows, ends = n.frame(EVENT, *EVENTS), f"{n.q('page')} = '/out'"
+    first = sessionize_partition(rows, None, rule=replace(rule(n), ends=ends), until=minute(4))
+    second = sessionize_partition(rows.limit(0), first["pending"], rule=replace(rule(n), ends=ends), until=minute(59))
+    yield first["completed"]
+    yield show_partial(second["completed"], second["pending"])
+
+
+def test_a_column_that_is_called_as_one_that_is_added_is_refused(spark):
+    """What a step adds would take the place of the user's own column: the refusal names it, and no row is wrong."""
+    rows = spark.createDataFrame([], "__dedp_ends STRING, a INT, b TIMESTAMP")
+    own = SessionRule(entity=["__dedp_ends"], event_time="b", event_id="a", gap_seconds=1)
+    with pytest.raises(ConfigError, match="__dedp_"):
+        sessionize_partition(rows, None, rule=own, until=minute(1))

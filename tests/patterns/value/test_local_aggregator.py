@@ -21,6 +21,7 @@ from dedp_assets.patterns.value._layouts import is_apart, require_together
 from dedp_assets.patterns.value.distributed_aggregator import aggregate
 from dedp_assets.patterns.value.local_aggregator import Layout, aggregate_locally, judge_placement, lay_out
 from tests.helpers import a_run, active_files, files_of, read_back
+from tests.renaming import STORED, any_names
 
 FOUR = Layout(by=("user-id",), buckets=4)
 COLUMNS = {
@@ -266,3 +267,14 @@ def test_bounds_prove_only_what_is_true(groups, known):
     meet = any(low <= high for (_, high), (low, _) in pairwise(ranges)) or sum(None in each for each in sets) > 1
     assert is_apart(state, files, ["key"]) == (known and not meet)
     assert meet or all(a.isdisjoint(b) for a, b in combinations(sets, 2))
+
+
+@any_names(STORED)
+def aggregated_locally(n):
+    layout, columns = Layout(by=(n("user"),), buckets=3, column=n.declared("bucket")), "user STRING, page STRING"
+    table = n.table(columns, more=layout.declared, by=["bucket"], checks=layout.checks)
+    rows = n.frame(columns, *[(f"u{m % 4}", f"/{m}") for m in range(9)], (None, "/"))
+    lay_out(rows, table.target(a_run()), layout=layout)
+    pages = {n("pages"): f"array_sort(collect_list({n.q('page')}))"}
+    yield aggregate_locally(table, keys=n.all("user"), measures=pages, layout=layout)
+    yield [judge_placement(table, keys=n.all("page")).figures | {"keys": None}]

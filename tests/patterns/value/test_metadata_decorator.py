@@ -16,6 +16,7 @@ from dedp_assets.patterns.value.metadata_decorator import CONTEXT, contexts_of, 
 from dedp_assets.resources.kafka import client
 from tests.faults.failpoints import dying
 from tests.helpers import NOW, a_run
+from tests.renaming import STORED, any_names
 
 VISITS = {
     "visit_id": Column("STRING", required=True),
@@ -148,3 +149,12 @@ def test_a_view_needs_columns_that_are_declared_for_users(tmp_path):
         view({CONTEXT: HIDDEN})
     with pytest.raises(ConfigError, match="silver/visits has no column pages to hide"):
         view(VISITS, hidden=["pages"])
+
+
+@any_names(STORED, handed_on=("id", "page"))
+def decorated(n):
+    table = n.table("id INT, page STRING", more={CONTEXT: Column("MAP<STRING, STRING>", technical=True)})
+    rows = decorate(n.frame("id INT, page STRING", (1, "/")), context={"run_id": "it's"}, storage="column")
+    table.overwrite(rows, provenance=a_run())
+    n.spark.sql(view_for_users(table, view=n("view"), hidden=n.all("page")))
+    yield n.spark.sql(f"SELECT * FROM {n.q('view')}")

@@ -18,6 +18,7 @@ from dedp_assets.patterns.value.incremental_sessionizer import SessionRule, sess
 from dedp_assets.patterns.value.stateful_sessionizer import sessionize_stream, sessionize_with_state
 from tests.helpers import a_run, read_back
 from tests.patterns.error_management.test_checkpointer import failing
+from tests.renaming import any_names, at
 
 pytestmark = pytest.mark.spark
 
@@ -199,3 +200,25 @@ def test_a_batch_is_refused(spark):
         sessionize_stream(
             spark.createDataFrame([], VISIT), rule=SessionRule(**RULE, gap_seconds=60), lateness="1 minute"
         )
+
+
+EVENT = "user STRING, at TIMESTAMP, id INT, page STRING"
+
+
+def rule(n):
+    return SessionRule(n.all("user"), event_time=n("at"), event_id=n("id"), gap_seconds=600, keep=n.all("page"))
+
+
+@any_names()
+def streamed_sessions(n):
+    found = sessionize_stream(n.stream(EVENT), rule=rule(n), lateness="1 minute")
+    yield [dict.fromkeys([*found.columns, *found.schema["events"].dataType.elementType.names])]
+
+
+EVENTS = [("Ada", at(1), 1, "/a"), ("Ada", at(2), 2, "/out"), ("Ada", at(3), 3, "/b"), ("Bob", at(59), 4, "/a")]
+
+
+@any_names()
+def sessions_by_state(n):
+    ends = f"{n.q('page')} = '/out'"
+    yield n.taken(sessionize_with_state(n.stream(EVENT, EVENTS), rule=replace(rule(n), ends=ends), lateness="1 day"))

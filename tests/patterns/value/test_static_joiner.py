@@ -27,6 +27,7 @@ from dedp_assets.patterns.value.static_joiner import (
 )
 from dedp_assets.sources.ip_locations import location_of
 from tests.helpers import NOW, a_run, read_back
+from tests.renaming import STORED, any_names
 
 pytestmark = pytest.mark.spark
 
@@ -436,3 +437,30 @@ def test_a_service_can_be_joined_without_a_table_of_its_own(spark, services, cou
     found = [(row["country"], row["located"]) for row in joined.collect()]
     assert sorted(found) == sorted((location_of(row["ip"])["country"], True) for row in facts.collect())
     assert services.requests("locations") == ceil(count / 100)
+
+
+@any_names(handed_on=("id", "email"))
+def joined_static(n):
+    facts = n.frame("id INT, user INT, at STRING", (1, 1, "10"), (2, 1, "12"), (3, 2, "12"), (4, None, "12"))
+    told = [(1, "old", "09", "12"), (1, "new", "12", None), (3, "x", "09", None), (3, "y", "10", None)]
+    users, valid = n.frame("uid INT, email STRING, since STRING, until STRING", *told), (n("since"), n("until"))
+    found = judge_reference(users, keys=n.all("uid"), valid=valid)
+    yield [{"note": found.note, **found.figures}]
+    options = {"keys": {n("user"): n("uid")}, "columns": {n("email"): n("mail")}, "matched": n("met")}
+    yield join_static(facts, users, **options, judged=replace(found, passed=True), as_of=AsOf(n("at"), valid))
+
+
+@any_names(STORED)
+def answered(n):
+    table = n.table("ip STRING!, land STRING, day STRING", more=ANSWER, by=["day"])
+    for day, ips in (("a/b=c", "123"), ("d e", "234")):
+        facts = n.frame("ip STRING", *[(ip,) for ip in ips], (None,))
+        ask = lambda keys: [{n("ip"): key, n("land"): f"{day}{key}"} for key in keys]  # noqa: E731, B023
+        keep_answers(facts, table.target(a_run(at=NOW), partition={n("day"): day}), key=n("ip"), ask=ask)
+    yield table
+
+
+def test_a_column_that_is_called_as_one_that_is_added_is_refused(spark):
+    """What a step adds would take the place of the user's own column: the refusal names it, and no row is wrong."""
+    with pytest.raises(ConfigError, match="__dedp_"):
+        judge_reference(spark.createDataFrame([], "__dedp_key INT"), keys=["__dedp_key"])

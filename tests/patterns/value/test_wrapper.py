@@ -15,6 +15,7 @@ from dedp_assets.patterns.core.errors import ConfigError, SchemaMismatch
 from dedp_assets.patterns.core.schema import Column, TableSpec
 from dedp_assets.patterns.value.wrapper import Layout, change_layout, separate, wrap_records
 from tests.helpers import a_run, read_back
+from tests.renaming import any_names
 
 pytestmark = pytest.mark.spark
 LAYOUTS = get_args(Layout)
@@ -231,3 +232,12 @@ def test_names_are_told_apart_by_the_structs_and_not_by_luck(spark):
     assert json.loads(json.dumps(row.asDict(recursive=True))) == {"id": 2, "raw": {"id": 1, "raw": "a"}}
     (flat,) = wrap_records(frame, computed={"id": "id + 1"}, layout="flat").collect()
     assert flat.asDict() == {"id": 1, "raw": "a", "computed_id": 2}
+
+
+@any_names()
+def wrapped(n):
+    rows = n.frame("id INT, site STRING", (1, "a"), (2, "b"), (None, "c"))
+    made = {n("twice"): {"a": f"{n.q('id')} * 2", "b": f"{n.q('id')} * 3"}, n("one"): "1"}
+    flat = wrap_records(rows, computed=made, by=n("site"), layout="flat")
+    yield change_layout(change_layout(flat, layout="flat", to="raw_flat"), layout="raw_flat", to="computed_flat")
+    yield separate(flat, key=n.all("id"), layout="flat").joined(layout="raw_flat")

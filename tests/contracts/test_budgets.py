@@ -1,0 +1,39 @@
+"""Budgets of test files: what a file took of one core in a run of all tests is held against its own, or the usual."""
+
+from __future__ import annotations
+
+import ast
+
+import pytest
+
+from dedp_assets.resources.environments import CHECKOUT
+from tests.timing import refused
+
+TESTS = sorted((CHECKOUT / "tests").rglob("test_*.py"))
+
+
+def test_a_file_that_took_half_more_than_its_budget_is_refused_by_name():
+    """In each kind of run of all tests, the worst one first; a file a little over its budget is not."""
+    noted = {
+        "-m 'spark'": {"tests/a.py": [30.1, 20], "tests/b.py": [29.9, 20], "tests/c.py": [200.0, 150]},
+        "-m 'both'": {"tests/a.py": [1.0, 20], "tests/b.py": [31.0, 20]},
+    }
+    assert refused(noted) == [
+        "   31.0 s of one core, budget 20: tests/b.py (-m 'both')",
+        "   30.1 s of one core, budget 20: tests/a.py (-m 'spark')",
+    ]
+    assert refused({}) == []
+
+
+@pytest.mark.parametrize("path", TESTS, ids=lambda path: path.relative_to(CHECKOUT).as_posix())
+def test_a_budget_of_a_files_own_is_of_the_whole_file_and_has_a_reason(path):
+    """It stands in the file, once, above its tests."""
+    text = path.read_text()
+    if "mark.budget(" not in text.replace('"mark.budget("', ""):
+        return
+    nodes = [n for n in ast.parse(text).body if isinstance(n, ast.Assign) and ast.unparse(n.targets[0]) == "pytestmark"]
+    calls = [n for node in nodes for n in ast.walk(node) if isinstance(n, ast.Call) and "budget" in ast.unparse(n.func)]
+    (seconds, reason), *more = [[ast.literal_eval(arg) for arg in call.args] for call in calls]
+    assert (more, text.count("mark.budget(")) == ([], 1)
+    assert seconds > 20
+    assert len(reason.split()) > 3
