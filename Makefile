@@ -7,7 +7,7 @@ BOTH_CORES := --numprocesses=2 $(BY_FILE)
 # one more, because tests of whole processes wait for them
 WITH_WAITING := --numprocesses=3 $(BY_FILE)
 GENERATED := tests/graph/reconcile/test_convergence.py tests/delta/test_table_model.py tests/delta/merge/test_merging.py tests/core/test_rows.py \
-	tests/core/test_conversion_properties.py tests/core/test_partitions.py tests/delta/log/test_ledger.py tests/delta/log/test_fast_parse.py \
+	tests/core/test_conversion_properties.py tests/core/test_partitions.py tests/delta/log/test_ledger.py tests/delta/log/test_parsing.py \
 	tests/patterns/ingestion/test_capturing.py tests/connectors/test_files.py tests/sources/test_log_formats.py \
 	tests/contracts/test_two_runs.py tests/contracts/test_names.py tests/contracts/test_options.py tests/contracts/test_types.py \
 	tests/connectors/test_pgoutput.py

@@ -66,11 +66,9 @@ def _forgetful() -> Any:  # noqa: ANN401 - Dagster is imported late
     from dedp_assets import defs
     from dedp_assets.graph.declare import declared
     from dedp_assets.patterns.core.partitions import logged
-    from dedp_assets.patterns.delta.log.partition_values import partition_of
     from dedp_assets.sensors.reconciler import reconciler
 
     logged.cache_clear()
-    partition_of.cache_clear()
     return reconciler(declared(defs), [])
 
 

@@ -15,8 +15,7 @@ from itertools import count
 from typing import Any
 
 from dedp_assets.patterns.delta.log.commit_info import Commit, Glimpse
-from dedp_assets.patterns.delta.log.log_files import DAMAGE
-from dedp_assets.patterns.delta.log.parsing import actions_of, changed_partitions, glance, glimpse_of, parse_glimpse
+from dedp_assets.patterns.delta.log.parsing import actions_of, changed_partitions, parse_glimpse
 from dedp_assets.patterns.delta.log.partition_values import Partition
 from dedp_assets.patterns.delta.log.table_states import TableStates
 
@@ -57,19 +56,10 @@ class Ledger(TableStates):
             records: whether the records of writes are read, too, which costs a third more.
         """
         naming = cache(self._naming)
-        columns = cache(lambda: tuple(naming().items()))
         for version, raw, follows in self._raws(since):
             if not follows:
                 yield Glimpse(version, frozenset(self.state(version).statistics()), forgotten=True)
-            try:
-                seen = None if b"RESTORE" in raw else glance(raw)
-                if seen is None:
-                    glimpse = parse_glimpse(version, raw, naming, records=records)
-                else:
-                    glimpse = glimpse_of(version, seen, columns, records=records)
-            except DAMAGE as error:
-                raise self._damaged(version, error) from error
-            yield glimpse
+            yield self._read(version, partial(parse_glimpse, version, raw, naming, records=records))
 
     def first_restore(self) -> int:
         """Find the first version that may be a RESTORE; the newest version plus 1 if none."""

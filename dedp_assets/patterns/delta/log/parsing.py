@@ -1,9 +1,4 @@
-"""Parsers of commits, in the Delta protocol's format of one JSON action per line.
-
-The fast path (:func:`glance`) tells common commits about one partition by a regular expression, at a third of what
-parsing their JSON costs; a first look reads tens of thousands of commits. It matches a part of JSON, and nothing else:
-what it does not know, damage among it, is left to the other parsers.
-"""
+"""Parsers of commits, in the Delta protocol's format of one JSON action per line."""
 
 from __future__ import annotations
 
@@ -16,19 +11,9 @@ from typing import Any, NamedTuple
 
 from dedp_assets.patterns.core.records import CommitRecord
 from dedp_assets.patterns.delta.log.commit_info import NOTHING, Commit, Glimpse
-from dedp_assets.patterns.delta.log.partition_values import (
-    JSON,
-    Naming,
-    NamingItems,
-    Partition,
-    named_all,
-    partition_of,
-)
+from dedp_assets.patterns.delta.log.partition_values import JSON, Naming, Partition, named_all
 
-__all__ = ["Glance", "actions_of", "changed_partitions", "glance", "glimpse_of", "parse_commit", "parse_glimpse"]
-
-
-_NOWHERE = frozenset[Partition]()
+__all__ = ["actions_of", "changed_partitions", "parse_commit", "parse_glimpse", "transactions_in"]
 
 
 _NO_FILE = re.compile(rb'[{] *"(?:commitInfo|txn|protocol|metaData|domainMetadata)" *:.*[}]')
@@ -44,60 +29,6 @@ _MAINTENANCE = {"OPTIMIZE", "VACUUM END", "KEEP VERSIONS"}
 
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
-
-_NUMBER = "(?:0|[1-9][0-9]*)"
-_LETTER = r"[ !#-\[\]-~]"  # printable ASCII that JSON does not escape
-_TEXT = f'"{_LETTER}*"'
-_ESCAPED = rf'"{_LETTER}*(?:\\["\\/bfnrt]{_LETTER}*)*"'
-_JSON_VALUE = f"{_TEXT}: ?(?:{_TEXT}|null)"
-_JSON_VALUES = rf"\{{(?:{_JSON_VALUE}(?:, ?{_JSON_VALUE})*)?\}}"
-
-_PATH = f'"path": ?"{_LETTER}+"'
-_SIZE = f'"size": ?{_NUMBER}'
-_CHANGES = '"dataChange": ?true'
-_SAME = r'"partitionValues": ?\4'  # those of the first file
-_WRITTEN = f'"modificationTime": ?{_NUMBER}'
-_GONE = f'"deletionTimestamp": ?{_NUMBER}, ?"extendedFileMetadata": ?true'
-_STATS = f'"stats": ?{_ESCAPED}'
-_ADD = rf'"add": ?\{{{_PATH}, ?{_SAME}, ?{_SIZE}, ?{_WRITTEN}, ?{_CHANGES}(?:, ?{_STATS})?\}}'
-_REMOVE = rf'"remove": ?\{{{_PATH}, ?{_GONE}, ?{_CHANGES}, ?{_SAME}, ?{_SIZE}\}}'
-_TXN = rf'"txn": ?\{{"appId": ?"({_LETTER}*)", ?"version": ?({_NUMBER})(?:, ?"lastUpdated": ?{_NUMBER})?\}}'
-_END = r"(?:\n|\Z)"
-
-_FILE_LINES = rf"(?=\{{[^{{]*\{{[^{{]*({_JSON_VALUES}))(?:\{{(?:{_ADD}|{_REMOVE})\}}{_END})+"
-_COMMON = rf'(\{{"commitInfo":[^\n]*\}}{_END})?(?:\{{{_TXN}\}}{_END})?(?:{_FILE_LINES})?(?:\{{{_TXN}\}}{_END})?'
-_match = re.compile(_COMMON.encode()).fullmatch
-
-
-class Glance(NamedTuple):
-    """Parts of a commit file that the fast parser found; a part that the file lacks is ``None``.
-
-    Attributes:
-        info: the line about itself, which was not looked at.
-        before: transaction id that it moved, stated before its files.
-        before_version: to which version.
-        values: partition values of the files by which it changed rows, as JSON.
-        after: transaction id that it moved, stated after them.
-        after_version: to which version.
-    """
-
-    info: bytes | None
-    before: bytes | None
-    before_version: bytes | None
-    values: bytes | None
-    after: bytes | None
-    after_version: bytes | None
-
-    def transactions(self) -> dict[str, int]:
-        """Return the transaction ids of the commit, each with a version."""
-        moved = ((self.before, self.before_version), (self.after, self.after_version))
-        return {app_id.decode(): int(version) for app_id, version in moved if app_id is not None and version}
-
-
-def glance(raw: bytes) -> Glance | None:
-    """Parse a commit by the regular expression; ``None`` if a JSON parser is needed."""
-    found = _match(raw)
-    return Glance(*found.groups()) if found and raw else None
 
 
 class _File(NamedTuple):
@@ -124,6 +55,13 @@ def changed_partitions(raw: bytes, naming: Callable[[], Naming]) -> frozenset[Pa
     return named_all({file.changed for file in files}, naming)
 
 
+def transactions_in(raw: bytes) -> dict[str, int]:
+    """Return the transaction ids that a commit moved, each with its version, parsing their actions only."""
+    named = [line for line in _lines(raw) if b'"txn"' in line]
+    moved = [action["txn"] for action in _actions(named) if "txn" in action]
+    return {txn["appId"]: txn["version"] for txn in moved}
+
+
 def _values(file: Mapping[str, Any]) -> Partition:
     values = file.get("partitionValues")
     if not values:
@@ -142,21 +80,6 @@ def parse_glimpse(version: int, raw: bytes, naming: Callable[[], Naming], *, rec
     if told.get("operation") == "RESTORE":
         return Glimpse(version, changed, moved, restores=True, restored_to=_restored_to(told), stated=stated)
     return Glimpse(version, changed, moved, stated=stated)
-
-
-def glimpse_of(version: int, seen: Glance, naming: Callable[[], NamingItems], *, records: bool) -> Glimpse:
-    """Make the summary of a commit from the result of the fast parser."""
-    info, before, _, values, after, _ = seen
-    changed = _NOWHERE if values is None else frozenset((partition_of(values, naming()),))
-    last = () if after is None else (after.decode(),)
-    moved = last if before is None else (before.decode(), *last)
-    if not records or info is None:
-        return Glimpse(version, changed, moved)
-    text = info.decode()
-    action, end = JSON.raw_decode(text)
-    if text[end:].strip():
-        raise ValueError("its first line is no action")
-    return Glimpse(version, changed, moved, stated=_stated(action["commitInfo"]))
 
 
 def _restored_to(told: Mapping[str, Any]) -> int | None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from functools import lru_cache
 
 from dedp_assets.patterns.core.partitions import logged, text
 
@@ -13,11 +12,9 @@ __all__ = [
     "Partition",
     "JSON",
     "Naming",
-    "NamingItems",
     "declared_in",
     "named_all",
     "naming_of_schema",
-    "partition_of",
     "spelled_value",
 ]
 
@@ -28,10 +25,6 @@ Naming = Mapping[str, tuple[str, str]]
 """Partition column as the files' log entries call it -> its name in the schema and its type."""
 
 JSON = json.JSONDecoder()
-
-
-NamingItems = tuple[tuple[str, tuple[str, str]], ...]
-"""The items of a :data:`Naming`."""
 
 
 def spelled_value(value: object, kind: str) -> str | None:
@@ -53,18 +46,6 @@ def _named(values: Mapping[str, str | None], naming: Naming) -> Partition:
         ((column, (name, kind)),) = known.items()
         return ((name, logged(values.get(column), kind)),)
     return tuple(sorted([(name, logged(values.get(column), kind)) for column, (name, kind) in known.items()]))
-
-
-_naming_of = lru_cache(maxsize=64)(dict[str, tuple[str, str]])
-
-
-@lru_cache(maxsize=1 << 16)
-def partition_of(values: bytes, naming: NamingItems) -> Partition:
-    """Parse partition values in the log's JSON to a partition, cached.
-
-    Tables have the same days, and days have many commits.
-    """
-    return _named(JSON.raw_decode(values.decode())[0], _naming_of(naming))
 
 
 def declared_in(raw: bytes, before: Naming) -> Naming:

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import cache, partial
+from functools import partial
 
 from deltalake import DeltaTable
 
 from dedp_assets.patterns.core.errors import Conflict, ContractError, NotReady
 from dedp_assets.patterns.delta.log.commit_info import Commit
 from dedp_assets.patterns.delta.log.log_files import LogFiles
-from dedp_assets.patterns.delta.log.parsing import actions_of, glance, parse_commit
+from dedp_assets.patterns.delta.log.parsing import actions_of, parse_commit, transactions_in
 from dedp_assets.patterns.delta.log.partition_values import Naming, declared_in, naming_of_schema
 from dedp_assets.patterns.delta.log.table_state import Declared, TableState
 from dedp_assets.patterns.delta.log.transactions import Cursors, Transactions
@@ -73,12 +73,10 @@ class TableStates(LogFiles):
         if not files and not self._holds(0):
             return self.state() if self.exists() else Transactions()
         by_id = {app_id: version for file in files for app_id, version in self._checkpointed_transactions(file)}
-        naming = cache(self._naming)
         for version in self._since(int(stated["version"]) if files else -1):
             raw = self._raw(version)
             if b'"txn"' in raw:
-                seen = glance(raw)
-                by_id.update(seen.transactions() if seen else self._commit(version, raw, naming).transactions)
+                by_id.update(self._read(version, partial(transactions_in, raw)))
         return Transactions(by_id)
 
     def _declared_at(self, version: int) -> Declared | None:
