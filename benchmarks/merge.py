@@ -98,7 +98,7 @@ def _measure(session: SparkSession, home: Path, count: int, changes: int, goal: 
     found = read.parquet(str(folder / "changes-99"))
     row.why = explain(
         lambda: _merge(table, found, 99),
-        ["ensure", "check", "look", "plan", "stage_rows", "_staged_files", "candidates", "decide", "exchange"],
+        ["ensure", "check", "profile_merge", "plan", "stage_rows", "_staged_files", "candidates", "decide", "exchange"],
     )
     return row
 

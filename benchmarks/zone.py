@@ -9,7 +9,7 @@ from typing import Any
 
 from deltalake import DeltaTable
 
-from dedp_assets.patterns.connectors.deliveries import MARKER, look_at
+from dedp_assets.patterns.connectors.deliveries import MARKER, delivery_at
 from tests.helpers import a_record, write_log
 
 __all__ = ["LAST_DAY", "SILVER", "Zone"]
@@ -93,7 +93,7 @@ class Zone:
         os.utime(folder, ns=(at_ns, at_ns))
 
     def _loaded(self, day: str) -> dict[str, Any]:
-        delivery = look_at(self.landing / "visits" / day).identity
+        delivery = delivery_at(self.landing / "visits" / day).identity
         record = a_record("bronze/visits", {"landed_on": day}, notes={"delivery": delivery}, at=_BEGAN)
         applied = {f"bronze/visits/landed_on={day}/0": 1}
         return {"changed": [{"landed_on": day, "event_date": day}], "record": record, "txn": applied}

@@ -13,7 +13,7 @@ from rich.table import Table as Grid
 
 from dedp_assets.patterns.core.errors import ContractError
 from dedp_assets.patterns.core.records import slice_name
-from dedp_assets.patterns.delta import Ledger, lost_files, tell_lost
+from dedp_assets.patterns.delta import Ledger, lost_files, lost_files_message
 from dedp_assets.resources.clock import Clock
 from dedp_assets.resources.environments import Settings
 from dedp_assets.resources.lake import Lake
@@ -85,7 +85,7 @@ def needs(settings: Settings, lake: Lake, names: Iterable[str]) -> Iterator[Need
             continue
         if lost := lost_files(lake.ledger(name).store, state):
             keys = {slice_name(dict(file.partition)) for file in lost}
-            said = f"{tell_lost(name, lost)}: `dedp verify {name}` names what repairs it"
+            said = f"{lost_files_message(name, lost)}: `dedp verify {name}` names what repairs it"
             yield Need("unreadable", name, ", ".join(sorted(keys)), said)
     if not (settings.dagster_home.exists() or settings.landing.exists()):
         return

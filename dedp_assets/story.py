@@ -90,7 +90,7 @@ def run(settings: Settings, asset: str, partition: str, *, force: bool) -> int:
 def _compute(platform: Platform, asset: str, partition: str, tags: Mapping[str, str]) -> int:
     console = Console(width=150)
     ended = platform.compute(asset, partition=partition, tags=tags)
-    _tell(ended, console)
+    _print_ended(ended, console)
     if not ended.failure:
         _react(platform, console)
     return 1 if ended.failure else 0
@@ -188,13 +188,13 @@ def _react(platform: Platform, console: Console) -> None:
     quiet = True
     for ended in platform.react():
         quiet = False
-        _tell(ended, console)
+        _print_ended(ended, console)
     if quiet:
         for sensor, reason in platform.idle.items():
             console.print(f"  {sensor:24} {reason}", soft_wrap=True)
 
 
-def _tell(ended: Ended, console: Console) -> None:
+def _print_ended(ended: Ended, console: Console) -> None:
     verdict = f"[red]refused[/red]  {escape(ended.failure)}" if ended.failure else "[green]done[/green]"
     console.print(
         f"  {tables_named(ended.job.split(', ')):43} {ended.partition:11} because of {ended.cause:12} {verdict}",

@@ -138,7 +138,7 @@ class _Platform:
         told_at = clock.now()
         telling = Telling(instance, _say, now=told_at)
         while not kept.asked.wait(_LOOK_SECONDS):
-            if reason := kept.look():
+            if reason := kept.poll():
                 return reason
             for name in sorted(self.waiting):
                 if said := self._answers[name]():
@@ -146,14 +146,14 @@ class _Platform:
                     self.waiting.remove(name)
             if (now := clock.now()) - told_at >= _TELL_EVERY:
                 told_at = now
-                self._tell(instance, telling, now)
+                self._report(instance, telling, now)
         return ""
 
-    def _tell(self, instance: dg.DagsterInstance, telling: Telling, now: datetime) -> None:
+    def _report(self, instance: dg.DagsterInstance, telling: Telling, now: datetime) -> None:
         """Report runs and ticks; errors of Dagster's storage end no server."""
         try:
             close_abandoned(instance)
-            telling.look(now)
+            telling.poll(now)
         except Exception as error:
             said = f"what runs do cannot be told: {error}".splitlines()[0]
             if said != self._trouble:

@@ -132,7 +132,7 @@ class Supervision:
         self._socket = f"unix://{socket}"
         self._deaths: dict[str, list[int]] = {}
 
-    def look(self) -> str:
+    def poll(self) -> str:
         """Report servers that died since the last poll; return why servers fail for good, empty if running."""
         if self._process.poll() is not None:
             return f"supervisord, which keeps the servers running, ended; its log: {self.folder / 'supervisord.log'}"
@@ -142,9 +142,9 @@ class Supervision:
             found = interface.supervisor.getAllProcessInfo()
         except _UNANSWERED:
             return ""  # it is only starting, or is gone, which the next look sees
-        return next(filter(None, [self._look_at(one["name"], one["statename"], one["stop"]) for one in found]), "")
+        return next(filter(None, [self._poll_one(one["name"], one["statename"], one["stop"]) for one in found]), "")
 
-    def _look_at(self, name: str, state: str, died_at: int) -> str:
+    def _poll_one(self, name: str, state: str, died_at: int) -> str:
         deaths = self._deaths.setdefault(name, [0])
         if state == "FATAL":
             return self._given_up(
@@ -190,7 +190,7 @@ def supervise(
         programs = [_program(server, folder, chosen) for server in servers]
         configuration.write_text(_CONFIGURATION.format(folder=folder, socket=socket, names=names) + "".join(programs))
         asked = Event()
-        with _told_of_signals(asked):
+        with _on_signals(asked):
             process = subprocess.Popen(
                 [sys.executable, "-m", "dedp_assets.local.supervisord", "-c", str(configuration)],
                 env=child_environment({MARK: mark}),
@@ -206,7 +206,7 @@ def supervise(
 
 
 @contextmanager
-def _told_of_signals(asked: Event) -> Iterator[None]:
+def _on_signals(asked: Event) -> Iterator[None]:
     """Set an event on a termination signal, any number of times, without another effect."""
     former = {number: signal.signal(number, lambda *_: asked.set()) for number in _ENDING}
     try:

@@ -28,20 +28,20 @@ class Telling:
     """A report of new runs and ticks on a Dagster instance since the last poll."""
 
     def __init__(self, instance: dg.DagsterInstance, say: Say, *, now: datetime) -> None:
-        self._instance, self._say, self._looked_at = instance, say, now
+        self._instance, self._say, self._polled_at = instance, say, now
         self._runs: dict[str, str] = {}
         self._ticks: dict[str, float] = {}
         self._quiet: dict[str, tuple[object, datetime]] = {}
         self._began = now.timestamp()
 
-    def look(self, now: datetime) -> None:
+    def poll(self, now: datetime) -> None:
         """Report runs and ticks since the last poll."""
-        self._tell_ticks(now)
-        self._tell_runs()
-        self._looked_at = now
+        self._report_ticks(now)
+        self._report_runs()
+        self._polled_at = now
 
-    def _tell_runs(self) -> None:
-        since = self._looked_at - _OVERLAP
+    def _report_runs(self) -> None:
+        since = self._polled_at - _OVERLAP
         records = self._instance.get_run_records(dg.RunsFilter(updated_after=since.astimezone(timezone.utc)))
         known, self._runs = self._runs, {}
         for record in reversed(records):
@@ -49,9 +49,9 @@ class Telling:
             self._runs[run.run_id] = status
             over = record.end_time is not None and record.end_time < max(self._began, since.timestamp())
             if status != known.get(run.run_id) and not over:
-                self._tell_run(run, status)
+                self._report_run(run, status)
 
-    def _tell_run(self, run: dg.DagsterRun, status: str) -> None:
+    def _report_run(self, run: dg.DagsterRun, status: str) -> None:
         if status == "FAILURE":
             reason = failure_of(self._instance, run) or self._ending(run)
             again = "; it is tried again" if run.tags.get("dagster/will_retry") == "true" else ""
@@ -64,7 +64,7 @@ class Telling:
         logs = self._instance.all_logs(run.run_id, of_type=dg.DagsterEventType.RUN_FAILURE)
         return _first_line(logs[-1].dagster_event.message) if logs and logs[-1].dagster_event else "no reason given"
 
-    def _tell_ticks(self, now: datetime) -> None:
+    def _report_ticks(self, now: datetime) -> None:
         for state in self._instance.all_instigator_state():
             known, until = self._quiet.get(state.selector_id, (None, now))
             if known == state.instigator_data and now < until:
@@ -76,7 +76,7 @@ class Telling:
                 self._quiet[state.selector_id] = (state.instigator_data, now + _QUIET)
             for tick in reversed(over):
                 self._ticks[state.selector_id] = max(last, tick.timestamp)
-                if said := next(_said(tick), ""):
+                if said := next(_tick_texts(tick), ""):
                     self._say("asks" if not tick.error else "failed", f"{state.instigator_name} {said}")
 
     def _ticks_after(self, state: Any, last: float) -> list[Any]:  # noqa: ANN401 - Dagster does not export the type
@@ -94,7 +94,7 @@ def _about(run: dg.DagsterRun) -> str:
     return f"{named} {partition}".strip() + f" (run {run.run_id[:8]})"
 
 
-def _said(tick: Any) -> Iterator[str]:  # noqa: ANN401 - Dagster does not export the type
+def _tick_texts(tick: Any) -> Iterator[str]:  # noqa: ANN401 - Dagster does not export the type
     if tick.error:
         yield f"cannot look: {_first_line(tick.error.message)}"
     if count := len(tick.run_ids):

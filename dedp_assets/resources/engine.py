@@ -237,11 +237,11 @@ def _major(java: Path) -> int:
 
 
 def _version(java: Path) -> str:
-    return _said(java, java.stat().st_mtime_ns)
+    return _version_text(java, java.stat().st_mtime_ns)
 
 
 @lru_cache
-def _said(java: Path, _changed_ns: int) -> str:
+def _version_text(java: Path, _changed_ns: int) -> str:
     return subprocess.run([str(java), "-version"], capture_output=True, text=True, check=False).stderr
 
 

@@ -52,7 +52,7 @@ def hold(settings: Settings, platform: Running) -> Iterator[None]:
     settings.home.mkdir(parents=True, exist_ok=True)
     with (settings.home / _FILE).open("a+") as file:
         if not _lock(file.fileno(), patience=_PATIENCE_SECONDS):
-            holder = _said(settings.home / _FILE)
+            holder = _read_running(settings.home / _FILE)
             raise ValueError(f"this home is used by {holder or 'a platform that is just starting'} ({settings.home})")
         file.truncate(0)
         file.write(json.dumps(asdict(platform)))
@@ -67,7 +67,7 @@ def running(settings: Settings) -> Running | None:
     """Return the platform that runs in the home, without blocking its lock; ``None`` without a platform."""
     try:
         with (settings.home / _FILE).open() as file:
-            return None if _lock(file.fileno(), shared=True) else _said(settings.home / _FILE)
+            return None if _lock(file.fileno(), shared=True) else _read_running(settings.home / _FILE)
     except FileNotFoundError:
         return None
 
@@ -84,7 +84,7 @@ def _lock(descriptor: int, *, shared: bool = False, patience: float = 0.0) -> bo
         time.sleep(0.05)
 
 
-def _said(path: Path) -> Running | None:
+def _read_running(path: Path) -> Running | None:
     try:
         return Running(**json.loads(path.read_text()))
     except (ValueError, TypeError):

@@ -65,7 +65,7 @@ class Kafka(dg.ConfigurableResource[Any]):
     bootstrap: str = Field(default="", description="host:port of a broker; empty: no Kafka.")
     topic: str = Field(default="visits", description="The topic of the visits.")
 
-    def look(self) -> Topic:
+    def describe(self) -> Topic:
         """Read the topic's current state, with the offsets for a reader of committed records.
 
         Raises:
@@ -74,9 +74,9 @@ class Kafka(dg.ConfigurableResource[Any]):
         """
         if not self.bootstrap:
             raise ConfigError("no Kafka is set: name a broker by DEDP_KAFKA=host:port, or land visits as files")
-        return self._look(AdminClient(client(self.bootstrap)), _ELECTING)
+        return self._describe(AdminClient(client(self.bootstrap)), _ELECTING)
 
-    def _look(self, admin: AdminClient, passing: Collection[str]) -> Topic:
+    def _describe(self, admin: AdminClient, passing: Collection[str]) -> Topic:
         """Read the topic's current state, with retries on transient errors."""
         deadline = time.monotonic() + _ANSWER_SECONDS
         while True:
@@ -102,7 +102,7 @@ class Kafka(dg.ConfigurableResource[Any]):
             if _name(error) != _TOPIC_EXISTS:
                 raise NotReady(_reason(self.bootstrap, self.topic, error)) from None
         # The controller has made it; the broker that is asked next may hear of it a moment later.
-        self._look(admin, (*_ELECTING, _UNKNOWN_TOPIC))
+        self._describe(admin, (*_ELECTING, _UNKNOWN_TOPIC))
 
 
 def _held(admin: AdminClient, topic: str) -> Topic:

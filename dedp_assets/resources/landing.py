@@ -15,9 +15,9 @@ from dedp_assets.patterns.connectors.deliveries import (
     MARKER,
     DeliveredFile,
     Delivery,
+    delivery_at,
     is_called_like_data,
     is_so,
-    look_at,
 )
 from dedp_assets.patterns.connectors.files import count_lines
 from dedp_assets.patterns.core.errors import ContractError, NotReady
@@ -38,7 +38,7 @@ class Landing(dg.ConfigurableResource[Any]):
 
     def delivery(self, dataset: str, partition: str = "") -> Delivery:
         """Describe the content of a delivery's folder."""
-        return look_at(os.path.join(self.root, dataset, partition).rstrip("/"))  # noqa: PTH118 - thousands per tick
+        return delivery_at(os.path.join(self.root, dataset, partition).rstrip("/"))  # noqa: PTH118 - thousands per tick
 
     def object(self, dataset: str, key: str) -> Delivery:
         """Describe a one-file delivery, by its path below the root; the event itself completes the delivery.

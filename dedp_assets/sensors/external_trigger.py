@@ -66,10 +66,12 @@ def trigger(name: str, *, pipelines: Filters, jobs: Sequence[Any], description: 
         default_status=dg.DefaultSensorStatus.RUNNING,
         description=description,
     )
-    def look(context: dg.SensorEvaluationContext, landing: Landing, clock: Clock) -> dg.SensorResult | dg.SkipReason:
+    def evaluate(
+        context: dg.SensorEvaluationContext, landing: Landing, clock: Clock
+    ) -> dg.SensorResult | dg.SkipReason:
         return _react(context.instance, Inbox(landing.folder("events")), pipelines, clock.now())
 
-    return look
+    return evaluate
 
 
 def _react(

@@ -21,7 +21,7 @@ from dedp_assets.graph.reconcile.overview import Overview
 from dedp_assets.graph.reconcile.reconciler import NAME, Reconciler
 from dedp_assets.graph.reconcile.reconciling import Gap, Want
 from dedp_assets.graph.reconcile.requests import run_request
-from dedp_assets.graph.reconcile.waiting import keep_looking
+from dedp_assets.graph.reconcile.waiting import keep_polling
 from dedp_assets.patterns.core.errors import ContractError
 from dedp_assets.resources.environments import settings
 
@@ -74,10 +74,10 @@ def reconciler(
         description=_description(tables, asks_for),
         required_resource_keys={"lake", "landing", "clock"},
     )
-    def look(context: dg.SensorEvaluationContext) -> dg.SensorResult | dg.SkipReason:
-        return keep_looking(lambda: look_once(context))
+    def evaluate(context: dg.SensorEvaluationContext) -> dg.SensorResult | dg.SkipReason:
+        return keep_polling(lambda: evaluate_once(context))
 
-    def look_once(context: dg.SensorEvaluationContext) -> dg.SensorResult | dg.SkipReason:
+    def evaluate_once(context: dg.SensorEvaluationContext) -> dg.SensorResult | dg.SkipReason:
         resources, repository = context.resources, context.repository_def
         outcome, overview = looking.reconcile(
             resources.lake,
@@ -93,9 +93,9 @@ def reconciler(
             return dg.SensorResult(run_requests=requests)
         if overview.unreadable:
             raise ContractError("; ".join(overview.unreadable.values()))
-        return dg.SkipReason(_told(outcome.gaps, overview))
+        return dg.SkipReason(_skip_reason(outcome.gaps, overview))
 
-    return look
+    return evaluate
 
 
 def _description(tables: Sequence[LakeTable[...]], asks_for: str) -> str:
@@ -126,7 +126,7 @@ def _catch_up(tables: Sequence[LakeTable[...]]) -> dict[Any, Any]:
     return jobs
 
 
-def _told(gaps: Sequence[Gap], overview: Overview) -> str:
+def _skip_reason(gaps: Sequence[Gap], overview: Overview) -> str:
     """Return the reason for a tick without requests: versions, held partitions and strange files."""
     seen = ", ".join(f"{name} at version {version}" for name, version in overview.versions().items())
     held = [f"{gap.table} {gap.key}".strip() + f": {gap.reason}" for gap in gaps]

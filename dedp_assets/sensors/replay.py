@@ -44,7 +44,7 @@ def dead_letters_fixed(tables: Sequence[LakeTable[...]]) -> dg.SensorDefinition:
         + ", ".join(table.spec.name for table in diverting),
         required_resource_keys={"lake"},
     )
-    def look(context: dg.SensorEvaluationContext) -> dg.SensorResult:
+    def evaluate(context: dg.SensorEvaluationContext) -> dg.SensorResult:
         cursor: dict[str, Any] = json.loads(context.cursor or "{}")
         requests: list[dg.RunRequest] = []
         reasons: list[str] = []
@@ -64,7 +64,7 @@ def dead_letters_fixed(tables: Sequence[LakeTable[...]]) -> dg.SensorDefinition:
             return dg.SensorResult(run_requests=requests, cursor=json.dumps(after))
         return dg.SensorResult(skip_reason="; ".join(reasons), cursor=json.dumps(after))
 
-    return look
+    return evaluate
 
 
 def _deployed(context: dg.SensorEvaluationContext, table: LakeTable[...]) -> str:

@@ -32,7 +32,7 @@ _CONTROL = "behaviour"
 
 
 @dataclass
-class _Told:
+class _Behaviour:
     """Configured behaviour of a service.
 
     Attributes:
@@ -69,7 +69,7 @@ def _routes() -> list[BaseRoute]:
 async def _control(request: Request) -> Response:
     state, service = request.app.state, request.path_params["service"]
     if request.method == "PUT":
-        state.told[service] = _Told(**await request.json())
+        state.told[service] = _Behaviour(**await request.json())
     return JSONResponse({"requests": state.requests[service]})
 
 
@@ -81,7 +81,7 @@ async def _answer(request: Request, answered: RequestResponseEndpoint) -> Respon
     state.requests[service] += 1
     told = state.told.get(service)
     if told is None or told.times < 1:
-        told = _Told(_WELL)
+        told = _Behaviour(_WELL)
     told.times -= 1
     request.state.behaviour = told.name
     if told.name == "down":

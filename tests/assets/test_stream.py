@@ -84,7 +84,7 @@ def test_published_visits_reach_gold(world, kafka):
     dead = world.rows("silver/visits_dead_letter")
     assert sorted(row["raw"] for row in dead) == sorted(BROKEN)
     places = {(row["source_file"], row["line_number"]) for row in world.rows("bronze/visits")}
-    held = kafka.look()
+    held = kafka.describe()
     expected = {(f"{kafka.topic}-{p}", n) for p, end in held.end.items() for n in range(1, end + 1)}
     assert len(expected - places) == 1, "the tombstone"
     assert world.react() == []
@@ -95,7 +95,7 @@ def test_the_ledger_and_the_ui_say_what_was_read(world, kafka):
     publish(kafka, [*visits(20), None])
     assert world.run("stream_visits").failure == ""
     commit = world.ledger("bronze/visits").commit(1)
-    held, record = kafka.look(), commit.record
+    held, record = kafka.describe(), commit.record
     assert (record.notes["topic"], record.notes["offsets"]) == (kafka.topic, held.end)
     assert (record.rows["read"], record.rows["written"], record.rows["filtered"]) == (21, 20, 1)
     assert (record.sequence, record.verdict) == (21, "passed")
@@ -128,7 +128,7 @@ def test_a_run_by_hand_with_nothing_new_makes_no_commit(world, kafka):
 
 def held_at(kafka):
     """Record -> where the broker holds it, as another reader of the topic sees it."""
-    end, found = kafka.look().end, {}
+    end, found = kafka.describe().end, {}
     consumer = Consumer({**client(kafka.bootstrap), "group.id": "places", "enable.auto.commit": False})
     consumer.assign([TopicPartition(kafka.topic, int(partition), 0) for partition in end])
     while len(found) < sum(end.values()):
@@ -169,10 +169,10 @@ def test_deleted_records_are_an_error_until_a_person_gives_them_up(world, kafka)
     first = visits(8)
     publish(kafka, first)
     assert world.run("stream_visits").failure == ""
-    read = kafka.look().end
+    read = kafka.describe().end
     publish(kafka, visits(8, seed=2))
-    delete_before(kafka, {p: at + 1 for p, at in read.items() if kafka.look().end[p] > at})
-    held = kafka.look()
+    delete_before(kafka, {p: at + 1 for p, at in read.items() if kafka.describe().end[p] > at})
+    held = kafka.describe()
     gone = next(p for p, at in held.begin.items() if at > read[p])
     failure = world.run("stream_visits").failure
     lost = f"from offset {read[gone]} to {read[gone]} were deleted before they were read"
@@ -199,7 +199,7 @@ def test_everything_deleted_and_given_up_is_settled(world, kafka):
     publish(kafka, visits(4))
     assert world.run("stream_visits").failure == ""
     publish(kafka, visits(4, seed=2))
-    delete_before(kafka, kafka.look().end)
+    delete_before(kafka, kafka.describe().end)
     assert "were deleted before they were read" in world.run("stream_visits").failure
     assert world.run("stream_visits", **APPROVED).failure == ""
     assert sum(raw(world).values()) == 4

@@ -26,7 +26,7 @@ from hypothesis import strategies as st
 from dedp_assets.patterns.connectors import mirroring, postgres
 from dedp_assets.patterns.connectors import topic_sink as topic_sinks
 from dedp_assets.patterns.connectors.definitions import define
-from dedp_assets.patterns.connectors.deliveries import MARKER, look_at
+from dedp_assets.patterns.connectors.deliveries import MARKER, delivery_at
 from dedp_assets.patterns.connectors.events import Arrival, Event, Inbox
 from dedp_assets.patterns.connectors.files import count_lines
 from dedp_assets.patterns.connectors.http import Patience, Service, ask_in_bulk
@@ -728,10 +728,10 @@ def test_an_admin_that_answers_something_else_is_told_with_its_topic(monkeypatch
     monkeypatch.setattr(kafka_resource, "AdminClient", lambda _: LyingAdmin(topics, listed))
     kafka = kafka_resource.Kafka(bootstrap="broker:9092")
     with refused(PatternError, "visits"):
-        kafka.look()
+        kafka.describe()
     monkeypatch.setattr(kafka_resource, "AdminClient", lambda _: LyingAdmin({"visits": KafkaException("?")}, {}))
     with refused(NotReady, "Kafka at broker:9092"):
-        kafka.look()
+        kafka.describe()
 
 
 class LyingConsumer:
@@ -994,7 +994,7 @@ def test_a_manifest_that_is_damaged_does_not_let_half_a_delivery_through(tmp_pat
     (tmp_path / "a.json").write_text("1")
     (tmp_path / MARKER).write_bytes(marker)
     with refused(ContractError, tmp_path.name, "manifest"):
-        look_at(tmp_path).require_ready()
+        delivery_at(tmp_path).require_ready()
 
 
 def test_a_marker_that_cannot_be_read_is_no_empty_one(tmp_path, monkeypatch):
@@ -1006,7 +1006,7 @@ def test_a_marker_that_cannot_be_read_is_no_empty_one(tmp_path, monkeypatch):
         raise PermissionError(13, "Permission denied")
 
     monkeypatch.setattr("builtins.open", failing)
-    delivery = look_at(tmp_path)
+    delivery = delivery_at(tmp_path)
     monkeypatch.undo()
     with refused(ContractError, "_SUCCESS cannot be read (Permission denied)"):
         delivery.require_ready()
@@ -1018,7 +1018,7 @@ def test_any_marker_gives_a_delivery_that_may_be_read_or_a_refusal(content):
     with TemporaryDirectory() as folder:
         (Path(folder) / "a.json").write_text("1")
         (Path(folder) / MARKER).write_bytes(content)
-        assert isinstance(look_at(folder).refusal(), str)
+        assert isinstance(delivery_at(folder).refusal(), str)
 
 
 @given(st.sampled_from([".json", ".gz", ".bz2", ".zst"]), st.binary(max_size=80), st.integers(0, 200), st.booleans())

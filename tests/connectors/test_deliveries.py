@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dedp_assets.patterns.connectors.deliveries import MARKER, DeliveredFile, Delivery, look_at
+from dedp_assets.patterns.connectors.deliveries import MARKER, DeliveredFile, Delivery, delivery_at
 from dedp_assets.patterns.core.errors import ContractError, NotReady
 
 
@@ -29,7 +29,7 @@ def deliver(day, marker="", **files):
 
 
 def refused(day, error, words):
-    delivery = look_at(day)
+    delivery = delivery_at(day)
     with pytest.raises(error, match=words):
         delivery.require_ready()
     return delivery
@@ -40,7 +40,7 @@ def test_a_finished_delivery_may_be_read(day):
     deliver(day, a="1", b="22")
     (day / ".partial").write_text("x")
     (day / "_temporary").mkdir()
-    delivery = look_at(day).require_ready()
+    delivery = delivery_at(day).require_ready()
     assert [(f.name, f.size_bytes) for f in delivery.files] == [("a.json", 1), ("b.json", 2)]
     assert (delivery.partition, delivery.strange, delivery.manifest) == ("2026-01-05", (), None)
 
@@ -66,7 +66,7 @@ def test_a_marker_over_nothing_is_a_contradiction(day):
 def test_a_manifest_can_declare_an_empty_day(day):
     """A manifest that lists nothing says that nothing was to be delivered."""
     deliver(day, marker={"files": {}})
-    assert look_at(day).require_ready().files == ()
+    assert delivery_at(day).require_ready().files == ()
 
 
 def test_folders_among_the_files_are_refused(day):
@@ -82,14 +82,14 @@ def test_a_link_to_nothing_holds_the_day_until_it_resolves(day):
     (day / "b").symlink_to(day.parent / "later")
     refused(day, ContractError, "holds what is no file: b \\(a link to nothing\\)")
     (day.parent / "later").write_text("2")
-    assert [file.name for file in look_at(day).require_ready().files] == ["a.json", "b"]
+    assert [file.name for file in delivery_at(day).require_ready().files] == ["a.json", "b"]
 
 
 def test_a_link_to_itself_is_refused(day):
     """It is named like a link to nothing, and does not end the look at everything else."""
     deliver(day, a="1")
     (day / "_loop.json").symlink_to("_loop.json")
-    assert look_at(day).refusal() == ""
+    assert delivery_at(day).refusal() == ""
     (day / "loop.json").symlink_to("loop.json")
     refused(day, ContractError, "holds what is no file: loop.json \\(a link to nothing\\)")
 
@@ -110,7 +110,7 @@ def test_a_file_that_its_name_keeps_from_engines_is_refused_unopened(day, name, 
     for beside in ("_started", ".a.json.crc", "_schema.json", "_manifest.json"):
         (day / beside).write_text("x")
     (day / "_empty.json").touch()
-    assert len(look_at(day).require_ready().files) == 1
+    assert len(delivery_at(day).require_ready().files) == 1
     (day / name).write_text("1")
     refused(day, ContractError, words)
 
@@ -139,7 +139,7 @@ def test_files_that_fall_short_of_the_manifest_are_refused(day, stated, words):
 def test_a_marker_that_lists_nothing_binds_nothing(day, marker):
     """Markers of producers without manifests are just markers."""
     deliver(day, marker=marker, a="1")
-    assert look_at(day).require_ready().manifest is None
+    assert delivery_at(day).require_ready().manifest is None
 
 
 @pytest.mark.parametrize("size", ["many", None, [1]])
@@ -147,7 +147,7 @@ def test_a_manifest_with_senseless_sizes_breaks_its_contract(day, size):
     """The refusal is the library's own, so that it names the day and nobody retries in vain."""
     deliver(day, marker={"files": {"a.json": size}}, a="1")
     with pytest.raises(ContractError, match="2026-01-05"):
-        look_at(day).require_ready()
+        delivery_at(day).require_ready()
 
 
 def test_files_after_the_marker_are_late(day):
@@ -155,15 +155,15 @@ def test_files_after_the_marker_are_late(day):
     deliver(day, a="1", b="2")
     for number, name in enumerate(["a.json", MARKER, "b.json"]):
         os.utime(day / name, ns=(number, number))
-    assert [f.name for f in look_at(day).late] == ["b.json"]
+    assert [f.name for f in delivery_at(day).late] == ["b.json"]
 
 
 @pytest.mark.parametrize("change", ["content", "touch", "add", "rename", "remove"])
 def test_the_identity_changes_with_what_lies_there(day, change):
     """Looking twice gives the same identity; any change of the files gives another."""
     deliver(day, a="1", b="2")
-    before = look_at(day).identity
-    assert look_at(day).identity == before
+    before = delivery_at(day).identity
+    assert delivery_at(day).identity == before
     changes = {
         "content": lambda: (day / "a.json").write_text("333"),
         "touch": lambda: os.utime(day / "a.json", ns=(5, 5)),
@@ -172,7 +172,7 @@ def test_the_identity_changes_with_what_lies_there(day, change):
         "remove": (day / "a.json").unlink,
     }
     changes[change]()
-    assert look_at(day).identity != before
+    assert delivery_at(day).identity != before
 
 
 files = st.builds(DeliveredFile, st.text("ab", min_size=1), st.integers(0, 3), st.integers(0, 3))

@@ -30,7 +30,7 @@ def topics(broker):
         made.result()
 
     def look():
-        found = [Kafka(bootstrap=broker.address, topic=name).look() for name in names]
+        found = [Kafka(bootstrap=broker.address, topic=name).describe() for name in names]
         return [Place(topic, client(broker.address)) for topic in found]
 
     return look

@@ -18,7 +18,7 @@ RECORDS = [Outgoing(str(n), f"page {n % 3}", json.dumps({"n": n})) for n in rang
 
 def held(kafka):
     """Each record of a topic: its partition, and its id, by another reader."""
-    end, found = kafka.look().end, []
+    end, found = kafka.describe().end, []
     for partition, count in end.items():
         consumer = Consumer({**client(kafka.bootstrap), "group.id": "held", "enable.auto.commit": False})
         consumer.assign([TopicPartition(kafka.topic, int(partition), 0)])

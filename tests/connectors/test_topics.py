@@ -159,7 +159,7 @@ def lines(make_table):
 
 
 def start_of(kafka, table):
-    topic = kafka.look()
+    topic = kafka.describe()
     return resume(position(table.ledger, topic), topic)
 
 
@@ -203,7 +203,7 @@ def test_records_arrive_as_they_are_with_their_place(lines, kafka):
     assert raw(lines) == Counter(["a", "\ufffd\ufffd", '{"user_id": "u1"}', "two\nlines", ""])
     assert {row["raw"]: row["raw_bytes"] for row in rows if row["raw_bytes"]} == {"\ufffd\ufffd": b"\xff\xfe"}
     places = {(row["source_file"], row["line_number"]) for row in rows}
-    end = kafka.look().end
+    end = kafka.describe().end
     assert len(places) == 5
     assert places < {(f"{kafka.topic}-{p}", n) for p, last in end.items() for n in range(1, last + 1)}
     assert commit.record.rows == {"read": 6, "written": 5, "dead": 0, "duplicates": 0, "filtered": 1}
@@ -218,7 +218,7 @@ def test_each_micro_batch_is_one_commit_and_the_next_run_goes_on_after_the_last(
     commits = stream(kafka, lines, at_once=4)
     assert len(commits) > 1
     assert [c.record.sequence for c in commits] == sorted({sum(c.record.notes["offsets"].values()) for c in commits})
-    assert commits[-1].record.notes["offsets"] == kafka.look().end
+    assert commits[-1].record.notes["offsets"] == kafka.describe().end
     assert stream(kafka, lines) == []
     publish(kafka, numbered(10, 15))
     (last,) = stream(kafka, lines)
@@ -370,12 +370,12 @@ def test_aborted_records_are_not_read_and_gaps_in_the_offsets_are_no_loss(lines,
         producer.produce(kafka.topic, value)
         producer.flush()
         ending()
-    assert wait_until(lambda: kafka.look().end == {"0": 4})
+    assert wait_until(lambda: kafka.describe().end == {"0": 4})
     audit = Audit(name="every_offset_is_read_once", of="read", per="offsets", warn_below=1, fail_above=1)
     (commit,) = stream(kafka, lines, audits=[audit])
     assert raw(lines) == Counter(["kept"])
     assert (commit.record.verdict, commit.record.notes["offsets"]) == ("warned", {"0": 4})
-    assert start_of(kafka, lines).offsets == kafka.look().end
+    assert start_of(kafka, lines).offsets == kafka.describe().end
     assert stream(kafka, lines) == []
 
 

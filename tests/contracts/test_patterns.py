@@ -222,7 +222,7 @@ def test_every_pattern_works_in_the_graph(pattern):
     assert declaring or asking, "declare it in the table that uses it: patterns=[...]"
     offered = {name for name in pattern.module.__all__ if inspect.isfunction(getattr(pattern.module, name))}
     for table in declaring:
-        uses = called(table.function) | (called(table.reads.look) if table.reads.look else set())
+        uses = called(table.function) | (called(table.reads.inputs) if table.reads.inputs else set())
         assert offered & uses or (pattern.kind == "plan" and asking), f"{table.spec.name} does not call {pattern.id}"
 
 

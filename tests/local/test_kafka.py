@@ -44,12 +44,12 @@ def test_a_broker_ends_with_its_process_and_starts_again_with_what_it_kept(test_
         producer = Producer(client(kafka.bootstrap))
         producer.produce(kafka.topic, "a")
         assert producer.flush(30) == 0
-        before, process = kafka.look(), made.process.pid
+        before, process = kafka.describe(), made.process.pid
         assert set(re.findall(r"//([^:]+):", (made.folder / "server.properties").read_text())) == {"127.0.0.1"}
         made.stop()
         assert (living({process}), listens(made.port)) == (set(), False)
         made.start()
-        assert kafka.look() == before
+        assert kafka.describe() == before
         assert "-Xmx256m" in Path(f"/proc/{made.process.pid}/cmdline").read_text()
     finally:
         made.stop()

@@ -33,7 +33,7 @@ with supervise(servers, folder, mark=str(folder), died=died, policy=policy) as k
     print("up", flush=True)
     reason = ""
     while not reason and not kept.asked.wait(0.1):
-        reason = kept.look()
+        reason = kept.poll()
 print("ended:", reason or "asked", flush=True)
 """
 STAYS = "import time; time.sleep(600)"

@@ -36,7 +36,7 @@ def instance():
 
 
 @pytest.fixture
-def look(instance):
+def poll(instance):
     """``look()``: the lines that a look at the instance says."""
     said = []
     began = datetime.now(timezone.utc)  # noqa: TID251
@@ -44,7 +44,7 @@ def look(instance):
 
     def at(later=timedelta(0)):
         said.clear()
-        telling.look(datetime.now(timezone.utc) + later)  # noqa: TID251
+        telling.poll(datetime.now(timezone.utc) + later)  # noqa: TID251
         return list(said)
 
     return at
@@ -88,7 +88,7 @@ def test_what_ended_before_is_not_said(instance, look):
     """A terminal tells of its own time."""
     run(instance)
     assert [word for word, _ in look()] == ["done"]
-    assert Telling(instance, pytest.fail, now=datetime.now(timezone.utc)).look(None) is None  # noqa: TID251
+    assert Telling(instance, pytest.fail, now=datetime.now(timezone.utc)).poll(None) is None  # noqa: TID251
 
 
 def test_a_tick_is_said_once_it_is_over_at_once_or_a_little_later(instance, look, monkeypatch):

@@ -25,26 +25,26 @@ def produce(kafka, *values, partition=0):
 def test_a_topic_tells_its_offsets_by_partition(kafka):
     """From the oldest record still held to the one after the newest."""
     kafka.create()
-    assert (kafka.look().begin, kafka.look().end) == ({"0": 0, "1": 0}, {"0": 0, "1": 0})
+    assert (kafka.describe().begin, kafka.describe().end) == ({"0": 0, "1": 0}, {"0": 0, "1": 0})
     produce(kafka, "a", "b", "c")
     produce(kafka, "d", partition=1)
     admin = AdminClient(client(kafka.bootstrap))
     for future in admin.delete_records([TopicPartition(kafka.topic, 0, 2)]).values():
         future.result()
-    assert (kafka.look().begin, kafka.look().end) == ({"0": 2, "1": 0}, {"0": 3, "1": 1})
+    assert (kafka.describe().begin, kafka.describe().end) == ({"0": 2, "1": 0}, {"0": 3, "1": 1})
 
 
 def test_a_topic_that_was_made_anew_has_another_identity(kafka):
     """The same name is not the same topic; making it twice changes nothing."""
     kafka.create()
-    first = kafka.look().id
+    first = kafka.describe().id
     kafka.create()
-    assert kafka.look().id == first
+    assert kafka.describe().id == first
     admin = AdminClient(client(kafka.bootstrap))
     admin.delete_topics([kafka.topic])[kafka.topic].result()
     assert wait_until(lambda: kafka.topic not in admin.list_topics(timeout=10).topics)
     kafka.create()
-    assert kafka.look().id != first
+    assert kafka.describe().id != first
 
 
 def test_records_of_an_open_transaction_are_not_there_yet(kafka):
@@ -55,9 +55,9 @@ def test_records_of_an_open_transaction_are_not_there_yet(kafka):
     producer.begin_transaction()
     producer.produce(kafka.topic, "a", partition=0)
     producer.flush()
-    assert kafka.look().end["0"] == 0
+    assert kafka.describe().end["0"] == 0
     producer.commit_transaction()
-    assert wait_until(lambda: kafka.look().end["0"] == 2)
+    assert wait_until(lambda: kafka.describe().end["0"] == 2)
 
 
 def test_the_broker_says_when_a_record_arrived(kafka):
@@ -76,14 +76,14 @@ def test_the_broker_says_when_a_record_arrived(kafka):
 def test_a_topic_that_is_not_there_is_named(kafka):
     """One sentence says which topic of which broker."""
     with pytest.raises(NotReady, match=f"^Kafka at {kafka.bootstrap} has no topic {kafka.topic}: "):
-        kafka.look()
+        kafka.describe()
 
 
 @pytest.mark.slow
 def test_a_broker_that_does_not_answer_is_named_with_the_setting_that_says_where_it_is():
     """Neither looking nor making a topic waits for ever."""
     kafka = Kafka(bootstrap=f"127.0.0.1:{free_port()}")
-    for action in (kafka.look, kafka.create):
+    for action in (kafka.describe, kafka.create):
         with pytest.raises(NotReady, match=f"^Kafka at {kafka.bootstrap} does not answer .* DEDP_KAFKA$"):
             action()
 
@@ -107,7 +107,7 @@ def _fails(monkeypatch, error, *, times):
 def test_an_election_of_leaders_is_waited_for(monkeypatch, error):
     """After a start of the brokers, or right after a topic was made, offsets are known a moment later."""
     _fails(monkeypatch, getattr(KafkaError, error), times=2)
-    assert Kafka(bootstrap="127.0.0.1:1").look().end == {}
+    assert Kafka(bootstrap="127.0.0.1:1").describe().end == {}
 
 
 @pytest.mark.parametrize("error", ["_TRANSPORT", "TOPIC_AUTHORIZATION_FAILED", "UNKNOWN_TOPIC_OR_PART"])
@@ -115,13 +115,13 @@ def test_an_error_that_waiting_does_not_mend_is_told_at_once(monkeypatch, error)
     """The first one, although the next answer would be good."""
     _fails(monkeypatch, getattr(KafkaError, error), times=1)
     with pytest.raises(NotReady, match=r"^Kafka at 127\.0\.0\.1:1 "):
-        Kafka(bootstrap="127.0.0.1:1").look()
+        Kafka(bootstrap="127.0.0.1:1").describe()
 
 
 def test_without_an_address_nobody_is_asked():
     """Files are the default, and the sentence says so."""
     with pytest.raises(ConfigError, match="DEDP_KAFKA=host:port, or land visits as files"):
-        Kafka().look()
+        Kafka().describe()
 
 
 def test_brokers_are_lacking_until_they_answer(kafka):

@@ -85,12 +85,12 @@ def test_a_dataset_without_partitions_lies_in_its_own_folder(zone):
 def test_a_delivery_that_is_no_longer_as_it_was_looked_at_is_not_read(zone, change, ask):
     """What the run says that it read is what it read; a file that came since is none of its business."""
     deliver(zone, {"a.jsonl": b"1\n", "b.jsonl": b"2\n"})
-    looked_at = zone.delivery("visits", DAY)
+    record_struct = zone.delivery("visits", DAY)
     (zone.folder("visits", DAY) / "c.jsonl").write_bytes(b"3\n")
-    assert [path.name for path in zone.paths("visits", looked_at)] == ["a.jsonl", "b.jsonl"]
+    assert [path.name for path in zone.paths("visits", record_struct)] == ["a.jsonl", "b.jsonl"]
     change(zone.folder("visits", DAY) / "a.jsonl")
     with pytest.raises(NotReady, match=r"2026-01-05: a\.jsonl changed while it was looked at: run again"):
-        getattr(zone, ask)("visits", looked_at)
+        getattr(zone, ask)("visits", record_struct)
 
 
 def test_only_partitions_touched_since_a_time_are_found(zone):

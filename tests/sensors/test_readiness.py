@@ -14,7 +14,7 @@ from dedp_assets.defs.bronze import devices, visits
 from dedp_assets.graph.declare import job_of
 from dedp_assets.graph.reconcile import arrivals
 from dedp_assets.graph.run.refusals import Refusal, Refusals
-from dedp_assets.patterns.connectors.deliveries import look_at
+from dedp_assets.patterns.connectors.deliveries import delivery_at
 from dedp_assets.patterns.delta import transaction_id
 from dedp_assets.patterns.delta.storage.local_store import LocalStore
 from dedp_assets.patterns.ingestion.readiness_marker import delivering
@@ -43,7 +43,7 @@ def loaded(zone, day: str, at: str = "") -> dict:
     """The commit that bronze makes of what lies in a day's folder now."""
     landing = Landing(root=str(zone.landing))
     inputs = {f"landing/visits/{day}": landing.content("visits", landing.delivery("visits", day))}
-    notes = {"delivery": look_at(zone.landing / "visits" / day).identity}
+    notes = {"delivery": delivery_at(zone.landing / "visits" / day).identity}
     record = a_record("bronze/visits", {"landed_on": day}, notes=notes, inputs=inputs, at=at)
     txn = {transaction_id("bronze/visits", {"landed_on": day}, 0): 1}
     return {"changed": [{"landed_on": day, "event_date": day}], "record": record, "txn": txn}
@@ -264,7 +264,7 @@ def test_a_link_to_nothing_holds_its_day_and_is_noticed_when_it_resolves(zone, k
 def test_a_refused_delivery_is_not_repeated(zone, keys):
     """What an audit or a contract refused waits for new data, a fix or an approval, whatever runs are recorded."""
     deliver(zone, "2026-01-05")
-    delivery = look_at(zone.landing / "visits/2026-01-05").identity
+    delivery = delivery_at(zone.landing / "visits/2026-01-05").identity
     refusals = Refusals(zone.resources()["lake"].refused("bronze/visits"))
     refusals.note("2026-01-05", Refusal((delivery,), visits.visits.code_version, "run-1", "no line in it"))
     data = zone.tick(visits_delivered)
@@ -330,6 +330,6 @@ def test_devices_are_loaded_once_per_delivery(zone):
     (request,) = zone.tick(devices_delivered).run_requests
     assert request.partition_key is None
     assert request.job_name == "refresh_devices"
-    record = a_record("bronze/devices", {}, notes={"delivery": look_at(folder).identity})
+    record = a_record("bronze/devices", {}, notes={"delivery": delivery_at(folder).identity})
     zone.dated("bronze/devices", {"changed": [{"event_date": None}], "record": record})
     assert zone.tick(devices_delivered).skip_message == "nothing to ask for"

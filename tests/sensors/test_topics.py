@@ -27,7 +27,7 @@ def topic(zone, monkeypatch):
     def holds(*end, id="x"):  # noqa: A002
         begin = {str(partition): 0 for partition in range(len(end))}
         made = Topic("visits", id, begin, {str(partition): offset for partition, offset in enumerate(end)})
-        monkeypatch.setattr(Kafka, "look", lambda _: made)
+        monkeypatch.setattr(Kafka, "describe", lambda _: made)
 
     return holds
 
@@ -98,7 +98,7 @@ def test_a_broker_that_does_not_answer_is_said_and_asked_again(zone, monkeypatch
     def look(_):
         raise NotReady("Kafka at x:1 does not answer")
 
-    monkeypatch.setattr(Kafka, "look", look)
+    monkeypatch.setattr(Kafka, "describe", look)
     assert zone.tick(VISITS_STREAMED).skip_message == "Kafka at x:1 does not answer"
 
 

@@ -8,7 +8,7 @@ import json
 
 import pytest
 
-from dedp_assets.patterns.connectors.deliveries import look_at
+from dedp_assets.patterns.connectors.deliveries import delivery_at
 from dedp_assets.patterns.core.errors import ContractError
 from dedp_assets.sources.access_log import land_log, land_logs, visit_of
 
@@ -106,7 +106,7 @@ def land(tmp_path, *lines):
     landed = {}
     for day in counts:
         folder = tmp_path / "landing" / day.isoformat()
-        look_at(folder).require_ready()
+        delivery_at(folder).require_ready()
         landed[day.day] = (folder / "access.jsonl").read_bytes().split(b"\n")
         assert landed[day.day].pop() == b""
         assert len(landed[day.day]) == counts[day]
@@ -177,7 +177,7 @@ def pages(tmp_path):
     """The pages of everything that lies in the landing zone, by day; each visit's id is there once."""
     found, ids = {}, []
     for path in sorted(tmp_path.glob("landing/*/*.jsonl")):
-        look_at(path.parent).require_ready()
+        delivery_at(path.parent).require_ready()
         events = [json.loads(raw) for raw in path.read_text().splitlines()]
         found.setdefault(int(path.parent.name[-2:]), []).extend(event["page"] for event in events)
         ids += [event["visit_id"] for event in events]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from dedp_assets.patterns.connectors.deliveries import look_at
+from dedp_assets.patterns.connectors.deliveries import delivery_at
 from dedp_assets.sources import devices
 
 
@@ -23,7 +23,7 @@ def test_devices_are_unique_by_type_and_version():
 def test_a_delivery_is_one_marked_file_that_holds_every_device(tmp_path):
     """Nothing is missing and nobody reads it before it is complete."""
     devices.deliver(tmp_path / "devices", devices.devices())
-    delivery = look_at(tmp_path / "devices").require_ready()
+    delivery = delivery_at(tmp_path / "devices").require_ready()
     assert [file.name for file in delivery.files] == ["devices.jsonl"]
     assert (tmp_path / "devices" / "devices.jsonl").read_text().splitlines() == devices.devices()
 

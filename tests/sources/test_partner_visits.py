@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from datetime import date
 
-from dedp_assets.patterns.connectors.deliveries import look_at
+from dedp_assets.patterns.connectors.deliveries import delivery_at
 from dedp_assets.sources.partner_visits import deliver, magazine_visits, radio_visits
 
 MONDAY = date(2026, 1, 5)
@@ -24,10 +24,10 @@ def test_a_delivery_is_complete_and_left_alone_if_it_is_there(tmp_path):
     """Bytes that are no text land as they are; the same call changes no file, another one its own."""
     files = {"magazine": magazine_visits(MONDAY, count=2), "radio": [b"\xff"]}
     deliver(tmp_path, MONDAY, files)
-    first = look_at(tmp_path / "2026-01-05")
+    first = delivery_at(tmp_path / "2026-01-05")
     assert first.refusal() == ""
     assert (tmp_path / "2026-01-05/radio.jsonl").read_bytes() == b"\xff\n"
     deliver(tmp_path, MONDAY, files)
-    assert look_at(tmp_path / "2026-01-05").identity == first.identity
+    assert delivery_at(tmp_path / "2026-01-05").identity == first.identity
     deliver(tmp_path, MONDAY, {**files, "radio": []})
-    assert look_at(tmp_path / "2026-01-05").identity != first.identity
+    assert delivery_at(tmp_path / "2026-01-05").identity != first.identity

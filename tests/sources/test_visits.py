@@ -8,7 +8,7 @@ from datetime import date
 
 import pytest
 
-from dedp_assets.patterns.connectors.deliveries import look_at
+from dedp_assets.patterns.connectors.deliveries import delivery_at
 from dedp_assets.sources import visits
 
 DAY = date(2026, 1, 5)
@@ -46,7 +46,7 @@ def test_a_delivery_is_complete_and_marked(tmp_path):
     """Two files and a marker hold every line that was given, late, broken and repeated ones included."""
     late = visits.visits_of(date(2026, 1, 3), count=2)
     visits.deliver(tmp_path, DAY, LINES, late=late, broken=visits.BROKEN, repeat=3)
-    delivery = look_at(tmp_path / "2026-01-05").require_ready()
+    delivery = delivery_at(tmp_path / "2026-01-05").require_ready()
     assert [file.name for file in delivery.files] == ["part-000.jsonl", "part-001.jsonl"]
     landed = "".join((tmp_path / "2026-01-05" / file.name).read_text() for file in delivery.files).splitlines()
     assert sorted(landed) == sorted([*LINES, *late, *visits.BROKEN, *LINES[:3]])
@@ -65,7 +65,7 @@ def test_another_delivery_replaces_files_and_marker(tmp_path):
     """The marker's manifest states what lies there now."""
     visits.deliver(tmp_path, DAY, LINES)
     visits.deliver(tmp_path, DAY, LINES[:10])
-    delivery = look_at(tmp_path / "2026-01-05").require_ready()
+    delivery = delivery_at(tmp_path / "2026-01-05").require_ready()
     assert delivery.manifest == {file.name: file.size_bytes for file in delivery.files}
     assert sum(len((tmp_path / "2026-01-05" / f.name).read_text().splitlines()) for f in delivery.files) == 10
 
@@ -77,7 +77,7 @@ def test_a_late_file_comes_after_the_marker_and_leaves_it_alone(tmp_path):
     visits.drop_late_file(tmp_path, DAY, LINES[:1])
     after = content(tmp_path / "2026-01-05")
     assert after["_SUCCESS"] == marker
-    assert [file.name for file in look_at(tmp_path / "2026-01-05").late] == ["late-000.jsonl"]
+    assert [file.name for file in delivery_at(tmp_path / "2026-01-05").late] == ["late-000.jsonl"]
     visits.drop_late_file(tmp_path, DAY, LINES[:1])
     assert content(tmp_path / "2026-01-05") == after
 

@@ -21,7 +21,7 @@ LINES = visits_of(date(2026, 1, 5), count=60)
 
 def consumed(kafka):
     """Every record of the topic, by an independent consumer: key, value, partition, in the order of each partition."""
-    topic = kafka.look()
+    topic = kafka.describe()
     consumer = Consumer({**client(kafka.bootstrap), "group.id": "test", "enable.auto.commit": False})
     consumer.assign([TopicPartition(topic.name, int(partition), 0) for partition in topic.end])
     found = []

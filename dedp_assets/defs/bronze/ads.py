@@ -80,7 +80,7 @@ def ads_streamed(context: dg.SensorEvaluationContext, lake: Lake, kafka_ads: Kaf
 
 @lake_table(
     ADS,
-    reads=Reads(sources=[TOPIC], look=waiting),
+    reads=Reads(sources=[TOPIC], inputs=waiting),
     runs=Runs(
         when=Polls(
             ads_streamed,
@@ -105,7 +105,7 @@ def ads_streamed(context: dg.SensorEvaluationContext, lake: Lake, kafka_ads: Kaf
 )
 def ads(into: Target, kafka_ads: Kafka, clock: Clock) -> WriteResult:
     """Append the topic's records after the offsets in the log; an approved run skips expired offsets."""
-    topic = kafka_ads.look()
+    topic = kafka_ads.describe()
     start = resume(position(into.table.ledger, topic), topic, give_up=into.run.approval is not None)
     if start.offsets == topic.end and not start.given_up:
         return _summed(into.table, [])

@@ -75,7 +75,7 @@ def delivered(request: Request, table: Table, landing: Landing) -> Inputs:
 
 @lake_table(
     DEVICES,
-    reads=Reads(sources=[DELIVERIES, RELEASED], look=delivered),
+    reads=Reads(sources=[DELIVERIES, RELEASED], inputs=delivered),
     runs=Runs(
         when=[OnDelivery("devices"), OnEvent([{"type": "dedp.devices.published"}, {"type": "dedp.feature.released"}])],
         job=Job(

@@ -77,7 +77,7 @@ def legacy_visits_every_day(
 
 @lake_table(
     LEGACY_VISITS,
-    reads=Reads(sources=[DATABASE], look=closed),
+    reads=Reads(sources=[DATABASE], inputs=closed),
     runs=Runs(
         DAILY,
         Every(

@@ -79,7 +79,7 @@ def delivered(request: Request, landing: Landing) -> Inputs:
 
 @lake_table(
     PARTNER_VISITS,
-    reads=Reads(sources=[FILES], look=delivered),
+    reads=Reads(sources=[FILES], inputs=delivered),
     runs=Runs(
         DAILY,
         OnDelivery(DATASET),

@@ -89,7 +89,7 @@ def users_changed(
 @lake_table(
     HISTORY,
     beside={USERS: [apply_changes]},
-    reads=Reads(sources=[DATABASE], look=captured),
+    reads=Reads(sources=[DATABASE], inputs=captured),
     runs=Runs(
         when=Polls(
             users_changed,

@@ -108,7 +108,7 @@ def delivered(request: Request, table: Table, landing: Landing) -> Inputs:
 
 @lake_table(
     VISITS,
-    reads=Reads(sources=[FILES, TOPIC], look=delivered),
+    reads=Reads(sources=[FILES, TOPIC], inputs=delivered),
     runs=Runs(
         DAILY,
         OnDelivery("visits"),

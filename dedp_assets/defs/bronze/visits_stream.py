@@ -55,7 +55,7 @@ def requested(
     if is_running(instance, job):
         return dg.SkipReason(f"{job} is running")
     try:
-        topic = kafka.look()
+        topic = kafka.describe()
         known = position(ledger, topic)
     except PatternError as error:
         return dg.SkipReason(str(error))
@@ -93,7 +93,7 @@ def append_visits(context: dg.OpExecutionContext, lake: Lake, kafka: Kafka, cloc
     """Append the topic's records after the offsets in the log; an approved run skips expired offsets."""
     table, now = lake.table(VISITS), clock.now()
     with appending(context, table, code_version="1", column="landed_on", at=now, figures=FIGURES) as step:
-        topic = kafka.look()
+        topic = kafka.describe()
         known = position(table.ledger, topic)
         step.cursor = known.cursor
         start = resume(known, topic, give_up=step.provenance.approval is not None)

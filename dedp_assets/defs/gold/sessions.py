@@ -95,7 +95,7 @@ def open_before(request: Request, visits: Pinned, completed: Table, pending: Tab
 @lake_table(
     SESSIONS,
     beside={PENDING: [sessionize_partition]},
-    reads=Reads({VISITS: same("event_date")}, look=open_before),
+    reads=Reads({VISITS: same("event_date")}, inputs=open_before),
     runs=Runs(
         DAILY,
         # A late visit may change every day after its own: one run a night takes them in order.

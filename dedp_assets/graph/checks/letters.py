@@ -76,18 +76,18 @@ def _newest(ledger: Ledger) -> Iterator[Mapping[str, Any]]:
     for commit in ledger.history():
         record = commit.record
         key = tuple(sorted(record.partition.items())) if record else ()
-        if record and held.get(key) == _told(record.figures):
+        if record and held.get(key) == _letters_in(record.figures):
             del held[key]
             yield record.figures
         elif record and not record.partition:
             appended.append(record.figures)
-        if sum(map(_told, appended)) == sum(held.values()):
+        if sum(map(_letters_in, appended)) == sum(held.values()):
             yield from appended
             return
     yield from ({_UNTOLD: rows} for rows in held.values())
 
 
-def _told(figures: Mapping[str, Any]) -> int:
+def _letters_in(figures: Mapping[str, Any]) -> int:
     return sum(int(figures.get(status) or 0) for status in _STATUSES)
 
 

@@ -23,9 +23,9 @@ from dedp_assets.patterns.delta import (
     Table,
     broken_rules,
     lost_files,
+    lost_files_message,
     newest_before,
     repeated_keys,
-    tell_lost,
 )
 from dedp_assets.patterns.idempotency.proxy import judge_exposure, load_version
 from dedp_assets.patterns.modeling.versioned_dimension import VERSION, judge_versions
@@ -51,7 +51,7 @@ STORED = {
 
 
 @dataclass(frozen=True, slots=True)
-class _Look:
+class _Checked:
     """The table, time and partitions of a check.
 
     Attributes:
@@ -100,7 +100,7 @@ def stored_checks(declared: "LakeTable[...]") -> dg.AssetChecksDefinition:
         for check in sorted(context.selected_asset_check_keys):
             table = lake.table(by_key[check.asset_key])
             partitions = [] if table.spec.executed_by else [owned_by(key, table.spec) for key in keys]
-            finding = _judged(check.name, _Look(declared, table, now, partitions))
+            finding = _judged(check.name, _Checked(declared, table, now, partitions))
             yield _result(check, finding)
 
     return judge
@@ -118,49 +118,49 @@ def _names(declared: "LakeTable[...]", table: TableSpec) -> list[str]:
     return [name for name in STORED if offered.get(name, True)]
 
 
-def _judged(name: str, look: _Look) -> Finding:
-    if not look.table.ledger.exists():
+def _judged(name: str, checked: _Checked) -> Finding:
+    if not checked.table.ledger.exists():
         return Finding(name, passed=False, severity="warn", note="the table holds nothing yet: materialize it")
     try:
-        return _JUDGES[name](look)
+        return _JUDGES[name](checked)
     except PatternError as error:
         return Finding(name, passed=False, note=str(error))
 
 
-def _files(look: _Look) -> Finding:
-    state = look.table.ledger.state()
-    lost = lost_files(look.table.store, state, *look.partitions)
-    note = f"{tell_lost(look.table.name, lost)}: `dedp verify` names what repairs it" if lost else ""
+def _files(checked: _Checked) -> Finding:
+    state = checked.table.ledger.state()
+    lost = lost_files(checked.table.store, state, *checked.partitions)
+    note = f"{lost_files_message(checked.table.name, lost)}: `dedp verify` names what repairs it" if lost else ""
     return Finding(
         "files_are_there", passed=not lost, figures={"files": len(state.files()), "lost": len(lost)}, note=note
     )
 
 
-def _constraints(look: _Look) -> Finding:
-    broken, rows = broken_rules(look.table, look.partitions)
+def _constraints(checked: _Checked) -> Finding:
+    broken, rows = broken_rules(checked.table, checked.partitions)
     note = "; ".join(f"{count} rows break {rule}" for rule, count in broken.items())
     return Finding("stored_rows_keep_constraints", passed=not broken, figures={"rows": rows, **broken}, note=note)
 
 
-def _recent(look: _Look) -> Finding:
-    limit = look.declared.fresh
-    days = isinstance(look.declared.runs.partitions, dg.TimeWindowPartitionsDefinition)
-    if days and not look.table.spec.executed_by:
-        keys = list(look.rows_by_key())
-        last = _end(look.declared.runs.partitions, keys[-1]) if keys else None
+def _recent(checked: _Checked) -> Finding:
+    limit = checked.declared.fresh
+    days = isinstance(checked.declared.runs.partitions, dg.TimeWindowPartitionsDefinition)
+    if days and not checked.table.spec.executed_by:
+        keys = list(checked.rows_by_key())
+        last = _end(checked.declared.runs.partitions, keys[-1]) if keys else None
         what = f"the newest complete partition is {keys[-1]}" if keys else "no partition that is over has rows"
     else:
-        commit = next((c for c in look.table.ledger.history() if c.record), None)
+        commit = next((c for c in checked.table.ledger.history() if c.record), None)
         last = commit.timestamp if commit else None
         what = f"the last publish was at {last:%Y-%m-%d %H:%M} UTC" if last else "nothing was published"
-    age = (look.now - last) if last else None
+    age = (checked.now - last) if last else None
     old = age is None or (limit is not None and age > limit)
     figures = {"age_seconds": round(age.total_seconds())} if age else {}
     return Finding("data_is_recent", passed=not old, severity="warn", figures=figures, note=what if old else "")
 
 
-def _volume(look: _Look) -> Finding:
-    rows = look.rows_by_key()
+def _volume(checked: _Checked) -> Finding:
+    rows = checked.rows_by_key()
     newest = max(rows, default="")
     baseline = Baseline.of({"rows": count} for count in newest_before(rows, newest, last=_DAYS))
     now, usual = rows.get(newest, 0), baseline.values.get("rows", 0)
@@ -170,16 +170,16 @@ def _volume(look: _Look) -> Finding:
     return Finding("newest_volume_is_usual", passed=not odd, severity="warn", figures=figures, note=note)
 
 
-def _keys_once(look: _Look) -> Finding:
-    repeated = repeated_keys(look.table)
-    note = f"{repeated} keys of {', '.join(look.table.spec.key)} have several rows" if repeated else ""
+def _keys_once(checked: _Checked) -> Finding:
+    repeated = repeated_keys(checked.table)
+    note = f"{repeated} keys of {', '.join(checked.table.spec.key)} have several rows" if repeated else ""
     return Finding("keys_are_unique", passed=not repeated, figures={"repeated": repeated}, note=note)
 
 
-def _versions(look: _Look) -> Finding:
-    columns = look.table.spec.columns
+def _versions(checked: _Checked) -> Finding:
+    columns = checked.table.spec.columns
     keys = [name for name, column in columns.items() if column.required and name not in VERSION]
-    return judge_versions(look.table.read(), keys=keys)
+    return judge_versions(checked.table.read(), keys=keys)
 
 
 def _result(check: dg.AssetCheckKey, finding: Finding) -> dg.AssetCheckResult:
@@ -210,12 +210,12 @@ def _is_key(partitions: dg.PartitionsDefinition[str] | None, key: str | None) ->
         return False
 
 
-_JUDGES: Mapping[str, Callable[[_Look], Finding]] = {
+_JUDGES: Mapping[str, Callable[[_Checked], Finding]] = {
     "files_are_there": _files,
     "stored_rows_keep_constraints": _constraints,
     "data_is_recent": _recent,
     "newest_volume_is_usual": _volume,
     "keys_are_unique": _keys_once,
     "versions_are_sound": _versions,
-    "every_version_is_readable": lambda look: judge_exposure(look.table),
+    "every_version_is_readable": lambda checked: judge_exposure(checked.table),
 }

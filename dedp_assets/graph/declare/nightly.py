@@ -39,7 +39,7 @@ def look_back(
     lookback = nightly.lookback
 
     @dg.schedule(**_stated(table, nightly, job))
-    def look(context: dg.ScheduleEvaluationContext) -> list[dg.RunRequest] | dg.SkipReason:
+    def evaluate(context: dg.ScheduleEvaluationContext) -> list[dg.RunRequest] | dg.SkipReason:
         keys = _complete(table, context.scheduled_execution_time)
         if not keys:
             return dg.SkipReason("no partition is complete yet")
@@ -53,7 +53,7 @@ def look_back(
             return dg.SkipReason(f"{plan.reason} of {lookback} before {keys[-1]}")
         return [_request(table.spec.name, stretch, plan) for stretch in _stretches(plan, keys, changed)]
 
-    return look
+    return evaluate
 
 
 def run_chain(
@@ -74,7 +74,7 @@ def run_chain(
     lookback, name = nightly.lookback, table.spec.name
 
     @dg.schedule(**_stated(table, nightly, job))
-    def look(context: dg.ScheduleEvaluationContext) -> dg.RunRequest | dg.SkipReason:
+    def evaluate(context: dg.ScheduleEvaluationContext) -> dg.RunRequest | dg.SkipReason:
         at = context.scheduled_execution_time
         keys = _complete(table, at)
         behind = next(_behind(context.resources.lake, table, keys, lookback, at), None)
@@ -82,7 +82,7 @@ def run_chain(
             return dg.SkipReason(f"{name} is current up to {keys[-1]}" if keys else "no partition is complete")
         return range_request(name, behind, keys[-1], f" at {at}", cause="chain")
 
-    return look
+    return evaluate
 
 
 def _stated(table: LakeTable[...], nightly: Nightly, job: Any) -> dict[str, Any]:  # noqa: ANN401 - as above

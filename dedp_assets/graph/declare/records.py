@@ -19,7 +19,7 @@ EMPTY = "input_is_not_empty"
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """Partition and run of a call of a ``look`` function, before the computation.
+    """Partition and run of a call of an ``inputs`` function, before the computation.
 
     Attributes:
         key: partition key; empty for a table without partitions.
@@ -46,15 +46,15 @@ class Reads:
         revised_by: references whose commits name the first day that they change (``TRUE_SINCE``): the days from there
             on are asked for again.
         sources: systems outside of the lake that rows come from.
-        look: function that looks at the sources before anything is computed; its parameters are a :class:`Request`,
-            and what the table's function may ask for.
+        inputs: function that finds the inputs in the sources before anything is computed; its parameters are a
+            :class:`Request`, and what the table's function may ask for.
     """
 
     tables: Mapping[TableSpec, Feed] = field(default_factory=dict)
     references: Sequence[TableSpec] = ()
     revised_by: Sequence[TableSpec] = ()
     sources: Sequence[Source] = ()
-    look: Callable[..., Inputs] | None = None
+    inputs: Callable[..., Inputs] | None = None
 
     @property
     def upstream(self) -> tuple[TableSpec, ...]:

@@ -109,7 +109,7 @@ def replay_asset(table: LakeTable[...], replay: Replay) -> dg.AssetsDefinition:
             at=context.resources.clock.now(),
         )
         done = _replay_all(context, work, provenance)
-        yield materialized(context, key, {partition: _told(result) for partition, result in done.items()})
+        yield materialized(context, key, {partition: _replay_metadata(result) for partition, result in done.items()})
 
     return compute
 
@@ -173,7 +173,7 @@ def _record(context: dg.AssetExecutionContext, work: _Work, key: str, result: Wr
             context.log_event(dg.AssetMaterialization(table.name.split("/"), partition=key or None, metadata=metadata))
 
 
-def _told(result: WriteResult) -> dict[str, Any]:
+def _replay_metadata(result: WriteResult) -> dict[str, Any]:
     """Return the metadata of a replay: outcome, changed partitions, and letters by status and error class."""
     figures = result.beside[0].figures if result.beside else {}
     saved = {"saved": result.figures["inserted"] + result.figures["updated"]} if result.figures else {}

@@ -31,8 +31,8 @@ def require_sound(
     faults = [*_of_reads(reads, runs), *_of_order(runs), *_of_starts(reads, runs), *_of_gates(gates)]
     if not patterns:
         faults.append("patterns must name the pattern at work, not nothing")
-    if not reads.tables and reads.look is None:
-        raise ConfigError(f"{table} reads nothing: name tables (Reads(tables=)) or look at a source (Reads(look=))")
+    if not reads.tables and reads.inputs is None:
+        raise ConfigError(f"{table} reads nothing: name tables (Reads(tables=)) or a function (Reads(inputs=))")
     if faults:
         raise ConfigError(f"{table}: {faults[0]}")
 
@@ -104,8 +104,8 @@ def _of_starts(reads: Reads, runs: Runs) -> Iterator[str]:
             yield f"Nightly.lookback must be 0 or more, not {start.lookback}"
         if isinstance(start, OnDelivery) and runs.partitions is not None and not timed:
             yield f"partitions must be days or another time, or none, for OnDelivery, not {_kind(runs.partitions)}"
-        if isinstance(start, OnDelivery) and reads.look is None:
-            yield "Reads.look must be a function that finds the delivery for OnDelivery, not None"
+        if isinstance(start, OnDelivery) and reads.inputs is None:
+            yield "Reads.inputs must be a function that finds the delivery for OnDelivery, not None"
 
 
 def _of_gates(gates: Gates) -> Iterator[str]:

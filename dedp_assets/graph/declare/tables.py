@@ -23,7 +23,7 @@ from dedp_assets.graph.run.batches import Inputs, Step, Work, latest
 from dedp_assets.graph.run.feeds import Feed, Pinned, pin, whole
 from dedp_assets.graph.run.refusals import Refusals
 from dedp_assets.graph.run.revisions import Revisions
-from dedp_assets.graph.run.run_tags import told
+from dedp_assets.graph.run.run_tags import event_attributes
 from dedp_assets.graph.run.runner import run
 from dedp_assets.graph.run.staleness import is_computed_from
 from dedp_assets.patterns.core.errors import ConfigError
@@ -160,7 +160,7 @@ class LakeTable(Generic[P]):
         """
         upstream = {spec: lake.table(spec) for spec in self.reads.upstream}
         tables = [lake.table(table) for table in self.tables]
-        found = self._look(Request(key, at, "", {}), tables, upstream, {})
+        found = self._find_inputs(Request(key, at, "", {}), tables, upstream, {})
         return is_computed_from(latest(tables[0], key), found.identities, self.code_version)
 
     def _before(self, table: TableSpec) -> list[dg.AssetDep]:
@@ -177,9 +177,9 @@ class LakeTable(Generic[P]):
         upstream = {table: lake.table(table) for table in self.reads.upstream}
         more = {name: getattr(context.resources, name) for name in self._resources()}
 
-        def look(key: str) -> Inputs:
-            request = Request(key, at, context.run.run_id, told(context.run.tags))
-            return self._look(request, tables, upstream, more)
+        def inputs_of(key: str) -> Inputs:
+            request = Request(key, at, context.run.run_id, event_attributes(context.run.tags))
+            return self._find_inputs(request, tables, upstream, more)
 
         def build(step: Step) -> WriteResult:
             given: Given = {Step: [step], Pinned: step.inputs.pinned, Target: self._targets(step, tables)}
@@ -187,17 +187,17 @@ class LakeTable(Generic[P]):
             return compute(**arguments(compute, given, more))
 
         refusals = Refusals(lake.refused(self.spec.name))
-        return Work(tables[0], look, build, tuple(tables[1:]), self.about.figures, self.lineage(), refusals)
+        return Work(tables[0], inputs_of, build, tuple(tables[1:]), self.about.figures, self.lineage(), refusals)
 
     def _targets(self, step: Step, tables: Sequence[Table]) -> list[Target]:
         """Return the target of each table; only the table's own target gets the audits of the declaration."""
         audits = [tuple(self.gates.audits), *[()] * len(self.beside)]
         return [step.target(table, each) for table, each in zip(tables, audits, strict=True)]
 
-    def _look(
+    def _find_inputs(
         self, request: Request, tables: Sequence[Table], upstream: Mapping[TableSpec, Table], more: Mapping[str, Any]
     ) -> Inputs:
-        """Pin the upstream tables and call ``look`` on the sources, before the computation."""
+        """Pin the upstream tables and find the inputs in the sources, before the computation."""
         pinned = tuple(pin(upstream[table], feed, request.key) for table, feed in self.reads.tables.items())
         versions = {each.table.name: each.changed for each in pinned}
         looked_up = tuple(pin(upstream[table], whole(), "") for table in self.reads.references)
@@ -206,9 +206,9 @@ class LakeTable(Generic[P]):
                 revisions = Revisions.of(each.table.ledger, until=each.version)
                 versions[each.table.name] = revisions.newest(request.key)
         found = Inputs({})
-        if self.reads.look is not None:
+        if self.reads.inputs is not None:
             given: Given = {Request: [request], Pinned: pinned, Table: tables}
-            found = self.reads.look(**arguments(self.reads.look, given, more))
+            found = self.reads.inputs(**arguments(self.reads.inputs, given, more))
         # A change of any upstream table raises the sum.
         sequence = sum(versions.values()) if pinned and found.sequence is None else found.sequence
         notes = {"references": {each.table.name: each.version for each in looked_up}} if looked_up else {}
@@ -222,11 +222,11 @@ class LakeTable(Generic[P]):
 
     def _resources(self) -> set[str]:
         """Name the resources that the functions ask for, by parameter."""
-        look, read, written = self.reads.look, len(self.reads.tables), len(self.tables)
+        find, read, written = self.reads.inputs, len(self.reads.tables), len(self.tables)
         counts = {Step: 1, Pinned: len(self.reads.upstream), Target: written}
         names = resources_of(self.spec.name, self.function, counts)
         seen = {Request: 1, Pinned: read, Table: written, Step: 0, Target: 0}
-        return names | (resources_of(self.spec.name, look, seen) if look else set())
+        return names | (resources_of(self.spec.name, find, seen) if find else set())
 
 
 def lake_table(

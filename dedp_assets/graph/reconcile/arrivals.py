@@ -61,7 +61,7 @@ class Arrivals:
     rewritten: set[str] = field(default_factory=set)
     sound: dict[str, int] = field(default_factory=dict)
 
-    def look(
+    def poll(
         self, landing: Landing, watch: TableWatch, news: Collection[str], now: datetime, *, thorough: bool = False
     ) -> Plan:
         """Plan the ready deliveries, from folders that changed since the last poll or are still waiting.

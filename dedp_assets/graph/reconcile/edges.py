@@ -64,7 +64,7 @@ class Edge:
         """The names of the upstream tables and of references with revisions."""
         return " and ".join(spec.name for spec in (*self.table.reads.tables, *self.table.reads.revised_by))
 
-    def look(self, lake: Lake, watches: Mapping[str, TableWatch], news: Mapping[str, News], fed: Fed) -> bool:
+    def poll(self, lake: Lake, watches: Mapping[str, TableWatch], news: Mapping[str, News], fed: Fed) -> bool:
         """Update the stale partitions from new commits; ``False`` if the log of a table cannot be read."""
         mine, upstream = [s.name for s in self.table.tables], [s.name for s in self.table.reads.tables]
         references, revising = (

@@ -53,7 +53,7 @@ class Overview:
         self.arrivals += [Arrivals(dataset, job, table) for table in loading for dataset, job in table.lands.items()]
         self.groups += groups_of(following)
 
-    def look(self, lake: Lake, landing: Landing | None, now: datetime, *, thorough: bool = False) -> list[Want]:
+    def poll(self, lake: Lake, landing: Landing | None, now: datetime, *, thorough: bool = False) -> list[Want]:
         """Read new commits and deliveries, and list the stale partitions in the order of the graph.
 
         Args:
@@ -66,13 +66,13 @@ class Overview:
         self.unreadable.clear()
         for name, watch in self.watches.items():
             try:
-                news[name] = watch.look(lake.ledger(name))
+                news[name] = watch.poll(lake.ledger(name))
             except ContractError as error:
                 self.unreadable[name] = str(error)
         wants = [want for each in self.arrivals for want in self._landed(each, landing, news, now, thorough)]
         fed = fed_by(self.watches, news)
         for group in self.groups:
-            readable = [edge for edge in group.edges if edge.look(lake, self.watches, news, fed)]
+            readable = [edge for edge in group.edges if edge.poll(lake, self.watches, news, fed)]
             wants += group.wants(readable, self.watches, now)
         return wants
 
@@ -88,7 +88,7 @@ class Overview:
         if landing is None or name not in news:
             return
         watch = self.watches[name]
-        plan = arrivals.look(landing, watch, news[name].keys, now, thorough=thorough)
+        plan = arrivals.poll(landing, watch, news[name].keys, now, thorough=thorough)
         for key in plan.partitions:
             state = "behind" if key in watch.loaded else "missing"
             reason = f"{landing.folder(arrivals.dataset, key)} is complete and not loaded as it is now"

@@ -65,7 +65,7 @@ class Reconciler:
         busy = in_flight(instance, repository, launched_by=name) if instance else {}
         with self._lock:
             overview = self._overviews.setdefault((lake.root, landing.root), Overview(self.tables))
-            wants = overview.look(lake, landing, now, thorough=self.thorough)
+            wants = overview.poll(lake, landing, now, thorough=self.thorough)
         notes = cache(lambda table: Refusals(lake.refused(table)).by_key())
         versions = _code_versions(self.tables, repository)
 

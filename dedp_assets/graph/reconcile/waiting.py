@@ -13,7 +13,7 @@ import dagster as dg
 
 from dedp_assets.resources.environments import settings
 
-__all__ = ["keep_looking"]
+__all__ = ["keep_polling"]
 
 _PAUSE_SECONDS = 0.2
 _SHARE = 10
@@ -22,7 +22,7 @@ _SHARE = 10
 _Look = Callable[[], dg.SensorResult | dg.SkipReason]
 
 
-def keep_looking(look: _Look) -> dg.SensorResult | dg.SkipReason:
+def keep_polling(look: _Look) -> dg.SensorResult | dg.SkipReason:
     """Poll until a run is to be requested, or the tick has lasted ``DEDP_LOOK_SECONDS``.
 
     Args:

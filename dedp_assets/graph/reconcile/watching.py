@@ -105,7 +105,7 @@ class TableWatch:
         keyed = table is not None and table.runs.partitions is not None
         return cls(spec, columns[0] if keyed else "", read, loads=bool(table and table.lands), revises=revises)
 
-    def look(self, ledger: Ledger) -> News:
+    def poll(self, ledger: Ledger) -> News:
         """Read the commits since the last poll.
 
         Raises:

@@ -18,14 +18,14 @@ from dedp_assets.graph.run.attempts import Attempts, partition_keys
 from dedp_assets.graph.run.failures import sentence
 from dedp_assets.graph.run.feeds import Pinned
 from dedp_assets.graph.run.refusals import Refusal, Refusals
-from dedp_assets.graph.run.run_tags import CAUSE, goal_of, is_forced, provenance_of, told, unchanged
+from dedp_assets.graph.run.run_tags import CAUSE, event_attributes, goal_of, is_forced, provenance_of, unchanged
 from dedp_assets.graph.run.staleness import is_computed_from
 from dedp_assets.patterns.core.audits import Audit
 from dedp_assets.patterns.core.errors import AuditFailed, ContractError, PatternError
 from dedp_assets.patterns.core.records import Provenance
 from dedp_assets.patterns.core.results import Finding, WriteResult
 from dedp_assets.patterns.core.schema import TableSpec
-from dedp_assets.patterns.delta import Commit, LostFile, Table, Target, lost_files, tell_lost
+from dedp_assets.patterns.delta import Commit, LostFile, Table, Target, lost_files, lost_files_message
 
 __all__ = ["NOT_COMPUTED", "Batch", "Inputs", "Step", "Work", "compute_all", "latest", "owned_by"]
 
@@ -194,7 +194,7 @@ def _compute(context: dg.AssetExecutionContext, work: Work, step: Step) -> Did:
     last = {table: latest(table, step.key) for table in work.tables}
     settled = all(_is_from(commit, table, step) for table, commit in last.items())
     lost = {table: files for table in work.tables if last[table] and (files := _lost(table, step))}
-    because = "; ".join(tell_lost(table.name, files) for table, files in lost.items())
+    because = "; ".join(lost_files_message(table.name, files) for table, files in lost.items())
     asked = "" if not step.provenance.replay else "somebody asked for it (force)"
     if settled and not lost and not asked:
         since = last[work.target]
@@ -205,7 +205,7 @@ def _compute(context: dg.AssetExecutionContext, work: Work, step: Step) -> Did:
         step = replace(step, provenance=replace(step.provenance, cause="repair"))
         _clear_lost(work, step, lost)
     result = work.build(step)
-    if lost and (still := [tell_lost(t.name, files) for t in lost if (files := _lost(t, step))]):
+    if lost and (still := [lost_files_message(t.name, files) for t in lost if (files := _lost(t, step))]):
         raise ContractError(f"{'; '.join(still)}, and they cannot be computed again: put them back from a backup")
     return _did(work, step, result, because=(because or asked) if settled else because)
 
@@ -244,7 +244,7 @@ def _is_from(commit: Commit | None, table: Table, step: Step) -> bool:
 
 
 def _provenance(context: dg.AssetExecutionContext, target: Table, inputs: Inputs, at: datetime) -> Provenance:
-    trigger = told(context.run.tags)
+    trigger = event_attributes(context.run.tags)
     chosen = context.op_execution_context.op_config
     forced = is_forced(context.run.tags) or bool(chosen and chosen.get("force"))
     provenance = provenance_of(context.run, target.name, code_version=_code_version(context, target), at=at)

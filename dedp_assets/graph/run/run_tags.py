@@ -30,7 +30,7 @@ __all__ = [
     "refusal",
     "refusals",
     "request_of",
-    "told",
+    "event_attributes",
     "unchanged",
 ]
 
@@ -102,7 +102,7 @@ def range_request(table: str, first: str, last: str, goal: str, *, cause: str) -
     return dg.RunRequest(run_key=f"{table}:{first}..{last}{goal}", tags={_FIRST: first, _LAST: last, CAUSE: cause})
 
 
-def told(tags: Mapping[str, str]) -> dict[str, str]:
+def event_attributes(tags: Mapping[str, str]) -> dict[str, str]:
     """Return the attributes of the event that started a run, by name; empty for other runs."""
     return {tag.removeprefix(TRIGGER): value for tag, value in tags.items() if tag.startswith(TRIGGER)}
 

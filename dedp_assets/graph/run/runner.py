@@ -11,7 +11,7 @@ import dagster as dg
 from dedp_assets.graph.catalogue.rendering import Did, check_result, findings_of, materialized, metadata_of
 from dedp_assets.graph.run.batches import NOT_COMPUTED, Batch, Work, compute_all
 from dedp_assets.graph.run.failures import failure
-from dedp_assets.graph.run.run_tags import told
+from dedp_assets.graph.run.run_tags import event_attributes
 from dedp_assets.patterns.core.results import Finding
 from dedp_assets.patterns.delta import Table
 
@@ -43,7 +43,7 @@ def run(context: dg.AssetExecutionContext, work: Work, *, at: datetime) -> Itera
     batch = compute_all(context, work, at)
     batch.raise_retry()
     failures = batch.failures()
-    _tell_failures(context, work.target.name, batch, failures)
+    _observe_failures(context, work.target.name, batch, failures)
     if not failures and not batch.broken:
         yield from _checks(context, work.target, batch.done, batch.findings)
         for table in work.tables:
@@ -76,7 +76,7 @@ def _is_read_later(context: dg.AssetExecutionContext) -> bool:
     return bool(later if steps is None else later & set(steps))
 
 
-def _tell_failures(context: dg.AssetExecutionContext, table: str, batch: Batch, failures: Mapping[str, str]) -> None:
+def _observe_failures(context: dg.AssetExecutionContext, table: str, batch: Batch, failures: Mapping[str, str]) -> None:
     """Record the reason of each failed partition as an observation of the asset."""
     for key, sentence in failures.items():
         if key:
@@ -137,7 +137,7 @@ def _metadata(
     context: dg.AssetExecutionContext, work: Work, table: Table, done: Mapping[str, Did]
 ) -> dict[str, dict[str, Any]]:
     """Return the metadata of each partition key: the computation, the run's trigger and the lineage."""
-    trigger = {f"trigger {name.replace('_', ' ')}": value for name, value in told(context.run.tags).items()}
+    trigger = {f"trigger {name.replace('_', ' ')}": value for name, value in event_attributes(context.run.tags).items()}
     lineage = work.lineage.get(table.name)
     columns = {"dagster/column_lineage": lineage} if lineage and lineage.deps_by_column else {}
     commits = {key: did.commits.get(table) for key, did in done.items()}

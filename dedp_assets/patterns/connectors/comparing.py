@@ -104,7 +104,7 @@ def compare_copy(source: PostgresTable, copy: Table, history: Table, *, keys: Se
         there, here = sides.of_source(changed), sides.of_copy(changed)
         parts = sorted(part for part in {*there, *here} if there.get(part) != here.get(part))
         faults = [f"column {c} is not in the source" for c in copy.spec.columns if c not in table.columns]
-        faults += [sides.told(parts[:_LOOKED_INTO], changed)] if parts else []
+        faults += [sides.describe(parts[:_LOOKED_INTO], changed)] if parts else []
         asked = reader.execute("SELECT pg_table_size(%s::oid)", (table.oid,)).fetchall()
         (size,) = one_row(asked, (int,), asked=f"{source.name}: its size")
     passes = 2 if parts else 1
@@ -204,7 +204,7 @@ class _Sides:
         summed = found.agg(F.count("*").alias("rows"), F.expr(_HASH_OF_COPY).alias("hash")).collect()
         return {row["part"]: (row["rows"], int(row["hash"])) for row in summed}
 
-    def told(self, parts: Sequence[str], changed: Sequence[str]) -> str:
+    def describe(self, parts: Sequence[str], changed: Sequence[str]) -> str:
         """Describe the differences between source and copy in some ranges, with a few keys."""
         keys, columns = (sql.SQL(", ").join(self._of_source(names)) for names in (self.keys, self.columns))
         query = sql.SQL(

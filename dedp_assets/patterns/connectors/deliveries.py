@@ -13,7 +13,7 @@ from dedp_assets.patterns.connectors.files import unreadable_name
 from dedp_assets.patterns.connectors.parts import plain_json, sentence
 from dedp_assets.patterns.core.errors import ContractError, NotReady
 
-__all__ = ["MARKER", "DeliveredFile", "Delivery", "is_called_like_data", "is_so", "look_at"]
+__all__ = ["MARKER", "DeliveredFile", "Delivery", "is_called_like_data", "is_so", "delivery_at"]
 
 MARKER = "_SUCCESS"
 _LARGEST_BYTES = 64 << 20
@@ -105,7 +105,7 @@ class Delivery:
         return self
 
 
-def look_at(folder: Path | str) -> Delivery:
+def delivery_at(folder: Path | str) -> Delivery:
     """Describe the delivery in a partition's folder without opening data files.
 
     Empty if the folder is missing.

@@ -58,9 +58,9 @@ class HttpSink:
             raise ContractError(f"{inbox.name} answers with outcomes that nobody knows: {sentence(', '.join(strange))}")
         by_id = {str(item["id"]): item for item in items}
         found = [by_id[record.id] for record in records]
-        return [Answer(one["outcome"], _said(one.get("position")), _said(one.get("reason"))) for one in found]
+        return [Answer(one["outcome"], _text_of(one.get("position")), _text_of(one.get("reason"))) for one in found]
 
 
-def _said(value: object) -> str:
+def _text_of(value: object) -> str:
     """Convert a value of the response to text; ``None`` becomes an empty text."""
     return "" if value is None else str(value)

@@ -43,7 +43,7 @@ __all__ = [
     "plain_json",
     "require_address",
     "sentence",
-    "told",
+    "error_text",
     "without_secrets",
 ]
 
@@ -68,9 +68,9 @@ def calling(part: str, *, known: type[Exception] = PatternError) -> Iterator[Non
     except (PatternError, known):
         raise
     except OSError as error:
-        raise NotReady(f"{part} cannot be reached ({told(error)}): run it again") from error
+        raise NotReady(f"{part} cannot be reached ({error_text(error)}): run it again") from error
     except Exception as error:
-        raise ContractError(f"{part} failed with {told(error)}: correct it, and run it again") from error
+        raise ContractError(f"{part} failed with {error_text(error)}: correct it, and run it again") from error
 
 
 def kafka_said(error: Exception) -> tuple[int | None, str]:
@@ -81,7 +81,7 @@ def kafka_said(error: Exception) -> tuple[int | None, str]:
     return None, sentence(str(error)) or type(error).__name__
 
 
-def told(error: BaseException) -> str:
+def error_text(error: BaseException) -> str:
     """Write an external exception on one line: class name and beginning of the message."""
     return f"{type(error).__name__}: {sentence(str(error))}".removesuffix(": ")
 

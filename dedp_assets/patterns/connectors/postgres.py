@@ -227,7 +227,7 @@ def writing(connect: Callable[..., Connection[Any]]) -> Iterator[Connection[Any]
         NotReady: if the server does not answer, or stops to; asked at the end of a transaction, it may have done it.
         PatternError: what else PostgreSQL refuses, with the column and without the value.
     """
-    with _told_of("the database"), _opened(connect, "the database") as connection:
+    with _naming_errors("the database"), _opened(connect, "the database") as connection:
         connection.execute(_TEXT)
         yield connection
 
@@ -240,7 +240,7 @@ def receive(connection: Connection[Any], incoming: Incoming, number: int) -> Non
         AuditFailed: if there is no row for the part that is owned.
         ContractError: if a row lies outside of the part that is owned.
     """
-    with _told_of(incoming.table):
+    with _naming_errors(incoming.table):
         _receive(connection, incoming, _received(number))
 
 
@@ -272,7 +272,7 @@ def exchange(connection: Connection[Any], incoming: Incoming, number: int) -> Ch
 
     Of the part that is owned, rows that were not received are deleted.
     """
-    with _told_of(incoming.table):
+    with _naming_errors(incoming.table):
         return _exchange(connection, incoming, _named(incoming.table), _received(number))
 
 
@@ -601,7 +601,7 @@ def _owned(incoming: Incoming) -> sql.Composed:
 
 
 @contextmanager
-def _told_of(table: str) -> Iterator[None]:
+def _naming_errors(table: str) -> Iterator[None]:
     try:
         yield
     except psycopg.Error as error:

@@ -176,7 +176,7 @@ class Delivery:
         records = as_held(records, noted, self.into.name)
         return records.join(self.into.table.read(self.into.partition).select(*_KEYS), [*_KEYS], "left_anti")
 
-    def look(self, records: DataFrame) -> None:
+    def count(self, records: DataFrame) -> None:
         """Count the records to deliver before sending; refuse ambiguous records.
 
         Raises:

@@ -14,7 +14,7 @@ from dedp_assets.patterns.core.observing import SPARK_ERRORS
 from dedp_assets.patterns.core.relaying import relayed
 from dedp_assets.patterns.delta import Store
 
-__all__ = ["Ran", "run_available", "told"]
+__all__ = ["Ran", "run_available", "error_texts"]
 
 _REMEMBERED = 100
 """Micro-batches of which Spark keeps the progress, as it is configured by default."""
@@ -59,18 +59,18 @@ def run_available(stream: DataFrame, sink: Callable[[DataFrame, int], None], che
             with suppress(*SPARK_ERRORS):
                 query.stop()
     except SPARK_ERRORS as error:
-        if told := _relayed(error):
-            raise told from error
+        if error_texts := _relayed(error):
+            raise error_texts from error
         raise
 
 
-def told(error: BaseException) -> str:
+def error_texts(error: BaseException) -> str:
     """Join the texts of an engine error and of all causes.
 
     The engine does not promise which of the texts has the reason.
     """
     cause = getattr(error, "_cause", None)
-    return str(error) if cause is None else f"{error}\n{told(cause)}"
+    return str(error) if cause is None else f"{error}\n{error_texts(cause)}"
 
 
 def _counted(progress: Sequence[Mapping[str, Any]]) -> Ran:
@@ -81,4 +81,4 @@ def _counted(progress: Sequence[Mapping[str, Any]]) -> Ran:
 
 def _relayed(error: BaseException) -> PatternError | None:
     """Extract the library's error from the text of an engine error; ``None`` if absent."""
-    return relayed(told(error))
+    return relayed(error_texts(error))

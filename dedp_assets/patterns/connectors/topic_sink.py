@@ -58,7 +58,7 @@ class TopicSink:
             # A producer that failed, or gave up a record, takes no more of it.
             producer, self._producer = self._producer or self._started(), None
             for place, record in enumerate(records):
-                if untaken := self._enqueued(producer, destination, record, partial(_tell, answers, place)):
+                if untaken := self._enqueued(producer, destination, record, partial(_record_answer, answers, place)):
                     answers[place] = untaken
                     break
             producer.flush()
@@ -94,7 +94,7 @@ class TopicSink:
             raise ConfigError(f"{self.name}: no client can be made of its settings ({kafka_said(error)[1]})") from None
 
 
-def _tell(answers: list[Answer], place: int, error: KafkaError | None, message: Message | None) -> None:
+def _record_answer(answers: list[Answer], place: int, error: KafkaError | None, message: Message | None) -> None:
     if error is not None:
         answers[place] = Answer("failed", reason=sentence(error.str()))
     else:

@@ -231,7 +231,7 @@ def append_available(
     try:
         run_available(stream.rows, sink, checkpoint)
     except SPARK_ERRORS as error:
-        if told := _told(error, start.topic):
+        if told := _library_error(error, start.topic):
             raise told from error
         raise
     finally:
@@ -332,7 +332,7 @@ def _loss(known: Position, topic: Topic) -> str:
     return ""
 
 
-def _told(error: Exception, topic: str) -> PatternError | None:
+def _library_error(error: Exception, topic: str) -> PatternError | None:
     """Translate a failed micro-batch's error into an error of the library; ``None`` if unknown."""
     text = str(error)
     if _GONE.search(text):

@@ -17,7 +17,7 @@ from dedp_assets.patterns.core import json_texts
 from dedp_assets.patterns.core.columns import fields_of
 from dedp_assets.patterns.core.errors import ConfigError
 from dedp_assets.patterns.core.exact import exact, is_scalar, safe_cast
-from dedp_assets.patterns.core.json_values import NO_TEXTS, looked_at, refused
+from dedp_assets.patterns.core.json_values import NO_TEXTS, record_struct, refused
 from dedp_assets.patterns.core.names import RESERVED, identifier
 from dedp_assets.patterns.core.plain_json import fitting, is_plain
 from dedp_assets.patterns.core.rows import quoted
@@ -67,7 +67,7 @@ def convert_json(
     read = read.withColumns(found)
     pairs = [(text[name], first[name]) for name in schema]
     read = read.select(*map(identifier, others), *found, F.expr(is_plain(record, own, _MEMBERS, pairs)).alias(_PLAIN))
-    look = looked_at(record, schema, lenient=lenient)
+    look = record_struct(record, schema, lenient=lenient)
     read = read.withColumn(_AGAIN, F.expr(f"if({_PLAIN}, NULL, {look})"))
     again = {name: f"{_AGAIN}.c.c{n}" for n, name in enumerate(schema)}
     return read.select(

@@ -15,13 +15,13 @@ from dedp_assets.patterns.core.names import identifier
 from dedp_assets.patterns.core.rows import quoted
 from dedp_assets.patterns.core.sql_types import nullable, parsed_type, spelled
 
-__all__ = ["NO_TEXTS", "looked_at", "refused"]
+__all__ = ["NO_TEXTS", "record_struct", "refused"]
 
 NO_TEXTS = "CAST(array() AS ARRAY<STRING>)"
 """SQL: no sentence."""
 
 
-def looked_at(record: str, schema: Mapping[str, str], *, lenient: Collection[str] = ()) -> str:
+def record_struct(record: str, schema: Mapping[str, str], *, lenient: Collection[str] = ()) -> str:
     """Write the SQL struct of a JSON record: values, texts and misfits.
 
     ``f`` is what is wrong with it as a whole, or NULL; ``p`` are the sentences about what does not fit; ``c`` has for

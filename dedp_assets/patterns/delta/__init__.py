@@ -34,7 +34,7 @@ if TYPE_CHECKING:
         require_partition,
         require_replaceable,
     )
-    from dedp_assets.patterns.delta.snapshots.lost_files import LostFile, lost_files, tell_lost
+    from dedp_assets.patterns.delta.snapshots.lost_files import LostFile, lost_files, lost_files_message
     from dedp_assets.patterns.delta.snapshots.pruning import Bounds, candidates, is_ordered
     from dedp_assets.patterns.delta.snapshots.reading import lies_outside, missing_files, predicate
     from dedp_assets.patterns.delta.staging.guards import require_untouched
@@ -108,7 +108,7 @@ __all__ = [
     "serves",
     "store_at",
     "table_lock",
-    "tell_lost",
+    "lost_files_message",
     "transaction_id",
     "verify_table",
 ]

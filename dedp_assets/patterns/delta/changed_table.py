@@ -21,9 +21,8 @@ from dedp_assets.patterns.delta.handle import DeclaredTable
 from dedp_assets.patterns.delta.merge.clauses import Clause, Merge, check_condition, no_rows
 from dedp_assets.patterns.delta.merge.declared_keys import require_free, require_merge_by_key, require_own_key
 from dedp_assets.patterns.delta.merge.deletion import Deletion
-from dedp_assets.patterns.delta.merge.merging import Merging, look
-from dedp_assets.patterns.delta.merge.recomputing import Compute, Recomputing
-from dedp_assets.patterns.delta.merge.recomputing import look as look_at
+from dedp_assets.patterns.delta.merge.merging import Merging, profile_merge
+from dedp_assets.patterns.delta.merge.recomputing import Compute, Recomputing, profile_keys
 from dedp_assets.patterns.delta.rows import spark_dml
 from dedp_assets.patterns.delta.rows.base_snapshot import FindBase, newest_snapshot
 from dedp_assets.patterns.delta.rows.copy_on_write import rewrite
@@ -112,7 +111,7 @@ class ChangedTable(DeclaredTable):
         source = merge.checked(self.name, state, source)
         some = (not_empty("source", allow_empty=allow_empty),) if whole else ()
         with evaluated_once(source.select("*")) as rows:
-            seen = look(self.spec, merge, rows, state)
+            seen = profile_merge(self.spec, merge, rows, state)
             change = Merging(merge, rows, seen, merge.statement(self.name, state), self.store, self.spec)
             request = ChangeRequest(owned, provenance, audits, self._execution(execution), find_base, since)
             if not (why := file_exchange.only_spark_changes(state)):
@@ -175,7 +174,7 @@ class ChangedTable(DeclaredTable):
         held = [field for field in held_types(state).fields if field.name.lower() in map(str.lower, keys)]
         source = as_held(source, StructType(held), self.name)
         with evaluated_once(source.select("*")) as rows:
-            looked = look_at(self.name, rows, keys)
+            looked = profile_keys(self.name, rows, keys)
             change = Recomputing(tuple(keys), tuple(identity), rows, compute, looked, self.store, tuple(aside))
             return rewrite(self, change, ChangeRequest({}, provenance, audits))
 

@@ -24,7 +24,7 @@ from dedp_assets.patterns.delta.snapshots.definition import (
     require_partition,
     require_usable,
 )
-from dedp_assets.patterns.delta.snapshots.lost_files import lost_files, tell_lost
+from dedp_assets.patterns.delta.snapshots.lost_files import lost_files, lost_files_message
 from dedp_assets.patterns.delta.snapshots.reading import missing_files, read_at
 from dedp_assets.patterns.delta.storage.coordination import coordination, require_lock
 from dedp_assets.patterns.delta.storage.locations import Located, Location, require_vacant
@@ -94,7 +94,7 @@ class TableHandle(Located):
                 raise self._vacuumed(state.version, gone)
         current = self.ledger.state(head)
         if lost := lost_files(self.store, current, *partitions):
-            raise ContractError(f"{tell_lost(self.name, lost)}: `dedp verify` names what repairs it")
+            raise ContractError(f"{lost_files_message(self.name, lost)}: `dedp verify` names what repairs it")
         return current
 
     def _vacuumed(self, version: int, gone: Sequence[str]) -> ConfigError:

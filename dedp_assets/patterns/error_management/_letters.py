@@ -99,7 +99,7 @@ def mark_replayed(rows: DataFrame, earlier: DataFrame | None, identity: Sequence
     letter = f"xxhash64({identifier(payload)})" if payload.lower() in map(str.lower, earlier.columns) else "0L"
     known = earlier.groupBy(*[identifier(c) for c in identity]).agg(F.expr(f"collect_set({letter})").alias(_CONTENTS))
     same = f"coalesce(array_contains({_CONTENTS}, {letter}), false)"
-    return _looked_up(rows, known, identity, small=False).withColumn("was_dead_lettered", F.expr(same)).drop(_CONTENTS)
+    return _left_join(rows, known, identity, small=False).withColumn("was_dead_lettered", F.expr(same)).drop(_CONTENTS)
 
 
 @typed
@@ -137,7 +137,7 @@ def filed(letters: DataFrame, before: DataFrame | None, processed: DataFrame, de
     }
     if before is None:
         return letters.withColumns({**stamps, "dead_lettered_at": now, "status": F.lit("open")}).select(*columns)
-    open_now = _looked_up(letters, before.groupBy(*map(identifier, keys)).agg(*first), keys).withColumns(stamps)
+    open_now = _left_join(letters, before.groupBy(*map(identifier, keys)).agg(*first), keys).withColumns(stamps)
     if processed.isEmpty():
         return open_now.select(*columns)
     saved = _processed_since(letters, before, processed).withColumns(
@@ -195,15 +195,15 @@ def _processed_since(letters: DataFrame, before: DataFrame, processed: DataFrame
     still = letters.groupBy(*map(identifier, keys)).agg(
         F.count("*").alias(_OPEN), F.expr(f"collect_set({hashed})").alias(_CONTENTS)
     )
-    counted = _looked_up(before, processed.groupBy(*map(identifier, keys)).agg(F.count("*").alias(_DONE)), keys)
+    counted = _left_join(before, processed.groupBy(*map(identifier, keys)).agg(F.count("*").alias(_DONE)), keys)
     order = [F.col("replayed_by").isNull(), F.expr(f"coalesce(array_contains({_CONTENTS}, {hashed}), false)")]
     same = Window.partitionBy(*map(identifier, keys))
     place = F.row_number().over(same.orderBy(*order, F.expr(hashed), "dead_lettered_at"))
-    placed = _looked_up(counted, still, keys).withColumns({_PLACE: place, _KNOWN: F.count("*").over(same)})
+    placed = _left_join(counted, still, keys).withColumns({_PLACE: place, _KNOWN: F.count("*").over(same)})
     return placed.filter(f"{_PLACE} <= least(coalesce({_DONE}, 0), {_KNOWN} - coalesce({_OPEN}, 0))")
 
 
-def _looked_up(rows: DataFrame, known: DataFrame, keys: Sequence[str], *, small: bool = True) -> DataFrame:
+def _left_join(rows: DataFrame, known: DataFrame, keys: Sequence[str], *, small: bool = True) -> DataFrame:
     """Left-join ``rows`` with ``known``, whose keys are unique; NULL keys are equal."""
     theirs = {key: f"{RESERVED}key_{key}" for key in keys}
     named = known.withColumnsRenamed(theirs)

@@ -18,7 +18,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Literal
 
-from dedp_assets.patterns.connectors.deliveries import MARKER, Delivery, look_at
+from dedp_assets.patterns.connectors.deliveries import MARKER, Delivery, delivery_at
 from dedp_assets.patterns.core.options import typed
 from dedp_assets.patterns.core.results import Plan
 from dedp_assets.patterns.delta import folder_at
@@ -90,7 +90,7 @@ def delivering(folder: Path) -> Iterator[Path]:
     folder.mkdir(parents=True, exist_ok=True)
     (folder / MARKER).unlink(missing_ok=True)
     yield folder
-    files = {file.name: file.size_bytes for file in look_at(folder).files}
+    files = {file.name: file.size_bytes for file in delivery_at(folder).files}
     folder_at(folder).put(MARKER, json.dumps({"files": files}).encode())
 
 

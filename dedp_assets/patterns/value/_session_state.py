@@ -63,7 +63,7 @@ class Advance:
         done = self._done(watermark, deadline)
         completed = [session for session in sessions if _ends(session[-1]) or done(session)]
         still = [session for session in sessions if not (_ends(session[-1]) or done(session))]
-        told = [_told(event) for session in completed for event in session if event[0] > watermark * 1000]
+        told = [_public(event) for session in completed for event in session if event[0] > watermark * 1000]
         self._keep(state, still, told, deadline)
         fresh = [[event for event in session if event[3] is not None] for session in completed]
         if any(fresh):
@@ -107,7 +107,7 @@ def _once(events: Iterable[Event]) -> list[Event]:
     return [next(same) for _, same in groupby(ordered, key=itemgetter(0, 1))]
 
 
-def _told(event: Event) -> Event:
+def _public(event: Event) -> Event:
     return (*event[:3], None, event[4])
 
 

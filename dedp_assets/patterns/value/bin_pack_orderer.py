@@ -84,7 +84,7 @@ def deliver_in_bins(
     records = outgoing(rows, columns, destination=identifier(destination), entity=entity, unit=unit)
     delivery = Delivery(sink, into.by("value.bin_pack_orderer", "partition"), retry)
     with evaluated_once(number_bins(delivery.undelivered(records)).orderBy(*_BIN, "place")) as numbered:
-        delivery.look(numbered)
+        delivery.count(numbered)
         with delivery.noting():
             for (where, *_), one_bin in groupby(numbered.toLocalIterator(), key=itemgetter(*_BIN)):
                 for request in in_requests(one_bin, sink.limit):

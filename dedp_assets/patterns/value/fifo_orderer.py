@@ -91,7 +91,7 @@ def deliver_in_order(
             delivery.send(destination, request)
 
     with evaluated_once(delivery.undelivered(records).orderBy("place")) as ordered:
-        delivery.look(ordered)
+        delivery.count(ordered)
         with delivery.noting(), ThreadPoolExecutor(workers) as pool:
             for read in in_requests(ordered.toLocalIterator(), _READ):
                 list(pool.map(send, _by_entity(read)))

@@ -58,7 +58,9 @@ def test_a_source_is_declared_once():
     known = sources(TABLES.values())
     assert [source.name for source in known] == sorted({source.name for source in known})
     other = Source("landing/visits", "something else", kinds=("file",), owner="team:x")
-    made = lake_table(ROWS, reads=Reads(look=looked, sources=[other]), runs=Runs(when=OnRequest()), **STATED)(function)
+    made = lake_table(ROWS, reads=Reads(inputs=looked, sources=[other]), runs=Runs(when=OnRequest()), **STATED)(
+        function
+    )
     with pytest.raises(ConfigError, match="landing/visits is declared twice as a source"):
         sources([*TABLES.values(), made])
 

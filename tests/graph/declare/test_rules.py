@@ -46,9 +46,9 @@ def total(step: Step, into: Target) -> WriteResult: ...
 def found(request: Request) -> Inputs: ...
 
 
-LOOKS = Reads(look=found)
+LOOKS = Reads(inputs=found)
 WRONG = {
-    "gold/totals reads nothing: name tables (Reads(tables=)) or look at a source (Reads(look=))": {"reads": Reads()},
+    "gold/totals reads nothing: name tables (Reads(tables=)) or a function (Reads(inputs=))": {"reads": Reads()},
     "gold/totals: reads must be Reads(...), not {": {"reads": {SOURCE: same("day")}},
     "gold/totals: Reads.references must be ": {"reads": Reads(READS.tables, references=SOURCE)},
     "gold/totals: revised_by must be among the references, not bronze/other": {
@@ -79,7 +79,7 @@ WRONG = {
     "gold/totals: Nightly.lookback must be 0 or more, not -1": {"runs": Runs(DAYS, Nightly("0 2 * * *", lookback=-1))},
     "gold/totals: Nightly.lookback must be a whole number": {"runs": Runs(DAYS, Nightly("0 2 * * *", lookback="14"))},
     "gold/totals: Every.running must be ": {"runs": Runs(DAYS, Every("0 2 * * *", description="x", running=1))},
-    "gold/totals: Reads.look must be a function that finds the delivery for OnDelivery, not None": {
+    "gold/totals: Reads.inputs must be a function that finds the delivery for OnDelivery, not None": {
         "runs": Runs(DAYS, OnDelivery("visits")),
     },
     "gold/totals: partitions must be days or another time, or none, for OnDelivery, not StaticPartitionsDefinition": {

@@ -110,17 +110,17 @@ def test_parameters_that_nobody_declared_are_refused():
     def asks_for_a_step(step: Step) -> Inputs: ...
 
     with pytest.raises(ConfigError, match="two takes 2 parameters of type Target, but gold/totals declares 1"):
-        lake_table(TOTALS, reads=Reads(look=looks), runs=ASKED, **STATED)(two)
+        lake_table(TOTALS, reads=Reads(inputs=looks), runs=ASKED, **STATED)(two)
     with pytest.raises(ConfigError, match="table must be a Target, not a Table: old of gold/totals writes to a target"):
-        lake_table(TOTALS, reads=Reads(look=looks), runs=ASKED, **STATED)(old)
+        lake_table(TOTALS, reads=Reads(inputs=looks), runs=ASKED, **STATED)(old)
     with pytest.raises(ConfigError, match="pins takes 1 parameters of type Pinned, but gold/totals declares 0"):
-        lake_table(TOTALS, reads=Reads(look=looks), runs=ASKED, **STATED)(pins)
+        lake_table(TOTALS, reads=Reads(inputs=looks), runs=ASKED, **STATED)(pins)
     with pytest.raises(ConfigError, match="of type Step, but gold/totals declares 0"):
-        lake_table(TOTALS, reads=Reads(look=asks_for_a_step), runs=ASKED, **STATED)(one)
+        lake_table(TOTALS, reads=Reads(inputs=asks_for_a_step), runs=ASKED, **STATED)(one)
     with pytest.raises(ConfigError, match="gold/totals reads nothing"):
         lake_table(TOTALS, reads=Reads(), **STATED)(pins)
     with pytest.raises(TypeError, match="unexpected keyword argument 'aduits'"):
-        lake_table(TOTALS, reads=Reads(look=looks), aduits=[], **STATED)(pins)
+        lake_table(TOTALS, reads=Reads(inputs=looks), aduits=[], **STATED)(pins)
 
 
 def test_every_declared_table_of_the_graph_is_found():

@@ -69,7 +69,7 @@ def declare(declared, reads, partitions, when=FOLLOW):
 def look(request: Request) -> Inputs: ...
 
 
-@lake_table(BRONZE, reads=Reads(look=look), runs=Runs(DAYS, OnDelivery("in"), job=Job("load", "x")), **STATED)
+@lake_table(BRONZE, reads=Reads(inputs=look), runs=Runs(DAYS, OnDelivery("in"), job=Job("load", "x")), **STATED)
 def bronze(step: Step, into: Target) -> WriteResult: ...
 
 
@@ -154,8 +154,8 @@ class World:
     # --- what the platform does ---------------------------------------------------------------------------------------
 
     def plan(self):
-        wants = self.overview.look(self.lake, self.landing, NOW)
-        fresh = Overview(TABLES).look(self.lake, self.landing, NOW)
+        wants = self.overview.poll(self.lake, self.landing, NOW)
+        fresh = Overview(TABLES).poll(self.lake, self.landing, NOW)
         assert wants == fresh, "what is remembered makes a difference"
 
         def tried(requests):

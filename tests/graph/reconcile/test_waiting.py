@@ -3,7 +3,7 @@
 import dagster as dg
 import pytest
 
-from dedp_assets.graph.reconcile.waiting import keep_looking
+from dedp_assets.graph.reconcile.waiting import keep_polling
 
 REQUEST = dg.RunRequest(run_key="one")
 
@@ -28,14 +28,14 @@ def lasting(monkeypatch):
 
 def test_a_tick_that_does_not_last_looks_once(lasting):
     lasting(0)
-    assert keep_looking(Looks(found=2)).skip_message == "nothing at look 1"
+    assert keep_polling(Looks(found=2)).skip_message == "nothing at look 1"
 
 
 def test_what_arrives_while_it_looks_is_asked_for_at_once(lasting):
     """The tick ends with the request."""
     lasting(30)
     looks = Looks(found=3)
-    assert keep_looking(looks).run_requests == [REQUEST]
+    assert keep_polling(looks).run_requests == [REQUEST]
     assert looks.made == 3
 
 
@@ -43,6 +43,6 @@ def test_a_tick_without_a_find_ends(lasting):
     """It says what the last look said."""
     lasting(1)
     looks = Looks(found=0)
-    said = keep_looking(looks).skip_message
+    said = keep_polling(looks).skip_message
     assert looks.made > 2
     assert said == f"nothing at look {looks.made}"

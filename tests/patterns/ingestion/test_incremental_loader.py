@@ -13,7 +13,7 @@ import pytest
 from deltalake import DeltaTable
 from pyspark.sql import functions as F
 
-from dedp_assets.patterns.connectors.deliveries import MARKER, look_at
+from dedp_assets.patterns.connectors.deliveries import MARKER, delivery_at
 from dedp_assets.patterns.core.audits import Audit
 from dedp_assets.patterns.core.errors import AuditFailed, ConfigError, Conflict, ContractError, NotReady, SchemaMismatch
 from dedp_assets.patterns.core.observing import SPARK_ERRORS
@@ -598,7 +598,7 @@ def landing(tmp_path, spark):
             return spark.read.schema("visit_id STRING, date DATE").parquet(str(self.root))
 
         def offered(self, **options):
-            lying = [look_at(folder) for folder in self.root.iterdir()]
+            lying = [delivery_at(folder) for folder in self.root.iterdir()]
             return plan_ready(lying, consumed={}, now=NOW, **options)
 
     return Landing()
@@ -647,7 +647,7 @@ def test_a_partition_is_not_loaded_before_it_is_ready(days, landing):
     landing.deliver(DAYS[0], "rest")
     result = take(landing, days, DAYS[0])
     assert visit_ids(days) == {DAYS[0]: ["half", "rest"]}
-    delivered = look_at(landing.root / f"date={DAYS[0]}")
+    delivered = delivery_at(landing.root / f"date={DAYS[0]}")
     assert days.ledger.commit(result.version).record.notes["delivery"] == delivered.identity
 
 

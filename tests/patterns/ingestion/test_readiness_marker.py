@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from dedp_assets.patterns.connectors.deliveries import MARKER, look_at
+from dedp_assets.patterns.connectors.deliveries import MARKER, delivery_at
 from dedp_assets.patterns.core.errors import ConfigError, ContractError, NotReady
 from dedp_assets.patterns.ingestion.readiness_marker import delivering, plan_ready
 from tests.helpers import NOW
@@ -37,7 +37,7 @@ def plan(tmp_path):
     """What a consumer is offered from the partitions that lie there now."""
 
     def planned(consumed=(), *, now=NOW, **options):
-        lying = [look_at(folder) for folder in tmp_path.iterdir()]
+        lying = [delivery_at(folder) for folder in tmp_path.iterdir()]
         return plan_ready(lying, consumed=dict(consumed), now=now, **options)
 
     return planned
@@ -70,7 +70,7 @@ def test_a_marker_offers_its_partition_until_it_is_consumed(plan, marked):
     first, again = plan(), plan()
     assert first == again
     assert first.causes == {DAY: "landing"}
-    assert first.cursor == {DAY: look_at(folder).identity}
+    assert first.cursor == {DAY: delivery_at(folder).identity}
     consumed = plan(first.cursor)
     assert (consumed.partitions, consumed.held) == ((), {})
     assert consumed.reason == "nothing new has landed"
@@ -97,7 +97,7 @@ def test_the_marker_is_the_newest_file_and_names_all_others(tmp_path):
     with delivering(tmp_path / DAY) as folder:
         (folder / "part-0.jsonl").write_text("{}\n")
         (folder / "part-1.jsonl").write_text('{"id": 1}\n')
-    delivery = look_at(folder)
+    delivery = delivery_at(folder)
     assert delivery.manifest == {"part-0.jsonl": 3, "part-1.jsonl": 10}
     assert delivery.marker.modified_ns >= max(file.modified_ns for file in delivery.files)
     assert delivery.late == ()
@@ -119,7 +119,7 @@ def test_a_failed_delivery_leaves_no_marker(plan, tmp_path, delivered_before):
         (folder / "part-0.jsonl").write_text("whole\n")
         (folder / "part-1.jsonl").write_text("whole\n")
     assert plan().partitions == (DAY,)
-    assert look_at(folder).manifest == {"part-0.jsonl": 6, "part-1.jsonl": 6}
+    assert delivery_at(folder).manifest == {"part-0.jsonl": 6, "part-1.jsonl": 6}
 
 
 def test_a_producer_that_dies_while_it_writes_the_marker_leaves_none(plan, tmp_path, monkeypatch):
@@ -158,7 +158,7 @@ def test_the_same_bytes_delivered_again_are_a_new_delivery(plan, marked, write):
     known = plan().cursor
     write(DAY, "part-0.jsonl", at=HOUR_AGO + timedelta(seconds=30))
     assert plan(known).causes == {DAY: "redelivery"}
-    assert plan({DAY: look_at(folder).identity}).partitions == ()
+    assert plan({DAY: delivery_at(folder).identity}).partitions == ()
 
 
 @pytest.mark.parametrize(
@@ -179,7 +179,7 @@ def test_a_marker_that_contradicts_the_files_is_not_believed(plan, write, tmp_pa
     assert offered.partitions == ()
     assert words in offered.held[DAY]
     with pytest.raises(ContractError, match=words.split(":")[0]):
-        look_at(tmp_path / DAY).require_ready()
+        delivery_at(tmp_path / DAY).require_ready()
 
 
 def test_a_reader_that_asks_first_is_refused_without_a_marker(tmp_path, write, marked):
@@ -187,9 +187,9 @@ def test_a_reader_that_asks_first_is_refused_without_a_marker(tmp_path, write, m
     write(DAY, "part-0.jsonl")
     for day, said in ((DAY, "the producer has not finished"), ("2026-01-31", "nothing has landed")):
         with pytest.raises(NotReady, match=said):
-            look_at(tmp_path / day).require_ready()
+            delivery_at(tmp_path / day).require_ready()
     marked(DAY)
-    assert [file.name for file in look_at(tmp_path / DAY).require_ready().files] == ["part-0.jsonl"]
+    assert [file.name for file in delivery_at(tmp_path / DAY).require_ready().files] == ["part-0.jsonl"]
 
 
 def test_a_day_that_is_declared_empty_is_ready(plan, tmp_path):
@@ -197,7 +197,7 @@ def test_a_day_that_is_declared_empty_is_ready(plan, tmp_path):
     with delivering(tmp_path / DAY):
         pass
     assert plan().partitions == (DAY,)
-    assert look_at(tmp_path / DAY).require_ready().files == ()
+    assert delivery_at(tmp_path / DAY).require_ready().files == ()
 
 
 def test_a_marker_written_before_its_data_waits_until_the_data_is_left_alone(plan, write):
@@ -213,8 +213,8 @@ def test_a_marker_at_the_root_marks_no_partition_below_it(write, tmp_path):
     write("visits/event_date=2026-01-05", "part-0.parquet")
     write("visits", MARKER, "")
     root = tmp_path / "visits"
-    assert look_at(root).refusal() == "holds what is no file: event_date=2026-01-05 (a folder)"
-    assert "no _SUCCESS" in look_at(root / "event_date=2026-01-05").refusal()
+    assert delivery_at(root).refusal() == "holds what is no file: event_date=2026-01-05 (a folder)"
+    assert "no _SUCCESS" in delivery_at(root / "event_date=2026-01-05").refusal()
 
 
 @pytest.mark.parametrize(("name", "looks"), [("part-0.jsonl", 1), (MARKER, 2)])
@@ -231,7 +231,7 @@ def test_a_look_survives_a_producer_that_starts_again(marked, monkeypatch, name,
         return found
 
     monkeypatch.setattr(Path, "stat", vanishing)
-    assert look_at(folder).partition == DAY
+    assert delivery_at(folder).partition == DAY
 
 
 def test_hidden_files_are_no_data(plan, marked, write):

@@ -32,7 +32,7 @@ from dedp_assets.patterns.delta.snapshots.pruning import Bounds, candidates, ins
 from dedp_assets.patterns.delta.snapshots.reading import FILE, read_files
 from dedp_assets.patterns.delta.storage.store import Store
 
-__all__ = ["Merging", "Seen", "look"]
+__all__ = ["MergeProfile", "Merging", "profile_merge"]
 
 
 _SAMPLES = 3
@@ -43,7 +43,7 @@ _ALONE = -1
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
+class MergeProfile:
     """Facts about a source from one job: row count, digest, key bounds, rows outside the partition.
 
     Attributes:
@@ -59,7 +59,7 @@ class Seen:
     outside: int = 0
 
 
-def look(spec: TableSpec, merge: Merge, source: DataFrame, state: TableState) -> Seen:
+def profile_merge(spec: TableSpec, merge: Merge, source: DataFrame, state: TableState) -> MergeProfile:
     """Compute row count, digest and key bounds of a source in one job, and validate the rows.
 
     Raises:
@@ -92,7 +92,7 @@ def look(spec: TableSpec, merge: Merge, source: DataFrame, state: TableState) ->
     bounds = [found[f"b{n}"] for n in range(len(keys))]
     nulls = [merge.null_keys and bool(b[2]) for b in bounds]
     by_key = {key: Bounds(b[0], b[1], null) for key, b, null in zip(merge.keys, bounds, nulls, strict=True)}
-    return Seen(found["rows"], found["digest"] or "", by_key, found["outside"])
+    return MergeProfile(found["rows"], found["digest"] or "", by_key, found["outside"])
 
 
 @dataclass(frozen=True)
@@ -110,7 +110,7 @@ class Merging:
 
     merge: Merge
     rows: DataFrame
-    seen: Seen
+    seen: MergeProfile
     statement: str
     store: Store
     spec: TableSpec

@@ -27,7 +27,7 @@ from dedp_assets.patterns.delta.snapshots.pruning import Bounds, candidates
 from dedp_assets.patterns.delta.snapshots.reading import FILE, read_files
 from dedp_assets.patterns.delta.storage.store import Store
 
-__all__ = ["Compute", "Recomputing", "look"]
+__all__ = ["Compute", "Recomputing", "profile_keys"]
 
 Compute = Callable[[DataFrame, DataFrame], DataFrame]
 """The present rows of some keys, and the source's -> all rows that these keys shall have."""
@@ -36,7 +36,7 @@ _HASH, _TOLD, _READ = f"{RESERVED}row_hash", f"{RESERVED}told", f"{RESERVED}read
 
 
 @dataclass(frozen=True, slots=True)
-class Looked:
+class KeyProfile:
     """Facts about a source from one job: row count, digest, key bounds.
 
     Attributes:
@@ -50,7 +50,7 @@ class Looked:
     keys: Mapping[str, Bounds]
 
 
-def look(table: str, source: DataFrame, keys: Sequence[str]) -> Looked:
+def profile_keys(table: str, source: DataFrame, keys: Sequence[str]) -> KeyProfile:
     """Compute row count, digest and key bounds of a source in one job.
 
     Raises:
@@ -71,7 +71,7 @@ def look(table: str, source: DataFrame, keys: Sequence[str]) -> Looked:
     if found["nulls"]:
         raise without_key(table, keys, found["nulls"], found["rows"])
     by_key = {key: Bounds(*found[f"b{n}"]) for n, key in enumerate(keys)}
-    return Looked(found["rows"], found["digest"] or "", by_key)
+    return KeyProfile(found["rows"], found["digest"] or "", by_key)
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +109,7 @@ class Recomputing:
     identity: Sequence[str]
     rows: DataFrame
     compute: Compute
-    looked: Looked
+    looked: KeyProfile
     store: Store
     aside: Sequence[str] = ()
     operation: str = field(default="MERGE", init=False)

@@ -50,10 +50,10 @@ class _Prepared:
     @property
     def changed(self) -> bool:
         """Tell whether any row is inserted, updated, deleted or confirmed."""
-        return self.tells or bool(self.judged.figures.get("confirmed"))
+        return self.changes_rows or bool(self.judged.figures.get("confirmed"))
 
     @property
-    def tells(self) -> bool:
+    def changes_rows(self) -> bool:
         """Tell whether any row is inserted, updated or deleted."""
         return any(self.judged.figures[name] for name in _CHANGES)
 
@@ -110,7 +110,7 @@ def _publish(table: TableHandle, change: RowChange, request: ChangeRequest, prep
     state, record = base.state, _noted(prepared.record, base)
     staged = prepared.stage.adds if prepared.changed else ()
     removed, back = base.file_diff(table.ledger, prepared.removed if prepared.changed else ())
-    added, tells = [*staged, *back], prepared.tells or bool(back) or len(removed) > len(prepared.removed)
+    added, changes_rows = [*staged, *back], prepared.changes_rows or bool(back) or len(removed) > len(prepared.removed)
     if "stage" in record.notes:
         idempotency.require_channel(table.ledger, state, record, table.spec.one_channel_per, staged)
     files = {"numRemovedFiles": len(removed), "numAddedFiles": len(added)}
@@ -124,7 +124,7 @@ def _publish(table: TableHandle, change: RowChange, request: ChangeRequest, prep
             record=record,
             decision=base.decision,
             operation=Operation(change.operation, metrics=metrics),
-            data_change=tells,
+            data_change=changes_rows,
         )
     except FilesGone as error:
         raise _Outdated from error
@@ -134,7 +134,7 @@ def _publish(table: TableHandle, change: RowChange, request: ChangeRequest, prep
         prepared.stage.settle()
     else:
         prepared.stage.discard()
-    return _result(table, base, prepared, changed=tells and bool(removed or added))
+    return _result(table, base, prepared, changed=changes_rows and bool(removed or added))
 
 
 class _Outdated(Exception):

@@ -11,7 +11,7 @@ from dedp_assets.patterns.delta.log.partition_values import Partition
 from dedp_assets.patterns.delta.log.table_state import TableState
 from dedp_assets.patterns.delta.storage.store import Store
 
-__all__ = ["FilesGone", "LostFile", "lost_files", "require_files", "tell_lost"]
+__all__ = ["FilesGone", "LostFile", "lost_files", "require_files", "lost_files_message"]
 
 _SHOWN = 3
 
@@ -65,7 +65,7 @@ def require_files(store: Store, files: Iterable[tuple[str, int]]) -> None:
         )
 
 
-def tell_lost(table: str, lost: Sequence[LostFile]) -> str:
+def lost_files_message(table: str, lost: Sequence[LostFile]) -> str:
     """Describe lost files in one clause, with the first few paths."""
     more = f" and {len(lost) - _SHOWN} more" if len(lost) > _SHOWN else ""
     return f"{table} lacks {len(lost)} of its data files ({', '.join(map(str, lost[:_SHOWN]))}{more})"

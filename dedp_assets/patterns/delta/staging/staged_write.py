@@ -139,7 +139,7 @@ class StagedWrite:
             ContractError: if the rows' partition belongs to another channel.
         """
         table = self.table
-        differing = self._look(after)
+        differing = self._compare(after)
         with coordination(table.store).turn():
             for last in attempts():
                 state = table.ledger.state()
@@ -226,7 +226,7 @@ class StagedWrite:
             self.stage.discard()
             raise
 
-    def _look(self, after: int | None) -> _Differing | None:
+    def _compare(self, after: int | None) -> _Differing | None:
         """Compare staged and stored rows by partition, in Spark jobs and without the lock."""
         state = self.table.ledger.state()
         finer = set(state.partition_columns) - set(self.record.partition)

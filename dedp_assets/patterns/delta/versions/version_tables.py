@@ -22,7 +22,7 @@ from dedp_assets.patterns.core.records import CommitRecord, Provenance
 from dedp_assets.patterns.delta.commit.commits import Operation, commit_actions, read_actions
 from dedp_assets.patterns.delta.commit.file_exchange import serves
 from dedp_assets.patterns.delta.log.table_state import CLOSED, TableState
-from dedp_assets.patterns.delta.snapshots.lost_files import lost_files, tell_lost
+from dedp_assets.patterns.delta.snapshots.lost_files import lost_files, lost_files_message
 from dedp_assets.patterns.delta.storage.coordination import require_lock, table_lock
 from dedp_assets.patterns.delta.storage.locations import require_vacant
 from dedp_assets.patterns.delta.tables import Table
@@ -140,7 +140,9 @@ def content_of(version: Table) -> Content:
         raise NotReady(f"{version.name} was never loaded to the end: load a version, or name one that stands")
     state = version.ledger.state()
     if lost := lost_files(version.store, state):
-        raise ContractError(f"{tell_lost(version.name, lost)}: name another version, or put them back from a backup")
+        raise ContractError(
+            f"{lost_files_message(version.name, lost)}: name another version, or put them back from a backup"
+        )
     stated = [action for number in range(state.version + 1) for action in read_actions(version.store, number)]
     active = {file["path"] for file in state.files()}
     return Content(
