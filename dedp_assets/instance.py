@@ -157,8 +157,8 @@ class Platform:
         for table, key, run in self._refused():
             failures, tags = step_failures(self.instance, run), run.tags
             mine = [event for event in failures if event.step_key == table.replace("/", "_")]
-            said = failure_told(mine or failures)
-            ended = Ended(run.job_name, tags.get(PARTITION, ""), tags.get(CAUSE, "manual"), said)
+            text = failure_told(mine or failures)
+            ended = Ended(run.job_name, tags.get(PARTITION, ""), tags.get(CAUSE, "manual"), text)
             yield table, key, ended
 
     def _launch(self, request: dg.RunRequest, job: str, tags: Mapping[str, str]) -> Ended:

@@ -85,8 +85,8 @@ def needs(settings: Settings, lake: Lake, names: Iterable[str]) -> Iterator[Need
             continue
         if lost := lost_files(lake.ledger(name).store, state):
             keys = {slice_name(dict(file.partition)) for file in lost}
-            said = f"{lost_files_message(name, lost)}: `dedp verify {name}` names what repairs it"
-            yield Need("unreadable", name, ", ".join(sorted(keys)), said)
+            text = f"{lost_files_message(name, lost)}: `dedp verify {name}` names what repairs it"
+            yield Need("unreadable", name, ", ".join(sorted(keys)), text)
     if not (settings.dagster_home.exists() or settings.landing.exists()):
         return
     from dedp_assets.graph.reconcile.reconciling import Gap  # noqa: PLC0415 - seconds of imports, which an empty home does without
@@ -94,8 +94,8 @@ def needs(settings: Settings, lake: Lake, names: Iterable[str]) -> Iterator[Need
 
     platform = Platform(settings)
     gaps = list(_gaps(platform, lake, Landing(root=str(settings.landing))))
-    told = {(gap.table, gap.key) for gap in gaps if gap.state == "refused"}
-    gaps += [Gap(t, key, "refused", ended.failure) for t, key, ended in platform.waiting() if (t, key) not in told]
+    stated = {(gap.table, gap.key) for gap in gaps if gap.state == "refused"}
+    gaps += [Gap(t, key, "refused", ended.failure) for t, key, ended in platform.waiting() if (t, key) not in stated]
     for needed in _STATES:
         yield from _few([gap for gap in gaps if gap.state == needed])
 

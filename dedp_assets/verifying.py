@@ -49,11 +49,11 @@ def _compared(lake: Lake, table: str) -> bool:
 
     found = compare_users(lake, OperationalDatabase())
     figures = found.figures
-    said = "equal" if found.passed else f"{_counted(figures['differing_ranges'], 'range')} differ"
+    text = "equal" if found.passed else f"{_counted(figures['differing_ranges'], 'range')} differ"
     print(  # noqa: T201
         f"{table}: {_counted(figures['rows'], 'row')}, {_counted(figures['rows_of_the_source'], 'row')} in its source "
         f"as of {figures['position']}, {_counted(figures['ranges'], 'range')}, {figures['keys_left_out']} keys changed "
-        f"meanwhile, {figures['bytes_read']} bytes read in {figures['seconds']} s: {said}"
+        f"meanwhile, {figures['bytes_read']} bytes read in {figures['seconds']} s: {text}"
     )
     if not found.passed:
         print(f"  {found.note}: dedp run {table} --force")  # noqa: T201
@@ -61,10 +61,10 @@ def _compared(lake: Lake, table: str) -> bool:
 
 
 def _lines(ledger: Ledger, found: Verification) -> Iterator[str]:
-    said = "sound" if found.sound else _counted(len(found.faults) + len(found.lost), "fault")
+    text = "sound" if found.sound else _counted(len(found.faults) + len(found.lost), "fault")
     files = _counted(found.files, "data file")
     version = f"version {found.version}, {files}" if found.version >= 0 else "cannot be read"
-    yield f"{found.table}: {version}: {said}"
+    yield f"{found.table}: {version}: {text}"
     for fault in found.faults:
         yield f"  {fault}"
     for lost in found.lost:

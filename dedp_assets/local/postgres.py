@@ -153,19 +153,19 @@ def _run(folder: Path, program: str, *arguments: str) -> None:
     """Run a program of PostgreSQL; a started server keeps no pipe of this process open."""
     user = _server_user()
     as_user: dict[str, Any] = {"user": user.pw_uid, "group": user.pw_gid, "extra_groups": []} if user else {}
-    with tempfile.TemporaryFile("w+") as said:
+    with tempfile.TemporaryFile("w+") as text:
         done = subprocess.run(
             [str(_programs() / program), *arguments],
             cwd=folder,
             stdin=subprocess.DEVNULL,
-            stdout=said,
-            stderr=said,
+            stdout=text,
+            stderr=text,
             check=False,
             **as_user,
         )
         if done.returncode:
-            said.seek(0)
-            raise PostgresError(f"{program} in {folder} failed:\n{said.read()[-1000:]}{_tail(folder / 'log')}")
+            text.seek(0)
+            raise PostgresError(f"{program} in {folder} failed:\n{text.read()[-1000:]}{_tail(folder / 'log')}")
 
 
 def _programs() -> Path:

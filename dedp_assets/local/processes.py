@@ -141,8 +141,8 @@ class _Platform:
             if reason := kept.poll():
                 return reason
             for name in sorted(self.waiting):
-                if said := self._answers[name]():
-                    _say("ready", f"{name}: {said}")
+                if text := self._answers[name]():
+                    _say("ready", f"{name}: {text}")
                     self.waiting.remove(name)
             if (now := clock.now()) - told_at >= _TELL_EVERY:
                 told_at = now
@@ -155,10 +155,10 @@ class _Platform:
             close_abandoned(instance)
             telling.poll(now)
         except Exception as error:
-            said = f"what runs do cannot be told: {error}".splitlines()[0]
-            if said != self._trouble:
-                _say("notice", said)
-            self._trouble = said
+            text = f"what runs do cannot be told: {error}".splitlines()[0]
+            if text != self._trouble:
+                _say("notice", text)
+            self._trouble = text
 
     def _engine(self) -> str:
         return f"Spark answers at sc://127.0.0.1:{self._ports.engine}" if listens(self._ports.engine) else ""

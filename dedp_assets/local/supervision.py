@@ -159,8 +159,8 @@ class Supervision:
 
     def _given_up(self, name: str, why: str) -> str:
         log = _log(self.folder, name)
-        said = last_lines(log.read_text(errors="replace"), 5) if log.exists() else ""
-        ending = f", which ends with:\n{said}" if said else ""
+        text = last_lines(log.read_text(errors="replace"), 5) if log.exists() else ""
+        ending = f", which ends with:\n{text}" if text else ""
         return f"{name} {why}, so everything is ended; its log: {log}{ending}"
 
 

@@ -76,8 +76,8 @@ class Telling:
                 self._quiet[state.selector_id] = (state.instigator_data, now + _QUIET)
             for tick in reversed(over):
                 self._ticks[state.selector_id] = max(last, tick.timestamp)
-                if said := next(_tick_texts(tick), ""):
-                    self._say("asks" if not tick.error else "failed", f"{state.instigator_name} {said}")
+                if text := next(_tick_texts(tick), ""):
+                    self._say("asks" if not tick.error else "failed", f"{state.instigator_name} {text}")
 
     def _ticks_after(self, state: Any, last: float) -> list[Any]:  # noqa: ANN401 - Dagster does not export the type
         ticks = self._instance.get_ticks(state.instigator_origin_id, state.selector_id, after=last, limit=_TICKS)

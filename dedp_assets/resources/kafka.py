@@ -125,8 +125,8 @@ def _offsets(admin: AdminClient, topic: str, partitions: list[int], which: Offse
 
 
 def _name(error: KafkaException) -> str:
-    said = error.args[0] if error.args else None
-    return said.name() if isinstance(said, KafkaError) else ""
+    text = error.args[0] if error.args else None
+    return text.name() if isinstance(text, KafkaError) else ""
 
 
 def _reason(bootstrap: str, topic: str, error: KafkaException) -> str:

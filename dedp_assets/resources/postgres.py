@@ -86,8 +86,8 @@ class OperationalDatabase(dg.ConfigurableResource[Any]):
         Raises:
             NotReady: if it does not answer, or refuses the login; the text names no secret.
         """
-        if said := self.lacks():
-            raise NotReady(said)
+        if text := self.lacks():
+            raise NotReady(text)
 
     def lacks(self) -> str:
         """Return the reason, without secrets, that the database cannot be used now; empty if usable."""
@@ -158,11 +158,11 @@ def _translating(name: str) -> Iterator[None]:
     try:
         yield
     except (PySparkException, Py4JError) as error:
-        if (said := _SAID.search(str(error))) is None:
+        if (text := _SAID.search(str(error))) is None:
             raise
-        if _REFUSED.search(said[1]):
-            raise ConfigError(f"{name}: {said[1]}: correct user, password or name of this source") from None
-        raise NotReady(f"{name}: {said[1]}: run again once the database answers") from None
+        if _REFUSED.search(text[1]):
+            raise ConfigError(f"{name}: {text[1]}: correct user, password or name of this source") from None
+        raise NotReady(f"{name}: {text[1]}: run again once the database answers") from None
 
 
 def address(chosen: Settings) -> Address:

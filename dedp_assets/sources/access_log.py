@@ -217,8 +217,8 @@ def _refusal(log: Log, read: Sequence[tuple[bytes, str, Request | Noise | None]]
     seen = f"is in the format of {known}" if known else f"looks like {shape_of(line)}"
     seen = "ends in carriage returns alone" if "\r" in line.rstrip("\r\n") else seen
     undated = "" if log.days else f"{log.path} has no line with a date like [17/May/2015:10:05:03 +0000]: "
-    said = f"line {number} {seen}; what is read: {FORMATS}"
-    return f"{undated}{said}" if undated else f"{log.path}: {said} ({log.requests} of {len(read)} lines can be read)"
+    text = f"line {number} {seen}; what is read: {FORMATS}"
+    return f"{undated}{text}" if undated else f"{log.path}: {text} ({log.requests} of {len(read)} lines can be read)"
 
 
 def _begins(marks: bytes, others: bytes, *, longer: bool = False) -> bool:

@@ -63,13 +63,13 @@ async def _locate(request: Request) -> Response:
     return JSONResponse({"locations": found})
 
 
-def _answered(asked: Sequence[str], told: str) -> Sequence[str]:
+def _answered(asked: Sequence[str], stated: str) -> Sequence[str]:
     """Choose the addresses that the answer is about."""
-    if told == "half":
+    if stated == "half":
         return asked[: len(asked) // 2]
-    if told == "wrong":
+    if stated == "wrong":
         return [f"{address}0" for address in asked]
-    return [*asked, *asked[:1]] if told == "twice" else asked
+    return [*asked, *asked[:1]] if stated == "twice" else asked
 
 
 routes = [Route("/locations", _locate, methods=["GET", "POST"])]

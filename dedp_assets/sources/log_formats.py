@@ -228,19 +228,19 @@ def _of_w3c(line: str, fields: Sequence[str]) -> Request | None:
     values = line.rstrip("\r\n").split("\t") if "\t" in line else line.split()
     if len(values) != len(fields):
         return None
-    told = {name.lower(): value for name, value in zip(fields, values, strict=True) if value != "-"}
+    stated = {name.lower(): value for name, value in zip(fields, values, strict=True) if value != "-"}
     try:
-        moment = datetime.strptime(f"{told['date']} {told['time'][:8]} +0000", "%Y-%m-%d %H:%M:%S %z")
-        query = f"?{told['cs-uri-query']}" if "cs-uri-query" in told else ""
-        agent = told.get("cs(user-agent)")
+        moment = datetime.strptime(f"{stated['date']} {stated['time'][:8]} +0000", "%Y-%m-%d %H:%M:%S %z")
+        query = f"?{stated['cs-uri-query']}" if "cs-uri-query" in stated else ""
+        agent = stated.get("cs(user-agent)")
         return Request(
             moment,
-            _client(told.get("x-forwarded-for", "").split(",")) or told.get("c-ip", ""),
-            told.get("cs-method", "GET"),
-            told["cs-uri-stem"] + query,
-            int(told["sc-status"]) if "sc-status" in told else None,
-            int(told["sc-bytes"]) if "sc-bytes" in told else None,
-            told.get("cs(referer)"),
+            _client(stated.get("x-forwarded-for", "").split(",")) or stated.get("c-ip", ""),
+            stated.get("cs-method", "GET"),
+            stated["cs-uri-stem"] + query,
+            int(stated["sc-status"]) if "sc-status" in stated else None,
+            int(stated["sc-bytes"]) if "sc-bytes" in stated else None,
+            stated.get("cs(referer)"),
             None if agent is None else unquote(agent.replace("+", " ")),
         )
     except (KeyError, ValueError):
@@ -249,45 +249,48 @@ def _of_w3c(line: str, fields: Sequence[str]) -> Request | None:
 
 def _of_json(line: str) -> Request | Noise | None:
     try:
-        told = json.loads(line)
-        if isinstance(nested := told.get("request"), dict):  # as Caddy writes it
+        stated = json.loads(line)
+        if isinstance(nested := stated.get("request"), dict):  # as Caddy writes it
             headers = nested.get("headers") or {}
             sent = {name: values[0] for name, values in headers.items() if isinstance(values, list) and values}
-            told = {**told, **sent, **nested, "request": None}
+            stated = {**stated, **sent, **nested, "request": None}
         return _of_fields(
-            {of: next((told[n] for n in names if told.get(n) not in (None, "")), None) for of, names in _JSON.items()}
+            {
+                of: next((stated[n] for n in names if stated.get(n) not in (None, "")), None)
+                for of, names in _JSON.items()
+            }
         )
     except (ValueError, TypeError, AttributeError, OverflowError, RecursionError):
         return None
 
 
-def _of_fields(told: Mapping[str, Any]) -> Request | Noise | None:
-    moment = _moment(told["time"])
-    if moment is None or not (told["line"] or told["page"]):
+def _of_fields(stated: Mapping[str, Any]) -> Request | Noise | None:
+    moment = _moment(stated["time"])
+    if moment is None or not (stated["line"] or stated["page"]):
         return None
-    method, page = str(told["method"] or "GET"), str(told["page"] or "")
-    if not told["page"]:
-        request = _REQUEST.fullmatch(told["line"])
+    method, page = str(stated["method"] or "GET"), str(stated["page"] or "")
+    if not stated["page"]:
+        request = _REQUEST.fullmatch(stated["line"])
         if request is None or not _is_request(request):
             return Noise(moment)
         method, page = request["method"], request["page"]
-    referrer, agent = (None if told[name] in (None, "", "-") else str(told[name]) for name in ("referrer", "agent"))
-    status, size = (None if told[name] in (None, "", "-") else int(told[name]) for name in ("status", "bytes"))
-    host = _client(str(told["forwarded"] or "").split(",")) or str(told["host"] or "")
+    referrer, agent = (None if stated[name] in (None, "", "-") else str(stated[name]) for name in ("referrer", "agent"))
+    status, size = (None if stated[name] in (None, "", "-") else int(stated[name]) for name in ("status", "bytes"))
+    host = _client(str(stated["forwarded"] or "").split(",")) or str(stated["host"] or "")
     return Request(moment, host, method, page, status, size, referrer, agent)
 
 
-def _moment(told: Any) -> datetime | None:  # noqa: ANN401 - of JSON
+def _moment(stated: Any) -> datetime | None:  # noqa: ANN401 - of JSON
     """Read a time of JSON: with a zone, or a number of seconds or milliseconds since 1970."""
-    if isinstance(told, (int, float)) and not isinstance(told, bool):
-        return datetime.fromtimestamp(told / 1000 if told >= _MILLIS else told, timezone.utc)
-    if not isinstance(told, str):
+    if isinstance(stated, (int, float)) and not isinstance(stated, bool):
+        return datetime.fromtimestamp(stated / 1000 if stated >= _MILLIS else stated, timezone.utc)
+    if not isinstance(stated, str):
         return None
-    if found := moment_in(told):
+    if found := moment_in(stated):
         return found
-    if re.fullmatch(r"\d{9,10}(\.\d+)?", told):
-        return datetime.fromtimestamp(float(told), timezone.utc)
-    iso = re.fullmatch(r"(\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d)(\.\d{1,6})?\d*(Z|[+-]\d\d:?\d\d)", told)
+    if re.fullmatch(r"\d{9,10}(\.\d+)?", stated):
+        return datetime.fromtimestamp(float(stated), timezone.utc)
+    iso = re.fullmatch(r"(\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d)(\.\d{1,6})?\d*(Z|[+-]\d\d:?\d\d)", stated)
     if iso is None:
         return None
     zone = "+0000" if iso[3] == "Z" else iso[3].replace(":", "")

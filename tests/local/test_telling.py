@@ -36,7 +36,7 @@ def instance():
 
 
 @pytest.fixture
-def poll(instance):
+def look(instance):
     """``look()``: the lines that a look at the instance says."""
     said = []
     began = datetime.now(timezone.utc)  # noqa: TID251

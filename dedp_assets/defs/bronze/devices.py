@@ -65,8 +65,8 @@ def delivered(request: Request, table: Table, landing: Landing) -> Inputs:
         stated = {**notes, "delivery": delivery.identity, "release": ""}
         return Inputs({"landing/devices": content}, notes=stated, found=delivery)
     if event["event_time"] < notes["event_time"]:
-        said = f"{event['object']} is superseded: the release of {notes['event_time']} is loaded"
-        return Inputs(inputs, notes=notes, remark=said)
+        text = f"{event['object']} is superseded: the release of {notes['event_time']} is loaded"
+        return Inputs(inputs, notes=notes, remark=text)
     delivery = landing.object(RELEASES, event["object"])
     content = landing.content(RELEASES, delivery)
     named = {"release": event["object"], "event_time": event["event_time"]}

@@ -166,8 +166,8 @@ class Group:
         needs = self.edges[0].table.runs.needs
         if late and needs and (lacking := needs()):
             for edge in late:
-                said = f"{len(edge.lagging)} partitions are not current: {lacking}"
-                yield Want((edge.name,), "", "", "waiting", said)
+                text = f"{len(edge.lagging)} partitions are not current: {lacking}"
+                yield Want((edge.name,), "", "", "waiting", text)
         elif late:
             yield from self._behind(late, watches, now)
 

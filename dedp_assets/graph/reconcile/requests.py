@@ -134,8 +134,8 @@ def _refused(instance: dg.DagsterInstance, table: str, key: str, goal: str) -> R
     run = next(iter([*own, *_runs(instance, refusal(table, key, goal))]), None)
     if run is None:
         return None
-    said = failure_of(instance, run) or "waits for new data, a fix or an approval (`dedp status`)"
-    return Refusal((goal,), "", run.run_id, f"refused at {goal}: {said}")
+    text = failure_of(instance, run) or "waits for new data, a fix or an approval (`dedp status`)"
+    return Refusal((goal,), "", run.run_id, f"refused at {goal}: {text}")
 
 
 def _assets(run: dg.DagsterRun, repository: dg.RepositoryDefinition | None) -> set[dg.AssetKey]:

@@ -45,7 +45,7 @@ def retry(number: int) -> dg.RetryRequested:
 def is_lost_engine(error: BaseException | None) -> bool:
     """Return whether an error or one of its causes is the loss of the shared Spark engine."""
     while error is not None:
-        if isinstance(error, SparkConnectException) and any(said in str(error) for said in _LOST):
+        if isinstance(error, SparkConnectException) and any(text in str(error) for text in _LOST):
             return True
         error = error.__cause__ or error.__context__
     return False
@@ -53,16 +53,16 @@ def is_lost_engine(error: BaseException | None) -> bool:
 
 def sentence(table: str, key: str, error: Exception) -> str:
     """Return a sentence that names the partition, the reason of the failure and a remedy."""
-    said = str(error) if key in str(error) else f"{table} {key}: {error}"
-    return f"{said.removesuffix('.')}. {what}" if (what := _remedy(" ".join([table, key]).strip(), error)) else said
+    text = str(error) if key in str(error) else f"{table} {key}: {error}"
+    return f"{text.removesuffix('.')}. {what}" if (what := _remedy(" ".join([table, key]).strip(), error)) else text
 
 
 def unexpected(table: str, key: str, error: Exception) -> dg.Failure:
     """Return the failure for an unexpected error: a sentence, with the stack as metadata."""
-    said = " ".join(str(error).split("\n", 1)[0].split())[:_SHOWN]
+    text = " ".join(str(error).split("\n", 1)[0].split())[:_SHOWN]
     return dg.Failure(
         f"{table} {key}".strip() + f" was not computed and nothing of it is published: {type(error).__name__} in the "
-        f"engine or in code ({said}). It is tried again; if it comes back, the stack below says where",
+        f"engine or in code ({text}). It is tried again; if it comes back, the stack below says where",
         metadata={"stack": "".join(traceback.format_exception(error))},
         allow_retries=False,
     )
@@ -71,8 +71,8 @@ def unexpected(table: str, key: str, error: Exception) -> dg.Failure:
 def lost_engine(table: str, key: str) -> dg.Failure:
     """Return the failure for the loss of the shared Spark engine, which needs no action by a person."""
     named = f"{table} {key}".strip()
-    said = f"{named}: the Spark engine went away during the run, which is asked for again"
-    return dg.Failure(said, allow_retries=False)
+    text = f"{named}: the Spark engine went away during the run, which is asked for again"
+    return dg.Failure(text, allow_retries=False)
 
 
 def _remedy(named: str, error: Exception) -> str:
@@ -105,7 +105,7 @@ def failure(errors: Mapping[str, Exception], sentences: Mapping[str, str]) -> dg
         "; ".join(sentences.values()),
         metadata={
             **{f"{key} refused rows".strip(): stage for key, stage in stages.items()},
-            **{f"{key} {BEYOND_APPROVAL}".strip(): said for key, said in _beyond_approval(errors).items()},
+            **{f"{key} {BEYOND_APPROVAL}".strip(): text for key, text in _beyond_approval(errors).items()},
         },
         allow_retries=False,
     )
@@ -119,7 +119,7 @@ def _beyond_approval(errors: Mapping[str, Exception]) -> dict[str, str]:
             found[key] = ", ".join(fixed)
         else:
             found[key] = type(error).__name__
-    return {key: said for key, said in found.items() if said}
+    return {key: text for key, text in found.items() if text}
 
 
 def failure_of(instance: dg.DagsterInstance, run: dg.DagsterRun) -> str:

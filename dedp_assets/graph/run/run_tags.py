@@ -71,9 +71,9 @@ def refusals(tags: Mapping[str, str]) -> list[tuple[str, str]]:
     return [(f"{layer}/{dataset}", "".join(key)) for layer, dataset, *key in names]
 
 
-def unchanged(table: str, said: str) -> dict[str, str]:
+def unchanged(table: str, text: str) -> dict[str, str]:
     """Return the tag of a table that was up to date, so that the run did not compute the table."""
-    return {f"{_UNCHANGED}{_tag_name(table, '')}": said}
+    return {f"{_UNCHANGED}{_tag_name(table, '')}": text}
 
 
 def request_of(table: str, key: str, goal: object, *, restored: int | None = None) -> str:

@@ -116,7 +116,7 @@ def define(connection: Connection[Any], *, oid: int, publication: str, columns: 
     asked, none = connection.execute(_DEFINED, given).fetchall(), type(None)
     kinds = (dict, (dict, none), int, (dict, none))
     parts, types, file, found = one_row(asked, kinds, asked=f"the definition of what {publication} publishes")
-    if strange := [column for column, told in (found or {}).items() if not isinstance(told, list) or len(told) != 3]:
+    if strange := [column for column, facts in (found or {}).items() if not isinstance(facts, list) or len(facts) != 3]:
         raise ContractError(
             f"the definition of what {publication} publishes: {strange[0]} has no number, type, version"
         )

@@ -214,8 +214,8 @@ class Inbox:
 
     def spent(self, arrivals: Iterable[Arrival]) -> Collection[str]:
         """List the failed runs named by the reason files of the events, as :class:`Channel` requires."""
-        told = (self.folder / "_failed" / f"{_filed(a.event)}.reason" for a in arrivals if a.event)
-        return {run for path in told if path.is_file() for run in _runs(path)}
+        stated = (self.folder / "_failed" / f"{_filed(a.event)}.reason" for a in arrivals if a.event)
+        return {run for path in stated if path.is_file() for run in _runs(path)}
 
     def settle(self, arrival: Arrival, outcome: Outcome, *, reason: str = "", runs: Sequence[str] = ()) -> None:
         """Move a delivery's file to the folder of the outcome, as :class:`Channel` requires."""
@@ -227,8 +227,8 @@ class Inbox:
             number += 1
             free = folder / f"{arrival.name}.{number}"
         if reason:
-            told = {"reason": reason, "arrived_as": arrival.name, "runs": list(runs)}
-            folder_at(folder).put(f"{free.name}.reason", json.dumps(told).encode())
+            stated = {"reason": reason, "arrived_as": arrival.name, "runs": list(runs)}
+            folder_at(folder).put(f"{free.name}.reason", json.dumps(stated).encode())
         with suppress(FileNotFoundError):  # it was settled before
             (self.folder / arrival.name).replace(free)
 

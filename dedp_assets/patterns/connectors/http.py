@@ -129,10 +129,10 @@ class Service:
             return reply.body, "", None
         if reply.elsewhere:
             raise ConfigError(f"{self.name} sends the request to {reply.elsewhere}: name the address that answers")
-        said = sentence(reply.body.decode(errors="replace"))
+        text = sentence(reply.body.decode(errors="replace"))
         if reply.status not in _PASSING:
-            raise ConfigError(f"{self.name} refuses the request with status {reply.status}: {said}")
-        return b"", f"status {reply.status}: {said}", reply.headers.get("Retry-After")
+            raise ConfigError(f"{self.name} refuses the request with status {reply.status}: {text}")
+        return b"", f"status {reply.status}: {text}", reply.headers.get("Retry-After")
 
     def _read(self, answer: bytes) -> Any:  # noqa: ANN401 - JSON
         try:

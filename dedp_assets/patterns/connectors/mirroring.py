@@ -239,11 +239,11 @@ def _translated(source: Place, target: Place) -> Iterator[None]:
     try:
         yield
     except KafkaException as error:
-        code, said = kafka_said(error)
+        code, text = kafka_said(error)
         if code in _FENCED:
             raise Conflict(
                 f"another run copies {source.topic.name} to {target.topic.name} now: run it again"
             ) from error
         raise NotReady(
-            f"topic {source.topic.name} cannot be copied to {target.topic.name} now ({said}): run it again"
+            f"topic {source.topic.name} cannot be copied to {target.topic.name} now ({text}): run it again"
         ) from error

@@ -86,8 +86,10 @@ def decode(messages: Iterable[bytes]) -> Iterator[Transaction]:
         try:
             done = log.take(_Reader(message))
         except (ValueError, OverflowError, struct.error) as error:
-            told = f"{message[:1]!r} of {len(message)} bytes" if isinstance(message, bytes) else type(message).__name__
-            raise ContractError(f"pgoutput message {told} cannot be decoded ({error}): read the log again") from None
+            stated = (
+                f"{message[:1]!r} of {len(message)} bytes" if isinstance(message, bytes) else type(message).__name__
+            )
+            raise ContractError(f"pgoutput message {stated} cannot be decoded ({error}): read the log again") from None
         if done:
             yield done
 

@@ -546,14 +546,16 @@ def _translating(source: PostgresTable) -> Iterator[None]:
 
 
 def _translated(source: PostgresTable, error: psycopg.Error) -> PatternError:
-    said = " ".join(str(error).split())
-    state = error.sqlstate or next((s for text, s in _CONNECTING.items() if re.search(text, said)), "")
+    message = " ".join(str(error).split())
+    state = error.sqlstate or next((s for text, s in _CONNECTING.items() if re.search(text, message)), "")
     if state in _REMEDIES:
         kind, remedy = _REMEDIES[state]
-        return kind(f"{source.name}: {said}; {remedy}")
+        return kind(f"{source.name}: {message}; {remedy}")
     if isinstance(error, (psycopg.OperationalError, psycopg.InterfaceError)):
-        return NotReady(f"{source.name}: the database does not answer ({said}); nothing is lost, the next run goes on")
-    return ContractError(f"{source.name}: PostgreSQL refuses ({said}); nothing was captured by this step")
+        return NotReady(
+            f"{source.name}: the database does not answer ({message}); nothing is lost, the next run goes on"
+        )
+    return ContractError(f"{source.name}: PostgreSQL refuses ({message}); nothing was captured by this step")
 
 
 def _upsert(incoming: Incoming, table: sql.Identifier, received: sql.Identifier) -> sql.Composed:
@@ -612,14 +614,14 @@ def _unwritten(table: str, error: psycopg.Error) -> PatternError:
     """Translate an error of a refused write, with the column and without values."""
     where = _OF_COLUMN.search(error.diag.context or "")
     column = error.diag.column_name or (where[1] if where else "")
-    said = re.sub(r': ".*"$', "", error.diag.message_primary or " ".join(str(error).split()), flags=re.DOTALL)
-    told = f"{table}: {f'column {column}: ' if column and 'column' not in said else ''}{said}"
-    state = error.sqlstate or next((s for text, s in _CONNECTING.items() if re.search(text, said)), "")
+    message = re.sub(r': ".*"$', "", error.diag.message_primary or " ".join(str(error).split()), flags=re.DOTALL)
+    stated = f"{table}: {f'column {column}: ' if column and 'column' not in message else ''}{message}"
+    state = error.sqlstate or next((s for text, s in _CONNECTING.items() if re.search(text, message)), "")
     if remedy := _UNWRITTEN.get(state) or (_REMEDIES.get(state) if state in _CONNECTING.values() else None):
-        return remedy[0](f"{told}; nothing was written: {remedy[1]}")
+        return remedy[0](f"{stated}; nothing was written: {remedy[1]}")
     if isinstance(error, (psycopg.OperationalError, psycopg.InterfaceError)):
-        return NotReady(f"{told}: run again once the database answers; what was written already is found then")
-    return ContractError(f"{told}; nothing was written")
+        return NotReady(f"{stated}: run again once the database answers; what was written already is found then")
+    return ContractError(f"{stated}; nothing was written")
 
 
 def _at(connection: Connection[Any]) -> str:

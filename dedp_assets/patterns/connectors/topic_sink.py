@@ -68,20 +68,20 @@ class TopicSink:
         # Sent again behind a record that is missing, none is before it for whoever keeps the last of each id.
         return [*answers[: gap + 1], *[_UNANSWERED] * (len(answers) - gap - 1)]
 
-    def _enqueued(self, producer: Producer, topic: str, record: Outgoing, told: Callable[..., None]) -> Answer | None:
+    def _enqueued(self, producer: Producer, topic: str, record: Outgoing, stated: Callable[..., None]) -> Answer | None:
         """Enqueue a record, waiting for room; return ``None``, or the answer for a rejected record."""
         headers: dict[str, str | bytes | None] = {"id": record.id}
         deadline = time.monotonic() + self.give_up_seconds
         while True:
             try:
-                producer.produce(topic, record.value, record.key, headers=headers, on_delivery=told)
+                producer.produce(topic, record.value, record.key, headers=headers, on_delivery=stated)
             except BufferError as error:
                 if time.monotonic() > deadline:
                     return Answer("failed", reason=str(error))
                 producer.poll(0.1)
             except KafkaException as error:
-                code, said = kafka_said(error)
-                return Answer("refused" if code == KafkaError.MSG_SIZE_TOO_LARGE else "failed", reason=said)
+                code, text = kafka_said(error)
+                return Answer("refused" if code == KafkaError.MSG_SIZE_TOO_LARGE else "failed", reason=text)
             else:
                 return None
 

@@ -116,9 +116,9 @@ def cast(value: str, given: T.DataType, to: T.DataType, *, of: str = "", depth: 
     kind = nullable(to)
     if not _may_overflow(given, to):
         return f"CAST({value} AS {kind})"
-    said = quoted(f"out of range: a value of {of or value} has too many digits for {spelled(to)}.")
+    text = quoted(f"out of range: a value of {of or value} has too many digits for {spelled(to)}.")
     held = f"try_cast({value} AS {kind})"
-    return f"if({value} IS NOT NULL AND {held} IS NULL, CAST(raise_error({said}) AS {kind}), {held})"
+    return f"if({value} IS NOT NULL AND {held} IS NULL, CAST(raise_error({text}) AS {kind}), {held})"
 
 
 def met(column: str, one: T.DataType, other: T.DataType, sides: tuple[str, str]) -> T.DataType:
@@ -128,8 +128,8 @@ def met(column: str, one: T.DataType, other: T.DataType, sides: tuple[str, str])
         SchemaMismatch: if there is none; names the column, both types as they are given, and the field that differs.
     """
     if (found := common(one, other)) is None:
-        told = "; ".join(_apart(column, one, other, sides, lambda mine, theirs: common(mine, theirs) is not None))
-        raise SchemaMismatch(f"{told}: cast one of them")
+        stated = "; ".join(_apart(column, one, other, sides, lambda mine, theirs: common(mine, theirs) is not None))
+        raise SchemaMismatch(f"{stated}: cast one of them")
     return found
 
 

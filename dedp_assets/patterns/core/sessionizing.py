@@ -235,5 +235,5 @@ def watermarked(stream: DataFrame, event_time: str, lateness: str, *, option: st
 
 
 def _needed(column: str) -> Column:
-    said = quoted(f"{ContractError.__module__}.ContractError: no session: an event has no {column}")
-    return F.expr(f"coalesce({identifier(column)}, raise_error({said}))").alias(column)
+    text = quoted(f"{ContractError.__module__}.ContractError: no session: an event has no {column}")
+    return F.expr(f"coalesce({identifier(column)}, raise_error({text}))").alias(column)

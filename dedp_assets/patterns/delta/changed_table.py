@@ -174,8 +174,8 @@ class ChangedTable(DeclaredTable):
         held = [field for field in held_types(state).fields if field.name.lower() in map(str.lower, keys)]
         source = as_held(source, StructType(held), self.name)
         with evaluated_once(source.select("*")) as rows:
-            looked = profile_keys(self.name, rows, keys)
-            change = Recomputing(tuple(keys), tuple(identity), rows, compute, looked, self.store, tuple(aside))
+            profile = profile_keys(self.name, rows, keys)
+            change = Recomputing(tuple(keys), tuple(identity), rows, compute, profile, self.store, tuple(aside))
             return rewrite(self, change, ChangeRequest({}, provenance, audits))
 
     def delete(

@@ -76,8 +76,8 @@ def detect_late_data(
         _ = moment is None or instant(moment, what)
     if earliest and latest and earliest > latest:
         raise ConfigError(f"no event lies between {earliest} and {latest}: earliest must not be after latest")
-    told = ("watermark", "lateness_seconds", *(["arrived_at"] if arrived else []))
-    require_free(events, "event_time", *told)
+    details = ("watermark", "lateness_seconds", *(["arrived_at"] if arrived else []))
+    require_free(events, "event_time", *details)
     came = "arrived_at, current_timestamp()" if arrived else "current_timestamp()"
     newest = timestamp(latest) if latest else f"coalesce({came}) + INTERVAL 1 DAY"
     oldest = f" AND {_STATED} >= {timestamp(earliest)}" if earliest else ""
@@ -98,7 +98,7 @@ def detect_late_data(
             .withColumns({OUTCOME: F.expr(outcome), "lateness_seconds": F.expr(late_by)})
         )
     plain = (*events.columns, "event_time")
-    return Split(judged, {"on_time": plain, "late": (*plain, *told), "undated": plain})
+    return Split(judged, {"on_time": plain, "late": (*plain, *details), "undated": plain})
 
 
 @typed

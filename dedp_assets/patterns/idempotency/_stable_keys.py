@@ -113,8 +113,8 @@ class Grouping:
         )
 
 
-def _refusal(said: str) -> str:
-    return f"raise_error(concat('no stable key: ', {said}, '.'))"
+def _refusal(text: str) -> str:
+    return f"raise_error(concat('no stable key: ', {text}, '.'))"
 
 
 def _listed(columns: Sequence[str]) -> str:

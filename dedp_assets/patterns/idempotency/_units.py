@@ -194,8 +194,8 @@ class Known:
         if run.replay or not (run.inputs or run.sequence is not None):
             return None
         mine = (run.inputs, run.code_version, run.sequence, dict(days))
-        told = [(commit, commit.record) for commit in self.commits if commit.record]
-        of = ((c, (r.inputs, r.code_version, r.sequence, r.notes[DAYS])) for c, r in told)
+        stated = [(commit, commit.record) for commit in self.commits if commit.record]
+        of = ((c, (r.inputs, r.code_version, r.sequence, r.notes[DAYS])) for c, r in stated)
         return next((commit for commit, theirs in of if theirs == mine), None)
 
 

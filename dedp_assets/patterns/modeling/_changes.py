@@ -184,14 +184,14 @@ def settled(changes: DataFrame, keys: Sequence[str], tracked: Iterable[str]) -> 
     A hash of its values is in :data:`STATE`, and in :data:`BEFORE` what the change before it says. Each step that adds
     a column has all of Spark's analysis to it, so there are few of them.
     """
-    newest, said = f"{RESERVED}newest", f"struct({AT}, {STATE}, {GONE})"
+    newest, text = f"{RESERVED}newest", f"struct({AT}, {STATE}, {GONE})"
     peers = f"PARTITION BY {', '.join(named(keys))} ORDER BY {AT} RANGE BETWEEN CURRENT ROW AND CURRENT ROW"
     found = changes.selectExpr(
         "*", f"{row_hash(fields_of(changes, tracked))} AS {STATE}", f"max({SEQUENCE}) OVER ({peers}) AS {newest}"
     )
     counting = found.filter(f"{SEQUENCE} <=> {newest}")
-    return counting.selectExpr("*", f"lag({said}) OVER ({in_order(keys)}) AS {BEFORE}").filter(
-        f"NOT {BEFORE} <=> {said}"
+    return counting.selectExpr("*", f"lag({text}) OVER ({in_order(keys)}) AS {BEFORE}").filter(
+        f"NOT {BEFORE} <=> {text}"
     )
 
 

@@ -63,8 +63,8 @@ class Advance:
         done = self._done(watermark, deadline)
         completed = [session for session in sessions if _ends(session[-1]) or done(session)]
         still = [session for session in sessions if not (_ends(session[-1]) or done(session))]
-        told = [_public(event) for session in completed for event in session if event[0] > watermark * 1000]
-        self._keep(state, still, told, deadline)
+        details = [_public(event) for session in completed for event in session if event[0] > watermark * 1000]
+        self._keep(state, still, details, deadline)
         fresh = [[event for event in session if event[3] is not None] for session in completed]
         if any(fresh):
             yield pd.DataFrame([[*key, json.dumps(each)] for each in fresh if each], columns=list(self.columns))
@@ -74,15 +74,15 @@ class Advance:
             return lambda _: 0 < deadline < watermark
         return lambda session: session[-1][0] + self.gap < watermark * 1000
 
-    def _keep(self, state: GroupState, sessions: list[list[Event]], told: list[Event], deadline: int) -> None:
+    def _keep(self, state: GroupState, sessions: list[list[Event]], details: list[Event], deadline: int) -> None:
         """Store open sessions and emitted events that may repeat, and set the next timeout."""
-        if not sessions and not told:
+        if not sessions and not details:
             if state.exists:
                 state.remove()
             return
-        state.update((json.dumps([*told, *(event for session in sessions for event in session)]), deadline))
+        state.update((json.dumps([*details, *(event for session in sessions for event in session)]), deadline))
         ends = [deadline if self.by_watermark else (session[-1][0] + self.gap) // 1000 + 1 for session in sessions]
-        asked = min([*ends, *([max(map(_time, told)) // 1000 + 1] if told else [])])
+        asked = min([*ends, *([max(map(_time, details)) // 1000 + 1] if details else [])])
         state.setTimeoutTimestamp(max(asked, state.getCurrentWatermarkMs() + 1))
 
 

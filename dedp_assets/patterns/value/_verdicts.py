@@ -35,9 +35,9 @@ def require_verdict(judged: Finding, asked: Mapping[str, Any]) -> None:
     Raises:
         ConfigError: says what the verdict should be about.
     """
-    said = judged.about
-    if said.get("rows") != asked["rows"]:
+    text = judged.about
+    if text.get("rows") != asked["rows"]:
         raise ConfigError("judged must be what judge_reference says of this reference, not a verdict on other rows")
-    if not {*said["keys"]} <= {*asked["keys"]} or said["valid"] != asked["valid"]:
-        wanted, told = (f"keys={one['keys']}, valid={one['valid'] or None}" for one in (asked, said))
-        raise ConfigError(f"judged must be a verdict by {wanted}, not by {told}")
+    if not {*text["keys"]} <= {*asked["keys"]} or text["valid"] != asked["valid"]:
+        wanted, stated = (f"keys={one['keys']}, valid={one['valid'] or None}" for one in (asked, text))
+        raise ConfigError(f"judged must be a verdict by {wanted}, not by {stated}")

@@ -97,8 +97,8 @@ class LogFiles(Located):
 
     def _damaged(self, version: int, error: Exception) -> ContractError:
         file = f"{version:020d}.json"
-        told = self._damage(file) or f"; put _delta_log/{file} back from a backup"
-        return ContractError(f"{self.name}: version {version} of its log is damaged ({error}){told}")
+        stated = self._damage(file) or f"; put _delta_log/{file} back from a backup"
+        return ContractError(f"{self.name}: version {version} of its log is damaged ({error}){stated}")
 
     @contextmanager
     def _readable(self) -> Iterator[None]:
@@ -106,8 +106,8 @@ class LogFiles(Located):
         try:
             yield
         except (DeltaError, pa.ArrowException) as error:
-            told = self._damage("") or f": {str(error).splitlines()[0]}"
-            raise ContractError(f"{self.name}: its log cannot be read{told}") from error
+            stated = self._damage("") or f": {str(error).splitlines()[0]}"
+            raise ContractError(f"{self.name}: its log cannot be read{stated}") from error
 
     def _damage(self, file: str) -> str:
         """Format the log's faults (of ``file`` only, unless empty), to append to an error message."""

@@ -71,31 +71,31 @@ def _values(file: Mapping[str, Any]) -> Partition:
 
 def parse_glimpse(version: int, raw: bytes, naming: Callable[[], Naming], *, records: bool) -> Glimpse:
     """Parse the lines of a commit into a summary."""
-    said = [pair for action in _actions(_lines(raw)) for pair in action.items()]
-    told: Mapping[str, Any] = next((of for kind, of in said if kind == "commitInfo" and of), NOTHING)
-    moved = tuple([of["appId"] for kind, of in said if kind == "txn"])
-    files = [of for kind, of in said if kind in _ROWS]
+    text = [pair for action in _actions(_lines(raw)) for pair in action.items()]
+    details: Mapping[str, Any] = next((of for kind, of in text if kind == "commitInfo" and of), NOTHING)
+    moved = tuple([of["appId"] for kind, of in text if kind == "txn"])
+    files = [of for kind, of in text if kind in _ROWS]
     changed = named_all({_values(of) for of in files if of["path"] and of.get("dataChange", True)}, naming)
-    stated = _stated(told) if records else NOTHING
-    if told.get("operation") == "RESTORE":
-        return Glimpse(version, changed, moved, restores=True, restored_to=_restored_to(told), stated=stated)
+    stated = _stated(details) if records else NOTHING
+    if details.get("operation") == "RESTORE":
+        return Glimpse(version, changed, moved, restores=True, restored_to=_restored_to(details), stated=stated)
     return Glimpse(version, changed, moved, stated=stated)
 
 
-def _restored_to(told: Mapping[str, Any]) -> int | None:
-    to = str((told.get("operationParameters") or {}).get("version"))
+def _restored_to(stated: Mapping[str, Any]) -> int | None:
+    to = str((stated.get("operationParameters") or {}).get("version"))
     return int(to) if to.isdigit() else None
 
 
-def _stated(told: Mapping[str, Any]) -> Mapping[str, Any]:
+def _stated(details: Mapping[str, Any]) -> Mapping[str, Any]:
     """Read the commit record of a write, by field; empty for a commit without a record."""
-    metadata = (told.get("userMetadata") or "").strip()
+    metadata = (details.get("userMetadata") or "").strip()
     try:
         stated, end = JSON.raw_decode(metadata)
     except ValueError:
         return {}
     ours = end == len(metadata) and isinstance(stated, dict) and stated.get("dedp") == 1
-    return stated if ours and told.get("operation") not in _MAINTENANCE else {}
+    return stated if ours and details.get("operation") not in _MAINTENANCE else {}
 
 
 def _lines(raw: bytes) -> list[bytes]:
@@ -119,9 +119,9 @@ def _actions(lines: Sequence[bytes]) -> list[dict[str, Any]]:
 
 def actions_of(raw: bytes) -> list[tuple[str, dict[str, Any]]]:
     """List the actions of a commit by kind, after a check of the file actions for damage."""
-    said = _actions(_lines(raw))
-    deque((file for action in said for file in _files(action)), maxlen=0)
-    return [pair for action in said for pair in action.items()]
+    text = _actions(_lines(raw))
+    deque((file for action in text for file in _files(action)), maxlen=0)
+    return [pair for action in text for pair in action.items()]
 
 
 def parse_commit(version: int, raw: bytes, naming: Callable[[], Naming]) -> Commit:

@@ -106,9 +106,11 @@ class TableState(Cursors):
     @property
     def identities(self) -> Mapping[str, bool]:
         """IDENTITY column -> whether an INSERT may state a value."""
-        told = {name: field.get("metadata", {}) for name, field in self.columns.items()}
+        stated = {name: field.get("metadata", {}) for name, field in self.columns.items()}
         return {
-            c: bool(m.get("delta.identity.allowExplicitInsert")) for c, m in told.items() if "delta.identity.start" in m
+            c: bool(m.get("delta.identity.allowExplicitInsert"))
+            for c, m in stated.items()
+            if "delta.identity.start" in m
         }
 
     @cached_property

@@ -240,11 +240,13 @@ def _key(number: int) -> str:
 
 
 def _unusable(spec: TableSpec, merge: Merge, source: DataFrame, faulty: Mapping[str, int]) -> ContractError:
-    told = ", ".join(f"{count} rows of the source with {what}" for what, count in faulty.items())
+    stated = ", ".join(f"{count} rows of the source with {what}" for what, count in faulty.items())
     at_fault = source.filter(" OR ".join(f"({merge.unusable[what]})" for what in faulty))
     shown = [identifier(c) for c in source.columns if c not in spec.personal]
     samples = [row.asDict() for row in at_fault.select(*shown).limit(_SAMPLES).collect()]
-    return ContractError(f"{spec.name}: {told}: nothing was changed. For example {samples}: mend or divert them before")
+    return ContractError(
+        f"{spec.name}: {stated}: nothing was changed. For example {samples}: mend or divert them before"
+    )
 
 
 def _ambiguous(spec: TableSpec, merge: Merge, source: DataFrame) -> AmbiguousKeys:

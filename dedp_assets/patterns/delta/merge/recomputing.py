@@ -181,8 +181,8 @@ class Recomputing:
         """Return the rows of both sides with outcomes."""
         columns = [*map(identifier, present.columns)]
         fields = present.schema.fields
-        told = row_hash([field for field in fields if field.name not in self.aside]) if self.aside else "NULL"
-        hashed = [*columns, f"{row_hash(fields)} AS {_HASH}", f"{told} AS {_TOLD}"]
+        stated = row_hash([field for field in fields if field.name not in self.aside]) if self.aside else "NULL"
+        hashed = [*columns, f"{row_hash(fields)} AS {_HASH}", f"{stated} AS {_TOLD}"]
         before, after = present.selectExpr(*hashed).alias("t"), new.selectExpr(*hashed).hint("shuffle_hash").alias("s")
         same = " AND ".join(f"t.{c} = s.{c}" for c in map(identifier, self.identity))
         outcome = (

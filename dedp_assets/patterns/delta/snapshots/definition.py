@@ -130,13 +130,13 @@ def content_columns(spec: TableSpec, state: TableState) -> list[str]:
 
 def _of_field(name: str, column: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     """List the rules in the schema entry of one column."""
-    told = column.get("metadata", {})
+    details = column.get("metadata", {})
     yield from _not_null(name, identifier(name), column)
-    if expression := told.get("delta.generationExpression"):
+    if expression := details.get("delta.generationExpression"):
         yield f"{name}_is_generated", f"{identifier(name)} <=> ({expression})"
-    if stated := told.get("delta.invariants"):
+    if stated := details.get("delta.invariants"):
         yield f"{name}_keeps_its_invariant", json.loads(stated)["expression"]["expression"]
-    if declared := str(told.get("__CHAR_VARCHAR_TYPE_STRING", "")):
+    if declared := str(details.get("__CHAR_VARCHAR_TYPE_STRING", "")):
         if not (length := _LENGTH.fullmatch(declared)):
             raise ConfigError(
                 f"{name} is {declared.upper()}: lengths inside of a column cannot be checked before the rows are "

@@ -53,9 +53,9 @@ def stored_spec(name: str, state: TableState) -> TableSpec:
 
 
 def _column(field: Mapping[str, Any], tags: Mapping[str, Any]) -> Column:
-    told = field.get("metadata", {})
-    kind = str(told.get(_LENGTH, "")).upper() or _type(field["type"])
-    return Column(kind, str(told.get("comment", "")), required=not field["nullable"], **tags)
+    stated = field.get("metadata", {})
+    kind = str(stated.get(_LENGTH, "")).upper() or _type(field["type"])
+    return Column(kind, str(stated.get("comment", "")), required=not field["nullable"], **tags)
 
 
 def _type(kind: Any) -> str:  # noqa: ANN401 - a type in Spark's JSON form

@@ -76,9 +76,9 @@ def in_range(write: Callable[Concatenate[H, P], R]) -> Callable[Concatenate[H, P
         try:
             return write(table, *args, **options)
         except SPARK_ERRORS as error:
-            if (said := OUT_OF_RANGE.search(str(error))) is None:
+            if (text := OUT_OF_RANGE.search(str(error))) is None:
                 raise
-            raise ContractError(f"{table.name}: {said[1]}; nothing was changed") from None
+            raise ContractError(f"{table.name}: {text[1]}; nothing was changed") from None
 
     return refusing
 

@@ -134,8 +134,8 @@ def _filled(
     figures = measuring.figures(frame, held)
     if figures is None:
         return None
-    told = [*[out.schema[c] for c in columns], *[StructField(apart, StringType()) for _ in outcome]]
-    _describe(stage.store, StructType(told), layout, staged, apart)
+    stated = [*[out.schema[c] for c in columns], *[StructField(apart, StringType()) for _ in outcome]]
+    _describe(stage.store, StructType(stated), layout, staged, apart)
     return replace(
         stage,
         adds=tuple(add for add, part in staged if part == kept),
@@ -177,8 +177,8 @@ def _write(rows: DataFrame, folders: Sequence[str], stage: Stage) -> None:
     try:
         rows.write.partitionBy(*folders).parquet(stage.store.address)
     except PySparkException as error:
-        if said := relayed(str(error)):
-            raise said from error
+        if text := relayed(str(error)):
+            raise text from error
         raise
 
 

@@ -70,11 +70,11 @@ def new_version(target: Table, provenance: Provenance) -> Table:
     """
     require_lock(target.store)
     _require_showing(target)
-    told = {"asset": provenance.asset, "run_id": provenance.run_id, "inputs": provenance.inputs}
+    stated = {"asset": provenance.asset, "run_id": provenance.run_id, "inputs": provenance.inputs}
     stem = re.sub(r"[^A-Za-z0-9_-]", "-", provenance.run_id)[:100] or "run"
     for attempt in count(1):
         with suppress(FileExistsError):
-            target.store.put_if_absent(_name_file(f"{stem}-{attempt}"), json.dumps(told, default=str).encode())
+            target.store.put_if_absent(_name_file(f"{stem}-{attempt}"), json.dumps(stated, default=str).encode())
             break
     return version_of(target, f"{stem}-{attempt}")
 
