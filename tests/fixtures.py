@@ -36,6 +36,9 @@ apply({"DEDP_FIRST_DAY": "2025-12-02"})  # of the graph that tests load: their d
 
 keep_what_is_the_same()
 
+_LONG_RUN = 200
+"""Spark tests from which on an engine gains by compiling code a second time; a file alone takes half without."""
+
 
 @event.listens_for(Engine, "connect")
 def _without_syncing(connection: Any, _: Any) -> None:
@@ -75,7 +78,8 @@ def spark(request: pytest.FixtureRequest, test_settings: Settings) -> Iterator[A
         engine.prepare(test_settings)
         if gateway := getattr(config, "workerinput", {}).get("gateway"):
             shared_engine.attach(*gateway)
-        apply({"DEDP_JIT": "steady"})
+        marked = sum(1 for item in request.session.items if item.get_closest_marker("spark"))
+        apply({"DEDP_JIT": "steady" if marked >= _LONG_RUN else "quick"})
         session = SparkEngine().session
         apply({"DEDP_JIT": test_settings.jit})  # of the processes that tests start, which end soon
         yield session

@@ -52,7 +52,7 @@ class RenamedExample(Example):
     def stated(self):
         """What its statements state, as its header has it: the example itself is run with all others."""
         wants = [statement.want for statement in self.statements]
-        return ["refused" if "Traceback" in want else _plain(ast.literal_eval(want or "None"), None) for want in wants]
+        return ["refused" if "Traceback" in want else _stated(want or "None") for want in wants]
 
     def results(self, renaming, request):
         """What its statements state under a renaming, under the plain names again."""
@@ -78,7 +78,11 @@ class RenamedExample(Example):
         if not isinstance(node, ast.Expr):
             exec(compile(ast.fix_missing_locations(ast.Module([node], [])), "<example>", "exec"), space)  # noqa: S102
             return None
-        value = compile(ast.fix_missing_locations(ast.Expression(node.value)), "<example>", "eval")
+        shown = isinstance(node.value, ast.Call) and getattr(node.value.func, "attr", "") == "show"
+        asked = node.value.func.value if shown else node.value
+        value = compile(ast.fix_missing_locations(ast.Expression(asked)), "<example>", "eval")
+        if shown:
+            return _cells(eval(value, space), renaming)  # noqa: S307 - the library's own text
         if not statement.exc_msg:
             return _plain(eval(value, space), renaming)  # noqa: S307 - the library's own text
         with suppress(PatternError):
@@ -170,6 +174,19 @@ def _tables(renaming, columns):
         return made
 
     return table
+
+
+def _stated(want):
+    """A value as the header has it; of a frame that is shown the texts of its cells."""
+    if not want.startswith("+"):
+        return _plain(ast.literal_eval(want), None)
+    lines = [line for line in want.splitlines() if line.startswith("|")]
+    return [[cell.strip() for cell in line.strip("|").split("|")] for line in lines[1:]]
+
+
+def _cells(frame, renaming):
+    rows = [[_plain(value, renaming) for value in row] for row in frame.collect()]
+    return [["NULL" if value is None else str(value) for value in row] for row in rows]
 
 
 def _plain(value, renaming):
