@@ -28,6 +28,7 @@ def observed(accounting, rows, digests=None):
     asked = set(measures.values()) - digests.keys()
     with closing(sqlite3.connect(":memory:")) as database:
         database.create_aggregate("count_if", 1, _CountIf)
+        database.create_function("if", 3, lambda condition, then, otherwise: then if condition else otherwise)
         database.execute(f"CREATE TABLE t ({', '.join(columns)})")
         marks = ", ".join("?" * len(columns))
         database.executemany(f"INSERT INTO t VALUES ({marks})", [[row[c] for c in columns] for row in rows])
