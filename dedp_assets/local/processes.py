@@ -114,10 +114,10 @@ class _Platform:
         scripts, code_port = Path(sys.executable).parent, ports.free()
         code = ["-w", str(code_server.workspace(settings.dagster_home, port=code_port))]
         spark = {"SPARK_REMOTE": f"sc://127.0.0.1:{ports_.engine}", "PYTHONUNBUFFERED": "1"}
-        look = {"DEDP_LOOK_SECONDS": str(settings.look_seconds or _TICK_LOOKS_SECONDS)}
+        polling = {"DEDP_LOOK_SECONDS": str(settings.look_seconds or _TICK_LOOKS_SECONDS)}
         self.servers = [_engine_server(settings, ports_.engine)]
         broker = self._broker()
-        dagster = {**home, **spark, **look, **({"DEDP_KAFKA": broker.address} if broker else {})}
+        dagster = {**home, **spark, **polling, **({"DEDP_KAFKA": broker.address} if broker else {})}
         web = [str(scripts / "dagster-webserver"), "-h", "127.0.0.1", "-p", str(ports_.web), *code]
         self.servers += [*self._database_server(), *self._services()]
         threads = {"DAGSTER_CODE_SERVER_MAX_WORKERS": _CODE_THREADS, "DAGSTER_GRPC_MAX_WORKERS": _CODE_THREADS}

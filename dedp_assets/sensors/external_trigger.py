@@ -88,10 +88,10 @@ def _react(
     starts: dict[str, Start] = {}
     for arrival in arrivals:
         if arrival.event is None or arrival.name in plan.held:
-            channel.settle(arrival, "aside", reason=plan.held[arrival.name])
+            channel.acknowledge(arrival, "aside", reason=plan.held[arrival.name])
         else:
             mine = {start.key: start for start in starts_of(arrival.event, pipelines=pipelines)}
-            _settle(channel, arrival, [progress.get(key, _Progress(key)) for key in mine])
+            _acknowledge(channel, arrival, [progress.get(key, _Progress(key)) for key in mine])
             starts |= mine
     chosen = [(starts[key], progress.get(key, _Progress(key))) for key in plan.partitions[:_AT_ONCE]]
     if chosen:
@@ -141,14 +141,14 @@ def _never_launched(run: dg.DagsterRun, run_key: str) -> bool:
     return run.status is dg.DagsterRunStatus.NOT_STARTED and run.tags.get("dagster/run_key") == run_key
 
 
-def _settle(channel: Channel, arrival: Arrival, progress: Sequence[_Progress]) -> None:
+def _acknowledge(channel: Channel, arrival: Arrival, progress: Sequence[_Progress]) -> None:
     """Remove an event from its channel once no start of the event is wanted or under way."""
     states = {made.state for made in progress}
     if states == {"done"}:
-        channel.settle(arrival, "done")
+        channel.acknowledge(arrival, "done")
     elif states <= {"done", "failed"}:
         reason = "; ".join(made.reason for made in progress if made.reason)
-        channel.settle(arrival, "failed", reason=reason, runs=[run for made in progress for run in made.failed])
+        channel.acknowledge(arrival, "failed", reason=reason, runs=[run for made in progress for run in made.failed])
 
 
 def _request(start: Start, run_key: str, now: datetime) -> dg.RunRequest:

@@ -58,8 +58,8 @@ async def _locate(request: Request) -> Response:
         asked = [word for word in request.query_params.get("addresses", "").split(",") if word]
     if len(asked) > MOST:
         return JSONResponse({"error": f"at most {MOST} addresses, not {len(asked)}"}, status_code=413)
-    told = behaviour(request)
-    found = [location_of(address, edition=_MOVED if told == _MOVED else "") for address in _answered(asked, told)]
+    stated = behaviour(request)
+    found = [location_of(address, edition=_MOVED if stated == _MOVED else "") for address in _answered(asked, stated)]
     return JSONResponse({"locations": found})
 
 

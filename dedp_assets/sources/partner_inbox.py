@@ -44,12 +44,12 @@ class _Inbox:
 
 
 async def _take(request: Request) -> Response:
-    asked, told = (await request.json()).get("records", []), behaviour(request)
+    asked, stated = (await request.json()).get("records", []), behaviour(request)
     if not asked or len(asked) > MOST:
         return JSONResponse({"error": f"1 to {MOST} records, not {len(asked)}"}, status_code=413)
     inbox = _inbox(request)
-    answers = [_answer(inbox, record, told) for record in asked]
-    if told == "lost":
+    answers = [_answer(inbox, record, stated) for record in asked]
+    if stated == "lost":
         return JSONResponse({"error": "the gateway timed out"}, status_code=504)
     return JSONResponse({"records": answers})
 

@@ -50,7 +50,7 @@ def application() -> Starlette:
     """Put the routes of all services together."""
     control = Route(f"/{_CONTROL}/{{service}}", _control, methods=["GET", "PUT"])
     made = Starlette(routes=[control, *_routes()], middleware=[Middleware(BaseHTTPMiddleware, dispatch=_answer)])
-    made.state.told, made.state.requests = {}, Counter()
+    made.state.stated, made.state.requests = {}, Counter()
     return made
 
 
@@ -69,7 +69,7 @@ def _routes() -> list[BaseRoute]:
 async def _control(request: Request) -> Response:
     state, service = request.app.state, request.path_params["service"]
     if request.method == "PUT":
-        state.told[service] = _Behaviour(**await request.json())
+        state.stated[service] = _Behaviour(**await request.json())
     return JSONResponse({"requests": state.requests[service]})
 
 
@@ -79,16 +79,16 @@ async def _answer(request: Request, answered: RequestResponseEndpoint) -> Respon
     if service == _CONTROL:
         return await answered(request)
     state.requests[service] += 1
-    told = state.told.get(service)
-    if told is None or told.times < 1:
-        told = _Behaviour(_WELL)
-    told.times -= 1
-    request.state.behaviour = told.name
-    if told.name == "down":
+    stated = state.stated.get(service)
+    if stated is None or stated.times < 1:
+        stated = _Behaviour(_WELL)
+    stated.times -= 1
+    request.state.behaviour = stated.name
+    if stated.name == "down":
         return JSONResponse({"error": "down for maintenance"}, status_code=503)
-    if told.name == "busy":
-        return JSONResponse({"error": "busy"}, status_code=429, headers={"Retry-After": f"{told.seconds:g}"})
-    if told.name == "garbled":
+    if stated.name == "busy":
+        return JSONResponse({"error": "busy"}, status_code=429, headers={"Retry-After": f"{stated.seconds:g}"})
+    if stated.name == "garbled":
         return Response("<html>", media_type="text/html")
-    await asyncio.sleep(told.seconds if told.name == "slow" else 0)
+    await asyncio.sleep(stated.seconds if stated.name == "slow" else 0)
     return await answered(request)

@@ -1057,7 +1057,7 @@ def test_a_settled_event_that_somebody_changed_is_named(tmp_path, kept):
     event = Event(id="7", source="urn:x", type="published", time=NOW)
     (tmp_path / "a.json").write_text(event.to_json())
     (arrival,) = inbox.arrivals(limit=1)
-    inbox.settle(arrival, "failed", reason="it broke", runs=["run-1"])
+    inbox.acknowledge(arrival, "failed", reason="it broke", runs=["run-1"])
     assert inbox.spent([arrival]) == {"run-1"}
     (reason,) = (tmp_path / "_failed").glob("*.reason")
     reason.write_bytes(kept)

@@ -218,7 +218,7 @@ def test_what_is_no_readable_file_is_an_arrival_with_a_reason(inbox):
         ["folder", "link", "pipe"], "it is no file"
     )
     for arrival in found:
-        inbox.settle(arrival, "aside", reason="malformed")
+        inbox.acknowledge(arrival, "aside", reason="malformed")
     assert list(inbox.arrivals(limit=10)) == []
     assert {path.name for path in (inbox.folder / "_aside").iterdir()} >= {"folder", "link", "pipe"}
 
@@ -228,7 +228,7 @@ def test_what_is_set_aside_keeps_its_bytes_and_its_reason(inbox):
     for content in (b"{broken", b"broken too"):
         (inbox.folder / "a.json").write_bytes(content)
         (arrival,) = inbox.arrivals(limit=10)
-        inbox.settle(arrival, "aside", reason=f"malformed: {arrival.refusal}")
+        inbox.acknowledge(arrival, "aside", reason=f"malformed: {arrival.refusal}")
     assert lying(inbox) == ["_aside/a.json", "_aside/a.json.1", "_aside/a.json.1.reason", "_aside/a.json.reason"]
     assert (inbox.folder / "_aside/a.json").read_bytes() == b"{broken"
     assert (inbox.folder / "_aside/a.json.1").read_bytes() == b"broken too"
@@ -241,7 +241,7 @@ def test_what_was_settled_is_known_whatever_name_it_comes_under(inbox, outcome):
     put(inbox)
     (arrival,) = inbox.arrivals(limit=10)
     assert inbox.known([arrival]) == {}
-    inbox.settle(arrival, outcome, reason="gave up", runs=["run-1"])
+    inbox.acknowledge(arrival, outcome, reason="gave up", runs=["run-1"])
     put(inbox, "other.json", data={"objects": ["b.jsonl"]})
     (again,) = inbox.arrivals(limit=10)
     assert inbox.known([again]) == {event().key: event().digest}
@@ -255,7 +255,7 @@ def test_runs_that_failed_before_a_replay_are_remembered(inbox):
     put(inbox)
     (arrival,) = inbox.arrivals(limit=10)
     assert inbox.spent([arrival]) == set()
-    inbox.settle(arrival, "failed", reason="gave up", runs=["run-1", "run-2"])
+    inbox.acknowledge(arrival, "failed", reason="gave up", runs=["run-1", "run-2"])
     (kept,) = (inbox.folder / "_failed").glob("*.json")
     kept.rename(inbox.folder / "a.json")
     assert inbox.spent(inbox.arrivals(limit=10)) == {"run-1", "run-2"}
@@ -265,7 +265,7 @@ def test_a_kept_event_that_was_spoilt_equals_no_other(inbox):
     """A damaged archive makes a redelivery a contradiction, and never a second run."""
     put(inbox)
     (arrival,) = inbox.arrivals(limit=10)
-    inbox.settle(arrival, "done")
+    inbox.acknowledge(arrival, "done")
     (kept,) = (inbox.folder / "_done").glob("*.json")
     kept.write_bytes(b"spoilt")
     assert inbox.known([arrival]) == {event().key: "unreadable"}
@@ -276,5 +276,5 @@ def test_a_delivery_that_somebody_took_away_is_no_error(inbox):
     put(inbox)
     (arrival,) = inbox.arrivals(limit=10)
     (inbox.folder / "a.json").unlink()
-    inbox.settle(arrival, "done")
+    inbox.acknowledge(arrival, "done")
     assert lying(inbox) == []

@@ -67,3 +67,19 @@ def test_a_first_line_is_short_and_in_the_fields_words():
     lines = {place: line for node, place, line in found if not isinstance(node, ast.Module)}
     assert len(lines) > 1_000
     assert not {place: line for place, line in lines.items() if PRIVATE.search(line) or len(line) > LONGEST}
+
+
+GLOSSED = re.compile(r"_?(told|said|tells?|tell_\w+|look|looked(_\w+)?|look_at|grounds?|settled?|anew)")
+"""Names of the same language; poll, describe, profile, message, acknowledge say what such a name holds or does."""
+
+
+@each
+def test_names_in_code_are_the_fields(room):
+    """Functions, classes, parameters and variables; `docs/glossary.md` has the words."""
+    wrong = {}
+    for path in sorted((CHECKOUT / room).rglob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text())):
+            name = getattr(node, "name", None) or getattr(node, "arg", None) or getattr(node, "id", None)
+            if isinstance(name, str) and GLOSSED.fullmatch(name):
+                wrong[f"{path.relative_to(CHECKOUT)}:{getattr(node, 'lineno', 0)}"] = name
+    assert not wrong

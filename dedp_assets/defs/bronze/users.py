@@ -121,14 +121,14 @@ def users(into: Target, latest: Target, operational: OperationalDatabase) -> Wri
     """Capture the changes committed since the last run, and apply the changes to the current rows."""
     source = operational.table(applications.USERS, slot=applications.USERS_SLOT)
     # The database's log tells of a change only once: lost rows, and a person who asks for it, get a new snapshot.
-    anew = into.run.replay or (latest.table.ledger.exists() and not verify_table(latest.table.ledger).sound)
+    rebuild = into.run.replay or (latest.table.ledger.exists() and not verify_table(latest.table.ledger).sound)
     result = capture_changes(
         source,
         into,
         latest,
         keys=KEYS,
         max_latency_seconds=MAX_LATENCY_SECONDS,
-        resnapshot=anew,
+        resnapshot=rebuild,
     )
     return replace(result, findings=(*result.findings, judge_slot(source)))
 

@@ -78,10 +78,10 @@ def daily_sessions(visits: Pinned, into: Target) -> WriteResult:
     """Update one day's sessions to the day's visits under stable ids; a forced run makes new ids."""
     rows, day = visits.rows(), into.partition
     since = into.table.ensure().version
-    anew = into.run.replay or into.run.cause == "repair"
+    rebuild = into.run.replay or into.run.cause == "repair"
     keyed = add_stable_key(
         rows.sparkSession.sql(NUMBERED, visits=rows),
-        None if anew else into.table.read(day, version=since),
+        None if rebuild else into.table.read(day, version=since),
         entity=["user_id"],
         appended=["landed_on", "source_file", "line_number"],
         group=["session"],
@@ -89,6 +89,6 @@ def daily_sessions(visits: Pinned, into: Target) -> WriteResult:
         if_purged="keep",
     )
     found = rows.sparkSession.sql(QUERY, visits=keyed)
-    if anew:
+    if rebuild:
         return overwrite_partition(found, into)
     return upsert_keyed(found, into, since=since)

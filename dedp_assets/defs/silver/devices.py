@@ -78,7 +78,7 @@ def devices(step: Step, delivered: Pinned, into: Target) -> WriteResult:
         stream=STREAM,
         current=names,
         previous=names,
-        anew=into.run.cause == "repair",
+        rebuild=into.run.cause == "repair",
     )
 
 

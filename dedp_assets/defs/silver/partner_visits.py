@@ -57,7 +57,7 @@ PROBLEMS = {
     "event_time is not plausible": "event_time IS NOT NULL AND raw.event_date IS NULL",
 }
 PROBLEM = (
-    f"nullif(concat_ws('; ', {', '.join(f'if({sql}, {quoted(said)}, NULL)' for said, sql in PROBLEMS.items())}), '')"
+    f"nullif(concat_ws('; ', {', '.join(f'if({sql}, {quoted(text)}, NULL)' for text, sql in PROBLEMS.items())}), '')"
 )
 AUDITS = (
     Audit(

@@ -100,11 +100,11 @@ def _changes(step: Step, history: Pinned, into: Target) -> dict[str, Any]:
     """Read the changes missing in the table; all changes after a new snapshot."""
     _require_columns_as_in_the_snapshot(history)
     since = step.applied(into.table)
-    anew = since is None or _snapshot(history.table, since) != _snapshot(history.table, history.version)
-    rows = history.rows() if since is None or anew else history.rows_since(since)
+    rebuild = since is None or _snapshot(history.table, since) != _snapshot(history.table, history.version)
+    rows = history.rows() if since is None or rebuild else history.rows_since(since)
     changes = rows.sparkSession.sql(QUERY, changes=rows)
-    notes = {} if since is None or anew else {TRUE_SINCE: _first_day(history.table, since)}
-    return {"changes": changes, "into": into.noting(notes), "stream": STREAM, "anew": anew}
+    notes = {} if since is None or rebuild else {TRUE_SINCE: _first_day(history.table, since)}
+    return {"changes": changes, "into": into.noting(notes), "stream": STREAM, "anew": rebuild}
 
 
 def _first_day(history: Table, since: int) -> str:

@@ -60,8 +60,8 @@ MAY_CHANGE_DAYS = 60
 def visits_by_week(step: Step, visits: Pinned, into: Target) -> WriteResult:
     """Add new days to their week; after a change of a loaded day, empty and load the whole week."""
     present = visits.changed_by("event_date")
-    anew = step.applied(into.table) is None
-    plan = plan_units(present, into.table.ledger, unit="week", asked=present if anew else ())
+    rebuild = step.applied(into.table) is None
+    plan = plan_units(present, into.table.ledger, unit="week", asked=present if rebuild else ())
     days = plan.cursor or present
     return load_unit(
         visits.of("event_date", days).rows(),

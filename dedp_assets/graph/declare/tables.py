@@ -200,8 +200,8 @@ class LakeTable(Generic[P]):
         """Pin the upstream tables and find the inputs in the sources, before the computation."""
         pinned = tuple(pin(upstream[table], feed, request.key) for table, feed in self.reads.tables.items())
         versions = {each.table.name: each.changed for each in pinned}
-        looked_up = tuple(pin(upstream[table], whole(), "") for table in self.reads.references)
-        for each in looked_up:
+        references = tuple(pin(upstream[table], whole(), "") for table in self.reads.references)
+        for each in references:
             if each.table.spec in self.reads.revised_by:
                 revisions = Revisions.of(each.table.ledger, until=each.version)
                 versions[each.table.name] = revisions.newest(request.key)
@@ -211,13 +211,13 @@ class LakeTable(Generic[P]):
             found = self.reads.inputs(**arguments(self.reads.inputs, given, more))
         # A change of any upstream table raises the sum.
         sequence = sum(versions.values()) if pinned and found.sequence is None else found.sequence
-        notes = {"references": {each.table.name: each.version for each in looked_up}} if looked_up else {}
+        notes = {"references": {each.table.name: each.version for each in references}} if references else {}
         return replace(
             found,
             identities={**versions, **found.identities},
             sequence=sequence,
             notes={**found.notes, **notes},
-            pinned=(*pinned, *looked_up),
+            pinned=(*pinned, *references),
         )
 
     def _resources(self) -> set[str]:

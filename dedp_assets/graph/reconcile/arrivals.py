@@ -98,9 +98,9 @@ class Arrivals:
             self.strange = {}
             touched = {name for name in touched if not _is_older(recent[name], watch, name)}
         self.since = max([self.since, *recent.values()])
-        settled = now.timestamp() * 1e9 - _SLACK_NS
+        complete = now.timestamp() * 1e9 - _SLACK_NS
         # A change in the moment of a look may leave the time as it was: only what has settled is not looked at again.
-        self.seen = {n: changed for n, changed in recent.items() if self.since - _SLACK_NS <= changed < settled}
+        self.seen = {n: changed for n, changed in recent.items() if self.since - _SLACK_NS <= changed < complete}
         return touched
 
     def _changed(self, landing: Landing, watch: TableWatch, now: datetime, *, thorough: bool) -> set[str]:

@@ -73,11 +73,11 @@ class Edge:
         if not news.keys() >= {*mine, *upstream, *references}:
             self.whole = False
             return False
-        anew = not self.whole or any(news[name].anew for name in (*mine, *upstream, *revising))
-        if anew:
+        reset = not self.whole or any(news[name].reset for name in (*mine, *upstream, *revising))
+        if reset:
             self._forget()
         self.whole = True
-        keys = self._take_in({spec.name: fed(spec.name, feed, anew) for spec, feed in self.table.reads.tables.items()})
+        keys = self._take_in({spec.name: fed(spec.name, feed, reset) for spec, feed in self.table.reads.tables.items()})
         keys |= {key for name in mine for known in self.newest.values() for key in news[name].keys & known.keys()}
         for since in (news[name].since for name in revising if news[name].changed):
             keys |= {key for known in self.newest.values() for key in known if key >= since}
@@ -218,8 +218,8 @@ def fed_by(watches: Mapping[str, TableWatch], news: Mapping[str, News]) -> Fed:
     """Return a cached lookup: change of an upstream table -> affected partition keys downstream."""
 
     @cache
-    def fed(upstream: str, feed: Feed, anew: bool) -> Mapping[str, int]:  # noqa: FBT001 - by place, as it is cached
-        return feed.newest((watches[upstream] if anew else news[upstream]).changed)
+    def fed(upstream: str, feed: Feed, reset: bool) -> Mapping[str, int]:  # noqa: FBT001 - by place, as it is cached
+        return feed.newest((watches[upstream] if reset else news[upstream]).changed)
 
     return fed
 

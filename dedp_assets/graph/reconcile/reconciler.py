@@ -12,7 +12,7 @@ import dagster as dg
 from dedp_assets.graph.catalogue.specs import asset_key
 from dedp_assets.graph.declare.tables import LakeTable
 from dedp_assets.graph.reconcile.overview import Overview
-from dedp_assets.graph.reconcile.reconciling import Outcome, Tried, Want, settle
+from dedp_assets.graph.reconcile.reconciling import Outcome, Tried, Want, plan_requests
 from dedp_assets.graph.reconcile.requests import in_flight, tried
 from dedp_assets.graph.run.refusals import Refusal, Refusals
 from dedp_assets.resources.lake import Lake
@@ -76,7 +76,7 @@ class Reconciler:
         def ended(requests: Sequence[str]) -> Mapping[str, Tried]:
             return tried(instance, requests) if instance else {}
 
-        return settle(wants, busy=busy, refused=refused, tried=ended, limit=limit, mine=mine), overview
+        return plan_requests(wants, busy=busy, refused=refused, tried=ended, limit=limit, mine=mine), overview
 
 
 def _code_versions(

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from dedp_assets.graph.run.refusals import Refusal
 from dedp_assets.graph.run.run_tags import request_of
 
-__all__ = ["Ask", "Gap", "Outcome", "Tried", "Want", "settle"]
+__all__ = ["Ask", "Gap", "Outcome", "Tried", "Want", "plan_requests"]
 
 ATTEMPTS = 3
 _AT_ONCE = 100
@@ -112,7 +112,7 @@ class Outcome:
     gaps: tuple[Gap, ...]
 
 
-def settle(
+def plan_requests(
     wants: Sequence[Want],
     *,
     busy: Mapping[str, Collection[str]],

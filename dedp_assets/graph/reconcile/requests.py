@@ -9,7 +9,7 @@ from functools import partial
 import dagster as dg
 
 from dedp_assets.graph.catalogue.selections import checks_of
-from dedp_assets.graph.reconcile.reconciling import Ask, Tried, Want, settle
+from dedp_assets.graph.reconcile.reconciling import Ask, Tried, Want, plan_requests
 from dedp_assets.graph.run.failures import failure_of
 from dedp_assets.graph.run.refusals import Refusal
 from dedp_assets.graph.run.run_tags import CAUSE, REQUEST, keys_of, refusal, refusals, request_of
@@ -102,7 +102,7 @@ def decide(
         for key in plan.partitions
     ]
     ended = partial(tried, instance, failed_only=True)
-    outcome = settle(wants, busy={}, refused=partial(_refused, instance), tried=ended, limit=len(wants))
+    outcome = plan_requests(wants, busy={}, refused=partial(_refused, instance), tried=ended, limit=len(wants))
     asked = {ask.want.key for ask in outcome.asks}
     held = {gap.key or asset: gap.reason for gap in outcome.gaps if gap.key not in asked}
     return Decision(tuple(run_request(ask, repository) for ask in outcome.asks), {**plan.held, **held})

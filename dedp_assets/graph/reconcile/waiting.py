@@ -19,19 +19,19 @@ _PAUSE_SECONDS = 0.2
 _SHARE = 10
 """How many times longer than a look took the sensor rests after it: looking costs a tenth of a core at most."""
 
-_Look = Callable[[], dg.SensorResult | dg.SkipReason]
+_Poll = Callable[[], dg.SensorResult | dg.SkipReason]
 
 
-def keep_polling(look: _Look) -> dg.SensorResult | dg.SkipReason:
+def keep_polling(poll: _Poll) -> dg.SensorResult | dg.SkipReason:
     """Poll until a run is to be requested, or the tick has lasted ``DEDP_LOOK_SECONDS``.
 
     Args:
-        look: looks once. It has to be cheap where nothing changed since the look before.
+        poll: polls once. It has to be cheap where nothing changed since the poll before.
     """
     end = time.monotonic() + settings().look_seconds
     while True:
         began = time.monotonic()
-        result = look()
+        result = poll()
         now = time.monotonic()
         pause = max(_PAUSE_SECONDS, _SHARE * (now - began))
         if isinstance(result, dg.SensorResult) or now + pause >= end:

@@ -26,18 +26,18 @@ class News:
     Attributes:
         changed: upstream partitions that changed.
         keys: partition keys of the table that were written or rolled back.
-        anew: whether what was known before no longer holds: another table lies there, or the log was cleaned up.
+        reset: whether what was known before no longer holds: another table lies there, or the log was cleaned up.
         since: the first day that the changes are about; empty for all days.
     """
 
     changed: Mapping[Partition, int] = field(default_factory=dict)
     keys: frozenset[str] = frozenset()
-    anew: bool = False
+    reset: bool = False
     since: str = ""
 
     def __bool__(self) -> bool:
         """Return whether the poll found a change."""
-        return bool(self.changed or self.keys or self.anew)
+        return bool(self.changed or self.keys or self.reset)
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,17 +111,17 @@ class TableWatch:
         Raises:
             ContractError: if the log is damaged; the next look reads it from its beginning.
         """
-        anew = self.version >= 0 and ledger.identity(self.version) != self._identity
-        if anew:
+        reset = self.version >= 0 and ledger.identity(self.version) != self._identity
+        if reset:
             self._forget()
         if self.version < 0 and not ledger.exists():
-            return News(anew=anew)
+            return News(reset=reset)
         changed: dict[Partition, int] = {}
         keys, before = set[str](), self.version
         try:
             if self.version < 0 and not (self.read or self.loads or self.spec.executed_by):
                 # What was written before it is told by the table's transactions, all at once.
-                self.version, anew = ledger.first_restore() - 1, True
+                self.version, reset = ledger.first_restore() - 1, True
             records = self.loads or self.revises or bool(self.spec.executed_by)
             for glimpse in ledger.glimpses(since=self.version, records=records):
                 for partition in glimpse.changed:
@@ -135,7 +135,7 @@ class TableWatch:
             raise
         self.changed.update(changed)
         self._identity = ledger.identity(self.version)
-        return News(changed, frozenset(keys), anew, since=self.revisions.since(before))
+        return News(changed, frozenset(keys), reset, since=self.revisions.since(before))
 
     def applied(self, ledger: Ledger, keys: Iterable[str]) -> dict[str, int]:
         """Return the applied upstream version of each key, without rolled-back keys."""

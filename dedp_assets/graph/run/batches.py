@@ -192,11 +192,11 @@ def _refusal(
 
 def _compute(context: dg.AssetExecutionContext, work: Work, step: Step) -> Did:
     last = {table: latest(table, step.key) for table in work.tables}
-    settled = all(_is_from(commit, table, step) for table, commit in last.items())
+    finished = all(_is_from(commit, table, step) for table, commit in last.items())
     lost = {table: files for table in work.tables if last[table] and (files := _lost(table, step))}
     because = "; ".join(lost_files_message(table.name, files) for table, files in lost.items())
     asked = "" if not step.provenance.replay else "somebody asked for it (force)"
-    if settled and not lost and not asked:
+    if finished and not lost and not asked:
         since = last[work.target]
         context.log.info(f"{work.target.name} {step.key}: unchanged since version {since.version if since else 0}")
         return Did(unchanged=since.version if since else 0, commits=last)
@@ -207,7 +207,7 @@ def _compute(context: dg.AssetExecutionContext, work: Work, step: Step) -> Did:
     result = work.build(step)
     if lost and (still := [lost_files_message(t.name, files) for t in lost if (files := _lost(t, step))]):
         raise ContractError(f"{'; '.join(still)}, and they cannot be computed again: put them back from a backup")
-    return _did(work, step, result, because=(because or asked) if settled else because)
+    return _did(work, step, result, because=(because or asked) if finished else because)
 
 
 def _did(work: Work, step: Step, result: WriteResult, *, because: str) -> Did:

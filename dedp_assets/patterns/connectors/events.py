@@ -178,7 +178,7 @@ class Channel(Protocol):
     def spent(self, arrivals: Iterable[Arrival]) -> Collection[str]:
         """List the ids of the runs that failed on the events: a replay starts afresh."""
 
-    def settle(self, arrival: Arrival, outcome: Outcome, *, reason: str = "", runs: Sequence[str] = ()) -> None:
+    def acknowledge(self, arrival: Arrival, outcome: Outcome, *, reason: str = "", runs: Sequence[str] = ()) -> None:
         """Acknowledge a delivery, and keep the event with the reason and the failed runs."""
 
 
@@ -217,7 +217,7 @@ class Inbox:
         stated = (self.folder / "_failed" / f"{_filed(a.event)}.reason" for a in arrivals if a.event)
         return {run for path in stated if path.is_file() for run in _runs(path)}
 
-    def settle(self, arrival: Arrival, outcome: Outcome, *, reason: str = "", runs: Sequence[str] = ()) -> None:
+    def acknowledge(self, arrival: Arrival, outcome: Outcome, *, reason: str = "", runs: Sequence[str] = ()) -> None:
         """Move a delivery's file to the folder of the outcome, as :class:`Channel` requires."""
         folder = self.folder / f"_{outcome}"
         folder.mkdir(exist_ok=True)

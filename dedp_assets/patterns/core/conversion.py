@@ -67,8 +67,8 @@ def convert_json(
     read = read.withColumns(found)
     pairs = [(text[name], first[name]) for name in schema]
     read = read.select(*map(identifier, others), *found, F.expr(is_plain(record, own, _MEMBERS, pairs)).alias(_PLAIN))
-    look = record_struct(record, schema, lenient=lenient)
-    read = read.withColumn(_AGAIN, F.expr(f"if({_PLAIN}, NULL, {look})"))
+    struct = record_struct(record, schema, lenient=lenient)
+    read = read.withColumn(_AGAIN, F.expr(f"if({_PLAIN}, NULL, {struct})"))
     again = {name: f"{_AGAIN}.c.c{n}" for n, name in enumerate(schema)}
     return read.select(
         *map(identifier, others),

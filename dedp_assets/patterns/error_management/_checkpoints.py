@@ -122,11 +122,11 @@ def _counted(rows: DataFrame, table: Table) -> tuple[DataFrame, RowsRead]:
 def begin_anew(table: Table, schema: StructType, provenance: Provenance, keys: Sequence[str]) -> None:
     """Commit the start of a new query to a table, and empty the table if ``keys`` is empty."""
     notes = {**provenance.notes, MICRO_BATCH: Applied().note}
-    anew = replace(provenance, inputs={"restart": provenance.run_id}, sequence=None, replay=True, notes=notes)
+    restart_run = replace(provenance, inputs={"restart": provenance.run_id}, sequence=None, replay=True, notes=notes)
     if keys:
-        _ = _inserted(table.session.createDataFrame([], schema), table, keys, anew)
+        _ = _inserted(table.session.createDataFrame([], schema), table, keys, restart_run)
     else:
-        table.clear(partition={}, provenance=anew)
+        table.clear(partition={}, provenance=restart_run)
 
 
 def _inserted(

@@ -44,17 +44,17 @@ class Capture:
     keys: tuple[str, ...]
     provenance: Provenance
 
-    def begin(self, *, anew: bool) -> WriteResult:
+    def begin(self, *, replace_slot: bool) -> WriteResult:
         """Append a snapshot and keep the replication slot of the snapshot.
 
         Args:
-            anew: replace a slot that is there already.
+            replace_slot: replace a slot that is there already.
 
         Raises:
             ContractError: if there is one that may be somebody else's.
         """
         with postgres.connected(self.source) as connection:
-            if not anew and postgres.slot_state(connection, self.source):
+            if not replace_slot and postgres.slot_state(connection, self.source):
                 raise ContractError(
                     f"{self.source.name}: there is a slot {self.source.slot}, but {self.history.name} holds no "
                     f"snapshot that belongs to it: choose another slot if it is somebody else's, otherwise {RESNAPSHOT}"

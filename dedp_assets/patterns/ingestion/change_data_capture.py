@@ -91,7 +91,7 @@ def capture_changes(
     history.ensure()
     began = resnapshot or cursor(history) is None
     capture = capturing.Capture(source, history, tuple(keys), into.run)
-    written = [capture.begin(anew=resnapshot)] if began else []
+    written = [capture.begin(replace_slot=resnapshot)] if began else []
     with postgres.connected(source) as connection:
         slot, definition = capture.resume(connection)
         written += capture.follow(connection, definition, until=slot.newest, max_messages=max_messages)

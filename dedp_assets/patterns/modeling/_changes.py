@@ -45,7 +45,7 @@ __all__ = [
     "by",
     "in_order",
     "named",
-    "settled",
+    "effective_changes",
 ]
 
 CHANGE = "STRUCT<at: TIMESTAMP, sequence: BIGINT>"
@@ -146,21 +146,21 @@ class Dimension:
         compute: Compute,
         *,
         identity: Sequence[str],
-        anew: bool,
+        rebuild: bool,
     ) -> WriteResult:
-        """Recompute the rows of the keys in ``changes``, or the whole table on request (``anew``).
+        """Recompute the rows of the keys in ``changes``, or the whole table on request (``rebuild``).
 
         Args:
             changes: the changes.
             into: target of the write, with the table of this dimension.
             compute: present rows and selected changes -> all rows of their keys.
             identity: columns that tell the rows of one key apart.
-            anew: whether ``changes`` are all there are, and the present rows do not count; no changes are refused
+            rebuild: whether ``changes`` are all there are, and the present rows do not count; no changes are refused
                 where rows would go.
         """
         table, state = into.table, into.table.ensure()
         selected = as_held(self.select(changes), held_types(state), table.name)
-        if not anew:
+        if not rebuild:
             keys = tuple(self.stream.keys)
             return table.recompute(
                 selected,
@@ -178,7 +178,7 @@ class Dimension:
         return table.overwrite(compute(nothing, selected), provenance=run, audits=[*into.audits, *some])
 
 
-def settled(changes: DataFrame, keys: Sequence[str], tracked: Iterable[str]) -> DataFrame:
+def effective_changes(changes: DataFrame, keys: Sequence[str], tracked: Iterable[str]) -> DataFrame:
     """Keep the effective change of each key and instant once; contradicting changes are all kept.
 
     A hash of its values is in :data:`STATE`, and in :data:`BEFORE` what the change before it says. Each step that adds

@@ -25,9 +25,9 @@ from dedp_assets.patterns.modeling._changes import (
     STATE,
     Dimension,
     by,
+    effective_changes,
     in_order,
     named,
-    settled,
 )
 
 __all__ = ["VERSION", "versions", "with_current", "with_previous"]
@@ -48,7 +48,7 @@ def versions(present: DataFrame, changes: DataFrame, *, dimension: Dimension) ->
     """Compute all versions of the keys from present versions and further changes; lazy."""
     keys, tracked = named(dimension.stream.keys), named(dimension.tracked)
     known = present.selectExpr(*keys, *tracked, f"inline(changes) AS ({AT}, {SEQUENCE})", f"is_deleted AS {GONE}")
-    found = settled(known.unionByName(changes), dimension.stream.keys, dimension.tracked)
+    found = effective_changes(known.unionByName(changes), dimension.stream.keys, dimension.tracked)
     begins = f"NOT ({BEFORE}.{STATE} <=> {STATE} AND {BEFORE}.{GONE} <=> {GONE})"
     over = f"OVER ({in_order(dimension.stream.keys)})"
     numbered = found.selectExpr(

@@ -23,7 +23,16 @@ from dedp_assets.patterns.core.options import typed
 from dedp_assets.patterns.core.results import WriteResult
 from dedp_assets.patterns.core.schema import Column
 from dedp_assets.patterns.delta import Target, same_run
-from dedp_assets.patterns.modeling._changes import AT, CHANGE, GONE, SEQUENCE, ChangeStream, Dimension, by, settled
+from dedp_assets.patterns.modeling._changes import (
+    AT,
+    CHANGE,
+    GONE,
+    SEQUENCE,
+    ChangeStream,
+    Dimension,
+    by,
+    effective_changes,
+)
 from dedp_assets.patterns.modeling.versioned_dimension import keep_versions
 
 __all__ = ["keep_newest", "keep_current_and_history", "AUDITS", "NEWEST", "ChangeStream"]
@@ -42,7 +51,7 @@ _PATTERN = "modeling.current_dimension"
 
 
 @typed
-def keep_newest(changes: DataFrame, into: Target, *, stream: ChangeStream, anew: bool = False) -> WriteResult:
+def keep_newest(changes: DataFrame, into: Target, *, stream: ChangeStream, rebuild: bool = False) -> WriteResult:
     """Apply ``changes`` to a table of current states, in one commit.
 
     Args:
@@ -50,12 +59,12 @@ def keep_newest(changes: DataFrame, into: Target, *, stream: ChangeStream, anew:
         into: target of the write: the columns of its table are the keys, those of :data:`NEWEST`, and the ones whose
             values are kept.
         stream: the columns of ``changes`` that say what a change is about.
-        anew: whether ``changes`` are all there are, and what the table holds is forgotten.
+        rebuild: whether ``changes`` are all there are, and what the table holds is forgotten.
 
     Raises:
         AmbiguousKeys: if a key is NULL.
         AuditFailed: if the two newest changes of a key contradict each other, or a change has no event time; or if
-            there are no changes to replace what the table holds (``anew``).
+            there are no changes to replace what the table holds (``rebuild``).
         ConfigError: if the table or the columns do not fit.
 
     Example:
@@ -81,12 +90,12 @@ def keep_newest(changes: DataFrame, into: Target, *, stream: ChangeStream, anew:
             f"last_change.sequence AS {SEQUENCE}",
             f"is_deleted AS {GONE}",
         )
-        found = settled(known.unionByName(new), stream.keys, dimension.tracked)
+        found = effective_changes(known.unionByName(new), stream.keys, dimension.tracked)
         newest = found.withColumn(_NEWEST, F.max(AT).over(by_key)).filter(f"{AT} IS NULL OR {AT} = {_NEWEST}")
         rows = newest.withColumn(_STATES, F.count("*").over(by_key))
         return rows.selectExpr("*", f"{GONE} AS is_deleted", when).select(*by(spec.columns))
 
-    return dimension.write(changes, into.with_audits(*AUDITS), compute, identity=[], anew=anew)
+    return dimension.write(changes, into.with_audits(*AUDITS), compute, identity=[], rebuild=rebuild)
 
 
 @typed
@@ -96,7 +105,7 @@ def keep_current_and_history(
     history: Target,
     *,
     stream: ChangeStream,
-    anew: bool = False,
+    rebuild: bool = False,
 ) -> WriteResult:
     """Apply ``changes`` to a table of current states and a table of versions (SCD type 4).
 
@@ -108,12 +117,12 @@ def keep_current_and_history(
         history: target of :func:`~dedp_assets.patterns.modeling.versioned_dimension.keep_versions`; it holds the
             current versions, too.
         stream: the columns of ``changes`` that say what a change is about.
-        anew: whether ``changes`` are all there are, and what the tables hold is forgotten.
+        rebuild: whether ``changes`` are all there are, and what the tables hold is forgotten.
 
     Returns:
         What became of ``history``, and beside it of ``into``.
     """
     same_run(into, history)
-    versions = keep_versions(changes, history, stream=stream, anew=anew)
-    newest = keep_newest(changes, into, stream=stream, anew=anew)
+    versions = keep_versions(changes, history, stream=stream, rebuild=rebuild)
+    newest = keep_newest(changes, into, stream=stream, rebuild=rebuild)
     return replace(versions, beside=(newest,))

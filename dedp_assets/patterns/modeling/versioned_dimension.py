@@ -53,7 +53,7 @@ def keep_versions(
     stream: ChangeStream,
     current: Sequence[str] = (),
     previous: Sequence[str] = (),
-    anew: bool = False,
+    rebuild: bool = False,
 ) -> WriteResult:
     """Apply ``changes`` to a table of versions, in one commit.
 
@@ -64,12 +64,12 @@ def keep_versions(
         stream: the columns of ``changes`` that say what a change is about.
         current: columns ``x`` whose newest value stands in a column ``current_x`` of all versions of a key.
         previous: columns ``x`` whose value before the present one stands in a column ``previous_x``.
-        anew: whether ``changes`` are all there are, and what the table holds is forgotten.
+        rebuild: whether ``changes`` are all there are, and what the table holds is forgotten.
 
     Raises:
         AmbiguousKeys: if a key is NULL.
         AuditFailed: if two changes of a key at one instant contradict each other, or one has no event time; or if
-            there are no changes to replace what the table holds (``anew``).
+            there are no changes to replace what the table holds (``rebuild``).
         ConfigError: if the table or the columns do not fit.
 
     Example:
@@ -102,7 +102,7 @@ def keep_versions(
             rows = with_previous(rows, stream.keys, column, f"previous_{column}")
         return rows.select(*by(held))
 
-    return dimension.write(changes, into.with_audits(*AUDITS), compute, identity=["valid_from"], anew=anew)
+    return dimension.write(changes, into.with_audits(*AUDITS), compute, identity=["valid_from"], rebuild=rebuild)
 
 
 @typed

@@ -149,7 +149,7 @@ def test_a_stage_is_safe_as_long_as_it_is_claimed(table):
     assert table.store.is_claimed(claim_of(stage.store.name))
     assert clean(table).figures == {"files_removed": 0, "bytes_removed": 0, "stages_in_use": 1}
     assert file.exists()
-    stage.settle()
+    stage.finish()
     assert not table.store.exists(claim_of(stage.store.name))
     place(table, f"{stage.store.name}/part-0.parquet")
     assert clean(table).figures["files_removed"] == 1

@@ -28,7 +28,7 @@ from dedp_assets.graph.declare import (
     lake_table,
 )
 from dedp_assets.graph.reconcile.overview import Overview
-from dedp_assets.graph.reconcile.reconciling import Tried, settle
+from dedp_assets.graph.reconcile.reconciling import Tried, plan_requests
 from dedp_assets.graph.run.batches import owned_by
 from dedp_assets.graph.run.feeds import Feed, day_to_week, pin, same, whole
 from dedp_assets.patterns.core.errors import NotReady
@@ -166,7 +166,7 @@ class World:
                     found[request] = Tried(last.failed + (not succeeded), last.succeeded + succeeded, key)
             return found
 
-        return settle(wants, busy={}, refused=lambda *_: None, tried=tried, limit=25)
+        return plan_requests(wants, busy={}, refused=lambda *_: None, tried=tried, limit=25)
 
     def launch(self, ask, end):
         """Run what is asked for, to a certain end, unless Dagster knows the run's key."""

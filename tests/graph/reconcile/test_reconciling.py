@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from dedp_assets.graph.reconcile.reconciling import Tried, Want, settle
+from dedp_assets.graph.reconcile.reconciling import Tried, Want, plan_requests
 from dedp_assets.graph.run.refusals import Refusal
 
 NOTE = Refusal(("8",), "1", "run-1", "too many dead letters")
@@ -20,7 +20,7 @@ def want(key, *tables, **fields):
 
 def decide(*wants, busy=None, refused=(), tried=None, limit=25):
     """Run keys that are asked for, and the state and the last words of every gap."""
-    outcome = settle(
+    outcome = plan_requests(
         wants,
         busy=busy or {},
         refused=lambda table, key, goal: NOTE if (table, key) in refused and goal in NOTE.goals else None,
@@ -72,7 +72,7 @@ def test_two_who_ask_for_a_part_each_ask_for_all_of_it_together_and_for_nothing_
     wants = [want("1", "bronze/x", job="load"), want("1", "bronze/x", "silver/x"), want("2"), want("3", job="load")]
 
     def asked(mine):
-        outcome = settle(wants, busy={}, refused=lambda *_: None, tried=lambda _: {}, limit=25, mine=mine)
+        outcome = plan_requests(wants, busy={}, refused=lambda *_: None, tried=lambda _: {}, limit=25, mine=mine)
         return {(ask.want.named, ask.want.key, ask.want.job) for ask in outcome.asks}
 
     loads, tables = asked(lambda each: bool(each.job)), asked(lambda each: not each.job)

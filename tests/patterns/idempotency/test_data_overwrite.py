@@ -198,7 +198,7 @@ def test_a_write_that_dies_after_its_commit_is_not_applied_twice(events, fill, m
         raise SystemExit("killed")
 
     with monkeypatch.context() as patched:
-        patched.setattr(Stage, "settle", die)
+        patched.setattr(Stage, "finish", die)
         with pytest.raises(SystemExit):
             fill(FIRST, 4, inputs={"bronze": 8})
     rerun = fill(FIRST, 4, inputs={"bronze": 8})

@@ -103,7 +103,7 @@ class World:
         """One capture, without the merge: the columns are judged as the copy judges them."""
         capture = Capture(self.source, self.history, ("user_id",), a_run("bronze/users"))
         if anew or not self.history.commits:
-            capture.begin(anew=anew)
+            capture.begin(replace_slot=anew)
         with connected(self.source) as connection:
             slot, definition = capture.resume(connection)
             for _ in capture.follow(connection, definition, until=slot.newest, max_messages=1_000):

@@ -159,7 +159,7 @@ def test_a_load_that_dies_after_its_commit_is_not_loaded_twice(devices, many, mo
         raise SystemExit("killed")
 
     with monkeypatch.context() as patched:
-        patched.setattr(Stage, "settle", die)
+        patched.setattr(Stage, "finish", die)
         with pytest.raises(SystemExit):
             load_full(many(5, "v2"), devices.target(run))
     version = devices.ledger.version()

@@ -332,7 +332,7 @@ def test_a_run_that_dies_moves_the_mark_with_its_commit_or_not_at_all(visits, so
     """Killed before the commit the window is still due, killed after it is not; a rerun leaves no gap and no double."""
     rows = source(("a", "2026-01-05 10:00"), ("b", "2026-01-06 10:00"))
     load(rows, visits, DAYS[0])
-    place, name = (stage_commit, "commit_files") if dies == "before" else (Stage, "settle")
+    place, name = (stage_commit, "commit_files") if dies == "before" else (Stage, "finish")
 
     def die(*_, **__):
         raise SystemExit("killed")

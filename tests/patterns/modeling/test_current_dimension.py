@@ -53,7 +53,7 @@ def test_each_key_is_as_its_newest_change_left_it(spark, make_table):
     assert held(read_back(history)) == model(seen)
     assert (written.changed, written.beside[0].changed) == (False, False)
     rebuilt = make_table(replace(CURRENT, name="silver/rebuilt"))
-    keep_newest(spark.createDataFrame(seen[::-1], SCHEMA), rebuilt.target(a_run()), stream=STREAM, anew=True)
+    keep_newest(spark.createDataFrame(seen[::-1], SCHEMA), rebuilt.target(a_run()), stream=STREAM, rebuild=True)
     assert repr(read_back(rebuilt)) == repr(read_back(current))
 
 
@@ -61,12 +61,12 @@ def test_no_changes_empty_no_table(spark, make_table):
     """A source that delivers nothing is usually broken; a new table may be empty."""
     run, changes = a_run(), spark.createDataFrame(deliveries(11, keys=2, batches=1)[0], SCHEMA)
     tables = [make_table(spec).target(run) for spec in (CURRENT, HISTORY)]
-    keep_current_and_history(changes.limit(0), *tables, stream=STREAM, anew=True)
+    keep_current_and_history(changes.limit(0), *tables, stream=STREAM, rebuild=True)
     keep_current_and_history(changes, *tables, stream=STREAM)
     before = [read_back(each.table) for each in tables]
     for into, write in zip(tables, (keep_newest, keep_versions), strict=True):
         with pytest.raises(AuditFailed, match="input_is_not_empty"):
-            write(changes.limit(0), into, stream=STREAM, anew=True)
+            write(changes.limit(0), into, stream=STREAM, rebuild=True)
     assert repr([read_back(each.table) for each in tables]) == repr(before)
     assert all(before)
 

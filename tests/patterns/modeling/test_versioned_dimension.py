@@ -77,7 +77,7 @@ def test_versions_depend_on_the_set_of_changes_only(spark, make_table, monkeypat
     assert judge_versions(table.read(), keys=STREAM.keys).passed
     rebuilt = make_table(replace(DIMENSION, name="silver/rebuilt"))
     seen.reverse()
-    keep_versions(spark.createDataFrame(seen, SCHEMA), rebuilt.target(a_run()), **HYBRIDS, anew=True)
+    keep_versions(spark.createDataFrame(seen, SCHEMA), rebuilt.target(a_run()), **HYBRIDS, rebuild=True)
     assert repr(read_back(rebuilt)) == repr(read_back(table))
     versions, now = model(seen), {}
     for version in versions:
@@ -141,7 +141,7 @@ def test_what_cannot_be_told_apart_is_refused_and_changes_nothing(users, apply, 
         with pytest.raises(AuditFailed):
             apply(*wrong)
     with pytest.raises(AuditFailed):
-        apply((None, "b", 2), anew=True)
+        apply((None, "b", 2), rebuild=True)
     assert read_back(users) == before
     dated = spark.sql("SELECT 1 AS id, 'a' AS email, DATE '2026-01-01' AS at, false AS gone")
     with pytest.raises(ConfigError, match="at is DATE, which is no instant"):

@@ -368,7 +368,7 @@ def test_a_publication_that_dies_after_its_commit_happens_once(events, batch, pu
         raise SystemExit("killed")
 
     with monkeypatch.context() as patched:
-        patched.setattr(Stage, "settle", die)
+        patched.setattr(Stage, "finish", die)
         with pytest.raises(SystemExit):
             publish(batch(10), inputs={"bronze": 7})
     version = events.ledger.version()

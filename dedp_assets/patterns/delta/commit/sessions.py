@@ -31,7 +31,7 @@ _DOLLAR = ("dedp.dollar", "$")
 """A setting to refer to where a value has ``${``: Spark replaces references inside of settings, too."""
 
 _ESCAPED = "spark.sql.parser.escapedStringLiterals"
-_looked_at: WeakSet[SparkSession] = WeakSet()
+_accepted: WeakSet[SparkSession] = WeakSet()
 
 
 def require_literals(session: SparkSession) -> None:
@@ -42,10 +42,10 @@ def require_literals(session: SparkSession) -> None:
     Raises:
         ConfigError: if the session has the setting; the text names it.
     """
-    if session not in _looked_at:
+    if session not in _accepted:
         if str(session.conf.get(_ESCAPED, "false")).lower() == "true":
             raise ConfigError(f"session setting {_ESCAPED} must be false, not true: it changes what an SQL text says")
-        _looked_at.add(session)
+        _accepted.add(session)
 
 
 @contextmanager

@@ -158,7 +158,7 @@ def _exchange(table: Table, stage: Stage, record: CommitRecord, rewritten: Seque
                 if last or isinstance(error, FilesGone):
                     stage.discard()
                     raise
-        replace(stage, adds=tuple(_staged(add) for part in kept for add in part.new)).settle()
+        replace(stage, adds=tuple(_staged(add) for part in kept for add in part.new)).finish()
     return _compacted(table.name, now.version + 1, figures, gave_way)
 
 

@@ -100,7 +100,7 @@ class Recomputing:
         identity: columns by which a row is the same one before and after, keys among them.
         rows: the source, computed once.
         compute: makes the new rows of these keys.
-        looked: what a look at the source told.
+        profile: row count, digest and key bounds of the source.
         store: the table's.
         aside: columns in which a row may differ and say the same to who reads it.
     """
@@ -109,7 +109,7 @@ class Recomputing:
     identity: Sequence[str]
     rows: DataFrame
     compute: Compute
-    looked: KeyProfile
+    profile: KeyProfile
     store: Store
     aside: Sequence[str] = ()
     operation: str = field(default="MERGE", init=False)
@@ -118,16 +118,16 @@ class Recomputing:
     @property
     def content(self) -> str:
         """The keys and the source."""
-        return f"rows of {', '.join(self.keys)} from {self.looked.rows} rows {self.looked.digest}"
+        return f"rows of {', '.join(self.keys)} from {self.profile.rows} rows {self.profile.digest}"
 
     def candidates(self, state: TableState) -> list[KeyedFile]:
         """List the files that may hold a key of the source."""
-        return candidates(state, {}, self.looked.keys) if self.looked.rows else []
+        return candidates(state, {}, self.profile.keys) if self.profile.rows else []
 
     @contextmanager
     def plan(self, state: TableState, files: Sequence[KeyedFile]) -> Iterator[Rewrite]:
         """Plan the rewrite: small files whole, in one task, otherwise the files with a key of the source."""
-        small = is_small(files, self.looked.rows) if files else self.looked.rows <= SMALL_ROWS
+        small = is_small(files, self.profile.rows) if files else self.profile.rows <= SMALL_ROWS
         with (self._of_small if small else self._of_touched)(state, files) as found:
             computed = self.compute(found.present, found.source)
             computed = conformed(self.store.name, computed, state)
@@ -148,7 +148,7 @@ class Recomputing:
     @contextmanager
     def _of_touched(self, state: TableState, files: Sequence[KeyedFile]) -> Iterator[_Found]:
         """Find the files with a key of the source, and keep the rows of the source's keys."""
-        few = self.looked.rows <= SMALL_ROWS
+        few = self.profile.rows <= SMALL_ROWS
         named = self.rows.select(*self._keys)
         named = named.hint("broadcast") if few else named
         there: Mapping[str, Any] | Row = {"files": (), "rows": 0}
@@ -160,7 +160,7 @@ class Recomputing:
             ]
         files = files_at(self.store, files, there["files"])
         found = self._found(files, self.rows, read_files(self._session, self.store, state, files), named)
-        if self.looked.rows + there["rows"] <= SMALL_ROWS:
+        if self.profile.rows + there["rows"] <= SMALL_ROWS:
             found = replace(found, source=found.source.coalesce(1), present=found.present.coalesce(1))
         with evaluated_once(found.present) as present:
             yield replace(found, present=present)

@@ -131,7 +131,7 @@ def _publish(table: TableHandle, change: RowChange, request: ChangeRequest, prep
     except Conflict:
         return None
     if prepared.changed:
-        prepared.stage.settle()
+        prepared.stage.finish()
     else:
         prepared.stage.discard()
     return _result(table, base, prepared, changed=changes_rows and bool(removed or added))

@@ -160,7 +160,7 @@ class StagedWrite:
         if not ours:
             raise Conflict(f"{table.name}: the commit of {self.stage.store.name} is not in the log, run the step again")
         if changed and file_exchange.serves(state):
-            self.stage.settle()
+            self.stage.finish()
         else:
             self._discard_unless_live()
         rows = RowCounts(**self.record.rows)

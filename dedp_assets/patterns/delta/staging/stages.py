@@ -91,7 +91,7 @@ class Stage(Located):
         rows = frame if wanted is None else frame.filter(F.col(self.apart) == wanted)
         return rows.select(*[F.expr(sql).alias(column) for column, sql in self.shown.items()])
 
-    def settle(self) -> None:
+    def finish(self) -> None:
         """Remove the stage's log and unpublished files after the commit, and release the claim."""
         self.store.delete_folder("_delta_log")
         kept = {unquote(add.path) for add in self.adds}
