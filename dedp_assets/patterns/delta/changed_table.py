@@ -179,6 +179,7 @@ class ChangedTable(DeclaredTable):
             change = Recomputing(tuple(keys), tuple(identity), rows, compute, looked, self.store, tuple(aside))
             return rewrite(self, change, ChangeRequest({}, provenance, audits))
 
+    @in_range
     def delete(
         self,
         where: str,
