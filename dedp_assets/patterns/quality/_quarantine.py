@@ -73,7 +73,7 @@ def dispatch(
 
 
 def _published(passed: StagedWrite, quarantine: Target, *, since: int | None, put: int) -> WriteResult:
-    """Publish the rows without a fault; after a conflict, remove the rows that were put aside at version ``put``."""
+    """Publish the rows without a fault; on a conflict, clear the quarantine of version ``put``."""
     try:
         return timed(passed.publish(since=since), passed)
     except Conflict:
