@@ -9,6 +9,7 @@ from deltalake import DeltaTable
 
 from dedp_assets.patterns.core.errors import AuditFailed, ConfigError
 from dedp_assets.patterns.core.schema import Column, TableSpec
+from dedp_assets.patterns.delta import Insert, Update
 from dedp_assets.patterns.quality.audit_write_audit_publish import require_pass
 from tests.helpers import a_run, read_back
 
@@ -106,4 +107,15 @@ def test_a_table_that_takes_appends_only_says_so(make_table, spark):
     table.append(spark.sql("SELECT 1 AS id"), provenance=a_run("t/ruled", sequence=1))
     with pytest.raises(ConfigError, match=r"append-only \(delta.appendOnly\)"):
         table.overwrite(spark.sql("SELECT 2 AS id"), provenance=a_run("t/ruled"))
+    assert [row["id"] for row in read_back(table)] == [1]
+
+
+def test_a_merge_that_compares_a_column_that_spark_pads_is_refused_with_what_to_declare(make_table, spark):
+    """Delta cannot, and says so in the words of its own analysis."""
+    table = make_table(TableSpec("t/padded", {"id": Column("INT"), "name": Column("CHAR(3)")}))
+    rows = spark.sql("SELECT 1 AS id, 'a' AS name")
+    table.overwrite(rows, provenance=a_run("t/padded"))
+    clauses = [Update(when="NOT (t.name <=> s.name)"), Insert()]
+    with pytest.raises(ConfigError, match=r"t/padded has a CHAR column.*VARCHAR"):
+        table.merge(rows, keys=["id"], clauses=clauses, provenance=a_run("t/padded", run_id="2"))
     assert [row["id"] for row in read_back(table)] == [1]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from dataclasses import replace
 
 import pytest
 
@@ -179,6 +180,26 @@ def test_an_audit_that_divides_by_zero_fails_alone(world, spark, failing):
     audit_write_audit_publish(rows, into, quarantine, on_failure="quarantine")
     assert read_back(table) == before
     assert [row["id"] for row in read_back(aside)] == [20, 21, 22]
+
+
+@pytest.mark.parametrize("verb", [*VERBS, "constraint"])
+def test_a_value_that_cannot_be_computed_is_a_refusal(world, spark, verb):
+    """Of the rows, a condition or a constraint: in one sentence, before anything is published, and not tried again."""
+    table = world()
+    before = read_back(table)
+    rows = rows_of(spark, range(4, 16), ms="id" if verb in ("constraint", "delete") else "100 div (id - 7)")
+    if verb == "constraint":
+        spec = replace(table.spec, checks={"inverse": "100 / (id - 13) < 200"})
+        table = Table(spec, table.location, spark)
+        with pytest.raises(ContractError, match=r"a value cannot be computed.*DIVIDE_BY_ZERO"):
+            stage(table, rows)
+    elif verb == "delete":
+        with pytest.raises(ContractError, match=r"^\S+: a value cannot be computed.*: \[DIVIDE_BY_ZERO[^\n]*$"):
+            table.delete("1 / (id - 7) > 0", provenance=a_run())
+    else:
+        with pytest.raises(ContractError, match=r"^\S+: a value cannot be computed.*: \[DIVIDE_BY_ZERO[^\n]*$"):
+            VERBS[verb](table, rows, (FEW,))
+    assert read_back(table) == before
 
 
 def test_a_measure_of_the_rows_read_that_overflows_is_named(world, spark):

@@ -178,6 +178,7 @@ class ChangedTable(DeclaredTable):
             change = Recomputing(tuple(keys), tuple(identity), rows, compute, profile, self.store, tuple(aside))
             return rewrite(self, change, ChangeRequest({}, provenance, audits))
 
+    @in_range
     def delete(
         self,
         where: str,

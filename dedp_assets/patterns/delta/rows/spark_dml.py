@@ -31,6 +31,9 @@ __all__ = ["committed", "run"]
 Statement = Callable[[SparkSession, DataFrame | None], object]
 """Runs in a session of its own, with the source as that session reads it."""
 
+_PADDED = "DELTA_MERGE_RESOLVED_ATTRIBUTE_MISSING_FROM_INPUT"
+"""Error class of Delta for a merge that compares columns which Spark pads to a length."""
+
 _COUNTED = {
     "source": ("numSourceRows",),
     "inserted": ("numTargetRowsInserted",),
@@ -135,6 +138,11 @@ def _ran(
     except SPARK_ERRORS as error:
         if broken := spark_writer.violation(error):
             raise ContractError(f"{table.name}: nothing was changed. {broken}") from error
+        if _PADDED in str(error):
+            raise ConfigError(
+                f"{table.name} has a CHAR column, and Delta cannot compare one in a merge: declare it as VARCHAR, or "
+                "overwrite the partition"
+            ) from error
         if last or not spark_writer.is_conflict(error):
             raise
         return False

@@ -12,8 +12,9 @@ from pyspark.sql import DataFrame
 from dedp_assets.patterns.core.errors import AuditFailed, ConfigError, Conflict, ContractError
 from dedp_assets.patterns.core.meeting import OUT_OF_RANGE
 from dedp_assets.patterns.core.names import identifier
-from dedp_assets.patterns.core.observing import SPARK_ERRORS
+from dedp_assets.patterns.core.observing import SPARK_ERRORS, is_data_fault
 from dedp_assets.patterns.core.records import slice_name
+from dedp_assets.patterns.core.sql_options import reason_of
 from dedp_assets.patterns.delta.commit import commits, file_exchange
 from dedp_assets.patterns.delta.handle import TableHandle
 from dedp_assets.patterns.delta.log.table_state import TableState
@@ -65,10 +66,12 @@ def discarded_if_unjudged(stage: Stage) -> Iterator[None]:
 
 
 def in_range(write: Callable[Concatenate[H, P], R]) -> Callable[Concatenate[H, P], R]:
-    """Turn Spark's error about a decimal out of its column's range into a ContractError.
+    """Turn Spark's error about a value that cannot be computed or stored into a ContractError.
+
+    Such a value is the same in each attempt, so that nobody has to try again.
 
     Raises:
-        ContractError: names the column and its type.
+        ContractError: names the table and the reason; for a decimal out of range the column and its type.
     """
 
     @wraps(write)
@@ -76,9 +79,13 @@ def in_range(write: Callable[Concatenate[H, P], R]) -> Callable[Concatenate[H, P
         try:
             return write(table, *args, **options)
         except SPARK_ERRORS as error:
-            if (text := OUT_OF_RANGE.search(str(error))) is None:
+            if found := OUT_OF_RANGE.search(str(error)):
+                raise ContractError(f"{table.name}: {found[1]}; nothing was changed") from None
+            if not is_data_fault(error):
                 raise
-            raise ContractError(f"{table.name}: {text[1]}; nothing was changed") from None
+            raise ContractError(
+                f"{table.name}: a value cannot be computed, nothing was changed: {reason_of(error)}"
+            ) from error
 
     return refusing
 
