@@ -54,6 +54,14 @@ def test_an_option_that_spark_cannot_evaluate_is_named_in_one_line(rows, option,
         USES[option](rows, sql)
 
 
+@pytest.mark.parametrize("sql", ["x -> x", "id + (x -> x)"])
+@pytest.mark.parametrize("option", USES)
+def test_a_lambda_function_outside_of_a_call_is_named(rows, option, sql):
+    """Deeper in an expression, Spark's analysis does not refuse it, but dies of it in the JVM."""
+    with pytest.raises(ConfigError, match=rf"^{option} cannot be evaluated: [^\n]*(INVALID_LAMBDA|INTERNAL_ERROR)[^\n]*$"):
+        USES[option](rows, sql)
+
+
 @pytest.mark.parametrize(
     ("option", "sql"), [("condition wrong", "id + 1"), ("rule wrong", "id + 1"), ("option ends", "id + 1")]
 )
@@ -170,8 +178,19 @@ def test_a_streams_option_is_named(spark):
         sessionize_with_state(stream, rule=SessionRule(**RULE, ends=UNKNOWN), lateness="1 hour")
 
 
-def test_a_constraint_of_broken_sql_says_why(make_table):
-    """Of a text that it cannot parse Spark speaks after an empty line."""
-    made: Table = make_table(TableSpec("x", {"id": Column("INT")}, checks={"wrong": BROKEN}))
-    with pytest.raises(ConfigError, match=r"^x: constraint wrong cannot be evaluated: \[PARSE_SYNTAX_ERROR"):
+@pytest.mark.parametrize(
+    ("rule", "why"),
+    [
+        (BROKEN, "PARSE_SYNTAX_ERROR"),
+        ("id > 0 -- of the shop", "PARSE_SYNTAX_ERROR"),
+        ("id > 0) OR (id < 5", "WRONG_NUM_ARGS"),
+        ("'yes'", "DATATYPE_MISMATCH"),
+        ("sum(id) > 0", r"\w+"),
+    ],
+)
+def test_a_constraint_that_is_no_predicate_says_why(make_table, rule, why):
+    """Before there is a table: a comment would hide what stands behind the rule in each later write."""
+    made: Table = make_table(TableSpec("x", {"id": Column("INT")}, checks={"wrong": rule}))
+    with pytest.raises(ConfigError, match=rf"^x: constraint wrong cannot be evaluated: \[{why}"):
         made.ensure()
+    assert not made.ledger.exists()

@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 
+from py4j.protocol import Py4JError
 from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
@@ -20,6 +21,8 @@ _CALL = re.compile(r"\b(?!(?:AND|CASE|ELSE|IN|LIKE|NOT|ON|OR|THEN|WHEN)\b)\w+`?\
 _OF_THE_ROW = re.compile(r"\binput_file_(name|block_start|block_length)\s*\(\s*\)", re.IGNORECASE)
 """Functions that Spark lists with the random ones, and that say the same of a row each time."""
 _ONE = f"{RESERVED}one"
+_REFUSED = (AnalysisException, Py4JError)
+"""What Spark's analysis raises; a lambda function outside of a call ends as an error of the JVM."""
 
 
 def truth(predicate: str) -> str:
@@ -58,9 +61,9 @@ def naming_options(rows: DataFrame, what: str, options: Mapping[str, str]) -> It
     """
     try:
         yield
-    except AnalysisException as error:
+    except _REFUSED as error:
         # Beside the columns of a row, an aggregate of all rows is refused as well.
-        of_row = error.getCondition() == "MISSING_GROUP_BY"
+        of_row = isinstance(error, AnalysisException) and error.getCondition() == "MISSING_GROUP_BY"
         refused = ((f"{what} {name}", _refusal(rows, sql, of_row=of_row)) for name, sql in options.items())
         named, why = next(((name, why) for name, why in refused if why), (f"a {what}", reason_of(error)))
         raise ConfigError(f"{named} cannot be evaluated: {why}") from error
@@ -108,15 +111,15 @@ def _changes(rows: DataFrame, expressions: Iterable[str]) -> bool:
 def reason_of(error: Exception) -> str:
     """Return the line of Spark's error with the reason, and the line with the columns that Delta refuses.
 
-    Syntax errors begin with an empty line.
+    Syntax errors begin with an empty line, and errors that PySpark does not translate with the call of the JVM.
     """
-    reason, *more = str(error).strip().split("\n")
+    reason, *more = str(getattr(error, "java_exception", error)).strip().split("\n")
     return " ".join([reason, *(line for line in more if line.startswith("Invalid column names:"))])
 
 
 def _refusal(rows: DataFrame, sql: str, *, of_row: bool) -> str:
     try:
         _ = rows.selectExpr(*(["*"] if of_row else []), f"({sql}) AS probe").schema
-    except AnalysisException as error:
+    except _REFUSED as error:
         return reason_of(error)
     return ""

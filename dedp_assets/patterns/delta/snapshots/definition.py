@@ -22,7 +22,7 @@ from dedp_assets.patterns.core.names import identifier
 from dedp_assets.patterns.core.partitions import misfit, quoted, stored_type, text
 from dedp_assets.patterns.core.results import Split
 from dedp_assets.patterns.core.schema import TableSpec
-from dedp_assets.patterns.core.sql_options import reason_of
+from dedp_assets.patterns.core.sql_options import reason_of, truth
 from dedp_assets.patterns.delta.log.table_state import TableState
 
 __all__ = [
@@ -54,7 +54,7 @@ def require_usable(spec: TableSpec, session: SparkSession) -> None:
     nothing = ", ".join(f"CAST(NULL AS {column.type}) AS {identifier(name)}" for name, column in spec.columns.items())
     rows = _analysed(f"{spec.name}: its columns", lambda: session.sql(f"SELECT {nothing}"))
     for name, rule in spec.checks.items():
-        _analysed(f"{spec.name}: constraint {name}", partial(rows.filter, rule))
+        _analysed(f"{spec.name}: constraint {name}", partial(rows.filter, truth(rule)))
 
 
 def _analysed(what: str, rows: Callable[[], DataFrame]) -> DataFrame:
