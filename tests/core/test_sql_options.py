@@ -58,7 +58,9 @@ def test_an_option_that_spark_cannot_evaluate_is_named_in_one_line(rows, option,
 @pytest.mark.parametrize("option", USES)
 def test_a_lambda_function_outside_of_a_call_is_named(rows, option, sql):
     """Deeper in an expression, Spark's analysis does not refuse it, but dies of it in the JVM."""
-    with pytest.raises(ConfigError, match=rf"^{option} cannot be evaluated: [^\n]*(INVALID_LAMBDA|INTERNAL_ERROR)[^\n]*$"):
+    with pytest.raises(
+        ConfigError, match=rf"^{option} cannot be evaluated: [^\n]*(INVALID_LAMBDA|INTERNAL_ERROR)[^\n]*$"
+    ):
         USES[option](rows, sql)
 
 
