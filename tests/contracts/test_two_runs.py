@@ -8,11 +8,14 @@ one of the others; `make fuzz` takes all of them.
 
 from __future__ import annotations
 
+import inspect
+import re
 import shutil
 from contextlib import contextmanager
-from dataclasses import dataclass, field
-from datetime import date
+from dataclasses import dataclass, field, replace
+from datetime import date, datetime, timezone
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -21,10 +24,12 @@ from hypothesis import settings
 from dedp_assets.patterns.connectors.receipts import RECEIPT
 from dedp_assets.patterns.core.audits import Audit
 from dedp_assets.patterns.core.errors import Conflict, PatternError
+from dedp_assets.patterns.core.results import Plan
 from dedp_assets.patterns.core.schema import Column, TableSpec
 from dedp_assets.patterns.delta import Ledger, Table
 from dedp_assets.patterns.delta.storage import coordination
 from dedp_assets.patterns.delta.storage.local_store import LocalStore
+from dedp_assets.patterns.error_management.checkpointer import append_checkpointed
 from dedp_assets.patterns.error_management.dead_letter import LETTER, divert_unprocessable, route
 from dedp_assets.patterns.error_management.dead_letter_replay import open_letters, replay_letters
 from dedp_assets.patterns.error_management.dynamic_late_data_integrator import claim_late_partitions
@@ -32,17 +37,22 @@ from dedp_assets.patterns.idempotency.data_overwrite import overwrite_partition
 from dedp_assets.patterns.idempotency.fast_metadata_cleaner import freeze_units, load_unit
 from dedp_assets.patterns.idempotency.keyed_idempotency import upsert_keyed
 from dedp_assets.patterns.idempotency.merger import merge_changes
+from dedp_assets.patterns.idempotency.proxy import load_version, switch_version
 from dedp_assets.patterns.idempotency.stateful_merger import merge_execution
 from dedp_assets.patterns.idempotency.transactional_writer import TableRows, publish_group, read_group
-from dedp_assets.patterns.ingestion.compactor import compact
+from dedp_assets.patterns.ingestion.compactor import compact, vacuum
 from dedp_assets.patterns.ingestion.full_loader import load_full
-from dedp_assets.patterns.ingestion.incremental_loader import load_increment
+from dedp_assets.patterns.ingestion.incremental_loader import load_increment, load_partition
+from dedp_assets.patterns.ingestion.passthrough_replicator import declare_replica, replicate_table
+from dedp_assets.patterns.ingestion.transformation_replicator import declare_transformed, replicate_transformed
 from dedp_assets.patterns.modeling.current_dimension import NEWEST, keep_current_and_history, keep_newest
 from dedp_assets.patterns.modeling.versioned_dimension import VERSION, ChangeStream, keep_versions
 from dedp_assets.patterns.quality.audit_write_audit_publish import audit_write_audit_publish
+from dedp_assets.patterns.value.bin_pack_orderer import deliver_in_bins
 from dedp_assets.patterns.value.fifo_orderer import RecordColumns, deliver_in_order
 from dedp_assets.patterns.value.local_aggregator import Layout, lay_out
 from dedp_assets.patterns.value.static_joiner import ANSWER, keep_answers
+from tests.contracts.test_patterns import PATTERNS, public_functions
 from tests.helpers import NOW, a_run, read_back
 from tests.renaming import at
 from tests.sinks import Inbox
@@ -478,8 +488,113 @@ CASES += [quarantined, partial(quarantined, second="bad"), both_dimensions, laid
 CASES += [deleted, grouped, filed, partial(filed, second="route"), claimed, delivered]
 
 
+def versions_of(world, *, second="load"):
+    """Versions behind a name: a load or a person's choice shows another one."""
+    columns = "page STRING, views INT"
+    table = world.table("ranking", columns)
+    load_version(world.frame(columns, ("/a", 1)), table.target(run("base")))
+
+    def load(w, name, views):
+        load_version(w.frame(columns, ("/a", views)), w["ranking"].target(run(name)))
+
+    load(world, "more", 2)
+    yield lambda w: load(w, "1", 3)
+    if second == "load":
+        yield lambda w: load(w, "2", 4)
+    else:
+        yield lambda w: switch_version(w["ranking"].target(run("2")), version="base-1", because="the newer is wrong")
+
+
+def partitions_loaded(world):
+    columns = "id INT, day STRING"
+    table = world.table("daily", columns, by=["day"])
+
+    def write(w, name, *ids):
+        ready = Plan(("mon",), "", cursor={"mon": f"marker {name}"})
+        rows = w.frame(columns, *[(n, "mon") for n in ids])
+        load_partition(rows, w["daily"].target(run(name), partition=MONDAY), ready=ready)
+
+    write(world, "base", 1)
+    assert table.ledger.exists()
+    yield lambda w: write(w, "1", 1, 2)
+    yield lambda w: write(w, "2", 3)
+
+
+def replicated(world, *, replicate, declare):
+    """A replica of an older version and one of a newer."""
+    columns = "id INT, plan STRING"
+    source = world.table("users", columns)
+    for sequence in (1, 2, 3):
+        source.append(world.frame(columns, (sequence, "free")), provenance=run(str(sequence), sequence=sequence))
+    world.specs["copied"] = replace(declare(source.spec, name="copied"), name="copied")
+    first = source.ledger.version() - 2
+    replicate(source, world["copied"].target(run("base")), version=first)
+    for version in (first + 1, first + 2):
+        yield lambda w, version=version: replicate(w["users"], w["copied"].target(run(f"v{version}")), version=version)
+
+
+def packed(world):
+    table = world.table("sent", "day STRING", more=RECEIPT, by=["day"])
+    sinks = {}
+
+    def write(w, name, *ids):
+        sink = sinks.setdefault(w.root, Inbox(limit=2))
+        rows = w.frame("id INT, blog STRING, page STRING, at INT", *[(n, "x", "/a", n) for n in ids])
+        columns = RecordColumns(identity="id", order_by=["at"], entity="page")
+        into = w["sent"].target(run(name), partition=MONDAY)
+        deliver_in_bins(rows, into, sink, destination="blog", columns=columns)
+        return sorted(set(sink.ids("x")))
+
+    write(world, "base", 1)
+    assert table.ledger.exists()
+    yield lambda w: write(w, "1", 1, 2)
+    yield lambda w: write(w, "2", 1, 2, 3)
+
+
+def streamed(world):
+    """Two queries with one checkpoint, of a table that grows between them."""
+    source = world.table("numbers", "value BIGINT")
+    world.table("appended", "value BIGINT")
+
+    def write(w, name):
+        number = int(name)
+        w["numbers"].append(w.frame("value BIGINT", (number,)), provenance=run(f"more {name}", sequence=number))
+        into = w["appended"].target(run(name))
+        append_checkpointed(w["numbers"].stream(), into, checkpoint=str(w.root / "checkpoint"))
+
+    write(world, "1")
+    assert source.ledger.exists()
+    yield lambda w: write(w, "2")
+    yield lambda w: write(w, "3")
+
+
+def vacuumed(world):
+    """Files that the other run still writes, or has just published, are not removed."""
+    columns = "id INT, day STRING"
+    table = world.table("small", columns, by=["day"])
+    for number in range(2):
+        rows = world.frame(columns, (number, "mon"))
+        overwrite_partition(rows, table.target(run(f"base {number}"), partition=MONDAY))
+    later = datetime(2100, 1, 1, tzinfo=timezone.utc)
+    yield lambda w: vacuum(w["small"].target(run("vacuum")), retention_hours=0, now=later, allow_unsafe=True)
+    yield lambda w: overwrite_partition(w.frame(columns, (9, "mon")), w["small"].target(run("2"), partition=MONDAY))
+
+
+CASES += [versions_of, partial(versions_of, second="switch"), partitions_loaded, packed, streamed, vacuumed]
+CASES += [
+    partial(replicated, replicate=replicate_table, declare=declare_replica),
+    partial(replicated, replicate=replicate_transformed, declare=declare_transformed),
+]
+IN_A_DATABASE = {"capture_changes", "write_transaction"}
+"""PostgreSQL keeps their runs apart: by the slot, which one connection reads, and by rows that a transaction locks."""
+BY_ANOTHER = {"apply_changes": merged_in_order}
+"""A write by the rule of another case: a merge at the position that its history had."""
+
+
 def named(case):
-    return f"{case.func.__name__} {case.keywords}" if isinstance(case, partial) else case.__name__
+    if not isinstance(case, partial):
+        return case.__name__
+    return f"{case.func.__name__} {', '.join(str(getattr(v, '__name__', v)) for v in case.keywords.values())}"
 
 
 def done(write, world):
@@ -543,3 +658,16 @@ def test_two_runs_at_once_are_one_after_the_other(spark, tmp_path, monkeypatch, 
         found = pair.at_once(f"optimistic {point}", point)
         # The files of a group are published under a lock in any case: nobody comes in between.
         assert len(found) == 2 or holds(found), f"read {point} of {counted.all_reads} without a lock"
+
+
+def test_every_pattern_that_writes_to_a_table_is_here():
+    """By its name in this file; what a database keeps apart is named above with the reason."""
+    text = Path(__file__).read_text()
+    writers = {
+        name
+        for pattern in PATTERNS
+        for name in public_functions(pattern)
+        if any(kind in str(inspect.signature(getattr(pattern.module, name))) for kind in ("Target'", "Target,"))
+    }
+    assert len(writers) > 25
+    assert {name for name in writers if not re.search(rf"\b{name}\b(?!\")", text)} <= IN_A_DATABASE | {*BY_ANOTHER}
