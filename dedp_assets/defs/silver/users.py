@@ -104,7 +104,7 @@ def _changes(step: Step, history: Pinned, into: Target) -> dict[str, Any]:
     rows = history.rows() if since is None or rebuild else history.rows_since(since)
     changes = rows.sparkSession.sql(QUERY, changes=rows)
     notes = {} if since is None or rebuild else {TRUE_SINCE: _first_day(history.table, since)}
-    return {"changes": changes, "into": into.noting(notes), "stream": STREAM, "anew": rebuild}
+    return {"changes": changes, "into": into.noting(notes), "stream": STREAM, "rebuild": rebuild}
 
 
 def _first_day(history: Table, since: int) -> str:
