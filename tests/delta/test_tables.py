@@ -619,7 +619,7 @@ def test_what_was_compared_counts_for_nothing_once_others_wrote(make_table, spar
     table = make_table(VISITS)
     rows = visits(spark, ("a", "2026-01-04"), ("b", "2026-01-05"))
     table.overwrite(rows, partition=LANDED, provenance=a_run(sequence=1))
-    real = StagedWrite._look
+    real = StagedWrite._compare
 
     def overtaken(staged, after):
         compared = real(staged, after)
@@ -627,7 +627,7 @@ def test_what_was_compared_counts_for_nothing_once_others_wrote(make_table, spar
         write_deltalake(str(table.location), pa.table(late), mode="append")
         return compared
 
-    monkeypatch.setattr(StagedWrite, "_look", overtaken)
+    monkeypatch.setattr(StagedWrite, "_compare", overtaken)
     new = visits(spark, ("a", "2026-01-04"), ("B", "2026-01-05"))
     table.overwrite(new, partition=LANDED, provenance=a_run(sequence=2))
     assert sorted(row["raw"] for row in read_back(table)) == ["B", "a"]
