@@ -96,7 +96,7 @@ def test_a_statement_that_another_writer_overtakes_is_run_again(table, overtaken
 
 def test_a_statement_that_is_overtaken_each_time_gives_up(table, overtaken, tried, monkeypatch):
     """With the conflict itself, and nothing of it is there."""
-    monkeypatch.setattr(spark_writer, "attempts", lambda: iter([False, True]))
+    monkeypatch.setattr(spark_dml, "attempts", lambda: iter([False, True]))
     with pytest.raises(SPARK_ERRORS) as lost:
         overtaken(lambda: delete(table), times=2)
     assert spark_writer.is_conflict(lost.value)
