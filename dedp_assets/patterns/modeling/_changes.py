@@ -13,7 +13,7 @@ from pyspark.sql import Column as Expression
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from dedp_assets.patterns.core.audits import not_empty
+from dedp_assets.patterns.core.audits import not_empty, require_passed
 from dedp_assets.patterns.core.columns import (
     COMPARED,
     FLAG,
@@ -23,15 +23,16 @@ from dedp_assets.patterns.core.columns import (
     require_columns,
     spelled_as,
 )
-from dedp_assets.patterns.core.errors import ConfigError
+from dedp_assets.patterns.core.errors import AuditFailed, ConfigError
 from dedp_assets.patterns.core.keys import require_distinct
 from dedp_assets.patterns.core.meeting import as_held
 from dedp_assets.patterns.core.names import RESERVED, identifier
 from dedp_assets.patterns.core.options import require_types
+from dedp_assets.patterns.core.records import Provenance
 from dedp_assets.patterns.core.results import WriteResult
 from dedp_assets.patterns.core.rows import row_hash
 from dedp_assets.patterns.core.schema import Column, TableSpec
-from dedp_assets.patterns.delta import Compute, Target, held_types
+from dedp_assets.patterns.delta import Compute, StagedWrite, Target, held_types
 
 __all__ = [
     "AT",
@@ -174,8 +175,22 @@ class Dimension:
         run = replace(into.run, replay=True)
         columns = ", ".join(f"CAST(NULL AS {c.type}) AS {identifier(name)}" for name, c in self.spec.columns.items())
         nothing = table.session.sql(f"SELECT {columns} WHERE false")
-        some = [not_empty()] if state.holds({}) else []
-        return table.overwrite(compute(nothing, selected), provenance=run, audits=[*into.audits, *some])
+        staged = table.stage(compute(nothing, selected), provenance=run, audits=into.audits)
+        if state.holds({}):
+            _require_rows(staged, run)
+        return staged.publish()
+
+
+def _require_rows(staged: StagedWrite, run: Provenance) -> None:
+    """Refuse to replace rows by none, unless a person has approved it.
+
+    It is no audit of the write: a check that only some runs have would be missing in all others.
+    """
+    try:
+        require_passed(staged.table.name, [not_empty()], {"written": staged.stage.rows}, run.approval)
+    except AuditFailed:
+        staged.stage.discard()
+        raise
 
 
 def effective_changes(changes: DataFrame, keys: Sequence[str], tracked: Iterable[str]) -> DataFrame:
