@@ -80,8 +80,8 @@ def _parser() -> argparse.ArgumentParser:
     up.add_argument("--services-port", type=int, default=8800, help="port of the HTTP services (default 8800)")
     work = commands.add_parser("work", help="let the applications change their database and publish visits")
     work.add_argument("--steps", type=int, default=1, help="how many steps of the seeded workload (default 1)")
-    stated = commands.add_parser("status", help="what needs somebody, then what each table's log says by partition")
-    stated.add_argument("--json", action="store_true", help="the same for programs")
+    status = commands.add_parser("status", help="what needs somebody, then what each table's log says by partition")
+    status.add_argument("--json", action="store_true", help="the same for programs")
     commands.add_parser(
         "letters", help="dead letters of every table, by status and error class, without starting Spark"
     )

@@ -64,8 +64,8 @@ class Broker:
             EngineError: with what it said, if it does not start.
         """
         command = self.command()
-        text = self.folder / "output"
-        with text.open("wb") as output:
+        written = self.folder / "output"
+        with written.open("wb") as output:
             self.process = subprocess.Popen(command, stdout=output, stderr=output)
         deadline = time.monotonic() + seconds
         while time.monotonic() < deadline and self.process.poll() is None:
@@ -73,7 +73,7 @@ class Broker:
                 return
             time.sleep(0.1)
         self.stop()
-        raise EngineError(f"the Kafka broker at {self.address} does not start:\n{text.read_text()[-2000:]}")
+        raise EngineError(f"the Kafka broker at {self.address} does not start:\n{written.read_text()[-2000:]}")
 
     def stop(self, *, seconds: float = 30) -> None:
         """End the broker, by force after ``seconds``."""

@@ -153,19 +153,19 @@ def _run(folder: Path, program: str, *arguments: str) -> None:
     """Run a program of PostgreSQL; a started server keeps no pipe of this process open."""
     user = _server_user()
     as_user: dict[str, Any] = {"user": user.pw_uid, "group": user.pw_gid, "extra_groups": []} if user else {}
-    with tempfile.TemporaryFile("w+") as text:
+    with tempfile.TemporaryFile("w+") as output:
         done = subprocess.run(
             [str(_programs() / program), *arguments],
             cwd=folder,
             stdin=subprocess.DEVNULL,
-            stdout=text,
-            stderr=text,
+            stdout=output,
+            stderr=output,
             check=False,
             **as_user,
         )
         if done.returncode:
-            text.seek(0)
-            raise PostgresError(f"{program} in {folder} failed:\n{text.read()[-1000:]}{_tail(folder / 'log')}")
+            output.seek(0)
+            raise PostgresError(f"{program} in {folder} failed:\n{output.read()[-1000:]}{_tail(folder / 'log')}")
 
 
 def _programs() -> Path:

@@ -125,8 +125,8 @@ def _offsets(admin: AdminClient, topic: str, partitions: list[int], which: Offse
 
 
 def _name(error: KafkaException) -> str:
-    text = error.args[0] if error.args else None
-    return text.name() if isinstance(text, KafkaError) else ""
+    cause = error.args[0] if error.args else None
+    return cause.name() if isinstance(cause, KafkaError) else ""
 
 
 def _reason(bootstrap: str, topic: str, error: KafkaException) -> str:

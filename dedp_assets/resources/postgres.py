@@ -25,7 +25,7 @@ __all__ = ["FOLDER", "Address", "OperationalDatabase", "address", "lacking"]
 FOLDER = "postgres"
 """Folder of the home in which the laptop's own server keeps everything."""
 
-_SAID = re.compile(r"PSQLException: ([^\n]+)")
+_REPORTED = re.compile(r"PSQLException: ([^\n]+)")
 _REFUSED = re.compile(r"authentication failed|no password|does not exist|permission denied|no pg_hba")
 _FETCHED = 10_000
 _DEFAULTS = {"connect_timeout": 10, "application_name": "dedp"}
@@ -158,11 +158,11 @@ def _translating(name: str) -> Iterator[None]:
     try:
         yield
     except (PySparkException, Py4JError) as error:
-        if (text := _SAID.search(str(error))) is None:
+        if (found := _REPORTED.search(str(error))) is None:
             raise
-        if _REFUSED.search(text[1]):
-            raise ConfigError(f"{name}: {text[1]}: correct user, password or name of this source") from None
-        raise NotReady(f"{name}: {text[1]}: run again once the database answers") from None
+        if _REFUSED.search(found[1]):
+            raise ConfigError(f"{name}: {found[1]}: correct user, password or name of this source") from None
+        raise NotReady(f"{name}: {found[1]}: run again once the database answers") from None
 
 
 def address(chosen: Settings) -> Address:

@@ -105,4 +105,4 @@ def _letters(
         if commit.record and (day := commit.record.partition.get(column)):
             letters[day] = (int(commit.record.figures.get("open", commit.rows_added)), commit.record.code_version)
         version = commit.version
-    return version, {day: stated for day, stated in letters.items() if stated[0]}
+    return version, {day: letter for day, letter in letters.items() if letter[0]}

@@ -58,18 +58,18 @@ async def _locate(request: Request) -> Response:
         asked = [word for word in request.query_params.get("addresses", "").split(",") if word]
     if len(asked) > MOST:
         return JSONResponse({"error": f"at most {MOST} addresses, not {len(asked)}"}, status_code=413)
-    stated = behaviour(request)
-    found = [location_of(address, edition=_MOVED if stated == _MOVED else "") for address in _answered(asked, stated)]
+    name = behaviour(request)
+    found = [location_of(address, edition=_MOVED if name == _MOVED else "") for address in _answered(asked, name)]
     return JSONResponse({"locations": found})
 
 
-def _answered(asked: Sequence[str], stated: str) -> Sequence[str]:
+def _answered(asked: Sequence[str], name: str) -> Sequence[str]:
     """Choose the addresses that the answer is about."""
-    if stated == "half":
+    if name == "half":
         return asked[: len(asked) // 2]
-    if stated == "wrong":
+    if name == "wrong":
         return [f"{address}0" for address in asked]
-    return [*asked, *asked[:1]] if stated == "twice" else asked
+    return [*asked, *asked[:1]] if name == "twice" else asked
 
 
 routes = [Route("/locations", _locate, methods=["GET", "POST"])]

@@ -49,7 +49,10 @@ _MILLIS = 10**11
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """A logged request: the client's texts, and ``None`` where the log holds a dash."""
+    """Fields of a logged request: time, client, method, page, status, bytes, referrer, user agent.
+
+    A field that the log holds a dash for is ``None``.
+    """
 
     moment: datetime
     host: str

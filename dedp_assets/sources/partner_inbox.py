@@ -44,12 +44,12 @@ class _Inbox:
 
 
 async def _take(request: Request) -> Response:
-    asked, stated = (await request.json()).get("records", []), behaviour(request)
+    asked, name = (await request.json()).get("records", []), behaviour(request)
     if not asked or len(asked) > MOST:
         return JSONResponse({"error": f"1 to {MOST} records, not {len(asked)}"}, status_code=413)
     inbox = _inbox(request)
-    answers = [_answer(inbox, record, stated) for record in asked]
-    if stated == "lost":
+    answers = [_answer(inbox, record, name) for record in asked]
+    if name == "lost":
         return JSONResponse({"error": "the gateway timed out"}, status_code=504)
     return JSONResponse({"records": answers})
 
@@ -67,12 +67,12 @@ def _inbox(request: Request) -> _Inbox:
     return found
 
 
-def _answer(inbox: _Inbox, record: Mapping[str, Any], stated: str) -> Mapping[str, Any]:
+def _answer(inbox: _Inbox, record: Mapping[str, Any], name: str) -> Mapping[str, Any]:
     """Store a record, and return the answer for the record."""
     record_id = record["id"]
     inbox.sent[record_id] += 1
     answer, known = {"id": record_id, "position": "", "reason": ""}, inbox.taken.get(record_id)
-    if _is_throttled(stated, record_id, inbox.sent[record_id]):
+    if _is_throttled(name, record_id, inbox.sent[record_id]):
         return {**answer, "outcome": "failed", "reason": "throttled"}
     if known and known["value"] != record["value"]:
         return {**answer, "outcome": "refused", "reason": "another value came under this id"}
@@ -82,8 +82,8 @@ def _answer(inbox: _Inbox, record: Mapping[str, Any], stated: str) -> Mapping[st
     return {**answer, "outcome": outcome, "position": inbox.taken[record_id]["position"]}
 
 
-def _is_throttled(stated: str, record_id: str, times: int) -> bool:
-    word, _, seed = stated.partition(" ")
+def _is_throttled(name: str, record_id: str, times: int) -> bool:
+    word, _, seed = name.partition(" ")
     random = Random(f"{seed} {record_id} {times}")  # noqa: S311 - a service that fails as it is told
     return word == "throttled" and random.random() < _THROTTLED_SHARE
 

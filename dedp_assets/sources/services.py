@@ -50,7 +50,7 @@ def application() -> Starlette:
     """Put the routes of all services together."""
     control = Route(f"/{_CONTROL}/{{service}}", _control, methods=["GET", "PUT"])
     made = Starlette(routes=[control, *_routes()], middleware=[Middleware(BaseHTTPMiddleware, dispatch=_answer)])
-    made.state.stated, made.state.requests = {}, Counter()
+    made.state.behaviours, made.state.requests = {}, Counter()
     return made
 
 
@@ -69,7 +69,7 @@ def _routes() -> list[BaseRoute]:
 async def _control(request: Request) -> Response:
     state, service = request.app.state, request.path_params["service"]
     if request.method == "PUT":
-        state.stated[service] = _Behaviour(**await request.json())
+        state.behaviours[service] = _Behaviour(**await request.json())
     return JSONResponse({"requests": state.requests[service]})
 
 
@@ -79,16 +79,16 @@ async def _answer(request: Request, answered: RequestResponseEndpoint) -> Respon
     if service == _CONTROL:
         return await answered(request)
     state.requests[service] += 1
-    stated = state.stated.get(service)
-    if stated is None or stated.times < 1:
-        stated = _Behaviour(_WELL)
-    stated.times -= 1
-    request.state.behaviour = stated.name
-    if stated.name == "down":
+    behaviour = state.behaviours.get(service)
+    if behaviour is None or behaviour.times < 1:
+        behaviour = _Behaviour(_WELL)
+    behaviour.times -= 1
+    request.state.behaviour = behaviour.name
+    if behaviour.name == "down":
         return JSONResponse({"error": "down for maintenance"}, status_code=503)
-    if stated.name == "busy":
-        return JSONResponse({"error": "busy"}, status_code=429, headers={"Retry-After": f"{stated.seconds:g}"})
-    if stated.name == "garbled":
+    if behaviour.name == "busy":
+        return JSONResponse({"error": "busy"}, status_code=429, headers={"Retry-After": f"{behaviour.seconds:g}"})
+    if behaviour.name == "garbled":
         return Response("<html>", media_type="text/html")
-    await asyncio.sleep(stated.seconds if stated.name == "slow" else 0)
+    await asyncio.sleep(behaviour.seconds if behaviour.name == "slow" else 0)
     return await answered(request)

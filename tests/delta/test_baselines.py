@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from dedp_assets.patterns.core.errors import ConfigError
-from dedp_assets.patterns.delta import Baseline, Ledger, audits_of_usual, baseline_at, newest_before
+from dedp_assets.patterns.delta import Ledger, audits_of_usual, medians, newest_before, usual_values
 from tests.helpers import EVENTS, a_record, write_log
 
 DAY = {"event_date": "2026-01-12"}
@@ -78,22 +78,18 @@ def test_a_tolerance_that_is_no_share_is_refused(tmp_path, tolerance):
         judged(Ledger(tmp_path), 0, tolerance=tolerance)
 
 
-def test_too_little_history_is_an_answer_of_its_own():
-    """With as many partitions as a usual value needs there is one; with fewer, the reason says how many there are."""
+def test_usual_is_the_median_of_the_newest_partitions_before():
+    """Later partitions do not count, and without an earlier one nothing is usual."""
     history = {"2026-01-05": {"rows": 10}, "2026-01-06": {"rows": 40}, "2026-01-08": {"rows": 7}}
     earlier = newest_before(history, "2026-01-07", last=7)
     assert earlier == [{"rows": 40}, {"rows": 10}]
     assert newest_before(history, "2026-01-07", last=1) == [{"rows": 40}]
-    usual = Baseline.of(earlier, least=2)
-    assert (usual.values, usual.history, usual.lack) == ({"rows": 25}, 2, "")
-    short = Baseline.of(earlier, least=3)
-    assert (short.values, short.lack) == ({}, "too little history: 2 of 3 earlier partitions")
-    assert Baseline.of(()).lack == "there is no earlier partition to compare with"
+    assert (medians(earlier), medians(())) == ({"rows": 25}, {})
 
 
 def test_a_partition_that_is_rebuilt_needs_no_other_history(tmp_path):
-    """Its own last commit is the measure, however many earlier partitions a new one would need."""
-    ledger = written(tmp_path / "events", *WEEK)
-    read = {"measure": lambda commit: {"read": commit.record.rows["read"]}, "last": 7, "least": 8}
-    assert baseline_at(ledger, {"event_date": "2026-01-11"}, **read).values == {"read": 1000}
-    assert baseline_at(ledger, DAY, **read).lack == "too little history: 7 of 8 earlier partitions"
+    """Its own last commit is the measure; of a new partition, the median of the earlier ones."""
+    ledger = written(tmp_path / "events", *WEEK, ("2026-01-12", 500, 5))
+    read = {"measure": lambda commit: {"read": commit.record.rows["read"]}, "last": 7}
+    assert usual_values(ledger, {"event_date": "2026-01-12"}, **read) == {"read": 500}
+    assert usual_values(ledger, {"event_date": "2026-01-13"}, **read) == {"read": 1000}

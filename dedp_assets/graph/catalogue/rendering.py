@@ -92,7 +92,10 @@ def materialized(
     by_key: Mapping[str, Mapping[str, Any]],
     fingerprint: str | None = None,
 ) -> dg.MaterializeResult[Any]:
-    """Return the materialization of a run's partitions; a single one has its fingerprint as version."""
+    """Return the ``MaterializeResult`` of a run's partitions.
+
+    A run of one partition has the fingerprint of the rows as data version.
+    """
     if len(by_key) == 1:
         version = None if fingerprint is None else dg.DataVersion(fingerprint)
         return dg.MaterializeResult(asset_key=asset_key, metadata=next(iter(by_key.values())), data_version=version)

@@ -19,11 +19,11 @@ from dedp_assets.patterns.core.errors import PatternError
 from dedp_assets.patterns.core.results import Finding
 from dedp_assets.patterns.core.schema import TableSpec
 from dedp_assets.patterns.delta import (
-    Baseline,
     Table,
     broken_rules,
     lost_files,
     lost_files_message,
+    medians,
     newest_before,
     repeated_keys,
 )
@@ -162,11 +162,12 @@ def _recent(checked: _Checked) -> Finding:
 def _volume(checked: _Checked) -> Finding:
     rows = checked.rows_by_key()
     newest = max(rows, default="")
-    baseline = Baseline.of({"rows": count} for count in newest_before(rows, newest, last=_DAYS))
-    now, usual = rows.get(newest, 0), baseline.values.get("rows", 0)
+    earlier = newest_before(rows, newest, last=_DAYS)
+    now, usual = rows.get(newest, 0), medians({"rows": count} for count in earlier).get("rows", 0)
     odd = usual > 0 and not _LOW * usual <= now <= _HIGH * usual
     figures = {"rows": now, "usual": usual}
-    note = f"{newest} has {now} rows, usual are {usual:g}" if odd else baseline.lack
+    note = f"{newest} has {now} rows, usual are {usual:g}" if odd else ""
+    note = note if earlier else "there is no earlier partition to compare with"
     return Finding("newest_volume_is_usual", passed=not odd, severity="warn", figures=figures, note=note)
 
 

@@ -98,9 +98,9 @@ class Arrivals:
             self.strange = {}
             touched = {name for name in touched if not _is_older(recent[name], watch, name)}
         self.since = max([self.since, *recent.values()])
-        complete = now.timestamp() * 1e9 - _SLACK_NS
+        quiet_since_ns = now.timestamp() * 1e9 - _SLACK_NS
         # A change in the moment of a look may leave the time as it was: only what has settled is not looked at again.
-        self.seen = {n: changed for n, changed in recent.items() if self.since - _SLACK_NS <= changed < complete}
+        self.seen = {n: changed for n, changed in recent.items() if self.since - _SLACK_NS <= changed < quiet_since_ns}
         return touched
 
     def _changed(self, landing: Landing, watch: TableWatch, now: datetime, *, thorough: bool) -> set[str]:
@@ -110,13 +110,13 @@ class Arrivals:
             known = {name: why for name, why in self.strange.items() if why != _STRAY}
             self.strange = known | dict.fromkeys(landing.stray(self.dataset), _STRAY)
         changed: set[str] = set()
-        profile, read = 0, 0
-        while self.unlooked and (thorough or (profile < _AT_ONCE and read < _MOST_BYTES)):
+        polled, read = 0, 0
+        while self.unlooked and (thorough or (polled < _AT_ONCE and read < _MOST_BYTES)):
             key = self.unlooked.pop()  # the newest first
             if key not in watch.loaded:
                 continue
             delivery, loaded = landing.delivery(self.dataset, key), watch.loaded[key]
-            profile += 1
+            polled += 1
             if delivery.identity != loaded.delivery:
                 changed.add(key)
             elif self._is_suspicious(landing, key, delivery, loaded):

@@ -81,7 +81,7 @@ class Tried:
     last: str = ""
 
     def run_key(self, request: str) -> str:
-        """Return the run key of the next attempt: Dagster starts a key once, so each attempt has its own."""
+        """Return the run key of the next attempt at a request: ``request#number`` from the second on."""
         ended = self.failed + self.succeeded
         return f"{request}#{ended + 1}" if ended else request
 

@@ -60,7 +60,7 @@ def in_flight(
 
 
 def tried(instance: dg.DagsterInstance, requests: Sequence[str], *, failed_only: bool = False) -> dict[str, Tried]:
-    """Return the ended runs of requests by name; ``failed_only`` leaves out those that succeeded."""
+    """Count the ended runs of each request by status, or the failed runs alone with ``failed_only``."""
     statuses = ENDED_BADLY if failed_only else [*ENDED_BADLY, dg.DagsterRunStatus.SUCCESS]
     found: dict[str, list[dg.DagsterRun]] = {}
     for run in _runs(instance, {REQUEST: list(requests)}, statuses) if requests else ():

@@ -61,10 +61,8 @@ class Attempts:
     def tag_refused(self, goal: Callable[[str], object]) -> None:
         """Tag the run with its refused partitions and the refused version of each."""
         if self.refused:
-            tags = [refusal(self.table, key, goal(key)) for key in self.refused]
-            self.context.instance.add_run_tags(
-                self.context.run.run_id, {k: v for each in tags for k, v in each.items()}
-            )
+            tags = dict(item for key in self.refused for item in refusal(self.table, key, goal(key)).items())
+            self.context.instance.add_run_tags(self.context.run.run_id, tags)
 
     def raise_retry(self) -> None:
         """Raise ``RetryRequested`` for a transient error, as long as attempts are left."""
@@ -80,9 +78,9 @@ class Attempts:
         key, error = self.broken
         if not is_lost_engine(error):
             raise unexpected(self.table, key, error) from error
-        stated = self.context.run.tags
-        again = {name: value for name, value in LOST_ENGINE.items() if name not in stated}
-        self.context.instance.add_run_tags(self.context.run.run_id, again)
+        run = self.context.run
+        again = {name: value for name, value in LOST_ENGINE.items() if name not in run.tags}
+        self.context.instance.add_run_tags(run.run_id, again)
         raise lost_engine(self.table, key) from error
 
 

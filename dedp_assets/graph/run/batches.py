@@ -268,8 +268,10 @@ def _held(context: dg.AssetExecutionContext, keys: Sequence[str]) -> dict[str, s
     parents = {parent for key in context.selected_asset_keys for parent in graph.get(key).parent_keys}
     logged = context.instance.all_logs(context.run.run_id, of_type=dg.DagsterEventType.ASSET_OBSERVATION)
     seen = [entry.dagster_event.asset_observation_data.asset_observation for entry in logged if entry.dagster_event]
-    text = {o.partition: o.metadata[NOT_COMPUTED].value for o in seen if o.asset_key in parents and o.partition in keys}
-    return {key: str(sentence) for key, sentence in text.items() if key is not None}
+    reasons = {
+        o.partition: o.metadata[NOT_COMPUTED].value for o in seen if o.asset_key in parents and o.partition in keys
+    }
+    return {key: str(sentence) for key, sentence in reasons.items() if key is not None}
 
 
 def _unchanged_tag(table: str, done: Mapping[str, Did]) -> dict[str, str]:

@@ -91,14 +91,14 @@ def goal_of(tags: Mapping[str, str], table: str, key: str) -> str | None:
 
 
 def keys_of(tags: Mapping[str, str], partitions: dg.PartitionsDefinition[str] | None) -> Sequence[str]:
-    """List the partition keys of a run: its partition, or every key of its range; empty for a whole table."""
+    """List the partition keys in run tags, of one partition or of a range; empty for an unpartitioned run."""
     if tags.get(_FIRST) and tags.get(_LAST) and partitions:
         return partitions.get_partition_keys_in_range(dg.PartitionKeyRange(tags[_FIRST], tags[_LAST]))
     return [tags[_PARTITION]] if _PARTITION in tags else []
 
 
 def range_request(table: str, first: str, last: str, goal: str, *, cause: str) -> dg.RunRequest:
-    """Return the request of one run over a range of partitions, with ``goal`` at the end of its run key."""
+    """Return the ``RunRequest`` of a partition range; the run key ends with ``goal``."""
     return dg.RunRequest(run_key=f"{table}:{first}..{last}{goal}", tags={_FIRST: first, _LAST: last, CAUSE: cause})
 
 

@@ -220,8 +220,8 @@ class _Sides:
             for ours, theirs in zip_longest(here[k], there[k]):
                 if ours != theirs:
                     kinds[self._difference(ours, theirs)].append(self._shown(k, ours or theirs))
-        text = [f"{len(found)} rows {kind}, e.g. {', '.join(found[:_SHOWN])}" for kind, found in kinds.items()]
-        return "; ".join(text) + (
+        examples = [f"{len(found)} rows {kind}, e.g. {', '.join(found[:_SHOWN])}" for kind, found in kinds.items()]
+        return "; ".join(examples) + (
             f" (of {len(parts)} ranges, and there may be more)" if parts[_LOOKED_INTO - 1 :] else ""
         )
 

@@ -214,8 +214,8 @@ class Inbox:
 
     def spent(self, arrivals: Iterable[Arrival]) -> Collection[str]:
         """List the failed runs named by the reason files of the events, as :class:`Channel` requires."""
-        stated = (self.folder / "_failed" / f"{_filed(a.event)}.reason" for a in arrivals if a.event)
-        return {run for path in stated if path.is_file() for run in _runs(path)}
+        reasons = (self.folder / "_failed" / f"{_filed(a.event)}.reason" for a in arrivals if a.event)
+        return {run for path in reasons if path.is_file() for run in _runs(path)}
 
     def acknowledge(self, arrival: Arrival, outcome: Outcome, *, reason: str = "", runs: Sequence[str] = ()) -> None:
         """Move a delivery's file to the folder of the outcome, as :class:`Channel` requires."""

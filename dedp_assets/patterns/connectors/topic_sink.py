@@ -68,13 +68,15 @@ class TopicSink:
         # Sent again behind a record that is missing, none is before it for whoever keeps the last of each id.
         return [*answers[: gap + 1], *[_UNANSWERED] * (len(answers) - gap - 1)]
 
-    def _enqueued(self, producer: Producer, topic: str, record: Outgoing, stated: Callable[..., None]) -> Answer | None:
+    def _enqueued(
+        self, producer: Producer, topic: str, record: Outgoing, on_delivery: Callable[..., None]
+    ) -> Answer | None:
         """Enqueue a record, waiting for room; return ``None``, or the answer for a rejected record."""
         headers: dict[str, str | bytes | None] = {"id": record.id}
         deadline = time.monotonic() + self.give_up_seconds
         while True:
             try:
-                producer.produce(topic, record.value, record.key, headers=headers, on_delivery=stated)
+                producer.produce(topic, record.value, record.key, headers=headers, on_delivery=on_delivery)
             except BufferError as error:
                 if time.monotonic() > deadline:
                     return Answer("failed", reason=str(error))

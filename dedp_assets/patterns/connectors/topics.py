@@ -231,8 +231,8 @@ def append_available(
     try:
         run_available(stream.rows, sink, checkpoint)
     except SPARK_ERRORS as error:
-        if stated := _library_error(error, start.topic):
-            raise stated from error
+        if known := _library_error(error, start.topic):
+            raise known from error
         raise
     finally:
         checkpoint.delete_folder("")

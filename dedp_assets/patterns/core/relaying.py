@@ -10,7 +10,7 @@ from dedp_assets.patterns.core.errors import AuditFailed, ContractError, Pattern
 __all__ = ["relayed"]
 
 # A plan in the text shows what a query would raise; what was raised stands behind a class of error, or begins a line.
-_SAID = re.compile(
+_RELAYED = re.compile(
     r"(?:^|\[USER_RAISED_EXCEPTION\] )[\w.]*core\.errors\.(\w+): (.+?)(?:\.? SQLSTATE: \w+)?$", re.MULTILINE
 )
 
@@ -22,7 +22,7 @@ def relayed(text: str) -> PatternError | None:
         >>> relayed("[USER_RAISED_EXCEPTION] dedp_assets.patterns.core.errors.NotReady: no rows yet SQLSTATE: P0001")
         NotReady('no rows yet')
     """
-    if found := _SAID.search(text):
+    if found := _RELAYED.search(text):
         kind = getattr(errors, found[1], ContractError)
         return AuditFailed(found[2], findings=()) if kind is AuditFailed else kind(found[2])
     return None

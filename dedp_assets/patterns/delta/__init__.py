@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from dedp_assets.patterns.delta.faces import lazily
 
 if TYPE_CHECKING:
-    from dedp_assets.patterns.delta.baselines import Baseline, audits_of_usual, baseline_at, newest_before
+    from dedp_assets.patterns.delta.baselines import audits_of_usual, medians, newest_before, usual_values
     from dedp_assets.patterns.delta.commit.commits import Operation, commit_actions, read_actions
     from dedp_assets.patterns.delta.commit.file_exchange import serves
     from dedp_assets.patterns.delta.commit.idempotency import Decision, already_applied, other_rows, same_write
@@ -47,7 +47,6 @@ if TYPE_CHECKING:
 
 __all__ = [
     "BaseSnapshot",
-    "Baseline",
     "Bounds",
     "Clause",
     "Commit",
@@ -79,7 +78,7 @@ __all__ = [
     "already_applied",
     "as_folder",
     "audits_of_usual",
-    "baseline_at",
+    "medians",
     "newest_before",
     "broken_rules",
     "candidates",
@@ -110,6 +109,7 @@ __all__ = [
     "table_lock",
     "lost_files_message",
     "transaction_id",
+    "usual_values",
     "verify_table",
 ]
 

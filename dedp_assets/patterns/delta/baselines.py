@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime, timezone
 from statistics import median
 from typing import TypeVar
@@ -14,42 +14,17 @@ from dedp_assets.patterns.core.results import Severity
 from dedp_assets.patterns.delta.log.commit_info import Commit
 from dedp_assets.patterns.delta.log.ledger import Ledger
 
-__all__ = ["Baseline", "audits_of_usual", "baseline_at", "newest_before"]
+__all__ = ["audits_of_usual", "medians", "newest_before", "usual_values"]
 
 Measures = Mapping[str, float]
 """Name -> value of one partition or window."""
 M = TypeVar("M")
 
 
-@dataclass(frozen=True, slots=True)
-class Baseline:
-    """Usual values of measures.
-
-    Attributes:
-        values: measure -> usual value; empty for too little history.
-        history: number of partitions or windows that were measured.
-        least: number of them that a usual value needs.
-    """
-
-    values: Measures
-    history: int
-    least: int = 1
-
-    @classmethod
-    def of(cls, earlier: Iterable[Measures], *, least: int = 1) -> Baseline:
-        """Return the medians of earlier partitions or windows, if there are at least ``least``."""
-        known = list(earlier)
-        names = known[0] if known and len(known) >= least else ()
-        return cls({name: median(each[name] for each in known) for name in names}, len(known), least)
-
-    @property
-    def lack(self) -> str:
-        """The reason for the lack of a usual value; empty if there is one."""
-        if self.values:
-            return ""
-        if not self.history:
-            return "there is no earlier partition to compare with"
-        return f"too little history: {self.history} of {self.least} earlier partitions"
+def medians(earlier: Iterable[Measures]) -> Measures:
+    """Return the median of each measure over earlier partitions or windows; empty without one."""
+    known = list(earlier)
+    return {name: median(each[name] for each in known) for name in known[0]} if known else {}
 
 
 def newest_before(history: Mapping[str, M], key: str, *, last: int) -> list[M]:
@@ -58,15 +33,10 @@ def newest_before(history: Mapping[str, M], key: str, *, last: int) -> list[M]:
     return [history[each] for each in sorted(history, reverse=True) if each < key][:last]
 
 
-def baseline_at(
-    ledger: Ledger,
-    partition: Mapping[str, object],
-    measure: Callable[[Commit], Measures | None],
-    *,
-    last: int,
-    least: int = 1,
-) -> Baseline:
-    """Return a partition's baseline: its own last measures, or else the medians of earlier partitions.
+def usual_values(
+    ledger: Ledger, partition: Mapping[str, object], measure: Callable[[Commit], Measures | None], *, last: int
+) -> Measures:
+    """Return a partition's last measures or, for a new partition, the medians of earlier partitions.
 
     A rebuild of an old partition is no measure for the present.
 
@@ -75,7 +45,6 @@ def baseline_at(
         partition: the partition about to be published, one column.
         measure: measures of a commit; ``None`` for a commit that is no measure.
         last: how many earlier partitions to look at.
-        least: how many earlier partitions a usual value needs.
 
     Raises:
         ConfigError: for a partition of several columns, or of none.
@@ -84,16 +53,16 @@ def baseline_at(
         raise ConfigError(f"partition must name one column, not {', '.join(map(repr, partition)) or 'none'}")
     seen: dict[str, Measures] = {}
     if not ledger.exists():
-        return Baseline.of((), least=least)
+        return {}
     ((column, value),) = ledger.state().spelled(partition).items()
     for commit in ledger.history():
         key = commit.record.partition.get(column) if commit.record else None
         if key is None or key in seen or not (measures := measure(commit)):
             continue
         if key == value:
-            return Baseline(measures, 1)
+            return measures
         seen[key] = measures
-    return Baseline.of(newest_before(seen, value, last=last), least=least)
+    return medians(newest_before(seen, value, last=last))
 
 
 def audits_of_usual(
@@ -130,10 +99,10 @@ def audits_of_usual(
         raise ConfigError(f"last={last} and window_seconds={window_seconds:g} must not be negative")
     wanted = list(counts.values())
     if partition:
-        usual = baseline_at(ledger, partition, lambda commit: _shares([commit], wanted), last=last)
+        usual = usual_values(ledger, partition, lambda commit: _shares([commit], wanted), last=last)
     else:
-        usual = Baseline.of(_shares_by_window(ledger, wanted, window_seconds=window_seconds, last=last))
-    return tuple(_audit(name, of, usual.values.get(of), tolerance, severity) for name, of in counts.items())
+        usual = medians(_shares_by_window(ledger, wanted, window_seconds=window_seconds, last=last))
+    return tuple(_audit(name, of, usual.get(of), tolerance, severity) for name, of in counts.items())
 
 
 def _audit(name: str, of: str, usual: float | None, tolerance: float, severity: Severity) -> Audit:

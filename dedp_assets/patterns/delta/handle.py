@@ -26,8 +26,9 @@ from dedp_assets.patterns.delta.snapshots.definition import (
 )
 from dedp_assets.patterns.delta.snapshots.lost_files import lost_files, lost_files_message
 from dedp_assets.patterns.delta.snapshots.reading import missing_files, read_at
-from dedp_assets.patterns.delta.storage.coordination import coordination, require_lock
+from dedp_assets.patterns.delta.storage.coordination import require_lock, turn
 from dedp_assets.patterns.delta.storage.locations import Located, Location, require_vacant
+from dedp_assets.patterns.delta.storage.store import require
 
 __all__ = ["DeclaredTable"]
 
@@ -116,7 +117,7 @@ class DeclaredTable(TableHandle):
             SchemaMismatch: if only a migration could make them agree.
             ConfigError: if no table can be made as declared, or where it is declared to lie, or the table is closed.
         """
-        writers = coordination(self.store)
+        require(self.store, "put_if_absent")
         if self.ledger.exists():
             state = self.ledger.state()
             require_open(self.name, state)
@@ -126,7 +127,7 @@ class DeclaredTable(TableHandle):
                 return state
         else:
             require_vacant(self.name, self.store)
-        with writers.turn():
+        with turn(self.store):
             # Looked at again under the lock: another writer may have been here first.
             if not self.ledger.exists():
                 self._create()

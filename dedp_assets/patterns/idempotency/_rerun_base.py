@@ -1,4 +1,4 @@
-"""Base snapshot of an execution: the newest snapshot or, for an execution that is run again, the snapshot before it.
+"""Base snapshots of executions: the newest snapshot for a first run, the preceding snapshot for a rerun.
 
 An execution of the past begins with the rows that were there before it; those after it are taken back by the same
 commit, and have to follow.

@@ -148,8 +148,8 @@ def upsert_keyed(
             audits=into.audits,
         )
     except SPARK_ERRORS as error:
-        if (text := REFUSED.search(str(error))) is None:
+        if (why := REFUSED.search(str(error))) is None:
             raise
         raise ContractError(
-            f"{table.name}: {text[1]}; nothing was changed. Bring its records back, or ask for keys of the present ones"
+            f"{table.name}: {why[1]}; nothing was changed. Bring its records back, or ask for keys of the present ones"
         ) from None

@@ -95,8 +95,8 @@ class NothingCrossed(Audit):
             )
         elif rows:
             unproven.append(f"{rows} rows with a number of at most two digits or a single character: {shown} show it")
-        message = (found.note, often, f"not provable: {', '.join(unproven)}" if unproven else "")
-        note, passed = "; ".join(text for text in message if text), found.passed and not often
+        notes = (found.note, often, f"not provable: {', '.join(unproven)}" if unproven else "")
+        note, passed = "; ".join(text for text in notes if text), found.passed and not often
         return Finding(self.name, passed, found.severity, found.figures, note, self.approvable)
 
 

@@ -182,7 +182,7 @@ class Dimension:
 
 
 def _require_rows(staged: StagedWrite, run: Provenance) -> None:
-    """Refuse to replace rows by none, unless a person has approved it.
+    """Refuse an empty rebuild of a table with rows, unless a person has approved an empty table.
 
     It is no audit of the write: a check that only some runs have would be missing in all others.
     """
@@ -199,14 +199,14 @@ def effective_changes(changes: DataFrame, keys: Sequence[str], tracked: Iterable
     A hash of its values is in :data:`STATE`, and in :data:`BEFORE` what the change before it says. Each step that adds
     a column has all of Spark's analysis to it, so there are few of them.
     """
-    newest, text = f"{RESERVED}newest", f"struct({AT}, {STATE}, {GONE})"
+    newest, change = f"{RESERVED}newest", f"struct({AT}, {STATE}, {GONE})"
     peers = f"PARTITION BY {', '.join(named(keys))} ORDER BY {AT} RANGE BETWEEN CURRENT ROW AND CURRENT ROW"
     found = changes.selectExpr(
         "*", f"{row_hash(fields_of(changes, tracked))} AS {STATE}", f"max({SEQUENCE}) OVER ({peers}) AS {newest}"
     )
     counting = found.filter(f"{SEQUENCE} <=> {newest}")
-    return counting.selectExpr("*", f"lag({text}) OVER ({in_order(keys)}) AS {BEFORE}").filter(
-        f"NOT {BEFORE} <=> {text}"
+    return counting.selectExpr("*", f"lag({change}) OVER ({in_order(keys)}) AS {BEFORE}").filter(
+        f"NOT {BEFORE} <=> {change}"
     )
 
 

@@ -24,7 +24,7 @@ from dedp_assets.patterns.core.options import typed
 from dedp_assets.patterns.core.records import CommitRecord, slice_name
 from dedp_assets.patterns.core.results import Finding, WriteResult
 from dedp_assets.patterns.core.sql_options import require_repeatable
-from dedp_assets.patterns.delta import Commit, Ledger, Table, Target, baseline_at, same_run
+from dedp_assets.patterns.delta import Commit, Ledger, Table, Target, same_run, usual_values
 from dedp_assets.patterns.quality._quarantine import dispatch, timed
 
 __all__ = ["audit_write_audit_publish", "require_pass", "usual"]
@@ -150,11 +150,11 @@ def usual(ledger: Ledger, partition: Mapping[str, object], *, figure: str, days:
         record = commit.record
         return {figure: float(record.figures[figure])} if record and _is_measure(record, figure) else None
 
-    return baseline_at(ledger, partition, measure, last=days).values.get(figure)
+    return usual_values(ledger, partition, measure, last=days).get(figure)
 
 
 def _version(table: Table) -> int:
-    """Return the version that a write is decided on; the one that creates the table if there is none."""
+    """Return the newest version of a table, or 0 for a table that the write has yet to create."""
     return table.ledger.version() if table.ledger.exists() else 0
 
 

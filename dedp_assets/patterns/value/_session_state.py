@@ -63,8 +63,8 @@ class Advance:
         done = self._done(watermark, deadline)
         completed = [session for session in sessions if _ends(session[-1]) or done(session)]
         still = [session for session in sessions if not (_ends(session[-1]) or done(session))]
-        details = [_public(event) for session in completed for event in session if event[0] > watermark * 1000]
-        self._keep(state, still, details, deadline)
+        reported = [_reported(event) for session in completed for event in session if event[0] > watermark * 1000]
+        self._keep(state, still, reported, deadline)
         fresh = [[event for event in session if event[3] is not None] for session in completed]
         if any(fresh):
             yield pd.DataFrame([[*key, json.dumps(each)] for each in fresh if each], columns=list(self.columns))
@@ -74,15 +74,15 @@ class Advance:
             return lambda _: 0 < deadline < watermark
         return lambda session: session[-1][0] + self.gap < watermark * 1000
 
-    def _keep(self, state: GroupState, sessions: list[list[Event]], details: list[Event], deadline: int) -> None:
+    def _keep(self, state: GroupState, sessions: list[list[Event]], reported: list[Event], deadline: int) -> None:
         """Store open sessions and emitted events that may repeat, and set the next timeout."""
-        if not sessions and not details:
+        if not sessions and not reported:
             if state.exists:
                 state.remove()
             return
-        state.update((json.dumps([*details, *(event for session in sessions for event in session)]), deadline))
+        state.update((json.dumps([*reported, *(event for session in sessions for event in session)]), deadline))
         ends = [deadline if self.by_watermark else (session[-1][0] + self.gap) // 1000 + 1 for session in sessions]
-        asked = min([*ends, *([max(map(_time, details)) // 1000 + 1] if details else [])])
+        asked = min([*ends, *([max(map(_time, reported)) // 1000 + 1] if reported else [])])
         state.setTimeoutTimestamp(max(asked, state.getCurrentWatermarkMs() + 1))
 
 
@@ -107,7 +107,7 @@ def _once(events: Iterable[Event]) -> list[Event]:
     return [next(same) for _, same in groupby(ordered, key=itemgetter(0, 1))]
 
 
-def _public(event: Event) -> Event:
+def _reported(event: Event) -> Event:
     return (*event[:3], None, event[4])
 
 

@@ -35,9 +35,9 @@ def require_verdict(judged: Finding, asked: Mapping[str, Any]) -> None:
     Raises:
         ConfigError: says what the verdict should be about.
     """
-    text = judged.about
-    if text.get("rows") != asked["rows"]:
+    about = judged.about
+    if about.get("rows") != asked["rows"]:
         raise ConfigError("judged must be what judge_reference says of this reference, not a verdict on other rows")
-    if not {*text["keys"]} <= {*asked["keys"]} or text["valid"] != asked["valid"]:
-        wanted, stated = (f"keys={one['keys']}, valid={one['valid'] or None}" for one in (asked, text))
+    if not {*about["keys"]} <= {*asked["keys"]} or about["valid"] != asked["valid"]:
+        wanted, stated = (f"keys={one['keys']}, valid={one['valid'] or None}" for one in (asked, about))
         raise ConfigError(f"judged must be a verdict by {wanted}, not by {stated}")

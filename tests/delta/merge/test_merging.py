@@ -412,15 +412,15 @@ def before_lock(monkeypatch):
     """``before_lock(action, times)``: somebody acts when rows are staged and not yet published; gives the attempts."""
 
     def interposed(action, times=1):
-        real, tried = copy_on_write.coordination, []
+        real, tried = copy_on_write.turn, []
 
-        def coordinated(location):
+        def turn(location):
             tried.append(1)
             if len(tried) <= times:
                 action(len(tried))
             return real(location)
 
-        monkeypatch.setattr(copy_on_write, "coordination", coordinated)
+        monkeypatch.setattr(copy_on_write, "turn", turn)
         return tried
 
     return interposed

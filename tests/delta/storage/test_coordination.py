@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
@@ -13,9 +12,10 @@ import pytest
 from dedp_assets.patterns.core.errors import ConfigError, Conflict
 from dedp_assets.patterns.core.schema import Column, TableSpec
 from dedp_assets.patterns.delta import Ledger, Operation, Table, commit_actions, in_turn, store_at, table_lock
+from dedp_assets.patterns.delta.maintenance.abandoned import remove_stages
 from dedp_assets.patterns.delta.maintenance.vacuum import remove_unneeded
-from dedp_assets.patterns.delta.staging.stages import claim_of, new_stage
-from dedp_assets.patterns.delta.storage.coordination import CLAIM_SECONDS, coordination
+from dedp_assets.patterns.delta.staging.stages import new_stage
+from dedp_assets.patterns.delta.storage.coordination import turn
 from dedp_assets.patterns.delta.storage.local_store import LocalStore
 from dedp_assets.patterns.error_management.dynamic_late_data_integrator import claim_late_partitions
 from dedp_assets.resources.environments import CHECKOUT
@@ -166,24 +166,8 @@ def test_a_partition_is_leased_to_one_of_many_without_locks(tmp_path):
     assert sorted(map(bool, leased)) == [False] * 5 + [True]
 
 
-def test_a_claim_without_locks_lasts_by_its_age(tmp_path):
-    """Nobody sees whether its holder lives: it ends after a day, or with its file."""
-    folder = tmp_path / "events"
-    write_log(folder, {"id": "long"}, [], [])
-    store = without_locks(folder)
-    stage = new_stage(store)
-    claim, writers = folder / claim_of(stage.store.name), coordination(store)
-    assert writers.is_claimed(claim.name)
-    made = claim.stat().st_mtime
-    os.utime(claim, (made, made - CLAIM_SECONDS - 60))
-    assert not writers.is_claimed(claim.name)
-    os.utime(claim)
-    stage.discard()
-    assert not writers.is_claimed(claim.name)
-
-
-def test_a_vacuum_without_locks_keeps_the_stage_of_a_running_write(tmp_path):
-    """And removes it once its claim is a day old."""
+def test_a_stage_needs_no_claim_where_no_vacuum_runs(tmp_path):
+    """Nobody could tell there whether its writer lives, so no file is removed."""
     folder = tmp_path / "events"
     write_log(folder, {"id": "long"}, [], [])
     store = without_locks(folder)
@@ -191,14 +175,18 @@ def test_a_vacuum_without_locks_keeps_the_stage_of_a_running_write(tmp_path):
     stage = new_stage(store)
     stage.store.put("part-0.parquet", b"rows")
     cutoff = NOW + timedelta(days=3650)
-    assert remove_unneeded(table, cutoff=cutoff, provenance=a_run()).figures["stages_in_use"] == 1
-    assert stage.store.exists("part-0.parquet")
-    os.utime(folder / claim_of(stage.store.name), (0, 0))
-    remove_unneeded(table, cutoff=cutoff, provenance=a_run())
+    for remove in (
+        lambda: remove_unneeded(table, cutoff=cutoff, provenance=a_run()),
+        lambda: remove_stages(table, cutoff=cutoff),
+    ):
+        with pytest.raises(ConfigError, match=r"events cannot lock a table: nothing was written"):
+            remove()
+    assert [path for path in store.list() if path.endswith(".claim")] == []
+    stage.discard()
     assert not stage.store.exists("part-0.parquet")
 
 
-def test_writers_are_not_coordinated_where_a_commit_could_be_written_over(tmp_path):
+def test_writers_have_no_turn_where_a_commit_could_be_written_over(tmp_path):
     """A lock alone does not keep out who does not know it."""
     with pytest.raises(ConfigError, match="cannot create a file only if it is not there"):
-        coordination(LocalStore(str(tmp_path / "t"), can=frozenset({"lock"})))
+        turn(LocalStore(str(tmp_path / "t"), can=frozenset({"lock"})))

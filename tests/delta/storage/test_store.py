@@ -421,12 +421,14 @@ WRITES = {
     "a cursor": lambda table: table.mark(provenance=a_run(sequence=1)),
     "a stage": lambda table: new_stage(table.store),
     "an empty stage": lambda table: empty_stage(table.store),
-    "a vacuum": lambda table: remove_unneeded(table, cutoff=NOW, provenance=a_run()),
     "a lease": lambda table: claim_late_partitions(
         {}, table, current="2026-01-05", owner="a", now=NOW, lease_seconds=9
     ),
 }
-WRITES_OF_SPARK = {"an earlier version": lambda table: table.restore(0, provenance=a_run())}
+UNDER_A_LOCK = {
+    "an earlier version": lambda table: table.restore(0, provenance=a_run()),
+    "a vacuum": lambda table: remove_unneeded(table, cutoff=NOW, provenance=a_run()),
+}
 
 
 def a_table(folder, *, can):
@@ -441,10 +443,10 @@ def a_table(folder, *, can):
 @pytest.mark.parametrize(
     ("write", "can"),
     [
-        *[(write, ["lock"]) for write in (WRITES | WRITES_OF_SPARK).values()],
-        *[(write, ["put_if_absent"]) for write in WRITES_OF_SPARK.values()],
+        *[(write, ["lock"]) for write in (WRITES | UNDER_A_LOCK).values()],
+        *[(write, ["put_if_absent"]) for write in UNDER_A_LOCK.values()],
     ],
-    ids=[*WRITES, *WRITES_OF_SPARK, *(f"{name} without a lock" for name in WRITES_OF_SPARK)],
+    ids=[*WRITES, *UNDER_A_LOCK, *(f"{name} without a lock" for name in UNDER_A_LOCK)],
 )
 def test_a_table_is_not_written_where_a_commit_could_be_written_over(tmp_path, write, can):
     """Refused in one sentence before anything is written, and still read."""
@@ -459,7 +461,7 @@ def test_a_table_is_not_written_where_a_commit_could_be_written_over(tmp_path, w
 
 @pytest.mark.parametrize("write", WRITES.values(), ids=WRITES)
 def test_a_table_is_written_without_a_lock_where_commits_are_put_if_absent(tmp_path, write):
-    """Nothing but Spark's own commits asks for more; `Lacking` fails the test if a lock is taken."""
+    """Spark's own commits and removals of files ask for more; `Lacking` fails the test if a lock is taken."""
     store = Lacking(str(tmp_path / "events"), can=frozenset({"put_if_absent"}))
     table = Table(EVENTS, store, lambda: pytest.fail("Spark was asked for"))
     table.ensure()

@@ -22,11 +22,14 @@ _COUNTED_FURTHER = {"deletionVectors", "inCommitTimestamp", "rowTracking"}
 
 
 def following(before: Mapping[str, Any], content: Iterable[Mapping[str, Any]]) -> dict[str, Any] | None:
-    """Compute a commit's checksum from the previous version's; ``None`` for an action of unknown effect.
+    """Compute the checksum of a version from the previous checksum and the commit's actions.
 
     Args:
         before: the checksum of the version before, or :data:`EMPTY`.
         content: the actions of the commit: files that were not there, and removals of files that were.
+
+    Returns:
+        The content of the version's ``.crc`` file; ``None`` if the effect of an action on the counts is unknown.
     """
     found: dict[str, Any] = {name: before.get(name) for name in ("tableSizeBytes", "numFiles", "metadata", "protocol")}
     moved: dict[str, Mapping[str, Any]] = {}

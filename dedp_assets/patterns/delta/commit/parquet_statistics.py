@@ -54,7 +54,7 @@ def _describe(footer: Any, place: int, column: str, found: dict[str, dict[str, A
 
 
 def _bound(value: object) -> object:
-    """Convert a column bound to an equal JSON value; ``None`` for other types and for rounded decimals."""
+    """Convert a minimum or maximum of a Parquet column to JSON; ``None`` if the JSON value would differ."""
     if isinstance(value, datetime):
         if value.tzinfo is None:
             return value.isoformat(timespec="microseconds")

@@ -108,11 +108,11 @@ class Ledger(TableStates):
         stated = self._last_checkpoint()
         files = self._checkpoint_files(stated)
         first = int(stated["version"]) if files and int(stated["version"]) <= version else -1
-        text = [pair for file in files if first >= 0 for pair in self._checkpointed(file, "add")]
+        actions = [pair for file in files if first >= 0 for pair in self._checkpointed(file, "add")]
         for each in range(first + 1, version + 1):
             if self._holds(each):
-                text += self._read(each, partial(actions_of, self._raw(each)))
-        return {action["path"]: action["stats"] for kind, action in text if kind == "add" and action.get("stats")}
+                actions += self._read(each, partial(actions_of, self._raw(each)))
+        return {action["path"]: action["stats"] for kind, action in actions if kind == "add" and action.get("stats")}
 
     def moved(self, app_id: str) -> Iterator[Commit]:
         """Find the retained commits that moved the transaction id ``app_id``, newest first."""

@@ -56,7 +56,7 @@ def changed_partitions(raw: bytes, naming: Callable[[], Naming]) -> frozenset[Pa
 
 
 def transactions_in(raw: bytes) -> dict[str, int]:
-    """Return the transaction ids that a commit moved, each with its version, parsing their actions only."""
+    """Return the transaction ids and versions in the ``txn`` actions of a commit file."""
     named = [line for line in _lines(raw) if b'"txn"' in line]
     moved = [action["txn"] for action in _actions(named) if "txn" in action]
     return {txn["appId"]: txn["version"] for txn in moved}
@@ -71,10 +71,10 @@ def _values(file: Mapping[str, Any]) -> Partition:
 
 def parse_glimpse(version: int, raw: bytes, naming: Callable[[], Naming], *, records: bool) -> Glimpse:
     """Parse the lines of a commit into a summary."""
-    text = [pair for action in _actions(_lines(raw)) for pair in action.items()]
-    details: Mapping[str, Any] = next((of for kind, of in text if kind == "commitInfo" and of), NOTHING)
-    moved = tuple([of["appId"] for kind, of in text if kind == "txn"])
-    files = [of for kind, of in text if kind in _ROWS]
+    actions = [pair for action in _actions(_lines(raw)) for pair in action.items()]
+    details: Mapping[str, Any] = next((of for kind, of in actions if kind == "commitInfo" and of), NOTHING)
+    moved = tuple([of["appId"] for kind, of in actions if kind == "txn"])
+    files = [of for kind, of in actions if kind in _ROWS]
     changed = named_all({_values(of) for of in files if of["path"] and of.get("dataChange", True)}, naming)
     stated = _stated(details) if records else NOTHING
     if details.get("operation") == "RESTORE":
@@ -119,9 +119,9 @@ def _actions(lines: Sequence[bytes]) -> list[dict[str, Any]]:
 
 def actions_of(raw: bytes) -> list[tuple[str, dict[str, Any]]]:
     """List the actions of a commit by kind, after a check of the file actions for damage."""
-    text = _actions(_lines(raw))
-    deque((file for action in text for file in _files(action)), maxlen=0)
-    return [pair for action in text for pair in action.items()]
+    actions = _actions(_lines(raw))
+    deque((file for action in actions for file in _files(action)), maxlen=0)
+    return [pair for action in actions for pair in action.items()]
 
 
 def parse_commit(version: int, raw: bytes, naming: Callable[[], Naming]) -> Commit:

@@ -92,17 +92,17 @@ class TableStates(LogFiles):
         if not first <= version <= first + _SOON or not all(map(self._holds, later)):
             return None
         try:
-            text = [pair for file in files for pair in self._checkpointed(file, "protocol", "metaData", "txn")]
-            text += [pair for each in later for pair in self._read(each, partial(actions_of, self._raw(each)))]
+            actions = [pair for file in files for pair in self._checkpointed(file, "protocol", "metaData", "txn")]
+            actions += [pair for each in later for pair in self._read(each, partial(actions_of, self._raw(each)))]
         except ContractError:
             return None
-        last = dict(text)
+        last = dict(actions)
         if not {"protocol", "metaData"} <= last.keys() or last["protocol"].get("minReaderVersion", 0) > 1:
             return None
         metadata = {**last["metaData"], "configuration": dict(last["metaData"].get("configuration") or ())}
         if "delta.setTransactionRetentionDuration" in metadata["configuration"]:
             return None
-        moved = {action["appId"]: action["version"] for kind, action in text if kind == "txn"}
+        moved = {action["appId"]: action["version"] for kind, action in actions if kind == "txn"}
         protocol = {name: value for name, value in last["protocol"].items() if value is not None}
         return Declared(protocol, metadata, moved)
 

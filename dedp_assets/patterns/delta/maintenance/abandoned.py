@@ -9,7 +9,7 @@ from urllib.parse import unquote
 
 from dedp_assets.patterns.delta.log.ledger import Ledger
 from dedp_assets.patterns.delta.staging.stages import STAGE, Stage, claim_of
-from dedp_assets.patterns.delta.storage.coordination import coordination
+from dedp_assets.patterns.delta.storage.coordination import table_lock
 from dedp_assets.patterns.delta.storage.locations import store_at
 from dedp_assets.patterns.delta.storage.store import Entry
 from dedp_assets.patterns.delta.tables import Table
@@ -44,11 +44,10 @@ def remove_stages(table: Table, *, cutoff: datetime) -> Stages:
         Conflict: if other writers hold the table for too long.
     """
     store = table.store
-    writers = coordination(store)
-    with writers.turn():
+    with table_lock(store):
         stages = [name for name in store.list() if name.startswith(STAGE)]
         # Before the log is read: a claim ends after the commit that refers to its stage.
-        free = [name for name in stages if not writers.is_claimed(claim_of(name))]
+        free = [name for name in stages if not store.is_claimed(claim_of(name))]
         referred = _referred(table.ledger) if free else set()
         loose = {name: store.files(name) for name in free if name not in referred}
         old = {name: files for name, files in loose.items() if not any(_since(file, cutoff) for file in files)}
@@ -78,7 +77,7 @@ def remove_unjudged(table: Table) -> None:
 
 
 def discard_stage(address: str) -> None:
-    """Remove the stage at an address, as a refused write names it."""
+    """Remove the stage at the address in a refusal's message."""
     Stage(store_at(address)).discard()
 
 

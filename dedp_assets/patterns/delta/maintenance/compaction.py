@@ -27,7 +27,7 @@ from dedp_assets.patterns.delta.log.table_state import TableState
 from dedp_assets.patterns.delta.snapshots.lost_files import FilesGone, require_files
 from dedp_assets.patterns.delta.snapshots.reading import lies_outside, predicate
 from dedp_assets.patterns.delta.staging.stages import Stage, new_stage
-from dedp_assets.patterns.delta.storage.coordination import attempts, coordination, table_lock
+from dedp_assets.patterns.delta.storage.coordination import attempts, table_lock, turn
 from dedp_assets.patterns.delta.tables import Table
 
 __all__ = ["Files", "partition_name", "rewrite", "small_files"]
@@ -138,7 +138,7 @@ def _same_rows(table: str, rewritten: _Rewritten) -> _Rewritten:
 
 def _exchange(table: Table, stage: Stage, record: CommitRecord, rewritten: Sequence[_Rewritten]) -> WriteResult:
     """Commit rewritten files in place of small files, except in partitions that another writer changed."""
-    with coordination(table.store).turn():
+    with turn(table.store):
         for last in attempts():
             now = table.ledger.state()
             active = {file["path"] for file in now.files()} if file_exchange.serves(now) else set()

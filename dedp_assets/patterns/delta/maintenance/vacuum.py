@@ -17,7 +17,7 @@ from dedp_assets.patterns.core.results import WriteResult
 from dedp_assets.patterns.delta.commit import commits
 from dedp_assets.patterns.delta.log.ledger import Ledger
 from dedp_assets.patterns.delta.log.table_state import TableState
-from dedp_assets.patterns.delta.storage.coordination import attempts, coordination
+from dedp_assets.patterns.delta.storage.coordination import attempts, table_lock
 from dedp_assets.patterns.delta.storage.store import Entry, Store
 from dedp_assets.patterns.delta.tables import Table
 
@@ -41,23 +41,21 @@ def remove_unneeded(table: Table, *, cutoff: datetime, provenance: Provenance) -
     """Delete the files that no version current at ``cutoff`` or later needs, and note that in the log.
 
     Only Parquet files (and whatever a stage left behind) that were last written before ``cutoff`` go; deletion vectors
-    stay. Claimed stages stay whatever their age, and so does every file of a table that shows versions. Where the store
-    has a lock, no statement is in the middle of a write meanwhile.
+    stay. Claimed stages stay whatever their age, and so does every file of a table that shows versions. Runs under the
+    table's lock: no statement is in the middle of a write.
     """
-    with coordination(table.store).turn():
-        # Before the log is read: a claim ends after the commit that refers to its stage.
-        claimed = _claimed(table.store)
+    with table_lock(table.store):
         state = table.ledger.state()
         if state.closed:
             kept = dict.fromkeys(("files_removed", "bytes_removed", "stages_in_use"), 0)
             reason = "its versions are removed by an expiry only"
             return WriteResult(table.name, state.version, applied=False, changed=False, reason=reason, figures=kept)
-        found = list(_unneeded(table.store, state, _needed(table.ledger, state, cutoff), cutoff, claimed))
+        found = list(_unneeded(table.store, state, _needed(table.ledger, state, cutoff), cutoff))
         freed = sum(file.size_bytes for file in found)
         for file in found:
             table.store.delete(file.path, tidy=True)
         data = sum(file.path.endswith(".parquet") for file in found)
-        figures = {"files_removed": data, "bytes_removed": freed, "stages_in_use": len(claimed)}
+        figures = {"files_removed": data, "bytes_removed": freed, "stages_in_use": len(_claimed(table.store))}
         if not found:
             reason = f"nothing to remove: every file is needed by a version since {cutoff.isoformat()}"
             return WriteResult(table.name, state.version, applied=False, changed=False, reason=reason, figures=figures)
@@ -85,9 +83,8 @@ def _needed(ledger: Ledger, state: TableState, cutoff: datetime) -> set[str]:
     return {ledger.store.address_of(unquote(path)) for path in needed}
 
 
-def _unneeded(
-    store: Store, state: TableState, needed: set[str], cutoff: datetime, claimed: Collection[str]
-) -> Iterator[Entry]:
+def _unneeded(store: Store, state: TableState, needed: set[str], cutoff: datetime) -> Iterator[Entry]:
+    claimed = _claimed(store)
     for file in _candidates(store, state, claimed):
         folder, _, name = file.path.rpartition("/")
         # A checksum file goes with the file it is about.
@@ -113,8 +110,7 @@ def _candidates(store: Store, state: TableState, claimed: Collection[str]) -> It
 def _claimed(store: Store) -> set[str]:
     """List the stages claimed by a running write."""
     claims = [(name, match[1]) for name in store.list() if (match := _CLAIM.fullmatch(name))]
-    writers = coordination(store)
-    return {stage for name, stage in claims if writers.is_claimed(name)}
+    return {stage for name, stage in claims if store.is_claimed(name)}
 
 
 def _holds_data(folder: str, state: TableState) -> bool:

@@ -32,7 +32,7 @@ __all__ = ["Compute", "Recomputing", "profile_keys"]
 Compute = Callable[[DataFrame, DataFrame], DataFrame]
 """The present rows of some keys, and the source's -> all rows that these keys shall have."""
 
-_HASH, _TOLD, _READ = f"{RESERVED}row_hash", f"{RESERVED}told", f"{RESERVED}read"
+_HASH, _BODY, _READ = f"{RESERVED}row_hash", f"{RESERVED}body", f"{RESERVED}read"
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,13 +181,13 @@ class Recomputing:
         """Return the rows of both sides with outcomes."""
         columns = [*map(identifier, present.columns)]
         fields = present.schema.fields
-        stated = row_hash([field for field in fields if field.name not in self.aside]) if self.aside else "NULL"
-        hashed = [*columns, f"{row_hash(fields)} AS {_HASH}", f"{stated} AS {_TOLD}"]
+        tracked = row_hash([field for field in fields if field.name not in self.aside]) if self.aside else "NULL"
+        hashed = [*columns, f"{row_hash(fields)} AS {_HASH}", f"{tracked} AS {_BODY}"]
         before, after = present.selectExpr(*hashed).alias("t"), new.selectExpr(*hashed).hint("shuffle_hash").alias("s")
         same = " AND ".join(f"t.{c} = s.{c}" for c in map(identifier, self.identity))
         outcome = (
             f"CASE WHEN t.{_HASH} IS NULL THEN 'inserted' WHEN s.{_HASH} IS NULL THEN 'deleted' "
-            f"WHEN s.{_HASH} = t.{_HASH} THEN 'kept' WHEN s.{_TOLD} = t.{_TOLD} THEN 'confirmed' ELSE 'updated' END "
+            f"WHEN s.{_HASH} = t.{_HASH} THEN 'kept' WHEN s.{_BODY} = t.{_BODY} THEN 'confirmed' ELSE 'updated' END "
             f"AS {OUTCOME}"
         )
         values = [f"if(s.{_HASH} IS NULL, t.{c}, s.{c}) AS {c}" for c in columns]

@@ -30,7 +30,7 @@ from dedp_assets.patterns.delta.staging.rewrite_counts import WRITTEN, Outcomes,
 from dedp_assets.patterns.delta.staging.row_accounting import Accounting, Judged
 from dedp_assets.patterns.delta.staging.stage_files import stage_rows
 from dedp_assets.patterns.delta.staging.stages import Stage
-from dedp_assets.patterns.delta.storage.coordination import attempts, coordination
+from dedp_assets.patterns.delta.storage.coordination import attempts, turn
 
 __all__ = ["rewrite"]
 
@@ -77,7 +77,7 @@ def rewrite(table: TableHandle, change: RowChange, request: ChangeRequest) -> Wr
                 return idempotency.already_applied(table.name, request.record(change.content), base.decision.applied)
             prepared = _prepare(table, change, request, base)
         try:
-            with coordination(table.store).turn():
+            with turn(table.store):
                 if done := _publish(table, change, request, prepared):
                     return done
         except _Outdated as error:
@@ -95,7 +95,7 @@ def rewrite(table: TableHandle, change: RowChange, request: ChangeRequest) -> Wr
 
 
 def _publish(table: TableHandle, change: RowChange, request: ChangeRequest, prepared: _Prepared) -> WriteResult | None:
-    """Commit the staged change, or return ``None`` after a conflict with a writer that takes no lock.
+    """Commit the staged change and return the result; ``None`` after a conflict with another writer.
 
     Raises:
         _Outdated: if others changed what the change depends on, or removed what was staged.

@@ -180,7 +180,10 @@ class Balance(Protocol):
 
     @property
     def landed(self) -> Mapping[str | None, Collection[str]]:
-        """Part of a split, ``None`` for plain rows -> outcomes in the part's files; empty: the kept rows."""
+        """Mapping of split parts to the row outcomes in each part's files.
+
+        The key of unsplit rows is ``None``; an empty mapping stands for files with the kept rows alone.
+        """
 
     @property
     def others(self) -> str:

@@ -177,8 +177,8 @@ def _write(rows: DataFrame, folders: Sequence[str], stage: Stage) -> None:
     try:
         rows.write.partitionBy(*folders).parquet(stage.store.address)
     except PySparkException as error:
-        if text := relayed(str(error)):
-            raise text from error
+        if original := relayed(str(error)):
+            raise original from error
         raise
 
 

@@ -32,7 +32,7 @@ from dedp_assets.patterns.delta.staging import stage_commit
 from dedp_assets.patterns.delta.staging.guards import require_untouched
 from dedp_assets.patterns.delta.staging.row_accounting import Judged
 from dedp_assets.patterns.delta.staging.stages import Stage
-from dedp_assets.patterns.delta.storage.coordination import attempts, coordination
+from dedp_assets.patterns.delta.storage.coordination import attempts, turn
 
 __all__ = ["StagedWrite"]
 
@@ -140,7 +140,7 @@ class StagedWrite:
         """
         table = self.table
         differing = self._compare(after)
-        with coordination(table.store).turn():
+        with turn(table.store):
             for last in attempts():
                 state = table.ledger.state()
                 decision = self._decide(state, after)

@@ -21,9 +21,9 @@ from pyspark.sql.types import StructType
 
 from dedp_assets.patterns.core.errors import ConfigError
 from dedp_assets.patterns.delta.snapshots.lost_files import require_files
-from dedp_assets.patterns.delta.storage.coordination import coordination
+from dedp_assets.patterns.delta.storage.coordination import has_lock
 from dedp_assets.patterns.delta.storage.locations import Located, literal_path
-from dedp_assets.patterns.delta.storage.store import Claim, Store
+from dedp_assets.patterns.delta.storage.store import Claim, Store, require
 
 __all__ = ["STAGE", "Stage", "claim_of", "empty_stage", "new_stage", "rows_of"]
 
@@ -118,7 +118,8 @@ def new_stage(table: Store) -> Stage:
         ConfigError: if nothing could be published there.
     """
     stage = empty_stage(table)
-    return replace(stage, claim=coordination(table).claim(claim_of(stage.store.name)))
+    # Without a lock, no vacuum runs that would ask for claims.
+    return replace(stage, claim=table.claim(claim_of(stage.store.name))) if has_lock(table) else stage
 
 
 def claim_of(stage: str) -> str:
@@ -132,7 +133,7 @@ def empty_stage(table: Store) -> Stage:
     Raises:
         ConfigError: if nothing could be published there.
     """
-    coordination(table)
+    require(table, "put_if_absent")
     return Stage(table.within(f"{STAGE}{uuid.uuid4().hex[:16]}"))
 
 

@@ -22,7 +22,7 @@ __all__ = ["Ability", "Claim", "Entry", "Store", "Tree", "delta_table", "require
 Ability = Literal["lock", "put_if_absent", "exchange"]
 """What not every store can do: ``exchange`` a whole folder for another, sharing files between the two."""
 
-_SAID: dict[Ability, str] = {
+_DESCRIPTIONS: dict[Ability, str] = {
     "lock": "lock a table",
     "put_if_absent": "create a file only if it is not there",
     "exchange": "exchange a folder as a whole",
@@ -181,7 +181,7 @@ def require(store: Store, *needed: Ability) -> None:
     Raises:
         ConfigError: names the location, and what it cannot do.
     """
-    if lacking := [_SAID[ability] for ability in needed if ability not in store.can]:
+    if lacking := [_DESCRIPTIONS[ability] for ability in needed if ability not in store.can]:
         raise ConfigError(f"{store.uri} cannot {' and cannot '.join(lacking)}: nothing was written, name another place")
 
 
