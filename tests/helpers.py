@@ -9,7 +9,7 @@ import time
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from datetime import datetime, timezone
+from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any
 from urllib.request import Request, urlopen
@@ -22,6 +22,7 @@ from dedp_assets.patterns.core.records import CommitRecord, Provenance
 from dedp_assets.patterns.core.schema import Column, TableSpec
 from dedp_assets.patterns.delta import Table
 from dedp_assets.resources.announced import listens
+from dedp_assets.resources.clock import Clock
 from dedp_assets.resources.engine import use_java
 from dedp_assets.resources.environments import Settings, child_environment
 
@@ -44,6 +45,17 @@ EVENTS = TableSpec(
 
 OF_PRODUCERS = {"message.timestamp.type": "CreateTime", "retention.ms": "-1"}
 """Settings of a topic whose records have the times of their producers: the broker deletes none for its age."""
+
+
+def within_one_day(room: timedelta) -> None:
+    """Wait for midnight (UTC) to pass if less than ``room`` is left of the day.
+
+    A test of "today" that a broker's or a platform's clock dates as well would see two days.
+    """
+    now = Clock().now()
+    left = datetime.combine(now.date() + timedelta(days=1), datetime.min.time(), timezone.utc) - now
+    if left < room:
+        time.sleep(left.total_seconds() + 1)
 
 
 def free_pair() -> int:

@@ -21,6 +21,7 @@ from dedp_assets.sources.visits import BROKEN, visits_of
 from dedp_assets.sources.visits_topic import publish
 from tests.assets.conftest import SILVER_AND_GOLD, world_in
 from tests.faults.test_kill import killed_at
+from tests.helpers import within_one_day
 
 pytestmark = pytest.mark.budget(120, "streams in processes of their own, one of which is killed")
 
@@ -47,7 +48,8 @@ def raw(world):
 
 @contextmanager
 def streaming_world(home, kafka):
-    """A world whose visits come by a topic."""
+    """A world whose visits come by a topic, all on one day."""
+    within_one_day(timedelta(minutes=3))
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("DEDP_KAFKA", kafka.bootstrap)
         patch.setenv("DEDP_KAFKA_TOPIC", kafka.topic)

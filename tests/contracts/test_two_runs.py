@@ -593,6 +593,9 @@ BY_ANOTHER = {"apply_changes": merged_in_order}
 
 UNDER_ONE_LOCK = {"grouped", "replicated", "vacuumed", "versions_of"}
 """Cases that commit while they hold :func:`table_lock`, in whatever store."""
+ONE_QUERY = {"streamed"}
+"""Cases of a streaming query, which Spark runs once at a time in a process: a query started within one of its own
+micro-batches stops the first. Two processes are in ``test_checkpointer``."""
 
 
 def case_of(case):
@@ -661,6 +664,8 @@ def test_two_runs_at_once_are_one_after_the_other(spark, tmp_path, monkeypatch, 
     reads = counted.reads
     for point in range(1, reads + 1) if FUZZ else sorted({reads, reads // 2} - {0}):
         assert holds(pair.at_once(f"locked {point}", point)), f"read {point} of {reads}"
+    if case_of(case) in ONE_QUERY:
+        return
     monkeypatch.setattr(coordination, "has_lock", lambda _: False)
     for point in range(1, counted.before_commit + 1) if FUZZ else {counted.before_commit} - {0}:
         found = pair.at_once(f"optimistic {point}", point)

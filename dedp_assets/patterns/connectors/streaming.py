@@ -59,8 +59,8 @@ def run_available(stream: DataFrame, sink: Callable[[DataFrame, int], None], che
             with suppress(*SPARK_ERRORS):
                 query.stop()
     except SPARK_ERRORS as error:
-        if error_texts := _relayed(error):
-            raise error_texts from error
+        if refusal := _relayed(error):
+            raise refusal from error
         raise
 
 

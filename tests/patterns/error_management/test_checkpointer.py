@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from types import SimpleNamespace
 
@@ -12,9 +12,10 @@ import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import functions as F
 
-from dedp_assets.patterns.core.errors import ConfigError, ContractError
+from dedp_assets.patterns.core.errors import ConfigError, Conflict, ContractError
 from dedp_assets.patterns.core.schema import Column, TableSpec
 from dedp_assets.patterns.delta import StagedWrite, Table
+from dedp_assets.patterns.delta.storage import coordination
 from dedp_assets.patterns.error_management import _checkpoints
 from dedp_assets.patterns.error_management.checkpointer import append_checkpointed, checkpoint_rows, judge_checkpoint
 from tests.helpers import a_run, read_back
@@ -23,6 +24,7 @@ WINDOWS = TableSpec(
     "gold/windows",
     {"minute": Column("BIGINT", "start", required=True), "visitors": Column("BIGINT", required=True)},
 )
+NUMBERS = TableSpec("silver/numbers", {"id": Column("BIGINT")})
 FILES = [
     [("u1", 1), ("u2", 4), ("u1", 9), ("u3", 12)],
     [("u4", 3), ("u1", 14), ("u5", 27)],
@@ -117,6 +119,39 @@ def test_an_interrupted_query_ends_like_one_that_ran_through(world):
     assert windows(world.through) == CLOSED
     assert windows(world.broken) == CLOSED
     assert len(read_back(world.broken)) == len(CLOSED)
+
+
+@pytest.mark.parametrize("locked", [True, False])
+@pytest.mark.parametrize("point", ["before the rows are written", "before the commit"])
+def test_a_micro_batch_of_two_processes_is_appended_once(spark, tmp_path, monkeypatch, point, locked):
+    """Another process of the query appends the same micro-batch in between: the first one leaves the table alone."""
+    monkeypatch.setattr(coordination, "has_lock", lambda _: locked)
+    numbers = Table(NUMBERS, tmp_path / "numbers", spark)
+    numbers.append(spark.range(3), provenance=a_run("numbers", sequence=1))
+    table = Table(NUMBERS, tmp_path / "appended", spark)
+    asked = {"checkpoint": str(tmp_path / "checkpoint")}
+    append, stage, between = _checkpoints.Sink.__call__, Table.stage, []
+
+    def other(*batch):
+        if not between:
+            between.append("appends")
+            append(*batch)
+
+    def appended(*batch):
+        with pytest.MonkeyPatch.context() as patch:
+            if point == "before the commit":
+                patch.setattr(Table, "stage", lambda *rows, **how: (stage(*rows, **how), other(*batch))[0])
+            else:
+                other(*batch)
+            append(*batch)
+
+    monkeypatch.setattr(_checkpoints.Sink, "__call__", appended)
+    with pytest.raises(Conflict, match="run it again") if point == "before the rows are written" else nullcontext():
+        append_checkpointed(numbers.stream(), table.target(a_run(NUMBERS.name)), **asked)
+    assert between == ["appends"]
+    again = append_checkpointed(numbers.stream(), table.target(a_run(NUMBERS.name, run_id="run-2")), **asked)
+    assert (again.applied, batches(table)) == (False, [0])
+    assert sorted(row["id"] for row in read_back(table)) == [0, 1, 2]
 
 
 def test_it_goes_on_after_the_last_commit_and_reads_nothing_again(world):
