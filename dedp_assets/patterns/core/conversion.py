@@ -18,7 +18,7 @@ from dedp_assets.patterns.core.columns import fields_of
 from dedp_assets.patterns.core.errors import ConfigError
 from dedp_assets.patterns.core.exact import exact, is_scalar, safe_cast
 from dedp_assets.patterns.core.json_values import NO_TEXTS, record_struct, refused
-from dedp_assets.patterns.core.names import RESERVED, identifier
+from dedp_assets.patterns.core.names import RESERVED, identifier, select_list
 from dedp_assets.patterns.core.plain_json import fitting, is_plain
 from dedp_assets.patterns.core.rows import quoted
 from dedp_assets.patterns.core.sql_types import is_nested, parsed_schema, same_type, spelled, with_texts
@@ -61,24 +61,20 @@ def convert_json(
     ended = f"if(endswith({record}, '}}'), {record}, {trimmed})"
     text, first = ({name: f"{RESERVED}{what}{n}" for n, name in enumerate(schema)} for what in ("text", "first"))
     # One column for each intermediate value, in steps: Spark computes what has a column once.
-    read = rows.withColumn(_MEMBERS, F.expr(json_texts.members(ended, own)))
-    read = read.withColumns({text[name]: F.expr(f"{_MEMBERS}[{quoted(name)}]") for name in schema})
-    found = {first[name]: F.expr(fitting(text[name], name, kind, record)) for name, kind in schema.items()}
-    read = read.withColumns(found)
-    pairs = [(text[name], first[name]) for name in schema]
-    read = read.select(*map(identifier, others), *found, F.expr(is_plain(record, own, _MEMBERS, pairs)).alias(_PLAIN))
+    read = rows.selectExpr("*", f"{json_texts.members(ended, own)} AS {_MEMBERS}")
+    read = read.selectExpr("*", *[f"{_MEMBERS}[{quoted(name)}] AS {text[name]}" for name in schema])
+    found = {first[name]: fitting(text[name], name, kind, record) for name, kind in schema.items()}
+    read = read.selectExpr("*", *select_list(found))
+    plain = is_plain(record, own, _MEMBERS, [(text[name], first[name]) for name in schema])
+    read = read.selectExpr(*map(identifier, others), *found, f"{plain} AS {_PLAIN}")
     struct = record_struct(record, schema, lenient=lenient)
-    read = read.withColumn(_AGAIN, F.expr(f"if({_PLAIN}, NULL, {struct})"))
+    read = read.selectExpr("*", f"if({_PLAIN}, NULL, {struct}) AS {_AGAIN}")
     again = {name: f"{_AGAIN}.c.c{n}" for n, name in enumerate(schema)}
-    return read.select(
+    values = {name: f"if({_PLAIN}, {first[name]}, {again[name]}.v)" for name in schema}
+    texts = {stated: f"if({again[name]}.v IS NULL, {again[name]}.x, NULL)" for name, stated in texts_of(schema).items()}
+    return read.selectExpr(
         *map(identifier, others),
-        F.col(f"{_AGAIN}.f").alias(SYNTAX),
-        *[F.expr(f"if({_PLAIN}, {first[name]}, {again[name]}.v)").alias(name) for name in schema],
-        *[
-            F.expr(f"if({again[name]}.v IS NULL, {again[name]}.x, NULL)").alias(stated)
-            for name, stated in texts_of(schema).items()
-        ],
-        F.col(f"{_AGAIN}.p").alias(MISFITS),
+        *select_list({SYNTAX: f"{_AGAIN}.f", **values, **texts, MISFITS: f"{_AGAIN}.p"}),
     )
 
 
@@ -109,12 +105,11 @@ def convert_columns(rows: DataFrame, schema: Mapping[str, str], *, lenient: Coll
     stated = texts_of(schema)
     made = {name.lower() for name in (*schema, *stated.values())}
     others = [c for c in rows.columns if c.lower() not in made]
-    return rows.select(
-        *[F.col(identifier(c)) for c in others],
-        F.lit(None).cast("string").alias(SYNTAX),
-        *[F.expr(sql).alias(name) for name, sql in values.items()],
-        *[F.expr(sql).alias(stated[name]) for name, sql in texts.items() if name in stated],
-        F.expr(f"flatten(array({', '.join(problems)}))" if problems else NO_TEXTS).alias(MISFITS),
+    texts = {stated[name]: sql for name, sql in texts.items() if name in stated}
+    misfits = f"flatten(array({', '.join(problems)}))" if problems else NO_TEXTS
+    return rows.selectExpr(
+        *map(identifier, others),
+        *select_list({SYNTAX: "CAST(NULL AS STRING)", **values, **texts, MISFITS: misfits}),
     )
 
 

@@ -13,13 +13,12 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
-from pyspark.sql import Column, DataFrame
-from pyspark.sql import functions as F
+from pyspark.sql import DataFrame
 from pyspark.sql import types as T
 
 from dedp_assets.patterns.core.columns import fields_of
 from dedp_assets.patterns.core.errors import SchemaMismatch
-from dedp_assets.patterns.core.names import RESERVED, identifier
+from dedp_assets.patterns.core.names import RESERVED, identifier, select_list
 from dedp_assets.patterns.core.partitions import quoted
 from dedp_assets.patterns.core.sql_types import nullable, spelled
 
@@ -194,14 +193,13 @@ def held_problems(rows: DataFrame, held: T.StructType) -> Iterator[str]:
             yield from _apart(field.name, field.dataType, kind, ("the rows", "the table"), _fits_in_range)
 
 
-def with_types(rows: DataFrame, names: Iterable[str], kinds: Mapping[str, T.DataType]) -> dict[str, Column]:
-    """Map column names to expressions, cast to the type that ``kinds`` has for the name."""
+def with_types(rows: DataFrame, names: Iterable[str], kinds: Mapping[str, T.DataType]) -> dict[str, str]:
+    """Map column names to SQL expressions, cast to the type that ``kinds`` has for the name."""
     given, wanted = ({n.lower(): kind for n, kind in each} for each in (_typed(rows), kinds.items()))
     made = {}
     for name in names:
         kind, sql = given.get(name.lower()), identifier(name)
-        sql = cast(sql, kind, wanted.get(name.lower(), kind), of=name) if kind else sql
-        made[name] = (F.col(sql) if sql == identifier(name) else F.expr(sql)).alias(name)
+        made[name] = cast(sql, kind, wanted.get(name.lower(), kind), of=name) if kind else sql
     return made
 
 
@@ -217,7 +215,7 @@ def is_held(rows: DataFrame, kinds: Mapping[str, T.DataType]) -> bool:
 
 
 def _with_types(rows: DataFrame, kinds: Mapping[str, T.DataType]) -> DataFrame:
-    return rows if is_held(rows, kinds) else rows.select(*with_types(rows, rows.columns, kinds).values())
+    return rows if is_held(rows, kinds) else rows.selectExpr(*select_list(with_types(rows, rows.columns, kinds)))
 
 
 def _fits_in_range(given: T.DataType, held: T.DataType) -> bool:

@@ -6,11 +6,21 @@ what it measures (figures) lives under a prefix that no table may use, so neithe
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from dedp_assets.patterns.core.errors import ConfigError
 
-__all__ = ["OUTCOME", "RESERVED", "SUBSTITUTED", "half_character", "identifier", "require_name", "reserved", "unused"]
+__all__ = [
+    "OUTCOME",
+    "RESERVED",
+    "SUBSTITUTED",
+    "half_character",
+    "identifier",
+    "require_name",
+    "reserved",
+    "select_list",
+    "unused",
+]
 
 RESERVED = "__dedp_"
 """Prefix of internal columns and figures, in any case: Spark does not tell names apart by case."""
@@ -34,6 +44,19 @@ def identifier(name: str) -> str:
     """
     require_name(name)
     return "`" + name.replace("`", "``") + "`"
+
+
+def select_list(columns: Mapping[str, str]) -> list[str]:
+    """Write the select list of columns, name -> SQL, for ``selectExpr``.
+
+    A text crosses to the JVM in one call, an expression object and the column that it becomes in about eight. The SQL
+    is the library's own: a comment at its end would hide the name.
+
+    Example:
+        >>> select_list({"id": "`id`", "the day": "DATE '2026-01-05'"})
+        ['`id`', "DATE '2026-01-05' AS `the day`"]
+    """
+    return [sql if sql == identifier(name) else f"{sql} AS {identifier(name)}" for name, sql in columns.items()]
 
 
 def require_name(name: str) -> None:

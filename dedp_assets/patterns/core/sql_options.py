@@ -9,10 +9,8 @@ from contextlib import contextmanager
 from py4j.protocol import Py4JError
 from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame
-from pyspark.sql import functions as F
 
 from dedp_assets.patterns.core.errors import ConfigError
-from dedp_assets.patterns.core.names import RESERVED
 
 __all__ = ["naming_options", "one_value", "reason_of", "require_repeatable", "truth"]
 
@@ -20,7 +18,6 @@ _CALL = re.compile(r"\b(?!(?:AND|CASE|ELSE|IN|LIKE|NOT|ON|OR|THEN|WHEN)\b)\w+`?\
 """What every SQL has that may say something else the next time: a function."""
 _OF_THE_ROW = re.compile(r"\binput_file_(name|block_start|block_length)\s*\(\s*\)", re.IGNORECASE)
 """Functions that Spark lists with the random ones, and that say the same of a row each time."""
-_ONE = f"{RESERVED}one"
 _REFUSED = (AnalysisException, Py4JError)
 """What Spark's analysis raises; a lambda function outside of a call ends as an error of the JVM."""
 
@@ -100,11 +97,11 @@ def require_repeatable(rows: DataFrame, what: str, options: Mapping[str, str]) -
 def _changes(rows: DataFrame, expressions: Iterable[str]) -> bool:
     """Return whether Spark's analysis finds a non-deterministic expression; every other fault is ignored."""
     together = ", ".join(f"({_OF_THE_ROW.sub('1', sql)})" for sql in expressions)
-    one = rows.sparkSession.range(1).select(F.lit(1).alias(_ONE))
     try:
-        _ = rows.join(one, F.expr(f"struct({together}) IS NULL"), "left").schema
+        # Aggregate functions take no such argument, and their analysis is a single one.
+        _ = rows.selectExpr(f"any_value(struct({together}))").schema
     except AnalysisException as error:
-        return error.getCondition() == "INVALID_NON_DETERMINISTIC_EXPRESSIONS"
+        return error.getCondition() == "AGGREGATE_FUNCTION_WITH_NONDETERMINISTIC_EXPRESSION"
     return False
 
 

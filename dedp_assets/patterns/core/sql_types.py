@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import lru_cache
 
 from pyspark.errors import ParseException
 from pyspark.sql.types import ArrayType, DataType, MapType, StructField, StructType
@@ -36,6 +37,7 @@ def parsed_schema(schema: Mapping[str, str]) -> StructType:
     return StructType([StructField(column, _parsed(column, kind)) for column, kind in schema.items()])
 
 
+@lru_cache(maxsize=1_000)
 def _parsed(column: str, kind: str) -> DataType:
     try:
         found = DataType.fromDDL(f"{identifier(column)} {kind}")

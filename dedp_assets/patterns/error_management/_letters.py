@@ -16,11 +16,12 @@ from pyspark.sql.types import StructType
 
 from dedp_assets.patterns.core.columns import fields_of
 from dedp_assets.patterns.core.conversion import MISFITS, SYNTAX
-from dedp_assets.patterns.core.meeting import as_held, equal
+from dedp_assets.patterns.core.errors import SchemaMismatch
+from dedp_assets.patterns.core.meeting import as_held, equal, held_problems
 from dedp_assets.patterns.core.names import RESERVED, identifier
 from dedp_assets.patterns.core.options import typed
 from dedp_assets.patterns.core.records import Provenance
-from dedp_assets.patterns.core.results import WriteResult
+from dedp_assets.patterns.core.results import Split, WriteResult
 from dedp_assets.patterns.core.rows import count_where, quoted, row_hash, tally
 from dedp_assets.patterns.core.schema import Column, require_holds
 from dedp_assets.patterns.core.sql_options import naming_options, require_repeatable, truth
@@ -36,6 +37,7 @@ __all__ = [
     "mark_replayed",
     "open_by_class",
     "publish_letters",
+    "require_fitting",
 ]
 
 LETTER: Mapping[str, Column] = {
@@ -71,8 +73,8 @@ MEASURES = {
 """Figures of a commit of letters: how many of each status, the open ones by class, and the oldest of these."""
 
 
-def judged(converted: DataFrame, rules: Mapping[str, str]) -> DataFrame:
-    """Add the broken rules (``reason``), the error class and the failed stage to converted records.
+def judged(converted: DataFrame, rules: Mapping[str, str]) -> tuple[DataFrame, dict[str, str]]:
+    """Add the broken rules (``reason``) to converted records, with SQL for error class and failed stage.
 
     Raises:
         ConfigError: for a rule that Spark cannot evaluate, or that says something else each time (``rand()``).
@@ -84,12 +86,10 @@ def judged(converted: DataFrame, rules: Mapping[str, str]) -> DataFrame:
     kinds = [SYNTAX, f"if(size({MISFITS}) > 0, 'wrong type', NULL)", *broken]
     stage = f"CASE WHEN {SYNTAX} IS NOT NULL THEN 'parse' WHEN size({MISFITS}) > 0 THEN 'convert' ELSE 'validate' END"
     with naming_options(converted, "rule", {why: truth(rule) for why, rule in rules.items()}):
-        return converted.withColumn("reason", F.expr(reason)).withColumns(
-            {
-                "error_class": F.expr(f"if(reason IS NULL, NULL, coalesce({', '.join(kinds)}))"),
-                "error_stage": F.expr(f"if(reason IS NULL, NULL, {stage})"),
-            }
-        )
+        return converted.selectExpr("*", f"{reason} AS reason"), {
+            "error_class": f"if(reason IS NULL, NULL, coalesce({', '.join(kinds)}))",
+            "error_stage": f"if(reason IS NULL, NULL, {stage})",
+        }
 
 
 def mark_replayed(rows: DataFrame, earlier: DataFrame | None, identity: Sequence[str], payload: str) -> DataFrame:
@@ -97,9 +97,9 @@ def mark_replayed(rows: DataFrame, earlier: DataFrame | None, identity: Sequence
     if earlier is None:
         return rows.withColumn("was_dead_lettered", F.lit(False))  # noqa: FBT003
     letter = f"xxhash64({identifier(payload)})" if payload.lower() in map(str.lower, earlier.columns) else "0L"
-    known = earlier.groupBy(*[identifier(c) for c in identity]).agg(F.expr(f"collect_set({letter})").alias(_CONTENTS))
+    joined = _left_join(rows, earlier, identity, {_CONTENTS: f"collect_set({letter})"}, small=False)
     same = f"coalesce(array_contains({_CONTENTS}, {letter}), false)"
-    return _left_join(rows, known, identity, small=False).withColumn("was_dead_lettered", F.expr(same)).drop(_CONTENTS)
+    return joined.selectExpr(*map(identifier, rows.columns), f"{same} AS was_dead_lettered")
 
 
 @typed
@@ -119,31 +119,46 @@ def as_letters(dead: DataFrame, run: Provenance) -> DataFrame:
     return dead.withColumns({**_stamps(run), "status": F.lit("open"), "dead_lettered_at": now})
 
 
-def filed(letters: DataFrame, before: DataFrame | None, processed: DataFrame, dead: Target) -> DataFrame:
+def filed(
+    letters: DataFrame,
+    before: DataFrame | None,
+    processed: DataFrame | None,
+    dead: Target,
+    *,
+    identity: Sequence[str],
+) -> DataFrame:
     """List a partition's letters: open letters dated by first refusal, and letters processed since.
 
-    What a person gave up stays given up. Without letters ``before``, nothing is looked up. If no processed record was a
-    dead letter before, the search for letters that were processed since is left out: it is half of all work here.
+    A letter that a person gave up stays given up.
+
+    Args:
+        letters: the records that are dead letters now.
+        before: the partition's letters; without them, nothing is looked up.
+        processed: valid records that were dead letters; without them, no letter before is searched for what was
+            processed since, which is half of all work here.
+        dead: target of the letters.
+        identity: columns of a record's identity.
     """
     letters, spec, run = fitted(letters, dead.table), dead.table.spec, dead.run
-    columns, keys = [identifier(c) for c in spec.columns], processed.columns
     now = F.current_timestamp() if run.at is None else F.lit(run.at).cast("timestamp")
-    first = [F.min("dead_lettered_at").alias(_REFUSED), F.expr("bool_and(status = 'given_up')").alias(_GIVEN_UP)]
+    first = {_REFUSED: "min(dead_lettered_at)", _GIVEN_UP: "bool_and(status = 'given_up')"}
     stamps = {
         "dead_lettered_at": F.coalesce(_REFUSED, now),
         "status": F.expr(f"if({_GIVEN_UP}, 'given_up', 'open')"),
         **_stamps(run),
         **{c: F.lit(v).cast(spec.columns[c].type) for c, v in dead.partition.items()},
     }
+
+    def stamped(rows: DataFrame, values: Mapping[str, Expression]) -> DataFrame:
+        return rows.select(*[values[c].alias(c) if c in values else identifier(c) for c in spec.columns])
+
     if before is None:
-        return letters.withColumns({**stamps, "dead_lettered_at": now, "status": F.lit("open")}).select(*columns)
-    open_now = _left_join(letters, before.groupBy(*map(identifier, keys)).agg(*first), keys).withColumns(stamps)
-    if processed.isEmpty():
-        return open_now.select(*columns)
-    saved = _processed_since(letters, before, processed).withColumns(
-        {"replayed_by": F.coalesce("replayed_by", F.lit(run.code_version)), "status": F.lit("replayed")}
-    )
-    return open_now.select(*columns).unionByName(saved.select(*columns))
+        return stamped(letters, {**stamps, "dead_lettered_at": now, "status": F.lit("open")})
+    open_now = stamped(_left_join(letters, before, identity, first), stamps)
+    if processed is None:
+        return open_now
+    replayed = {"replayed_by": F.coalesce("replayed_by", F.lit(run.code_version)), "status": F.lit("replayed")}
+    return open_now.unionByName(stamped(_processed_since(letters, before, processed, identity), replayed))
 
 
 def _stamps(run: Provenance) -> dict[str, Expression]:
@@ -166,6 +181,19 @@ def fitted(letters: DataFrame, dead: Table) -> DataFrame:
     return as_held(letters, StructType(held), dead.name)
 
 
+def require_fitting(split: Split, dead: Table) -> None:
+    """Refuse a split whose dead part does not fit the letter table.
+
+    Raises:
+        SchemaMismatch: as :func:`fitted`.
+    """
+    require_holds(dead.spec, LETTER)
+    own = {column.lower() for column in split.parts["dead"] if column.lower() not in _STAMPED}
+    held = [field for field in held_types(dead.ensure()).fields if field.name.lower() in own]
+    if problems := list(held_problems(split.rows, StructType(held))):
+        raise SchemaMismatch(f"{dead.name}: {'; '.join(problems)}: cast it")
+
+
 def publish_letters(written: DataFrame, dead: Target, *, identity: Sequence[str], since: int) -> WriteResult:
     """Replace the letters of a partition, with counts by status and class from the same pass.
 
@@ -184,31 +212,44 @@ def open_by_class(figures: Mapping[str, object]) -> dict[str, int]:
     return dict(sorted(found.items(), key=lambda item: (-item[1], item[0])))
 
 
-def _processed_since(letters: DataFrame, before: DataFrame, processed: DataFrame) -> DataFrame:
+def _processed_since(letters: DataFrame, before: DataFrame, processed: DataFrame, keys: Sequence[str]) -> DataFrame:
     """Find earlier letters whose record reached the valid rows, counted by identity.
 
     An identity that repeats says of how many letters and not of which: not of one that is a dead letter again.
     """
-    keys = processed.columns
     content = [c for c in letters.columns if c in before.columns and c not in (*keys, *LETTER)]
     hashed = row_hash(fields_of(letters, content))
-    still = letters.groupBy(*map(identifier, keys)).agg(
-        F.count("*").alias(_OPEN), F.expr(f"collect_set({hashed})").alias(_CONTENTS)
-    )
-    counted = _left_join(before, processed.groupBy(*map(identifier, keys)).agg(F.count("*").alias(_DONE)), keys)
+    still = {_OPEN: "count(1)", _CONTENTS: f"collect_set({hashed})"}
+    counted = _left_join(before, processed, keys, {_DONE: "count(1)"})
     order = [F.col("replayed_by").isNull(), F.expr(f"coalesce(array_contains({_CONTENTS}, {hashed}), false)")]
     same = Window.partitionBy(*map(identifier, keys))
     place = F.row_number().over(same.orderBy(*order, F.expr(hashed), "dead_lettered_at"))
-    placed = _left_join(counted, still, keys).withColumns({_PLACE: place, _KNOWN: F.count("*").over(same)})
+    placed = _left_join(counted, letters, keys, still).withColumns({_PLACE: place, _KNOWN: F.count("*").over(same)})
     return placed.filter(f"{_PLACE} <= least(coalesce({_DONE}, 0), {_KNOWN} - coalesce({_OPEN}, 0))")
 
 
-def _left_join(rows: DataFrame, known: DataFrame, keys: Sequence[str], *, small: bool = True) -> DataFrame:
-    """Left-join ``rows`` with ``known``, whose keys are unique; NULL keys are equal."""
-    theirs = {key: f"{RESERVED}key_{key}" for key in keys}
-    named = known.withColumnsRenamed(theirs)
+def _left_join(
+    rows: DataFrame,
+    others: DataFrame,
+    keys: Sequence[str],
+    figures: Mapping[str, str],
+    *,
+    small: bool = True,
+) -> DataFrame:
+    """Left-join ``rows`` with aggregates of ``others`` by key, whose columns stay; NULL keys are equal.
+
+    Args:
+        rows: the left side.
+        others: has the same key columns.
+        keys: columns of both.
+        figures: column to add, of a name of its own -> SQL aggregate over the others.
+        small: whether the aggregates fit into every task.
+    """
+    theirs = {name: f"{next(iter(figures))}_{number}" for number, name in enumerate(keys)}
+    grouped = others.groupBy(*[F.col(identifier(name)).alias(made) for name, made in theirs.items()])
+    known = grouped.agg(*[F.expr(sql).alias(name) for name, sql in figures.items()])
     same = [
-        equal(one, other, (identifier(one.name), identifier(theirs[one.name])), sides=_SIDES, null=True)
-        for one, other in zip(fields_of(rows, keys), fields_of(known, keys), strict=True)
+        equal(one, other, (identifier(one.name), theirs[one.name]), sides=_SIDES, null=True)
+        for one, other in zip(fields_of(rows, keys), fields_of(others, keys), strict=True)
     ]
-    return rows.join(F.broadcast(named) if small else named, F.expr(" AND ".join(same)), "left").drop(*theirs.values())
+    return rows.join(F.broadcast(known) if small else known, F.expr(" AND ".join(same)), "left")

@@ -23,7 +23,7 @@ from dedp_assets.patterns.core.conversion import convert_columns, convert_json, 
 from dedp_assets.patterns.core.errors import ConfigError
 from dedp_assets.patterns.core.json_texts import MICROSECONDS
 from dedp_assets.patterns.core.keys import require_distinct
-from dedp_assets.patterns.core.names import OUTCOME, identifier, reserved
+from dedp_assets.patterns.core.names import OUTCOME, identifier, reserved, select_list
 from dedp_assets.patterns.core.options import require_types, typed
 from dedp_assets.patterns.core.results import Split, WriteResult
 from dedp_assets.patterns.delta import Target, require_partition, same_run
@@ -31,10 +31,10 @@ from dedp_assets.patterns.error_management._letters import (
     LETTER,
     as_letters,
     filed,
-    fitted,
     judged,
     mark_replayed,
     publish_letters,
+    require_fitting,
 )
 
 __all__ = ["divert_unprocessable", "route", "as_letters", "Field", "LETTER"]
@@ -128,16 +128,19 @@ def divert_unprocessable(
         converted = convert_columns(marked, kinds, lenient=lenient)
     else:
         converted = convert_json(mark_replayed(rows, earlier, identity, payload), payload, kinds, lenient=lenient)
-    kept, named = [payload, *raw], [F.col(identifier(column)) for column in (*handed, *schema)]
-    happened = F.col(identifier(event_time)) if event_time else F.lit(None)
-    found = ("was_dead_lettered", "reason", "error_class", "error_stage")
-    known = judged(converted, rules or {}).select(
-        *named, *map(identifier, kept), *found, happened.cast("timestamp").alias("occurred_at")
-    )
+    kept, happened = [payload, *raw], identifier(event_time) if event_time else "NULL"
+    known, classed = judged(converted, rules or {})
     # Only dead letters carry their raw input on: the others would pay for it in every later step.
-    stored = [F.expr(f"if(reason IS NULL, NULL, {identifier(c)})").alias(c) for c in (*kept, "occurred_at")]
-    flagged = known.select(*named, *stored, *found, F.expr(f"if(reason IS NULL, 'valid', 'dead') AS {OUTCOME}"))
-    parts = {"valid": (*schema, *handed, "was_dead_lettered"), "dead": (*kept, *handed, *found[1:], "occurred_at")}
+    stored = {c: f"if(reason IS NULL, NULL, {identifier(c)})" for c in kept}
+    stored["occurred_at"] = f"if(reason IS NULL, NULL, CAST({happened} AS TIMESTAMP))"
+    flagged = known.selectExpr(
+        *map(identifier, (*handed, *schema)),
+        "was_dead_lettered",
+        "reason",
+        *select_list({**classed, **stored, OUTCOME: "if(reason IS NULL, 'valid', 'dead')"}),
+    )
+    found = ("reason", *classed, "occurred_at")
+    parts = {"valid": (*schema, *handed, "was_dead_lettered"), "dead": (*kept, *handed, *found)}
     return Split(flagged, parts, identity=tuple(identity))
 
 
@@ -190,14 +193,15 @@ def route(split: Split, into: Target, dead: Target, *, allow_empty: bool = False
     same_run(into, letters_into)
     # Another run may write both tables meanwhile: what is decided here holds against both as they are now.
     since, present = into.table.ensure().version, dead.table.ensure()
-    _ = fitted(split["dead"], dead.table)
+    require_fitting(split, dead.table)
     staged = into.with_audits(not_empty(allow_empty=allow_empty)).stage(split, also=("dead",))
     dead = replace(letters_into, partition=require_partition(dead.name, present, dead.partition))
     known = present.holds(dead.partition)
     if staged.record.rows["dead"] or known:
         before = dead.table.read(dead.partition, version=present.version) if known else None
-        processed = staged.stage.read().filter("was_dead_lettered").select(*map(identifier, split.identity))
-        written = filed(staged.part("dead"), before, processed, dead)
+        was_letter = known and staged.stage.may_be_true("was_dead_lettered")
+        processed = staged.stage.read().filter("was_dead_lettered") if was_letter else None
+        written = filed(staged.part("dead"), before, processed, dead, identity=split.identity)
         letters = publish_letters(written, dead, identity=split.identity, since=present.version)
     else:
         letters = dead.table.clear(partition=dead.partition, provenance=dead.run, since=present.version)

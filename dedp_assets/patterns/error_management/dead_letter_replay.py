@@ -25,7 +25,7 @@ from dedp_assets.patterns.core.options import typed
 from dedp_assets.patterns.core.results import Plan, Split, WriteResult
 from dedp_assets.patterns.core.rows import evaluated_once, row_hash
 from dedp_assets.patterns.delta import Insert, Table, Target, Update, require_partition, require_untouched, same_run
-from dedp_assets.patterns.error_management._letters import LETTER, filed, fitted, publish_letters
+from dedp_assets.patterns.error_management._letters import LETTER, filed, publish_letters, require_fitting
 
 _PATTERN = "error_management.dead_letter_replay"
 
@@ -84,7 +84,7 @@ def replay_letters(split: Split, into: Target, dead: Target, *, keys: Sequence[s
     filed_under = require_partition(dead.name, dead.table.ledger.state(), dead.partition)
     # Who writes both tables writes the letters first: what comes between these two lines and the merge is seen by it.
     require_untouched(dead.table, filed_under, since)
-    _ = fitted(split["dead"], dead.table)
+    require_fitting(split, dead.table)
     run = replace(into.run, inputs={dead.name: since}, sequence=None)
     into, dead = replace(into, run=run, partition=partition), replace(dead, run=run, partition=filed_under)
     with evaluated_once(_each_once(split, keys)) as rows:
@@ -95,8 +95,8 @@ def replay_letters(split: Split, into: Target, dead: Target, *, keys: Sequence[s
         if saved:
             left = replace(into, audits=_left(into.audits, valid, partition, again, saved))
             written = _admit(known, left, keys=keys, since=standing.version)
-        there = valid.read(partition).filter("was_dead_lettered").select(*map(identifier, split.identity))
-        letters = filed(known["dead"], dead.table.read(filed_under, version=since), there, dead)
+        before, there = dead.table.read(filed_under, version=since), valid.read(partition).filter("was_dead_lettered")
+        letters = filed(known["dead"], before, there, dead, identity=split.identity)
         if run.approval:
             letters = letters.withColumn("status", F.expr("if(status = 'open', 'given_up', status)"))
         noted = publish_letters(letters, dead, identity=split.identity, since=since)

@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Literal
 
-from pyspark.sql import Column, DataFrame, Window, WindowSpec
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from dedp_assets.patterns.core.columns import (
@@ -93,11 +93,12 @@ def deduplicate(
     other = identifier(split.outcome)
     whole = " AND ".join(f"{identifier(key)} IS NOT NULL" for key in keys)
     ranked = f"{other} = 'valid' AND {whole}"
-    place = F.row_number().over(_ranking(split, frame, keys, order_by, keep, ranked))
+    place = f"row_number() OVER ({_ranking(split, frame, keys, order_by, keep, ranked)})"
     repeated = f"({ranked}) AND ({_PLACE} > 1{f' OR {_SEEN}' if earlier is not None else ''})"
     unknown = f"NOT ({whole})" if null_keys == "drop" else "false"
     outcome = f"CASE WHEN {other} = 'valid' AND ({repeated} OR {unknown}) THEN 'duplicate' ELSE {other} END"
-    flagged = frame.withColumn(_PLACE, place).withColumn(OUTCOME, F.expr(outcome)).drop(_PLACE, _SEEN)
+    shown = [identifier(c) for c in split.rows.columns if c != OUTCOME]
+    flagged = frame.selectExpr("*", f"{place} AS {_PLACE}").selectExpr(*shown, f"{outcome} AS {OUTCOME}")
     return Split(flagged, {**split.parts, "duplicate": split.parts["valid"]}, identity=split.identity)
 
 
@@ -166,13 +167,14 @@ def deduplicate_stream(stream: DataFrame, *, keys: Sequence[str], event_time: st
 def _marked(rows: DataFrame, earlier: DataFrame, keys: Sequence[str]) -> DataFrame:
     """Mark the rows whose key occurs in ``earlier``."""
     theirs = [f"{_SEEN}_{number}" for number, _ in enumerate(keys)]
-    seen = earlier.select(*[F.col(identifier(key)).alias(name) for key, name in zip(keys, theirs, strict=True)])
+    seen = earlier.selectExpr(
+        *[f"{identifier(key)} AS {name}" for key, name in zip(keys, theirs, strict=True)], f"true AS {_SEEN}"
+    )
     same = [
         equal(one, other, (identifier(one.name), name), sides=("the rows", "the earlier ones"))
         for one, other, name in zip(fields_of(rows, keys), fields_of(earlier, keys), theirs, strict=True)
     ]
-    seen = seen.distinct().withColumn(_SEEN, F.lit(True))  # noqa: FBT003
-    return rows.join(seen, F.expr(" AND ".join(same)), "left").drop(*theirs)
+    return rows.join(seen.distinct(), F.expr(" AND ".join(same)), "left")
 
 
 def _flagged(split: Split) -> Split:
@@ -184,15 +186,15 @@ def _flagged(split: Split) -> Split:
 
 def _ranking(
     split: Split, frame: DataFrame, keys: Sequence[str], order_by: Sequence[str], keep: str, ranked: str
-) -> WindowSpec:
-    """Return the window that ranks the rows of a key; unranked rows are spread over groups."""
-    content = row_hash([f for f in frame.schema.fields if f.name not in (split.outcome, _SEEN)])
+) -> str:
+    """Write the SQL window that ranks the rows of a key; unranked rows are spread over groups."""
+    content = row_hash([f for f in split.rows.schema.fields if f.name != split.outcome])
     # A hash comes first: it sorts fast, and it keeps rows that take no part from all meeting in one task. Equal keys
     # have equal hashes, except those of a collation.
     hashed = ", ".join(identifier(f.name) for f in fields_of(frame, keys) if not is_collated(f.dataType)) or "NULL"
-    spread = F.expr(f"if({ranked}, xxhash64({hashed}), {content})")
-    same_key = [F.expr(f"if({ranked}, {identifier(key)}, NULL)") for key in keys]
-    columns = [F.col(identifier(column)) for column in order_by]
-    order: list[Column] = [c.asc_nulls_first() if keep == "first" else c.desc_nulls_last() for c in columns]
+    spread = f"if({ranked}, xxhash64({hashed}), {content})"
+    same_key = [f"if({ranked}, {identifier(key)}, NULL)" for key in keys]
+    way = "ASC NULLS FIRST" if keep == "first" else "DESC NULLS LAST"
+    order = [f"{identifier(column)} {way}" for column in order_by]
     # What identifies a row upstream is there twice as well, where a producer delivers again: only content ends a tie.
-    return Window.partitionBy(spread, *same_key).orderBy(*order, F.expr(content))
+    return f"PARTITION BY {', '.join([spread, *same_key])} ORDER BY {', '.join([*order, content])}"

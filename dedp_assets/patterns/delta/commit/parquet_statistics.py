@@ -12,7 +12,7 @@ from typing import Any
 
 import pyarrow.parquet as pq
 
-__all__ = ["file_statistics"]
+__all__ = ["file_statistics", "may_be_true"]
 
 _LONGEST_TEXT = 64
 """Longest bound that the log repeats, in characters; a longer minimum is cut, a longer maximum left out."""
@@ -32,6 +32,14 @@ def file_statistics(file: Any, columns: Collection[str]) -> tuple[int, str]:  # 
             with suppress(OverflowError, ValueError):  # a time that Python cannot hold
                 _describe(footer, place, leaf.name, found)
     return footer.num_rows, json.dumps({"numRecords": footer.num_rows, **found})
+
+
+def may_be_true(file: Any, column: str) -> bool:  # noqa: ANN401 - pyarrow
+    """Return whether a row of a Parquet file may have TRUE in a BOOLEAN column, by the bounds in the footer."""
+    footer = pq.ParquetFile(file).metadata
+    place = next(n for n in range(footer.num_columns) if footer.schema.column(n).path == column)
+    chunks = [footer.row_group(n).column(place).statistics for n in range(footer.num_row_groups)]
+    return any(chunk is None or (chunk.max if chunk.has_min_max else chunk.num_values > 0) for chunk in chunks)
 
 
 def _describe(footer: Any, place: int, column: str, found: dict[str, dict[str, Any]]) -> None:  # noqa: ANN401 - pyarrow

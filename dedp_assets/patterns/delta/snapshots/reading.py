@@ -13,11 +13,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from functools import reduce
 from urllib.parse import unquote
 
-from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import StringType, StructField, StructType
 
-from dedp_assets.patterns.core.names import RESERVED, identifier
+from dedp_assets.patterns.core.names import RESERVED, identifier, select_list
 from dedp_assets.patterns.core.partitions import equals, literal, sql_type
 from dedp_assets.patterns.delta.log.partition_values import Partition
 from dedp_assets.patterns.delta.log.table_state import CLOSED, KeyedFile, TableState
@@ -68,7 +68,7 @@ def read_files(
         named: whether rows say in a column :data:`FILE` where they come from.
     """
     schema = StructType.fromJson(json.loads(state.snapshot.schema().to_json()))
-    also = [F.col("_metadata.file_path").alias(FILE)] if named else []
+    also = [f"_metadata.file_path AS {FILE}"] if named else []
     by_key: dict[Partition, list[str]] = {}
     for file, key in files:
         by_key.setdefault(key, []).append(unquote(file["path"]))
@@ -122,11 +122,11 @@ def _part(
     schema: StructType,
     values: Mapping[str, str | None],
     kinds: Mapping[str, str],
-    also: Sequence[Column] = (),
+    also: Sequence[str] = (),
 ) -> DataFrame:
     rows = session.read.schema(stored).parquet(*[literal_path(path) for path in paths])
-    constants = {c: F.expr(literal(value, str(kinds[c]))).alias(c) for c, value in values.items()}
-    return rows.select(*[constants.get(name, F.col(identifier(name))) for name in schema.names], *also)
+    constants = {c: literal(value, str(kinds[c])) for c, value in values.items()}
+    return rows.selectExpr(*select_list({name: constants.get(name, identifier(name)) for name in schema.names}), *also)
 
 
 def _by_file(
@@ -136,7 +136,7 @@ def _by_file(
     stored: StructType,
     schema: StructType,
     kinds: Mapping[str, str],
-    also: Sequence[Column],
+    also: Sequence[str],
 ) -> DataFrame:
     """Read the rows of many partitions, with partition values joined by file."""
     columns = list(kinds)
@@ -145,10 +145,11 @@ def _by_file(
     names = [_PLACE, *columns]
     values = session.createDataFrame(known, StructType([StructField(name, StringType()) for name in names]))
     paths = [literal_path(store.address_of(path)) for path, _ in every]
-    rows = session.read.schema(stored).parquet(*paths).select("*", *also, F.expr(_PLAIN_URI).alias(_PLACE))
-    cast = {c: F.expr(f"CAST({identifier(c)} AS {sql_type(kind)})").alias(c) for c, kind in kinds.items()}
+    rows = session.read.schema(stored).parquet(*paths).selectExpr("*", *also, f"{_PLAIN_URI} AS {_PLACE}")
+    cast = {c: f"CAST({identifier(c)} AS {sql_type(kind)})" for c, kind in kinds.items()}
     joined = rows.join(F.broadcast(values), _PLACE)
-    return joined.select(*[cast.get(name, F.col(identifier(name))) for name in schema.names], *([FILE] if also else []))
+    shown = select_list({name: cast.get(name, identifier(name)) for name in schema.names})
+    return joined.selectExpr(*shown, *([FILE] if also else []))
 
 
 def predicate(partition: Mapping[str, str | None], state: TableState, alias: str = "") -> str:

@@ -7,8 +7,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, Protocol
 
-from pyspark.sql import Column, DataFrame
-from pyspark.sql import functions as F
+from pyspark.sql import DataFrame
 
 from dedp_assets.patterns.core.names import RESERVED
 from dedp_assets.patterns.core.observing import Watch
@@ -75,11 +74,6 @@ class Measuring:
     def again(self) -> Measuring:
         """Return a copy that computes the aggregates of audits and tally in separate passes."""
         return replace(self, apart=True)
-
-    @property
-    def hashed(self) -> list[Column]:
-        """The columns of the hashes."""
-        return [F.expr(sql).alias(name) for name, sql in self.hashes.items()]
 
     def written(self, measured: DataFrame) -> DataFrame:
         """Select the plain rows to write; lazy."""

@@ -16,9 +16,9 @@ from pyspark.sql.types import DataType, StringType, StructField, StructType
 
 from dedp_assets.patterns.core.errors import ConfigError, ContractError, PatternError
 from dedp_assets.patterns.core.meeting import is_held, with_types
-from dedp_assets.patterns.core.names import OUTCOME, RESERVED, identifier, unused
+from dedp_assets.patterns.core.names import OUTCOME, RESERVED, identifier, select_list, unused
 from dedp_assets.patterns.core.observing import SPARK_ERRORS, is_data_fault
-from dedp_assets.patterns.core.partitions import folder_value, from_folder, literal, to_folder
+from dedp_assets.patterns.core.partitions import folder_value, from_folder, literal, quoted, to_folder
 from dedp_assets.patterns.core.relaying import relayed
 from dedp_assets.patterns.core.results import Split
 from dedp_assets.patterns.core.sql_options import reason_of
@@ -123,9 +123,9 @@ def _filled(
     out = out.filter(F.col(OUTCOME).isin(*parts)) if parts else measuring.written(out)
     columns = [c for c in out.columns if c in layout.columns or (parts and not c.startswith(RESERVED))]
     stored = [c for c in columns if c not in folders and not (c in layout.partition and c in layout.partition_by)]
-    spelled = [F.expr(to_folder(c, layout.partition_by[c])).alias(folder) for c, folder in folders.items()]
-    outcome = [F.col(OUTCOME).alias(apart)] if parts else []
-    files = out.select(*[F.col(identifier(c)) for c in stored], *spelled, *outcome)
+    spelled = {folder: to_folder(c, layout.partition_by[c]) for c, folder in folders.items()}
+    outcome = {apart: identifier(OUTCOME)} if parts else {}
+    files = out.selectExpr(*map(identifier, stored), *select_list({**spelled, **outcome}))
     _write(files, [*folders.values(), *filter(None, [apart])], stage)
     staged = list(_staged_files(stage.store, layout, folders, apart))
     held = Counter[str | None](dict.fromkeys(parts or (None,), 0))
@@ -155,7 +155,8 @@ def _named_folders(
 ) -> tuple[str, dict[str, str]]:
     """Choose unused folder names: for the parts of a split, and for partition columns of the rows.
 
-    These are the ones not owned, or told by a part that is staged along, too. A vacuum passes over names like ``_x``.
+    These are columns that the write does not own, and columns of a part that is staged along for another table. A
+    vacuum passes over names like ``_x``.
     """
     taken = [*layout.columns, *(column for part in parts for column in split.parts[part])]
     others = {column for part in also for column in split.parts[part]}
@@ -204,15 +205,17 @@ def _projected(split: Split, layout: Layout, parts: Sequence[str], measuring: Me
         wanted = [*layout.columns, *(column for column in measuring.aside if column.lower() not in known)]
         if split.rows.columns == wanted and not measuring.hashes and is_held(split.rows, layout.held):
             return split.rows
-        return split.rows.select(*with_types(split.rows, wanted, layout.held).values(), *measuring.hashed)
+        return split.rows.selectExpr(*select_list({**with_types(split.rows, wanted, layout.held), **measuring.hashes}))
     owners: dict[str, list[str]] = {}
     for part in parts:
         for column in split.parts[part]:
             owners.setdefault(column, []).append(part)
-    outcome = F.col(identifier(split.outcome))
-    values = with_types(split.rows, owners, layout.held)
-    shown = [F.when(outcome.isin(*owned), values[c]).alias(c) for c, owned in owners.items()]
-    return split.rows.select(outcome.alias(OUTCOME), *shown, *measuring.hashed)
+    outcome, values = identifier(split.outcome), with_types(split.rows, owners, layout.held)
+    shown = {
+        column: f"CASE WHEN {outcome} IN ({', '.join(map(quoted, owned))}) THEN {values[column]} END"
+        for column, owned in owners.items()
+    }
+    return split.rows.selectExpr(*select_list({OUTCOME: outcome, **shown, **measuring.hashes}))
 
 
 def _staged_files(
@@ -224,13 +227,13 @@ def _staged_files(
     for file in stage.files():
         if not file.path.endswith(".parquet"):
             continue
-        named = dict(segment.split("=", 1) for segment in file.path.split("/")[:-1])
+        by_folder = dict(segment.split("=", 1) for segment in file.path.split("/")[:-1])
         with stage.open(file.path) as opened:
             rows, statistics = file_statistics(opened, shown)
         if not rows:
             continue
         values = {
-            column: from_folder(unquote(named[folders[column]]), kind)
+            column: from_folder(unquote(by_folder[folders[column]]), kind)
             if column in folders
             else layout.partition[column]
             for column, kind in layout.partition_by.items()
@@ -243,7 +246,7 @@ def _staged_files(
             data_change=True,
             stats=statistics,
         )
-        yield add, unquote(named[apart]) if apart in named else None
+        yield add, unquote(by_folder[apart]) if apart in by_folder else None
 
 
 def _describe(

@@ -16,10 +16,12 @@ from urllib.parse import unquote
 
 from deltalake.transaction import AddAction
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
 from dedp_assets.patterns.core.errors import ConfigError
+from dedp_assets.patterns.core.names import identifier, select_list
+from dedp_assets.patterns.core.partitions import quoted
+from dedp_assets.patterns.delta.commit.parquet_statistics import may_be_true
 from dedp_assets.patterns.delta.snapshots.lost_files import require_files
 from dedp_assets.patterns.delta.storage.coordination import has_lock
 from dedp_assets.patterns.delta.storage.locations import Located, literal_path
@@ -88,8 +90,16 @@ class Stage(Located):
         )
         # Spark reads what it finds in the folder, and has looked by now.
         require_files(self.store.above(), self.files_written)
-        rows = frame if wanted is None else frame.filter(F.col(self.apart) == wanted)
-        return rows.select(*[F.expr(sql).alias(column) for column, sql in self.shown.items()])
+        rows = frame if wanted is None else frame.filter(f"{identifier(self.apart)} = {quoted(wanted)}")
+        return rows.selectExpr(*select_list(self.shown))
+
+    def may_be_true(self, column: str) -> bool:
+        """Tell by the footers of the kept part's files whether a row may have TRUE in a BOOLEAN column."""
+        for path in (unquote(add.path).partition("/")[2] for add in self.adds):
+            with self.store.open(path) as file:
+                if may_be_true(file, column):
+                    return True
+        return False
 
     def finish(self) -> None:
         """Remove the stage's log and unpublished files after the commit, and release the claim."""
