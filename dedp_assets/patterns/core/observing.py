@@ -19,7 +19,7 @@ from pyspark.sql import Column, DataFrame, Observation
 from pyspark.sql import functions as F
 
 from dedp_assets.patterns.core.errors import ContractError
-from dedp_assets.patterns.core.names import RESERVED
+from dedp_assets.patterns.core.names import RESERVED, select_list
 from dedp_assets.patterns.core.sql_options import reason_of
 
 __all__ = ["SPARK_ERRORS", "Unmeasured", "Watch", "is_data_fault"]
@@ -64,8 +64,8 @@ class Watch:
 
     def on(self, rows: DataFrame) -> DataFrame:
         """Observe ``rows`` in the Spark job that reads the rows; lazy."""
-        rows = rows.observe(self.seen, *_columns(self._sure))
-        return rows.observe(self.beside, *_columns(self._doubtful)) if self._doubtful else rows
+        rows = rows.observe(self.seen, *self._columns(self._sure))
+        return rows.observe(self.beside, *self._columns(self._doubtful)) if self._doubtful else rows
 
     def observed(self) -> dict[str, Any]:
         """Read the observed figures without incomplete figures; waits for the job.
@@ -95,6 +95,12 @@ class Watch:
     def figures(self, rows: DataFrame) -> dict[str, Any]:
         """Read the figures of ``rows``, with a further pass for missing figures; waits for the observed job."""
         return self.completed(rows, self.observed())
+
+    def _columns(self, measures: Mapping[str, str]) -> list[Column]:
+        """Make a column of each aggregate; somebody else's SQL may end in a comment, which would hide its name."""
+        asked = {name: F.expr(sql).alias(name) for name, sql in measures.items() if name in self.asked}
+        own = {name: sql for name, sql in measures.items() if name not in asked}
+        return [*map(F.expr, select_list(own)), *asked.values()]
 
     @property
     def _sure(self) -> dict[str, str]:
@@ -131,12 +137,8 @@ def _read(seen: Observation, names: Mapping[str, str]) -> dict[str, Any]:
     return {name: found[name] for name in names} if found.keys() >= names.keys() else {}
 
 
-def _columns(measures: Mapping[str, str]) -> list[Column]:
-    return [F.expr(sql).alias(name) for name, sql in measures.items()]
-
-
 def _computed(rows: DataFrame, measures: Mapping[str, str]) -> dict[str, Any]:
-    return rows.agg(*_columns(measures)).collect()[0].asDict()
+    return rows.agg(*[F.expr(sql).alias(name) for name, sql in measures.items()]).collect()[0].asDict()
 
 
 def _asked(
