@@ -9,7 +9,6 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from pyspark.sql import Column as Expression
 from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
@@ -17,8 +16,9 @@ from pyspark.sql.types import StructType
 from dedp_assets.patterns.core.columns import fields_of
 from dedp_assets.patterns.core.conversion import MISFITS, SYNTAX
 from dedp_assets.patterns.core.errors import SchemaMismatch
+from dedp_assets.patterns.core.instants import timestamp
 from dedp_assets.patterns.core.meeting import as_held, equal, held_problems
-from dedp_assets.patterns.core.names import RESERVED, identifier
+from dedp_assets.patterns.core.names import RESERVED, identifier, select_list
 from dedp_assets.patterns.core.options import typed
 from dedp_assets.patterns.core.records import Provenance
 from dedp_assets.patterns.core.results import Split, WriteResult
@@ -115,8 +115,8 @@ def as_letters(dead: DataFrame, run: Provenance) -> DataFrame:
         >>> rows(as_letters(dead, run).select("raw", "reason", "status", "job", "run_id"))
         [('{', 'malformed JSON', 'open', 'example', 'run-1')]
     """
-    now = F.current_timestamp() if run.at is None else F.lit(run.at).cast("timestamp")
-    return dead.withColumns({**_stamps(run), "status": F.lit("open"), "dead_lettered_at": now})
+    added = {**_stamps(run), "status": "'open'", "dead_lettered_at": _now(run)}
+    return dead.withColumns({column: F.expr(sql) for column, sql in added.items()})
 
 
 def filed(
@@ -140,34 +140,37 @@ def filed(
         identity: columns of a record's identity.
     """
     letters, spec, run = fitted(letters, dead.table), dead.table.spec, dead.run
-    now = F.current_timestamp() if run.at is None else F.lit(run.at).cast("timestamp")
     first = {_REFUSED: "min(dead_lettered_at)", _GIVEN_UP: "bool_and(status = 'given_up')"}
     stamps = {
-        "dead_lettered_at": F.coalesce(_REFUSED, now),
-        "status": F.expr(f"if({_GIVEN_UP}, 'given_up', 'open')"),
+        "dead_lettered_at": f"coalesce({_REFUSED}, {_now(run)})",
+        "status": f"if({_GIVEN_UP}, 'given_up', 'open')",
         **_stamps(run),
-        **{c: F.lit(v).cast(spec.columns[c].type) for c, v in dead.partition.items()},
+        **{c: f"CAST({quoted(v)} AS {spec.columns[c].type})" for c, v in dead.partition.items()},
     }
 
-    def stamped(rows: DataFrame, values: Mapping[str, Expression]) -> DataFrame:
-        return rows.select(*[values[c].alias(c) if c in values else identifier(c) for c in spec.columns])
+    def stamped(rows: DataFrame, values: Mapping[str, str]) -> DataFrame:
+        return rows.selectExpr(*select_list({c: values.get(c, identifier(c)) for c in spec.columns}))
 
     if before is None:
-        return stamped(letters, {**stamps, "dead_lettered_at": now, "status": F.lit("open")})
+        return stamped(letters, {**stamps, "dead_lettered_at": _now(run), "status": "'open'"})
     open_now = stamped(_left_join(letters, before, identity, first), stamps)
     if processed is None:
         return open_now
-    replayed = {"replayed_by": F.coalesce("replayed_by", F.lit(run.code_version)), "status": F.lit("replayed")}
+    replayed = {"replayed_by": f"coalesce(replayed_by, {quoted(run.code_version)})", "status": "'replayed'"}
     return open_now.unionByName(stamped(_processed_since(letters, before, processed, identity), replayed))
 
 
-def _stamps(run: Provenance) -> dict[str, Expression]:
+def _stamps(run: Provenance) -> dict[str, str]:
     return {
-        "job": F.lit(run.asset),
-        "code_version": F.lit(run.code_version),
-        "replayed_by": F.lit(None).cast("string"),
-        "run_id": F.lit(run.run_id),
+        "job": quoted(run.asset),
+        "code_version": quoted(run.code_version),
+        "replayed_by": "CAST(NULL AS STRING)",
+        "run_id": quoted(run.run_id),
     }
+
+
+def _now(run: Provenance) -> str:
+    return "current_timestamp()" if run.at is None else timestamp(run.at)
 
 
 def fitted(letters: DataFrame, dead: Table) -> DataFrame:

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from functools import reduce
 from urllib.parse import unquote
 
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame, DataFrameReader, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import StringType, StructField, StructType
 
@@ -51,7 +51,8 @@ def read_at(
     if not files:
         return session.createDataFrame([], schema)
     stored = StructType([field for field in schema.fields if field.name not in state.partition_columns])
-    parts = [_part(session, paths, stored, schema, dict(key), state.kinds) for key, paths in files.items()]
+    reader = session.read.schema(stored)
+    parts = [_part(reader, paths, schema, dict(key), state.kinds) for key, paths in files.items()]
     return reduce(DataFrame.unionByName, parts)
 
 
@@ -78,8 +79,9 @@ def read_files(
     stored = StructType([field for field in schema.fields if field.name not in state.partition_columns])
     if len(by_key) > _MOST_PARTITIONS:
         return _by_file(session, store, by_key, stored, schema, state.kinds, also)
+    reader = session.read.schema(stored)
     parts = [
-        _part(session, [*map(store.address_of, paths)], stored, schema, dict(key), state.kinds, also)
+        _part(reader, [*map(store.address_of, paths)], schema, dict(key), state.kinds, also)
         for key, paths in by_key.items()
     ]
     return reduce(DataFrame.unionByName, parts)
@@ -116,15 +118,14 @@ def _files(
 
 
 def _part(
-    session: SparkSession,
+    reader: DataFrameReader,
     paths: list[str],
-    stored: StructType,
     schema: StructType,
     values: Mapping[str, str | None],
     kinds: Mapping[str, str],
     also: Sequence[str] = (),
 ) -> DataFrame:
-    rows = session.read.schema(stored).parquet(*[literal_path(path) for path in paths])
+    rows = reader.parquet(*[literal_path(path) for path in paths])
     constants = {c: literal(value, str(kinds[c])) for c, value in values.items()}
     return rows.selectExpr(*select_list({name: constants.get(name, identifier(name)) for name in schema.names}), *also)
 
