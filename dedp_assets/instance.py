@@ -30,7 +30,7 @@ _OPEN = [
 
 
 def prepare_home(settings: Settings) -> dict[str, str]:
-    """Create Dagster's home with its configuration; return the variables DAGSTER_HOME and DEDP_HOME."""
+    """Create Dagster's home with the configuration; return the variables DAGSTER_HOME and DEDP_HOME."""
     settings.dagster_home.mkdir(parents=True, exist_ok=True)
     # Whole or not at all: a platform that runs here may be reading it.
     draft = settings.dagster_home / f"dagster.yaml.{os.getpid()}"
@@ -84,7 +84,7 @@ class Ended:
 
 
 class Platform:
-    """The code location with its instance, driven by this process in place of the daemon.
+    """The code location and the Dagster instance, driven by this process in place of the daemon.
 
     Attributes:
         idle: sensor -> why its newest tick asked for nothing.

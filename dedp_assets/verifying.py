@@ -77,7 +77,7 @@ def _counted(number: int, what: str) -> str:
 
 
 def _remedy(ledger: Ledger, lost: LostFile) -> str:
-    """Return the remedy for a lost file: the command that computes its rows again, otherwise the backup."""
+    """Return the remedy for a lost file: the command that computes the rows again, otherwise the backup."""
     # The graph is loaded only if something is lost.
     from dedp_assets.definitions import defs  # noqa: PLC0415
 

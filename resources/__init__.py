@@ -1,4 +1,7 @@
-"""Wiring of this project: the resources that assets and sensors may ask for, by name. Their classes are a library's."""
+"""Wiring of this project: the resources that assets and sensors may ask for, by name.
+
+The classes are in `dedp_assets.resources`.
+"""
 
 from __future__ import annotations
 

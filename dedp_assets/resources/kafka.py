@@ -89,7 +89,7 @@ class Kafka(dg.ConfigurableResource[Any]):
                 time.sleep(0.2)
 
     def create(self, *, partitions: int = 2) -> None:
-        """Create the topic, unless it exists, with timestamps set by the broker.
+        """Create the topic, unless present, with timestamps set by the broker.
 
         Raises:
             NotReady: if the brokers do not answer.

@@ -1,4 +1,4 @@
-"""The operational database: any PostgreSQL by URL, or the laptop's own server by its announced URL."""
+"""The operational database: any PostgreSQL by URL, or the laptop's own server by the announced URL."""
 
 import re
 from collections.abc import Iterator, Mapping

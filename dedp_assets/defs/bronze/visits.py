@@ -128,7 +128,7 @@ def delivered(request: Request, table: Table, landing: Landing) -> Inputs:
     code_version="1",
 )
 def visits(step: Step, into: Target, landing: Landing) -> WriteResult:
-    """Load one day's marked delivery, replacing the former rows of the day."""
+    """Load one day's delivery, complete with a marker, in place of the day's former rows."""
     delivery, stated = step.inputs.found, step.inputs.notes["watermark"]
     lines = read_lines(into.table.session, landing.paths("visits", delivery))
     midnight = datetime.combine(datetime.fromisoformat(step.key), time(), timezone.utc)

@@ -39,7 +39,7 @@ def promote(visits: Pinned, into: Target, *, query: str, counted: str) -> WriteR
 
 
 def _is_open(day: str, at: datetime | None) -> bool:
-    """Return whether a day is not over yet, and its volume no measure."""
+    """Return whether a day has not ended yet, so that the day's volume is incomplete."""
     return at is not None and at.date().isoformat() <= day
 
 

@@ -120,7 +120,7 @@ SHOWN_BEFORE = Feed(
     code_version="2",
 )
 def ad_impressions(visits: Pinned, ads: Pinned, into: Target) -> WriteResult:
-    """Join one day's visits with the ads in the present tables, including rows too late for the stream."""
+    """Join one day's visits with ads, from the newest snapshots, including rows too late for the stream."""
     found = join_latest(visits.rows().select(*_VISIT), ads.rows().select(*_DISPLAY), times=TIMES, **JOIN)
     return overwrite_partition(
         found.select(*IMPRESSIONS.columns),

@@ -70,7 +70,7 @@ def metadata_of(
     column: str = "",
     figures: Mapping[str, Figure] = MappingProxyType({}),
 ) -> dict[str, dict[str, Any]]:
-    """Return the metadata of each partition key for the UI, from its commit and the run's result.
+    """Return the UI metadata of each partition key, from the partition's commit and the run's result.
 
     Args:
         table: the table.

@@ -39,7 +39,7 @@ Declared = LakeTable[...] | LakeJob
 
 
 def lake_job(job: Job, when: Every | Polls, *, pool: str = "") -> Callable[[Callable[..., None]], LakeJob]:
-    """Declare a job with the decorated function as its only op.
+    """Declare a job whose only op is the decorated function.
 
     Args:
         job: name and purpose of the job.

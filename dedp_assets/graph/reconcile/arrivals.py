@@ -91,7 +91,7 @@ class Arrivals:
         return plan
 
     def _touched(self, landing: Landing, watch: TableWatch, now: datetime) -> set[str]:
-        """List the folders that changed since the last poll; on the first poll, since they were loaded."""
+        """List the folders changed since the last poll; on the first poll, since the load of each folder."""
         recent = dict(landing.touched(self.dataset, since_ns=self.since - _SLACK_NS))
         touched = {name for name, changed_ns in recent.items() if self.seen.get(name) != changed_ns}
         if not self.since:
@@ -127,7 +127,7 @@ class Arrivals:
         return changed
 
     def _is_suspicious(self, landing: Landing, key: str, delivery: Delivery, loaded: Loaded) -> bool:
-        """Return whether a file was written or renamed after the loading run began, so its bytes may differ."""
+        """Return whether a file was written or renamed after the loading run began, so the content may differ."""
         if not (loaded.at and loaded.content):
             return False
         written = landing.written(self.dataset, delivery)

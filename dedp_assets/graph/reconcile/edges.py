@@ -147,7 +147,7 @@ class Edge:
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """Tables with the same upstream tables and partitions: one run computes one partition of all of them.
+    """Tables with the same upstream tables and partitions; one run computes a partition of every table.
 
     Attributes:
         edges: the tables.
@@ -241,7 +241,7 @@ def _depth(table: LakeTable[...], tables: Sequence[LakeTable[...]]) -> int:
 
 
 def _chain(table: LakeTable[...], tables: Sequence[LakeTable[...]]) -> list[str]:
-    """List the tables of a table's run: its outputs, and downstream tables that read only the same key.
+    """List the tables of a table's run: the outputs, and downstream tables that read only the same key.
 
     A late date reaches gold in the run that corrects silver, without another tick and another start.
     """

@@ -43,7 +43,7 @@ def retry(number: int) -> dg.RetryRequested:
 
 
 def is_lost_engine(error: BaseException | None) -> bool:
-    """Return whether an error or one of its causes is the loss of the shared Spark engine."""
+    """Return whether an error, or a cause in the error's chain, is the loss of the shared Spark engine."""
     while error is not None:
         if isinstance(error, SparkConnectException) and any(text in str(error) for text in _LOST):
             return True

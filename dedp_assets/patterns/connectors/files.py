@@ -60,7 +60,7 @@ _OFFERED = "deliver plain text, .gz, .bz2 or .zst"
 
 
 def name_refusal(name: str) -> str:
-    """Return the reason why engines read no text lines from a file by its name; empty for a valid name."""
+    """Return why engines cannot read text lines from a file of this name; empty for a readable name."""
     return unreadable_name(name) or _of_suffix(name, _NO_LINES)
 
 

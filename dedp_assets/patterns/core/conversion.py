@@ -124,7 +124,7 @@ def texts_of(schema: Mapping[str, str]) -> dict[str, str]:
 
 
 def _from_nested(rows: DataFrame, name: str, kind: str, misfits: str) -> DataFrame:
-    """Convert one column to a nested type, as the JSON of a record's only member."""
+    """Convert one column to a nested type, by conversion of a JSON record with one member."""
     column, record, found = identifier(name), f"{RESERVED}record", f"{RESERVED}text"
     (field,) = fields_of(rows, [name])
     written = rows.withColumn(found, F.expr(_json_of(name, field.dataType, kind)))

@@ -118,7 +118,7 @@ class SessionRule:
         )
 
     def events_of(self, sessions: DataFrame, events: DataFrame) -> DataFrame:
-        """Return the events of sessions as rows; a newly kept column is NULL, with its type in ``events``.
+        """Return the events of sessions as rows; a newly kept column is NULL, typed as in ``events``.
 
         Raises:
             ConfigError: for rows that are no sessions of such events.

@@ -1,4 +1,4 @@
-"""Proxy: readers know one name, which shows one of many versions that never change.
+"""Proxy: one name for readers, which shows one of many immutable versions.
 
 Problem: a dataset is computed whole each time, and every former state of it must be kept, while readers want the
     latest one under one name.

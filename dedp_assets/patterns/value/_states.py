@@ -48,7 +48,7 @@ class Measure:
 
 
 def parse(measures: Mapping[str, str], keys: Sequence[str]) -> list[Measure]:
-    """Read measures such as ``sum(bytes)``.
+    """Parse the measures of an aggregation, such as ``sum(bytes)``.
 
     Raises:
         ConfigError: for no measure, one that does not merge, or a name that is taken.

@@ -1,4 +1,4 @@
-"""Stateful Sessionizer: sessions of a stream, each once its gap has passed in event time.
+"""Stateful Sessionizer: sessions of a stream, each emitted once the gap has passed in event time.
 
 Problem: a batch shows a session a partition late at best, and a stream without state knows nothing but single events.
 Solution: the query keeps open sessions as state. Spark's session window is enough where only a pause ends a session;

@@ -1,4 +1,4 @@
-"""Static Joiner: each fact gets what a table at rest knows of its key, and stays one.
+"""Static Joiner: facts are enriched by key from a static table, one output row per fact.
 
 Problem: a visit names a user and nothing of them. Joined to the users of today, a day of last year that is computed
     again says something else than before, and a key that is there twice doubles visits.

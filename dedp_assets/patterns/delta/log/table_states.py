@@ -1,4 +1,4 @@
-"""States of a table by version, from the last checkpoint and the commits after it."""
+"""States of a table by version, from the last checkpoint and the later commits."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _SOON = 100
 
 
 class TableStates(LogFiles):
-    """The states of a table, by version, and its transaction cursors."""
+    """The states of a table by version, and the table's transaction cursors."""
 
     def state(self, version: int | None = None) -> TableState:
         """Return the table state at ``version`` (the newest if ``None``); the last state read is cached.
