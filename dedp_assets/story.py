@@ -30,7 +30,7 @@ _DAYS = 9
 
 
 def demo(settings: Settings, *, logs: Sequence[Path] = (), first: date | None = None) -> int:
-    """Tell the whole story and end.
+    """Run the demo: land and load deliveries, then print the status; return the exit code.
 
     Args:
         settings: where everything is written.

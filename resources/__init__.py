@@ -21,7 +21,7 @@ __all__ = ["resources"]
 
 
 def resources() -> Mapping[str, object]:
-    """Make the resources of the graph, as the environment says."""
+    """Make the resources of the graph, from the settings in the environment."""
     chosen = settings()
     engine = SparkEngine(remote=chosen.remote or "")
     return {

@@ -106,12 +106,12 @@ class Kafka(dg.ConfigurableResource[Any]):
 
 
 def _held(admin: AdminClient, topic: str) -> Topic:
-    described = admin.describe_topics(TopicCollection([topic]), request_timeout=_ANSWER_SECONDS)[topic].result()
-    if not (partitions := sorted(partition.id for partition in described.partitions)):
+    description = admin.describe_topics(TopicCollection([topic]), request_timeout=_ANSWER_SECONDS)[topic].result()
+    if not (partitions := sorted(partition.id for partition in description.partitions)):
         raise NotReady(f"topic {topic}: the brokers name no partition of it: look at it again")
     oldest = _offsets(admin, topic, partitions, OffsetSpec.earliest())
     newest = _offsets(admin, topic, partitions, OffsetSpec.latest())
-    return Topic(topic, str(described.topic_id), begin=oldest, end=newest)
+    return Topic(topic, str(description.topic_id), begin=oldest, end=newest)
 
 
 def _offsets(admin: AdminClient, topic: str, partitions: list[int], which: OffsetSpec) -> dict[str, int]:

@@ -154,7 +154,7 @@ def _acknowledge(channel: Channel, arrival: Arrival, progress: Sequence[_Progres
 def _request(start: Start, run_key: str, now: datetime) -> dg.RunRequest:
     """Return the run request of a start, with event, times and object in the run's tags."""
     event = start.event
-    stated = {
+    attributes = {
         "version": _VERSION,
         "event": event.key,
         "envelope": event.to_json(longest=_LONGEST_ENVELOPE),
@@ -162,5 +162,5 @@ def _request(start: Start, run_key: str, now: datetime) -> dg.RunRequest:
         "processing_time": now.isoformat(),
         "object": start.object,
     }
-    tags = {CAUSE: event.type, REQUEST: start.key, **{f"{TRIGGER}{name}": value for name, value in stated.items()}}
+    tags = {CAUSE: event.type, REQUEST: start.key, **{f"{TRIGGER}{name}": value for name, value in attributes.items()}}
     return dg.RunRequest(run_key=run_key, job_name=start.pipeline, tags=tags)

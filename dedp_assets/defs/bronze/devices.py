@@ -62,8 +62,8 @@ def delivered(request: Request, table: Table, landing: Landing) -> Inputs:
     if not (event := request.trigger):
         delivery = landing.delivery("devices").require_ready()
         content = landing.content("devices", delivery)
-        stated = {**notes, "delivery": delivery.identity, "release": ""}
-        return Inputs({"landing/devices": content}, notes=stated, found=delivery)
+        landed_notes = {**notes, "delivery": delivery.identity, "release": ""}
+        return Inputs({"landing/devices": content}, notes=landed_notes, found=delivery)
     if event["event_time"] < notes["event_time"]:
         text = f"{event['object']} is superseded: the release of {notes['event_time']} is loaded"
         return Inputs(inputs, notes=notes, remark=text)

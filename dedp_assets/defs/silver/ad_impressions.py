@@ -176,11 +176,11 @@ def join_ads(context: dg.OpExecutionContext, lake: Lake, clock: Clock) -> None:
             keys=["event_date", "visit_id", "event_time"],
             restart=lost and step.provenance.approval is not None,
         )
-        stated = {
+        figures = {
             "visits and ads kept": result.figures["state_rows"],
             "visits and ads that came too late": result.figures["dropped_by_watermark"],
         }
-        metadata = {name: number for name, number in stated.items() if number is not None}
+        metadata = {name: number for name, number in figures.items() if number is not None}
         context.log_event(dg.AssetObservation(asset_key(IMPRESSIONS), metadata=metadata))
 
 

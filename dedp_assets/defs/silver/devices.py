@@ -108,8 +108,8 @@ def _changes(delivered: Pinned, table: Table, *, since: int | None) -> Iterator[
         except ConfigError:
             continue
         at = commit.record.at if commit.record else commit.timestamp.isoformat()
-        stated: dict[str, Any] = {"at": at, "number": commit.version, "delivered": rows}
-        yield rows.sparkSession.sql(PRESENT, **stated)
+        parameters: dict[str, Any] = {"at": at, "number": commit.version, "delivered": rows}
+        yield rows.sparkSession.sql(PRESENT, **parameters)
         if before is not None:
-            yield rows.sparkSession.sql(GONE, before=before, **stated)
+            yield rows.sparkSession.sql(GONE, before=before, **parameters)
         before = rows

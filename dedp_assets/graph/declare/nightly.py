@@ -46,9 +46,9 @@ def look_back(
         changed, applied = _versions(context.resources.lake, table, keys[-1 - lookback :])
         plan = plan_lookback(changed, applied, current=keys[-1:], partitions=keys, lookback=lookback)
         finding = judge_beyond_lookback(changed, applied, current=keys[-1:], partitions=keys, lookback=lookback)
-        stated: dict[str, Any] = {"partitions late beyond the look-back": finding.figures["partitions"]}
-        stated |= {"which": finding.note} if finding.note else {}
-        context.instance.report_runless_asset_event(dg.AssetObservation(table.spec.name.split("/"), metadata=stated))
+        metadata: dict[str, Any] = {"partitions late beyond the look-back": finding.figures["partitions"]}
+        metadata |= {"which": finding.note} if finding.note else {}
+        context.instance.report_runless_asset_event(dg.AssetObservation(table.spec.name.split("/"), metadata=metadata))
         if not plan.partitions:
             return dg.SkipReason(f"{plan.reason} of {lookback} before {keys[-1]}")
         return [_request(table.spec.name, stretch, plan) for stretch in _stretches(plan, keys, changed)]

@@ -110,13 +110,13 @@ class Arrivals:
             known = {name: why for name, why in self.strange.items() if why != _STRAY}
             self.strange = known | dict.fromkeys(landing.stray(self.dataset), _STRAY)
         changed: set[str] = set()
-        polled, read = 0, 0
-        while self.unlooked and (thorough or (polled < _AT_ONCE and read < _MOST_BYTES)):
+        checked, read = 0, 0
+        while self.unlooked and (thorough or (checked < _AT_ONCE and read < _MOST_BYTES)):
             key = self.unlooked.pop()  # the newest first
             if key not in watch.loaded:
                 continue
             delivery, loaded = landing.delivery(self.dataset, key), watch.loaded[key]
-            polled += 1
+            checked += 1
             if delivery.identity != loaded.delivery:
                 changed.add(key)
             elif self._is_suspicious(landing, key, delivery, loaded):

@@ -1,4 +1,4 @@
-"""The planner of runs: which to request now, under which run key, and why not the others.
+"""Planner of runs: the runs to request now with run keys, and the reasons to hold other partitions.
 
 A pure function of what is not current, of the runs in flight, of the refusals that hold and of the runs that ended.
 """

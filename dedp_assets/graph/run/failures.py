@@ -137,8 +137,8 @@ def failure_told(events: Sequence[dg.DagsterEvent]) -> str:
     """Return the error sentence of the first failed step."""
     if not events:
         return ""
-    stated = events[0].step_failure_data.user_failure_data
-    return (stated.description or "") if stated else _sentence(events[0])
+    data = events[0].step_failure_data.user_failure_data
+    return (data.description or "") if data else _sentence(events[0])
 
 
 def _sentence(event: dg.DagsterEvent) -> str:

@@ -32,7 +32,7 @@ _PASSING = (408, 425, 429, 500, 502, 503, 504)
 
 @dataclass(frozen=True, slots=True)
 class Patience:
-    """How long a request that fails for a while is tried again.
+    """Retry limits of a request: number of attempts, and pauses between attempts.
 
     Attributes:
         clock: tells what time it is: some services say until when to wait.
@@ -97,7 +97,7 @@ class Service:
         return without_secrets(self.url)
 
     def post(self, content: object) -> Any:  # noqa: ANN401 - JSON
-        """Send JSON and return the answer's, after as many attempts as patience has.
+        """Send JSON and return the JSON of the response, with retries on transient failures.
 
         Raises:
             ConfigError: if the service refuses the request itself (404, 401 and their like), or sends it elsewhere.

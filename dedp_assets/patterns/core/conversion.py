@@ -75,8 +75,8 @@ def convert_json(
         F.col(f"{_AGAIN}.f").alias(SYNTAX),
         *[F.expr(f"if({_PLAIN}, {first[name]}, {again[name]}.v)").alias(name) for name in schema],
         *[
-            F.expr(f"if({again[name]}.v IS NULL, {again[name]}.x, NULL)").alias(stated)
-            for name, stated in texts_of(schema).items()
+            F.expr(f"if({again[name]}.v IS NULL, {again[name]}.x, NULL)").alias(text_column)
+            for name, text_column in texts_of(schema).items()
         ],
         F.col(f"{_AGAIN}.p").alias(MISFITS),
     )
@@ -106,14 +106,14 @@ def convert_columns(rows: DataFrame, schema: Mapping[str, str], *, lenient: Coll
             f"if({identifier(name)} IS NULL OR {values[name]} IS NOT NULL, {NO_TEXTS}, {refused(name, kind)})"
         )
     texts |= {field.name: identifier(f"{field.name} text") for field in nested}
-    stated = texts_of(schema)
-    made = {name.lower() for name in (*schema, *stated.values())}
+    text_columns = texts_of(schema)
+    made = {name.lower() for name in (*schema, *text_columns.values())}
     others = [c for c in rows.columns if c.lower() not in made]
     return rows.select(
         *[F.col(identifier(c)) for c in others],
         F.lit(None).cast("string").alias(SYNTAX),
         *[F.expr(sql).alias(name) for name, sql in values.items()],
-        *[F.expr(sql).alias(stated[name]) for name, sql in texts.items() if name in stated],
+        *[F.expr(sql).alias(text_columns[name]) for name, sql in texts.items() if name in text_columns],
         F.expr(f"flatten(array({', '.join(problems)}))" if problems else NO_TEXTS).alias(MISFITS),
     )
 

@@ -84,9 +84,9 @@ def detect_late_data(
     when = f"if({_STATED} <= {newest}{oldest}, {_STATED}, NULL)"
     outcome = "CASE WHEN event_time IS NULL THEN 'undated' WHEN event_time < watermark THEN 'late' ELSE 'on_time' END"
     late_by = "greatest(unix_micros(watermark) - unix_micros(event_time), 0L) / 1e6"
-    stated = {"event_time": event_time, **({"arrived": arrived} if arrived else {})}
-    require_repeatable(events, "option", stated)
-    with naming_options(events, "option", {name: f"unix_micros({one_value(sql)})" for name, sql in stated.items()}):
+    options = {"event_time": event_time, **({"arrived": arrived} if arrived else {})}
+    require_repeatable(events, "option", options)
+    with naming_options(events, "option", {name: f"unix_micros({one_value(sql)})" for name, sql in options.items()}):
         moments = {
             _STATED: F.expr(one_value(event_time)),
             **({"arrived_at": F.expr(one_value(arrived))} if arrived else {}),

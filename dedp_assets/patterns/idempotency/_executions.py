@@ -157,8 +157,8 @@ class ExecutionLog:
             unclear = glimpse.restored_to is None or back.unclear
             self._add(glimpse.version, Executions(back.last, frozenset(taken - kept), unclear))
         elif note:
-            stated = (note["key"], glimpse.version, note["base"], note["after"], glimpse.stated["sequence"])
-            made = Execution(*stated, before=self.at(note["base"]).last)
+            fields = (note["key"], glimpse.version, note["base"], note["after"], glimpse.stated["sequence"])
+            made = Execution(*fields, before=self.at(note["base"]).last)
             self._add(glimpse.version, Executions(made, frozenset(note["pending"])))
         elif key is not None:
             made = Execution(key, glimpse.version, glimpse.version - 1, before=before.last)

@@ -194,8 +194,8 @@ class Known:
         if run.replay or not (run.inputs or run.sequence is not None):
             return None
         mine = (run.inputs, run.code_version, run.sequence, dict(days))
-        stated = [(commit, commit.record) for commit in self.commits if commit.record]
-        of = ((c, (r.inputs, r.code_version, r.sequence, r.notes[DAYS])) for c, r in stated)
+        recorded = [(commit, commit.record) for commit in self.commits if commit.record]
+        of = ((c, (r.inputs, r.code_version, r.sequence, r.notes[DAYS])) for c, r in recorded)
         return next((commit for commit, theirs in of if theirs == mine), None)
 
 
@@ -208,10 +208,10 @@ def known_of(ledger: Ledger, state: TableState, column: str, name: str) -> Known
     commits: list[Commit] = []
     version = state.version
     while (commit := ledger.latest({column: name}, until=version)) is not None:
-        stated = commit.record.notes.get(DAYS) if commit.record else None
-        if stated is None:
+        noted = commit.record.notes.get(DAYS) if commit.record else None
+        if noted is None:
             return Known(units, None, frozen=cover)
-        days = {**stated, **days}
+        days = {**noted, **days}
         commits.append(commit)
         if not is_append(commit):
             return Known(units, days, commits, cover)

@@ -157,8 +157,8 @@ def _rows(table: Table, items: Sequence[Mapping[str, Any]], partition: Mapping[s
         for item in items
         if not all(item.get(name) is None or is_text(item[name], longest=_LONGEST) for name in texts)
     ]:
-        stated = sentence(repr(odd[0]))
-        raise ContractError(f"an answer does not fit the columns of {table.name}: {stated} has a text that is none")
+        example = sentence(repr(odd[0]))
+        raise ContractError(f"an answer does not fit the columns of {table.name}: {example} has a text that is none")
     schema = ", ".join(f"{identifier(name)} {kind}" for name, kind in columns.items())
     try:
         return table.session.createDataFrame([tuple(item.get(name) for name in columns) for item in items], schema)

@@ -1,4 +1,4 @@
-"""Measures as states: how each is aggregated in part, and how the parts merge."""
+"""Measures as states: partial aggregation of each measure, and merge of partial states."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ def _input(measure: Measure) -> str:
 
 
 def require_exact(measures: Sequence[Measure], states: StructType) -> StructType:
-    """List the types of states, in order.
+    """Return the types of the states, in order of the measures; refuse inexact types.
 
     Raises:
         ConfigError: as :func:`inputs`.

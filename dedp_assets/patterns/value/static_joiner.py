@@ -134,9 +134,9 @@ def join_static(
     )
     there = known.withColumn(_FOUND, F.expr("true")).alias("r")
     joined = facts.alias("f").join(there, F.expr(" AND ".join(conditions)), "left")
-    stated = [F.col(f"r.{identifier(theirs)}").alias(mine) for theirs, mine in columns.items()]
+    from_reference = [F.col(f"r.{identifier(theirs)}").alias(mine) for theirs, mine in columns.items()]
     marked = [F.col(f"r.{_FOUND}").isNotNull().alias(matched)] if matched else []
-    return joined.select("f.*", *stated, *marked)
+    return joined.select("f.*", *from_reference, *marked)
 
 
 @typed

@@ -106,10 +106,10 @@ class TableState(Cursors):
     @property
     def identities(self) -> Mapping[str, bool]:
         """IDENTITY column -> whether an INSERT may state a value."""
-        stated = {name: field.get("metadata", {}) for name, field in self.columns.items()}
+        metadata = {name: field.get("metadata", {}) for name, field in self.columns.items()}
         return {
             c: bool(m.get("delta.identity.allowExplicitInsert"))
-            for c, m in stated.items()
+            for c, m in metadata.items()
             if "delta.identity.start" in m
         }
 

@@ -81,8 +81,8 @@ class BaseSnapshot:
         gone = {file["path"] for file, _ in rewritten}
         removed = [pair for pair in self.state.keyed_files() if pair[0]["path"] in (here - there) | gone]
         back = [pair for pair in self.before.keyed_files() if pair[0]["path"] in there - here - gone]
-        described = ledger.added({file["path"] for file, _ in back}, until=self.before.version)
-        return removed, [_add(file, key, described.get(file["path"], {})) for file, key in back]
+        actions = ledger.added({file["path"] for file, _ in back}, until=self.before.version)
+        return removed, [_add(file, key, actions.get(file["path"], {})) for file, key in back]
 
 
 FindBase = Callable[[TableHandle, CommitRecord], BaseSnapshot]
@@ -100,13 +100,13 @@ def newest_snapshot(table: TableHandle, record: CommitRecord) -> BaseSnapshot:
     return BaseSnapshot(state, idempotency.decide(table.ledger, state, record))
 
 
-def _add(file: Mapping[str, Any], key: Partition, described: Mapping[str, Any]) -> AddAction:
+def _add(file: Mapping[str, Any], key: Partition, action: Mapping[str, Any]) -> AddAction:
     rows = {} if file.get("num_records") is None else {"numRecords": file["num_records"]}
     return AddAction(
         path=file["path"],
         size=file["size_bytes"],
         partition_values=dict(key),
-        modification_time=described.get("modificationTime", 0),
+        modification_time=action.get("modificationTime", 0),
         data_change=True,
-        stats=described.get("stats") or json.dumps(rows),
+        stats=action.get("stats") or json.dumps(rows),
     )

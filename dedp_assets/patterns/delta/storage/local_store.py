@@ -251,7 +251,7 @@ class LocalStore:
                 os.unlink(draft)
 
     def _scan(self, folder: str, *, deep: bool, links: bool = True) -> Iterator[Entry | str]:
-        """List files as entries, everything else by path; that of an empty folder ends with a slash."""
+        """List files as entries, everything else by path; the path of an empty folder ends with a slash."""
         try:
             with os.scandir(self._at(folder)) as found:
                 inside = list(found)
