@@ -89,7 +89,7 @@ def _remedy(ledger: Ledger, lost: LostFile) -> str:
     last = ledger.latest(partition)
     record = last.record if last else None
     if record and partition and not record.partition:
-        came = f"by {record.channel}" if record.channel else "once"
-        return f"{_BACKUP}; its rows came {came}, no run computes them again"
+        origin = f"by {record.channel}" if record.channel else "once"
+        return f"{_BACKUP}; its rows came {origin}, no run computes them again"
     key = partition[ledger.state().partition_columns[0]] if known.partitions_def else None
     return " ".join(["dedp run", ledger.name, *([key] if key else [])])

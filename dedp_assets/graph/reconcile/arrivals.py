@@ -85,8 +85,8 @@ class Arrivals:
         found = [landing.delivery(self.dataset, day) for day in days]
         loaded = {day: watch.loaded[day].delivery for day in days if day in watch.loaded and day not in self.rewritten}
         rolled_back = watch.rolled_back.keys()
-        there = [each for each in found if not each.absent or each.partition in rolled_back]
-        plan = plan_ready(there, consumed=loaded, now=now, settle_seconds=_SETTLE_SECONDS)
+        deliveries = [each for each in found if not each.absent or each.partition in rolled_back]
+        plan = plan_ready(deliveries, consumed=loaded, now=now, settle_seconds=_SETTLE_SECONDS)
         self.waiting = {*plan.partitions, *plan.held}
         return plan
 

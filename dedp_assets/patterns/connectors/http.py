@@ -182,11 +182,11 @@ def checked(answer: object, asked: Sequence[str], *, answers: str, key: str, url
     items = answer.get(answers) if isinstance(answer, dict) else None
     if not isinstance(items, list) or not all(isinstance(item, dict) and key in item for item in items):
         raise ContractError(f"{url} answers without a list {answers!r} of items that have {key!r}")
-    got = Counter(str(item[key]) for item in items)
+    counts = Counter(str(item[key]) for item in items)
     faults = {
-        "lacks": [one for one in asked if one not in got],
-        "has, though nobody asked,": [one for one in got if one not in {*asked}],
-        "has more than once": [one for one, count in got.items() if count > 1],
+        "lacks": [one for one in asked if one not in counts],
+        "has, though nobody asked,": [one for one in counts if one not in {*asked}],
+        "has more than once": [one for one, count in counts.items() if count > 1],
     }
     found = [f"{fault} {_named(ones)}" for fault, ones in faults.items() if ones]
     if found:

@@ -273,8 +273,8 @@ def _numbered(split: Split, parts: Sequence[str], measures: Iterable[str]) -> Da
     A number instead of the outcome, and no column that is needless, are half of what the counting would cost.
     """
     kept = {c.lower() for c in split.parts[parts[0]]}
-    text = " ".join(measures).lower()
-    shown = [c for c in split.rows.columns if c.lower() in kept or identifier(c)[1:-1].lower() in text]
+    sql = " ".join(measures).lower()
+    shown = [c for c in split.rows.columns if c.lower() in kept or identifier(c)[1:-1].lower() in sql]
     numbers = " ".join(f"WHEN {quoted(part)} THEN {number}" for number, part in enumerate(parts))
     number = F.expr(f"CASE {identifier(split.outcome)} {numbers} END").alias(_PART)
     return split.rows.select(*map(identifier, shown), number)

@@ -95,8 +95,8 @@ def replay_letters(split: Split, into: Target, dead: Target, *, keys: Sequence[s
         if saved:
             left = replace(into, audits=_left(into.audits, valid, partition, again, saved))
             written = _admit(known, left, keys=keys, since=standing.version)
-        there = valid.read(partition).filter("was_dead_lettered").select(*map(identifier, split.identity))
-        letters = filed(known["dead"], dead.table.read(filed_under, version=since), there, dead)
+        readmitted = valid.read(partition).filter("was_dead_lettered").select(*map(identifier, split.identity))
+        letters = filed(known["dead"], dead.table.read(filed_under, version=since), readmitted, dead)
         if run.approval:
             letters = letters.withColumn("status", F.expr("if(status = 'open', 'given_up', status)"))
         noted = publish_letters(letters, dead, identity=split.identity, since=since)

@@ -113,9 +113,9 @@ class Executions:
                 f"{table}: the log no longer tells what the rows were before {key}, nothing was changed. The earliest "
                 f"execution that can be run again is {first.key}"
             )
-        there = {each.key for each in standing}
+        present = {each.key for each in standing}
         forgotten = first.after if first else ""
-        lacks = {k for k in {*due, *self.pending} - there if forgotten < k < key}
+        lacks = {k for k in {*due, *self.pending} - present if forgotten < k < key}
         if missing := min(lacks, default=""):
             raise NotReady(f"{table}: {key} comes after {missing}, which has to be run before")
         later = [each for each in standing if each.key >= key]

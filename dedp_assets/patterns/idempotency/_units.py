@@ -232,17 +232,17 @@ def plan_of(present: Mapping[str, int | str], ledger: Ledger, unit: Unit, asked:
     held: dict[str, str] = {}
     for first, mine in units.items():
         known = known_of(ledger, state, state.partition_columns[0], first.isoformat()) if state else Known(1, {})
-        has = known.days or {}
-        again = [day for day in mine if day in asked or (day in has and has[day] != present.get(day))]
-        again += [] if known.frozen else sorted(has.keys() - {*mine})
+        loaded = known.days or {}
+        again = [day for day in mine if day in asked or (day in loaded and loaded[day] != present.get(day))]
+        again += [] if known.frozen else sorted(loaded.keys() - {*mine})
         if known.frozen:
             held |= dict.fromkeys(again, f"its unit is frozen into {known.frozen}: no day of it can be loaded")
         elif again or known.days is None:
             of = days_of(first, unit) if known.days is None else ()
             why = f"unit {first} is loaded whole: " + (f"{', '.join(again)} again" if again else "others wrote it")
-            causes |= dict.fromkeys(sorted({*mine, *has, *(day.isoformat() for day in of)}), why)
+            causes |= dict.fromkeys(sorted({*mine, *loaded, *(day.isoformat() for day in of)}), why)
         else:
-            causes |= dict.fromkeys([day for day in mine if day not in has], f"new in unit {first}")
+            causes |= dict.fromkeys([day for day in mine if day not in loaded], f"new in unit {first}")
     reason = "; ".join(dict.fromkeys(causes.values())) or "nothing to load: no day is new or changed"
     return Plan(tuple(causes), reason, causes, held, {day: present.get(day, "") for day in causes})
 

@@ -56,8 +56,8 @@ def load_version(
         >>> rows(ranking)
         [('/a', 5)]
     """
-    some = Audit(name="input_is_not_empty", of="written", fail_below=min_rows, approvable=True)
-    into = into.by("idempotency.proxy", "audits", "rows_read").with_audits(some)
+    guard = Audit(name="input_is_not_empty", of="written", fail_below=min_rows, approvable=True)
+    into = into.by("idempotency.proxy", "audits", "rows_read").with_audits(guard)
     return exposure.load(rows, into.table, provenance=into.run, audits=into.audits, rows_read=into.rows_read)
 
 

@@ -108,8 +108,8 @@ def require_exact(measures: Sequence[Measure], states: StructType) -> StructType
     Raises:
         ConfigError: as :func:`inputs`.
     """
-    there = {field.name.lower(): field for field in states}
-    kinds = StructType([there[m.name.lower()] for m in measures])
+    by_name = {field.name.lower(): field for field in states}
+    kinds = StructType([by_name[m.name.lower()] for m in measures])
     _require_exact(measures, kinds)
     return kinds
 

@@ -132,8 +132,8 @@ def join_static(
     require_verdict(
         judged, about(reference, former if as_of else None, [*keys.values()], as_of.valid if as_of else None)
     )
-    there = known.withColumn(_FOUND, F.expr("true")).alias("r")
-    joined = facts.alias("f").join(there, F.expr(" AND ".join(conditions)), "left")
+    marked_reference = known.withColumn(_FOUND, F.expr("true")).alias("r")
+    joined = facts.alias("f").join(marked_reference, F.expr(" AND ".join(conditions)), "left")
     from_reference = [F.col(f"r.{identifier(theirs)}").alias(mine) for theirs, mine in columns.items()]
     marked = [F.col(f"r.{_FOUND}").isNotNull().alias(matched)] if matched else []
     return joined.select("f.*", *from_reference, *marked)

@@ -138,9 +138,9 @@ def _hint_faults(log: Store, names: Sequence[str], checkpoints: set[int]) -> Ite
     if version not in checkpoints:
         yield Fault(path, f"names a checkpoint of version {version} that is not there", remedy)
         return
-    there = [name for name in names if name.startswith(f"{version:020d}.") and _CHECKPOINT.fullmatch(name)]
-    if len(there) < (content.get("parts") or 1):
-        yield Fault(path, f"names {content['parts']} parts, of which {len(there)} are there", remedy)
+    present = [name for name in names if name.startswith(f"{version:020d}.") and _CHECKPOINT.fullmatch(name)]
+    if len(present) < (content.get("parts") or 1):
+        yield Fault(path, f"names {content['parts']} parts, of which {len(present)} are there", remedy)
 
 
 def _checkpoint_faults(broken: Mapping[str, str], versions: Mapping[str, int], *, whole: bool) -> Iterator[Fault]:

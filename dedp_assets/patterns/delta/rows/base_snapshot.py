@@ -76,11 +76,11 @@ class BaseSnapshot:
         """List the files to remove, and the files of the earlier version to add again."""
         if self.before is None:
             return rewritten, ()
-        here = {file["path"] for file, _ in self.state.keyed_files()}
-        there = {file["path"] for file, _ in self.before.keyed_files()}
+        newest = {file["path"] for file, _ in self.state.keyed_files()}
+        former = {file["path"] for file, _ in self.before.keyed_files()}
         gone = {file["path"] for file, _ in rewritten}
-        removed = [pair for pair in self.state.keyed_files() if pair[0]["path"] in (here - there) | gone]
-        back = [pair for pair in self.before.keyed_files() if pair[0]["path"] in there - here - gone]
+        removed = [pair for pair in self.state.keyed_files() if pair[0]["path"] in (newest - former) | gone]
+        back = [pair for pair in self.before.keyed_files() if pair[0]["path"] in former - newest - gone]
         actions = ledger.added({file["path"] for file, _ in back}, until=self.before.version)
         return removed, [_add(file, key, actions.get(file["path"], {})) for file, key in back]
 

@@ -191,8 +191,8 @@ class LocalStore:
 
     def overlaps(self, other: LocalStore) -> bool:
         """Tell whether two folders are the same, or one contains the other."""
-        place, there = Path(self.above().resolved().root) / self.name, Path(other.root)
-        return there in (place.resolve(), place, *place.parents) or place in there.parents
+        ours, theirs = Path(self.above().resolved().root) / self.name, Path(other.root)
+        return theirs in (ours.resolve(), ours, *ours.parents) or ours in theirs.parents
 
     def tree(self) -> Tree:
         """List everything in the folder; raise an error if a folder cannot be listed."""
