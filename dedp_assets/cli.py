@@ -1,4 +1,4 @@
-"""The command line: ``dedp setup | demo | up | work | status | letters | versions | verify | run | approve``."""
+"""The command line ``dedp``: setup, demo, up, work, status, letters, versions, verify, run, approve."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Devices reference, complete at each delivery: a folder with a marker, or a release named by an event."""
+"""Devices reference, complete at each delivery: a folder with a marker, or a release by an event."""
 
 from collections.abc import Mapping
 from typing import Any

@@ -1,4 +1,4 @@
-"""Promotion to gold: one query over a silver date, published on silver's explicit PASS of the same version."""
+"""Promotion to gold: one query over a silver date, published on silver's PASS of the same version."""
 
 from dataclasses import replace
 from datetime import datetime
@@ -18,7 +18,7 @@ PASSED = {
 
 
 def promote(visits: Pinned, into: Target, *, query: str, counted: str) -> WriteResult:
-    """Compute a day of a gold table from silver's visits; publish the day after silver and the result passed.
+    """Compute a gold table's day from silver's visits; publish after silver and the result passed.
 
     Args:
         visits: silver's visits of the day.

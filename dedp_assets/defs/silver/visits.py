@@ -147,7 +147,7 @@ def replay(into: Target, dead: Target) -> WriteResult:
     code_version="2",
 )
 def visits(landed: Pinned, into: Target, dead: Target) -> WriteResult:
-    """Type, validate and deduplicate one event date over all landing days in the newest snapshot of bronze."""
+    """Type, validate and deduplicate one event date over all landing days in bronze's newest snapshot."""
     lines, seen = tally(landed.rows(), identity=IDENTITY)
     earlier = landed.related(dead.table, "landed_on")  # a letter moves between dates when a fix dates its record anew
     split = divert_unprocessable(lines, earlier, **RECORD)

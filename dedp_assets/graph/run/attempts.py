@@ -1,4 +1,4 @@
-"""The run loop's attempts: each error of a partition becomes a retry, a refusal or a failure of the step."""
+"""Attempts of the run loop: an error of a partition becomes a retry, a refusal or a failed step."""
 
 from __future__ import annotations
 

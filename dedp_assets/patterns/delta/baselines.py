@@ -1,4 +1,4 @@
-"""Baselines: usual values of measures from commit history, and audits of the deviation from usual shares."""
+"""Baselines: usual values of measures from commit history, and audits of deviations from shares."""
 
 from __future__ import annotations
 

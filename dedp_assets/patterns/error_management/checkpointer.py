@@ -1,4 +1,4 @@
-"""Checkpointer: after a failure a stream resumes from a checkpoint, each record committed exactly once.
+"""Checkpointer: after a failure a stream resumes from a checkpoint, each record committed once.
 
 Problem: a stream has no partitions that could be run again. One that fails without saved progress and state begins at
     its first record, or leaves out what came meanwhile.

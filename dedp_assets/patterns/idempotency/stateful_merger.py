@@ -1,4 +1,4 @@
-"""Stateful Merger: a rerun of a past merge starts from the table's former version; later merges follow.
+"""Stateful Merger: a rerun of a past merge starts from the former version; later merges follow.
 
 Problem: a merge of last Tuesday's increment, run again today, mixes it with all that came after it: rows that never
     were together, totals that count twice.

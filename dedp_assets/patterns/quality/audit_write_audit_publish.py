@@ -1,4 +1,4 @@
-"""Audit-Write-Audit-Publish: rows are published only after audits of input and result; exceptions name an approver.
+"""Audit-Write-Audit-Publish: rows become visible only by passed audits or a named approval.
 
 Problem: a job succeeds technically and publishes rows that are wrong, such as half the usual volume.
 Solution: audit the input before computing anything, write the result beside the table, audit it with figures measured

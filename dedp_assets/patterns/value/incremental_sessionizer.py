@@ -1,4 +1,4 @@
-"""Incremental Sessionizer: sessions across partitions, from one partition and the sessions left open before.
+"""Incremental Sessionizer: sessions across partitions, from one partition and earlier open sessions.
 
 Problem: a partition cuts sessions. Each alone shows them wrong, and all of them together cost the whole history.
 Solution: a run takes its partition's events and the sessions that were open at the end of the partition before. Those

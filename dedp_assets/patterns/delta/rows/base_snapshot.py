@@ -1,4 +1,4 @@
-"""Base snapshot of a change: the newest snapshot of the table, or an earlier snapshot brought back by the commit.
+"""Base snapshot of a change: the newest snapshot, or an earlier snapshot brought back by the commit.
 
 The table is not rewound for a change that starts from an earlier snapshot: one commit takes the files of later versions
 out, brings those of the earlier version back, and exchanges what the change rewrites. So no reader ever sees the table
