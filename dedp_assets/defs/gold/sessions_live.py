@@ -1,4 +1,4 @@
-"""Sessions of visitors, from a stream of visits; each session is published after the last visit's gap."""
+"""Sessions of visitors, from a stream of visits; each session is published once the gap has passed."""
 
 from dedp_assets.defs.bronze.visits import EVENT_TIME
 from dedp_assets.defs.bronze.visits import VISITS as LANDED

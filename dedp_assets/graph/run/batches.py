@@ -136,7 +136,7 @@ class Batch(Attempts):
 
     @property
     def findings(self) -> Iterator[tuple[str, Finding]]:
-        """The findings of every refused audit, each with the partition key."""
+        """The findings of partitions refused by audits, each with the partition key."""
         for key, error in self.errors.items():
             yield from ((key, finding) for finding in (error.findings if isinstance(error, AuditFailed) else ()))
 
