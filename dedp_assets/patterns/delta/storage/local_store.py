@@ -190,7 +190,7 @@ class LocalStore:
         return replace(self, root=os.path.realpath(self.root))
 
     def overlaps(self, other: LocalStore) -> bool:
-        """Tell whether two folders are the same, or one contains the other."""
+        """Tell whether two folders are the same, or are nested."""
         ours, theirs = Path(self.above().resolved().root) / self.name, Path(other.root)
         return theirs in (ours.resolve(), ours, *ours.parents) or ours in theirs.parents
 
