@@ -1,4 +1,4 @@
-"""The command line: ``dedp setup | demo | up | work | status | letters | versions | verify | run | approve``."""
+"""The command line ``dedp``: setup, demo, up, work, status, letters, versions, verify, run, approve."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _join(chosen: Settings, *, computes: bool) -> None:
-    """Report a platform that runs in this home; a computing command uses its engine by default."""
+    """Report a platform running in this home, and use the platform's Spark engine for computing commands."""
     if (platform := running(chosen)) is None:
         return
     used = ""
@@ -45,7 +45,7 @@ def _join(chosen: Settings, *, computes: bool) -> None:
 
 
 def _compares(chosen: argparse.Namespace) -> bool:
-    """Return whether the command compares a table with its source, and so reads the source's rows."""
+    """Return whether the command compares a captured table with the source database."""
     if chosen.command != "verify":
         return False
     from dedp_assets.verifying import CAPTURED  # noqa: PLC0415

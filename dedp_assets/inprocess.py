@@ -36,7 +36,7 @@ def execute(
     assets: Iterable[dg.AssetKey] = (),
     checks: Iterable[dg.AssetCheckKey] = (),
 ) -> list[dg.DagsterEvent]:
-    """Run a job to its end; return all events, failures included, without an exception.
+    """Run a job in this process and return all events; a failed step is an event and raises no exception.
 
     Args:
         instance: where the run is recorded.

@@ -30,7 +30,7 @@ _OPEN = [
 
 
 def prepare_home(settings: Settings) -> dict[str, str]:
-    """Create Dagster's home with its configuration; return the variables DAGSTER_HOME and DEDP_HOME."""
+    """Create Dagster's home with the configuration; return the variables DAGSTER_HOME and DEDP_HOME."""
     settings.dagster_home.mkdir(parents=True, exist_ok=True)
     # Whole or not at all: a platform that runs here may be reading it.
     draft = settings.dagster_home / f"dagster.yaml.{os.getpid()}"
@@ -69,8 +69,8 @@ def _process_of(instance: dg.DagsterInstance, run: dg.DagsterRun) -> int | None:
     if process := process_of(run):
         return process
     events = instance.all_logs(run.run_id, of_type=dg.DagsterEventType.ENGINE_EVENT)
-    stated = [log.dagster_event.engine_event_data.metadata for log in events if log.dagster_event]
-    return next((int(str(each["pid"].value)) for each in stated if "pid" in each), None)
+    metadata = [log.dagster_event.engine_event_data.metadata for log in events if log.dagster_event]
+    return next((int(str(each["pid"].value)) for each in metadata if "pid" in each), None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +84,7 @@ class Ended:
 
 
 class Platform:
-    """The code location with its instance, driven by this process in place of the daemon.
+    """The code location and the Dagster instance, driven by this process in place of the daemon.
 
     Attributes:
         idle: sensor -> why its newest tick asked for nothing.
@@ -116,9 +116,9 @@ class Platform:
         if days is None and partition:
             raise ValueError(f"{table} has no partitions: leave {partition} out")
         if days is not None and not (partition and days.has_partition_key(partition)):
-            stated = f"{partition} is no partition" if partition else "name the partition"
+            problem = f"{partition} is no partition" if partition else "name the partition"
             called = "weeks by their Monday," if isinstance(days, dg.WeeklyPartitionsDefinition) else "days"
-            raise ValueError(f"{stated} of {table}: they are {called} from {days.get_first_partition_key()} to today")
+            raise ValueError(f"{problem} of {table}: they are {called} from {days.get_first_partition_key()} to today")
 
     def require_approvable(self, table: str, partition: str) -> None:
         """Refuse the approval of a partition without a refusal, or with an audit that no person can overrule.
@@ -204,9 +204,9 @@ class Platform:
 
     def _beyond_approval(self, run: dg.DagsterRun, partition: str) -> str:
         """Return the names of the non-approvable audits that refused the partition in a run."""
-        stated = [event.step_failure_data.user_failure_data for event in step_failures(self.instance, run)]
+        failures = [event.step_failure_data.user_failure_data for event in step_failures(self.instance, run)]
         name = f"{partition} {BEYOND_APPROVAL}".strip()
-        return ", ".join(str(data.metadata[name].value) for data in stated if data and name in data.metadata)
+        return ", ".join(str(data.metadata[name].value) for data in failures if data and name in data.metadata)
 
     def _sensors(self) -> list[dg.SensorDefinition]:
         return list(self.definitions.get_repository_def().sensor_defs)

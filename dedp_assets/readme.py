@@ -42,7 +42,7 @@ def _rows() -> list[str]:
 
 
 def _place(pattern: Pattern) -> tuple[int, str]:
-    """Return a pattern's sort key: the number in its chapter's docstring, then its name."""
+    """Return a pattern's sort key: the number in the chapter's docstring, then the pattern's id."""
     package = inspect.getdoc(sys.modules[pattern.module.__name__.rpartition(".")[0]]) or ""
     number = re.search(r"\d+", package)
     return int(number[0]) if number else sys.maxsize, pattern.id

@@ -94,8 +94,8 @@ def needs(settings: Settings, lake: Lake, names: Iterable[str]) -> Iterator[Need
 
     platform = Platform(settings)
     gaps = list(_gaps(platform, lake, Landing(root=str(settings.landing))))
-    stated = {(gap.table, gap.key) for gap in gaps if gap.state == "refused"}
-    gaps += [Gap(t, key, "refused", ended.failure) for t, key, ended in platform.waiting() if (t, key) not in stated]
+    refused = {(gap.table, gap.key) for gap in gaps if gap.state == "refused"}
+    gaps += [Gap(t, key, "refused", ended.failure) for t, key, ended in platform.waiting() if (t, key) not in refused]
     for needed in _STATES:
         yield from _few([gap for gap in gaps if gap.state == needed])
 

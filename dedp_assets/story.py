@@ -30,7 +30,7 @@ _DAYS = 9
 
 
 def demo(settings: Settings, *, logs: Sequence[Path] = (), first: date | None = None) -> int:
-    """Tell the whole story and end.
+    """Run the demo: land and load deliveries, then print the status; return the exit code.
 
     Args:
         settings: where everything is written.
@@ -108,7 +108,7 @@ def _tables(*, audited: bool = False) -> list[str]:
 
 
 def _platform(settings: Settings) -> Platform:
-    """Load the platform, with its first partition derived from the oldest existing delivery."""
+    """Load the platform after the oldest delivery, whose day becomes the first partition."""
     from dedp_assets.instance import Platform  # noqa: PLC0415
 
     return Platform(settings)

@@ -77,7 +77,7 @@ def _counted(number: int, what: str) -> str:
 
 
 def _remedy(ledger: Ledger, lost: LostFile) -> str:
-    """Return the remedy for a lost file: the command that computes its rows again, otherwise the backup."""
+    """Return the remedy for a lost file: the command that computes the rows again, otherwise the backup."""
     # The graph is loaded only if something is lost.
     from dedp_assets.definitions import defs  # noqa: PLC0415
 
@@ -89,7 +89,7 @@ def _remedy(ledger: Ledger, lost: LostFile) -> str:
     last = ledger.latest(partition)
     record = last.record if last else None
     if record and partition and not record.partition:
-        came = f"by {record.channel}" if record.channel else "once"
-        return f"{_BACKUP}; its rows came {came}, no run computes them again"
+        origin = f"by {record.channel}" if record.channel else "once"
+        return f"{_BACKUP}; its rows came {origin}, no run computes them again"
     key = partition[ledger.state().partition_columns[0]] if known.partitions_def else None
     return " ".join(["dedp run", ledger.name, *([key] if key else [])])

@@ -1,4 +1,7 @@
-"""Wiring of this project: the resources that assets and sensors may ask for, by name. Their classes are a library's."""
+"""Wiring of this project: the resources that assets and sensors may ask for, by name.
+
+The classes are in `dedp_assets.resources`.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +21,7 @@ __all__ = ["resources"]
 
 
 def resources() -> Mapping[str, object]:
-    """Make the resources of the graph, as the environment says."""
+    """Make the resources of the graph, from the settings in the environment."""
     chosen = settings()
     engine = SparkEngine(remote=chosen.remote or "")
     return {

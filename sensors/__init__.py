@@ -1,4 +1,7 @@
-"""Wiring of this project: the sensors that wake the graph as a whole. What they look for is a library's."""
+"""Wiring of this project: the sensors that wake the graph as a whole.
+
+The sensors' functions are in `dedp_assets.sensors`.
+"""
 
 from __future__ import annotations
 

@@ -38,7 +38,7 @@ def workspace(folder: Path, *, port: int) -> Path:
 
 
 def _end_with_the_code() -> None:
-    """End the code server after its process with the loaded code ended, so that supervisord restarts both.
+    """End the code server after the process with the loaded code ended; supervisord then restarts both.
 
     Without this, it would go on and answer nothing. A reload starts the new process before it ends the old one.
     """

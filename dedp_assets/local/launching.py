@@ -73,7 +73,7 @@ def _execute(command: Sequence[str]) -> None:
 
 
 def _interrupt(process: int) -> bool:
-    """Interrupt a forked process, unless its id now belongs to another program."""
+    """Interrupt a forked process, unless the process id now belongs to another program."""
     try:
         if "multiprocessing.forkserver" not in " ".join(psutil.Process(process).cmdline()):
             return False

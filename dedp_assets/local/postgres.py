@@ -49,7 +49,7 @@ class PostgresError(RuntimeError):
 
 
 def start(chosen: Settings, *, port: int = 0) -> Address:
-    """Start the server, unless already running; create its data on the first start.
+    """Start the server, unless already running; on the first start, create the data folder.
 
     Run as root, it works as a user of its own, since PostgreSQL refuses root: the folders above it get the permission
     to be passed through.
@@ -81,7 +81,7 @@ def command(chosen: Settings, *, port: int) -> list[str]:
 
 
 def open_database(chosen: Settings) -> Address | None:
-    """Create the database, unless present, and announce its URL; ``None`` without a ready server."""
+    """Create the database, unless present, and announce the URL; ``None`` without a ready server."""
     own = _own(chosen)
     if own is not None:
         _make_database(own)
@@ -96,7 +96,7 @@ def system_user() -> str:
 
 
 def stop(chosen: Settings) -> None:
-    """Stop the server, if running, and wait for its end."""
+    """Withdraw the announced URL, stop the server, if running, and wait for the end of the process."""
     withdraw(_folder(chosen))
     if _own(chosen) is not None:
         _run(_folder(chosen), "pg_ctl", "-D", "data", "-w", "-m", "fast", "stop")
@@ -107,7 +107,7 @@ def _folder(chosen: Settings) -> Path:
 
 
 def _own(chosen: Settings) -> Address | None:
-    """Return the address of the running server, from its process file; ``None`` without a ready server."""
+    """Return the address of the running server, from ``postmaster.pid``; ``None`` without a ready server."""
     folder = _folder(chosen)
     try:
         lines = (folder / "data" / "postmaster.pid").read_text().splitlines()
@@ -187,7 +187,7 @@ def _server_user() -> pwd.struct_passwd | None:
 
 
 def _let_in(folder: Path) -> None:
-    """Give the server's user its folder, and permission to traverse the parents of folder and programs."""
+    """Make the server's user the owner of ``folder``, with access to parent folders and programs."""
     if (user := _server_user()) is None:
         return
     os.chown(folder, user.pw_uid, user.pw_gid)

@@ -1,4 +1,4 @@
-"""Modules loaded in the fork server of runs: Dagster's command, its storage, Spark, the definitions."""
+"""Modules loaded in the fork server of runs: Dagster's command and storage, Spark, the definitions."""
 
 import dagster as dg
 import dagster._cli.api

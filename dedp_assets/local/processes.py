@@ -183,7 +183,7 @@ class _Platform:
         return [Server("services", services.command(self._settings.home / http.FOLDER, port=self._ports.services))]
 
     def _database(self) -> str:
-        """Create the database with its first rows; return the readiness message, empty if not ready."""
+        """Create the database with the first rows; return the readiness message, empty if not ready."""
         with suppress(psycopg.OperationalError):
             own = postgres.open_database(self._settings)
             if own is None:
@@ -196,7 +196,7 @@ class _Platform:
         return ""
 
     def _database_server(self) -> list[Server]:
-        """Return the laptop's own PostgreSQL server; without PostgreSQL, only its readers have to wait."""
+        """Return the laptop's PostgreSQL server; empty if another server is configured, or the start failed."""
         if self._settings.postgres is not None:
             return []
         try:

@@ -173,7 +173,7 @@ def supervise(
     died: Callable[[str, Path], None],
     policy: Policy | None = None,
 ) -> Iterator[Supervision]:
-    """Run servers for a block; at its end, stop the servers and all of their child processes.
+    """Run servers for a block; at the end, stop all servers and the servers' child processes.
 
     Args:
         servers: what to run.
@@ -217,7 +217,7 @@ def _on_signals(asked: Event) -> Iterator[None]:
 
 
 def _end(process: subprocess.Popen[bytes], policy: Policy) -> None:
-    """End supervisord and its servers, by force after the time limit."""
+    """End supervisord with the servers, by force after the time limit."""
     process.terminate()
     with suppress(subprocess.TimeoutExpired):
         process.wait(timeout=policy.stop_seconds + _GRACE_SECONDS)

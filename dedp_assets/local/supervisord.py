@@ -1,4 +1,4 @@
-"""supervisord with an orderly end after the end of its parent process, for any reason."""
+"""supervisord with an orderly shutdown once the parent process has ended, even a killed parent."""
 
 import ctypes
 import os

@@ -85,7 +85,7 @@ class Telling:
 
 
 def _about(run: dg.DagsterRun) -> str:
-    """Return the tables and partitions of a run, with its id, as text."""
+    """Return the tables, the partitions and the id of a run as text."""
     named = run.job_name
     if run.asset_selection:
         named = tables_named("/".join(key.path) for key in run.asset_selection)

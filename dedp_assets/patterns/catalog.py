@@ -1,4 +1,7 @@
-"""The catalogue: every pattern of the library, found by walking the chapters. A module's place is its registration."""
+"""The catalogue: every pattern of the library, found by walking the modules of the chapters.
+
+The place of a module is the registration of the pattern.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +27,7 @@ _ROOMS = {"core", "delta", "connectors"}
 
 @dataclass(frozen=True, slots=True)
 class Pattern:
-    """One pattern of the library, as its module declares it.
+    """One pattern of the library, read from the pattern's module.
 
     Attributes:
         id: ``chapter.module``.

@@ -12,7 +12,7 @@ _PORT = re.compile(r":(\d+)(?:/\w*)?$")
 
 
 def announce(folder: Path, address: str) -> None:
-    """Write a server's address into its folder atomically, readable by the owner only."""
+    """Write a server's address into the server's folder atomically, readable by the owner only."""
     draft = folder / f"{_FILE}.partial"
     draft.unlink(missing_ok=True)
     with os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:

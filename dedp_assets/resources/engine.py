@@ -200,7 +200,7 @@ def last_lines(text: str, lines: int = 15) -> str:
 
 
 def _launching(java: Path) -> list[str]:
-    """Have processes started directly, as long as the runtime takes that without a word.
+    """Return the JVM option to start processes by vfork; empty for a runtime that warns about the option.
 
     Hadoop starts two (``chmod``) for each local file that it writes, and Java would start a helper before each.
     """

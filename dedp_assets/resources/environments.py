@@ -121,7 +121,7 @@ def settings() -> Settings:
 
 
 def apply(variables: Mapping[str, str]) -> None:
-    """Set environment variables for this process and its child processes."""
+    """Set environment variables for this process and child processes."""
     os.environ.update(variables)
 
 

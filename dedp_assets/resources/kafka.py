@@ -89,7 +89,7 @@ class Kafka(dg.ConfigurableResource[Any]):
                 time.sleep(0.2)
 
     def create(self, *, partitions: int = 2) -> None:
-        """Create the topic, unless it exists, with timestamps set by the broker.
+        """Create the topic, unless present, with timestamps set by the broker.
 
         Raises:
             NotReady: if the brokers do not answer.
@@ -106,12 +106,12 @@ class Kafka(dg.ConfigurableResource[Any]):
 
 
 def _held(admin: AdminClient, topic: str) -> Topic:
-    described = admin.describe_topics(TopicCollection([topic]), request_timeout=_ANSWER_SECONDS)[topic].result()
-    if not (partitions := sorted(partition.id for partition in described.partitions)):
+    description = admin.describe_topics(TopicCollection([topic]), request_timeout=_ANSWER_SECONDS)[topic].result()
+    if not (partitions := sorted(partition.id for partition in description.partitions)):
         raise NotReady(f"topic {topic}: the brokers name no partition of it: look at it again")
     oldest = _offsets(admin, topic, partitions, OffsetSpec.earliest())
     newest = _offsets(admin, topic, partitions, OffsetSpec.latest())
-    return Topic(topic, str(described.topic_id), begin=oldest, end=newest)
+    return Topic(topic, str(description.topic_id), begin=oldest, end=newest)
 
 
 def _offsets(admin: AdminClient, topic: str, partitions: list[int], which: OffsetSpec) -> dict[str, int]:

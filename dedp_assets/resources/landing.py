@@ -41,7 +41,7 @@ class Landing(dg.ConfigurableResource[Any]):
         return delivery_at(os.path.join(self.root, dataset, partition).rstrip("/"))  # noqa: PTH118 - thousands per tick
 
     def object(self, dataset: str, key: str) -> Delivery:
-        """Describe a one-file delivery, by its path below the root; the event itself completes the delivery.
+        """Describe a delivery of one file, by the path below the root; the file is also the marker.
 
         Raises:
             ContractError: if it does not lie in the dataset's folder.

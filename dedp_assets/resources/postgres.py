@@ -1,4 +1,4 @@
-"""The operational database: any PostgreSQL by URL, or the laptop's own server by its announced URL."""
+"""The operational database: any PostgreSQL by URL, or the laptop's own server by the announced URL."""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -187,11 +187,11 @@ def lacking() -> str:
 
 def _parsed(url: str) -> Address:
     try:
-        stated = {name: str(value) for name, value in conninfo_to_dict(url).items() if value is not None}
-        host, user = stated.pop("host"), stated.pop("user")
-        port, password = int(stated.pop("port", "5432")), stated.pop("password", "")
+        parameters = {name: str(value) for name, value in conninfo_to_dict(url).items() if value is not None}
+        host, user = parameters.pop("host"), parameters.pop("user")
+        port, password = int(parameters.pop("port", "5432")), parameters.pop("password", "")
     except (psycopg.Error, ValueError, KeyError):
         raise ConfigError(
             "DEDP_POSTGRES is no PostgreSQL URL: write postgresql://user:password@host:port/database"
         ) from None
-    return Address(host, port, stated.pop("dbname", user), user, password, stated)
+    return Address(host, port, parameters.pop("dbname", user), user, password, parameters)

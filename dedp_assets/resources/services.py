@@ -52,7 +52,7 @@ class Services(dg.ConfigurableResource[Any]):
         return ""
 
     def at(self, path: str) -> Service:
-        """Return a service by its path.
+        """Return the HTTP service at a path below the services' URL.
 
         Raises:
             NotReady: if nobody said where services are, and none run here.

@@ -102,7 +102,7 @@ def _react(
 
 @dataclass(frozen=True, slots=True)
 class _Progress:
-    """The state of a start, its next run key, and every failed run."""
+    """Progress of a start: the state, the next run key, and the ids of all failed runs."""
 
     run_key: str
     state: Literal["wanted", "under way", "done", "failed"] = "wanted"
@@ -120,7 +120,7 @@ def _runs(instance: dg.DagsterInstance, arrivals: Iterable[Arrival]) -> Mapping[
 
 
 def _progress(key: str, runs: Sequence[dg.DagsterRun], spent: Collection[str]) -> _Progress:
-    """Return the progress of a start by its runs, without failures before a replay of the event."""
+    """Return the progress of a start from the start's runs; failures before a replay do not count."""
     ended_badly = [run for run in runs if run.status in ENDED_BADLY]
     failed = [run for run in ended_badly if run.run_id not in spent]
     ids = tuple(run.run_id for run in ended_badly)
@@ -142,7 +142,7 @@ def _never_launched(run: dg.DagsterRun, run_key: str) -> bool:
 
 
 def _acknowledge(channel: Channel, arrival: Arrival, progress: Sequence[_Progress]) -> None:
-    """Remove an event from its channel once no start of the event is wanted or under way."""
+    """Remove an event from the channel once no start of the event is wanted or under way."""
     states = {made.state for made in progress}
     if states == {"done"}:
         channel.acknowledge(arrival, "done")
@@ -154,7 +154,7 @@ def _acknowledge(channel: Channel, arrival: Arrival, progress: Sequence[_Progres
 def _request(start: Start, run_key: str, now: datetime) -> dg.RunRequest:
     """Return the run request of a start, with event, times and object in the run's tags."""
     event = start.event
-    stated = {
+    attributes = {
         "version": _VERSION,
         "event": event.key,
         "envelope": event.to_json(longest=_LONGEST_ENVELOPE),
@@ -162,5 +162,5 @@ def _request(start: Start, run_key: str, now: datetime) -> dg.RunRequest:
         "processing_time": now.isoformat(),
         "object": start.object,
     }
-    tags = {CAUSE: event.type, REQUEST: start.key, **{f"{TRIGGER}{name}": value for name, value in stated.items()}}
+    tags = {CAUSE: event.type, REQUEST: start.key, **{f"{TRIGGER}{name}": value for name, value in attributes.items()}}
     return dg.RunRequest(run_key=run_key, job_name=start.pipeline, tags=tags)

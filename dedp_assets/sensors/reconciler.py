@@ -110,7 +110,7 @@ def _description(tables: Sequence[LakeTable[...]], asks_for: str) -> str:
 
 
 def _catch_up(tables: Sequence[LakeTable[...]]) -> dict[Any, Any]:
-    """Make one job per kind of partition over its tables; requested runs compute a part of the job."""
+    """Make one catch-up job per partitions definition, for the tables that follow upstream tables."""
     found: dict[Any, list[LakeTable[...]]] = {}
     for table in tables:
         if table.runs.follows and table.reads.tables:

@@ -76,7 +76,7 @@ def _deployed(context: dg.SensorEvaluationContext, table: LakeTable[...]) -> str
 def _plan(
     ledger: Ledger, spec: TableSpec, cursor: Mapping[str, Any], *, code_version: str
 ) -> tuple[Plan, Mapping[str, Any]]:
-    """Plan replays of dates whose dead letters were refused by another code version than the deployed one."""
+    """Plan replays of the dates whose dead letters were refused by another version of the code."""
     if not ledger.exists():
         return Plan((), "there are no dead letters"), cursor
     column = spec.partition_by[0]

@@ -25,7 +25,7 @@ _UNKNOWN = -1
     description=f"A partition with {MANY} small files or more starts maintenance, apart from the jobs that write them.",
 )
 def files_scattered(context: dg.SensorEvaluationContext, lake: Lake) -> dg.SensorResult | dg.SkipReason:
-    """Look at the log of each table that was written since the last tick.
+    """Request maintenance, if tables written since the last tick have many small files.
 
     The cursor keeps the version at which a table was last seen with few small files. A run is asked for once after it,
     so a table that cannot be compacted, or whose writers never yield, is left to the night and to its check.

@@ -23,14 +23,14 @@ def files_of(places: Sequence[Path]) -> Iterator[Path]:
     """
     found: dict[Path, None] = {}
     for place in places:
-        there = [place]
+        files = [place]
         if place.is_dir():
-            there = sorted(each for each in place.iterdir() if each.is_file() and not each.name.startswith("."))
+            files = sorted(each for each in place.iterdir() if each.is_file() and not each.name.startswith("."))
         elif not place.exists() and any(sign in str(place) for sign in "*?["):
-            there = sorted(each for each in map(Path, glob(str(place))) if each.is_file())  # noqa: PTH207 - absolute ones, too
-        if not there:
+            files = sorted(each for each in map(Path, glob(str(place))) if each.is_file())  # noqa: PTH207 - absolute ones, too
+        if not files:
             raise ValueError(f"{place} holds no file: name a log, a folder of logs, or a pattern of their names")
-        found |= dict.fromkeys(there)
+        found |= dict.fromkeys(files)
     return iter(found)
 
 

@@ -86,8 +86,8 @@ class Lines:
         if not line.strip():
             return "", Noise()
         if line.startswith("#"):
-            name, _, stated = line[1:].partition(":")
-            self._fields = stated.split() if name == "Fields" else self._fields
+            name, _, value = line[1:].partition(":")
+            self._fields = value.split() if name == "Fields" else self._fields
             return ("W3C", Noise()) if self._fields or ":" in line else ("", None)
         if line.startswith("{"):
             return "JSON lines", _of_json(line)
@@ -231,19 +231,19 @@ def _of_w3c(line: str, fields: Sequence[str]) -> Request | None:
     values = line.rstrip("\r\n").split("\t") if "\t" in line else line.split()
     if len(values) != len(fields):
         return None
-    stated = {name.lower(): value for name, value in zip(fields, values, strict=True) if value != "-"}
+    entries = {name.lower(): value for name, value in zip(fields, values, strict=True) if value != "-"}
     try:
-        moment = datetime.strptime(f"{stated['date']} {stated['time'][:8]} +0000", "%Y-%m-%d %H:%M:%S %z")
-        query = f"?{stated['cs-uri-query']}" if "cs-uri-query" in stated else ""
-        agent = stated.get("cs(user-agent)")
+        moment = datetime.strptime(f"{entries['date']} {entries['time'][:8]} +0000", "%Y-%m-%d %H:%M:%S %z")
+        query = f"?{entries['cs-uri-query']}" if "cs-uri-query" in entries else ""
+        agent = entries.get("cs(user-agent)")
         return Request(
             moment,
-            _client(stated.get("x-forwarded-for", "").split(",")) or stated.get("c-ip", ""),
-            stated.get("cs-method", "GET"),
-            stated["cs-uri-stem"] + query,
-            int(stated["sc-status"]) if "sc-status" in stated else None,
-            int(stated["sc-bytes"]) if "sc-bytes" in stated else None,
-            stated.get("cs(referer)"),
+            _client(entries.get("x-forwarded-for", "").split(",")) or entries.get("c-ip", ""),
+            entries.get("cs-method", "GET"),
+            entries["cs-uri-stem"] + query,
+            int(entries["sc-status"]) if "sc-status" in entries else None,
+            int(entries["sc-bytes"]) if "sc-bytes" in entries else None,
+            entries.get("cs(referer)"),
             None if agent is None else unquote(agent.replace("+", " ")),
         )
     except (KeyError, ValueError):
@@ -252,14 +252,14 @@ def _of_w3c(line: str, fields: Sequence[str]) -> Request | None:
 
 def _of_json(line: str) -> Request | Noise | None:
     try:
-        stated = json.loads(line)
-        if isinstance(nested := stated.get("request"), dict):  # as Caddy writes it
+        members = json.loads(line)
+        if isinstance(nested := members.get("request"), dict):  # as Caddy writes it
             headers = nested.get("headers") or {}
             sent = {name: values[0] for name, values in headers.items() if isinstance(values, list) and values}
-            stated = {**stated, **sent, **nested, "request": None}
+            members = {**members, **sent, **nested, "request": None}
         return _of_fields(
             {
-                of: next((stated[n] for n in names if stated.get(n) not in (None, "")), None)
+                of: next((members[n] for n in names if members.get(n) not in (None, "")), None)
                 for of, names in _JSON.items()
             }
         )
@@ -267,33 +267,33 @@ def _of_json(line: str) -> Request | Noise | None:
         return None
 
 
-def _of_fields(stated: Mapping[str, Any]) -> Request | Noise | None:
-    moment = _moment(stated["time"])
-    if moment is None or not (stated["line"] or stated["page"]):
+def _of_fields(fields: Mapping[str, Any]) -> Request | Noise | None:
+    moment = _moment(fields["time"])
+    if moment is None or not (fields["line"] or fields["page"]):
         return None
-    method, page = str(stated["method"] or "GET"), str(stated["page"] or "")
-    if not stated["page"]:
-        request = _REQUEST.fullmatch(stated["line"])
+    method, page = str(fields["method"] or "GET"), str(fields["page"] or "")
+    if not fields["page"]:
+        request = _REQUEST.fullmatch(fields["line"])
         if request is None or not _is_request(request):
             return Noise(moment)
         method, page = request["method"], request["page"]
-    referrer, agent = (None if stated[name] in (None, "", "-") else str(stated[name]) for name in ("referrer", "agent"))
-    status, size = (None if stated[name] in (None, "", "-") else int(stated[name]) for name in ("status", "bytes"))
-    host = _client(str(stated["forwarded"] or "").split(",")) or str(stated["host"] or "")
+    referrer, agent = (None if fields[name] in (None, "", "-") else str(fields[name]) for name in ("referrer", "agent"))
+    status, size = (None if fields[name] in (None, "", "-") else int(fields[name]) for name in ("status", "bytes"))
+    host = _client(str(fields["forwarded"] or "").split(",")) or str(fields["host"] or "")
     return Request(moment, host, method, page, status, size, referrer, agent)
 
 
-def _moment(stated: Any) -> datetime | None:  # noqa: ANN401 - of JSON
+def _moment(value: Any) -> datetime | None:  # noqa: ANN401 - of JSON
     """Read a time of JSON: with a zone, or a number of seconds or milliseconds since 1970."""
-    if isinstance(stated, (int, float)) and not isinstance(stated, bool):
-        return datetime.fromtimestamp(stated / 1000 if stated >= _MILLIS else stated, timezone.utc)
-    if not isinstance(stated, str):
+    if isinstance(value, (int, float)) and not isinstance(value, bool):
+        return datetime.fromtimestamp(value / 1000 if value >= _MILLIS else value, timezone.utc)
+    if not isinstance(value, str):
         return None
-    if found := moment_in(stated):
+    if found := moment_in(value):
         return found
-    if re.fullmatch(r"\d{9,10}(\.\d+)?", stated):
-        return datetime.fromtimestamp(float(stated), timezone.utc)
-    iso = re.fullmatch(r"(\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d)(\.\d{1,6})?\d*(Z|[+-]\d\d:?\d\d)", stated)
+    if re.fullmatch(r"\d{9,10}(\.\d+)?", value):
+        return datetime.fromtimestamp(float(value), timezone.utc)
+    iso = re.fullmatch(r"(\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d)(\.\d{1,6})?\d*(Z|[+-]\d\d:?\d\d)", value)
     if iso is None:
         return None
     zone = "+0000" if iso[3] == "Z" else iso[3].replace(":", "")

@@ -74,7 +74,7 @@ async def _control(request: Request) -> Response:
 
 
 async def _answer(request: Request, answered: RequestResponseEndpoint) -> Response:
-    """Answer a request as its service was told to, or let the service do so."""
+    """Answer a request by the configured behaviour of the service, otherwise by the service."""
     service, state = request.url.path.split("/")[1], request.app.state
     if service == _CONTROL:
         return await answered(request)

@@ -14,6 +14,7 @@ ROOMS = ("dedp_assets", "resources", "sensors")
 NO_VERB = re.compile(r"(An?|The|This|That|Each|Every|All|Of|In|On|For|With|At|No|None|\w+(?<!s)s)$")
 """First words that no sentence in the imperative begins with: articles, prepositions, plurals."""
 
+FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 VAGUE = re.compile(r"^(What|Whether|Who|How|Why|And|It|Its|Small questions)\b|\bours\b|\b(are|stays|keeps) none\b")
 SUBJECT = re.compile(r"(What|How|Who) ")
 
@@ -22,7 +23,7 @@ def described(room: str) -> Iterator[tuple[ast.AST, str, str]]:
     """Every definition of a room that has a docstring, with where it stands and its first line."""
     for path in sorted((CHECKOUT / room).rglob("*.py")):
         for node in ast.walk(ast.parse(path.read_text())):
-            if isinstance(node, (ast.Module, ast.ClassDef, ast.FunctionDef)) and (text := ast.get_docstring(node)):
+            if isinstance(node, (ast.Module, ast.ClassDef, *FUNCTIONS)) and (text := ast.get_docstring(node)):
                 place = f"{path.relative_to(CHECKOUT)}:{getattr(node, 'lineno', 1)}"
                 yield node, place, text.splitlines()[0]
 
@@ -39,7 +40,7 @@ each = pytest.mark.parametrize("room", ROOMS)
 @each
 def test_a_functions_first_line_begins_with_what_it_does(room):
     """A verb in the imperative: "List the files ...", "Tell whether ..."; a property may be the thing it stands for."""
-    functions = [(n, place, line) for n, place, line in described(room) if isinstance(n, ast.FunctionDef)]
+    functions = [(n, place, line) for n, place, line in described(room) if isinstance(n, FUNCTIONS)]
     assert functions
     wrong = {p: line for n, p, line in functions if not is_property(n) and NO_VERB.match(line.split()[0].rstrip(",:"))}
     assert not wrong
@@ -61,12 +62,24 @@ LONGEST = 100
 
 
 def test_a_first_line_is_short_and_in_the_fields_words():
-    """Of every function and class of the library, the graph and its resources; a sentence more goes below it."""
+    """Of every module, class and function outside of the definitions; a further sentence goes below the line."""
     # Descriptions of assets are sentences for the UI.
-    found = [(node, place, line) for node, place, line in described("dedp_assets") if "/defs/" not in place]
-    lines = {place: line for node, place, line in found if not isinstance(node, ast.Module)}
+    lines = {place: line for _, place, line in described("dedp_assets") if "/defs/" not in place}
     assert len(lines) > 1_000
     assert not {place: line for place, line in lines.items() if PRIVATE.search(line) or len(line) > LONGEST}
+
+
+PRONOUN = re.compile(r"(?<![`\w])(it|its|they|them|those|ones|there|what|whatever|such(?! as))(?![`\w])", re.IGNORECASE)
+"""Words for a thing that is named elsewhere, or nowhere; "one" is missing, since it also is the number."""
+
+
+@each
+def test_a_first_line_has_no_pronoun(room):
+    """A reader of the line alone finds the noun: "Return the server's address", not "Return its address"."""
+    # Descriptions of assets are sentences for the UI.
+    lines = {place: line for _, place, line in described(room) if "/defs/" not in place}
+    assert lines
+    assert not {place: line for place, line in lines.items() if PRONOUN.search(line)}
 
 
 GLOSSED = re.compile(r"_?(told|said|tells?|tell_\w+|look|looked(_\w+)?|look_at|grounds?|settled?|anew)")

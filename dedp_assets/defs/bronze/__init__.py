@@ -1,1 +1,1 @@
-"""Bronze: data as it landed."""
+"""Bronze: raw data as landed."""

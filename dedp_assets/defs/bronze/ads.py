@@ -74,7 +74,7 @@ JOB = Job(
 
 
 def ads_streamed(context: dg.SensorEvaluationContext, lake: Lake, kafka_ads: Kafka) -> dg.SensorResult | dg.SkipReason:
-    """Compare the topic's offsets with the offsets in bronze's log; a topic that lost records fails the run."""
+    """Compare the topic's offsets with bronze's log; a topic that lost records fails the run."""
     return requested(context.instance, lake.ledger(ADS.name), kafka_ads, job=JOB.name)
 
 

@@ -1,4 +1,4 @@
-"""Devices reference, complete at each delivery: a folder with a marker, or a release named by an event."""
+"""Devices reference, complete at each delivery: a folder with a marker, or a release by an event."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -62,8 +62,8 @@ def delivered(request: Request, table: Table, landing: Landing) -> Inputs:
     if not (event := request.trigger):
         delivery = landing.delivery("devices").require_ready()
         content = landing.content("devices", delivery)
-        stated = {**notes, "delivery": delivery.identity, "release": ""}
-        return Inputs({"landing/devices": content}, notes=stated, found=delivery)
+        landed_notes = {**notes, "delivery": delivery.identity, "release": ""}
+        return Inputs({"landing/devices": content}, notes=landed_notes, found=delivery)
     if event["event_time"] < notes["event_time"]:
         text = f"{event['object']} is superseded: the release of {notes['event_time']} is loaded"
         return Inputs(inputs, notes=notes, remark=text)

@@ -98,7 +98,7 @@ def legacy_visits_every_day(
     code_version="1",
 )
 def legacy_visits(step: Step, into: Target, operational: OperationalDatabase) -> WriteResult:
-    """Load the window of one day; loaded again, the partition gains rows that became visible since."""
+    """Load the window of one day; another load of the day adds rows that became visible since."""
     window = _window(step.key)
     with operational.rows(into.table.session, SOURCE, column="ingestion_time", window=window) as rows:
         return load_increment(

@@ -96,7 +96,7 @@ def delivered(request: Request, landing: Landing) -> Inputs:
     code_version="1",
 )
 def partner_visits(step: Step, into: Target, landing: Landing) -> WriteResult:
-    """Load one day's marked delivery, replacing the former rows of the day."""
+    """Load one day's delivery, complete with a marker, in place of the day's former rows."""
     delivery = step.inputs.found
     lines = read_lines(into.table.session, landing.paths(DATASET, delivery))
     named = lines.rows.selectExpr(

@@ -128,14 +128,14 @@ def delivered(request: Request, table: Table, landing: Landing) -> Inputs:
     code_version="1",
 )
 def visits(step: Step, into: Target, landing: Landing) -> WriteResult:
-    """Load one day's marked delivery, replacing the former rows of the day."""
-    delivery, stated = step.inputs.found, step.inputs.notes["watermark"]
+    """Load one day's delivery, complete with a marker, in place of the day's former rows."""
+    delivery, watermark = step.inputs.found, step.inputs.notes["watermark"]
     lines = read_lines(into.table.session, landing.paths("visits", delivery))
     midnight = datetime.combine(datetime.fromisoformat(step.key), time(), timezone.utc)
     events = detect_late_data(
         lines.rows,
         event_time=EVENT_TIME,
-        watermark=datetime.fromisoformat(stated) if stated else None,
+        watermark=datetime.fromisoformat(watermark) if watermark else None,
         earliest=midnight - timedelta(days=RETENTION_DAYS),
         latest=midnight + timedelta(days=2),
     )

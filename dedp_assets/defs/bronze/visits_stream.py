@@ -75,7 +75,7 @@ JOB = Job(
 
 
 def visits_streamed(context: dg.SensorEvaluationContext, lake: Lake, kafka: Kafka) -> dg.SensorResult | dg.SkipReason:
-    """Compare the topic's offsets with the offsets in bronze's log; a topic that lost records fails the run."""
+    """Compare the topic's offsets with bronze's log; a topic that lost records fails the run."""
     return requested(context.instance, lake.ledger(VISITS.name), kafka, job=JOB.name)
 
 

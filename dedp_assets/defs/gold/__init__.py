@@ -1,1 +1,1 @@
-"""Gold: in the shape its users ask for."""
+"""Gold: aggregates, sessions and dimensions, in the shape that reports and applications need."""

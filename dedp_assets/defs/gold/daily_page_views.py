@@ -50,5 +50,5 @@ AUDITS = (
     code_version="1",
 )
 def daily_page_views(visits: Pinned, into: Target) -> WriteResult:
-    """Count one day's views by page, and publish them only if silver and the result passed."""
+    """Count one day's views by page; the counts are published only after silver and the result passed."""
     return promote(visits, into, query=QUERY, counted="views")

@@ -65,5 +65,5 @@ AUDITS = (
     code_version="1",
 )
 def daily_visitors(visits: Pinned, into: Target) -> WriteResult:
-    """Count one day's visitors, and publish them only if silver and the result passed."""
+    """Count one day's visitors; the count is published only after silver and the result passed."""
     return promote(visits, into, query=QUERY, counted="visits")

@@ -39,7 +39,7 @@ QUERY = """
     code_version="1",
 )
 def last_referrals(referrals: Pinned, into: Target) -> WriteResult:
-    """Merge one day's visits; in any order of days, each website keeps its newest visit."""
+    """Merge one day's visits by website; the newest visit of a website wins, in any order of days."""
     rows = referrals.rows()
     return merge_changes(
         rows.sparkSession.sql(QUERY, referrals=rows),

@@ -1,4 +1,4 @@
-"""Promotion to gold: one query over a silver date, published on silver's explicit PASS of the same version."""
+"""Promotion to gold: one query over a silver date, published on silver's PASS of the same version."""
 
 from dataclasses import replace
 from datetime import datetime
@@ -18,7 +18,7 @@ PASSED = {
 
 
 def promote(visits: Pinned, into: Target, *, query: str, counted: str) -> WriteResult:
-    """Compute a day of a gold table from silver's visits; publish the day after silver and the result passed.
+    """Compute a gold table's day from silver's visits; publish after silver and the result passed.
 
     Args:
         visits: silver's visits of the day.
@@ -39,7 +39,7 @@ def promote(visits: Pinned, into: Target, *, query: str, counted: str) -> WriteR
 
 
 def _is_open(day: str, at: datetime | None) -> bool:
-    """Return whether a day is not over yet, and its volume no measure."""
+    """Return whether a day has not ended yet, so that the day's volume is incomplete."""
     return at is not None and at.date().isoformat() <= day
 
 

@@ -1,4 +1,4 @@
-"""Sessions of visitors over midnight: sessions completed on a day, and sessions open at its end."""
+"""Sessions of visitors over midnight: sessions completed on a day, and sessions open at the day's end."""
 
 from datetime import date, datetime, timedelta, timezone
 

@@ -1,4 +1,4 @@
-"""Sessions of visitors, each published once it is over, while visits come in."""
+"""Sessions of visitors, from a stream of visits; each session is published once the gap has passed."""
 
 from dedp_assets.defs.bronze.visits import EVENT_TIME
 from dedp_assets.defs.bronze.visits import VISITS as LANDED

@@ -1,4 +1,4 @@
-"""Visits by device and referring site: a cube for each day, and a cube for each week made of the days' cubes."""
+"""Visits by device and referring site: a cube for each day, and a cube of the days for each week."""
 
 from dedp_assets.defs.silver.visits import VISITS
 from dedp_assets.graph.declare import (

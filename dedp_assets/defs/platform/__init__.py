@@ -1,1 +1,1 @@
-"""Platform: what keeps the tables of all layers in shape."""
+"""Platform: maintenance and checks of all tables, dead letters, alerts, deliveries to partners."""

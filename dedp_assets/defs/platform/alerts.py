@@ -54,7 +54,7 @@ def lacking() -> str:
     code_version="1",
 )
 def alerts(visits: Pinned, into: Target, kafka: Kafka, services: Services) -> WriteResult:
-    """Forward one day's failed visits without a receipt, one after the other, in landing order."""
+    """Forward one day's failed visits without a receipt, strictly in landing order."""
     return deliver_in_order(
         taken(visits.rows(), rest=VISITS, where=RULE),
         into,

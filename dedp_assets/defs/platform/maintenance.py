@@ -69,7 +69,7 @@ REPORT = dg.TableSchema([dg.TableColumn(name, kind, meaning) for name, (kind, me
     pool="platform_maintenance",
 )
 def maintenance(context: dg.AssetExecutionContext, lake: Lake, clock: Clock) -> Iterator[Any]:
-    """Maintain one table after the other; a failed table does not stop the others.
+    """Maintain every table in turn; a failed table does not stop the others.
 
     What shows versions is left out: which of them go is for nobody to decide by night.
     """

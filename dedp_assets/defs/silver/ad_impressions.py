@@ -120,7 +120,7 @@ SHOWN_BEFORE = Feed(
     code_version="2",
 )
 def ad_impressions(visits: Pinned, ads: Pinned, into: Target) -> WriteResult:
-    """Join one day's visits with the ads in the present tables, including rows too late for the stream."""
+    """Join one day's visits with ads, from the newest snapshots, including rows too late for the stream."""
     found = join_latest(visits.rows().select(*_VISIT), ads.rows().select(*_DISPLAY), times=TIMES, **JOIN)
     return overwrite_partition(
         found.select(*IMPRESSIONS.columns),
@@ -176,11 +176,11 @@ def join_ads(context: dg.OpExecutionContext, lake: Lake, clock: Clock) -> None:
             keys=["event_date", "visit_id", "event_time"],
             restart=lost and step.provenance.approval is not None,
         )
-        stated = {
+        figures = {
             "visits and ads kept": result.figures["state_rows"],
             "visits and ads that came too late": result.figures["dropped_by_watermark"],
         }
-        metadata = {name: number for name, number in stated.items() if number is not None}
+        metadata = {name: number for name, number in figures.items() if number is not None}
         context.log_event(dg.AssetObservation(asset_key(IMPRESSIONS), metadata=metadata))
 
 

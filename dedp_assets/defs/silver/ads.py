@@ -88,7 +88,7 @@ BY_EVENT_DATE = Feed(
 
 
 def replay(into: Target, dead: Target) -> WriteResult:
-    """Replay the dead letters of one date by the present rules, and re-admit valid ads."""
+    """Replay the dead letters of one date by the current rules, and re-admit valid ads."""
     filed_under, since = dead.partition, dead.table.ledger.version()
     return replay_letters(
         divert_unprocessable(open_letters(dead.table, filed_under=filed_under, version=since), **RECORD),
@@ -116,7 +116,7 @@ def replay(into: Target, dead: Target) -> WriteResult:
     code_version="1",
 )
 def ads(step: Step, landed: Pinned, into: Target, dead: Target) -> WriteResult:
-    """Type and validate one date's ads of the present bronze."""
+    """Type and validate one date's ads from the newest snapshot of bronze."""
     of_day = f"coalesce(event_date, landed_on) = DATE {quoted(step.key)}"
     lines, seen = tally(taken(landed.rows(), rest=ADS, where=of_day), identity=IDENTITY)
     return route(

@@ -68,7 +68,7 @@ LIVING = "SELECT type, version FROM {versions} WHERE is_current"
     code_version="1",
 )
 def devices(step: Step, delivered: Pinned, into: Target) -> WriteResult:
-    """Apply the deliveries since the last run to the versions of the devices, one by one."""
+    """Apply the deliveries since the last run, in order, to the versions of the devices."""
     names = ["full_name"]
     return keep_versions(
         reduce(
@@ -90,7 +90,7 @@ def devices(step: Step, delivered: Pinned, into: Target) -> WriteResult:
     code_version="1",
 )
 def devices_current(versions: Pinned, into: Target) -> WriteResult:
-    """Show the devices of the newest delivery, each with its previous name."""
+    """Show the devices of the newest delivery, with current and previous names."""
     columns = [c for c in DEVICES.columns if c not in ("current_full_name", "previous_full_name")]
     shown = show_previous_values(versions.rows().select(*columns), keys=KEYS, previous=["full_name"])
     return into.by("modeling.previous_value_dimension").stage(shown).publish()
@@ -108,8 +108,8 @@ def _changes(delivered: Pinned, table: Table, *, since: int | None) -> Iterator[
         except ConfigError:
             continue
         at = commit.record.at if commit.record else commit.timestamp.isoformat()
-        stated: dict[str, Any] = {"at": at, "number": commit.version, "delivered": rows}
-        yield rows.sparkSession.sql(PRESENT, **stated)
+        parameters: dict[str, Any] = {"at": at, "number": commit.version, "delivered": rows}
+        yield rows.sparkSession.sql(PRESENT, **parameters)
         if before is not None:
-            yield rows.sparkSession.sql(GONE, before=before, **stated)
+            yield rows.sparkSession.sql(GONE, before=before, **parameters)
         before = rows

@@ -111,7 +111,7 @@ RECORD: Mapping[str, Any] = {
 
 
 def replay(into: Target, dead: Target) -> WriteResult:
-    """Replay the dead letters of one date by the present rules, and re-admit valid visits."""
+    """Replay the dead letters of one date by the current rules, and re-admit valid visits."""
     filed_under, since = dead.partition, dead.table.ledger.version()
     split = divert_unprocessable(open_letters(dead.table, filed_under=filed_under, version=since), **RECORD)
     return replay_letters(
@@ -147,7 +147,7 @@ def replay(into: Target, dead: Target) -> WriteResult:
     code_version="2",
 )
 def visits(landed: Pinned, into: Target, dead: Target) -> WriteResult:
-    """Type, validate and deduplicate one event date over all landing days of the present bronze."""
+    """Type, validate and deduplicate one event date over all landing days in bronze's newest snapshot."""
     lines, seen = tally(landed.rows(), identity=IDENTITY)
     earlier = landed.related(dead.table, "landed_on")  # a letter moves between dates when a fix dates its record anew
     split = divert_unprocessable(lines, earlier, **RECORD)

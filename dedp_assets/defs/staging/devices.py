@@ -22,6 +22,6 @@ REPLICA = declare_replica(DEVICES, name="staging/devices")
     code_version="1",
 )
 def devices(source: Pinned, into: Target) -> WriteResult:
-    """Replicate the newest version with its log, so that checks and metadata are production's."""
+    """Replicate the newest version and the log, so that checks and metadata are production's."""
     # The copied log holds the verdicts of the audits: none is judged again.
     return replicate_table(source.table, replace(into, audits=()), version=source.version)

@@ -70,7 +70,7 @@ def metadata_of(
     column: str = "",
     figures: Mapping[str, Figure] = MappingProxyType({}),
 ) -> dict[str, dict[str, Any]]:
-    """Return the metadata of each partition key for the UI, from its commit and the run's result.
+    """Return the UI metadata of each partition key, from the partition's commit and the run's result.
 
     Args:
         table: the table.
@@ -136,7 +136,7 @@ def _of_commit(
     record = commit.record
     owned = {} if table.spec.executed_by else partition or record.partition
     held = {values: stats for values, stats in active.items() if owned.items() <= dict(values).items()}
-    stated = {
+    metadata = {
         **uri,
         "dagster/partition_row_count" if owned else "dagster/row_count": sum(stats.rows for stats in held.values()),
         "size [bytes]": sum(stats.bytes for stats in held.values()),
@@ -147,14 +147,14 @@ def _of_commit(
         "written by": dg.MetadataValue.dagster_run(record.run_id),
         **({"approved by": f"{record.approval['by']}: {record.approval['because']}"} if record.approval else {}),
     }
-    stated |= {"outcome": did.outcome} if did.outcome else {}
-    stated |= {"computed again because": did.because} if did.because else {}
+    metadata |= {"outcome": did.outcome} if did.outcome else {}
+    metadata |= {"computed again because": did.because} if did.because else {}
     returned = did.results[table].figures if table in did.results else {}
-    stated |= labelled({n: v for n, v in returned.items() if n not in (*record.figures, *record.rows)}, known)
+    metadata |= labelled({n: v for n, v in returned.items() if n not in (*record.figures, *record.rows)}, known)
     if did.unchanged is not None:
-        return {**stated, "unchanged since version": commit.version}
+        return {**metadata, "unchanged since version": commit.version}
     return {
-        **stated,
+        **metadata,
         "cause": record.cause,
         **({f"rows {name}": count for name, count in record.rows.items()} if record.counted else {}),
         **_rows_by_value(owned, held),

@@ -50,7 +50,7 @@ def asset_spec(
     fresh: timedelta | None = None,
     metadata: Mapping[str, Any] = MappingProxyType({}),
 ) -> dg.AssetSpec:
-    """Return a table's asset spec: key, lineage, columns, owners, kinds, patterns with the main one first.
+    """Return a table's asset spec: key, lineage, columns, owners, kinds and patterns.
 
     Args:
         table: the table.
@@ -107,7 +107,7 @@ def check_specs(
     *,
     partitions: dg.PartitionsDefinition | None = None,
 ) -> list[dg.AssetCheckSpec]:
-    """Return the check specs of a table: one per audit, and the rules of every write.
+    """Return the check specs of a table: one check per audit, and the checks of every write.
 
     Args:
         table: the table.

@@ -55,13 +55,13 @@ def completeness_checks(tables: Sequence[LakeTable[...]]) -> dg.AssetChecksDefin
 
 def _result(check: dg.AssetCheckKey, gaps: Sequence[Gap]) -> dg.AssetCheckResult:
     counts = Counter(gap.state for gap in gaps)
-    stated = [f"{gap.key} {gap.state}: {gap.reason}".strip() for gap in sorted(gaps, key=lambda gap: gap.key)[:_SHOWN]]
+    lines = [f"{gap.key} {gap.state}: {gap.reason}".strip() for gap in sorted(gaps, key=lambda gap: gap.key)[:_SHOWN]]
     more = [f"and {len(gaps) - _SHOWN} more"] if len(gaps) > _SHOWN else []
     return dg.AssetCheckResult(
         asset_key=check.asset_key,
         check_name=check.name,
         passed=not gaps,
         severity=dg.AssetCheckSeverity.WARN,
-        description="\n".join([*stated, *more]) or None,
+        description="\n".join([*lines, *more]) or None,
         metadata={f"{state} [partitions]": counts[state] for state in _STATES},
     )

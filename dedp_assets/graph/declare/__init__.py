@@ -1,4 +1,4 @@
-"""Declarations of tables: the decorator, its records and helpers for a table's module."""
+"""Declarations of tables: the decorator, the records and helpers for a table's module."""
 
 from dedp_assets.graph.catalogue.figures import Figure
 from dedp_assets.graph.catalogue.sources import Source

@@ -1,4 +1,4 @@
-"""Discovery of a package's declarations by walking its modules."""
+"""Discovery of declared tables, jobs and sources in the modules of a package."""
 
 import importlib
 import pkgutil

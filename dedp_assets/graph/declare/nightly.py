@@ -46,9 +46,9 @@ def look_back(
         changed, applied = _versions(context.resources.lake, table, keys[-1 - lookback :])
         plan = plan_lookback(changed, applied, current=keys[-1:], partitions=keys, lookback=lookback)
         finding = judge_beyond_lookback(changed, applied, current=keys[-1:], partitions=keys, lookback=lookback)
-        stated: dict[str, Any] = {"partitions late beyond the look-back": finding.figures["partitions"]}
-        stated |= {"which": finding.note} if finding.note else {}
-        context.instance.report_runless_asset_event(dg.AssetObservation(table.spec.name.split("/"), metadata=stated))
+        metadata: dict[str, Any] = {"partitions late beyond the look-back": finding.figures["partitions"]}
+        metadata |= {"which": finding.note} if finding.note else {}
+        context.instance.report_runless_asset_event(dg.AssetObservation(table.spec.name.split("/"), metadata=metadata))
         if not plan.partitions:
             return dg.SkipReason(f"{plan.reason} of {lookback} before {keys[-1]}")
         return [_request(table.spec.name, stretch, plan) for stretch in _stretches(plan, keys, changed)]
@@ -133,8 +133,8 @@ def _newest(lake: Lake, table: LakeTable[...]) -> dict[str, dict[str, int]]:
 
 def _stretches(plan: Plan, keys: Sequence[str], changed: Mapping[str, int]) -> Iterator[tuple[str, str]]:
     """Divide a plan into ranges at keys without upstream data, which no run can compute."""
-    for there, stretch in groupby(keys, key=changed.__contains__):
-        chosen = [key for key in stretch if there and key in plan.causes]
+    for has_upstream, stretch in groupby(keys, key=changed.__contains__):
+        chosen = [key for key in stretch if has_upstream and key in plan.causes]
         if chosen:
             yield chosen[0], chosen[-1]
 
@@ -152,11 +152,11 @@ def _behind(lake: Lake, table: LakeTable[...], keys: Sequence[str], lookback: in
         return
     ledger = lake.ledger(table.spec.name)
     written = ledger.transactions()
-    near = set(keys[-1 - lookback :])
+    recent = set(keys[-1 - lookback :])
     for key in (key for key in keys if key >= first):
-        there = written.reached(table.spec.name, owned_by(key, table.spec)) is not None
+        is_processed = written.reached(table.spec.name, owned_by(key, table.spec)) is not None
         try:
-            if not there or (key in near and not table.is_current(lake, key, at)):
+            if not is_processed or (key in recent and not table.is_current(lake, key, at)):
                 yield key
         except NotReady:
             yield key

@@ -126,7 +126,7 @@ class _Work:
     figures: Mapping[str, Figure]
 
     def partition(self, key: str, provenance: Provenance) -> WriteResult:
-        """Replay the letters of one partition, except without letters or before a due run of the table."""
+        """Replay the dead letters of one partition; without letters, or for a stale partition, write nothing."""
         name, nothing = self.valid.name, WriteResult(self.valid.name, -1, applied=False, changed=False, reason="")
         if not self.dead.ledger.exists() or not self.dead.ledger.state().holds(owned_by(key, self.dead.spec)):
             return replace(nothing, reason="there are no letters")
@@ -140,7 +140,7 @@ class _Work:
 
 
 def _replay_all(context: dg.AssetExecutionContext, work: _Work, provenance: Provenance) -> dict[str, WriteResult]:
-    """Replay the run's partitions one after the other, and record a materialization of each change.
+    """Replay the run's partitions in turn, and record a materialization of each change.
 
     Raises:
         dagster.Failure: if a partition was refused; the others are replayed all the same.

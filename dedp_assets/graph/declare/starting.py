@@ -39,7 +39,7 @@ Declared = LakeTable[...] | LakeJob
 
 
 def lake_job(job: Job, when: Every | Polls, *, pool: str = "") -> Callable[[Callable[..., None]], LakeJob]:
-    """Declare a job with the decorated function as its only op.
+    """Declare a job whose only op is the decorated function.
 
     Args:
         job: name and purpose of the job.
@@ -89,13 +89,13 @@ def _starts(declared: Declared) -> Sequence[object]:
 
 
 def _has_job(declared: Declared) -> bool:
-    stated = isinstance(declared, LakeJob) or declared.runs.job
-    return bool(stated) or any(isinstance(each, _STARTS_A_JOB) for each in _starts(declared))
+    own_job = isinstance(declared, LakeJob) or declared.runs.job
+    return bool(own_job) or any(isinstance(each, _STARTS_A_JOB) for each in _starts(declared))
 
 
 def _every(start: Every, declared: Declared) -> dg.ScheduleDefinition:
     status = dg.DefaultScheduleStatus.RUNNING if start.running else dg.DefaultScheduleStatus.STOPPED
-    stated: dict[str, Any] = {
+    options: dict[str, Any] = {
         "name": start.name or (start.ask.__name__ if start.ask else None),
         "job": job_of(declared),
         "cron_schedule": start.cron,
@@ -103,7 +103,7 @@ def _every(start: Every, declared: Declared) -> dg.ScheduleDefinition:
         "default_status": status,
         "description": start.description,
     }
-    return dg.schedule(**stated)(start.ask) if start.ask else dg.ScheduleDefinition(**stated)
+    return dg.schedule(**options)(start.ask) if start.ask else dg.ScheduleDefinition(**options)
 
 
 def _polls(start: Polls, declared: Declared) -> dg.SensorDefinition:

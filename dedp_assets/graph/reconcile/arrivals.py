@@ -85,13 +85,13 @@ class Arrivals:
         found = [landing.delivery(self.dataset, day) for day in days]
         loaded = {day: watch.loaded[day].delivery for day in days if day in watch.loaded and day not in self.rewritten}
         rolled_back = watch.rolled_back.keys()
-        there = [each for each in found if not each.absent or each.partition in rolled_back]
-        plan = plan_ready(there, consumed=loaded, now=now, settle_seconds=_SETTLE_SECONDS)
+        deliveries = [each for each in found if not each.absent or each.partition in rolled_back]
+        plan = plan_ready(deliveries, consumed=loaded, now=now, settle_seconds=_SETTLE_SECONDS)
         self.waiting = {*plan.partitions, *plan.held}
         return plan
 
     def _touched(self, landing: Landing, watch: TableWatch, now: datetime) -> set[str]:
-        """List the folders that changed since the last poll; on the first poll, since they were loaded."""
+        """List the folders changed since the last poll; on the first poll, since the load of each folder."""
         recent = dict(landing.touched(self.dataset, since_ns=self.since - _SLACK_NS))
         touched = {name for name, changed_ns in recent.items() if self.seen.get(name) != changed_ns}
         if not self.since:
@@ -110,13 +110,13 @@ class Arrivals:
             known = {name: why for name, why in self.strange.items() if why != _STRAY}
             self.strange = known | dict.fromkeys(landing.stray(self.dataset), _STRAY)
         changed: set[str] = set()
-        polled, read = 0, 0
-        while self.unlooked and (thorough or (polled < _AT_ONCE and read < _MOST_BYTES)):
+        checked, read = 0, 0
+        while self.unlooked and (thorough or (checked < _AT_ONCE and read < _MOST_BYTES)):
             key = self.unlooked.pop()  # the newest first
             if key not in watch.loaded:
                 continue
             delivery, loaded = landing.delivery(self.dataset, key), watch.loaded[key]
-            polled += 1
+            checked += 1
             if delivery.identity != loaded.delivery:
                 changed.add(key)
             elif self._is_suspicious(landing, key, delivery, loaded):
@@ -127,7 +127,7 @@ class Arrivals:
         return changed
 
     def _is_suspicious(self, landing: Landing, key: str, delivery: Delivery, loaded: Loaded) -> bool:
-        """Return whether a file was written or renamed after the loading run began, so its bytes may differ."""
+        """Return whether a file was written or renamed after the loading run began, so the content may differ."""
         if not (loaded.at and loaded.content):
             return False
         written = landing.written(self.dataset, delivery)

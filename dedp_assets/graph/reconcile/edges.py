@@ -132,13 +132,13 @@ class Edge:
     def _compare(self, needed: Mapping[str, int], applied: Mapping[str, int], head: int) -> None:
         """Note the keys behind the needed version, and keys ahead of the newest upstream version."""
         for key, version in needed.items():
-            has = applied.get(key)
-            if has is None:
+            applied_version = applied.get(key)
+            if applied_version is None:
                 self.lagging[key] = version
-            elif has > head:
-                self.ahead[key] = has
-            elif has < version:
-                self.lagging[key], self.applied[key] = version, has
+            elif applied_version > head:
+                self.ahead[key] = applied_version
+            elif applied_version < version:
+                self.lagging[key], self.applied[key] = version, applied_version
 
     def _forget(self) -> None:
         for known in (self.newest, self.lagging, self.applied, self.ahead, self.unsure):
@@ -147,7 +147,7 @@ class Edge:
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """Tables with the same upstream tables and partitions: one run computes one partition of all of them.
+    """Tables with the same upstream tables and partitions; one run computes a partition of every table.
 
     Attributes:
         edges: the tables.
@@ -241,7 +241,7 @@ def _depth(table: LakeTable[...], tables: Sequence[LakeTable[...]]) -> int:
 
 
 def _chain(table: LakeTable[...], tables: Sequence[LakeTable[...]]) -> list[str]:
-    """List the tables of a table's run: its outputs, and downstream tables that read only the same key.
+    """List the tables of a table's run: the outputs, and downstream tables that read only the same key.
 
     A late date reaches gold in the run that corrects silver, without another tick and another start.
     """

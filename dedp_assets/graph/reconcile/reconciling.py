@@ -1,4 +1,4 @@
-"""The planner of runs: which to request now, under which run key, and why not the others.
+"""Planner of runs: the runs to request now with run keys, and the reasons to hold other partitions.
 
 A pure function of what is not current, of the runs in flight, of the refusals that hold and of the runs that ended.
 """
@@ -87,7 +87,7 @@ class Tried:
 
     @property
     def given_up(self) -> str:
-        """The reason against another attempt; empty if there is none."""
+        """The reason against another attempt; empty if another attempt is allowed."""
         if self.failed >= ATTEMPTS:
             return f"gave up after {ATTEMPTS} failed runs: look at run {self.last[:8]}"
         if self.succeeded >= ATTEMPTS:
@@ -181,7 +181,7 @@ def _before(want: Want, earlier: dict[str, str], *, refused: bool) -> set[tuple[
 def _held(
     want: Want, runs: Tried, *, under_way: bool, first: Collection[tuple[str, str]], full: bool
 ) -> tuple[str, str]:
-    """Return a partition's state and the reason to hold the request; an empty reason if nothing holds it."""
+    """Return a partition's state and the reason to hold the request, empty for a request to send now."""
     if want.state == "waiting":
         return "waiting", ""
     if under_way:

@@ -139,7 +139,7 @@ def _refused(instance: dg.DagsterInstance, table: str, key: str, goal: str) -> R
 
 
 def _assets(run: dg.DagsterRun, repository: dg.RepositoryDefinition | None) -> set[dg.AssetKey]:
-    """Return the tables of a run: its asset selection, otherwise all assets of its job."""
+    """Return the tables of a run: the run's asset selection, otherwise all assets of the job."""
     if run.asset_selection is not None:
         return set(run.asset_selection)
     known = repository is not None and repository.has_job(run.job_name)

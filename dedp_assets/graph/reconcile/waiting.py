@@ -1,4 +1,4 @@
-"""Long-polling ticks: a sensor without findings polls again until the end of its tick.
+"""Long-polling ticks: a sensor without findings polls again until the end of the tick.
 
 Dagster's daemon starts a tick every five seconds at most, and what arrives between two ticks waits for the second.
 A tick that goes on looking sees it at once, and there are fewer ticks to record.

@@ -81,6 +81,6 @@ def _report_appended(
     ours = [c for c in commits if c.record and c.record.run_id == context.run.run_id]
     changed = [(dict(partition)[column], commit) for commit in ours for partition in commit.changed]
     newest: dict[str, Commit | None] = {key: commit for key, commit in changed if key is not None}
-    stated = metadata_of(table, dict(sorted(newest.items())), {}, column=column, figures=figures)
-    for key, metadata in stated.items():
+    metadata_by_key = metadata_of(table, dict(sorted(newest.items())), {}, column=column, figures=figures)
+    for key, metadata in metadata_by_key.items():
         context.log_event(dg.AssetMaterialization(table.name.split("/"), partition=key, metadata=metadata))

@@ -1,4 +1,4 @@
-"""The run loop's attempts: each error of a partition becomes a retry, a refusal or a failure of the step."""
+"""Attempts of the run loop: an error of a partition becomes a retry, a refusal or a failed step."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class Attempts:
 
     @contextmanager
     def at(self, key: str) -> Iterator[None]:
-        """Run the block as the attempt at one partition, and keep its error."""
+        """Run the block as the attempt at one partition, and record the error of a failed attempt."""
         try:
             yield
         except (PatternError, *TRANSIENT) as error:
@@ -55,11 +55,11 @@ class Attempts:
         return {k: e for k, e in self.errors.items() if isinstance(e, PatternError) and not e.retryable}
 
     def sentences(self) -> dict[str, str]:
-        """Return one sentence per partition key on why the partition was not computed."""
+        """Return, for each partition that was not computed, the reason in one sentence."""
         return {key: sentence(self.table, key, error) for key, error in self.errors.items()}
 
     def tag_refused(self, goal: Callable[[str], object]) -> None:
-        """Tag the run with its refused partitions and the refused version of each."""
+        """Tag the run with the refused partitions, and the refused version of each partition."""
         if self.refused:
             tags = dict(item for key in self.refused for item in refusal(self.table, key, goal(key)).items())
             self.context.instance.add_run_tags(self.context.run.run_id, tags)

@@ -69,7 +69,7 @@ class Step:
     provenance: Provenance
 
     def target(self, table: Table, audits: Sequence[Audit] = ()) -> Target:
-        """Return the target of the step's write to ``table``: its partition, on behalf of its run."""
+        """Return the target of the step's write to ``table``: the owned partition, provenance and audits."""
         return table.target(self.provenance, partition=self.owned(table), audits=audits)
 
     def owned(self, table: Table) -> dict[str, str]:
@@ -136,12 +136,12 @@ class Batch(Attempts):
 
     @property
     def findings(self) -> Iterator[tuple[str, Finding]]:
-        """The findings of every refusal, each with its partition key."""
+        """The findings of partitions refused by audits, each with the partition key."""
         for key, error in self.errors.items():
             yield from ((key, finding) for finding in (error.findings if isinstance(error, AuditFailed) else ()))
 
     def failures(self) -> dict[str, str]:
-        """Return one sentence per partition key on why the partition was not computed, held ones included."""
+        """Return, for each partition that failed or was held, the reason in one sentence."""
         return dict(sorted({**self.held, **self.sentences()}.items()))
 
 

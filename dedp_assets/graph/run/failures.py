@@ -43,7 +43,7 @@ def retry(number: int) -> dg.RetryRequested:
 
 
 def is_lost_engine(error: BaseException | None) -> bool:
-    """Return whether an error or one of its causes is the loss of the shared Spark engine."""
+    """Return whether an error, or a cause in the error's chain, is the loss of the shared Spark engine."""
     while error is not None:
         if isinstance(error, SparkConnectException) and any(text in str(error) for text in _LOST):
             return True
@@ -137,8 +137,8 @@ def failure_told(events: Sequence[dg.DagsterEvent]) -> str:
     """Return the error sentence of the first failed step."""
     if not events:
         return ""
-    stated = events[0].step_failure_data.user_failure_data
-    return (stated.description or "") if stated else _sentence(events[0])
+    data = events[0].step_failure_data.user_failure_data
+    return (data.description or "") if data else _sentence(events[0])
 
 
 def _sentence(event: dg.DagsterEvent) -> str:

@@ -136,7 +136,7 @@ def whole() -> Feed:
 
 @cache
 def day_to_week(column: str) -> Feed:
-    """Feed a week, keyed by its Monday, by seven days.
+    """Feed a week, keyed by the date of the Monday, from seven days of the upstream table.
 
     Args:
         column: partition column of the upstream table that holds the day, a DATE.
@@ -153,7 +153,7 @@ def day_to_week(column: str) -> Feed:
 
 @cache
 def hour_to_day(column: str) -> Feed:
-    """Feed a day by its 24 hours.
+    """Feed a day from 24 hours of the upstream table.
 
     Args:
         column: partition column of the upstream table that holds the hour, a STRING like ``2026-01-05-13``.
@@ -166,7 +166,7 @@ def hour_to_day(column: str) -> Feed:
 
 
 def pin(upstream: Table, feed: Feed, key: str) -> Pinned:
-    """Pin the snapshot of an upstream table for the run of a partition, by its log and without Spark.
+    """Pin the snapshot of an upstream table for the run of a partition, from the log and without Spark.
 
     A partition that the upstream wrote without a row changed nothing and is there all the same.
 

@@ -68,9 +68,9 @@ def _records(ledger: Ledger) -> Iterator[CommitRecord]:
 
 def _watermark_after(record: CommitRecord, allowed_lateness_seconds: float) -> datetime | None:
     """Return the watermark after a landing: the noted watermark, advanced by the newest landed event time."""
-    stated, newest = record.notes.get("watermark"), record.figures.get("newest")
+    noted, newest = record.notes.get("watermark"), record.figures.get("newest")
     times = {"newest": datetime.fromtimestamp(newest, timezone.utc) if newest else None}
-    known = datetime.fromisoformat(stated) if stated else None
+    known = datetime.fromisoformat(noted) if noted else None
     return advance_watermark(known, times, allowed_lateness_seconds=allowed_lateness_seconds)
 
 

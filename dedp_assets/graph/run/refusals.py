@@ -58,8 +58,8 @@ class Refusals:
         for name in self.store.list():
             if name.endswith(_SUFFIX) and not name.startswith("."):
                 with suppress(OSError, ValueError, TypeError, KeyError):
-                    stated = json.loads(self.store.read(name))
-                    found[_key(name)] = Refusal(**{**stated, "goals": tuple(stated["goals"])})
+                    fields = json.loads(self.store.read(name))
+                    found[_key(name)] = Refusal(**{**fields, "goals": tuple(fields["goals"])})
         return found
 
 

@@ -92,7 +92,7 @@ def _checks(
     done: Mapping[str, Did],
     refused: Iterable[tuple[str, Finding]],
 ) -> Iterator[dg.AssetCheckResult]:
-    """Yield one result per check, the worst over the run's partitions, with the figures of each."""
+    """Yield one result per check, the worst of the run's partitions, with the figures of each partition."""
     declared = {check.name for check in context.assets_def.check_keys}
     seen: dict[str, dict[str, Finding]] = {}
     for key, did in done.items():

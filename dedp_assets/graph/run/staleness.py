@@ -1,4 +1,4 @@
-"""Staleness: the one place that says what makes a partition current.
+"""Staleness: whether a partition is current, by the applied upstream version, the inputs and the code.
 
 A partition is asked for if the version that a run would apply now (:func:`needed_versions`) is newer than the applied
 one: two numbers, cheap for all partitions of a graph. A run that was asked for holds the partition's last commit

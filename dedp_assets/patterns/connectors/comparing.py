@@ -101,18 +101,18 @@ def compare_copy(source: PostgresTable, copy: Table, history: Table, *, keys: Se
         known = tuple(c for c in copy.spec.columns if c in table.columns and _kind(copy.spec, c) in _TEXTS)
         sides = _Sides(reader, copy.read(version=state.version), source, copy.spec, known, tuple(keys))
         changed = sides.hashed(_changed(source, history, keys, since=done, until=position, oid=table.oid))
-        there, here = sides.of_source(changed), sides.of_copy(changed)
-        parts = sorted(part for part in {*there, *here} if there.get(part) != here.get(part))
+        of_source, of_copy = sides.of_source(changed), sides.of_copy(changed)
+        parts = sorted(part for part in {*of_source, *of_copy} if of_source.get(part) != of_copy.get(part))
         faults = [f"column {c} is not in the source" for c in copy.spec.columns if c not in table.columns]
         faults += [sides.describe(parts[:_LOOKED_INTO], changed)] if parts else []
         asked = reader.execute("SELECT pg_table_size(%s::oid)", (table.oid,)).fetchall()
         (size,) = one_row(asked, (int,), asked=f"{source.name}: its size")
     passes = 2 if parts else 1
     figures = {
-        "rows": sum(rows for rows, _ in here.values()),
-        "rows_of_the_source": sum(rows for rows, _ in there.values()),
+        "rows": sum(rows for rows, _ in of_copy.values()),
+        "rows_of_the_source": sum(rows for rows, _ in of_source.values()),
         "keys_left_out": len(changed),
-        "ranges": len({*there, *here}),
+        "ranges": len({*of_source, *of_copy}),
         "differing_ranges": len(parts),
         "columns_not_compared": ", ".join(sorted({*copy.spec.columns} - {*known})),
         "position": position_text(position),
@@ -211,13 +211,13 @@ class _Sides:
             "SELECT * FROM (SELECT md5(concat({0})) AS k, ARRAY[{0}], ARRAY[{1}] FROM ONLY {2}) AS a "
             "WHERE left(k, {3}) = ANY(%s) AND NOT k = ANY(%s)"
         ).format(keys, columns, self.source.identifier, _DIGITS)
-        there = _by_key(self._asked(3, query, list(parts), list(changed)))
+        source_rows = _by_key(self._asked(3, query, list(parts), list(changed)))
         arrays = [f"array({', '.join(self._texts(names))})" for names in (self.keys, self.columns)]
         wanted = f"left(k, {_DIGITS}) IN ({', '.join(map(quoted, parts))})"
-        here = _by_key(self._of_copy(changed, *arrays).filter(wanted).collect())
+        copy_rows = _by_key(self._of_copy(changed, *arrays).filter(wanted).collect())
         kinds: dict[str, list[str]] = defaultdict(list)
-        for k in sorted({*there, *here}):
-            for ours, theirs in zip_longest(here[k], there[k]):
+        for k in sorted({*source_rows, *copy_rows}):
+            for ours, theirs in zip_longest(copy_rows[k], source_rows[k]):
                 if ours != theirs:
                     kinds[self._difference(ours, theirs)].append(self._shown(k, ours or theirs))
         examples = [f"{len(found)} rows {kind}, e.g. {', '.join(found[:_SHOWN])}" for kind, found in kinds.items()]

@@ -91,14 +91,14 @@ class Definition:
         """Return the change of each differing column: name -> description."""
         found = {column: "was added" for column in now.columns if column not in self.columns}
         for column, (number, kind, version) in self.columns.items():
-            there = now.columns.get(column)
-            if there is None:
+            present = now.columns.get(column)
+            if present is None:
                 found[column] = "was dropped"
-            elif there[0] != number:
+            elif present[0] != number:
                 found[column] = "was dropped and added again, or is another one that was renamed"
-            elif there[1] != kind:
-                found[column] = f"was {kind}, is {there[1]}"
-            elif there[2] != version and now.file != self.file:
+            elif present[1] != kind:
+                found[column] = f"was {kind}, is {present[1]}"
+            elif present[2] != version and now.file != self.file:
                 found[column] = "was rewritten by ALTER TYPE"
         return found
 

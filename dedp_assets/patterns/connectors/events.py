@@ -84,22 +84,22 @@ class Event:
         if len(body) > _LARGEST_BYTES:
             raise ContractError(f"it has more than {_LARGEST_BYTES} bytes: put the data into an object and name that")
         try:
-            stated = json.loads(body)
+            envelope = json.loads(body)
         except (ValueError, RecursionError) as error:
             raise ContractError(f"it is not JSON: {error}") from error
-        if not isinstance(stated, dict):
-            raise ContractError(f"it is a JSON {type(stated).__name__}, not an object with CloudEvents attributes")
-        if missing := [name for name in _REQUIRED if stated.get(name) is None]:
+        if not isinstance(envelope, dict):
+            raise ContractError(f"it is a JSON {type(envelope).__name__}, not an object with CloudEvents attributes")
+        if missing := [name for name in _REQUIRED if envelope.get(name) is None]:
             raise ContractError(f"it has no {', '.join(missing)}")
-        if stated["specversion"] != "1.0":
-            raise ContractError(f"its specversion is {stated['specversion']!r}; 1.0 is understood")
+        if envelope["specversion"] != "1.0":
+            raise ContractError(f"its specversion is {envelope['specversion']!r}; 1.0 is understood")
         return cls(
-            id=stated["id"],
-            source=stated["source"],
-            type=stated["type"],
-            time=_moment(stated["time"]),
-            subject=stated.get("subject") or "",
-            data=stated.get("data"),
+            id=envelope["id"],
+            source=envelope["source"],
+            type=envelope["type"],
+            time=_moment(envelope["time"]),
+            subject=envelope.get("subject") or "",
+            data=envelope.get("data"),
         )
 
     @property
@@ -130,10 +130,10 @@ class Event:
         Raises:
             ContractError: if the data names none, or a key that could lead out of the store.
         """
-        stated = self.data.get("objects") if isinstance(self.data, dict) else None
-        if not isinstance(stated, list) or not stated:
+        keys = self.data.get("objects") if isinstance(self.data, dict) else None
+        if not isinstance(keys, list) or not keys:
             raise ContractError("its data names no objects to load")
-        return tuple(dict.fromkeys(_decoded(key) for key in stated))
+        return tuple(dict.fromkeys(_decoded(key) for key in keys))
 
     def _stated(self) -> dict[str, Any]:
         subject = {"subject": self.subject} if self.subject else {}
@@ -227,8 +227,8 @@ class Inbox:
             number += 1
             free = folder / f"{arrival.name}.{number}"
         if reason:
-            stated = {"reason": reason, "arrived_as": arrival.name, "runs": list(runs)}
-            folder_at(folder).put(f"{free.name}.reason", json.dumps(stated).encode())
+            details = {"reason": reason, "arrived_as": arrival.name, "runs": list(runs)}
+            folder_at(folder).put(f"{free.name}.reason", json.dumps(details).encode())
         with suppress(FileNotFoundError):  # it was settled before
             (self.folder / arrival.name).replace(free)
 
@@ -258,10 +258,10 @@ def _runs(path: Path) -> list[str]:
         ContractError: if somebody changed it; the text names it.
     """
     try:
-        stated = plain_json(path.read_bytes())
+        content = plain_json(path.read_bytes())
     except ValueError:
-        stated = None
-    runs = stated.get("runs") if isinstance(stated, dict) else None
+        content = None
+    runs = content.get("runs") if isinstance(content, dict) else None
     if not isinstance(runs, list) or not all(isinstance(run, str) for run in runs):
         raise ContractError(f"{path} does not name the runs that failed: write a list of them into its 'runs'")
     return runs
@@ -275,14 +275,14 @@ def _filed(event: Event) -> str:
     return f"{hashlib.sha256(event.key.encode()).hexdigest()[:32]}.json"
 
 
-def _readable(stated: object) -> str:
+def _readable(content: object) -> str:
     """Write JSON for people; characters that UTF-8 cannot hold are escaped."""
-    return json.dumps(stated, ensure_ascii=False).encode(errors="backslashreplace").decode()
+    return json.dumps(content, ensure_ascii=False).encode(errors="backslashreplace").decode()
 
 
-def _moment(stated: object) -> datetime:
+def _moment(value: object) -> datetime:
     """Parse an RFC 3339 time as UTC; digits below a microsecond are cut off."""
-    parts = _TIME.fullmatch(stated) if isinstance(stated, str) else None
+    parts = _TIME.fullmatch(value) if isinstance(value, str) else None
     try:
         if parts is None:
             raise ValueError("not of the form 2026-01-20T12:00:00Z")  # noqa: TRY301 - one sentence for both
@@ -290,17 +290,17 @@ def _moment(stated: object) -> datetime:
         zone = "+00:00" if zone in "Zz" else zone
         return datetime.fromisoformat(f"{seconds}{(fraction or '.')[:7]:0<7}{zone}").astimezone(timezone.utc)
     except (ValueError, OverflowError) as error:
-        raise ContractError(f"its time {stated!r} is no RFC 3339 timestamp: {error}") from error
+        raise ContractError(f"its time {value!r} is no RFC 3339 timestamp: {error}") from error
 
 
-def _decoded(stated: object) -> str:
+def _decoded(value: object) -> str:
     """Decode a URL-encoded object key, with a plus sign as a space."""
-    if not isinstance(stated, str):
-        raise ContractError(f"it names the object {stated!r}, which is no text")
+    if not isinstance(value, str):
+        raise ContractError(f"it names the object {value!r}, which is no text")
     try:
-        key = unquote_plus(stated, errors="strict")
+        key = unquote_plus(value, errors="strict")
     except ValueError as error:
-        raise ContractError(f"it names the object {stated!r}, which is no URL-encoded UTF-8") from error
+        raise ContractError(f"it names the object {value!r}, which is no URL-encoded UTF-8") from error
     parts = PurePosixPath(key).parts
     if not parts or parts[0] == "/" or ".." in parts or len(key) > _LONGEST or _UNFIT.search(key):
         raise ContractError(f"it names the object {key[:_LONGEST]!r}, which is no key of the store")

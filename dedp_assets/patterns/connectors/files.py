@@ -60,7 +60,7 @@ _OFFERED = "deliver plain text, .gz, .bz2 or .zst"
 
 
 def name_refusal(name: str) -> str:
-    """Return the reason why engines read no text lines from a file by its name; empty for a valid name."""
+    """Return why engines cannot read text lines from a file of this name; empty for a readable name."""
     return unreadable_name(name) or _of_suffix(name, _NO_LINES)
 
 
@@ -232,11 +232,11 @@ _PIECES: Mapping[str, Callable[[BinaryIO | io.RawIOBase], Iterator[bytes]]] = {
 
 def _contradiction(name: str, kind: str) -> str:
     """Return the mismatch between a file's name and the format of the first bytes; empty for a match."""
-    stated = _kind_named(name)
-    if stated == kind:
+    named = _kind_named(name)
+    if named == kind:
         return ""
-    if stated:
-        return f"is a {stated} file by its name and holds {kind or 'something else'}: {_OFFERED}, each under its name"
+    if named:
+        return f"is a {named} file by its name and holds {kind or 'something else'}: {_OFFERED}, each under its name"
     if kind in _READ:
         return f"holds {kind} data, which engines decompress by the name alone: call it {name}{_READ[kind][0]}"
     return f"holds {kind} data, which is not read: {_OFFERED}, in UTF-8"

@@ -32,7 +32,7 @@ _PASSING = (408, 425, 429, 500, 502, 503, 504)
 
 @dataclass(frozen=True, slots=True)
 class Patience:
-    """How long a request that fails for a while is tried again.
+    """Retry limits of a request: number of attempts, and pauses between attempts.
 
     Attributes:
         clock: tells what time it is: some services say until when to wait.
@@ -97,7 +97,7 @@ class Service:
         return without_secrets(self.url)
 
     def post(self, content: object) -> Any:  # noqa: ANN401 - JSON
-        """Send JSON and return the answer's, after as many attempts as patience has.
+        """Send JSON and return the JSON of the response, with retries on transient failures.
 
         Raises:
             ConfigError: if the service refuses the request itself (404, 401 and their like), or sends it elsewhere.
@@ -182,11 +182,11 @@ def checked(answer: object, asked: Sequence[str], *, answers: str, key: str, url
     items = answer.get(answers) if isinstance(answer, dict) else None
     if not isinstance(items, list) or not all(isinstance(item, dict) and key in item for item in items):
         raise ContractError(f"{url} answers without a list {answers!r} of items that have {key!r}")
-    got = Counter(str(item[key]) for item in items)
+    counts = Counter(str(item[key]) for item in items)
     faults = {
-        "lacks": [one for one in asked if one not in got],
-        "has, though nobody asked,": [one for one in got if one not in {*asked}],
-        "has more than once": [one for one, count in got.items() if count > 1],
+        "lacks": [one for one in asked if one not in counts],
+        "has, though nobody asked,": [one for one in counts if one not in {*asked}],
+        "has more than once": [one for one, count in counts.items() if count > 1],
     }
     found = [f"{fault} {_named(ones)}" for fault, ones in faults.items() if ones]
     if found:

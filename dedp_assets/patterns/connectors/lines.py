@@ -59,7 +59,7 @@ def read_lines(session: SparkSession, files: Sequence[Path]) -> Lines:
     if not files:
         schema = "raw STRING, raw_bytes BINARY, source_file STRING, line_number BIGINT"
         return Lines(session.createDataFrame([], schema), {})
-    text = (
+    frame = (
         session.read.option("lineSep", "\n")
         .text([literal_path(file) for file in files])
         .select(
@@ -69,7 +69,7 @@ def read_lines(session: SparkSession, files: Sequence[Path]) -> Lines:
             F.monotonically_increasing_id().alias("place"),
         )
     )
-    counted = text.groupBy("source_file", "piece").agg(F.min("place").alias("first"), F.count("*").alias("n"))
+    counted = frame.groupBy("source_file", "piece").agg(F.min("place").alias("first"), F.count("*").alias("n"))
     try:
         pieces = counted.collect()
     except Exception:
@@ -88,7 +88,7 @@ def read_lines(session: SparkSession, files: Sequence[Path]) -> Lines:
     schema = "uri STRING, piece BIGINT, offset BIGINT, source_file STRING"
     known = F.broadcast(session.createDataFrame(located, schema))
     rows = (
-        text.withColumnRenamed("source_file", "uri")
+        frame.withColumnRenamed("source_file", "uri")
         .join(known, ["uri", "piece"])
         .select(
             F.expr("make_valid_utf8(value)").alias("raw"),

@@ -122,7 +122,7 @@ def one_row(rows: Sequence[Any], kinds: Sequence[type | tuple[type, ...]], *, as
 
 
 def plain_json(body: bytes) -> Any:  # noqa: ANN401 - JSON
-    """Read JSON in UTF-8 that means the same to every reader.
+    """Parse UTF-8 JSON; refuse JSON that two readers may read differently, such as repeated members.
 
     Raises:
         ValueError: for other bytes, a member that is there twice, a number that is none or none that is finite, half a

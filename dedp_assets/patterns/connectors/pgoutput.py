@@ -86,10 +86,8 @@ def decode(messages: Iterable[bytes]) -> Iterator[Transaction]:
         try:
             done = log.take(_Reader(message))
         except (ValueError, OverflowError, struct.error) as error:
-            stated = (
-                f"{message[:1]!r} of {len(message)} bytes" if isinstance(message, bytes) else type(message).__name__
-            )
-            raise ContractError(f"pgoutput message {stated} cannot be decoded ({error}): read the log again") from None
+            shown = f"{message[:1]!r} of {len(message)} bytes" if isinstance(message, bytes) else type(message).__name__
+            raise ContractError(f"pgoutput message {shown} cannot be decoded ({error}): read the log again") from None
         if done:
             yield done
 
@@ -209,7 +207,7 @@ class _Reader:
         return Relation(oid, name, identity == b"f", columns)
 
     def row(self, relation: Relation, former: Row) -> Row:
-        """Take a row; a large value that did not change is not in the log and comes from the former row."""
+        """Take a row; an unchanged large value, left out of the log, comes from the former row."""
         (count,) = self.take("!H")
         if count != len(relation.columns):
             raise ValueError(f"its row has {count} values, and its table {len(relation.columns)} columns")

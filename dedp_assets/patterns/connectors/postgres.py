@@ -615,13 +615,13 @@ def _unwritten(table: str, error: psycopg.Error) -> PatternError:
     where = _OF_COLUMN.search(error.diag.context or "")
     column = error.diag.column_name or (where[1] if where else "")
     message = re.sub(r': ".*"$', "", error.diag.message_primary or " ".join(str(error).split()), flags=re.DOTALL)
-    stated = f"{table}: {f'column {column}: ' if column and 'column' not in message else ''}{message}"
+    problem = f"{table}: {f'column {column}: ' if column and 'column' not in message else ''}{message}"
     state = error.sqlstate or next((s for text, s in _CONNECTING.items() if re.search(text, message)), "")
     if remedy := _UNWRITTEN.get(state) or (_REMEDIES.get(state) if state in _CONNECTING.values() else None):
-        return remedy[0](f"{stated}; nothing was written: {remedy[1]}")
+        return remedy[0](f"{problem}; nothing was written: {remedy[1]}")
     if isinstance(error, (psycopg.OperationalError, psycopg.InterfaceError)):
-        return NotReady(f"{stated}: run again once the database answers; what was written already is found then")
-    return ContractError(f"{stated}; nothing was written")
+        return NotReady(f"{problem}: run again once the database answers; what was written already is found then")
+    return ContractError(f"{problem}; nothing was written")
 
 
 def _at(connection: Connection[Any]) -> str:

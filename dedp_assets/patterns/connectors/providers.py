@@ -83,12 +83,12 @@ def _ask(request: Request, bounds: Bounds) -> bytes:
 
 def _require_whole(where: str, reply: Reply) -> None:
     """Refuse a response with any status but success with a complete body."""
-    stated = f"{reply.status} {sentence(reply.reason)}"
+    status = f"{reply.status} {sentence(reply.reason)}"
     if reply.status >= 500 or reply.status in _LATER:
-        raise NotReady(f"{where} cannot answer now ({stated}): ask again later")
+        raise NotReady(f"{where} cannot answer now ({status}): ask again later")
     if reply.elsewhere:
         raise ContractError(f"{where} sends the call to {reply.elsewhere}: ask there; nothing was kept")
     if reply.status >= 400:
-        raise ContractError(f"{where} refuses the call ({stated}): nothing was kept")
+        raise ContractError(f"{where} refuses the call ({status}): nothing was kept")
     if reply.status not in _WHOLE:
-        raise ContractError(f"{where} gives no whole answer ({stated}): nothing was kept")
+        raise ContractError(f"{where} gives no whole answer ({status}): nothing was kept")

@@ -257,14 +257,14 @@ class Delivery:
             self._note()
             raise
         delivered, minutes = self._acknowledged, (time.monotonic() - self._began) / 60
-        stated = {
+        figures = {
             "delivered": delivered,
             "present": self._counts["present"],
             "pending": self._pending - delivered,
             "requests": self._counts["requests"],
             "delivered_per_minute": round(delivered / max(minutes, 1e-9)),
         }
-        return replace(result, figures={**result.figures, **stated})
+        return replace(result, figures={**result.figures, **figures})
 
     @property
     def _named(self) -> str:
@@ -298,18 +298,18 @@ class Delivery:
 
     def _failure(self) -> ContractError | NotReady:
         done = f"{self._acknowledged} of {self._pending} records were delivered to {self.sink.name}"
-        stated = []
+        reasons = []
         if self._stopped:
             shown = [f"{where}: {why}" for where, why in list(self._stopped.items())[:_SHOWN]]
-            stated.append(
+            reasons.append(
                 f"after {self.retry.attempts} attempts nothing more was sent to {len(self._stopped)} destinations "
                 f"({'; '.join(shown)}). Run it again when the sink takes records: it goes on where it stopped"
             )
         if self._held:
             shown = [f"{where} {why}" for (where, _), why in list(self._held.items())[:_SHOWN]]
-            stated.append(
+            reasons.append(
                 f"{len(self._held)} records were refused for ever ({'; '.join(shown)}), and what follows them of the "
                 "same entity waits. Correct them at their source, or settle it with the receiver, and run it again"
             )
-        sentence = f"{self._named}: {done}. {' '.join(stated)}"
+        sentence = f"{self._named}: {done}. {' '.join(reasons)}"
         return NotReady(sentence) if not self._held else ContractError(sentence)

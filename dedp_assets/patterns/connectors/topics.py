@@ -281,8 +281,8 @@ class _Sink:
 
     def _planned(self, number: int) -> Offsets:
         """Read the planned end offsets of a micro-batch from Spark's checkpoint."""
-        *_, stated = self.checkpoint.read(f"offsets/{number}").decode().splitlines()
-        offsets: Offsets = json.loads(stated)[self.start.topic]
+        *_, line = self.checkpoint.read(f"offsets/{number}").decode().splitlines()
+        offsets: Offsets = json.loads(line)[self.start.topic]
         return offsets
 
 

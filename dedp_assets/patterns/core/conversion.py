@@ -102,10 +102,10 @@ def convert_columns(rows: DataFrame, schema: Mapping[str, str], *, lenient: Coll
             f"if({identifier(name)} IS NULL OR {values[name]} IS NOT NULL, {NO_TEXTS}, {refused(name, kind)})"
         )
     texts |= {field.name: identifier(f"{field.name} text") for field in nested}
-    stated = texts_of(schema)
-    made = {name.lower() for name in (*schema, *stated.values())}
+    text_columns = texts_of(schema)
+    made = {name.lower() for name in (*schema, *text_columns.values())}
     others = [c for c in rows.columns if c.lower() not in made]
-    texts = {stated[name]: sql for name, sql in texts.items() if name in stated}
+    texts = {text_columns[name]: sql for name, sql in texts.items() if name in text_columns}
     misfits = f"flatten(array({', '.join(problems)}))" if problems else NO_TEXTS
     return rows.selectExpr(
         *map(identifier, others),
@@ -119,7 +119,7 @@ def texts_of(schema: Mapping[str, str]) -> dict[str, str]:
 
 
 def _from_nested(rows: DataFrame, name: str, kind: str, misfits: str) -> DataFrame:
-    """Convert one column to a nested type, as the JSON of a record's only member."""
+    """Convert one column to a nested type, by conversion of a JSON record with one member."""
     column, record, found = identifier(name), f"{RESERVED}record", f"{RESERVED}text"
     (field,) = fields_of(rows, [name])
     written = rows.withColumn(found, F.expr(_json_of(name, field.dataType, kind)))

@@ -150,10 +150,10 @@ class _Reader:
         self._takes(":")
         kind = self._kind(required_inside=required_inside)
         required = self._takes("NOT", "NULL")
-        stated = {"comment": self._text()} if self._takes("COMMENT") else {}
+        metadata = {"comment": self._text()} if self._takes("COMMENT") else {}
         if not is_storable(name) or (required and not required_inside):
             raise _Unclear
-        return {"name": name, "type": kind, "nullable": not required, "metadata": stated}
+        return {"name": name, "type": kind, "nullable": not required, "metadata": metadata}
 
     def _text(self) -> str:
         token = self._next()

@@ -95,8 +95,8 @@ def _other(text: str, name: str) -> str:
         value = f"try_cast({text} AS {name})"
         # A time that the session's zone skips would become another one.
         local = f"try_cast({text} AS TIMESTAMP_NTZ) = CAST({value} AS TIMESTAMP_NTZ)"
-        there = f"(current_timezone() = 'UTC' OR NOT {_is(text, f'{_DAY}[T ]{_TIME}')} OR {local})"
-        known = _is(text, f"{_DAY}[T ]{_TIME}{zone}") + (f" AND {there}" if zone else "")
+        unskipped = f"(current_timezone() = 'UTC' OR NOT {_is(text, f'{_DAY}[T ]{_TIME}')} OR {local})"
+        known = _is(text, f"{_DAY}[T ]{_TIME}{zone}") + (f" AND {unskipped}" if zone else "")
         moment = f"if({known}, {value}, NULL)"
         years = f"year({moment}) BETWEEN 1 AND 9999"
         # An offset may lead out of the years that readers can show; only the first and the last day are near.

@@ -98,7 +98,7 @@ def marked(record: str) -> str:
 
 
 def text_of(value: str) -> str:
-    """Write SQL: text of a marked value, such as a string's characters or a number as written."""
+    """Write SQL for the text of a marked value: a string's characters, a number as written, or JSON."""
     words = f"regexp_replace({value}, {quoted(_MARKED_WORD)}, '$1$2')"
     both = f"regexp_replace({words}, {quoted(_MARKED_TEXT)}, {quoted('$1' + _QUOTE + '$2' + _QUOTE)})"
     return f"if(left({value}, 1) IN ('{{', '['), {both}, {scalar_text(value)})"

@@ -38,7 +38,7 @@ class MaskingKey:
 
 
 def pseudonym(column: str, key: MaskingKey) -> Column:
-    """Replace a column's text by its HMAC-SHA-256 as 64 hex digits; equal for equal values, NULL for NULL.
+    """Replace text by HMAC-SHA-256 in 64 hex digits; equal values have equal digits, NULL stays NULL.
 
     Without the key no list of likely values helps. A plain hash of an IP address or a name is found by trying them all.
     """

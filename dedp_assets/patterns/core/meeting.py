@@ -127,8 +127,10 @@ def met(column: str, one: T.DataType, other: T.DataType, sides: tuple[str, str])
         SchemaMismatch: if there is none; names the column, both types as they are given, and the field that differs.
     """
     if (found := common(one, other)) is None:
-        stated = "; ".join(_apart(column, one, other, sides, lambda mine, theirs: common(mine, theirs) is not None))
-        raise SchemaMismatch(f"{stated}: cast one of them")
+        differences = "; ".join(
+            _apart(column, one, other, sides, lambda mine, theirs: common(mine, theirs) is not None)
+        )
+        raise SchemaMismatch(f"{differences}: cast one of them")
     return found
 
 

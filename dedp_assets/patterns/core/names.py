@@ -60,7 +60,7 @@ def select_list(columns: Mapping[str, str]) -> list[str]:
 
 
 def require_name(name: str) -> None:
-    """Refuse a name that no SQL text can hold, such as a name with ``${``, which Spark substitutes.
+    """Refuse a column name with ``${``, which Spark substitutes in SQL, or with a lone surrogate.
 
     Raises:
         ConfigError: names the column.

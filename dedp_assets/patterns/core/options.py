@@ -52,13 +52,13 @@ def typed(function: Callable[P, R]) -> Callable[P, R]:
 
     @wraps(function)
     def checked(*args: P.args, **kwargs: P.kwargs) -> R:
-        stated, rules = _rules_of(function)
+        declared, rules = _rules_of(function)
         try:
-            given = stated.bind(*args, **kwargs).arguments
+            given = declared.bind(*args, **kwargs).arguments
         except TypeError:  # an argument that is missing, or unknown: Python says which, as of any function
             return function(*args, **kwargs)
         for name, value in given.items():
-            several = stated.parameters[name].kind is Parameter.VAR_POSITIONAL
+            several = declared.parameters[name].kind is Parameter.VAR_POSITIONAL
             for each in value if several else (value,):
                 _require(name, each, rules[name])
         return function(*args, **kwargs)
@@ -72,9 +72,9 @@ def require_types(record: object) -> None:
     Raises:
         ConfigError: names the field, what it must be, and what it is.
     """
-    stated: Any = type(record)
-    for name, rule in _fields_of(stated).items():
-        _require(f"{stated.__name__}.{name}", getattr(record, name), rule)
+    cls: Any = type(record)
+    for name, rule in _fields_of(cls).items():
+        _require(f"{cls.__name__}.{name}", getattr(record, name), rule)
 
 
 def _require(name: str, value: object, rule: Misfit) -> None:
@@ -101,11 +101,11 @@ def _takes_objects(rule: Misfit) -> bool:
 
 @cache
 def _rules_of(function: Callable[..., object]) -> tuple[Signature, Mapping[str, Misfit]]:
-    """Resolve a function's annotations at the first call and not on import, to save time."""
-    stated, kinds = signature(function), get_type_hints(function)
-    empty = {name for name, parameter in stated.parameters.items() if parameter.default == ""}
+    """Resolve a function's annotations at the first call, to save time on import."""
+    declared, kinds = signature(function), get_type_hints(function)
+    empty = {name for name, parameter in declared.parameters.items() if parameter.default == ""}
     # Of a method, "self" has no annotation.
-    return stated, {name: _rule(kinds.get(name, object), name, empty=name in empty) for name in stated.parameters}
+    return declared, {name: _rule(kinds.get(name, object), name, empty=name in empty) for name in declared.parameters}
 
 
 @cache

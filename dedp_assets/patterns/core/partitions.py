@@ -1,4 +1,4 @@
-"""Partition values: a typed identity of each value, and its four spellings.
+"""Partition values: the typed identity of a value, and the spellings in Python, log, SQL and folder.
 
 ==========  ==================================================  ==========================================
 spelling    who writes it                                       2026-01-05 00:00 UTC as TIMESTAMP

@@ -103,7 +103,7 @@ class Approval:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Provenance:
-    """The facts about a write in its commit record: run, code, inputs and cause.
+    """Facts about a write for the commit record: run, code, inputs and cause.
 
     Attributes:
         asset: name of what is computed, usually the table's name.

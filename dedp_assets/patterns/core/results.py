@@ -1,4 +1,4 @@
-"""Results of patterns; the return type of a pattern's main function is its kind.
+"""Results of patterns; the return type of a pattern's main function is the pattern's kind.
 
 =================================  =========  ====================================================
 returns                            kind       rule

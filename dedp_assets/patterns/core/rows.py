@@ -54,7 +54,7 @@ class Decoded(str):
     figures: Callable[[Any], Sequence[int]]
 
     def __new__(cls, sql: str, figures: Callable[[Any], Sequence[int]]) -> Decoded:
-        """Make the aggregate with the function that decodes its value."""
+        """Create the aggregate with the function that decodes the aggregate's value into figures."""
         made = super().__new__(cls, sql)
         made.figures = figures
         return made
@@ -228,7 +228,7 @@ def tally(
     measures: Measures | None = None,
     keep: str = "valid",
 ) -> tuple[DataFrame, Tally]:
-    """Count and digest the rows where a step reads them; of a split, go on with the part ``keep`` only.
+    """Count and digest rows in the pass that reads the rows; of a split, keep the part ``keep`` only.
 
     The caller writes the returned rows and hands the tally to the write, which compares it with what it accounted for.
 
@@ -273,8 +273,8 @@ def _numbered(split: Split, parts: Sequence[str], measures: Iterable[str]) -> Da
     A number instead of the outcome, and no column that is needless, are half of what the counting would cost.
     """
     kept = {c.lower() for c in split.parts[parts[0]]}
-    text = " ".join(measures).lower()
-    shown = [c for c in split.rows.columns if c.lower() in kept or identifier(c)[1:-1].lower() in text]
+    sql = " ".join(measures).lower()
+    shown = [c for c in split.rows.columns if c.lower() in kept or identifier(c)[1:-1].lower() in sql]
     numbers = " ".join(f"WHEN {quoted(part)} THEN {number}" for number, part in enumerate(parts))
     number = F.expr(f"CASE {identifier(split.outcome)} {numbers} END").alias(_PART)
     return split.rows.select(*map(identifier, shown), number)
@@ -334,7 +334,7 @@ def _parts(value: str, kind: T.DataType, path: str, depth: int = 0) -> list[str]
 
 
 def _whole(value: str, kind: T.ArrayType, path: str) -> list[str]:
-    """Write SQL for an array without maps and variants: its values, and its JSON text, which shows NULLs.
+    """Write SQL for an array without maps and variants: the values, and the JSON text, which shows NULLs.
 
     The text alone is not exact, and the values alone have no shape. A function for each element would take four times
     as long.

@@ -140,8 +140,8 @@ class TableSpec:
         ]
         listed = {"delta.dataSkippingStatsColumns": ",".join(shown)}
         statistics = listed if shown else {"delta.dataSkippingNumIndexedCols": "0"}
-        stated = {DECLARED: json.dumps(ours, sort_keys=True)} if (ours := self._beyond_delta()) else {}
-        return {**_PROPERTIES, **(statistics if self.personal else {}), **stated, **self.properties}
+        declaration = {DECLARED: json.dumps(ours, sort_keys=True)} if (ours := self._beyond_delta()) else {}
+        return {**_PROPERTIES, **(statistics if self.personal else {}), **declaration, **self.properties}
 
     def _beyond_delta(self) -> dict[str, Any]:
         """Return the declared options without a place in Delta's metadata, except options at their defaults."""

@@ -118,7 +118,7 @@ class SessionRule:
         )
 
     def events_of(self, sessions: DataFrame, events: DataFrame) -> DataFrame:
-        """Return the events of sessions as rows; a newly kept column is NULL, with its type in ``events``.
+        """Return the events of sessions as rows; a newly kept column is NULL, typed as in ``events``.
 
         Raises:
             ConfigError: for rows that are no sessions of such events.
@@ -221,7 +221,7 @@ def cut(
 
 
 def watermarked(stream: DataFrame, event_time: str, lateness: str, *, option: str = "lateness") -> DataFrame:
-    """Return the stream with a watermark that keeps an event exactly as late as ``lateness``.
+    """Return the stream with a watermark that keeps events up to and including ``lateness`` late.
 
     Spark drops what lies at its watermark, of whole milliseconds, too: one more keeps an event that is exactly so late.
 

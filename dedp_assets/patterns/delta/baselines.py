@@ -1,4 +1,4 @@
-"""Baselines: usual values of measures from commit history, and audits of the deviation from usual shares."""
+"""Baselines: usual values of measures from commit history, and audits of deviations from shares."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ M = TypeVar("M")
 
 
 def medians(earlier: Iterable[Measures]) -> Measures:
-    """Return the median of each measure over earlier partitions or windows; empty without one."""
+    """Return the median of each measure over earlier partitions or windows; empty for empty ``earlier``."""
     known = list(earlier)
     return {name: median(each[name] for each in known) for name in known[0]} if known else {}
 

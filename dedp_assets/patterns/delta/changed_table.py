@@ -109,14 +109,14 @@ class ChangedTable(DeclaredTable):
         merge = Merge(tuple(keys), tuple(clauses), on, null_keys, owned, unusable or {}, whole, self.spec.key)
         require_merge_by_key(self.spec, merge)
         source = merge.checked(self.name, state, source)
-        some = (not_empty("source", allow_empty=allow_empty),) if whole else ()
+        guards = (not_empty("source", allow_empty=allow_empty),) if whole else ()
         with evaluated_once(source.select("*")) as rows:
             seen = profile_merge(self.spec, merge, rows, state)
             change = Merging(merge, rows, seen, merge.statement(self.name, state), self.store, self.spec)
             request = ChangeRequest(owned, provenance, audits, self._execution(execution), find_base, since)
             if not (why := file_exchange.only_spark_changes(state)):
-                return rewrite(self, change, replace(request, audits=(*some, *audits)))
-            require_passed(self.name, some, {"source": seen.rows}, provenance.approval)
+                return rewrite(self, change, replace(request, audits=(*guards, *audits)))
+            require_passed(self.name, guards, {"source": seen.rows}, provenance.approval)
             if execution or find_base is not newest_snapshot:
                 raise ConfigError(f"{self.name} has {why}: only a merge without executions can be made of it")
             if seen.outside and merge.takes_columns:
@@ -125,8 +125,8 @@ class ChangedTable(DeclaredTable):
 
             def run(session: SparkSession, staged: DataFrame | None) -> None:
                 if merge.reaches_out and staged is not None:
-                    there = session.read.format("delta").load(self.store.address)
-                    others = there.filter(f"NOT coalesce({predicate(owned, state)}, false)")
+                    stored = session.read.format("delta").load(self.store.address)
+                    others = stored.filter(f"NOT coalesce({predicate(owned, state)}, false)")
                     require_free(self.spec, merge, others, staged)
                 session.sql(statement, s=staged)
 

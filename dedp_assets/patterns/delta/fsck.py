@@ -74,10 +74,10 @@ def _unknown_actions(ledger: Ledger, known: Collection[str]) -> Iterator[Fault]:
 
 def _contradictions(ledger: Ledger) -> Iterator[Fault]:
     """Compare number and bytes of files in the log with the newest checksum file; list a difference."""
-    stated = stated_figures(ledger.store)
-    if stated is None:
+    checksum = stated_figures(ledger.store)
+    if checksum is None:
         return
-    version, figures = stated
+    version, figures = checksum
     path = f"_delta_log/{version:020d}.crc"
     try:
         files = ledger.state(version).files()

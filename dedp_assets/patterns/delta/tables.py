@@ -151,13 +151,13 @@ class Target:
         Raises:
             ConfigError: for a target with another of these parts: the pattern would ignore it.
         """
-        has = {
+        given_parts = {
             "partition": bool(self.owned),
             "execution": bool(self.execution),
             "audits": bool(self.audits),
             "rows_read": self.rows_read != RowsRead(),
         }
-        if ignored := [name for name, given in has.items() if given and name not in takes]:
+        if ignored := [name for name, given in given_parts.items() if given and name not in takes]:
             raise ConfigError(f"{self.name}: the target of {pattern} must have no {' and no '.join(ignored)}")
         return replace(self, run=self.run.by(pattern))
 

@@ -37,11 +37,11 @@ def followers(applied: Mapping[str, int], late: Mapping[str, int], current: str)
     before, reached = "", -1
     for key in sorted({*applied, *late}):
         if key < current:
-            has = max(applied.get(key, -1), late.get(key, -1))
-            if has < reached or (key in late and applied.get(key, -1) < reached):
-                found[key] = (before, max(reached, has))
-            elif has > reached:
-                before, reached = key, has
+            version = max(applied.get(key, -1), late.get(key, -1))
+            if version < reached or (key in late and applied.get(key, -1) < reached):
+                found[key] = (before, max(reached, version))
+            elif version > reached:
+                before, reached = key, version
     return found
 
 

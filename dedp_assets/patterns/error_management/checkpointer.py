@@ -1,4 +1,4 @@
-"""Checkpointer: a stream goes on after a failure where its target stands, each record once.
+"""Checkpointer: after a failure a stream resumes from a checkpoint, each record committed once.
 
 Problem: a stream has no partitions that could be run again. One that fails without saved progress and state begins at
     its first record, or leaves out what came meanwhile.
@@ -158,9 +158,9 @@ def checkpoint_rows(rows: DataFrame, *, checkpoint: str, identity: str) -> Kept:
         (False, True, [(1,), (2,)])
     """
     store = store_at(checkpoint).within(f"rows-{hashlib.sha256(identity.encode()).hexdigest()[:16]}")
-    stated = {"identity": identity, "schema": rows.schema.json()}
+    expected = {"identity": identity, "schema": rows.schema.json()}
     found = json.loads(store.read("kept.json")) if store.exists("kept.json") else {}
-    if found and {name: found.get(name) for name in stated} != stated:
+    if found and {name: found.get(name) for name in expected} != expected:
         raise ContractError(
             f"{store.address} holds the rows of {found.get('identity')}, which are others: name what tells these apart"
         )
@@ -168,7 +168,7 @@ def checkpoint_rows(rows: DataFrame, *, checkpoint: str, identity: str) -> Kept:
     if not reused:
         store.delete_folder("")
         rows.write.parquet(f"{store.address}/data")
-        store.put("kept.json", json.dumps({**stated, "files": _sizes(store)}).encode())
+        store.put("kept.json", json.dumps({**expected, "files": _sizes(store)}).encode())
     return Kept(rows.sparkSession.read.schema(rows.schema).parquet(f"{store.address}/data"), reused)
 
 

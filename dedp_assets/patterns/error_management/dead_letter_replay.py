@@ -93,10 +93,10 @@ def replay_letters(split: Split, into: Target, dead: Target, *, keys: Sequence[s
         saved, again = (sum(row[1] for row in counted if row[0] == part) for part in ("valid", "dead"))
         written = WriteResult(valid.name, valid.ledger.version(), applied=False, changed=False, reason="")
         if saved:
-            left = replace(into, audits=_left(into.audits, valid, partition, again, saved))
-            written = _admit(known, left, keys=keys, since=standing.version)
-        before, there = dead.table.read(filed_under, version=since), valid.read(partition).filter("was_dead_lettered")
-        letters = filed(known["dead"], before, there, dead, identity=split.identity)
+            into = replace(into, audits=_left(into.audits, valid, partition, again, saved))
+            written = _admit(known, into, keys=keys, since=standing.version)
+        before, readmitted = dead.table.read(filed_under, version=since), _readmitted(valid, partition)
+        letters = filed(known["dead"], before, readmitted, dead, identity=split.identity)
         if run.approval:
             letters = letters.withColumn("status", F.expr("if(status = 'open', 'given_up', status)"))
         noted = publish_letters(letters, dead, identity=split.identity, since=since)
@@ -171,6 +171,11 @@ def _admit(split: Split, into: Target, *, keys: Sequence[str], since: int) -> Wr
         since=since,
         audits=into.audits,
     )
+
+
+def _readmitted(valid: Table, partition: Mapping[str, str]) -> DataFrame:
+    """Read the valid rows of a partition that were dead letters."""
+    return valid.read(partition).filter("was_dead_lettered")
 
 
 def _left(

@@ -1,4 +1,4 @@
-"""Dynamic Late Data Integrator: exactly the partitions that late data touched are processed again, oldest first.
+"""Dynamic Late Data Integrator: exactly the partitions with late data are reprocessed, oldest first.
 
 Problem: a fixed lookback window reprocesses days that did not change and misses data older than the window.
 Solution: compare, by partition, the newest upstream version that changed it with the version downstream applied last,

@@ -1,4 +1,4 @@
-"""Filter Interceptor: every row that a filter drops is counted by the conditions that drop it.
+"""Filter Interceptor: the rows dropped by a filter are counted by condition.
 
 Problem: a wrong filter does not fail. The engine merges its conditions into one, so nobody sees which of them drops
     90 % of the rows where 15 % are usual.

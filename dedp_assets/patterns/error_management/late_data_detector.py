@@ -76,29 +76,29 @@ def detect_late_data(
         _ = moment is None or instant(moment, what)
     if earliest and latest and earliest > latest:
         raise ConfigError(f"no event lies between {earliest} and {latest}: earliest must not be after latest")
-    details = ("watermark", "lateness_seconds", *(["arrived_at"] if arrived else []))
-    require_free(events, "event_time", *details)
-    came = "arrived_at, current_timestamp()" if arrived else "current_timestamp()"
-    newest = timestamp(latest) if latest else f"coalesce({came}) + INTERVAL 1 DAY"
+    late_columns = ("watermark", "lateness_seconds", *(["arrived_at"] if arrived else []))
+    require_free(events, "event_time", *late_columns)
+    arrival = "arrived_at, current_timestamp()" if arrived else "current_timestamp()"
+    newest = timestamp(latest) if latest else f"coalesce({arrival}) + INTERVAL 1 DAY"
     oldest = f" AND {_STATED} >= {timestamp(earliest)}" if earliest else ""
-    when = f"if({_STATED} <= {newest}{oldest}, {_STATED}, NULL)"
+    usable_time = f"if({_STATED} <= {newest}{oldest}, {_STATED}, NULL)"
     outcome = "CASE WHEN event_time IS NULL THEN 'undated' WHEN event_time < watermark THEN 'late' ELSE 'on_time' END"
     late_by = "greatest(unix_micros(watermark) - unix_micros(event_time), 0L) / 1e6"
-    stated = {"event_time": event_time, **({"arrived": arrived} if arrived else {})}
-    require_repeatable(events, "option", stated)
-    with naming_options(events, "option", {name: f"unix_micros({one_value(sql)})" for name, sql in stated.items()}):
+    options = {"event_time": event_time, **({"arrived": arrived} if arrived else {})}
+    require_repeatable(events, "option", options)
+    with naming_options(events, "option", {name: f"unix_micros({one_value(sql)})" for name, sql in options.items()}):
         moments = {
             _STATED: F.expr(one_value(event_time)),
             **({"arrived_at": F.expr(one_value(arrived))} if arrived else {}),
         }
         judged = (
             events.withColumns(moments)
-            .withColumns({"event_time": F.expr(when), "watermark": F.expr(timestamp(watermark))})
+            .withColumns({"event_time": F.expr(usable_time), "watermark": F.expr(timestamp(watermark))})
             .drop(_STATED)
             .withColumns({OUTCOME: F.expr(outcome), "lateness_seconds": F.expr(late_by)})
         )
     plain = (*events.columns, "event_time")
-    return Split(judged, {"on_time": plain, "late": (*plain, *details), "undated": plain})
+    return Split(judged, {"on_time": plain, "late": (*plain, *late_columns), "undated": plain})
 
 
 @typed

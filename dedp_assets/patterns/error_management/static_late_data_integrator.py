@@ -1,4 +1,4 @@
-"""Static Late Data Integrator: each run also brings in what came late for the last few partitions.
+"""Static Late Data Integrator: a run also processes late data of the partitions in a fixed look-back.
 
 Problem: a daily job sees its own day only and loses what arrives for the days before, as long as that is still wanted.
 Solution: a fixed look-back: with the current partition, the ``lookback`` ones before it are processed by the same run,

@@ -113,9 +113,9 @@ class Executions:
                 f"{table}: the log no longer tells what the rows were before {key}, nothing was changed. The earliest "
                 f"execution that can be run again is {first.key}"
             )
-        there = {each.key for each in standing}
+        present = {each.key for each in standing}
         forgotten = first.after if first else ""
-        lacks = {k for k in {*due, *self.pending} - there if forgotten < k < key}
+        lacks = {k for k in {*due, *self.pending} - present if forgotten < k < key}
         if missing := min(lacks, default=""):
             raise NotReady(f"{table}: {key} comes after {missing}, which has to be run before")
         later = [each for each in standing if each.key >= key]
@@ -157,8 +157,8 @@ class ExecutionLog:
             unclear = glimpse.restored_to is None or back.unclear
             self._add(glimpse.version, Executions(back.last, frozenset(taken - kept), unclear))
         elif note:
-            stated = (note["key"], glimpse.version, note["base"], note["after"], glimpse.stated["sequence"])
-            made = Execution(*stated, before=self.at(note["base"]).last)
+            fields = (note["key"], glimpse.version, note["base"], note["after"], glimpse.stated["sequence"])
+            made = Execution(*fields, before=self.at(note["base"]).last)
             self._add(glimpse.version, Executions(made, frozenset(note["pending"])))
         elif key is not None:
             made = Execution(key, glimpse.version, glimpse.version - 1, before=before.last)

@@ -71,7 +71,7 @@ def _commit(
                 "size": file["size_bytes"],
                 "modificationTime": file["modification_time"],
                 "dataChange": False,
-                **({"stats": stated} if (stated := statistics.get(file["path"])) else {}),
+                **({"stats": stats} if (stats := statistics.get(file["path"])) else {}),
             }
         }
         for file, new in chosen

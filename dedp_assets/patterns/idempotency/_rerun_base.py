@@ -1,4 +1,4 @@
-"""Base snapshots of executions: the newest snapshot for a first run, the preceding snapshot for a rerun.
+"""Base snapshots of executions: newest snapshot for a first run, preceding snapshot for a rerun.
 
 An execution of the past begins with the rows that were there before it; those after it are taken back by the same
 commit, and have to follow.

@@ -194,8 +194,8 @@ class Known:
         if run.replay or not (run.inputs or run.sequence is not None):
             return None
         mine = (run.inputs, run.code_version, run.sequence, dict(days))
-        stated = [(commit, commit.record) for commit in self.commits if commit.record]
-        of = ((c, (r.inputs, r.code_version, r.sequence, r.notes[DAYS])) for c, r in stated)
+        recorded = [(commit, commit.record) for commit in self.commits if commit.record]
+        of = ((c, (r.inputs, r.code_version, r.sequence, r.notes[DAYS])) for c, r in recorded)
         return next((commit for commit, theirs in of if theirs == mine), None)
 
 
@@ -208,10 +208,10 @@ def known_of(ledger: Ledger, state: TableState, column: str, name: str) -> Known
     commits: list[Commit] = []
     version = state.version
     while (commit := ledger.latest({column: name}, until=version)) is not None:
-        stated = commit.record.notes.get(DAYS) if commit.record else None
-        if stated is None:
+        noted = commit.record.notes.get(DAYS) if commit.record else None
+        if noted is None:
             return Known(units, None, frozen=cover)
-        days = {**stated, **days}
+        days = {**noted, **days}
         commits.append(commit)
         if not is_append(commit):
             return Known(units, days, commits, cover)
@@ -232,17 +232,17 @@ def plan_of(present: Mapping[str, int | str], ledger: Ledger, unit: Unit, asked:
     held: dict[str, str] = {}
     for first, mine in units.items():
         known = known_of(ledger, state, state.partition_columns[0], first.isoformat()) if state else Known(1, {})
-        has = known.days or {}
-        again = [day for day in mine if day in asked or (day in has and has[day] != present.get(day))]
-        again += [] if known.frozen else sorted(has.keys() - {*mine})
+        loaded = known.days or {}
+        again = [day for day in mine if day in asked or (day in loaded and loaded[day] != present.get(day))]
+        again += [] if known.frozen else sorted(loaded.keys() - {*mine})
         if known.frozen:
             held |= dict.fromkeys(again, f"its unit is frozen into {known.frozen}: no day of it can be loaded")
         elif again or known.days is None:
             of = days_of(first, unit) if known.days is None else ()
             why = f"unit {first} is loaded whole: " + (f"{', '.join(again)} again" if again else "others wrote it")
-            causes |= dict.fromkeys(sorted({*mine, *has, *(day.isoformat() for day in of)}), why)
+            causes |= dict.fromkeys(sorted({*mine, *loaded, *(day.isoformat() for day in of)}), why)
         else:
-            causes |= dict.fromkeys([day for day in mine if day not in has], f"new in unit {first}")
+            causes |= dict.fromkeys([day for day in mine if day not in loaded], f"new in unit {first}")
     reason = "; ".join(dict.fromkeys(causes.values())) or "nothing to load: no day is new or changed"
     return Plan(tuple(causes), reason, causes, held, {day: present.get(day, "") for day in causes})
 

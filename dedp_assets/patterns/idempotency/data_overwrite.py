@@ -1,4 +1,4 @@
-"""Data Overwrite: a run replaces exactly the partition it owns, so running it again changes nothing.
+"""Data Overwrite: a run replaces exactly the owned partition, so a rerun changes nothing.
 
 Problem: a daily job duplicates its rows at each retry or backfill.
 Solution: each run names the partition it replaces and replaces all of it in one commit: rows that vanished from the

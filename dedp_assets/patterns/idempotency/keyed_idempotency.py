@@ -1,4 +1,4 @@
-"""Keyed Idempotency: a group of records has one key, in whatever run and order it is computed.
+"""Keyed Idempotency: a group of records gets the same key in every run and order.
 
 Problem: an id is made from the first event of a group; a late event comes before it, and the group has two ids.
 Solution: make the key of the entity and of the record that was appended first, by the time it was stored and its place

@@ -1,4 +1,4 @@
-"""Merger: changed rows are inserted, updated or deleted by key; merging them again changes nothing.
+"""Merger: changed rows are inserted, updated or deleted by key; a repeated merge changes nothing.
 
 Problem: a source delivers changes only. Appending them duplicates rows, overwriting by them loses all others.
 Solution: rows meet by an immutable key. With columns that order the changes of a key, a newer row is never overwritten

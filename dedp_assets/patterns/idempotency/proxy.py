@@ -1,4 +1,4 @@
-"""Proxy: readers know one name, which shows one of many versions that never change.
+"""Proxy: one name for readers, which shows one of many immutable versions.
 
 Problem: a dataset is computed whole each time, and every former state of it must be kept, while readers want the
     latest one under one name.
@@ -56,8 +56,8 @@ def load_version(
         >>> rows(ranking)
         [('/a', 5)]
     """
-    some = Audit(name="input_is_not_empty", of="written", fail_below=min_rows, approvable=True)
-    into = into.by("idempotency.proxy", "audits", "rows_read").with_audits(some)
+    guard = Audit(name="input_is_not_empty", of="written", fail_below=min_rows, approvable=True)
+    into = into.by("idempotency.proxy", "audits", "rows_read").with_audits(guard)
     return exposure.load(rows, into.table, provenance=into.run, audits=into.audits, rows_read=into.rows_read)
 
 

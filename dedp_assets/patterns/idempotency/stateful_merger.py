@@ -1,4 +1,4 @@
-"""Stateful Merger: an execution of the past begins with the table of its time; later ones follow.
+"""Stateful Merger: a rerun of a past merge starts from the former version; later merges follow.
 
 Problem: a merge of last Tuesday's increment, run again today, mixes it with all that came after it: rows that never
     were together, totals that count twice.

@@ -226,8 +226,8 @@ def lag_seconds(history: Table, table: Table, *, since: int | None) -> float:
     for commit in history.ledger.history() if since is not None else ():
         if commit.transactions.get(app_id, since + 1) <= since:  # type: ignore[operator]
             break
-        stated = commit.record.notes.get(OLDEST) if commit.record else None
-        waiting += [datetime.fromisoformat(stated)] if stated else []
+        oldest = commit.record.notes.get(OLDEST) if commit.record else None
+        waiting += [datetime.fromisoformat(oldest)] if oldest else []
     arrived = table.ledger.commit(table.ledger.version()).timestamp
     return max((arrived - min(waiting)).total_seconds(), 0.0) if waiting else 0.0
 

@@ -194,8 +194,8 @@ def _history(ledger: Ledger, logged: Iterable[str]) -> tuple[set[str], set[str]]
 def _hint(root: Store, version: int) -> list[str]:
     """List ``_last_checkpoint`` if the file names a checkpoint of ``version`` or earlier; else empty."""
     try:
-        stated = json.loads(root.read(f"{_LOG}/_last_checkpoint"))
-        return ["_last_checkpoint"] if stated["version"] <= version else []
+        checkpoint = json.loads(root.read(f"{_LOG}/_last_checkpoint"))
+        return ["_last_checkpoint"] if checkpoint["version"] <= version else []
     except (OSError, ValueError, KeyError, TypeError):
         return []
 

@@ -204,8 +204,8 @@ def _same_table(contents: Contents, copy: LocalStore) -> tuple[bool, int]:
     if version != contents.version:
         return False, version
     ours, theirs = (Ledger(root).state(version) for root in (copy, contents.root))
-    described = ("columns", "properties", "partition_columns", "features")
-    same = all(getattr(ours, what) == getattr(theirs, what) for what in described)
+    attributes = ("columns", "properties", "partition_columns", "features")
+    same = all(getattr(ours, what) == getattr(theirs, what) for what in attributes)
     return same and {file["path"] for file in ours.files()} == {file["path"] for file in theirs.files()}, version
 
 

@@ -1,4 +1,4 @@
-"""Remaking: replicas rebuilt after a change of masking rules or key; abandoned rows removed."""
+"""Rebuild of replicas after a change of masking rules or key, with removal of abandoned rows."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ Write = Callable[[Table, Sequence[Mapping[str, str | None]], Mapping[str, str]],
 def rules_of(declared: TableSpec, key: MaskingKey | None) -> dict[str, str]:
     """Return a fingerprint of masking rules and key, as table properties of the replica."""
     columns = [[name, c.type, c.required, c.personal, c.replica] for name, c in declared.columns.items()]
-    stated = json.dumps([columns, declared.partition_by, dict(declared.checks)])
-    rules = hashlib.sha256(stated.encode()).hexdigest()[:16]
+    declaration = json.dumps([columns, declared.partition_by, dict(declared.checks)])
+    rules = hashlib.sha256(declaration.encode()).hexdigest()[:16]
     return {"dedp.replica.rules": rules, "dedp.replica.key": key.id if key else ""}
 
 

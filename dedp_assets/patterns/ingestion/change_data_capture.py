@@ -1,4 +1,4 @@
-"""Change Data Capture: every committed change of a database table, in order, from the database's own log.
+"""Change Data Capture: every committed change of a database table, in order, from the database's log.
 
 Problem: queries on a schedule are too slow for some consumers, burden the database, and never see a deleted row.
 Solution: take a snapshot, then read the log from exactly there through a replication slot. Each change is appended

@@ -1,4 +1,4 @@
-"""Compactor: many small files become few large ones; the rows, readers and writers notice nothing.
+"""Compactor: small files are rewritten as few large files, without effect on rows, readers or writers.
 
 Problem: frequent small writes leave so many small files that listing and opening them costs more than reading them.
 Solution: rewrite the small files of the partitions where it pays, in one commit that changes no row; later remove the

@@ -1,4 +1,4 @@
-"""External Trigger: an event starts its pipelines exactly once, however often it is delivered.
+"""External Trigger: an event starts each concerned pipeline exactly once, despite repeated delivery.
 
 Problem: a dataset changes at unpredictable times; refreshing it on a schedule mostly reloads what did not change.
 Solution: the producer announces each change. The trigger decides which pipelines an event concerns and starts one run

@@ -1,4 +1,4 @@
-"""Full Loader: replace the whole dataset in one commit, unless its volume looks broken.
+"""Full Loader: replace the whole dataset in one commit, unless the volume is implausible.
 
 Problem: a small, slowly changing dataset carries no attribute by which changed rows could be found.
 Solution: load all of it each time and swap it in atomically: readers see the old rows or the new ones, never none.

@@ -1,4 +1,4 @@
-"""Incremental Loader: read only what the source added, one bounded, half-open window at a time.
+"""Incremental Loader: read only rows added to the source, by bounded, half-open windows.
 
 Problem: the source only grows, and reading all of it for the few rows added since the last run costs more each day.
 Solution: windows [start, end) of the column that says when a row was *ingested*, each one partition of the target and

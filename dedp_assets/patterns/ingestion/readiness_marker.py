@@ -1,4 +1,4 @@
-"""Readiness Marker: a partition is offered only after its producer said it is complete.
+"""Readiness Marker: a partition is read only after the producer marked the dataset as complete.
 
 Problem: a consumer that starts while the producer still uploads ingests an incomplete dataset and does not notice.
 Solution: the producer writes a marker as its very last step; the consumer polls for it and reads nothing before. Or, by

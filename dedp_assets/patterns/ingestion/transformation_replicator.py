@@ -1,4 +1,4 @@
-"""Transformation Replicator: a replica without personal values, made as the source's declaration says.
+"""Transformation Replicator: a replica without personal values, by rules of the source's declaration.
 
 Problem: a job has to be tested on real data, and real data holds personal values that may not leave production.
 Solution: every column is dropped, altered or kept as the source declares it, and rows are published only if none of

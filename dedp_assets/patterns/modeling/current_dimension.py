@@ -1,4 +1,4 @@
-"""Current Dimension: one row per key, as its newest change left it (SCD types 1, 4).
+"""Current Dimension: one row per key, with the values of the newest change (SCD types 1, 4).
 
 Problem: readers want things as they are now, and an older change that comes late overwrites a newer one.
 Solution: each key has the values of its change with the greatest event time, whatever the order of delivery. With a

@@ -1,4 +1,4 @@
-"""Previous Value Dimension: one row per key, with the value before the present one (SCD type 3).
+"""Previous Value Dimension: one row per key, with the current and the previous value (SCD type 3).
 
 Problem: who moved from one segment to another is asked every day, and answering it takes a join over the history.
 Solution: of the versions of each key the newest one, with the former value of chosen columns beside the present one.

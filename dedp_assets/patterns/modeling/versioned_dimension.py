@@ -1,4 +1,4 @@
-"""Versioned Dimension: each state of a key with the time it was true (SCD types 2, 6).
+"""Versioned Dimension: one row per state of a key, with validity period (SCD types 2, 6).
 
 Problem: an order of last year is joined to today's address, and a change that comes late overwrites a newer one.
 Solution: one row per state, valid in ``[valid_from, valid_to)`` by the time of the source. The rows of the keys that

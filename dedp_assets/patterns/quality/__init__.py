@@ -1,1 +1,1 @@
-"""Chapter 9: nobody sees rows that did not pass."""
+"""Chapter 9: rows are published only after passed audits."""

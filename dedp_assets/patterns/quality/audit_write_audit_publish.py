@@ -1,4 +1,4 @@
-"""Audit-Write-Audit-Publish: nobody sees rows that did not pass, and exceptions carry a name.
+"""Audit-Write-Audit-Publish: rows become visible only by passed audits or a named approval.
 
 Problem: a job succeeds technically and publishes rows that are wrong, such as half the usual volume.
 Solution: audit the input before computing anything, write the result beside the table, audit it with figures measured

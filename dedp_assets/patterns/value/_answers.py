@@ -113,11 +113,11 @@ def _known(
 ) -> DataFrame:
     """Choose the stored answer for each wanted key: of the own partition, or else the newest answer."""
     own = [F.col(identifier(name)).eqNullSafe(value).desc() for name, value in _values(table, partition).items()]
-    near = table.read(partition, *others, version=version)
+    stored = table.read(partition, *others, version=version)
     # Two partitions that asked at one moment were told the same, or else the content chooses.
-    content = row_hash([field for field in near.schema.fields if field.name not in partition])
+    content = row_hash([field for field in stored.schema.fields if field.name not in partition])
     ordered = Window.partitionBy(identifier(key)).orderBy(*own, F.col("asked_at").desc(), F.expr(content))
-    held = near.join(wanted, key, "left_semi").withColumn(_CHOSEN, F.row_number().over(ordered))
+    held = stored.join(wanted, key, "left_semi").withColumn(_CHOSEN, F.row_number().over(ordered))
     return held.filter(f"{_CHOSEN} = 1").drop(_CHOSEN, *partition)
 
 
@@ -152,13 +152,13 @@ def _rows(table: Table, items: Sequence[Mapping[str, Any]], partition: Mapping[s
     """Make rows of the items of an answer, without the partition's columns."""
     columns = {name: column.type for name, column in table.spec.columns.items() if name not in partition}
     texts = [name for name, kind in columns.items() if kind == "STRING"]
-    if odd := [
+    if misfits := [
         item
         for item in items
         if not all(item.get(name) is None or is_text(item[name], longest=_LONGEST) for name in texts)
     ]:
-        stated = sentence(repr(odd[0]))
-        raise ContractError(f"an answer does not fit the columns of {table.name}: {stated} has a text that is none")
+        example = sentence(repr(misfits[0]))
+        raise ContractError(f"an answer does not fit the columns of {table.name}: {example} has a text that is none")
     schema = ", ".join(f"{identifier(name)} {kind}" for name, kind in columns.items())
     try:
         return table.session.createDataFrame([tuple(item.get(name) for name in columns) for item in items], schema)

@@ -126,7 +126,7 @@ def _require_plain(name: str, state: TableState, keys: Collection[str]) -> None:
     collated = [
         column
         for column, field in state.columns.items()
-        if column.lower() in keys and any("collation" in stated.lower() for stated in field["metadata"])
+        if column.lower() in keys and any("collation" in entry.lower() for entry in field["metadata"])
     ]
     if collated:
         raise ConfigError(

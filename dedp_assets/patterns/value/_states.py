@@ -1,4 +1,4 @@
-"""Measures as states: how each is aggregated in part, and how the parts merge."""
+"""Measures as states: partial aggregation of each measure, and merge of partial states."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class Measure:
 
 
 def parse(measures: Mapping[str, str], keys: Sequence[str]) -> list[Measure]:
-    """Read measures such as ``sum(bytes)``.
+    """Parse the measures of an aggregation, such as ``sum(bytes)``.
 
     Raises:
         ConfigError: for no measure, one that does not merge, or a name that is taken.
@@ -103,13 +103,13 @@ def _input(measure: Measure) -> str:
 
 
 def require_exact(measures: Sequence[Measure], states: StructType) -> StructType:
-    """List the types of states, in order.
+    """Return the types of the states, in order of the measures; refuse inexact types.
 
     Raises:
         ConfigError: as :func:`inputs`.
     """
-    there = {field.name.lower(): field for field in states}
-    kinds = StructType([there[m.name.lower()] for m in measures])
+    by_name = {field.name.lower(): field for field in states}
+    kinds = StructType([by_name[m.name.lower()] for m in measures])
     _require_exact(measures, kinds)
     return kinds
 

@@ -39,5 +39,5 @@ def require_verdict(judged: Finding, asked: Mapping[str, Any]) -> None:
     if about.get("rows") != asked["rows"]:
         raise ConfigError("judged must be what judge_reference says of this reference, not a verdict on other rows")
     if not {*about["keys"]} <= {*asked["keys"]} or about["valid"] != asked["valid"]:
-        wanted, stated = (f"keys={one['keys']}, valid={one['valid'] or None}" for one in (asked, about))
-        raise ConfigError(f"judged must be a verdict by {wanted}, not by {stated}")
+        wanted, actual = (f"keys={one['keys']}, valid={one['valid'] or None}" for one in (asked, about))
+        raise ConfigError(f"judged must be a verdict by {wanted}, not by {actual}")

@@ -1,4 +1,4 @@
-"""Bin Pack Orderer: bulk requests to a sink that may accept them in part, in order.
+"""Bin Pack Orderer: ordered delivery in bulk requests to a sink that may accept requests in part.
 
 Problem: a bulk request is accepted in part; what failed is sent again, behind later records of the same entity.
 Solution: number the records of each entity; the n-th ones of all entities are bin n. Bins are sent one after the other,

@@ -1,4 +1,4 @@
-"""FIFO Orderer: records leave one after the other, each acknowledged before the next.
+"""FIFO Orderer: records are delivered in order, each acknowledged before the next record.
 
 Problem: events have to reach another system in the order in which they were processed, without waiting for a batch.
 Solution: send a record, wait for its acknowledgment, send the next. A sink that takes a request whole or not at all may

@@ -1,4 +1,4 @@
-"""Incremental Sessionizer: sessions over partitions, from one partition and what the one before left open.
+"""Incremental Sessionizer: sessions across partitions, from one partition and earlier open sessions.
 
 Problem: a partition cuts sessions. Each alone shows them wrong, and all of them together cost the whole history.
 Solution: a run takes its partition's events and the sessions that were open at the end of the partition before. Those

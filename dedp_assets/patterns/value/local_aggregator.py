@@ -1,4 +1,4 @@
-"""Local Aggregator: groups whose rows lie together are aggregated where they lie, without a shuffle.
+"""Local Aggregator: groups with co-located rows are aggregated in place, without a shuffle.
 
 Problem: the rows of each key were written to one place already, and the engine moves all of them again to group them.
 Solution: before anything is read, the log has to prove that no key lies in two groups of files; one task then reads a

@@ -1,4 +1,4 @@
-"""Metadata Decorator: technical context travels with the data, where no user of the data meets it.
+"""Metadata Decorator: technical context is stored with the data, out of sight of the data's users.
 
 Problem: operators have to know which release, run and attempt made a row; users must not see it, nor lean on it.
 Solution: write context to the metadata of the storage: headers of a Kafka record; a column that the users' view leaves

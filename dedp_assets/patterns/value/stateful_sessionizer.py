@@ -1,4 +1,4 @@
-"""Stateful Sessionizer: sessions of a stream, each once its gap has passed in event time.
+"""Stateful Sessionizer: sessions of a stream, each emitted once the gap has passed in event time.
 
 Problem: a batch shows a session a partition late at best, and a stream without state knows nothing but single events.
 Solution: the query keeps open sessions as state. Spark's session window is enough where only a pause ends a session;
@@ -159,9 +159,9 @@ def _parsed(rule: SessionRule, rest: T.StructType, kinds: dict[str, T.DataType])
     """Return a session's events, parsed from the JSON of the state."""
     texts = F.from_json(SESSION, T.ArrayType(T.ArrayType(T.StringType())))
 
-    def event(text: Column) -> Column:
-        kept = F.from_json(text[3], rest, EXACT)
-        first = [F.timestamp_micros(text[0].cast("long")), text[1].cast(kinds[rule.event[1]])]
+    def event(fields: Column) -> Column:
+        kept = F.from_json(fields[3], rest, EXACT)
+        first = [F.timestamp_micros(fields[0].cast("long")), fields[1].cast(kinds[rule.event[1]])]
         values = [*first, *(kept[name] for name in rest.names)]
         return F.struct(*(value.alias(name) for value, name in zip(values, rule.event, strict=True)))
 

@@ -1,4 +1,4 @@
-"""Static Joiner: each fact gets what a table at rest knows of its key, and stays one.
+"""Static Joiner: facts are enriched by key from a static table, one output row per fact.
 
 Problem: a visit names a user and nothing of them. Joined to the users of today, a day of last year that is computed
     again says something else than before, and a key that is there twice doubles visits.
@@ -132,11 +132,11 @@ def join_static(
     require_verdict(
         judged, about(reference, former if as_of else None, [*keys.values()], as_of.valid if as_of else None)
     )
-    there = known.withColumn(_FOUND, F.expr("true")).alias("r")
-    joined = facts.alias("f").join(there, F.expr(" AND ".join(conditions)), "left")
-    stated = [F.col(f"r.{identifier(theirs)}").alias(mine) for theirs, mine in columns.items()]
+    marked_reference = known.withColumn(_FOUND, F.expr("true")).alias("r")
+    joined = facts.alias("f").join(marked_reference, F.expr(" AND ".join(conditions)), "left")
+    from_reference = [F.col(f"r.{identifier(theirs)}").alias(mine) for theirs, mine in columns.items()]
     marked = [F.col(f"r.{_FOUND}").isNotNull().alias(matched)] if matched else []
-    return joined.select("f.*", *stated, *marked)
+    return joined.select("f.*", *from_reference, *marked)
 
 
 @typed

@@ -1,4 +1,4 @@
-"""Wrapper: computed columns stand beside the untouched record, and each is known as what it is.
+"""Wrapper: an envelope holds the untouched record and computed columns, marked as computed.
 
 Problem: providers deliver the same events in different shapes. Consumers need common columns, and whoever looks for a
     fault, or computes again with a better parser, needs the record as it came.

@@ -82,13 +82,13 @@ def commit_actions(
         Conflict: if another writer committed meanwhile.
         ConfigError: if the store cannot tell that somebody did.
     """
-    stated = info(record, operation.name, before, operation.metrics, operation.parameters, appends=appends)
+    commit_info = info(record, operation.name, before, operation.metrics, operation.parameters, appends=appends)
     now = now_ms()
     moved = [
         {"txn": {"appId": app_id, "version": to, "lastUpdated": now}} for app_id, to in (transactions or {}).items()
     ]
     version = before.version + 1 if before else 0
-    write(store, version, [stated, *moved, *content], described_again=described_again)
+    write(store, version, [commit_info, *moved, *content], described_again=described_again)
     if before:
         keep_readable(store, before)
     return version
@@ -137,8 +137,8 @@ def _put_if_absent(log: Store, name: str, lines: Iterable[Mapping[str, Any]]) ->
 def _checksum(log: Store, version: int) -> Mapping[str, Any] | None:
     """Read the checksum file of a version; ``None`` if missing or unreadable."""
     with suppress(OSError, ValueError):
-        stated = json.loads(log.read(f"{version:020d}.crc"))
-        return stated if isinstance(stated, dict) else None
+        checksum = json.loads(log.read(f"{version:020d}.crc"))
+        return checksum if isinstance(checksum, dict) else None
     return None
 
 

@@ -63,7 +63,7 @@ def first_commit(spec: TableSpec) -> list[dict[str, Any]] | None:
         return None
     now = now_ms()
     rules = {f"delta.constraints.{name.lower()}": rule for name, rule in spec.checks.items()}
-    stated = {
+    parameters = {
         "partitionBy": _compact(spec.partition_by),
         "clusterBy": "[]",
         "description": spec.comment or None,
@@ -73,7 +73,7 @@ def first_commit(spec: TableSpec) -> list[dict[str, Any]] | None:
     info = {
         "timestamp": now,
         "operation": "CREATE TABLE",
-        "operationParameters": stated,
+        "operationParameters": parameters,
         "isolationLevel": "Serializable",
         "isBlindAppend": True,
         "operationMetrics": {},

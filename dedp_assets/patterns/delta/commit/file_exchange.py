@@ -113,9 +113,9 @@ def exchange_files(
         values = {"partitionValues": dict(key), "size": file["size_bytes"]}
         content.append({"remove": {"path": file["path"], **gone_since, **values}})
     for add in adds:
-        described = {"path": add.path, "partitionValues": dict(add.partition_values), "size": add.size}
-        stated = {"modificationTime": add.modification_time, "dataChange": data_change, "stats": add.stats}
-        content.append({"add": {**described, **stated}})
+        file = {"path": add.path, "partitionValues": dict(add.partition_values), "size": add.size}
+        change = {"modificationTime": add.modification_time, "dataChange": data_change, "stats": add.stats}
+        content.append({"add": {**file, **change}})
     commit_actions(
         store,
         state,

@@ -180,7 +180,7 @@ def _began_before(record: CommitRecord, latest: Commit) -> bool:
 
 
 def _append_of(ledger: Ledger, app_id: str, record: CommitRecord, last: int | None) -> Commit | None:
-    """Find the commit that appended the upstream version of ``record``, whatever was written since.
+    """Find the commit under ``app_id`` that appended the upstream version of ``record``.
 
     Appends move their cursor upwards only, so of a version above the last one nothing has to be read, and a retry reads
     back no further than to where its version would be.

@@ -72,8 +72,8 @@ def stated_figures(store: Store) -> tuple[int, Mapping[str, int]] | None:
         if not _CHECKSUM.fullmatch(name):
             continue
         try:
-            stated = json.loads(log.read(name))
-            return int(name[:20]), {name: int(stated[name]) for name in ("numFiles", "tableSizeBytes")}
+            checksum = json.loads(log.read(name))
+            return int(name[:20]), {name: int(checksum[name]) for name in ("numFiles", "tableSizeBytes")}
         except (OSError, ValueError, KeyError, TypeError):
             continue
     return None
@@ -119,9 +119,9 @@ def _checksum_damage(log: Store, name: str, raw: bytes) -> str:
     if not sidecar.startswith(_MAGIC) or not chunk:
         return ""
     sums = [zlib.crc32(raw[at : at + chunk]) for at in range(0, len(raw), chunk)]
-    stated = sidecar[8:]
+    expected = sidecar[8:]
     found = b"".join(value.to_bytes(_CHECKSUM_BYTES, "big") for value in sums)
-    return "" if found == stated else f"is not what was written (its checksums in .{name}.crc differ)"
+    return "" if found == expected else f"is not what was written (its checksums in .{name}.crc differ)"
 
 
 def _hint_faults(log: Store, names: Sequence[str], checkpoints: set[int]) -> Iterator[Fault]:
@@ -130,17 +130,17 @@ def _hint_faults(log: Store, names: Sequence[str], checkpoints: set[int]) -> Ite
     if hint not in names:
         return
     try:
-        stated: Any = json.loads(log.read(hint))
-        version = stated["version"]
+        content: Any = json.loads(log.read(hint))
+        version = content["version"]
     except (OSError, ValueError, KeyError, TypeError) as error:
         yield Fault(path, f"is damaged ({error})", remedy)
         return
     if version not in checkpoints:
         yield Fault(path, f"names a checkpoint of version {version} that is not there", remedy)
         return
-    there = [name for name in names if name.startswith(f"{version:020d}.") and _CHECKPOINT.fullmatch(name)]
-    if len(there) < (stated.get("parts") or 1):
-        yield Fault(path, f"names {stated['parts']} parts, of which {len(there)} are there", remedy)
+    present = [name for name in names if name.startswith(f"{version:020d}.") and _CHECKPOINT.fullmatch(name)]
+    if len(present) < (content.get("parts") or 1):
+        yield Fault(path, f"names {content['parts']} parts, of which {len(present)} are there", remedy)
 
 
 def _checkpoint_faults(broken: Mapping[str, str], versions: Mapping[str, int], *, whole: bool) -> Iterator[Fault]:

@@ -105,9 +105,9 @@ class Ledger(TableStates):
 
         They come from the last checkpoint and the commits after it; of a version before it, from the commits alone.
         """
-        stated = self._last_checkpoint()
-        files = self._checkpoint_files(stated)
-        first = int(stated["version"]) if files and int(stated["version"]) <= version else -1
+        checkpoint = self._last_checkpoint()
+        files = self._checkpoint_files(checkpoint)
+        first = int(checkpoint["version"]) if files and int(checkpoint["version"]) <= version else -1
         actions = [pair for file in files if first >= 0 for pair in self._checkpointed(file, "add")]
         for each in range(first + 1, version + 1):
             if self._holds(each):

@@ -97,8 +97,8 @@ class LogFiles(Located):
 
     def _damaged(self, version: int, error: Exception) -> ContractError:
         file = f"{version:020d}.json"
-        stated = self._damage(file) or f"; put _delta_log/{file} back from a backup"
-        return ContractError(f"{self.name}: version {version} of its log is damaged ({error}){stated}")
+        damage = self._damage(file) or f"; put _delta_log/{file} back from a backup"
+        return ContractError(f"{self.name}: version {version} of its log is damaged ({error}){damage}")
 
     @contextmanager
     def _readable(self) -> Iterator[None]:
@@ -106,8 +106,8 @@ class LogFiles(Located):
         try:
             yield
         except (DeltaError, pa.ArrowException) as error:
-            stated = self._damage("") or f": {str(error).splitlines()[0]}"
-            raise ContractError(f"{self.name}: its log cannot be read{stated}") from error
+            damage = self._damage("") or f": {str(error).splitlines()[0]}"
+            raise ContractError(f"{self.name}: its log cannot be read{damage}") from error
 
     def _damage(self, file: str) -> str:
         """Format the log's faults (of ``file`` only, unless empty), to append to an error message."""
@@ -147,17 +147,17 @@ class LogFiles(Located):
     def _last_checkpoint(self) -> Mapping[str, Any]:
         """Read ``_last_checkpoint``; empty if missing or unreadable."""
         try:
-            stated = json.loads(self._log.read("_last_checkpoint"))
+            content = json.loads(self._log.read("_last_checkpoint"))
         except (OSError, ValueError):
             return {}
-        return stated if isinstance(stated, dict) else {}
+        return content if isinstance(content, dict) else {}
 
-    def _checkpoint_files(self, stated: Mapping[str, Any]) -> list[str]:
-        """List the Parquet files of the checkpoint in ``stated``; empty if incomplete or not Parquet."""
-        version, parts = stated.get("version"), stated.get("parts") or 1
+    def _checkpoint_files(self, checkpoint: Mapping[str, Any]) -> list[str]:
+        """List the Parquet files of the last checkpoint; empty if incomplete or not Parquet."""
+        version, parts = checkpoint.get("version"), checkpoint.get("parts") or 1
         if not isinstance(version, int):
             return []
-        named = (stated.get("v2Checkpoint") or {}).get("path") or f"{version:020d}.checkpoint.parquet"
+        named = (checkpoint.get("v2Checkpoint") or {}).get("path") or f"{version:020d}.checkpoint.parquet"
         if parts == 1 and self._log.exists(named):
             return [named] if named.endswith(".parquet") else []
         found = [name for name in self._log.list() if name.startswith(f"{version:020d}.checkpoint")]

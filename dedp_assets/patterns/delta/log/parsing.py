@@ -76,14 +76,14 @@ def parse_glimpse(version: int, raw: bytes, naming: Callable[[], Naming], *, rec
     moved = tuple([of["appId"] for kind, of in actions if kind == "txn"])
     files = [of for kind, of in actions if kind in _ROWS]
     changed = named_all({_values(of) for of in files if of["path"] and of.get("dataChange", True)}, naming)
-    stated = _stated(details) if records else NOTHING
+    fields = _stated(details) if records else NOTHING
     if details.get("operation") == "RESTORE":
-        return Glimpse(version, changed, moved, restores=True, restored_to=_restored_to(details), stated=stated)
-    return Glimpse(version, changed, moved, stated=stated)
+        return Glimpse(version, changed, moved, restores=True, restored_to=_restored_to(details), stated=fields)
+    return Glimpse(version, changed, moved, stated=fields)
 
 
-def _restored_to(stated: Mapping[str, Any]) -> int | None:
-    to = str((stated.get("operationParameters") or {}).get("version"))
+def _restored_to(details: Mapping[str, Any]) -> int | None:
+    to = str((details.get("operationParameters") or {}).get("version"))
     return int(to) if to.isdigit() else None
 
 
@@ -91,11 +91,11 @@ def _stated(details: Mapping[str, Any]) -> Mapping[str, Any]:
     """Read the commit record of a write, by field; empty for a commit without a record."""
     metadata = (details.get("userMetadata") or "").strip()
     try:
-        stated, end = JSON.raw_decode(metadata)
+        record, end = JSON.raw_decode(metadata)
     except ValueError:
         return {}
-    ours = end == len(metadata) and isinstance(stated, dict) and stated.get("dedp") == 1
-    return stated if ours and details.get("operation") not in _MAINTENANCE else {}
+    ours = end == len(metadata) and isinstance(record, dict) and record.get("dedp") == 1
+    return record if ours and details.get("operation") not in _MAINTENANCE else {}
 
 
 def _lines(raw: bytes) -> list[bytes]:

@@ -66,7 +66,7 @@ class TableState(Cursors):
 
     @cached_property
     def protocol(self) -> Mapping[str, Any]:
-        """The protocol versions and features of the table, as the log states them."""
+        """The protocol versions and features of the table, from the log."""
         if self.declared:
             return self.declared.protocol
         stored = self.snapshot.protocol()
@@ -76,7 +76,7 @@ class TableState(Cursors):
 
     @cached_property
     def properties(self) -> Mapping[str, str]:
-        """Table properties, constraints among them (``delta.constraints.<name>``)."""
+        """Table properties, including constraints (``delta.constraints.<name>``)."""
         known = self.declared.metadata["configuration"] if self.declared else self.snapshot.metadata().configuration
         return {k: v for k, v in known.items() if v is not None}
 
@@ -106,10 +106,10 @@ class TableState(Cursors):
     @property
     def identities(self) -> Mapping[str, bool]:
         """IDENTITY column -> whether an INSERT may state a value."""
-        stated = {name: field.get("metadata", {}) for name, field in self.columns.items()}
+        metadata = {name: field.get("metadata", {}) for name, field in self.columns.items()}
         return {
             c: bool(m.get("delta.identity.allowExplicitInsert"))
-            for c, m in stated.items()
+            for c, m in metadata.items()
             if "delta.identity.start" in m
         }
 

@@ -1,4 +1,4 @@
-"""States of a table by version, from the last checkpoint and the commits after it."""
+"""States of a table by version, from the last checkpoint and the later commits."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _SOON = 100
 
 
 class TableStates(LogFiles):
-    """The states of a table, by version, and its transaction cursors."""
+    """The states of a table by version, and the table's transaction cursors."""
 
     def state(self, version: int | None = None) -> TableState:
         """Return the table state at ``version`` (the newest if ``None``); the last state read is cached.
@@ -68,12 +68,12 @@ class TableStates(LogFiles):
         They come from one column of the last checkpoint and from the commits after it; from the whole state if the
         checkpoint cannot be read like that.
         """
-        stated = self._last_checkpoint()
-        files = self._checkpoint_files(stated)
+        checkpoint = self._last_checkpoint()
+        files = self._checkpoint_files(checkpoint)
         if not files and not self._holds(0):
             return self.state() if self.exists() else Transactions()
         by_id = {app_id: version for file in files for app_id, version in self._checkpointed_transactions(file)}
-        for version in self._since(int(stated["version"]) if files else -1):
+        for version in self._since(int(checkpoint["version"]) if files else -1):
             raw = self._raw(version)
             if b'"txn"' in raw:
                 by_id.update(self._read(version, partial(transactions_in, raw)))
@@ -85,9 +85,9 @@ class TableStates(LogFiles):
         ``None`` where deltalake has to say: of a version before the checkpoint or long after it, of a table that asks
         more of readers than the first version of the protocol, where transactions expire, and of a damaged log.
         """
-        stated = self._last_checkpoint()
-        files = self._checkpoint_files(stated)
-        first = int(stated["version"]) if files else -1
+        checkpoint = self._last_checkpoint()
+        files = self._checkpoint_files(checkpoint)
+        first = int(checkpoint["version"]) if files else -1
         later = range(first + 1, version + 1)
         if not first <= version <= first + _SOON or not all(map(self._holds, later)):
             return None
@@ -125,11 +125,11 @@ class TableStates(LogFiles):
 
     def _checkpointed_naming(self, head: int) -> tuple[int, Naming]:
         """Return a version to read the log from, and the partition naming at that version."""
-        stated = self._last_checkpoint()
-        for file in self._checkpoint_files(stated):
+        checkpoint = self._last_checkpoint()
+        for file in self._checkpoint_files(checkpoint):
             for _, meta in self._checkpointed(file, "metaData"):
                 if meta.get("schemaString"):
-                    return int(stated["version"]), naming_of_schema(
+                    return int(checkpoint["version"]), naming_of_schema(
                         meta["schemaString"], meta.get("partitionColumns") or []
                     )
         if self._holds(0):

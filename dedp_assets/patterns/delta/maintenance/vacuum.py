@@ -33,8 +33,8 @@ def safe_hours(state: TableState) -> float:
 
     The property is ``delta.deletedFileRetentionDuration``.
     """
-    stated = re.findall(r"(\d+) (\w+?)s?\b", state.properties.get("delta.deletedFileRetentionDuration", ""))
-    return sum(int(number) * _HOURS.get(unit, _WEEK) for number, unit in stated) or _WEEK
+    durations = re.findall(r"(\d+) (\w+?)s?\b", state.properties.get("delta.deletedFileRetentionDuration", ""))
+    return sum(int(number) * _HOURS.get(unit, _WEEK) for number, unit in durations) or _WEEK
 
 
 def remove_unneeded(table: Table, *, cutoff: datetime, provenance: Provenance) -> WriteResult:

@@ -240,12 +240,12 @@ def _key(number: int) -> str:
 
 
 def _unusable(spec: TableSpec, merge: Merge, source: DataFrame, faulty: Mapping[str, int]) -> ContractError:
-    stated = ", ".join(f"{count} rows of the source with {what}" for what, count in faulty.items())
+    problems = ", ".join(f"{count} rows of the source with {what}" for what, count in faulty.items())
     at_fault = source.filter(" OR ".join(f"({merge.unusable[what]})" for what in faulty))
     shown = [identifier(c) for c in source.columns if c not in spec.personal]
     samples = [row.asDict() for row in at_fault.select(*shown).limit(_SAMPLES).collect()]
     return ContractError(
-        f"{spec.name}: {stated}: nothing was changed. For example {samples}: mend or divert them before"
+        f"{spec.name}: {problems}: nothing was changed. For example {samples}: mend or divert them before"
     )
 
 

@@ -151,16 +151,16 @@ class Recomputing:
         few = self.profile.rows <= SMALL_ROWS
         named = self.rows.select(*self._keys)
         named = named.hint("broadcast") if few else named
-        there: Mapping[str, Any] | Row = {"files": (), "rows": 0}
+        hits: Mapping[str, Any] | Row = {"files": (), "rows": 0}
         if files:
             held = read_files(self._session, self.store, state, files, named=True).select(FILE, *self._keys)
             held = held.join(named, list(self.keys), "left_semi")
-            there = held.agg(F.expr(f"collect_set({FILE})").alias("files"), F.expr("count(1)").alias("rows")).collect()[
+            hits = held.agg(F.expr(f"collect_set({FILE})").alias("files"), F.expr("count(1)").alias("rows")).collect()[
                 0
             ]
-        files = files_at(self.store, files, there["files"])
+        files = files_at(self.store, files, hits["files"])
         found = self._found(files, self.rows, read_files(self._session, self.store, state, files), named)
-        if self.profile.rows + there["rows"] <= SMALL_ROWS:
+        if self.profile.rows + hits["rows"] <= SMALL_ROWS:
             found = replace(found, source=found.source.coalesce(1), present=found.present.coalesce(1))
         with evaluated_once(found.present) as present:
             yield replace(found, present=present)

@@ -1,4 +1,4 @@
-"""Base snapshot of a change: the newest snapshot of the table, or an earlier snapshot brought back by the commit.
+"""Base snapshot of a change: the newest snapshot, or an earlier snapshot brought back by the commit.
 
 The table is not rewound for a change that starts from an earlier snapshot: one commit takes the files of later versions
 out, brings those of the earlier version back, and exchanges what the change rewrites. So no reader ever sees the table
@@ -76,13 +76,13 @@ class BaseSnapshot:
         """List the files to remove, and the files of the earlier version to add again."""
         if self.before is None:
             return rewritten, ()
-        here = {file["path"] for file, _ in self.state.keyed_files()}
-        there = {file["path"] for file, _ in self.before.keyed_files()}
+        newest = {file["path"] for file, _ in self.state.keyed_files()}
+        former = {file["path"] for file, _ in self.before.keyed_files()}
         gone = {file["path"] for file, _ in rewritten}
-        removed = [pair for pair in self.state.keyed_files() if pair[0]["path"] in (here - there) | gone]
-        back = [pair for pair in self.before.keyed_files() if pair[0]["path"] in there - here - gone]
-        described = ledger.added({file["path"] for file, _ in back}, until=self.before.version)
-        return removed, [_add(file, key, described.get(file["path"], {})) for file, key in back]
+        removed = [pair for pair in self.state.keyed_files() if pair[0]["path"] in (newest - former) | gone]
+        back = [pair for pair in self.before.keyed_files() if pair[0]["path"] in former - newest - gone]
+        actions = ledger.added({file["path"] for file, _ in back}, until=self.before.version)
+        return removed, [_add(file, key, actions.get(file["path"], {})) for file, key in back]
 
 
 FindBase = Callable[[TableHandle, CommitRecord], BaseSnapshot]
@@ -100,13 +100,13 @@ def newest_snapshot(table: TableHandle, record: CommitRecord) -> BaseSnapshot:
     return BaseSnapshot(state, idempotency.decide(table.ledger, state, record))
 
 
-def _add(file: Mapping[str, Any], key: Partition, described: Mapping[str, Any]) -> AddAction:
+def _add(file: Mapping[str, Any], key: Partition, action: Mapping[str, Any]) -> AddAction:
     rows = {} if file.get("num_records") is None else {"numRecords": file["num_records"]}
     return AddAction(
         path=file["path"],
         size=file["size_bytes"],
         partition_values=dict(key),
-        modification_time=described.get("modificationTime", 0),
+        modification_time=action.get("modificationTime", 0),
         data_change=True,
-        stats=described.get("stats") or json.dumps(rows),
+        stats=action.get("stats") or json.dumps(rows),
     )

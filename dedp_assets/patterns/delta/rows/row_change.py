@@ -80,7 +80,7 @@ class ChangeRequest:
 
     @property
     def about(self) -> Mapping[str, str]:
-        """The partition or the execution that the commit is of."""
+        """The execution or, without an execution, the owned partition, for the commit record."""
         return self.execution or self.owned
 
     def record(self, content: str) -> CommitRecord:

@@ -134,8 +134,8 @@ def _of_field(name: str, column: Mapping[str, Any]) -> Iterator[tuple[str, str]]
     yield from _not_null(name, identifier(name), column)
     if expression := details.get("delta.generationExpression"):
         yield f"{name}_is_generated", f"{identifier(name)} <=> ({expression})"
-    if stated := details.get("delta.invariants"):
-        yield f"{name}_keeps_its_invariant", json.loads(stated)["expression"]["expression"]
+    if invariant := details.get("delta.invariants"):
+        yield f"{name}_keeps_its_invariant", json.loads(invariant)["expression"]["expression"]
     if declared := str(details.get("__CHAR_VARCHAR_TYPE_STRING", "")):
         if not (length := _LENGTH.fullmatch(declared)):
             raise ConfigError(

@@ -53,9 +53,9 @@ def stored_spec(name: str, state: TableState) -> TableSpec:
 
 
 def _column(field: Mapping[str, Any], tags: Mapping[str, Any]) -> Column:
-    stated = field.get("metadata", {})
-    kind = str(stated.get(_LENGTH, "")).upper() or _type(field["type"])
-    return Column(kind, str(stated.get("comment", "")), required=not field["nullable"], **tags)
+    metadata = field.get("metadata", {})
+    kind = str(metadata.get(_LENGTH, "")).upper() or _type(field["type"])
+    return Column(kind, str(metadata.get("comment", "")), required=not field["nullable"], **tags)
 
 
 def _type(kind: Any) -> str:  # noqa: ANN401 - a type in Spark's JSON form

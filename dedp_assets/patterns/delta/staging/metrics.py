@@ -1,4 +1,4 @@
-"""Metrics of a stage: aggregates observed in the single pass over the rows, and the account of the rows."""
+"""Metrics of a stage: aggregates observed in the pass over the rows, and the account of the rows."""
 
 from __future__ import annotations
 

@@ -56,12 +56,12 @@ class Outcomes:
         faults, counts = "; ".join(self._faults(rows, measured)), self._counts(rows)
         # Outcomes that do not add up say nothing of the rest of the table.
         totals = replace(self, before=None if faults else self.before)._totals(rows)
-        stated = {name: count for name, count in rows.items() if count or name != "confirmed"}
-        shown = {**stated, **{name: totals[name] for name in _TOTALS if name in totals}}
+        by_outcome = {name: count for name, count in rows.items() if count or name != "confirmed"}
+        shown = {**by_outcome, **{name: totals[name] for name in _TOTALS if name in totals}}
         return Account(
             counts,
             Finding(ACCOUNTED, not faults, figures=shown, note=faults),
-            {**{name: count for name, count in stated.items() if name != "kept"}, **counts.as_dict(), **totals},
+            {**{name: count for name, count in by_outcome.items() if name != "kept"}, **counts.as_dict(), **totals},
             aside={"kept": rows["kept"]},
             metrics=self._metrics(rows),
         )

@@ -1,4 +1,4 @@
-"""Row accounting: the figures observed while rows are staged, and the verdict on them.
+"""Row accounting: the figures observed while rows are staged, and the verdict on the figures.
 
 An :class:`Accounting` names the aggregates to observe in the pass that stages the rows, and judges what was observed:
 by the rules that every write keeps (every row read has an outcome, the rows lie in their partition, the table's

@@ -134,8 +134,8 @@ def _filled(
     figures = measuring.figures(frame, held)
     if figures is None:
         return None
-    stated = [*[out.schema[c] for c in columns], *[StructField(apart, StringType()) for _ in outcome]]
-    _describe(stage.store, StructType(stated), layout, staged, apart)
+    fields = [*[out.schema[c] for c in columns], *[StructField(apart, StringType()) for _ in outcome]]
+    _describe(stage.store, StructType(fields), layout, staged, apart)
     return replace(
         stage,
         adds=tuple(add for add, part in staged if part == kept),
@@ -258,6 +258,6 @@ def _describe(
     for add, outcome in files:
         values = {**add.partition_values, **({apart: outcome} if apart else {})}
         path = add.path.partition("/")[2]
-        described = {"path": path, "partitionValues": values, "size": add.size, "dataChange": True}
-        adds.append({"add": {**described, "modificationTime": add.modification_time, "stats": add.stats}})
+        action = {"path": path, "partitionValues": values, "size": add.size, "dataChange": True}
+        adds.append({"add": {**action, "modificationTime": add.modification_time, "stats": add.stats}})
     commits.write(stage, 0, [*commits.declaration(schema.json(), by, protocol=layout.protocol), *adds])

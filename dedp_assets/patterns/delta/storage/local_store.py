@@ -190,9 +190,9 @@ class LocalStore:
         return replace(self, root=os.path.realpath(self.root))
 
     def overlaps(self, other: LocalStore) -> bool:
-        """Tell whether two folders are the same, or one contains the other."""
-        place, there = Path(self.above().resolved().root) / self.name, Path(other.root)
-        return there in (place.resolve(), place, *place.parents) or place in there.parents
+        """Tell whether two folders are the same, or are nested."""
+        ours, theirs = Path(self.above().resolved().root) / self.name, Path(other.root)
+        return theirs in (ours.resolve(), ours, *ours.parents) or ours in theirs.parents
 
     def tree(self) -> Tree:
         """List everything in the folder; raise an error if a folder cannot be listed."""
@@ -251,7 +251,7 @@ class LocalStore:
                 os.unlink(draft)
 
     def _scan(self, folder: str, *, deep: bool, links: bool = True) -> Iterator[Entry | str]:
-        """List files as entries, everything else by path; that of an empty folder ends with a slash."""
+        """List files as entries, everything else by path; the path of an empty folder ends with a slash."""
         try:
             with os.scandir(self._at(folder)) as found:
                 inside = list(found)

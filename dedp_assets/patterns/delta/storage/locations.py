@@ -108,7 +108,7 @@ def require_vacant(table: str, store: Store) -> None:
 
 
 def is_link(store: Store) -> bool:
-    """Tell whether a location shows a folder that lies elsewhere, as that of a replica does."""
+    """Tell whether a location is a link to a folder elsewhere, as for a replica."""
     return isinstance(store, LocalStore) and store.above().shown(store.name) is not None
 
 

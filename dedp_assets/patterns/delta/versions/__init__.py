@@ -1,4 +1,4 @@
-"""Versions of a table behind one name, and the switches between them."""
+"""Versions of a table behind one name, and the switches between versions."""
 
 from __future__ import annotations
 

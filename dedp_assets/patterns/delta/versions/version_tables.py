@@ -70,11 +70,11 @@ def new_version(target: Table, provenance: Provenance) -> Table:
     """
     require_lock(target.store)
     _require_showing(target)
-    stated = {"asset": provenance.asset, "run_id": provenance.run_id, "inputs": provenance.inputs}
+    load = {"asset": provenance.asset, "run_id": provenance.run_id, "inputs": provenance.inputs}
     stem = re.sub(r"[^A-Za-z0-9_-]", "-", provenance.run_id)[:100] or "run"
     for attempt in count(1):
         with suppress(FileExistsError):
-            target.store.put_if_absent(_name_file(f"{stem}-{attempt}"), json.dumps(stated, default=str).encode())
+            target.store.put_if_absent(_name_file(f"{stem}-{attempt}"), json.dumps(load, default=str).encode())
             break
     return version_of(target, f"{stem}-{attempt}")
 
@@ -143,21 +143,21 @@ def content_of(version: Table) -> Content:
         raise ContractError(
             f"{lost_files_message(version.name, lost)}: name another version, or put them back from a backup"
         )
-    stated = [action for number in range(state.version + 1) for action in read_actions(version.store, number)]
+    actions = [action for number in range(state.version + 1) for action in read_actions(version.store, number)]
     active = {file["path"] for file in state.files()}
     return Content(
         load=load,
-        metadata=[action["metaData"] for action in stated if "metaData" in action][-1],
-        files=[action["add"] for action in stated if "add" in action and action["add"]["path"] in active],
+        metadata=[action["metaData"] for action in actions if "metaData" in action][-1],
+        files=[action["add"] for action in actions if "add" in action and action["add"]["path"] in active],
     )
 
 
 def protocol_of(*states: TableState) -> dict[str, Any]:
     """State the protocol of a closed table that has the features of all ``states``."""
-    stated = [state.protocol for state in states]
-    writers = {CLOSED}.union(*(_features(protocol) for protocol in stated))
-    readers = sorted({feature for protocol in stated for feature in protocol.get("readerFeatures") or ()})
-    version = max(protocol["minReaderVersion"] for protocol in stated)
+    protocols = [state.protocol for state in states]
+    writers = {CLOSED}.union(*(_features(protocol) for protocol in protocols))
+    readers = sorted({feature for protocol in protocols for feature in protocol.get("readerFeatures") or ()})
+    version = max(protocol["minReaderVersion"] for protocol in protocols)
     found = {"minReaderVersion": version, "minWriterVersion": 7, "writerFeatures": sorted(writers)}
     return {**found, "readerFeatures": readers} if version >= 3 else found
 
