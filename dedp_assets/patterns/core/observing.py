@@ -97,7 +97,8 @@ class Watch:
         return self.completed(rows, self.observed())
 
     def _columns(self, measures: Mapping[str, str]) -> list[Column]:
-        """Make a column of each aggregate; somebody else's SQL may end in a comment, which would hide its name."""
+        """Make a column of each aggregate."""
+        # Somebody else's SQL may end in a comment, which would hide its name.
         asked = {name: F.expr(sql).alias(name) for name, sql in measures.items() if name in self.asked}
         own = {name: sql for name, sql in measures.items() if name not in asked}
         return [*map(F.expr, select_list(own)), *asked.values()]

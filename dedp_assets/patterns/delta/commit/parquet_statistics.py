@@ -35,7 +35,7 @@ def file_statistics(file: Any, columns: Collection[str]) -> tuple[int, str]:  # 
 
 
 def may_be_true(file: Any, column: str) -> bool:  # noqa: ANN401 - pyarrow
-    """Return whether a row of a Parquet file may have TRUE in a BOOLEAN column, by the bounds in the footer."""
+    """Return whether a BOOLEAN column of a Parquet file may hold TRUE, by the bounds in the footer."""
     footer = pq.ParquetFile(file).metadata
     place = next(n for n in range(footer.num_columns) if footer.schema.column(n).path == column)
     chunks = [footer.row_group(n).column(place).statistics for n in range(footer.num_row_groups)]
