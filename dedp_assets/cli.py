@@ -1,4 +1,7 @@
-"""The command line ``dedp``: setup, demo, up, work, status, letters, versions, verify, run, approve."""
+"""The command line ``dedp``: setup, demo, up, work, status, letters, versions, verify, adopt, run, approve.
+
+A command is a function of its own module, imported when it is called.
+"""
 
 from __future__ import annotations
 
@@ -90,6 +93,11 @@ def _parser() -> argparse.ArgumentParser:
         help="hold the tables' logs against what is stored, and a captured table that is named against its source",
     )
     verify.add_argument("table", nargs="?", default="", help="layer/dataset, e.g. silver/visits (default: all)")
+    adopt = commands.add_parser(
+        "adopt", help="print the declaration of a table that exists as code, and what it leaves out; change nothing"
+    )
+    adopt.add_argument("location", help="the table's folder: a path, or a file:// URI")
+    adopt.add_argument("--name", default="", help="layer/dataset (default: the last two names of the location)")
     _add_versions(commands)
     _add_runs(commands)
     return parser
@@ -172,6 +180,12 @@ def _verify(chosen: argparse.Namespace) -> int:
     return verify(settings(), chosen.table)
 
 
+def _adopt(chosen: argparse.Namespace) -> int:
+    from dedp_assets.adopting import adopt  # noqa: PLC0415
+
+    return adopt(chosen.location, chosen.name)
+
+
 def _run(chosen: argparse.Namespace) -> int:
     from dedp_assets.story import run  # noqa: PLC0415
 
@@ -197,6 +211,7 @@ _COMMANDS = {
     "letters": _letters,
     "versions": _versions,
     "verify": _verify,
+    "adopt": _adopt,
     "run": _run,
     "approve": _approve,
 }

@@ -228,3 +228,40 @@ def write_log(location: Path, columns: dict[str, str], partition_by: list[str], 
             actions.append({"add": add})
         actions += [{"txn": {"appId": app, "version": v}} for app, v in commit.get("txn", {}).items()]
         (log / f"{version:020d}.json").write_text("".join(json.dumps(a) + "\n" for a in actions))
+
+
+def field_of(name: str, kind: Any, sized: str = "", *, nullable: bool = True, **metadata: Any) -> dict[str, Any]:
+    """A column in the schema of a log; ``sized`` is the text by which Spark keeps lengths."""
+    stated = {**({"__CHAR_VARCHAR_TYPE_STRING": sized} if sized else {}), **metadata}
+    return {"name": name, "type": kind, "nullable": nullable, "metadata": stated}
+
+
+def write_protocol(
+    location: Path,
+    fields: list[dict[str, Any]],
+    *,
+    partition_by: list[str] | None = None,
+    configuration: dict[str, str] | None = None,
+    description: str = "",
+    readers: list[str] | None = None,
+    writers: list[str] | None = None,
+    version: tuple[int, int] | None = None,
+    more: list[dict[str, Any]] | None = None,
+) -> None:
+    """The first commit of a table of another tool, by hand: any schema, any features, any protocol."""
+    reads, writes = version or (3 if readers else 1, 7 if writers else 2)
+    protocol: dict[str, Any] = {"minReaderVersion": reads, "minWriterVersion": writes}
+    protocol |= {"readerFeatures": readers} if readers else {}
+    protocol |= {"writerFeatures": writers} if writers else {}
+    meta = {
+        "id": str(uuid.uuid4()),
+        **({"description": description} if description else {}),
+        "format": {"provider": "parquet", "options": {}},
+        "schemaString": json.dumps({"type": "struct", "fields": fields}),
+        "partitionColumns": partition_by or [],
+        "configuration": configuration or {},
+    }
+    log = location / "_delta_log"
+    log.mkdir(parents=True, exist_ok=True)
+    actions = [{"protocol": protocol}, {"metaData": meta}, *(more or [])]
+    (log / f"{0:020d}.json").write_text("".join(json.dumps(a) + "\n" for a in actions))

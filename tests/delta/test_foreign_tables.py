@@ -9,7 +9,7 @@ from deltalake import DeltaTable
 
 from dedp_assets.patterns.core.errors import AuditFailed, ConfigError
 from dedp_assets.patterns.core.schema import Column, TableSpec
-from dedp_assets.patterns.delta import Insert, Update
+from dedp_assets.patterns.delta import Insert, Table, Update
 from dedp_assets.patterns.quality.audit_write_audit_publish import require_pass
 from tests.helpers import a_run, read_back
 
@@ -119,3 +119,15 @@ def test_a_merge_that_compares_a_column_that_spark_pads_is_refused_with_what_to_
     with pytest.raises(ConfigError, match=r"t/padded has a CHAR column.*VARCHAR"):
         table.merge(rows, keys=["id"], clauses=clauses, provenance=a_run("t/padded", run_id="2"))
     assert [row["id"] for row in read_back(table)] == [1]
+
+
+def test_a_table_that_counts_a_column_is_emptied_and_marked_without_its_values(make_table, spark):
+    """No row states a value of such a column; writes without rows are made all the same."""
+    location = make_table(TableSpec("t/counted", {"id": Column("INT")})).location
+    columns = "(n BIGINT GENERATED ALWAYS AS IDENTITY, id INT, day DATE)"
+    spark.sql(f"CREATE TABLE delta.`{location}` {columns} USING DELTA PARTITIONED BY (day)")
+    spark.sql(f"INSERT INTO delta.`{location}` (id, day) VALUES (1, DATE'2026-01-05'), (2, DATE'2026-01-06')")
+    table = Table.at(location, spark)
+    assert table.clear(partition=DAY, provenance=a_run(sequence=1)).changed
+    assert table.mark(provenance=a_run(sequence=2)).applied
+    assert [row.id for row in table.read().collect()] == [2]

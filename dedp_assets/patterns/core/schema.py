@@ -16,7 +16,7 @@ from dedp_assets.patterns.core.names import SUBSTITUTED, identifier, require_nam
 from dedp_assets.patterns.core.options import require_types
 from dedp_assets.patterns.core.partitions import is_possible, stored_type
 
-__all__ = ["DECLARED", "Column", "TableSpec", "require_declared", "require_holds", "shape"]
+__all__ = ["DECLARED", "TAGS", "Column", "TableSpec", "require_declared", "require_holds", "shape"]
 
 _PROPERTIES = {
     "delta.checkpointInterval": "20",
@@ -26,7 +26,8 @@ _PROPERTIES = {
 DECLARED = "dedp.declaration"
 """Table property with the parts of a declaration that Delta has no place for, as JSON."""
 _PLAIN = re.compile(r"[A-Za-z_]\w*", re.ASCII)
-_TAGS = ("personal", "technical", "replica")
+TAGS = ("personal", "technical", "replica")
+"""Options of a column that Delta has no place for."""
 _BOUNDED = ("BIGINT", "BYTE", "DATE", "DECIMAL", "DOUBLE", "FLOAT", "INT", "LONG", "SHORT", "STRING", "TIMESTAMP")
 
 
@@ -72,6 +73,8 @@ class TableSpec:
             or NULL in one. Rows are merged by it or replace a partition that it names, or the table; none is appended.
         executed_by: name of what tells the executions apart that all change the whole table, e.g. ``event_date``; no
             column that it is partitioned by. Empty if a run owns a partition, or all there is.
+        adopted: whether the table has another owner, who chose its properties: the library sets none of its defaults,
+            and none beyond ``properties`` but what states this declaration (key, executions, tags of columns).
 
     Raises:
         ConfigError: if a partition column is not declared, or is of a type that cannot tell partitions apart.
@@ -86,6 +89,7 @@ class TableSpec:
     properties: Mapping[str, str] = field(default_factory=dict)
     key: tuple[str, ...] = ()
     executed_by: str = ""
+    adopted: bool = False
 
     def __hash__(self) -> int:
         return hash(self.name)
@@ -134,21 +138,23 @@ class TableSpec:
 
     def table_properties(self) -> dict[str, str]:
         """Return Delta's table properties: library defaults, spec, no statistics of personal columns."""
+        defaults = {} if self.adopted else _PROPERTIES
         # Delta reads the property as a list of SQL names.
         shown = [
             name if _PLAIN.fullmatch(name) else identifier(name) for name in self.bounded if name not in self.personal
         ]
         listed = {"delta.dataSkippingStatsColumns": ",".join(shown)}
         statistics = listed if shown else {"delta.dataSkippingNumIndexedCols": "0"}
-        declaration = {DECLARED: json.dumps(ours, sort_keys=True)} if (ours := self._beyond_delta()) else {}
-        return {**_PROPERTIES, **(statistics if self.personal else {}), **declaration, **self.properties}
+        stated = {DECLARED: ours} if (ours := self.beyond_delta()) else {}
+        return {**defaults, **(statistics if self.personal else {}), **stated, **self.properties}
 
-    def _beyond_delta(self) -> dict[str, Any]:
-        """Return the declared options without a place in Delta's metadata, except options at their defaults."""
-        tags = {name: {tag: getattr(column, tag) for tag in _TAGS} for name, column in self.columns.items()}
+    def beyond_delta(self) -> str:
+        """Write the options without a place in Delta's metadata as JSON; empty if all have defaults."""
+        tags = {name: {tag: getattr(column, tag) for tag in TAGS} for name, column in self.columns.items()}
         tagged = {name: some for name, each in tags.items() if (some := {t: v for t, v in each.items() if v})}
         options = {"key": self.key, "executed_by": self.executed_by, "one_channel_per": self.one_channel_per}
-        return {name: value for name, value in {**options, "columns": tagged}.items() if value}
+        stated = {name: value for name, value in {**options, "columns": tagged}.items() if value}
+        return json.dumps(stated, sort_keys=True) if stated else ""
 
 
 def require_declared(spec: TableSpec, rows: DataFrame) -> None:
@@ -229,7 +235,14 @@ def _refuse_unusable(spec: TableSpec) -> None:
 def _require_names(spec: TableSpec) -> None:
     """Refuse columns and fields with names that no SQL text can hold."""
     for name, column in spec.columns.items():
-        require_name(name)
+        try:
+            require_name(name)
+        except ConfigError as error:
+            raise ConfigError(f"{spec.name}: {error}") from None
+        if "\0" in f"{name}{column.type}":
+            raise ConfigError(
+                f"{spec.name}: a column must have a name without NUL, which no engine reads, not {name!r}"
+            )
         if SUBSTITUTED in column.type:
             raise ConfigError(
                 f"{spec.name}: the type of {name} must have names without {SUBSTITUTED}, not {column.type}"

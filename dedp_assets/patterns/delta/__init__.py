@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from dedp_assets.patterns.delta.faces import lazily
 
 if TYPE_CHECKING:
+    from dedp_assets.patterns.delta.adoption import Adoption, adoption_of
     from dedp_assets.patterns.delta.baselines import audits_of_usual, medians, newest_before, usual_values
     from dedp_assets.patterns.delta.commit.commits import Operation, commit_actions, read_actions
     from dedp_assets.patterns.delta.commit.file_exchange import serves
@@ -46,6 +47,7 @@ if TYPE_CHECKING:
     from dedp_assets.patterns.delta.tables import Table, Target, same_run
 
 __all__ = [
+    "Adoption",
     "BaseSnapshot",
     "Bounds",
     "Clause",
@@ -75,6 +77,7 @@ __all__ = [
     "Target",
     "Update",
     "Verification",
+    "adoption_of",
     "already_applied",
     "as_folder",
     "audits_of_usual",

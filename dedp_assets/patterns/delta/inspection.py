@@ -24,7 +24,7 @@ def broken_rules(table: Table, partitions: Sequence[Mapping[str, str]] = ()) -> 
         Constraint -> rows that break it, without those that hold; and how many rows were looked at.
     """
     state = table.ledger.state()
-    rules = constraints(state)
+    rules = constraints(table.name, state)
     rows = table.read(*partitions, version=state.version)
     broken = [f"count_if(NOT coalesce({rule}, false))" for rule in rules.values()]
     (seen,) = rows.agg(*(F.expr(sql).alias(f"{RESERVED}{n}") for n, sql in enumerate(["count(1)", *broken]))).collect()

@@ -13,9 +13,15 @@ from dedp_assets.patterns.core.records import Provenance
 from dedp_assets.patterns.core.results import Split, WriteResult
 from dedp_assets.patterns.core.rows import RowsRead
 from dedp_assets.patterns.delta.changed_table import ChangedTable
+from dedp_assets.patterns.delta.commit.spark_writer import require_stated
 from dedp_assets.patterns.delta.merge.declared_keys import REPEATED, repeated, require_whole
 from dedp_assets.patterns.delta.snapshots.definition import conform, content_columns, require_partition
-from dedp_assets.patterns.delta.staging.guards import discarded_if_unjudged, in_range, layout_of, refusal
+from dedp_assets.patterns.delta.staging.guards import (
+    discarded_if_unjudged,
+    in_range,
+    layout_of,
+    refusal,
+)
 from dedp_assets.patterns.delta.staging.metrics import Measuring
 from dedp_assets.patterns.delta.staging.row_accounting import Accounting
 from dedp_assets.patterns.delta.staging.stage_files import stage_rows
@@ -89,12 +95,14 @@ class StagedTable(ChangedTable):
 
         Raises:
             AuditFailed: if a rule refuses the rows; the stage stays for inspection.
-            ConfigError: for an append to a table with a key, or a partition that does not follow from the key.
+            ConfigError: for an append to a table with a key, a partition that does not follow from the key, or a table
+                that counts a column by itself.
             SchemaMismatch: if the rows' columns are not the table's.
         """
         require_rows(self.name, rows)
         require_whole(self.spec, partition or {}, append=append)
         split, state = Split.of(rows, keep), self.ensure()
+        require_stated(self.name, state)
         owned = require_partition(self.name, state, partition or {})
         conform(self.name, split, keep, state)
         rows_read = rows_read.along(rows, audits)
@@ -102,7 +110,7 @@ class StagedTable(ChangedTable):
         split = Split.of(tally.rows) if tally and tally.along else split
         parts = Parts.of(split, keep, content_columns(self.spec, state), rows_read)
         same = repeated(self.spec, parts.chosen)
-        accounting = Accounting.of(parts, state, owned, audits, repeated=REPEATED if same else "")
+        accounting = Accounting.of(self.name, parts, state, owned, audits, repeated=REPEATED if same else "")
         hashes = {**parts.hashes, **same}
         measuring = Measuring(accounting.measures(), accounting.asked(), accounting.landed(), hashes).along(tally)
         stage = stage_rows(split, layout_of(self, state, owned), measuring=measuring, keep=keep, also=also)

@@ -24,10 +24,10 @@ from dedp_assets.patterns.core.records import Provenance
 from dedp_assets.patterns.core.results import Finding, Split
 from dedp_assets.patterns.core.rows import RowsRead, Tally
 from dedp_assets.patterns.delta.log.ledger import Ledger
-from dedp_assets.patterns.delta.snapshots.stored_spec import stored_spec
+from dedp_assets.patterns.delta.snapshots.stored_spec import require_table, stored_spec, table_name
 from dedp_assets.patterns.delta.staged_table import StagedTable
 from dedp_assets.patterns.delta.staging.staged_write import StagedWrite
-from dedp_assets.patterns.delta.storage.locations import Location, store_at
+from dedp_assets.patterns.delta.storage.locations import Location
 
 __all__ = ["Table", "Target", "same_run"]
 
@@ -52,7 +52,8 @@ class Table(StagedTable):
                 last two names of the location, which is ``layer/dataset``.
 
         Raises:
-            ConfigError: if there is no table.
+            ConfigError: if there is no table, or no declaration can state it.
+            ContractError: if the table cannot be read.
 
         Example:
             >>> orders = table("silver/orders", "id INT, day STRING", (1, "mon"), partition_by=["day"])
@@ -60,11 +61,8 @@ class Table(StagedTable):
             >>> again.name, again.spec.partition_by, rows(again)
             ('silver/orders', ('day',), [(1, 'mon')])
         """
-        ledger = Ledger(location, name=name or "/".join(store_at(location).address.rsplit("/", 2)[1:]))
-        if not ledger.exists():
-            raise ConfigError(
-                f"{ledger.store.address} holds no table: declare one (TableSpec), or name another location"
-            )
+        ledger = Ledger(location, name=name or table_name(location))
+        require_table(ledger)
         return cls(stored_spec(ledger.name, ledger.state()), location, session)
 
     @typed

@@ -10,13 +10,14 @@ from datetime import datetime, timedelta, timezone
 
 import pytest
 
+from dedp_assets.patterns.core.errors import ConfigError
 from dedp_assets.patterns.delta import Table
 from dedp_assets.patterns.delta.commit import commits
 from dedp_assets.patterns.delta.maintenance import vacuum
 from dedp_assets.patterns.delta.maintenance.vacuum import remove_unneeded
 from dedp_assets.patterns.delta.staging.stages import claim_of, new_stage
 from dedp_assets.resources.environments import CHECKOUT
-from tests.helpers import EVENTS, a_run, write_log
+from tests.helpers import EVENTS, a_run, field_of, write_log, write_protocol
 
 CUTOFF = datetime(2026, 1, 20, tzinfo=timezone.utc)
 BEFORE, AFTER = CUTOFF - timedelta(hours=1), CUTOFF + timedelta(hours=1)
@@ -187,3 +188,37 @@ def test_a_foreign_commit_in_the_middle_does_not_lose_the_note(table, monkeypatc
     monkeypatch.setattr(vacuum.commits, "write", write)
     result = clean(table)
     assert (result.version, table.ledger.commit(result.version).operation) == (overtaken[0] + 1, "VACUUM END")
+
+
+def test_the_note_of_a_table_with_in_commit_timestamps_has_one(tmp_path):
+    """Later than the commit before it, whatever this machine's clock says: Spark's Delta reads no log without."""
+    ahead = int(datetime(2126, 1, 1, tzinfo=timezone.utc).timestamp() * 1000)
+    info = {"timestamp": 1, "operation": "CREATE TABLE"}
+    for place, before, least in (("behind", 7, 8), ("ahead", ahead, ahead + 1)):
+        made = Table(EVENTS, tmp_path / place, None)
+        write_protocol(
+            made.location,
+            [field_of("id", "long")],
+            writers=["inCommitTimestamp"],
+            configuration={"delta.enableInCommitTimestamps": "true"},
+            more=[{"commitInfo": {**info, "inCommitTimestamp": before}}],
+        )
+        old = made.location / "old.parquet"
+        old.write_bytes(b"rows")
+        os.utime(old, (1, 1))
+        version = remove_unneeded(made, cutoff=datetime(2026, 1, 20, tzinfo=timezone.utc), provenance=a_run()).version
+        (stated,) = [action["commitInfo"] for action in commits.read_actions(made.store, version)]
+        assert (stated["operation"], old.exists()) == ("VACUUM END", False)
+        assert stated["inCommitTimestamp"] == least if place == "ahead" else stated["inCommitTimestamp"] > least
+
+
+def test_a_table_that_nobody_here_may_write_is_not_vacuumed(tmp_path):
+    """A feature that is unknown may say which files are needed."""
+    made = Table(EVENTS, tmp_path / "t", None)
+    write_protocol(made.location, [field_of("id", "long")], writers=["invented"])
+    old = made.location / "old.parquet"
+    old.write_bytes(b"rows")
+    os.utime(old, (1, 1))
+    with pytest.raises(ConfigError, match="silver/events asks its writers to know invented"):
+        remove_unneeded(made, cutoff=CUTOFF, provenance=a_run())
+    assert old.exists()

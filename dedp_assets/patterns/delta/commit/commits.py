@@ -30,6 +30,7 @@ __all__ = [
     "Operation",
     "commit_actions",
     "declaration",
+    "in_commit_time",
     "info",
     "keep_readable",
     "now_ms",
@@ -83,6 +84,7 @@ def commit_actions(
         ConfigError: if the store cannot tell that somebody did.
     """
     commit_info = info(record, operation.name, before, operation.metrics, operation.parameters, appends=appends)
+    commit_info["commitInfo"].update(in_commit_time(store, before))
     now = now_ms()
     moved = [
         {"txn": {"appId": app_id, "version": to, "lastUpdated": now}} for app_id, to in (transactions or {}).items()
@@ -181,6 +183,17 @@ def info(
             "userMetadata": record if isinstance(record, str) else record.to_json(),
         }
     }
+
+
+def in_commit_time(store: Store, before: TableState | None) -> dict[str, int]:
+    """Return the ``inCommitTimestamp`` of the next commit; empty for a table without such times.
+
+    The protocol wants each to be later than the one before, whatever the machine's clock says.
+    """
+    if before is None or before.properties.get("delta.enableInCommitTimestamps", "").lower() != "true":
+        return {}
+    infos = [action["commitInfo"] for action in read_actions(store, before.version) if action.get("commitInfo")]
+    return {"inCommitTimestamp": max(now_ms(), *(int(each.get("inCommitTimestamp") or 0) + 1 for each in infos))}
 
 
 def keep_readable(store: Store, before: TableState) -> None:

@@ -14,6 +14,7 @@ from pyspark.sql import SparkSession
 from dedp_assets.patterns.core.records import CommitRecord
 from dedp_assets.patterns.delta.commit.commits import Operation, commit_actions, now_ms
 from dedp_assets.patterns.delta.commit.idempotency import Decision
+from dedp_assets.patterns.delta.commit.spark_writer import counted
 from dedp_assets.patterns.delta.log.ledger import Ledger
 from dedp_assets.patterns.delta.log.partition_values import Partition
 from dedp_assets.patterns.delta.log.table_state import TableState
@@ -29,6 +30,7 @@ __all__ = [
     "raise_generation",
     "require_staged",
     "serves",
+    "unserved",
 ]
 
 
@@ -49,13 +51,20 @@ _SERVED = {
 
 def serves(state: TableState) -> bool:
     """Tell whether the metadata-only transaction can serve the table; otherwise Spark's writer commits."""
-    return not state.mapped and not state.identities and state.features <= _SERVED
+    return not unserved(state)
+
+
+def unserved(state: TableState) -> list[str]:
+    """List the features of the table that only Spark's writer serves, by the protocol's names."""
+    mapped = {"columnMapping"} if state.mapped else set()
+    counted_here = {"identityColumns"} if state.identities else set()
+    return sorted(mapped | counted_here | (state.features - _SERVED))
 
 
 def only_spark_changes(state: TableState) -> str:
     """Name the table feature that reserves row changes for Delta's own statements; empty if none."""
     if not serves(state):
-        return "features that only Spark writes"
+        return f"features that only Spark writes ({', '.join(unserved(state))})"
     if state.properties.get("delta.enableChangeDataFeed", "false").lower() == "true":
         return "a change feed"
     if _COMPUTED.search(json.dumps(list(state.columns.values()))):
@@ -137,6 +146,6 @@ def raise_generation(ledger: Ledger, session: Callable[[], SparkSession] | None 
             ledger.store, state, record="new generation", operation=Operation("WRITE"), transactions=moved, appends=True
         )
     else:
-        nothing = session().read.format("delta").load(ledger.store.address).limit(0)
+        nothing = session().read.format("delta").load(ledger.store.address).limit(0).drop(*counted(state))
         writer = nothing.write.format("delta").mode("append").option("userMetadata", "new generation")
         writer.option("txnAppId", app_id).option("txnVersion", version).save(ledger.store.address)

@@ -12,6 +12,7 @@ import pyarrow as pa
 from deltalake import DeltaTable
 
 from dedp_assets.patterns.delta.log.partition_values import Partition, spelled_value
+from dedp_assets.patterns.delta.log.protocol import named_features
 from dedp_assets.patterns.delta.log.transactions import Cursors
 
 __all__ = ["CLOSED", "FileStats", "KeyedFile", "TableState", "Declared"]
@@ -81,6 +82,12 @@ class TableState(Cursors):
         return {k: v for k, v in known.items() if v is not None}
 
     @cached_property
+    def description(self) -> str:
+        """The comment of the table; empty if none."""
+        known = self.declared.metadata.get("description") if self.declared else self.snapshot.metadata().description
+        return str(known or "")
+
+    @cached_property
     def partition_columns(self) -> tuple[str, ...]:
         """Partition columns in order."""
         return tuple(
@@ -116,7 +123,7 @@ class TableState(Cursors):
     @cached_property
     def features(self) -> frozenset[str]:
         """Writer features the table names beyond the old protocol versions."""
-        return frozenset(self.protocol.get("writerFeatures") or ())
+        return named_features(self.protocol, "writer")
 
     @property
     def closed(self) -> bool:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
+from typing import Any
 
 from deltalake import DeltaTable
 
@@ -12,6 +13,7 @@ from dedp_assets.patterns.delta.log.commit_info import Commit
 from dedp_assets.patterns.delta.log.log_files import LogFiles
 from dedp_assets.patterns.delta.log.parsing import actions_of, parse_commit, transactions_in
 from dedp_assets.patterns.delta.log.partition_values import Naming, declared_in, naming_of_schema
+from dedp_assets.patterns.delta.log.protocol import CATALOG, unreadable
 from dedp_assets.patterns.delta.log.table_state import Declared, TableState
 from dedp_assets.patterns.delta.log.transactions import Cursors, Transactions
 from dedp_assets.patterns.delta.storage.store import delta_table
@@ -50,11 +52,33 @@ class TableStates(LogFiles):
         return state
 
     def _open(self, version: int, commit: object) -> DeltaTable:
-        with self._readable():
-            table = delta_table(self.store, version)
+        try:
+            with self._readable():
+                table = delta_table(self.store, version)
+        except ContractError as error:
+            stated = self.actions("protocol", until=version)
+            if stated and (asked := unreadable(stated[-1])):
+                raise ContractError(f"{self.name} {_refused(asked)}") from error
+            raise
         if commit != (now := self.identity(version)) and None not in (commit, now):
             raise Conflict(f"{self.name} was removed and begun again while version {version} of it was read: run again")
         return table
+
+    def actions(self, kind: str, *, until: int | None = None) -> list[Mapping[str, Any]]:
+        """List the actions of a kind in the last checkpoint and the commits after it, oldest first.
+
+        Args:
+            kind: the protocol's name of the actions, e.g. ``domainMetadata``.
+            until: last version to look at; the newest if ``None``.
+        """
+        stated = self._last_checkpoint()
+        files = [] if until is not None and stated.get("version", 0) > until else self._checkpoint_files(stated)
+        found: list[Mapping[str, Any]] = [action for file in files for _, action in self._checkpointed(file, kind)]
+        for version in self._since(int(stated["version"]) if files else -1):
+            raw = self._raw(version) if until is None or version <= until else b""
+            if kind.encode() in raw:
+                found += [action for each, action in self._read(version, partial(actions_of, raw)) if each == kind]
+        return found
 
     def transaction(self, app_id: str) -> int | None:
         """Return the last version applied under the transaction id ``app_id``; ``None`` if unknown."""
@@ -139,3 +163,16 @@ class TableStates(LogFiles):
 
     def _commit(self, version: int, raw: bytes, naming: Callable[[], Naming]) -> Commit:
         return self._read(version, lambda: parse_commit(version, raw, naming))
+
+
+def _refused(asked: Sequence[str]) -> str:
+    """Word what a table asks of its readers and the library does not know."""
+    if CATALOG & {*asked}:
+        return (
+            f"is managed by a catalog ({', '.join(asked)}), which alone knows its newest version: the folder cannot be "
+            "read. Have the catalog drop that feature, or copy the rows into a table of your own"
+        )
+    return (
+        f"asks its readers to know {', '.join(asked)}, which the library does not: nothing of it was read. Drop the "
+        "feature where the table is written, or copy the rows into a table without it"
+    )

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterator
 from datetime import datetime
+from typing import Any
 from urllib.parse import unquote
 
 from dedp_assets.patterns.core.errors import Conflict
@@ -17,6 +18,7 @@ from dedp_assets.patterns.core.results import WriteResult
 from dedp_assets.patterns.delta.commit import commits
 from dedp_assets.patterns.delta.log.ledger import Ledger
 from dedp_assets.patterns.delta.log.table_state import TableState
+from dedp_assets.patterns.delta.snapshots.definition import require_open
 from dedp_assets.patterns.delta.storage.coordination import attempts, table_lock
 from dedp_assets.patterns.delta.storage.store import Entry, Store
 from dedp_assets.patterns.delta.tables import Table
@@ -50,6 +52,7 @@ def remove_unneeded(table: Table, *, cutoff: datetime, provenance: Provenance) -
             kept = dict.fromkeys(("files_removed", "bytes_removed", "stages_in_use"), 0)
             reason = "its versions are removed by an expiry only"
             return WriteResult(table.name, state.version, applied=False, changed=False, reason=reason, figures=kept)
+        require_open(table.name, state)
         found = list(_unneeded(table.store, state, _needed(table.ledger, state, cutoff), cutoff))
         freed = sum(file.size_bytes for file in found)
         for file in found:
@@ -61,16 +64,23 @@ def remove_unneeded(table: Table, *, cutoff: datetime, provenance: Provenance) -
             return WriteResult(table.name, state.version, applied=False, changed=False, reason=reason, figures=figures)
         record = CommitRecord.of(provenance, content=f"vacuum up to {cutoff.isoformat()}", figures=figures)
         info = commits.info(record, "VACUUM END", state, {"numDeletedFiles": data})
-        for last in attempts():
-            try:
-                version = table.ledger.version() + 1
-                commits.write(table.store, version, [info])
-                break
-            except Conflict:
-                if last:
-                    raise
+        version = _noted(table, info)
     reason = f"{data} files ({freed} bytes) that no version since {cutoff.isoformat()} needs were removed"
     return WriteResult(table.name, version, applied=True, changed=False, reason=reason, figures=figures)
+
+
+def _noted(table: Table, info: dict[str, Any]) -> int:
+    """Commit a note to the log after the newest version, whoever wrote that; return the new version."""
+    for last in attempts():
+        before = table.ledger.state()
+        info["commitInfo"].update(commits.in_commit_time(table.store, before))
+        try:
+            commits.write(table.store, before.version + 1, [info])
+            break
+        except Conflict:
+            if last:
+                raise
+    return before.version + 1
 
 
 def _needed(ledger: Ledger, state: TableState, cutoff: datetime) -> set[str]:

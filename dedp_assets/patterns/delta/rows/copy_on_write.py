@@ -151,7 +151,8 @@ def _relevant(change: RowChange, base: BaseSnapshot) -> object:
 
 def _prepare(table: TableHandle, change: RowChange, request: ChangeRequest, base: BaseSnapshot) -> _Prepared:
     state = base.rows
-    accounting = Accounting.of(Outcomes(change.source, rows_in(state.files())), state, request.owned, request.audits)
+    outcomes = Outcomes(change.source, rows_in(state.files()))
+    accounting = Accounting.of(table.name, outcomes, state, request.owned, request.audits)
     if why := file_exchange.only_spark_changes(state):
         raise Conflict(f"{table.name} has {why} since this run looked at it: run it again")
     files = change.candidates(state)

@@ -23,6 +23,7 @@ from dedp_assets.patterns.core.partitions import misfit, quoted, stored_type, te
 from dedp_assets.patterns.core.results import Split
 from dedp_assets.patterns.core.schema import TableSpec
 from dedp_assets.patterns.core.sql_options import reason_of, truth
+from dedp_assets.patterns.delta.log.protocol import unwritable
 from dedp_assets.patterns.delta.log.table_state import TableState
 
 __all__ = [
@@ -102,18 +103,22 @@ def alterations(spec: TableSpec, location: str, state: TableState) -> Iterator[s
         yield f"ALTER TABLE {table} SET TBLPROPERTIES ({_properties(stale)})"
 
 
-def constraints(state: TableState) -> dict[str, str]:
+def constraints(table: str, state: TableState) -> dict[str, str]:
     """List every rule of the stored table, whoever added the rule: constraint name -> SQL predicate.
 
     These are all the rules that Spark's writer would enforce row by row: NOT NULL at any depth, CHECK, invariants,
     lengths of CHAR and VARCHAR, generated columns; and that a partition value is one that the log can hold.
+
+    Args:
+        table: what messages call it.
+        state: the table.
 
     Raises:
         ConfigError: if there is one that cannot be stated as a predicate.
     """
     rules: dict[str, str] = {}
     for name, field_ in state.columns.items():
-        rules |= dict(_of_field(name, field_))
+        rules |= dict(_of_field(table, name, field_))
     for column, kind in state.kinds.items():
         if unfit := misfit(column, kind):
             rules[f"{column}_is_a_partition_value"] = f"NOT {unfit}"
@@ -128,19 +133,25 @@ def content_columns(spec: TableSpec, state: TableState) -> list[str]:
     return [name for name in state.columns if name.lower() not in technical]
 
 
-def _of_field(name: str, column: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+def _of_field(table: str, name: str, column: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     """List the rules in the schema entry of one column."""
     details = column.get("metadata", {})
     yield from _not_null(name, identifier(name), column)
     if expression := details.get("delta.generationExpression"):
         yield f"{name}_is_generated", f"{identifier(name)} <=> ({expression})"
-    if invariant := details.get("delta.invariants"):
-        yield f"{name}_keeps_its_invariant", json.loads(invariant)["expression"]["expression"]
+    if stated := details.get("delta.invariants"):
+        try:
+            rule = str(json.loads(stated)["expression"]["expression"])
+        except (ValueError, TypeError, KeyError):
+            raise ConfigError(
+                f"{table}: the invariant of {name} cannot be read, so no row can be checked against it: {stated!r}"
+            ) from None
+        yield f"{name}_keeps_its_invariant", rule
     if declared := str(details.get("__CHAR_VARCHAR_TYPE_STRING", "")):
         if not (length := _LENGTH.fullmatch(declared)):
             raise ConfigError(
-                f"{name} is {declared.upper()}: lengths inside of a column cannot be checked before the rows are "
-                "published. Declare STRING there, and the length as a CHECK"
+                f"{table}: {name} is {declared.upper()}: lengths inside of a column cannot be checked before the rows "
+                "are published. Declare STRING there, and the length as a CHECK"
             )
         yield f"{name}_is_a_{declared}", f"coalesce(char_length({identifier(name)}) <= {length[1]}, true)"
 
@@ -187,15 +198,20 @@ def require_partition(table: str, state: TableState, owned: Mapping[str, object]
 
 
 def require_open(table: str, state: TableState) -> None:
-    """Refuse to write a closed table.
+    """Refuse to write a closed table, and a table with features that no writer of the library knows.
 
     Raises:
-        ConfigError: if it is a version, or shows versions.
+        ConfigError: if it is a version, or shows versions, or asks its writers for more; names what.
     """
     if state.closed:
         raise ConfigError(
             f"{table} is closed: its rows are those of a version, which is written once. Load a new version "
             "(proxy.load_version), or show another one (proxy.switch_version)"
+        )
+    if asked := unwritable(state.protocol):
+        raise ConfigError(
+            f"{table} asks its writers to know {', '.join(asked)}, which neither the library nor Spark's Delta writer "
+            "does: it can be read, and nothing was written. Drop the feature where the table is made, or write a copy"
         )
 
 

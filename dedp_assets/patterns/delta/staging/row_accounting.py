@@ -129,6 +129,7 @@ class Accounting:
     @classmethod
     def of(
         cls,
+        table: str,
         balance: Balance,
         state: TableState,
         owned: Mapping[str, str],
@@ -138,7 +139,7 @@ class Accounting:
     ) -> Accounting:
         """Account for a write to the partition ``owned`` of the table at ``state``."""
         outside = " OR ".join(f"NOT ({equals(column, value, state.kinds[column])})" for column, value in owned.items())
-        return cls(balance, tuple(audits), constraints(state), outside, repeated)
+        return cls(balance, tuple(audits), constraints(table, state), outside, repeated)
 
     @property
     def measures_others(self) -> bool:

@@ -210,7 +210,7 @@ class StagedWrite:
             location = self.table.store.address
             rows = self.stage.read() if self.stage.session else self.table.read(version=state.version).limit(0)
             spark_writer.commit_by_spark(
-                rows, self.record, decision, location=location, kinds=state.kinds, append=self.append
+                rows, self.record, decision, location=location, state=state, append=self.append
             )
             return not decision.same_rows
         # What was compared is not what is replaced, if another writer was here meanwhile: then nothing is kept.
