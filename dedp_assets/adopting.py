@@ -1,4 +1,4 @@
-"""``dedp adopt``: the declaration of a table that exists, as Python code, and what the declaration leaves out.
+"""``dedp adopt``: the declaration of an existing table as Python code, with the table's other features.
 
 What was read of the table (:class:`~dedp_assets.patterns.delta.Adoption`) and how it is written down are two things:
 another form than Python is another function from the one to a text.
@@ -35,7 +35,7 @@ def adopt(location: str, name: str = "") -> int:
 
 
 def as_python(adoption: Adoption) -> str:
-    """Write a declaration as Python code, with comments for everything that it leaves out."""
+    """Write a declaration as Python code, with comments for everything outside of the declaration."""
     spec = adoption.spec
     named = re.sub(r"\W", "_", spec.name.rpartition("/")[2], flags=re.ASCII).upper()
     variable = named if named.isidentifier() and named != "LOCATION" else f"TABLE_{named}"
@@ -115,7 +115,7 @@ def _listed(heading: str, sentences: Iterable[str]) -> Iterator[str]:
 
 
 def _first_write(adoption: Adoption, variable: str) -> Iterator[str]:
-    """Write a first audited write as comments: it needs rows and a session."""
+    """Write a first audited write as comments, because rows and session are missing."""
     if adoption.refused:
         return
     spec, names = adoption.spec, "Audit, Table"

@@ -1,4 +1,4 @@
-"""The command line ``dedp``: setup, demo, up, work, status, letters, versions, verify, adopt, run, approve.
+"""The command line ``dedp``: setup, demo, up, work, status, letters, versions, verify, adopt, run ...
 
 A command is a function of its own module, imported when it is called.
 """

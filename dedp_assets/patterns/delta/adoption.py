@@ -1,4 +1,4 @@
-"""Adoption: the declaration of a table of another tool, and everything that the declaration leaves out.
+"""Adoption: the declaration of a table of another tool, and the features outside of the declaration.
 
 Read from the log alone, without Spark, and nothing is changed. Names and texts of the table stand in the sentences as
 Python literals, so that none of them can pass for words of the library.
@@ -32,7 +32,7 @@ _OF_THIS_TABLE = ("delta.columnMapping.maxColumnId", "delta.rowTracking.material
 
 @dataclass(frozen=True, slots=True)
 class Adoption:
-    """The declaration of a table that exists, and what it leaves out.
+    """The declaration of an existing table, and the features outside of the declaration.
 
     Attributes:
         spec: the declaration that ``Table.at`` reads.
@@ -56,7 +56,7 @@ class Adoption:
 
 
 def adoption_of(location: Location, *, name: str = "") -> Adoption:
-    """Read the declaration of a table that exists, and list what it leaves out; nothing is changed.
+    """Read the declaration of an existing table, and list the features outside of the declaration.
 
     Args:
         location: where the table lies.
@@ -132,7 +132,7 @@ def _without_statistics(state: TableState) -> Iterator[str]:
 
 
 def _is_known(counts: Any) -> bool:  # noqa: ANN401 - pyarrow is not typed
-    """Tell whether any file counts the NULLs of a column, or of a field of it."""
+    """Tell whether any file counts the NULLs of a column, or of one of the column's fields."""
     if pa.types.is_struct(counts.type):
         return any(_is_known(counts.field(n)) for n in range(counts.type.num_fields))
     return bool(pc.any(pc.is_valid(counts)).as_py())
@@ -150,7 +150,7 @@ def _unknown(spec: TableSpec) -> Iterator[str]:
 
 
 def _refused(name: str, state: TableState) -> str:
-    """Return why rows cannot be written to the table; empty if they can."""
+    """Return the reason why rows cannot be written to the table; empty for a writable table."""
     try:
         require_open(name, state)
         constraints(name, state)

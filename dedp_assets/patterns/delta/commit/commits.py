@@ -186,7 +186,7 @@ def info(
 
 
 def in_commit_time(store: Store, before: TableState | None) -> dict[str, int]:
-    """Return the ``inCommitTimestamp`` of the next commit; empty for a table without such times.
+    """Return the ``inCommitTimestamp`` of the next commit; empty for a table without the feature.
 
     The protocol wants each to be later than the one before, whatever the machine's clock says.
     """

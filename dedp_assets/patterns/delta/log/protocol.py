@@ -1,4 +1,4 @@
-"""Table features of the Delta protocol: those that the library reads, and those that its writers know.
+"""Table features of the Delta protocol: features for readers, and features for writers.
 
 A table states the features that readers and writers have to know. Whoever does not know one must leave the table alone,
 and the library refuses such a table in a sentence with its name before an engine does in words of its own.
@@ -60,12 +60,12 @@ def named_features(protocol: Mapping[str, Any], kind: str) -> frozenset[str]:
 
 
 def unreadable(protocol: Mapping[str, Any]) -> list[str]:
-    """List what a protocol asks of readers that the library does not know, by name."""
+    """List the reader features of a protocol that the library does not know, by name."""
     return _newer(protocol, "minReaderVersion", _NEWEST_READER) or sorted(named_features(protocol, "reader") - _READ)
 
 
 def unwritable(protocol: Mapping[str, Any]) -> list[str]:
-    """List what a protocol asks of writers that neither the library nor Spark's Delta knows, by name."""
+    """List the writer features of a protocol that neither the library nor Spark's Delta knows, by name."""
     return _newer(protocol, "minWriterVersion", _NEWEST_WRITER) or sorted(named_features(protocol, "writer") - _WRITTEN)
 
 

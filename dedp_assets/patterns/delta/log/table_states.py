@@ -166,7 +166,7 @@ class TableStates(LogFiles):
 
 
 def _refused(asked: Sequence[str]) -> str:
-    """Word what a table asks of its readers and the library does not know."""
+    """Write the refusal of a table with reader features that the library does not know."""
     if CATALOG & {*asked}:
         return (
             f"is managed by a catalog ({', '.join(asked)}), which alone knows its newest version: the folder cannot be "
