@@ -1,4 +1,4 @@
-"""``dedp adopt``: the declaration of an existing table as Python code, with the table's other features.
+"""``dedp adopt``: the declaration of an existing table as Python code, with all other features.
 
 What was read of the table (:class:`~dedp_assets.patterns.delta.Adoption`) and how it is written down are two things:
 another form than Python is another function from the one to a text.

@@ -65,7 +65,7 @@ class TableStates(LogFiles):
         return table
 
     def actions(self, kind: str, *, until: int | None = None) -> list[Mapping[str, Any]]:
-        """List the actions of a kind in the last checkpoint and the commits after it, oldest first.
+        """List the actions of a kind in the last checkpoint and all later commits, oldest first.
 
         Args:
             kind: the protocol's name of the actions, e.g. ``domainMetadata``.

@@ -72,7 +72,7 @@ def stored_spec(name: str, state: TableState) -> TableSpec:
 
 
 def table_name(location: Location) -> str:
-    """Return the name of a table by its location: the last two names, which are ``layer/dataset``."""
+    """Return the name of a table by the location: the last two names, ``layer/dataset``."""
     return "/".join(store_at(location).address.rsplit("/", 2)[1:])
 
 
