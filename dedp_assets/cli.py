@@ -1,4 +1,4 @@
-"""The command line: ``dedp setup | demo | up | work | status | letters | versions | verify | run | approve``."""
+"""The command line: ``dedp setup | demo | up | work | status | ... | check | schema | run | approve``."""
 
 from __future__ import annotations
 
@@ -90,9 +90,18 @@ def _parser() -> argparse.ArgumentParser:
         help="hold the tables' logs against what is stored, and a captured table that is named against its source",
     )
     verify.add_argument("table", nargs="?", default="", help="layer/dataset, e.g. silver/visits (default: all)")
+    _add_files(commands)
     _add_versions(commands)
     _add_runs(commands)
     return parser
+
+
+def _add_files(commands: Any) -> None:  # noqa: ANN401 - argparse does not export the type
+    """Add the commands for tables that are declared in YAML."""
+    check = commands.add_parser("check", help="whether the declarations in YAML are right, without starting Spark")
+    check.add_argument("folder", nargs="?", type=Path, default=None, help="folder (default: the project's definitions)")
+    check.add_argument("--format", choices=["text", "json", "github"], default="text", help="how faults are written")
+    commands.add_parser("schema", help="the JSON schema of declarations in YAML, for an editor: > .dedp/schema.json")
 
 
 def _add_versions(commands: Any) -> None:  # noqa: ANN401 - argparse does not export the type
@@ -172,6 +181,18 @@ def _verify(chosen: argparse.Namespace) -> int:
     return verify(settings(), chosen.table)
 
 
+def _check(chosen: argparse.Namespace) -> int:
+    from dedp_assets.components.commands import check  # noqa: PLC0415
+
+    return check(chosen.folder, style=chosen.format)
+
+
+def _schema(_: argparse.Namespace) -> int:
+    from dedp_assets.components.commands import schema  # noqa: PLC0415
+
+    return schema()
+
+
 def _run(chosen: argparse.Namespace) -> int:
     from dedp_assets.story import run  # noqa: PLC0415
 
@@ -197,6 +218,8 @@ _COMMANDS = {
     "letters": _letters,
     "versions": _versions,
     "verify": _verify,
+    "check": _check,
+    "schema": _schema,
     "run": _run,
     "approve": _approve,
 }
