@@ -38,25 +38,39 @@ class Known:
         table: the declared table.
         upstream: name of an upstream table -> its declaration.
         beside: further tables that are written, by name.
-        named: names of earlier results.
+        named: name of an earlier result -> whether it is a split.
         columns: columns of the rows of the step before, where they are known.
         split: whether the step before returned a split.
         rows: whether there are rows of a step before, or of the only upstream table.
+        unsure: whether a step before has a fault, so that a name may be its result.
     """
 
     table: TableSpec
     upstream: Mapping[str, TableSpec]
     beside: Mapping[str, TableSpec]
-    named: list[str] = field(default_factory=list)
+    named: dict[str, bool] = field(default_factory=dict)
     columns: Mapping[str, Any] | None = None
     split: bool = False
     rows: bool = False
+    unsure: bool = False
 
     @property
     def values(self) -> list[str]:
         """Names of values in SQL and Python."""
         owned = self.table.executed_by or next(iter(self.table.partition_by), "")
         return [*([ROWS] if self.rows else []), *self.upstream, *self.named, *([owned] if owned else [])]
+
+    def columns_of(self, name: str) -> Mapping[str, Any] | None:
+        """Return the columns behind a name, where they are known."""
+        return self.upstream[name].columns if name in self.upstream else None
+
+    def is_split(self, name: str) -> bool:
+        """Return whether a name, or the rows of the step before, are a split."""
+        return self.named.get(name, False) if name else self.split
+
+    def has(self, name: str) -> bool:
+        """Return whether a name may be used."""
+        return self.unsure or name in self.values
 
     @property
     def targets(self) -> list[str]:
@@ -86,14 +100,14 @@ def steps_of(raw: Sequence[Any], document: Document, path: Path, known: Known) -
         faults += wrong
         if found is None:
             # What follows has no rows that anybody knows.
-            known.columns, known.split, known.rows = None, False, True
-            known.named += [each["as"]] if isinstance(each, dict) and isinstance(each.get("as"), str) else []
+            known.columns, known.split, known.rows, known.unsure = None, False, True, True
             continue
         steps.append(found)
         try:
             _go_on(found, known, last=number == len(raw) - 1)
         except Misfit as misfit:
             faults.append(misfit.fault(document))
+            known.unsure = True
     return steps, faults
 
 
@@ -137,8 +151,10 @@ def _in_sql(step: Step, sql: str, known: Known) -> Step:
     except ValueError as error:
         raise Misfit(path, f"sql must have names in braces, like {{{ROWS}}}: {error}") from None
     for name in names:
-        if name not in known.values and not (name == ROWS and step.takes):
+        if not known.has(name) and not (name == ROWS and step.takes):
             raise Misfit(path, unknown("name", f"{{{name}}}", known.values or ["{rows}"]))
+        if known.is_split(step.takes if name == ROWS else name):
+            raise Misfit(path, f"{{{name}}} is a split: put a tally before it, to keep the valid rows")
     return Step(step.path, sql=sql, takes=step.takes, result=step.result)
 
 
@@ -152,7 +168,7 @@ def _in_python(step: Step, name: str, known: Known) -> Step:
     _require_source(step, known, optional=True)
     names = [*known.values, *known.targets, *([ROWS] if step.takes else [])]
     for parameter in inspect.signature(function).parameters.values():
-        if parameter.default is parameter.empty and parameter.name not in names:
+        if parameter.default is parameter.empty and parameter.name not in names and not known.unsure:
             sentence = f"{name} takes {parameter.name}, which is no name here{suggestion(parameter.name, names)}"
             raise Misfit(path, sentence)
     return Step(step.path, function=function, takes=step.takes, result=step.result)
@@ -189,16 +205,17 @@ def _require_source(step: Step, known: Known, *, optional: bool) -> None:
     path = (*step.path, "from")
     over_table = bool(step.operation) and "table" in (step.operation.data.values() if step.operation else ())
     names = list(known.upstream) if over_table else [n for n in known.values if n != ROWS]
-    if step.takes and step.takes not in names:
+    if step.takes and step.takes not in names and not known.unsure:
         raise Misfit(path, unknown("table" if over_table else "name", step.takes, names))
+    takes_split = step.operation is None or step.operation.name == "tally" or step.operation.splits
+    if known.is_split(step.takes) and not takes_split and not optional:
+        raise Misfit(step.path, f"{step.name} takes rows, not a split: put a tally before it, to keep the valid ones")
     if optional or step.takes:
         return
     if over_table and len(known.upstream) != 1:
         raise Misfit(step.path, f"from must name the table that {step.name} reads{suggestion('', names)}")
     if not over_table and not known.rows:
         raise Misfit(step.path, f"from must name the rows that {step.name} takes{suggestion('', names)}")
-    if known.split and step.operation and step.operation.name != "tally" and not step.operation.splits:
-        raise Misfit(step.path, f"{step.name} takes rows, not a split: put a tally before it, to keep the valid ones")
 
 
 def _of_names(step: Step, operation: Operation, document: Document, known: Known) -> Iterator[Fault]:
@@ -207,17 +224,26 @@ def _of_names(step: Step, operation: Operation, document: Document, known: Known
     for name, value in step.options.items():
         if isinstance(value, Beside) and value not in known.beside:
             yield Fault.at(document, (*path, name), unknown("table in beside", value, known.beside))
-        if isinstance(value, Earlier) and value not in (*known.upstream, *known.named):
+        if isinstance(value, Earlier) and not known.has(value):
             yield Fault.at(document, (*path, name), unknown("name", value, (*known.upstream, *known.named)))
         if operation.name == "account" and name == "read" and value not in known.upstream:
             yield Fault.at(document, (*path, name), unknown("upstream table", value, known.upstream))
-    there = known.upstream[step.takes].columns if step.takes in known.upstream else None
-    if (columns := there if step.takes else known.columns) is None:
-        return
-    named = {name: value for name in _OF_ROWS if isinstance(value := step.options.get(name), tuple)}
-    for name, number, column in ((name, n, each) for name, value in named.items() for n, each in enumerate(value)):
-        if isinstance(column, str) and column.lower() not in {each.lower() for each in columns}:
-            yield Fault.at(document, (*path, name, number), unknown("column", column, columns))
+    yield from _of_columns(step, operation, document, known)
+
+
+def _of_columns(step: Step, operation: Operation, document: Document, known: Known) -> Iterator[Fault]:
+    """Yield the faults of columns: a transform's must be columns of its rows, the keys of a write of the table."""
+    writes = operation.kind == "write"
+    columns = known.columns
+    if step.takes or writes:
+        columns = known.table.columns if writes else known.columns_of(step.takes)
+    there = {column.lower() for column in columns or ()}
+    for name in ("keys",) if writes else _OF_ROWS:
+        value = step.options.get(name)
+        for number, column in enumerate(value if there and isinstance(value, tuple) else ()):
+            if isinstance(column, str) and column.lower() not in there:
+                path = (*step.path, operation.name, name, number)
+                yield Fault.at(document, path, unknown("column", column, columns or ()))
 
 
 def _go_on(step: Step, known: Known, *, last: bool) -> None:
@@ -233,7 +259,7 @@ def _go_on(step: Step, known: Known, *, last: bool) -> None:
     if step.result:
         if step.result in (*known.values, *known.targets):
             raise Misfit((*step.path, "as"), f"as must be a name of its own, not {step.result}, which is there already")
-        known.named.append(step.result)
+        known.named[step.result] = returned is Split
     if kind in ("inspect", "plan") or step.name == "account":
         return
     known.split = returned is Split

@@ -206,7 +206,7 @@ class _Reader:
             return text
         if isinstance(value, float) and not isfinite(value):
             self._refuse(node.mark, path, f"{path[-1] if path else 'this'} must be a finite number, not {text}")
-        elif style is None and not _is_plain(node.kind, text):
+        elif not style and not _is_plain(node.kind, text):
             read = str(value).lower() if node.kind == "bool" else value
             self._refuse(node.mark, path, f"YAML reads {text} as {read}: write '{text}' in quotes, or {read}")
         return value

@@ -184,6 +184,9 @@ def _sentence(error: ErrorDetails, path: Path) -> str:
         return f"{name} must be {wanted}, not {shown}{_of_literals(value, wanted)}"
     if kind == "union_tag_invalid":
         return f"{name} must be {context['expected_tags'].replace(chr(39), '').replace(', ', ' or ')}, not {shown}"
+    if kind == "string_pattern_mismatch":
+        wanted = "package.module:name" if ":" in context["pattern"] else "a text that is not empty"
+        return f"{name} must be {wanted}, not {shown}"
     if kind in _WANTED:
         hint = ": write it in quotes" if kind == "string_type" and isinstance(value, int | float) else ""
         return f"{name} must be {_WANTED[kind]}, not {shown}{hint}"

@@ -203,7 +203,7 @@ def _by_shape(kinds: Sequence[Any]) -> Any:  # noqa: ANN401 - types
     if len(shapes) == 1:
         return next(iter(shapes.values()))
     tagged = tuple(Annotated[kind, Tag(_WORDS[shape])] for shape, kind in shapes.items())
-    return Annotated[Union[tagged], Discriminator(_shape), _ByShape([_JSON[each] for each in shapes])]  # noqa: UP007
+    return Annotated[Union[tagged], Discriminator(_shape), _ByShape(tuple(_JSON[each] for each in shapes))]  # noqa: UP007
 
 
 @dataclass(frozen=True)
