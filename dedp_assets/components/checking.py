@@ -11,8 +11,9 @@ from dedp_assets.components.declaring import Draft, declare, draft
 from dedp_assets.components.documents import Document, Unreadable, documents
 from dedp_assets.components.faults import Fault, unknown
 from dedp_assets.graph.declare import LakeTable
+from dedp_assets.patterns.core.schema import TableSpec
 
-__all__ = ["FILES", "KEYS", "TYPE", "Checked", "checked", "files_below"]
+__all__ = ["FILES", "KEYS", "TYPE", "Checked", "checked", "drafts_of", "files_below"]
 
 FILES = ("defs.yaml", "defs.yml", "component.yaml")
 """Names of files that Dagster looks for, one in a folder."""
@@ -61,15 +62,21 @@ def checked(files: Iterable[Path], tables: Sequence[LakeTable[...]] = ()) -> Che
     """
     drafts, refused = list[Draft](), dict[Place, tuple[str, Sequence[Fault]]]()
     for file in files:
-        found, wrong = _drafts(file)
+        text, wrong = _read(file)
+        found, more = drafts_of(text, str(file)) if text is not None else ([], [])
+        wrong += more
         drafts += found
         if wrong:
             refused[str(file), 0] = ("", wrong)
-    specs = {spec.name: spec for table in tables for spec in table.tables}
+    specs: dict[str, TableSpec | None] = {spec.name: spec for table in tables for spec in table.tables}
     writers = dict.fromkeys(specs, "a table in Python")
     for each in drafts:
         _refuse_second_writers(each, writers)
-        specs |= {spec.name: spec for spec in each.tables if spec.name not in specs}
+        specs = {
+            **({each.name: None} if each.name and not each.tables else {}),
+            **{s.name: s for s in each.tables},
+            **specs,
+        }
     made = dict[Place, LakeTable[...]]()
     for each in drafts:
         place = (each.document.file, each.document.line)
@@ -81,16 +88,21 @@ def checked(files: Iterable[Path], tables: Sequence[LakeTable[...]] = ()) -> Che
     return Checked(made, refused)
 
 
-def _drafts(file: Path) -> tuple[list[Draft], list[Fault]]:
-    """Return the drafts of a file, and its faults as a file of components."""
+def _read(file: Path) -> tuple[str | None, list[Fault]]:
     try:
-        found = documents(file.read_text(encoding="utf-8"), str(file))
+        return file.read_text(encoding="utf-8"), []
+    except (OSError, UnicodeDecodeError) as error:
+        return None, [Fault(str(file), 1, 1, "", f"this file cannot be read: {error}")]
+
+
+def drafts_of(text: str, file: str) -> tuple[list[Draft], list[Fault]]:
+    """Return the drafts of a file's text, and its faults as a file of components."""
+    try:
+        found = documents(text, file)
     except Unreadable as error:
         return [], [Fault.of(error)]
-    except (OSError, UnicodeDecodeError) as error:
-        return [], [Fault(str(file), 1, 1, "", f"this file cannot be read: {error}")]
     if not found:
-        return [], [Fault(str(file), 1, 1, "", f"this file is empty: write type: {TYPE}, and attributes")]
+        return [], [Fault(file, 1, 1, "", f"this file is empty: write type: {TYPE}, and attributes")]
     drafts, faults = [], list[Fault]()
     for document in found:
         wrong = list(_of_document(document))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import cache
 from typing import Any
 
 from dedp_assets.components.attributes import RECORDS, PatternName, attributes
@@ -11,6 +12,7 @@ from dedp_assets.components.chaining import Known, steps_of, validated
 from dedp_assets.components.documents import Document, Path
 from dedp_assets.components.faults import Fault, Misfit, unknown
 from dedp_assets.components.making import made
+from dedp_assets.components.model import Options, create
 from dedp_assets.components.operations import operations
 from dedp_assets.components.steps import Chain, computing, names_of
 from dedp_assets.graph.declare import LakeTable, Reads, lake_table
@@ -20,6 +22,7 @@ from dedp_assets.patterns.core.schema import TableSpec
 __all__ = ["Draft", "declare", "draft"]
 
 _ROOT: Path = ("attributes",)
+_TABLES = ("table", "beside")
 _COLUMNS = ("partition_by", "key", "one_channel_per")
 """Options of a table with names of its own columns."""
 
@@ -31,7 +34,7 @@ class Draft:
     Attributes:
         document: the YAML document.
         attributes: its validated attributes; ``None`` if they have faults.
-        tables: the tables that it declares, the main one first; empty if they have faults.
+        tables: the tables that it declares, the main one first; empty if they have faults themselves.
         faults: what is wrong with the document by itself.
         second: whether a table of it has another writer.
     """
@@ -60,21 +63,21 @@ def draft(document: Document) -> Draft:
         return found
     found.attributes, faults = validated(attributes(), raw, document, _ROOT)
     found.faults += faults
-    if found.attributes is None:
-        return found
+    # What reads the tables is not blamed for a fault elsewhere in their declaration.
+    stated = found.attributes or validated(_tables_alone(), _only_tables(raw), document, _ROOT)[0]
     try:
-        found.tables = tuple(_tables(found.attributes))
+        found.tables = tuple(_tables(stated)) if stated else ()
     except Misfit as misfit:
-        found.faults.append(misfit.fault(document))
+        found.faults += [misfit.fault(document)] if found.attributes else []
     return found
 
 
-def declare(found: Draft, specs: Mapping[str, TableSpec]) -> tuple[LakeTable[...] | None, list[Fault]]:
+def declare(found: Draft, specs: Mapping[str, TableSpec | None]) -> tuple[LakeTable[...] | None, list[Fault]]:
     """Make the declaration of a draft.
 
     Args:
         found: the draft.
-        specs: every declared table by name.
+        specs: every declared table by name; ``None`` for one whose declaration cannot be read.
 
     Returns:
         The table, or ``None``; and the faults, those of the draft included.
@@ -98,7 +101,7 @@ def declare(found: Draft, specs: Mapping[str, TableSpec]) -> tuple[LakeTable[...
         return None, [_located(error, found.document)]
 
 
-def _records(found: Draft, specs: Mapping[str, TableSpec]) -> tuple[dict[str, Any], list[Fault]]:
+def _records(found: Draft, specs: Mapping[str, TableSpec | None]) -> tuple[dict[str, Any], list[Fault]]:
     """Return the records of a declaration that can be made, and the faults of the others."""
     records, faults = dict[str, Any](), list[Fault]()
     for name in RECORDS:
@@ -108,6 +111,17 @@ def _records(found: Draft, specs: Mapping[str, TableSpec]) -> tuple[dict[str, An
             except Misfit as misfit:
                 faults.append(misfit.fault(found.document))
     return records, faults
+
+
+@cache
+def _tables_alone() -> type[Options]:
+    """Return the model of the tables of a declaration, without what it says of their computation."""
+    fields = {name: (field.annotation, field) for name, field in attributes().model_fields.items() if name in _TABLES}
+    return create("Tables", fields, "")
+
+
+def _only_tables(raw: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: raw[name] for name in _TABLES if name in raw}
 
 
 def _tables(stated: Any) -> Iterator[TableSpec]:  # noqa: ANN401 - validated attributes

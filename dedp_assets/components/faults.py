@@ -173,24 +173,27 @@ _WANTED = {
 
 def _sentence(error: ErrorDetails, path: Path) -> str:
     kind, name, value = error["type"], path[-1] if path else "the document", error["input"]
-    context = error.get("ctx", {})
-    shown = _shown(value)
     if kind == "missing":
         return f"{name} is missing"
     if value is None:
         return f"{name} is empty: give it a value, or leave the key out"
+    if kind == "one_of":
+        return f"{name} {error['msg']}"
+    wanted, hint = _wanted(error)
+    return f"{name} must be {wanted}, not {_shown(value)}{hint}" if wanted else f"{name}: {error['msg']}"
+
+
+def _wanted(error: ErrorDetails) -> tuple[str, str]:
+    """Return what a value must be, and a hint to get there; empty texts for a rule of pydantic's own words."""
+    kind, value, context = error["type"], error["input"], error.get("ctx", {})
     if kind == "literal_error":
-        wanted = str(context["expected"])
-        return f"{name} must be {wanted}, not {shown}{_of_literals(value, wanted)}"
+        return context["expected"], _of_literals(value, context["expected"])
     if kind == "union_tag_invalid":
-        return f"{name} must be {context['expected_tags'].replace(chr(39), '').replace(', ', ' or ')}, not {shown}"
+        return context["expected_tags"].replace("'", "").replace(", ", " or "), ""
     if kind == "string_pattern_mismatch":
-        wanted = "package.module:name" if ":" in context["pattern"] else "a text that is not empty"
-        return f"{name} must be {wanted}, not {shown}"
-    if kind in _WANTED:
-        hint = ": write it in quotes" if kind == "string_type" and isinstance(value, int | float) else ""
-        return f"{name} must be {_WANTED[kind]}, not {shown}{hint}"
-    return f"{name}: {error['msg']}" if kind != "one_of" else f"{name} {error['msg']}"
+        return "package.module:name" if ":" in context["pattern"] else "a text that is not empty", ""
+    quoted = kind == "string_type" and isinstance(value, int | float)
+    return _WANTED.get(kind, ""), ": write it in quotes" if quoted else ""
 
 
 def _of_literals(value: object, wanted: str) -> str:

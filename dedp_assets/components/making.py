@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import inspect
 from collections.abc import Callable, Mapping
 from difflib import get_close_matches
 from typing import Any
@@ -16,13 +17,13 @@ from dedp_assets.patterns.core.schema import TableSpec
 __all__ = ["made", "object_named"]
 
 
-def made(value: Any, path: Path, specs: Mapping[str, TableSpec]) -> Any:  # noqa: ANN401 - any part of a declaration
+def made(value: Any, path: Path, specs: Mapping[str, TableSpec | None]) -> Any:  # noqa: ANN401 - any part of a declaration
     """Make the object that a validated value states.
 
     Args:
         value: options, a choice, a name, a list, a mapping or a plain value.
         path: keys that lead to the value.
-        specs: declared tables by name.
+        specs: declared tables by name; ``None`` for one whose declaration cannot be read.
 
     Raises:
         Misfit: for a name that nothing has, and for options that no object can have.
@@ -61,15 +62,20 @@ def object_named(name: str, path: Path) -> Any:  # noqa: ANN401 - any object
     return found
 
 
-def _spec_of(name: str, path: Path, specs: Mapping[str, TableSpec]) -> TableSpec:
+def _spec_of(name: str, path: Path, specs: Mapping[str, TableSpec | None]) -> TableSpec:
+    is_key = bool(path) and path[-1] == name
     if name not in specs:
-        raise Misfit(path, unknown("table", str(name), specs), key=bool(path) and path[-1] == name)
-    return specs[name]
+        raise Misfit(path, unknown("table", str(name), specs), key=is_key)
+    if (found := specs[name]) is None:
+        raise Misfit(path, f"{name} cannot be read, as its own declaration has faults: mend those first", key=is_key)
+    return found
 
 
 def _call(makes: Callable[..., Any], given: Mapping[str, Any], path: Path) -> Any:  # noqa: ANN401 - any object
     try:
-        return makes(**given)
+        # As people call it: feeds that are made by one call are one object.
+        bound = inspect.signature(makes).bind(**given)
+        return makes(*bound.args, **bound.kwargs)
     except Misfit:
         raise
     except ConfigError as error:

@@ -27,6 +27,7 @@ __all__ = [
     "model_of", "models_in", "options_of", "stands_for", "type_of",
 ]  # fmt: skip
 
+_CALLABLE = get_origin(Callable[..., Any])
 _SEVERAL = (Sequence, Collection, Iterable, tuple, list)
 _WORDS = {"text": "a text", "mapping": "a mapping", "list": "a list", "number": "a number", "truth": "true or false"}
 _JSON = {"text": "string", "mapping": "object", "list": "array", "number": "number", "truth": "boolean"}
@@ -99,20 +100,24 @@ def model_of(makes: Callable[..., Any]) -> type[Options]:
     return create(makes.__name__, fields, _summary(makes), makes)
 
 
-def create(title: str, fields: Mapping[str, Any], text: str, makes: Callable[..., Any] = dict) -> type[Options]:
+def create(title: str, fields: Mapping[str, Any], text: str, makes: Callable[..., Any] | None = None) -> type[Options]:
     """Create the model of options.
 
     Args:
         title: name of the model.
         fields: option -> type and description.
         text: description of the model.
-        makes: what is called with the options.
+        makes: what is called with the options; by default they stay a mapping.
     """
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "Field name")  # an option called like a method of pydantic, as "schema" is
         made: Any = create_model(title, __base__=Options, __doc__=text or None, **fields)
-    made.makes = makes
+    made.makes = makes or _mapping
     return made  # type: ignore[no-any-return]
+
+
+def _mapping(**options: Any) -> dict[str, Any]:  # noqa: ANN401 - as stated
+    return options
 
 
 def field_of(kind: Any, default: Any, text: str) -> tuple[Any, Any]:  # noqa: ANN401 - a type and a value of it
@@ -157,7 +162,18 @@ def _type_of_several(kind: Any, origin: Any, inner: Sequence[Any]) -> Any:  # no
         return tuple[type_of(inner[0]), ...]  # type: ignore[misc]
     if origin in (Mapping, dict):
         return dict[type_of(inner[0]), type_of(inner[1])]  # type: ignore[misc]
-    return model_of(kind) if is_dataclass(kind) and isinstance(kind, type) else PythonName
+    return model_of(kind) if isinstance(kind, type) and is_dataclass(kind) and _is_stated(kind) else PythonName
+
+
+@cache
+def _is_stated(kind: Any) -> bool:  # noqa: ANN401 - a type
+    """Return whether a file can state a value of a type: no record with bytes, as of a key, is stated in parts."""
+    origin = get_origin(kind) or kind
+    if origin in _STANDS_FOR or origin in (str, int, float, bool, NoneType, Literal, Ellipsis, Callable, _CALLABLE):
+        return True
+    if isinstance(kind, type) and is_dataclass(kind):
+        return all(map(_is_stated, get_type_hints(kind).values()))
+    return origin in (Union, UnionType, Mapping, dict, *_SEVERAL) and all(map(_is_stated, get_args(kind)))
 
 
 def help_of(documented: Callable[..., Any]) -> dict[str, str]:

@@ -7,8 +7,8 @@ from collections.abc import Callable
 import pytest
 import yaml
 
-from dedp_assets.components.declaring import declare, draft
-from dedp_assets.components.documents import Unreadable, documents
+from dedp_assets.components.checking import drafts_of
+from dedp_assets.components.declaring import declare
 from dedp_assets.components.faults import Fault
 from dedp_assets.patterns.core.schema import Column, TableSpec
 
@@ -104,12 +104,9 @@ attributes:
 
 
 def faults_in(text: str) -> list[Fault]:
-    """The faults of a text with one document."""
-    try:
-        (document,) = documents(text, "defs.yaml")
-    except Unreadable as error:
-        return [Fault.of(error)]
-    return declare(draft(document), SPECS)[1]
+    """The faults of a text."""
+    drafts, faults = drafts_of(text, "defs.yaml")
+    return [*faults, *(fault for each in drafts for fault in declare(each, SPECS)[1])]
 
 
 @pytest.fixture
