@@ -12,7 +12,8 @@ warnings.filterwarnings("ignore", category=dg.BetaWarning)
 warnings.filterwarnings("ignore", category=dg.PreviewWarning)
 
 import dedp_assets.defs  # noqa: E402
-from dedp_assets.components.loading import definitions_of, load  # noqa: E402
+from dedp_assets.components.defining import definitions_of  # noqa: E402
+from dedp_assets.components.loading import load  # noqa: E402
 from dedp_assets.graph.checks.completeness import completeness_checks  # noqa: E402
 from dedp_assets.graph.declare import declared, declared_jobs, sources, starting  # noqa: E402
 from resources import resources  # noqa: E402

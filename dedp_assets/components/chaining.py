@@ -232,7 +232,7 @@ def _of_names(step: Step, operation: Operation, document: Document, known: Known
 
 
 def _of_columns(step: Step, operation: Operation, document: Document, known: Known) -> Iterator[Fault]:
-    """Yield the faults of columns: a transform's must be columns of its rows, the keys of a write of the table."""
+    """Yield the faults of columns that the rows of a transform, or the table of a write, do not have."""
     writes = operation.kind == "write"
     columns = known.columns
     if step.takes or writes:
@@ -247,7 +247,7 @@ def _of_columns(step: Step, operation: Operation, document: Document, known: Kno
 
 
 def _go_on(step: Step, known: Known, *, last: bool) -> None:
-    """Note what the next step may use, and refuse a chain that does not end in a write, or writes too early."""
+    """Note what the next step may use; refuse a chain without a write at its end, or with an earlier one."""
     kind = step.operation.kind if step.operation else ""
     returned = step.operation.returns if step.operation else None
     if step.function:

@@ -7,7 +7,10 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import dagster as dg
+
 from dedp_assets.components.declaring import Draft, declare, draft
+from dedp_assets.components.defining import defined
 from dedp_assets.components.documents import Document, Unreadable, documents
 from dedp_assets.components.faults import Fault, unknown
 from dedp_assets.graph.declare import LakeTable
@@ -32,20 +35,22 @@ class Checked:
 
     Attributes:
         tables: place of a document -> the table that it declares.
+        definitions: place of a document -> what Dagster shows of its table.
         refused: place of a document -> name of its table, as far as it can be read, and what is wrong.
     """
 
     tables: Mapping[Place, LakeTable[...]] = field(default_factory=dict)
+    definitions: Mapping[Place, dg.Definitions] = field(default_factory=dict)
     refused: Mapping[Place, tuple[str, Sequence[Fault]]] = field(default_factory=dict)
 
     @property
     def faults(self) -> list[Fault]:
-        """What is wrong, by file and line."""
+        """Faults of all documents, by file and line."""
         return sorted({fault for _, faults in self.refused.values() for fault in faults})
 
 
 def files_below(folder: Path) -> list[Path]:
-    """List the YAML files of components below a folder, the folder included; of two in a folder, the first by name."""
+    """List the YAML files of components in and below a folder, one for each folder."""
     found: dict[Path, Path] = {}
     for name in FILES:
         for file in folder.rglob(name):
@@ -77,15 +82,16 @@ def checked(files: Iterable[Path], tables: Sequence[LakeTable[...]] = ()) -> Che
             **{s.name: s for s in each.tables},
             **specs,
         }
-    made = dict[Place, LakeTable[...]]()
+    made, shown = dict[Place, LakeTable[...]](), dict[Place, dg.Definitions]()
     for each in drafts:
         place = (each.document.file, each.document.line)
         table, wrong = declare(each, specs)
-        if table is None:
-            refused[place] = ("" if each.second else each.name, wrong)
+        definitions, more = defined(table, each.document) if table else (None, [])
+        if table is None or definitions is None:
+            refused[place] = ("" if each.second else each.name, [*wrong, *more])
         else:
-            made[place] = table
-    return Checked(made, refused)
+            made[place], shown[place] = table, definitions
+    return Checked(made, shown, refused)
 
 
 def _read(file: Path) -> tuple[str | None, list[Fault]]:

@@ -73,7 +73,7 @@ def schema_of_files() -> dict[str, Any]:
 
 
 def _project(start: Path) -> tuple[Path, Sequence[LakeTable[...]]]:
-    """Return the folder of definitions of the project around a path, and its tables in Python; else the path alone."""
+    """Return the definitions' folder and the tables in Python of the project around a path, or the path."""
     try:
         tree = dg.ComponentTree.for_project(start)
     except Exception as error:

@@ -66,6 +66,15 @@ class Document:
             there = there[:-1]
         return self.marks[there][0 if key and there == path else 1]
 
+    def texts(self) -> Iterator[tuple[Path, str]]:
+        """Yield the texts of the document, each with its path."""
+        for path in self.marks:
+            value = self.value
+            for key in path:
+                value = value[key]
+            if isinstance(value, str):
+                yield path, value
+
     def holds(self, path: Path) -> bool:
         """Return whether the document has a part."""
         return path in self.marks

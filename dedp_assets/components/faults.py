@@ -184,7 +184,7 @@ def _sentence(error: ErrorDetails, path: Path) -> str:
 
 
 def _wanted(error: ErrorDetails) -> tuple[str, str]:
-    """Return what a value must be, and a hint to get there; empty texts for a rule of pydantic's own words."""
+    """Return the valid values and a hint; empty texts for a rule in pydantic's own words."""
     kind, value, context = error["type"], error["input"], error.get("ctx", {})
     if kind == "literal_error":
         return context["expected"], _of_literals(value, context["expected"])

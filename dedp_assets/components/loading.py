@@ -5,8 +5,7 @@ from __future__ import annotations
 import importlib
 import json
 import logging
-import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,19 +15,17 @@ from typing import Any
 import dagster as dg
 
 from dedp_assets.components.checking import FILES, Checked, checked, files_below
+from dedp_assets.components.declaring import declare, draft
+from dedp_assets.components.defining import defined, refused
 from dedp_assets.components.documents import documents
 from dedp_assets.components.faults import Fault
-from dedp_assets.graph.checks.stored import stored_checks
-from dedp_assets.graph.declare import LakeTable, declared, starting
-from dedp_assets.graph.declare.replays import replay_asset
-from dedp_assets.patterns.core.errors import ConfigError
+from dedp_assets.graph.declare import LakeTable, declared
 
-__all__ = ["Loaded", "component_in", "component_of", "definitions_of", "load", "refused"]
+__all__ = ["Loaded", "component_in", "component_of", "load"]
 
-Parts = tuple[LakeTable[...] | None, Sequence[Fault], str]
+Parts = tuple[LakeTable[...] | None, dg.Definitions]
 _CHECKED: ContextVar[Checked | None] = ContextVar("checked", default=None)
 """The declarations of the location that loads."""
-_NAME = re.compile(r"\w+(/\w+)*", re.ASCII)
 _LOG = logging.getLogger("dagster")
 
 
@@ -69,51 +66,24 @@ def load(path_within_project: Path) -> Loaded:
     return Loaded(definitions, list(found.tables.values()), found.faults)
 
 
-def definitions_of(tables: Sequence[LakeTable[...]]) -> dg.Definitions:
-    """Return assets, checks, jobs, schedules and sensors of declared tables, apart from sensors over the graph."""
-    return dg.Definitions.merge(
-        starting(tables),
-        dg.Definitions(
-            assets=[
-                *(table.definition() for table in tables),
-                *(replay_asset(table, table.runs.replay) for table in tables if table.runs.replay),
-            ],
-            asset_checks=[stored_checks(table) for table in tables],
-        ),
-    )
-
-
-def refused(name: str, faults: Iterable[Fault]) -> dg.Definitions:
-    """Return the asset of a table whose declaration has faults: it says them, and computes nothing."""
-    lines = [str(fault) for fault in faults]
-    sentence = "\n\n".join(lines)
-    key = name.split("/") if _NAME.fullmatch(name) else ["refused", re.sub(r"\W+", "_", lines[0])[:80]]
-
-    @dg.asset(key=key, description=f"This table is not loaded.\n\n{sentence}", kinds={"refused"}, group_name="refused")
-    def refuse() -> None:
-        raise ConfigError(sentence)
-
-    return dg.Definitions(assets=[refuse])
-
-
 def component_in(file: str, line: int, context: dg.ComponentLoadContext) -> Parts:
-    """Return table, faults and name of the document that begins at a line of a file."""
+    """Return the table of the document at a line of a file, and its definitions or those of its faults."""
     found = _CHECKED.get() or _checked_of(context.component_tree)
-    table = found.tables.get((file, line))
-    if table is not None:
-        return table, (), table.spec.name
-    name, faults = found.refused.get((file, line), ("", [Fault(file, line, 1, "", "this document was not checked")]))
-    return None, faults, name
+    if (file, line) in found.tables:
+        return found.tables[file, line], found.definitions[file, line]
+    unread = Fault(file, line, 1, "", "this document was changed while it was loaded: load it again")
+    return None, refused(*found.refused.get((file, line), ("", [unread])))
 
 
 def component_of(stated: Any) -> Parts:  # noqa: ANN401 - attributes
-    """Return table, faults and name of attributes that stand in no file."""
-    from dedp_assets.components.declaring import declare, draft  # noqa: PLC0415
-
+    """Return the table of attributes that stand in no file, and its definitions or those of its faults."""
     (document,) = documents(json.dumps({"attributes": stated}), "<attributes>")
     found = draft(document)
     table, faults = declare(found, {})
-    return table, faults, found.name
+    if table is None:
+        return None, refused(found.name, faults)
+    definitions, faults = defined(table, document)
+    return (table, definitions) if definitions else (None, refused(found.name, faults))
 
 
 _LATEST: list[tuple[Any, Checked]] = []
@@ -160,9 +130,8 @@ def _piecewise(tree: dg.ComponentTree, found: Checked, files: Sequence[Path]) ->
 
 def _without_dagster(file: str, found: Checked) -> list[dg.Definitions]:
     """Return the tables and the faults of a file that Dagster cannot load."""
-    tables = [table for place, table in found.tables.items() if place[0] == file]
-    wrong = [each for place, each in found.refused.items() if place[0] == file]
-    return [definitions_of(tables), *(refused(*each) for each in wrong)]
+    sound = [each for place, each in found.definitions.items() if place[0] == file]
+    return [*sound, *(refused(*each) for place, each in found.refused.items() if place[0] == file)]
 
 
 def _modules(tree: dg.ComponentTree, files: Sequence[Path]) -> Iterator[ModuleType]:

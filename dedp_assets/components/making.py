@@ -89,6 +89,6 @@ def _call(makes: Callable[..., Any], given: Mapping[str, Any], path: Path) -> An
 
 
 def _option(sentence: str, given: Mapping[str, Any]) -> tuple[str, ...]:
-    """Return the option that a sentence begins with, as ``X must be Y, not Z`` and ``Record.x must be`` do."""
+    """Return the option at the beginning of a sentence like ``X must be Y, not Z``."""
     words = [part.partition(" ")[0].rpartition(".")[2].strip("=:,") for part in sentence.split(": ")]
     return next(((word,) for word in words if word in given), ())

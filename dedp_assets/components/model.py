@@ -121,7 +121,7 @@ def _mapping(**options: Any) -> dict[str, Any]:  # noqa: ANN401 - as stated
 
 
 def field_of(kind: Any, default: Any, text: str) -> tuple[Any, Any]:  # noqa: ANN401 - a type and a value of it
-    """Return the type and the description of an option; an option with a default may be left out, and is never null."""
+    """Return type and description of an option; one with a default may be left out, and is never null."""
     if default is inspect.Parameter.empty:
         return type_of(kind), Field(description=text or None)
     shown = isinstance(default, str | int | float | bool)
@@ -167,7 +167,7 @@ def _type_of_several(kind: Any, origin: Any, inner: Sequence[Any]) -> Any:  # no
 
 @cache
 def _is_stated(kind: Any) -> bool:  # noqa: ANN401 - a type
-    """Return whether a file can state a value of a type: no record with bytes, as of a key, is stated in parts."""
+    """Return whether a file can state a value of a type; a record with bytes, as of a key, is none."""
     origin = get_origin(kind) or kind
     if origin in _STANDS_FOR or origin in (str, int, float, bool, NoneType, Literal, Ellipsis, Callable, _CALLABLE):
         return True
@@ -189,7 +189,7 @@ def options_of(function: Callable[..., Any], names: Iterable[str]) -> dict[str, 
 
 
 def _kinds_of(makes: Callable[..., Any], names: Iterable[str] = ()) -> dict[str, Any]:
-    """Return the types of parameters; of a function only those of its options, as others may not be importable."""
+    """Return the types of parameters; those of data may be imported for type checkers alone."""
     if isinstance(makes, type):
         return get_type_hints(makes)
     plain = inspect.unwrap(makes)

@@ -80,7 +80,7 @@ class Operation:
 
     @property
     def splits(self) -> bool:
-        """Whether the rows may be a split."""
+        """``True`` if the rows may be a split."""
         first = next(iter(self.data), "")
         return bool(first) and Split in _members(get_type_hints(inspect.unwrap(self.function))[first])
 
@@ -104,7 +104,7 @@ class Operation:
 
 
 def account(*, read: str = "", represented: str = "") -> Mapping[str, DataFrame]:
-    """State facts about the rows read, for the row accounting of a table whose rows are not those that it reads.
+    """State the rows read, for the row accounting of a table with other rows than its upstream table.
 
     Args:
         read: upstream table whose rows count as read; the table's log counts them.

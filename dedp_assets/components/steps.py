@@ -97,7 +97,7 @@ class Chain:
 
 
 def names_of(upstream: Sequence[TableSpec]) -> dict[str, TableSpec]:
-    """Name upstream tables in the steps: by dataset, or by layer and dataset where two datasets have one name."""
+    """Name upstream tables in the steps: by dataset, or by layer and dataset if two share a dataset."""
     short = [spec.name.rpartition("/")[2] for spec in upstream]
     return {
         (name if short.count(name) == 1 else spec.name.replace("/", "_")): spec
@@ -106,7 +106,7 @@ def names_of(upstream: Sequence[TableSpec]) -> dict[str, TableSpec]:
 
 
 def computing(chain: Chain, *, description: str) -> Callable[..., WriteResult]:
-    """Return the function that ``lake_table`` decorates: an upstream table and a target for each parameter."""
+    """Return the function that ``lake_table`` decorates, with a parameter for each table."""
     names = [f"upstream_{n}" for n in range(len(chain.upstream))]
     targets = [f"target_{n}" for n in range(1 + len(chain.beside))]
 

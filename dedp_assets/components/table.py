@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
@@ -12,7 +11,6 @@ from pydantic import BaseModel, PrivateAttr, model_validator
 from dedp_assets.components.scaffolding import TableScaffolder
 
 if TYPE_CHECKING:
-    from dedp_assets.components.faults import Fault
     from dedp_assets.graph.declare import LakeTable
 
 __all__ = ["TableComponent"]
@@ -26,12 +24,11 @@ class TableComponent(dg.Component):
 
     Args:
         table: the declared table; ``None`` if its declaration has faults.
-        faults: what is wrong with the declaration.
-        name: name of the table, as far as the declaration says it.
+        definitions: what Dagster shows of the table, or of the faults.
     """
 
-    def __init__(self, table: LakeTable[...] | None, faults: Sequence[Fault] = (), name: str = "") -> None:
-        self.table, self.faults, self.name = table, tuple(faults), name
+    def __init__(self, table: LakeTable[...] | None, definitions: dg.Definitions) -> None:
+        self.table, self._definitions = table, definitions
 
     @classmethod
     def get_model_cls(cls) -> type[BaseModel]:
@@ -59,9 +56,7 @@ class TableComponent(dg.Component):
 
     def build_defs(self, context: dg.ComponentLoadContext) -> dg.Definitions:  # noqa: ARG002 - of every component
         """Return assets, checks, jobs and schedules of the table; of one with faults, an asset that says them."""
-        from dedp_assets.components.loading import definitions_of, refused  # noqa: PLC0415
-
-        return definitions_of([self.table]) if self.table else refused(self.name, self.faults)
+        return self._definitions
 
 
 @cache

@@ -10,12 +10,17 @@ from typing import Any
 import pytest
 import yaml
 
-from tests.components.conftest import GOOD, faults_in
+from tests.components.declarations import GOOD, faults_in
 
 Path = tuple[str | int, ...]
 VALUE: dict[str, Any] = yaml.load(GOOD.replace("2026-01-05", "'2026-01-05'"), yaml.SafeLoader)
 FREE = ("columns", "checks", "properties", "tables", "reports", "derived", "figures", "conditions")
 """Mappings whose keys are names of the user, and no options."""
+
+
+def yaml_of(value: Any) -> str:
+    """Write a changed declaration."""
+    return yaml.safe_dump(value, sort_keys=False, allow_unicode=True, width=1000)
 
 
 def parts(value: Any, path: Path = ()) -> Iterator[tuple[Path, Any]]:
@@ -83,10 +88,10 @@ def test_the_declaration_is_valid():
 
 
 @pytest.mark.parametrize("path", OPTIONS, ids=IDS)
-def test_a_misspelt_option_is_one_fault_with_its_line_and_the_right_name(path, written):
+def test_a_misspelt_option_is_one_fault_with_its_line_and_the_right_name(path):
     """At every level: of the table, of its records, of steps and of patterns."""
     key = str(path[-1])
-    text = written(renamed(path, f"{key}zz" if len(key) > 3 else f"{key}z"))
+    text = yaml_of(renamed(path, f"{key}zz" if len(key) > 3 else f"{key}z"))
     (fault,) = faults_in(text)
     assert fault.line == line_of(text, rf"{re.escape(key)}zz?['\"]?:")
     assert fault.message.endswith(f"did you mean {key}?"), fault
@@ -94,7 +99,7 @@ def test_a_misspelt_option_is_one_fault_with_its_line_and_the_right_name(path, w
 
 
 @pytest.mark.parametrize("path", [p for p, _ in ALL], ids=[".".join(map(str, p[1:])) for p, _ in ALL])
-def test_a_value_of_another_type_is_one_fault_with_its_line(path, written):
+def test_a_value_of_another_type_is_one_fault_with_its_line(path):
     """Of every part: a text for a number and the other way round, and a value for a list or a mapping."""
     kind = type(dict(ALL)[path])
     wrong = {str: 987654, int: "three_zz", float: "three_zz", bool: 987654, list: 987654, dict: 987654}[kind]
@@ -102,30 +107,30 @@ def test_a_value_of_another_type_is_one_fault_with_its_line(path, written):
     def put(above: Any, key: Any) -> None:
         above[key] = wrong
 
-    text = written(changed(path, put))
+    text = yaml_of(changed(path, put))
     (fault,) = faults_in(text)
     assert fault.line == line_of(text, "987654|three_zz"), fault
     assert "987654" in fault.message or "three_zz" in fault.message
 
 
 @pytest.mark.parametrize("path", OPTIONS, ids=IDS)
-def test_an_empty_value_is_one_fault_with_its_line(path, written):
+def test_an_empty_value_is_one_fault_with_its_line(path):
     """An option is left out, and never empty."""
 
     def put(above: Any, key: Any) -> None:
         above[key] = None
 
-    text = written(changed(path, put))
+    text = yaml_of(changed(path, put))
     (fault,) = faults_in(text)
     assert fault.line == line_of(text, r"[: ] ?null$"), fault
     assert "empty" in fault.message or "must be" in fault.message
 
 
 @pytest.mark.parametrize("name", REQUIRED)
-def test_a_missing_required_option_is_one_fault(name, written):
+def test_a_missing_required_option_is_one_fault(name):
     """Named, at the mapping that lacks it."""
     (path,) = [path for path, _ in ALL if ".".join(map(str, path[1:])) == name]
-    (fault,) = faults_in(written(changed(path, lambda above, key: above.pop(key))))
+    (fault,) = faults_in(yaml_of(changed(path, lambda above, key: above.pop(key))))
     assert fault.message == f"{path[-1]} is missing"
     assert fault.path == f"attributes.{name}"
 
@@ -134,13 +139,13 @@ MAPPINGS = [path for path in OPTIONS if isinstance(dict(ALL)[path], str)]
 
 
 @pytest.mark.parametrize("path", MAPPINGS, ids=[".".join(map(str, path[1:])) for path in MAPPINGS])
-def test_a_repeated_key_is_one_fault_at_the_second_place(path, written):
+def test_a_repeated_key_is_one_fault_at_the_second_place(path):
     """PyYAML takes the last one without a word."""
 
     def put(above: Any, key: Any) -> None:
         above[key] = "MARKED"
 
-    lines = written(changed(path, put)).splitlines()
+    lines = yaml_of(changed(path, put)).splitlines()
     (number,) = [n for n, line in enumerate(lines) if "MARKED" in line]
     original = dict(ALL)[path]
     indent = len(lines[number]) - len(lines[number].lstrip(" -"))
@@ -184,6 +189,11 @@ WORDS = [
     ("{daily: {start: 2026-01-05}}", "{python: dedp_assets.partitions:DAIL}", "has no DAIL: did you mean DAILY?"),
     ("{daily: {start: 2026-01-05}}", "{python: dedp_assets.partitions}", "python must be package.module:name"),
     ("when:\n", "needs: dedp_assets.partitions:dail\n    when:\n", "has no dail: did you mean daily?"),
+    ("owner: team:web", "owner: the web team", "the web team"),
+    ("cron: 0 2 * * *", "cron: every night", "every night"),
+    ("name: gold/page_counts\n", "name: gold/page counts\n", "page counts"),
+    ("name: pages_are_known", "name: pages are known", "pages are known"),
+    ("selection: 'key", "selection: 'kex", "kex:"),
     ("required: true", "required: yes", "YAML reads yes as true: write 'yes' in quotes, or true"),
     ("lookback: 14", "lookback: 014", "YAML reads 014 as 12: write '014' in quotes, or 12"),
     ("lookback: 14", "lookback: 12:30", "YAML reads 12:30 as 750: write '12:30' in quotes, or 750"),

@@ -21,7 +21,7 @@ from dedp_assets.patterns.quality.audit_write_audit_publish import audit_write_a
 from dedp_assets.resources.clock import Clock
 from dedp_assets.resources.lake import Lake
 from dedp_assets.resources.spark import SparkEngine
-from tests.components.conftest import SPECS, USERS, VISITS
+from tests.components.declarations import SPECS, USERS, VISITS
 from tests.helpers import NOW, a_run, read_back
 
 DAY = "2026-01-05"

@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
-import pytest
-import yaml
-
 from dedp_assets.components.checking import drafts_of
 from dedp_assets.components.declaring import declare
+from dedp_assets.components.defining import defined
 from dedp_assets.components.faults import Fault
 from dedp_assets.patterns.core.schema import Column, TableSpec
 
@@ -55,7 +51,7 @@ attributes:
     when:
       - nightly: {cron: 0 2 * * *, lookback: 14, description: By night., follows_late: true}
       - on_event: {attributes: [{kind: released}]}
-    job: {name: count_pages, description: Pages of a day., selection: "key:'gold/page_counts'"}
+    job: {name: count_pages, description: Pages of a day., selection: 'key:"gold/page_counts"'}
   gates:
     audits:
       - {name: every_visit_is_counted, of: views, sql: "coalesce(sum(views), 0)", per: read, fail_below: 1.0}
@@ -106,10 +102,7 @@ attributes:
 def faults_in(text: str) -> list[Fault]:
     """The faults of a text."""
     drafts, faults = drafts_of(text, "defs.yaml")
-    return [*faults, *(fault for each in drafts for fault in declare(each, SPECS)[1])]
-
-
-@pytest.fixture
-def written() -> Callable[[object], str]:
-    """Write a changed declaration."""
-    return lambda value: yaml.safe_dump(value, sort_keys=False, allow_unicode=True, width=1000)
+    for each in drafts:
+        table, wrong = declare(each, SPECS)
+        faults += wrong or defined(table, each.document)[1]
+    return faults
