@@ -210,7 +210,7 @@ def _require_source(step: Step, known: Known, *, optional: bool) -> None:
     takes_split = step.operation is None or step.operation.name == "tally" or step.operation.splits
     if known.is_split(step.takes) and not takes_split and not optional:
         raise Misfit(step.path, f"{step.name} takes rows, not a split: put a tally before it, to keep the valid ones")
-    if optional or step.takes:
+    if optional or step.takes or known.unsure:
         return
     if over_table and len(known.upstream) != 1:
         raise Misfit(step.path, f"from must name the table that {step.name} reads{suggestion('', names)}")
@@ -222,6 +222,8 @@ def _of_names(step: Step, operation: Operation, document: Document, known: Known
     """Yield the faults of an operation's names: of tables, of results, and of columns that are known."""
     path = (*step.path, operation.name)
     for name, value in step.options.items():
+        if known.unsure:
+            return
         if isinstance(value, Beside) and value not in known.beside:
             yield Fault.at(document, (*path, name), unknown("table in beside", value, known.beside))
         if isinstance(value, Earlier) and not known.has(value):

@@ -6,6 +6,7 @@ import json
 import sys
 import warnings
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -41,11 +42,11 @@ def check(folder: Path | None, *, style: Format = "text") -> int:
     within = below.is_relative_to(root)
     found = checked(files_below(root) if within else files, tables if within else [])
     chosen = {str(file) for file in files}
-    faults = [fault for fault in found.faults if fault.file in chosen]
+    faults = [replace(fault, file=_near(fault.file)) for fault in found.faults if fault.file in chosen]
     if faults or style == "json":
         print(rendered(faults, style))  # noqa: T201
     sound = sum(place[0] in chosen for place in found.tables)
-    print(f"{len(files)} files, {sound} tables, {len(faults)} faults", file=sys.stderr)  # noqa: T201
+    print(f"files: {len(files)}, tables: {sound}, faults: {len(faults)}", file=sys.stderr)  # noqa: T201
     return 1 if faults else 0
 
 
@@ -80,6 +81,12 @@ def _project(start: Path) -> tuple[Path, Sequence[LakeTable[...]]]:
         print(f"only the files below {start} are known: {_first_line(error)}", file=sys.stderr)  # noqa: T201
         return start, []
     return tree.defs_module_path, declared(tree.defs_module)
+
+
+def _near(file: str) -> str:
+    """Return a file's path from the working directory if it is below, as a pull request's annotations need it."""
+    path = Path(file)
+    return str(path.relative_to(Path.cwd())) if path.is_relative_to(Path.cwd()) else file
 
 
 def _first_line(error: Exception) -> str:

@@ -83,7 +83,7 @@ def declare(found: Draft, specs: Mapping[str, TableSpec | None]) -> tuple[LakeTa
         The table, or ``None``; and the faults, those of the draft included.
     """
     if found.attributes is None or not found.tables:
-        return None, found.faults
+        return None, [*found.faults, *_faults_of_steps(found)]
     records, faults = _records(found, specs)
     faults = [*found.faults, *faults]
     if "reads" not in records:
@@ -140,6 +140,16 @@ def _tables(stated: Any) -> Iterator[TableSpec]:  # noqa: ANN401 - validated att
                     at = (*path, option) if isinstance(named, str) else (*path, option, number)
                     raise Misfit(at, unknown("column", column, table.columns))
         yield made(table, path, {})
+
+
+def _faults_of_steps(found: Draft) -> list[Fault]:
+    """Return the faults of the steps' operations and options, where what they are about has faults itself."""
+    raw = found.document.value.get("attributes")
+    steps = raw.get("steps") if isinstance(raw, dict) else None
+    if not isinstance(steps, list) or not all(isinstance(step, dict) for step in steps):
+        return []
+    known = Known(found.tables[0] if found.tables else TableSpec("unknown", {}), {}, {}, rows=True, unsure=True)
+    return steps_of(steps, found.document, (*_ROOT, "steps"), known)[1]
 
 
 def _chain(found: Draft, reads: Reads) -> tuple[Chain | None, list[Fault]]:

@@ -166,7 +166,7 @@ def test_the_command_writes_faults_and_an_exit_code(folder, capsys):
     assert (
         out == f"{place}:10:20: attributes.reads.tables.silver/on: unknown table silver/on: did you mean silver/one?\n"
     )
-    assert "2 files, 1 tables, 1 faults" in err
+    assert "files: 2, tables: 1, faults: 1" in err
     assert main(["check", str(root), "--format", "json"]) == 1
     found = json.loads(capsys.readouterr().out)
     assert found["format_version"] == 1

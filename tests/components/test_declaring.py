@@ -247,3 +247,15 @@ def test_a_broken_rule_is_one_fault_at_what_it_is_about(right, wrong, message, p
     (fault,) = faults_in(GOOD.replace(right, wrong, 1))
     assert message in fault.message
     assert fault.path == f"attributes.{path}"
+
+
+def test_every_mistake_of_a_file_is_found_at_once():
+    """One in the records does not hide one in a step, nor one in a step that of another."""
+    text = GOOD.replace("lookback: 14", "lookback: two").replace("keep: first", "keep: frist")
+    text = text.replace("on_failure: quarantine", "on_failure: quarantin").replace("owner: team:web", "ownr: team:web")
+    assert [fault.path.rpartition(".")[2] for fault in sorted(faults_in(text))] == [
+        "lookback",
+        "ownr",
+        "keep",
+        "on_failure",
+    ]
