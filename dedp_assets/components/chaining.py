@@ -42,6 +42,7 @@ class Known:
         columns: columns of the rows of the step before, where they are known.
         split: whether the step before returned a split.
         rows: whether there are rows of a step before, or of the only upstream table.
+        tallied: whether a tally counts the rows read.
         unsure: whether a step before has a fault, so that a name may be its result.
     """
 
@@ -53,6 +54,7 @@ class Known:
     split: bool = False
     rows: bool = False
     unsure: bool = False
+    tallied: bool = False
 
     @property
     def values(self) -> list[str]:
@@ -230,6 +232,9 @@ def _of_names(step: Step, operation: Operation, document: Document, known: Known
             yield Fault.at(document, (*path, name), unknown("name", value, (*known.upstream, *known.named)))
         if operation.name == "account" and name == "read" and value not in known.upstream:
             yield Fault.at(document, (*path, name), unknown("upstream table", value, known.upstream))
+        elif operation.name == "account" and name == "read" and known.tallied:
+            sentence = "read must be left out after a tally, which counts the rows read"
+            yield Fault.at(document, (*path, name), sentence, key=True)
     yield from _of_columns(step, operation, document, known)
 
 
@@ -264,6 +269,7 @@ def _go_on(step: Step, known: Known, *, last: bool) -> None:
         known.named[step.result] = returned is Split
     if kind in ("inspect", "plan") or step.name == "account":
         return
+    known.tallied = known.tallied or step.name == "tally"
     known.split = returned is Split
     known.rows = returned in (None, Split, DataFrame) or step.name == "tally"
     known.columns = known.columns if step.name == "tally" and not step.takes else None

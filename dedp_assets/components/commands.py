@@ -84,7 +84,7 @@ def _project(start: Path) -> tuple[Path, Sequence[LakeTable[...]]]:
 
 
 def _near(file: str) -> str:
-    """Return a file's path from the working directory if it is below, as a pull request's annotations need it."""
+    """Return the path of a file from the working directory, where annotations of a pull request look."""
     path = Path(file)
     return str(path.relative_to(Path.cwd())) if path.is_relative_to(Path.cwd()) else file
 

@@ -15,7 +15,7 @@ from dedp_assets.components.making import made
 from dedp_assets.components.model import Options, create
 from dedp_assets.components.operations import operations
 from dedp_assets.components.steps import Chain, computing, names_of
-from dedp_assets.graph.declare import LakeTable, Reads, lake_table
+from dedp_assets.graph.declare import Gates, LakeTable, Reads, lake_table
 from dedp_assets.patterns.core.errors import ConfigError
 from dedp_assets.patterns.core.schema import TableSpec
 
@@ -89,8 +89,10 @@ def declare(found: Draft, specs: Mapping[str, TableSpec | None]) -> tuple[LakeTa
     if "reads" not in records:
         return None, faults
     faults += _columns_of_feeds(found, records["reads"])
-    chain, wrong = _chain(found, records["reads"])
-    faults += wrong or _columns_of_facts(found, records)
+    chain, wrong = _chain(found, records["reads"], records.get("gates", Gates()))
+    # Of gates with a fault, nobody knows the checks.
+    judged = chain if chain and {"gates"} & found.attributes.model_fields_set <= records.keys() else None
+    faults += wrong or [*_columns_of_facts(found, records), *(_verdicts(found, judged) if judged else ())]
     if faults or chain is None:
         return None, faults
     try:
@@ -152,7 +154,7 @@ def _faults_of_steps(found: Draft) -> list[Fault]:
     return steps_of(steps, found.document, (*_ROOT, "steps"), known)[1]
 
 
-def _chain(found: Draft, reads: Reads) -> tuple[Chain | None, list[Fault]]:
+def _chain(found: Draft, reads: Reads, gates: Gates) -> tuple[Chain | None, list[Fault]]:
     upstream, beside = names_of(reads.upstream), found.tables[1:]
     known = Known(found.tables[0], upstream, {spec.name: spec for spec in beside})
     # `tables` alone is what a chain begins with: references are looked up.
@@ -162,7 +164,18 @@ def _chain(found: Draft, reads: Reads) -> tuple[Chain | None, list[Fault]]:
     steps, faults = steps_of(found.document.value["attributes"]["steps"], found.document, path, known)
     if faults:
         return None, faults
-    return Chain(found.tables[0].name, steps, upstream, beside, first=len(reads.tables) == 1), []
+    checks = frozenset([*gates.blocking, *gates.reports])
+    return Chain(found.tables[0].name, steps, upstream, beside, checks, first=len(reads.tables) == 1), []
+
+
+def _verdicts(found: Draft, chain: Chain) -> Iterator[Fault]:
+    """Yield the faults of inspections whose verdict is no check of the table, where its name is stated."""
+    for step in chain.steps:
+        name = step.options.get("name", "")
+        if step.operation and step.operation.kind == "inspect" and name and name not in chain.checks:
+            path = (*step.path, step.operation.name, "name")
+            sentence = f"gates.checks must have {name}, which the inspection returns"
+            yield Fault.at(found.document, path, sentence)
 
 
 def _lake_table(found: Draft, records: Mapping[str, Any], chain: Chain) -> LakeTable[...]:

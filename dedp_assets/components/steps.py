@@ -56,6 +56,11 @@ class Step:
         """Name of the operation."""
         return self.operation.name if self.operation else "sql" if self.sql else "python"
 
+    @property
+    def is_aside(self) -> bool:
+        """``True`` if the next step takes the rows that this one took, and not its result."""
+        return self.operation is not None and (self.name == "account" or self.operation.kind in ("inspect", "plan"))
+
 
 @dataclass(frozen=True)
 class Chain:
@@ -66,6 +71,7 @@ class Chain:
         steps: the steps, in order.
         upstream: name of an upstream table in the steps -> its declaration, in the order of the declaration.
         beside: further tables that the steps write.
+        checks: names of the checks that the declaration has, for verdicts of inspections.
         first: whether the first step takes the rows of the first upstream table, as the only one that is no reference.
     """
 
@@ -73,6 +79,7 @@ class Chain:
     steps: Sequence[Step]
     upstream: Mapping[str, TableSpec]
     beside: Sequence[TableSpec] = ()
+    checks: frozenset[str] = frozenset()
     first: bool = True
 
     @property
@@ -139,7 +146,9 @@ class _Run:
     def result(self) -> WriteResult:
         rows: Any = self._first()
         for step in self._chain.steps:
-            rows = self._step(step, self._value(step.takes) if step.takes else rows)
+            result = self._step(step, self._value(step.takes) if step.takes else rows)
+            # The verdict of an inspection, a plan and facts about the rows read are no rows to go on with.
+            rows = rows if step.is_aside else result
         if not isinstance(rows, WriteResult):
             returned = f"a {type(rows).__name__}, as {self._chain.steps[-1].name} does"
             raise ConfigError(f"{self._chain.table}: the last step must write, not return {returned}")
@@ -150,8 +159,7 @@ class _Run:
 
     def _step(self, step: Step, rows: Any) -> Any:  # noqa: ANN401 - whatever steps return
         if step.operation and step.operation.name == "account":
-            self._account(**step.options)
-            return rows
+            return self._account(**step.options)
         if step.sql:
             result = self._query(step.sql, rows)
         elif step.function:
@@ -163,9 +171,16 @@ class _Run:
         if step.result:
             self._named[step.result] = result
         if isinstance(result, Finding):
-            self._findings.append(result)
-        # The verdict of an inspection and a plan are no rows.
-        return rows if step.operation and step.operation.kind in ("inspect", "plan") else result
+            self._note(result)
+        return result
+
+    def _note(self, finding: Finding) -> None:
+        """Note a verdict for the target; it is a check of the table, which the declaration must have."""
+        if finding.name not in self._chain.checks:
+            raise ConfigError(
+                f"{self._chain.table}: gates.checks must have {finding.name}, which an inspection returns"
+            )
+        self._findings.append(finding)
 
     def _query(self, sql: str, rows: Any) -> Any:  # noqa: ANN401 - a frame
         used = {name: self._value(name, rows) for name in fields_of(sql)}

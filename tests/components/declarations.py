@@ -56,7 +56,7 @@ attributes:
     audits:
       - {name: every_visit_is_counted, of: views, sql: "coalesce(sum(views), 0)", per: read, fail_below: 1.0}
       - {name: pages_are_known, where: page IS NULL, of: unknown, warn_above: 0.5, approvable: by name}
-    checks: {upstream_passed: It passed.}
+    checks: {users_are_there_once: No user is there twice.}
     if_empty: Warns.
     reports: {soon: It came soon.}
   about:
@@ -91,7 +91,7 @@ attributes:
         columns: {login: login}
         matched: known
     - sql: SELECT event_date, page, count(*) AS views FROM {rows} GROUP BY event_date, page
-    - account: {read: visits, represented: views}
+    - account: {represented: views}
     - quality.audit_write_audit_publish:
         quarantine: gold/page_counts_aside
         on_failure: quarantine

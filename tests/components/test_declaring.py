@@ -175,7 +175,7 @@ WORDS = [
     ("{rows} GROUP", "{row} GROUP", "unknown name {row}: did you mean rows?"),
     ("{rows} GROUP", "{rows GROUP", "sql must have names in braces"),
     ("{rows} GROUP", "{rows} WHERE '${x}' GROUP", "sql must be a text without ${"),
-    ("read: visits", "read: visit", "unknown upstream table visit: did you mean visits?"),
+    ("account: {", "account: {read: visit, ", "unknown upstream table visit: did you mean visits?"),
     ("quarantine: gold/page_counts_aside", "quarantine: gold/page_counts_asid", "did you mean gold/page_counts_aside?"),
     ("kind: number", "kind: numbr", "kind must be 'number', 'time' or 'hidden', not 'numbr': did you mean number?"),
     ("on_failure: quarantine", "on_failure: quarantin", "not 'quarantin': did you mean quarantine?"),
@@ -201,7 +201,7 @@ WORDS = [
     ("fresh_hours: 26.5", "fresh_hours: .inf", "fresh_hours must be a finite number, not .inf"),
     ("figures: {unknown:", "figures: {no:", "the key no must be a text: write it in quotes"),
     ("comment: UTC day, required", "comment: !x UTC day, required", "the tag !x is not known here"),
-    ("- account: {read: visits, represented: views}", "- account: *gone", "*gone is no anchor: write &gone before it"),
+    ("- account: {represented: views}", "- account: *gone", "*gone is no anchor: write &gone before it"),
     ("allow_empty: true", "allow_empty: [", "this is no YAML"),
     ("    key:", "\tkey:", "this is no YAML: found character that cannot start any token"),
     ("  description: Count", "  description: Count: ", "this is no YAML"),
@@ -234,7 +234,10 @@ def test_a_wrong_word_is_one_fault_at_its_line(right, wrong, message):
 
 
 RULES = [
-    ("checks: {upstream_passed", "checks: {every_visit_is_counted", "must have names of their own", "gates.audits"),
+    ("{users_are_there_once", "{users_are_there", "gates.checks must have users_are_there_once",
+     "steps.3.value.static_joiner.judge_reference.name"),
+    ("account: {", "account: {read: visits, ", "read must be left out after a tally", "steps.6.account.read"),
+    ("reports: {soon", "reports: {every_visit_is_counted", "must have names of their own", "gates.audits"),
     ("type: DATE, comment: UTC day, required", "type: DOUBLE, comment: UTC day, required", "cannot be", "table"),
     ("    - tally: {identity: [visit_id], keep: valid}\n      from: parts\n", "", "takes rows, not a split", "steps.3"),
     (GOOD[GOOD.index("    - quality.audit_w") :], "", "the last step must write the table", "steps.6"),

@@ -21,7 +21,7 @@ from dedp_assets.patterns.quality.audit_write_audit_publish import audit_write_a
 from dedp_assets.resources.clock import Clock
 from dedp_assets.resources.lake import Lake
 from dedp_assets.resources.spark import SparkEngine
-from tests.components.declarations import SPECS, USERS, VISITS
+from tests.components.declarations import GOOD, SPECS, USERS, VISITS
 from tests.helpers import NOW, a_run, read_back
 
 DAY = "2026-01-05"
@@ -178,3 +178,30 @@ def test_a_run_of_a_file_commits_what_a_run_in_python_commits(lake_with):
         seen[name] = (rows, checks, last_commit(lake, "gold/pages"))
     assert seen["file"] == seen["python"]
     assert len(seen["file"][0]) == 2
+
+
+def known_or_not(rows, users, event_date):
+    """Keep all rows; a step between patterns, over rows, a reference and the partition."""
+    assert (users.columns, event_date) == (["user_id", "login"], DAY)
+    return rows.filter("known IS NOT NULL")
+
+
+def test_a_chain_of_every_kind_of_step_runs(lake_with):
+    """Split, tally, inspection, join to a reference, Python, SQL, accounting, and a second table to write."""
+    text = GOOD.replace(
+        "    - sql: SELECT", "    - python: tests.components.test_steps:known_or_not\n    - sql: SELECT"
+    )
+    text = text.replace("warn_above: 0.5", "fail_above: 0").replace("where: page IS NULL", "where: page = '/x'")
+    text = text.replace("fail_below: 1.0", "warn_below: 1.0").replace("    reports: {soon: It came soon.}\n", "")
+    table, lake = in_file(text), lake_with("chain")
+    resources = {"lake": lake, "clock": Clock(fixed=NOW.isoformat())}
+    with dg.DagsterInstance.ephemeral() as instance:
+        done = dg.materialize([table.definition()], partition_key=DAY, resources=resources, instance=instance)
+    assert done.success
+    assert [(row["page"], row["views"]) for row in read_back(lake.table(table.spec))] == [("/", 2)]
+    (aside,) = table.beside
+    assert [(row["page"], row["views"]) for row in read_back(lake.table(aside))] == [("/x", 2)]
+    commit = lake.ledger("gold/page_counts").latest({"event_date": DAY})
+    names = {finding["name"] for finding in commit.record.findings}
+    assert {"users_are_there_once", "pages_are_known", "every_visit_is_counted"} <= names
+    assert commit.record.inputs["silver/visits"] == 0
