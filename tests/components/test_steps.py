@@ -24,6 +24,7 @@ from dedp_assets.resources.spark import SparkEngine
 from tests.components.declarations import GOOD, SPECS, USERS, VISITS
 from tests.helpers import NOW, a_run, read_back
 
+pytestmark = pytest.mark.budget(40, "three lakes, and a run of a whole table in each")
 DAY = "2026-01-05"
 PAGES = TableSpec(
     "gold/pages",
@@ -196,12 +197,15 @@ def test_a_chain_of_every_kind_of_step_runs(lake_with):
     table, lake = in_file(text), lake_with("chain")
     resources = {"lake": lake, "clock": Clock(fixed=NOW.isoformat())}
     with dg.DagsterInstance.ephemeral() as instance:
-        done = dg.materialize([table.definition()], partition_key=DAY, resources=resources, instance=instance)
-    assert done.success
+        asset = table.definition()
+        done = dg.materialize([asset], partition_key=DAY, resources=resources, instance=instance, raise_on_error=False)
+        judged = {each.check_name: each.passed for each in done.get_asset_check_evaluations()}
+    assert judged["users_are_there_once"]
+    assert [name for name, passed in judged.items() if not passed] == [
+        "pages_are_known"
+    ]  # as of a table in Python: what was put aside needs somebody
     assert [(row["page"], row["views"]) for row in read_back(lake.table(table.spec))] == [("/", 2)]
     (aside,) = table.beside
     assert [(row["page"], row["views"]) for row in read_back(lake.table(aside))] == [("/x", 2)]
     commit = lake.ledger("gold/page_counts").latest({"event_date": DAY})
-    names = {finding["name"] for finding in commit.record.findings}
-    assert {"users_are_there_once", "pages_are_known", "every_visit_is_counted"} <= names
-    assert commit.record.inputs["silver/visits"] == 0
+    assert commit.record.inputs["silver/visits"] == 1
