@@ -1,4 +1,4 @@
-"""The command line ``dedp``: setup, demo, up, work, status, letters, versions, verify, adopt, run ...
+"""The command line ``dedp``: setup, demo, up, work, status, letters, versions, verify, check, adopt ...
 
 A command is a function of its own module, imported when it is called.
 """
@@ -98,9 +98,18 @@ def _parser() -> argparse.ArgumentParser:
     )
     adopt.add_argument("location", help="the table's folder: a path, or a file:// URI")
     adopt.add_argument("--name", default="", help="layer/dataset (default: the last two names of the location)")
+    _add_files(commands)
     _add_versions(commands)
     _add_runs(commands)
     return parser
+
+
+def _add_files(commands: Any) -> None:  # noqa: ANN401 - argparse does not export the type
+    """Add the commands for tables that are declared in YAML."""
+    check = commands.add_parser("check", help="whether the declarations in YAML are right, without starting Spark")
+    check.add_argument("folder", nargs="?", type=Path, default=None, help="folder (default: the project's definitions)")
+    check.add_argument("--format", choices=["text", "json", "github"], default="text", help="how faults are written")
+    commands.add_parser("schema", help="the JSON schema of declarations in YAML, for an editor: > .dedp/schema.json")
 
 
 def _add_versions(commands: Any) -> None:  # noqa: ANN401 - argparse does not export the type
@@ -186,6 +195,18 @@ def _adopt(chosen: argparse.Namespace) -> int:
     return adopt(chosen.location, chosen.name)
 
 
+def _check(chosen: argparse.Namespace) -> int:
+    from dedp_assets.components.commands import check  # noqa: PLC0415
+
+    return check(chosen.folder, style=chosen.format)
+
+
+def _schema(_: argparse.Namespace) -> int:
+    from dedp_assets.components.commands import schema  # noqa: PLC0415
+
+    return schema()
+
+
 def _run(chosen: argparse.Namespace) -> int:
     from dedp_assets.story import run  # noqa: PLC0415
 
@@ -212,6 +233,8 @@ _COMMANDS = {
     "versions": _versions,
     "verify": _verify,
     "adopt": _adopt,
+    "check": _check,
+    "schema": _schema,
     "run": _run,
     "approve": _approve,
 }

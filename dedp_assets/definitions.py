@@ -12,10 +12,10 @@ warnings.filterwarnings("ignore", category=dg.BetaWarning)
 warnings.filterwarnings("ignore", category=dg.PreviewWarning)
 
 import dedp_assets.defs  # noqa: E402
+from dedp_assets.components.defining import definitions_of  # noqa: E402
+from dedp_assets.components.loading import load  # noqa: E402
 from dedp_assets.graph.checks.completeness import completeness_checks  # noqa: E402
-from dedp_assets.graph.checks.stored import stored_checks  # noqa: E402
 from dedp_assets.graph.declare import declared, declared_jobs, sources, starting  # noqa: E402
-from dedp_assets.graph.declare.replays import replay_asset  # noqa: E402
 from resources import resources  # noqa: E402
 from sensors import sensors  # noqa: E402
 
@@ -36,21 +36,17 @@ CONSOLE = dg.LoggerDefinition(
 @dg.definitions
 def defs() -> dg.Definitions:
     """Put together everything of this code location."""
-    modules = dg.load_from_defs_folder(path_within_project=Path(__file__).parent)
-    tables = declared(dedp_assets.defs)
-    made = starting([*tables, *declared_jobs(dedp_assets.defs)])
-    jobs = list(made.jobs or ())
+    loaded = load(Path(__file__).parent)
+    in_python, jobs = declared(dedp_assets.defs), declared_jobs(dedp_assets.defs)
+    tables = [*in_python, *loaded.tables]
     return dg.Definitions.merge(
-        modules,
-        made,
+        loaded.definitions,
+        definitions_of(in_python),
+        starting(jobs),
         dg.Definitions(
-            assets=[
-                *(table.definition() for table in tables),
-                *(replay_asset(table, table.runs.replay) for table in tables if table.runs.replay),
-                *(source.spec() for source in sources(tables)),
-            ],
-            asset_checks=[*(stored_checks(table) for table in tables), completeness_checks(tables)],
-            sensors=sensors(tables, jobs),
+            assets=[source.spec() for source in sources(tables)],
+            asset_checks=[completeness_checks(tables)],
+            sensors=sensors(tables, list(starting([*tables, *jobs]).jobs or ())),
             resources=resources(),
             loggers={"console": CONSOLE},
             # One process per run: Spark is the parallel part, and a process per step costs more than most steps.

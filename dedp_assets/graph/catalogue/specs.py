@@ -14,7 +14,7 @@ from dedp_assets.graph.catalogue.rendering import bounds
 from dedp_assets.patterns.core.audits import Audit
 from dedp_assets.patterns.core.schema import TableSpec
 
-__all__ = ["LAUNCHPAD", "asset_key", "asset_spec", "check_specs", "code_of"]
+__all__ = ["IN_FILE", "LAUNCHPAD", "asset_key", "asset_spec", "check_specs", "code_of"]
 
 LAUNCHPAD = {
     "force": dg.Field(
@@ -26,6 +26,8 @@ LAUNCHPAD = {
 }
 """What may be chosen for a table in the launchpad; the run tag ``dedp/force=true`` asks for it in every table."""
 
+IN_FILE = "is_declared_in_a_file"
+"""Attribute of a function that is no code of its own, but the steps of a YAML file."""
 _EVERY_WRITE = {
     "rows_are_accounted_for": "Every row read was written, or is a dead letter, a duplicate or filtered out.",
     "rows_lie_in_their_partition": "No row lies outside of the partition that the run owns.",
@@ -92,7 +94,12 @@ def asset_spec(
 
 
 def code_of(function: Callable[..., Any]) -> dg.CodeReferencesMetadataValue:
-    """Return a reference to the source lines of a function, for the catalogue's link to the code."""
+    """Return a reference to the source lines of a function, for the catalogue's link to the code.
+
+    Dagster adds the reference to a YAML file itself.
+    """
+    if IN_FILE in vars(function):
+        return dg.CodeReferencesMetadataValue(code_references=[])
     line, file = inspect.getsourcelines(function)[1], inspect.getsourcefile(function)
     return dg.CodeReferencesMetadataValue(
         code_references=[dg.LocalFileCodeReference(file_path=str(file), line_number=line)]

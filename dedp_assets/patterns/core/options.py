@@ -11,7 +11,7 @@ import reprlib
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from datetime import date, datetime
 from functools import cache, partial, wraps
-from inspect import Parameter, Signature, signature
+from inspect import Parameter, Signature, signature, unwrap
 from math import isfinite
 from types import UnionType
 from typing import Any, Literal, ParamSpec, TypeVar, Union, get_args, get_origin, get_type_hints
@@ -21,7 +21,7 @@ from pyspark.sql import DataFrame
 from dedp_assets.patterns.core.errors import ConfigError
 from dedp_assets.patterns.core.names import half_character
 
-__all__ = ["LONGEST_SECONDS", "require_types", "typed"]
+__all__ = ["LONGEST_SECONDS", "require_options", "require_types", "typed"]
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -64,6 +64,17 @@ def typed(function: Callable[P, R]) -> Callable[P, R]:
         return function(*args, **kwargs)
 
     return checked
+
+
+def require_options(function: Callable[..., object], options: Mapping[str, object]) -> None:
+    """Refuse options of a function that do not match its annotations, without a call.
+
+    Raises:
+        ConfigError: as a call of a :func:`typed` function.
+    """
+    _, rules = _rules_of(unwrap(function))
+    for name, value in options.items():
+        _require(name, value, rules[name])
 
 
 def require_types(record: object) -> None:

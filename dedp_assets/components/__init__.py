@@ -1,0 +1,8 @@
+"""Tables declared in YAML: components for Dagster's `dg`, made into the same declarations as in Python.
+
+`dg` imports this package in every project of an environment: it starts nothing and imports no Spark.
+"""
+
+from dedp_assets.components.table import TableComponent
+
+__all__ = ["TableComponent"]

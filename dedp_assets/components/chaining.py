@@ -1,0 +1,291 @@
+"""Validation of steps: operations, options, names and columns, as far as they are known before a run."""
+
+from __future__ import annotations
+
+import inspect
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from pydantic import BaseModel, ValidationError
+from pyspark.sql import DataFrame
+
+from dedp_assets.components.documents import Document, Path
+from dedp_assets.components.faults import Fault, Misfit, faults_of, suggestion, unknown
+from dedp_assets.components.making import made, object_named
+from dedp_assets.components.model import inside, models_in
+from dedp_assets.components.operations import Beside, Earlier, Operation, operations
+from dedp_assets.components.steps import INTO, ROWS, Step, fields_of
+from dedp_assets.patterns.core.errors import ConfigError
+from dedp_assets.patterns.core.names import SUBSTITUTED
+from dedp_assets.patterns.core.options import require_options
+from dedp_assets.patterns.core.results import Split, WriteResult
+from dedp_assets.patterns.core.schema import TableSpec
+
+__all__ = ["Known", "steps_of", "validated"]
+
+_BESIDE = ("as", "from")
+_OF_ROWS = ("identity", "keys", "order_by", "entity")
+"""Options with columns of the rows that a step takes, under these names in every pattern."""
+
+
+@dataclass
+class Known:
+    """Names that a step may use, and what is known of the rows that it takes.
+
+    Attributes:
+        table: the declared table.
+        upstream: name of an upstream table -> its declaration.
+        beside: further tables that are written, by name.
+        named: name of an earlier result -> whether it is a split.
+        columns: columns of the rows of the step before, where they are known.
+        split: whether the step before returned a split.
+        rows: whether there are rows of a step before, or of the only upstream table.
+        tallied: whether a tally counts the rows read.
+        unsure: whether a step before has a fault, so that a name may be its result.
+    """
+
+    table: TableSpec
+    upstream: Mapping[str, TableSpec]
+    beside: Mapping[str, TableSpec]
+    named: dict[str, bool] = field(default_factory=dict)
+    columns: Mapping[str, Any] | None = None
+    split: bool = False
+    rows: bool = False
+    unsure: bool = False
+    tallied: bool = False
+
+    @property
+    def values(self) -> list[str]:
+        """Names of values in SQL and Python."""
+        owned = self.table.executed_by or next(iter(self.table.partition_by), "")
+        return [*([ROWS] if self.rows else []), *self.upstream, *self.named, *([owned] if owned else [])]
+
+    def columns_of(self, name: str) -> Mapping[str, Any] | None:
+        """Return the columns behind a name, where they are known."""
+        return self.upstream[name].columns if name in self.upstream else None
+
+    def is_split(self, name: str) -> bool:
+        """Return whether a name, or the rows of the step before, are a split."""
+        return self.named.get(name, False) if name else self.split
+
+    def has(self, name: str) -> bool:
+        """Return whether a name may be used."""
+        return self.unsure or name in self.values
+
+    @property
+    def targets(self) -> list[str]:
+        """Names of targets in Python."""
+        return [INTO, *(name.rpartition("/")[2] for name in self.beside)]
+
+
+def validated(model: type[BaseModel], raw: Any, document: Document, path: Path) -> tuple[Any, list[Fault]]:  # noqa: ANN401
+    """Validate a part of a document.
+
+    Returns:
+        The validated part, or ``None``; and the faults.
+    """
+    try:
+        # Strict validation takes a list for a tuple, and a text for a date, from JSON alone.
+        return model.model_validate_json(json.dumps(raw)), []
+    except ValidationError as error:
+        known = {(*path, *where): names for where, names in _names(model, raw)}
+        return None, faults_of(error.errors(include_url=False), document, path, known)
+
+
+def steps_of(raw: Sequence[Any], document: Document, path: Path, known: Known) -> tuple[list[Step], list[Fault]]:
+    """Return the steps of a chain, and the faults."""
+    steps, faults = [], list[Fault]()
+    for number, each in enumerate(raw):
+        found, wrong = _step(each, document, (*path, number), known)
+        faults += wrong
+        if found is None:
+            # What follows has no rows that anybody knows.
+            known.columns, known.split, known.rows, known.unsure = None, False, True, True
+            continue
+        steps.append(found)
+        try:
+            _go_on(found, known, last=number == len(raw) - 1)
+        except Misfit as misfit:
+            faults.append(misfit.fault(document))
+            known.unsure = True
+    return steps, faults
+
+
+def _step(raw: Any, document: Document, path: Path, known: Known) -> tuple[Step | None, list[Fault]]:  # noqa: ANN401
+    keys = [key for key in raw if key not in _BESIDE]
+    if len(keys) != 1:
+        if misspelt := [key for key in keys if key not in ("sql", "python", *operations())]:
+            return None, [Fault.at(document, (*path, key), _unknown(key), key=True) for key in misspelt]
+        sentence = f"a step must have one operation, not {' and '.join(keys) or 'none'}"
+        return None, [Fault.at(document, path, sentence)]
+    try:
+        takes, result = (_text(raw, name, path) for name in ("from", "as"))
+        step = Step(path, takes=takes, result=result)
+        if keys[0] == "sql":
+            return _in_sql(step, _text(raw, "sql", path), known), []
+        if keys[0] == "python":
+            return _in_python(step, _text(raw, "python", path), known), []
+        return _of_library(step, keys[0], raw[keys[0]], document, known)
+    except Misfit as misfit:
+        return None, [misfit.fault(document)]
+
+
+def _unknown(key: str) -> str:
+    return unknown("pattern" if "." in key else "operation", key, ("sql", "python", *_BESIDE, *operations()))
+
+
+def _text(raw: Mapping[str, Any], name: str, path: Path) -> str:
+    value = raw.get(name, "")
+    if not isinstance(value, str) or (name in raw and not value.strip()):
+        raise Misfit((*path, name), f"{name} must be a text, not {value!r:.60}")
+    return value
+
+
+def _in_sql(step: Step, sql: str, known: Known) -> Step:
+    path = (*step.path, "sql")
+    if SUBSTITUTED in sql:
+        raise Misfit(path, f"sql must be a text without {SUBSTITUTED}, which Spark replaces")
+    _require_source(step, known, optional=True)
+    try:
+        names = fields_of(sql)
+    except ValueError as error:
+        raise Misfit(path, f"sql must have names in braces, like {{{ROWS}}}: {error}") from None
+    for name in names:
+        if not known.has(name) and not (name == ROWS and step.takes):
+            raise Misfit(path, unknown("name", f"{{{name}}}", known.values or ["{rows}"]))
+        if known.is_split(step.takes if name == ROWS else name):
+            raise Misfit(path, f"{{{name}}} is a split: put a tally before it, to keep the valid rows")
+    return Step(step.path, sql=sql, takes=step.takes, result=step.result)
+
+
+def _in_python(step: Step, name: str, known: Known) -> Step:
+    path = (*step.path, "python")
+    if ":" not in name:
+        raise Misfit(path, f"python must be package.module:name, not {name!r}")
+    function = object_named(name, path)
+    if not callable(function):
+        raise Misfit(path, f"python must be a function, not {name}, a {type(function).__name__}")
+    _require_source(step, known, optional=True)
+    names = [*known.values, *known.targets, *([ROWS] if step.takes else [])]
+    for parameter in inspect.signature(function).parameters.values():
+        if parameter.default is parameter.empty and parameter.name not in names and not known.unsure:
+            sentence = f"{name} takes {parameter.name}, which is no name here{suggestion(parameter.name, names)}"
+            raise Misfit(path, sentence)
+    return Step(step.path, function=function, takes=step.takes, result=step.result)
+
+
+def _of_library(
+    step: Step,
+    name: str,
+    raw: Any,  # noqa: ANN401 - any part of a document
+    document: Document,
+    known: Known,
+) -> tuple[Step | None, list[Fault]]:
+    path = (*step.path, name)
+    if (operation := operations().get(name)) is None:
+        raise Misfit(path, _unknown(name), key=True)
+    if raw is None:
+        raise Misfit(path, f"{name} is empty: write {{}} if it needs no options")
+    options, faults = validated(operation.model, raw, document, path)
+    if faults:
+        return None, faults
+    given = made(options, path, {})
+    found = Step(step.path, operation=operation, options=given, takes=step.takes, result=step.result)
+    try:
+        require_options(operation.function, {key: value for key, value in given.items() if key in operation.options})
+    except ConfigError as error:
+        option = str(error).partition(" ")[0]
+        raise Misfit((*path, option) if option in given else path, str(error)) from None
+    _require_source(found, known, optional=not {"rows", "table"} & set(operation.data.values()))
+    return found, list(_of_names(found, operation, document, known))
+
+
+def _require_source(step: Step, known: Known, *, optional: bool) -> None:
+    """Refuse a step without rows to take, or with rows of another kind than it takes."""
+    path = (*step.path, "from")
+    over_table = bool(step.operation) and "table" in (step.operation.data.values() if step.operation else ())
+    names = list(known.upstream) if over_table else [n for n in known.values if n != ROWS]
+    if step.takes and step.takes not in names and not known.unsure:
+        raise Misfit(path, unknown("table" if over_table else "name", step.takes, names))
+    takes_split = step.operation is None or step.operation.name == "tally" or step.operation.splits
+    if known.is_split(step.takes) and not takes_split and not optional:
+        raise Misfit(step.path, f"{step.name} takes rows, not a split: put a tally before it, to keep the valid ones")
+    if optional or step.takes or known.unsure:
+        return
+    if over_table and len(known.upstream) != 1:
+        raise Misfit(step.path, f"from must name the table that {step.name} reads{suggestion('', names)}")
+    if not over_table and not known.rows:
+        raise Misfit(step.path, f"from must name the rows that {step.name} takes{suggestion('', names)}")
+
+
+def _of_names(step: Step, operation: Operation, document: Document, known: Known) -> Iterator[Fault]:
+    """Yield the faults of an operation's names: of tables, of results, and of columns that are known."""
+    path = (*step.path, operation.name)
+    for name, value in step.options.items():
+        if known.unsure:
+            return
+        if isinstance(value, Beside) and value not in known.beside:
+            yield Fault.at(document, (*path, name), unknown("table in beside", value, known.beside))
+        if isinstance(value, Earlier) and not known.has(value):
+            yield Fault.at(document, (*path, name), unknown("name", value, (*known.upstream, *known.named)))
+        if operation.name == "account" and name == "read" and value not in known.upstream:
+            yield Fault.at(document, (*path, name), unknown("upstream table", value, known.upstream))
+        elif operation.name == "account" and name == "read" and known.tallied:
+            sentence = "read must be left out after a tally, which counts the rows read"
+            yield Fault.at(document, (*path, name), sentence, key=True)
+    yield from _of_columns(step, operation, document, known)
+
+
+def _of_columns(step: Step, operation: Operation, document: Document, known: Known) -> Iterator[Fault]:
+    """Yield the faults of columns that the rows of a transform, or the table of a write, do not have."""
+    writes = operation.kind == "write"
+    columns = known.columns
+    if step.takes or writes:
+        columns = known.table.columns if writes else known.columns_of(step.takes)
+    there = {column.lower() for column in columns or ()}
+    for name in ("keys",) if writes else _OF_ROWS:
+        value = step.options.get(name)
+        for number, column in enumerate(value if there and isinstance(value, tuple) else ()):
+            if isinstance(column, str) and column.lower() not in there:
+                path = (*step.path, operation.name, name, number)
+                yield Fault.at(document, path, unknown("column", column, columns or ()))
+
+
+def _go_on(step: Step, known: Known, *, last: bool) -> None:
+    """Note what the next step may use; refuse a chain without a write at its end, or with an earlier one."""
+    kind = step.operation.kind if step.operation else ""
+    returned = step.operation.returns if step.operation else None
+    if step.function:
+        returned = _annotated(step.function)
+    if last and kind != "write" and (not step.function or returned not in (None, WriteResult)):
+        raise Misfit(step.path, f"the last step must write the table, as {step.name} does not: add a write")
+    if not last and (kind == "write" or returned is WriteResult):
+        raise Misfit(step.path, f"{step.name} writes, and must be the last step")
+    if step.result:
+        if step.result in (*known.values, *known.targets):
+            raise Misfit((*step.path, "as"), f"as must be a name of its own, not {step.result}, which is there already")
+        known.named[step.result] = returned is Split
+    if kind in ("inspect", "plan") or step.name == "account":
+        return
+    known.tallied = known.tallied or step.name == "tally"
+    known.split = returned is Split
+    known.rows = returned in (None, Split, DataFrame) or step.name == "tally"
+    known.columns = known.columns if step.name == "tally" and not step.takes else None
+
+
+def _annotated(function: Any) -> Any:  # noqa: ANN401 - a function, and what it says to return
+    returned = getattr(function, "__annotations__", {}).get("return")
+    return WriteResult if returned in (WriteResult, "WriteResult") else None if returned is None else returned
+
+
+def _names(model: Any, raw: Any, path: Path = ()) -> Iterator[tuple[Path, list[str]]]:  # noqa: ANN401 - models
+    """Yield the options that a mapping of a document may have, for each mapping that a model describes."""
+    parts = raw.items() if isinstance(raw, dict) else enumerate(raw) if isinstance(raw, list) else ()
+    models = list(models_in(model)) if isinstance(raw, dict) else []
+    yield from ((path, list(found.model_fields)) for found in models)
+    for name, value in parts:
+        fields = [found.model_fields[name].annotation for found in models if name in found.model_fields]
+        for kind in fields if models else inside(model):
+            yield from _names(kind, value, (*path, name))

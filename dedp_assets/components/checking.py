@@ -1,0 +1,158 @@
+"""Checks of every declaration below a folder: each YAML file by itself, and all of them with the tables in Python."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import dagster as dg
+
+from dedp_assets.components.declaring import Draft, declare, draft
+from dedp_assets.components.defining import defined
+from dedp_assets.components.documents import Document, Unreadable, documents
+from dedp_assets.components.faults import Fault, unknown
+from dedp_assets.graph.declare import LakeTable
+from dedp_assets.patterns.core.schema import TableSpec
+
+__all__ = ["FILES", "KEYS", "TYPE", "Checked", "checked", "drafts_of", "files_below"]
+
+FILES = ("defs.yaml", "defs.yml", "component.yaml")
+"""Names of files that Dagster looks for, one in a folder."""
+TYPE = "dedp_assets.components.TableComponent"
+"""Type of the documents that declare tables."""
+KEYS = ("type", "attributes", "template_vars_module", "requirements", "post_processing")
+
+
+Place = tuple[str, int]
+"""File and line of a document; line 0 stands for a file that Dagster could not load, either."""
+
+
+@dataclass(frozen=True)
+class Checked:
+    """The declarations of files.
+
+    Attributes:
+        tables: place of a document -> the table that it declares.
+        definitions: place of a document -> what Dagster shows of its table.
+        refused: place of a document -> name of its table, as far as it can be read, and what is wrong.
+    """
+
+    tables: Mapping[Place, LakeTable[...]] = field(default_factory=dict)
+    definitions: Mapping[Place, dg.Definitions] = field(default_factory=dict)
+    refused: Mapping[Place, tuple[str, Sequence[Fault]]] = field(default_factory=dict)
+
+    @property
+    def faults(self) -> list[Fault]:
+        """Faults of all documents, by file and line."""
+        return sorted({fault for _, faults in self.refused.values() for fault in faults})
+
+
+def files_below(folder: Path) -> list[Path]:
+    """List the YAML files of components in and below a folder, one for each folder."""
+    found: dict[Path, Path] = {}
+    for name in FILES:
+        for file in folder.rglob(name):
+            found.setdefault(file.parent, file)
+    return sorted(found.values())
+
+
+def checked(files: Iterable[Path], tables: Sequence[LakeTable[...]] = ()) -> Checked:
+    """Check files against each other, and against the tables that are declared in Python.
+
+    Args:
+        files: YAML files of components.
+        tables: the tables that are declared in Python.
+    """
+    drafts, refused = list[Draft](), dict[Place, tuple[str, Sequence[Fault]]]()
+    for file in files:
+        text, wrong = _read(file)
+        found, more = drafts_of(text, str(file)) if text is not None else ([], [])
+        wrong += more
+        drafts += found
+        if wrong:
+            refused[str(file), 0] = ("", wrong)
+    specs: dict[str, TableSpec | None] = {spec.name: spec for table in tables for spec in table.tables}
+    writers = dict.fromkeys(specs, "a table in Python")
+    for each in drafts:
+        _refuse_second_writers(each, writers)
+        specs = {
+            **({each.name: None} if each.name and not each.tables else {}),
+            **{s.name: s for s in each.tables},
+            **specs,
+        }
+    made, shown = dict[Place, LakeTable[...]](), dict[Place, dg.Definitions]()
+    for each in drafts:
+        place = (each.document.file, each.document.line)
+        table, wrong = declare(each, specs)
+        definitions, more = defined(table, each.document) if table else (None, [])
+        if table is None or definitions is None:
+            refused[place] = ("" if each.second else each.name, [*wrong, *more])
+        else:
+            made[place], shown[place] = table, definitions
+    return Checked(made, shown, refused)
+
+
+def _read(file: Path) -> tuple[str | None, list[Fault]]:
+    try:
+        return file.read_text(encoding="utf-8"), []
+    except (OSError, UnicodeDecodeError) as error:
+        return None, [Fault(str(file), 1, 1, "", f"this file cannot be read: {error}")]
+
+
+def drafts_of(text: str, file: str) -> tuple[list[Draft], list[Fault]]:
+    """Return the drafts of a file's text, and its faults as a file of components."""
+    try:
+        found = documents(text, file)
+    except Unreadable as error:
+        return [], [Fault.of(error)]
+    if not found:
+        return [], [Fault(file, 1, 1, "", f"this file is empty: write type: {TYPE}, and attributes")]
+    drafts, faults = [], list[Fault]()
+    for document in found:
+        wrong = list(_of_document(document))
+        faults += wrong
+        if not wrong and document.value["type"] == TYPE:
+            drafts.append(draft(document))
+    return drafts, faults
+
+
+def _of_document(document: Document) -> Iterator[Fault]:
+    """Yield the faults of a document that Dagster would refuse for the whole location."""
+    value = document.value
+    if not isinstance(value, dict):
+        yield Fault.at(document, (), "a document must be a mapping with type and attributes")
+        return
+    for key in value:
+        if key not in KEYS:
+            yield Fault.at(document, (key,), unknown("key", key, KEYS), key=True)
+    kind = value.get("type")
+    if kind is None:
+        if not any(key not in KEYS for key in value):
+            yield Fault.at(document, (), "type is missing")
+    elif not isinstance(kind, str) or not _is_known(kind):
+        yield Fault.at(document, ("type",), unknown("type", str(kind), [TYPE]))
+    if kind != TYPE:
+        yield from map(Fault.of, document.faults)
+
+
+def _is_known(kind: str) -> bool:
+    if kind.startswith("."):
+        return True  # of the project's own modules: Dagster resolves it
+    module, _, name = kind.rpartition(".")
+    try:
+        return hasattr(importlib.import_module(module), name) if module else False
+    except Exception:
+        return False
+
+
+def _refuse_second_writers(found: Draft, writers: dict[str, str]) -> None:
+    """Note the tables that a draft writes, and refuse those that have a writer."""
+    for number, spec in enumerate(found.tables):
+        path = ("attributes", "table", "name") if number == 0 else ("attributes", "beside", number - 1, "name")
+        fault = Fault.at(found.document, path, f"{spec.name} has two writers: {writers.get(spec.name)} is the other")
+        if spec.name in writers:
+            found.faults.append(fault)
+            found.second = True
+        writers.setdefault(spec.name, f"{fault.file}:{fault.line}")

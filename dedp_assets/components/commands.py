@@ -1,0 +1,93 @@
+"""Commands for declarations in YAML: ``dedp check`` and ``dedp schema``."""
+
+from __future__ import annotations
+
+import json
+import sys
+import warnings
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import dagster as dg
+
+from dedp_assets.components.attributes import attributes
+from dedp_assets.components.checking import FILES, KEYS, TYPE, checked, files_below
+from dedp_assets.components.faults import Format, rendered
+from dedp_assets.graph.declare import LakeTable, declared
+
+__all__ = ["check", "schema", "schema_of_files"]
+
+
+def check(folder: Path | None, *, style: Format = "text") -> int:
+    """Check the files below a folder against all declarations of their project, in YAML and Python.
+
+    Args:
+        folder: the folder; by default that of the definitions of the project around the working directory.
+        style: how faults are written.
+
+    Returns:
+        0 without a fault, 1 with one, 2 if there is nothing to check.
+    """
+    warnings.filterwarnings("ignore", category=dg.BetaWarning)
+    warnings.filterwarnings("ignore", category=dg.PreviewWarning)
+    start = (folder or Path.cwd()).resolve()
+    root, tables = _project(start)
+    below = start if folder else root
+    files = files_below(below) if below.is_dir() else []
+    if not files:
+        print(f"no {' or '.join(FILES)} below {below}", file=sys.stderr)  # noqa: T201
+        return 2
+    within = below.is_relative_to(root)
+    found = checked(files_below(root) if within else files, tables if within else [])
+    chosen = {str(file) for file in files}
+    faults = [replace(fault, file=_near(fault.file)) for fault in found.faults if fault.file in chosen]
+    if faults or style == "json":
+        print(rendered(faults, style))  # noqa: T201
+    sound = sum(place[0] in chosen for place in found.tables)
+    print(f"files: {len(files)}, tables: {sound}, faults: {len(faults)}", file=sys.stderr)  # noqa: T201
+    return 1 if faults else 0
+
+
+def schema() -> int:
+    """Print the JSON schema of declarations, with the options of every pattern."""
+    print(json.dumps(schema_of_files(), indent=1))  # noqa: T201
+    return 0
+
+
+def schema_of_files() -> dict[str, Any]:
+    """Return the JSON schema of a document in YAML: of a table in full, of any other component its keys."""
+    of_table = attributes().model_json_schema(ref_template="#/$defs/{model}")
+    definitions = of_table.pop("$defs")
+    return {
+        "$schema": "http://json-schema.org/draft-07/schema#",
+        "title": "Tables of the lake",
+        "type": "object",
+        "required": ["type"],
+        "properties": {key: {"type": "string"} if key == "type" else {} for key in KEYS},
+        "additionalProperties": False,
+        "if": {"properties": {"type": {"const": TYPE}}},
+        "then": {"required": ["attributes"], "properties": {"attributes": of_table}},
+        "$defs": definitions,
+    }
+
+
+def _project(start: Path) -> tuple[Path, Sequence[LakeTable[...]]]:
+    """Return the definitions' folder and the tables in Python of the project around a path, or the path."""
+    try:
+        tree = dg.ComponentTree.for_project(start)
+    except Exception as error:
+        print(f"only the files below {start} are known: {_first_line(error)}", file=sys.stderr)  # noqa: T201
+        return start, []
+    return tree.defs_module_path, declared(tree.defs_module)
+
+
+def _near(file: str) -> str:
+    """Return the path of a file from the working directory, where annotations of a pull request look."""
+    path = Path(file)
+    return str(path.relative_to(Path.cwd())) if path.is_relative_to(Path.cwd()) else file
+
+
+def _first_line(error: Exception) -> str:
+    return str(error).strip().partition("\n")[0]

@@ -1,0 +1,239 @@
+"""Declarations of tables made of YAML documents: the same ``lake_table`` call as in Python, or the faults."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import cache
+from typing import Any
+
+from dedp_assets.components.attributes import RECORDS, PatternName, attributes
+from dedp_assets.components.chaining import Known, steps_of, validated
+from dedp_assets.components.documents import Document, Path
+from dedp_assets.components.faults import Fault, Misfit, unknown
+from dedp_assets.components.making import made
+from dedp_assets.components.model import Options, create
+from dedp_assets.components.operations import operations
+from dedp_assets.components.steps import Chain, computing, names_of
+from dedp_assets.graph.declare import Gates, LakeTable, Reads, lake_table
+from dedp_assets.patterns.core.errors import ConfigError
+from dedp_assets.patterns.core.schema import TableSpec
+
+__all__ = ["Draft", "declare", "draft"]
+
+_ROOT: Path = ("attributes",)
+_TABLES = ("table", "beside")
+_COLUMNS = ("partition_by", "key", "one_channel_per")
+"""Options of a table with names of its own columns."""
+
+
+@dataclass
+class Draft:
+    """A declaration before other tables are known.
+
+    Attributes:
+        document: the YAML document.
+        attributes: its validated attributes; ``None`` if they have faults.
+        tables: the tables that it declares, the main one first; empty if they have faults themselves.
+        faults: what is wrong with the document by itself.
+        second: whether a table of it has another writer.
+    """
+
+    document: Document
+    attributes: Any = None
+    tables: tuple[TableSpec, ...] = ()
+    faults: list[Fault] = field(default_factory=list)
+    second: bool = False
+
+    @property
+    def name(self) -> str:
+        """Name of the table, as far as it can be read."""
+        value = self.document.value
+        for key in (*_ROOT, "table", "name"):
+            value = value.get(key) if isinstance(value, dict) else None
+        return value if isinstance(value, str) else ""
+
+
+def draft(document: Document) -> Draft:
+    """Validate the attributes of a document, and make the tables that it declares."""
+    found = Draft(document, faults=list(map(Fault.of, document.faults)))
+    raw = document.value.get("attributes")
+    if not isinstance(raw, dict):
+        found.faults.append(Fault.at(document, _ROOT, "attributes must be a mapping with table, reads, steps ..."))
+        return found
+    found.attributes, faults = validated(attributes(), raw, document, _ROOT)
+    found.faults += faults
+    # What reads the tables is not blamed for a fault elsewhere in their declaration.
+    stated = found.attributes or validated(_tables_alone(), _only_tables(raw), document, _ROOT)[0]
+    try:
+        found.tables = tuple(_tables(stated)) if stated else ()
+    except Misfit as misfit:
+        found.faults += [misfit.fault(document)] if found.attributes else []
+    return found
+
+
+def declare(found: Draft, specs: Mapping[str, TableSpec | None]) -> tuple[LakeTable[...] | None, list[Fault]]:
+    """Make the declaration of a draft.
+
+    Args:
+        found: the draft.
+        specs: every declared table by name; ``None`` for one whose declaration cannot be read.
+
+    Returns:
+        The table, or ``None``; and the faults, those of the draft included.
+    """
+    if found.attributes is None or not found.tables:
+        return None, [*found.faults, *_faults_of_steps(found)]
+    records, faults = _records(found, specs)
+    faults = [*found.faults, *faults]
+    if "reads" not in records:
+        return None, faults
+    faults += _columns_of_feeds(found, records["reads"])
+    chain, wrong = _chain(found, records["reads"], records.get("gates", Gates()))
+    # Of gates with a fault, nobody knows the checks.
+    judged = chain if chain and {"gates"} & found.attributes.model_fields_set <= records.keys() else None
+    faults += wrong or [*_columns_of_facts(found, records), *(_verdicts(found, judged) if judged else ())]
+    if faults or chain is None:
+        return None, faults
+    try:
+        return _lake_table(found, records, chain), []
+    except Misfit as misfit:
+        return None, [misfit.fault(found.document)]
+    except ConfigError as error:
+        return None, [_located(error, found.document)]
+
+
+def _records(found: Draft, specs: Mapping[str, TableSpec | None]) -> tuple[dict[str, Any], list[Fault]]:
+    """Return the records of a declaration that can be made, and the faults of the others."""
+    records, faults = dict[str, Any](), list[Fault]()
+    for name in RECORDS:
+        if name in found.attributes.model_fields_set:
+            try:
+                records[name] = made(getattr(found.attributes, name), (*_ROOT, name), specs)
+            except Misfit as misfit:
+                faults.append(misfit.fault(found.document))
+    return records, faults
+
+
+@cache
+def _tables_alone() -> type[Options]:
+    """Return the model of the tables of a declaration, without what it says of their computation."""
+    fields = {name: (field.annotation, field) for name, field in attributes().model_fields.items() if name in _TABLES}
+    return create("Tables", fields, "")
+
+
+def _only_tables(raw: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: raw[name] for name in _TABLES if name in raw}
+
+
+def _tables(stated: Any) -> Iterator[TableSpec]:  # noqa: ANN401 - validated attributes
+    """Yield the declared tables.
+
+    Raises:
+        Misfit: for a column that a table does not have, and for what no table may declare.
+    """
+    places: list[tuple[Path, Any]] = [((*_ROOT, "table"), stated.table)]
+    places += [((*_ROOT, "beside", n), each) for n, each in enumerate(stated.beside or ())]
+    for path, table in places:
+        for option in _COLUMNS:
+            named = getattr(table, option) or ()
+            for number, column in enumerate((named,) if isinstance(named, str) else named):
+                if column not in table.columns:
+                    at = (*path, option) if isinstance(named, str) else (*path, option, number)
+                    raise Misfit(at, unknown("column", column, table.columns))
+        yield made(table, path, {})
+
+
+def _faults_of_steps(found: Draft) -> list[Fault]:
+    """Return the faults of the steps' operations and options, where what they are about has faults itself."""
+    raw = found.document.value.get("attributes")
+    steps = raw.get("steps") if isinstance(raw, dict) else None
+    if not isinstance(steps, list) or not all(isinstance(step, dict) for step in steps):
+        return []
+    known = Known(found.tables[0] if found.tables else TableSpec("unknown", {}), {}, {}, rows=True, unsure=True)
+    return steps_of(steps, found.document, (*_ROOT, "steps"), known)[1]
+
+
+def _chain(found: Draft, reads: Reads, gates: Gates) -> tuple[Chain | None, list[Fault]]:
+    upstream, beside = names_of(reads.upstream), found.tables[1:]
+    known = Known(found.tables[0], upstream, {spec.name: spec for spec in beside})
+    # `tables` alone is what a chain begins with: references are looked up.
+    if len(reads.tables) == 1:
+        known.rows, known.columns = True, next(iter(reads.tables)).columns
+    path = (*_ROOT, "steps")
+    steps, faults = steps_of(found.document.value["attributes"]["steps"], found.document, path, known)
+    if faults:
+        return None, faults
+    checks = frozenset([*gates.blocking, *gates.reports])
+    return Chain(found.tables[0].name, steps, upstream, beside, checks, first=len(reads.tables) == 1), []
+
+
+def _verdicts(found: Draft, chain: Chain) -> Iterator[Fault]:
+    """Yield the faults of inspections whose verdict is no check of the table, where its name is stated."""
+    for step in chain.steps:
+        name = step.options.get("name", "")
+        if step.operation and step.operation.kind == "inspect" and name and name not in chain.checks:
+            path = (*step.path, step.operation.name, "name")
+            sentence = f"gates.checks must have {name}, which the inspection returns"
+            yield Fault.at(found.document, path, sentence)
+
+
+def _lake_table(found: Draft, records: Mapping[str, Any], chain: Chain) -> LakeTable[...]:
+    spec, stated = found.tables[0], found.attributes
+    named = tuple(_pattern(name, (*_ROOT, "patterns", n)) for n, name in enumerate(stated.patterns or ()))
+    patterns = named or chain.patterns
+    if not patterns:
+        raise Misfit((*_ROOT, "steps"), "patterns must name the pattern at work, where only SQL and Python steps are")
+    function = computing(chain, description=stated.description or spec.comment or spec.name)
+    return lake_table(
+        spec,
+        patterns=patterns,
+        beside={table: chain.patterns_beside(table) or patterns for table in found.tables[1:]},
+        **records,
+    )(function)
+
+
+def _pattern(name: PatternName, path: Path) -> Any:  # noqa: ANN401 - a function
+    if name not in operations() or "." not in name:
+        raise Misfit(path, unknown("pattern", name, [each for each in operations() if "." in each]))
+    return operations()[name].function
+
+
+def _columns_of_feeds(found: Draft, reads: Reads) -> list[Fault]:
+    """Return the faults of feeds by a column that the upstream table is not partitioned by."""
+    raw = found.document.value["attributes"]["reads"].get("tables", {})
+    faults = []
+    for spec in reads.tables:
+        for feed, options in raw[spec.name].items():
+            column = options.get("column") if isinstance(options, dict) else None
+            if column is not None and column not in spec.partition_by:
+                path = (*_ROOT, "reads", "tables", spec.name, feed, "column")
+                sentence = unknown(f"partition column of {spec.name}", column, spec.partition_by)
+                faults.append(Fault.at(found.document, path, sentence))
+    return faults
+
+
+def _columns_of_facts(found: Draft, records: Mapping[str, Any]) -> list[Fault]:
+    """Return the faults of the column lineage, and of columns that the write takes from the table."""
+    own = {name for table in found.tables for name in table.columns}
+    theirs = {name for table in records["reads"].upstream for name in table.columns}
+    path = (*_ROOT, "about", "derived")
+    derived = records["about"].derived if "about" in records else {}
+    faults = []
+    for column, sources in derived.items():
+        if column not in own:
+            faults.append(Fault.at(found.document, (*path, column), unknown("column", column, own), key=True))
+        for number, source in enumerate(sources):
+            if source not in theirs:
+                sentence = unknown("upstream column", source, theirs)
+                faults.append(Fault.at(found.document, (*path, column, number), sentence))
+    return faults
+
+
+def _located(error: ConfigError, document: Document) -> Fault:
+    """Return the fault of a rule of declarations, at the option that its sentence begins with."""
+    sentence = str(error)
+    words = sentence.partition(": ")[2] or sentence
+    option = words.partition(" ")[0].rpartition(".")[2].strip(",=:")
+    places = [path for path in document.marks if path and path[-1] == option and path[:1] == _ROOT]
+    return Fault.at(document, min(places, key=len, default=_ROOT), sentence)

@@ -1,0 +1,66 @@
+"""Dagster's definitions of declared tables, and of tables whose declaration has faults."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from itertools import chain
+
+import dagster as dg
+
+from dedp_assets.components.documents import Document, Path
+from dedp_assets.components.faults import Fault
+from dedp_assets.graph.checks.stored import stored_checks
+from dedp_assets.graph.declare import LakeTable, starting
+from dedp_assets.graph.declare.replays import replay_asset
+from dedp_assets.patterns.core.errors import ConfigError
+
+__all__ = ["defined", "definitions_of", "refused"]
+
+_NAME = re.compile(r"\w+(/\w+)*", re.ASCII)
+
+
+def definitions_of(tables: Sequence[LakeTable[...]]) -> dg.Definitions:
+    """Return assets, checks, jobs, schedules and sensors of tables, without sensors over the graph."""
+    return dg.Definitions.merge(
+        starting(tables),
+        dg.Definitions(
+            assets=[
+                *(table.definition() for table in tables),
+                *(replay_asset(table, table.runs.replay) for table in tables if table.runs.replay),
+            ],
+            asset_checks=[stored_checks(table) for table in tables],
+        ),
+    )
+
+
+def defined(table: LakeTable[...], document: Document) -> tuple[dg.Definitions | None, list[Fault]]:
+    """Return the definitions of a table, or the fault: Dagster refuses some names, owners and schedules."""
+    try:
+        return definitions_of([table]), []
+    except Exception as error:
+        sentence = next((line for line in str(error).splitlines() if line.strip()), type(error).__name__)
+        return None, [Fault.at(document, _mentioned(document, sentence), sentence.strip())]
+
+
+def refused(name: str, faults: Iterable[Fault]) -> dg.Definitions:
+    """Return the asset of a table whose declaration has faults: it says them, and computes nothing."""
+    lines = [str(fault) for fault in faults]
+    sentence = "\n\n".join(lines)
+    key = name.split("/") if _NAME.fullmatch(name) else ["refused", re.sub(r"\W+", "_", lines[0], flags=re.ASCII)[:80]]
+
+    @dg.asset(key=key, description=f"This table is not loaded.\n\n{sentence}", kinds={"refused"}, group_name="refused")
+    def refuse() -> None:
+        raise ConfigError(sentence)
+
+    return dg.Definitions(assets=[refuse])
+
+
+def _mentioned(document: Document, sentence: str) -> Path:
+    """Return the path of the text of a document that a sentence quotes or names."""
+    texts = sorted(((len(text), text, path) for path, text in document.texts() if len(text) > 2), reverse=True)
+    marks = ("'{}'", '"{}"', ": {}")
+    quoted = (path for _, text, path in texts if any(mark.format(text) in sentence for mark in marks))
+    named = (path for _, text, path in texts if path[-1] == "name" and text.replace("/", "_") in sentence)
+    held = (path for _, text, path in texts if text in sentence)
+    return next(chain(quoted, named, held), ("attributes",))

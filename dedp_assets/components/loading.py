@@ -1,0 +1,150 @@
+"""Loading of a location's folder of definitions: one bad file is an asset that says so, and all others load."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import logging
+from collections.abc import Iterator, Sequence
+from contextvars import ContextVar
+from dataclasses import dataclass
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import dagster as dg
+
+from dedp_assets.components.checking import FILES, Checked, checked, files_below
+from dedp_assets.components.declaring import declare, draft
+from dedp_assets.components.defining import defined, refused
+from dedp_assets.components.documents import documents
+from dedp_assets.components.faults import Fault
+from dedp_assets.graph.declare import LakeTable, declared
+
+__all__ = ["Loaded", "component_in", "component_of", "load"]
+
+Parts = tuple[LakeTable[...] | None, dg.Definitions]
+_CHECKED: ContextVar[Checked | None] = ContextVar("checked", default=None)
+"""The declarations of the location that loads."""
+_LOG = logging.getLogger("dagster")
+
+
+@dataclass(frozen=True)
+class Loaded:
+    """What a folder of definitions holds, apart from tables in Python.
+
+    Attributes:
+        definitions: what Dagster finds in Python and YAML, tables in YAML and faults included.
+        tables: the tables that are declared in YAML.
+        faults: what is wrong with files.
+    """
+
+    definitions: dg.Definitions
+    tables: Sequence[LakeTable[...]]
+    faults: Sequence[Fault]
+
+
+def load(path_within_project: Path) -> Loaded:
+    """Load a project's folder of definitions, as ``dg.load_from_defs_folder`` does, without its bad files.
+
+    A file that Dagster cannot load takes the location down there. Here the folders are then loaded one by one: what
+    parent folders say in ``post_processing`` is lost until the file is mended.
+
+    Args:
+        path_within_project: a path in the project.
+    """
+    tree = dg.ComponentTree.for_project(path_within_project)
+    files = files_below(tree.defs_module_path)
+    found = checked(files, declared(tree.defs_module))
+    for fault in found.faults:
+        _LOG.error("%s", fault)
+    token = _CHECKED.set(found)
+    try:
+        definitions = _whole(tree, found) or _piecewise(tree, found, files)
+    finally:
+        _CHECKED.reset(token)
+    return Loaded(definitions, list(found.tables.values()), found.faults)
+
+
+def component_in(file: str, line: int, context: dg.ComponentLoadContext) -> Parts:
+    """Return the table of the document at a line of a file, and its definitions or those of its faults."""
+    found = _CHECKED.get() or _checked_of(context.component_tree)
+    if (file, line) in found.tables:
+        return found.tables[file, line], found.definitions[file, line]
+    unread = Fault(file, line, 1, "", "this document was changed while it was loaded: load it again")
+    return None, refused(*found.refused.get((file, line), ("", [unread])))
+
+
+def component_of(stated: Any) -> Parts:  # noqa: ANN401 - attributes
+    """Return the table of attributes that stand in no file, and its definitions or those of its faults."""
+    (document,) = documents(json.dumps({"attributes": stated}), "<attributes>")
+    found = draft(document)
+    table, faults = declare(found, {})
+    if table is None:
+        return None, refused(found.name, faults)
+    definitions, faults = defined(table, document)
+    return (table, definitions) if definitions else (None, refused(found.name, faults))
+
+
+_LATEST: list[tuple[Any, Checked]] = []
+
+
+def _checked_of(tree: dg.ComponentTree) -> Checked:
+    """Check the declarations of a tree that Dagster loads by itself, once for all its components."""
+    if not _LATEST or _LATEST[0][0] is not tree:
+        _LATEST[:] = [(tree, checked(files_below(tree.defs_module_path), declared(tree.defs_module)))]
+    return _LATEST[0][1]
+
+
+def _whole(tree: dg.ComponentTree, found: Checked) -> dg.Definitions | None:
+    """Load everything at once; nothing if a file cannot be loaded by Dagster."""
+    if any(place[1] == 0 for place in found.refused):
+        return None
+    try:
+        return tree.build_defs()
+    except Exception as error:
+        if not files_below(tree.defs_module_path):
+            raise
+        _LOG.error("folders are loaded one by one: %s", _sentence(error))
+        return None
+
+
+def _piecewise(tree: dg.ComponentTree, found: Checked, files: Sequence[Path]) -> dg.Definitions:
+    """Load each folder with a YAML file by itself, and all modules in Python."""
+    loaded = [dg.load_definitions_from_modules(list(_modules(tree, files)))]
+    for file in files:
+        if (str(file), 0) in found.refused:
+            loaded += _without_dagster(str(file), found)
+            continue
+        parts = file.parent.relative_to(tree.defs_module_path).parts
+        try:
+            module = importlib.import_module(".".join((tree.defs_module_name, *parts)))
+            alone = dg.ComponentTree.from_module(defs_module=module, project_root=tree.project_root)
+            loaded.append(alone.build_defs_at_path(file.parent))
+        except Exception as error:
+            fault = Fault(str(file), 1, 1, "", _sentence(error))
+            _LOG.error("%s", fault)
+            loaded.append(refused("", [fault]))
+    return dg.Definitions.merge(*loaded)
+
+
+def _without_dagster(file: str, found: Checked) -> list[dg.Definitions]:
+    """Return the tables and the faults of a file that Dagster cannot load."""
+    sound = [each for place, each in found.definitions.items() if place[0] == file]
+    return [*sound, *(refused(*each) for place, each in found.refused.items() if place[0] == file)]
+
+
+def _modules(tree: dg.ComponentTree, files: Sequence[Path]) -> Iterator[ModuleType]:
+    """Yield the Python modules outside of folders with a YAML file."""
+    yaml = {file.parent for file in files}
+    for path in sorted(tree.defs_module_path.rglob("*.py")):
+        if not yaml & set(path.parents) and path.name not in FILES:
+            parts = path.relative_to(tree.defs_module_path).with_suffix("").parts
+            yield importlib.import_module(".".join((tree.defs_module_name, *parts)).removesuffix(".__init__"))
+
+
+def _sentence(error: Exception) -> str:
+    cause: BaseException = error
+    while cause.__cause__ is not None:
+        cause = cause.__cause__
+    return next((line for line in str(cause).splitlines() if line.strip()), type(cause).__name__)

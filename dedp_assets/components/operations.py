@@ -1,0 +1,155 @@
+"""Operations: what may stand in a step, with the model of its options.
+
+Every pattern of the catalogue is one, by ``chapter.module``, and each of its companions that returns what a pattern
+may, by ``chapter.module.function``. Two more serve the row accounting: ``tally`` and ``account``.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import cache, cached_property
+from types import NoneType, UnionType
+from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
+
+from pyspark.sql import DataFrame
+
+from dedp_assets.components.model import Name, Options, PythonName, create, field_of, help_of, options_of, stands_for
+from dedp_assets.patterns.catalog import KINDS, Pattern, patterns
+from dedp_assets.patterns.core.results import Finding, Plan, Split
+from dedp_assets.patterns.core.rows import tally
+from dedp_assets.patterns.delta import Table, Target
+
+__all__ = ["Beside", "Earlier", "Operation", "account", "operations"]
+
+Role = Literal["rows", "table", "into", "beside", "earlier", "object"]
+"""What fills a positional parameter: the rows of the step before, an upstream table, the target, a table beside it, an
+earlier result by name, or a Python object."""
+
+
+class Earlier(Name):
+    """Name of an upstream table or of an earlier step."""
+
+    __slots__ = ()
+
+
+class Beside(Name):
+    """Name of a table that is written beside, ``layer/dataset``."""
+
+    __slots__ = ()
+
+
+stands_for(Plan, lambda: Earlier)
+stands_for(Finding, lambda: Earlier)
+
+
+@dataclass(frozen=True)
+class Operation:
+    """A function that may stand in a step.
+
+    Attributes:
+        name: key of the step.
+        function: what the step calls.
+        kind: ``transform``, ``write``, ``inspect`` or ``plan``.
+        summary: what it promises.
+    """
+
+    name: str
+    function: Callable[..., Any]
+    kind: str
+    summary: str
+
+    @property
+    def returns(self) -> Any:  # noqa: ANN401 - a type
+        """Type of the result."""
+        return get_type_hints(inspect.unwrap(self.function)).get("return")
+
+    @cached_property
+    def data(self) -> Mapping[str, Role]:
+        """Positional parameter -> what fills it."""
+        hints, found = get_type_hints(inspect.unwrap(self.function)), dict[str, Role]()
+        for name in self._named(of_data=True):
+            found[name] = _role(name, _members(hints[name]), first=not found)
+        return found
+
+    @property
+    def options(self) -> tuple[str, ...]:
+        """Keyword-only parameters."""
+        return self._named(of_data=False)
+
+    @property
+    def splits(self) -> bool:
+        """``True`` if the rows may be a split."""
+        first = next(iter(self.data), "")
+        return bool(first) and Split in _members(get_type_hints(inspect.unwrap(self.function))[first])
+
+    @cached_property
+    def model(self) -> type[Options]:
+        """Model of the options, and of the data that a step names."""
+        named: dict[str, Any] = {"beside": Beside, "earlier": Earlier, "object": PythonName}
+        helps = help_of(self.function)
+        parameters = inspect.signature(self.function).parameters
+        fields = {
+            name: (named[role], field_of(str, parameters[name].default, helps.get(name, ""))[1])
+            for name, role in self.data.items()
+            if role in named
+        }
+        fields |= options_of(self.function, self.options)
+        return create(self.name, fields, self.summary)
+
+    def _named(self, *, of_data: bool) -> tuple[str, ...]:
+        parameters = inspect.signature(self.function).parameters.values()
+        return tuple(each.name for each in parameters if (each.kind is not each.KEYWORD_ONLY) == of_data)
+
+
+def account(*, read: str = "", represented: str = "") -> Mapping[str, DataFrame]:
+    """State the rows read, for the row accounting of a table with other rows than its upstream table.
+
+    Args:
+        read: upstream table whose rows count as read; the table's log counts them.
+        represented: figure that says how many of the rows read the written rows stand for.
+    """
+    raise NotImplementedError  # a step of its own: what it states goes to the target of the write
+
+
+@cache
+def operations() -> Mapping[str, Operation]:
+    """Return every operation by name."""
+    found = {each.name: each for pattern in patterns() for each in _of_pattern(pattern)}
+    found["tally"] = Operation("tally", tally, "transform", (tally.__doc__ or "").splitlines()[0])
+    found["account"] = Operation("account", account, "transform", (account.__doc__ or "").splitlines()[0])
+    return found
+
+
+def _of_pattern(pattern: Pattern) -> Iterator[Operation]:
+    yield Operation(pattern.id, pattern.function, pattern.kind, pattern.summary)
+    for name in pattern.module.__all__:
+        function = getattr(pattern.module, name)
+        if inspect.isfunction(function) and function is not pattern.function and (kind := _kind(function)):
+            summary = (inspect.getdoc(function) or "").splitlines()[0]
+            yield Operation(f"{pattern.id}.{name}", function, kind, summary)
+
+
+def _kind(function: Callable[..., Any]) -> str:
+    """Return the kind of a companion; empty for one that no step can call."""
+    parameters = inspect.signature(function).parameters.values()
+    if any(each.kind in (each.VAR_POSITIONAL, each.VAR_KEYWORD) for each in parameters):
+        return ""
+    returned: Any = get_type_hints(inspect.unwrap(function)).get("return")
+    return KINDS.get(returned, "")
+
+
+def _members(kind: Any) -> tuple[Any, ...]:  # noqa: ANN401 - a type
+    return tuple(get_args(kind)) if get_origin(kind) in (Union, UnionType) else (kind,)
+
+
+def _role(name: str, kinds: tuple[Any, ...], *, first: bool) -> Role:
+    kinds = tuple(kind for kind in kinds if kind is not NoneType)
+    if Target in kinds:
+        return "into" if name == "into" else "beside"
+    if first and Table in kinds:
+        return "table"
+    if {DataFrame, Split} & set(kinds):
+        return "rows" if first else "earlier"
+    return "earlier" if {Finding, Plan} & set(kinds) else "object"

@@ -1,0 +1,72 @@
+"""What `dg scaffold defs` writes for a table: a declaration that is complete but for its names."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import dagster as dg
+from pydantic import BaseModel, ConfigDict, Field
+
+__all__ = ["SCHEMA", "TableScaffolder", "first_line"]
+
+SCHEMA = Path(".dedp") / "schema.json"
+"""Where a project keeps the JSON schema of its files, written by `dedp schema`."""
+
+
+class _Stated(BaseModel):
+    """What the command line says of the table."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    name: str = Field(default="silver/orders", description="The table, layer/dataset.")
+    reads: str = Field(default="bronze/orders", description="The upstream table, layer/dataset.")
+    partition_by: str = Field(default="event_date", description="The column with the day.")
+
+
+class TableScaffolder(dg.Scaffolder[_Stated]):
+    """Writes the declaration of a table that keeps the rows of one upstream table, by day."""
+
+    @classmethod
+    def get_scaffold_params(cls) -> type[_Stated]:
+        """Return the options of `dg scaffold defs`."""
+        return _Stated
+
+    def scaffold(self, request: dg.ScaffoldRequest[_Stated]) -> None:
+        """Write the file."""
+        stated = request.params or _Stated()
+        request.target_path.mkdir(parents=True, exist_ok=True)
+        file = request.target_path / "defs.yaml"
+        text = _TEXT.format(**stated.model_dump(), type=request.type_name)
+        file.write_text(first_line(file, request.project_root) + text, encoding="utf-8")
+
+
+def first_line(file: Path, project: Any) -> str:  # noqa: ANN401 - a path, or nothing
+    """Return the line that names the schema for an editor."""
+    root = Path(project) if project else file.parent
+    return f"# yaml-language-server: $schema={os.path.relpath(root / SCHEMA, file.parent)}\n"
+
+
+_TEXT = """\
+type: {type}
+attributes:
+  table:
+    name: {name}
+    comment: One row per ...
+    columns:
+      id: {{type: STRING, comment: identity of the row, required: true}}
+      {partition_by}: {{type: DATE, comment: UTC day, required: true}}
+    partition_by: [{partition_by}]
+  reads:
+    tables:
+      {reads}: {{same: {{column: {partition_by}}}}}
+  runs:
+    partitions: {{daily: {{}}}}
+  about:
+    owner: team:data
+  code_version: "1"
+  steps:
+    - tally: {{identity: [id]}}
+    - idempotency.data_overwrite: {{allow_empty: true}}
+"""

@@ -1,0 +1,55 @@
+"""Operations of steps: every pattern, with the options of its signature."""
+
+from __future__ import annotations
+
+import inspect
+
+import pytest
+
+from dedp_assets.components.operations import operations
+from dedp_assets.patterns.catalog import patterns
+from tests.contracts.test_interface import NOT_FROM_DATA, can_be_stated
+
+PATTERNS = list(patterns())
+NAMED = {"beside", "earlier", "object"}
+"""Roles of data that a step names; rows, upstream table and target come by themselves."""
+
+
+@pytest.mark.parametrize("pattern", PATTERNS, ids=lambda pattern: pattern.id)
+def test_a_patterns_options_are_those_of_its_signature(pattern):
+    """Names, defaults and requirements; and nothing is declared beside the function."""
+    operation = operations()[pattern.id]
+    assert (operation.function, operation.kind) == (pattern.function, pattern.kind)
+    named = {name for name, role in operation.data.items() if role in NAMED}
+    assert set(operation.model.model_fields) == named | set(pattern.options)
+    parameters = inspect.signature(pattern.function).parameters
+    for name, field in operation.model.model_fields.items():
+        assert field.is_required() == (parameters[name].default is inspect.Parameter.empty), name
+        assert field.description, f"{pattern.id}: {name} has no help"
+    positional = [p.name for p in parameters.values() if p.kind is not p.KEYWORD_ONLY]
+    assert list(operation.data) == positional
+
+
+@pytest.mark.parametrize("pattern", PATTERNS, ids=lambda pattern: pattern.id)
+def test_a_patterns_options_have_a_json_schema_that_refuses_others(pattern):
+    """An editor completes each, and marks a misspelt one; null is no value of any."""
+    schema = operations()[pattern.id].model.model_json_schema()
+    assert schema["additionalProperties"] is False
+    assert "null" not in str([each.get("type") for each in schema["properties"].values()])
+
+
+def test_only_what_no_data_states_is_named_as_python():
+    """The list of exceptions is that of the interface's contract."""
+    for pattern in PATTERNS:
+        schema = operations()[pattern.id].model.model_json_schema()["properties"]
+        python = {name for name in pattern.options if ":" in str(schema[name].get("pattern", ""))}
+        assert python == NOT_FROM_DATA.get(pattern.id, set())
+    assert can_be_stated(str)
+
+
+def test_companions_stand_in_steps_as_well():
+    """By module and function, of the same kinds."""
+    found = operations()
+    assert found["error_management.dead_letter.route"].data["dead"] == "beside"
+    assert found["value.static_joiner.judge_reference"].kind == "inspect"
+    assert {"tally", "account"} <= set(found)

@@ -1,0 +1,38 @@
+"""The how-to of tables in YAML: its example is a table of this graph."""
+
+from __future__ import annotations
+
+import re
+
+from dedp_assets import defs
+from dedp_assets.components.checking import drafts_of
+from dedp_assets.components.declaring import declare
+from dedp_assets.components.operations import operations
+from dedp_assets.graph.declare import declared
+from dedp_assets.resources.environments import CHECKOUT
+
+PAGE = (CHECKOUT / "docs" / "own_table_in_yaml.md").read_text()
+SPECS = {spec.name: spec for table in declared(defs) for spec in table.tables}
+
+
+def test_the_example_of_the_page_is_a_table():
+    """As it stands there, over the tables of this graph."""
+    (text,) = re.findall(r"```yaml\n(.*?)```", PAGE, re.DOTALL)
+    (found,), faults = drafts_of(text, "defs.yaml")
+    table, more = declare(found, SPECS)
+    assert [*faults, *more] == []
+    assert table.spec.name == "gold/page_counts"
+    assert table.definition().partitions_def
+
+
+def test_the_fault_of_the_page_is_the_one_that_is_found():
+    """Line, column and sentence."""
+    (text,) = re.findall(r"```yaml\n(.*?)```", PAGE, re.DOTALL)
+    (found,), _ = drafts_of(text.replace("keys: [visit_id]", "keys: [vist_id]"), "defs/gold/page_counts/defs.yaml")
+    (fault,) = declare(found, SPECS)[1]
+    assert f"{fault}\n" in PAGE
+
+
+def test_the_operations_that_the_page_names_are_there():
+    """Steps of the row accounting."""
+    assert {"tally", "account"} <= set(operations())

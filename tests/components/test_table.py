@@ -1,0 +1,54 @@
+"""The component as Dagster's tools see it: schema, scaffolded file, and faults that wait for the load."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import dagster as dg
+import pytest
+from pydantic import TypeAdapter
+
+from dedp_assets.components import TableComponent
+from dedp_assets.components.checking import drafts_of
+from dedp_assets.components.declaring import declare
+from dedp_assets.components.scaffolding import TableScaffolder
+from tests.components.declarations import SPECS
+
+
+def test_the_schema_for_tools_is_strict():
+    """As `dg check yaml` and editors read it, with the options of steps."""
+    schema = TableComponent.get_model_cls().model_json_schema()
+    assert schema["additionalProperties"] is False
+    assert set(schema["required"]) == {"table", "reads", "about", "code_version", "steps"}
+    step = schema["$defs"]["Step"]["properties"]
+    merge = schema["$defs"][step["idempotency.merger"]["$ref"].rpartition("/")[2]]
+    assert (merge["required"], merge["additionalProperties"]) == (["keys"], False)
+    assert merge["properties"]["keys"]["description"]
+
+
+@pytest.mark.parametrize("stated", [{"nothing": 1}, {"table": 3}, {}])
+def test_faults_of_attributes_do_not_reach_dagster(stated):
+    """The location would not load; they wait for the component."""
+    made = TypeAdapter(TableComponent.get_model_cls()).validate_python(stated)
+    (asset,) = TableComponent.load(made, dg.ComponentTree.for_test().load_context).build_defs(None).assets
+    assert "This table is not loaded" in next(iter(asset.specs)).description
+
+
+def test_a_scaffolded_file_is_a_declaration(tmp_path):
+    """Its first line names the schema, and its names are those of the command line."""
+    params = TableScaffolder.get_scaffold_params()(name="gold/days", reads="silver/visits")
+    target = tmp_path / "project" / "defs" / "gold" / "days"
+    request = dg.ScaffoldRequest(
+        type_name="dedp_assets.components.TableComponent",
+        target_path=target,
+        scaffold_format="yaml",
+        project_root=tmp_path,
+        params=params,
+    )
+    TableScaffolder().scaffold(request)
+    text = (target / "defs.yaml").read_text()
+    assert text.startswith(f"# yaml-language-server: $schema={Path('../../../../.dedp/schema.json')}\n")
+    (found,), faults = drafts_of(text.replace("[id]", "[visit_id]"), "defs.yaml")
+    table, more = declare(found, SPECS)
+    assert [*faults, *more] == []
+    assert table.spec.name == "gold/days"
