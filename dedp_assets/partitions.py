@@ -24,7 +24,7 @@ def daily(start: date = _FIRST) -> dg.DailyPartitionsDefinition:
 
 
 def weekly(start: date = _FIRST) -> dg.WeeklyPartitionsDefinition:
-    """Make one partition a week from Monday, called by it, this week included.
+    """Make one partition a week, named by the Monday, this week included.
 
     Args:
         start: a day of the first week; that of the platform by default.

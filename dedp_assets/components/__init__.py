@@ -1,4 +1,4 @@
-"""Tables declared in YAML: components for Dagster's `dg`, made into the same declarations as in Python.
+"""Tables declared in YAML: components for Dagster's `dg`, with the same declarations as in Python.
 
 `dg` imports this package in every project of an environment: it starts nothing and imports no Spark.
 """

@@ -1,4 +1,4 @@
-"""Attributes of a table in a file: the records of the declaration, and the steps that compute it."""
+"""Attributes of a table in a file: the records of the declaration, and the steps of the computation."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class PatternName(Name):
 
 
 class _StepsInSchema:
-    """Gives steps their JSON schema, which holds the options of every pattern, when it is asked for."""
+    """Builds the JSON schema of steps on demand, with the options of every pattern."""
 
     def __get_pydantic_json_schema__(
         self, _steps: core_schema.CoreSchema, handler: GetJsonSchemaHandler
@@ -52,7 +52,7 @@ class _StepsInSchema:
 
 
 def _functions_of(module: ModuleType, returned: Callable[[str], bool]) -> Iterator[tuple[str, Any]]:
-    """Yield the public functions of a module by what they return."""
+    """Yield the public functions of a module with a given return type."""
     for name in module.__all__:
         found = inspect.unwrap(getattr(module, name)) if callable(getattr(module, name)) else None
         if inspect.isfunction(found) and returned(str(found.__annotations__.get("return"))):

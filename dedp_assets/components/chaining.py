@@ -1,4 +1,4 @@
-"""Validation of steps: operations, options, names and columns, as far as they are known before a run."""
+"""Validation of steps: operations, options, names and columns, as far as known before a run."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _OF_ROWS = ("identity", "keys", "order_by", "entity")
 
 @dataclass
 class Known:
-    """Names that a step may use, and what is known of the rows that it takes.
+    """Names that a step may use, and known facts of the rows at the step.
 
     Attributes:
         table: the declared table.
@@ -63,7 +63,7 @@ class Known:
         return [*([ROWS] if self.rows else []), *self.upstream, *self.named, *([owned] if owned else [])]
 
     def columns_of(self, name: str) -> Mapping[str, Any] | None:
-        """Return the columns behind a name, where they are known."""
+        """Return the columns behind a name; ``None`` for unknown columns."""
         return self.upstream[name].columns if name in self.upstream else None
 
     def is_split(self, name: str) -> bool:
@@ -203,7 +203,7 @@ def _of_library(
 
 
 def _require_source(step: Step, known: Known, *, optional: bool) -> None:
-    """Refuse a step without rows to take, or with rows of another kind than it takes."""
+    """Refuse a step without rows to take, or with rows of a wrong kind."""
     path = (*step.path, "from")
     over_table = bool(step.operation) and "table" in (step.operation.data.values() if step.operation else ())
     names = list(known.upstream) if over_table else [n for n in known.values if n != ROWS]
@@ -254,7 +254,7 @@ def _of_columns(step: Step, operation: Operation, document: Document, known: Kno
 
 
 def _go_on(step: Step, known: Known, *, last: bool) -> None:
-    """Note what the next step may use; refuse a chain without a write at its end, or with an earlier one."""
+    """Note the names for the next step; refuse a chain with no write at the end, or an earlier write."""
     kind = step.operation.kind if step.operation else ""
     returned = step.operation.returns if step.operation else None
     if step.function:

@@ -1,4 +1,4 @@
-"""Checks of every declaration below a folder: each YAML file by itself, and all of them with the tables in Python."""
+"""Checks of the declarations below a folder: each YAML file, and all files with the tables in Python."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ def _read(file: Path) -> tuple[str | None, list[Fault]]:
 
 
 def drafts_of(text: str, file: str) -> tuple[list[Draft], list[Fault]]:
-    """Return the drafts of a file's text, and its faults as a file of components."""
+    """Return the drafts of a file's text, and the faults of the file as a whole."""
     try:
         found = documents(text, file)
     except Unreadable as error:
@@ -148,7 +148,7 @@ def _is_known(kind: str) -> bool:
 
 
 def _refuse_second_writers(found: Draft, writers: dict[str, str]) -> None:
-    """Note the tables that a draft writes, and refuse those that have a writer."""
+    """Note the tables that a draft writes, and refuse tables with another writer."""
     for number, spec in enumerate(found.tables):
         path = ("attributes", "table", "name") if number == 0 else ("attributes", "beside", number - 1, "name")
         fault = Fault.at(found.document, path, f"{spec.name} has two writers: {writers.get(spec.name)} is the other")

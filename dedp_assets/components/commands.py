@@ -57,7 +57,7 @@ def schema() -> int:
 
 
 def schema_of_files() -> dict[str, Any]:
-    """Return the JSON schema of a document in YAML: of a table in full, of any other component its keys."""
+    """Return the JSON schema of a document in YAML: a table in full, other components by the keys."""
     of_table = attributes().model_json_schema(ref_template="#/$defs/{model}")
     definitions = of_table.pop("$defs")
     return {

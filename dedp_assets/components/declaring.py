@@ -1,4 +1,4 @@
-"""Declarations of tables made of YAML documents: the same ``lake_table`` call as in Python, or the faults."""
+"""Declarations of tables from YAML documents: the ``lake_table`` call of Python, or the faults."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class Draft:
 
     @property
     def name(self) -> str:
-        """Name of the table, as far as it can be read."""
+        """Name of the table; empty if unreadable."""
         value = self.document.value
         for key in (*_ROOT, "table", "name"):
             value = value.get(key) if isinstance(value, dict) else None
@@ -55,7 +55,7 @@ class Draft:
 
 
 def draft(document: Document) -> Draft:
-    """Validate the attributes of a document, and make the tables that it declares."""
+    """Validate the attributes of a document, and make the declared tables."""
     found = Draft(document, faults=list(map(Fault.of, document.faults)))
     raw = document.value.get("attributes")
     if not isinstance(raw, dict):
@@ -117,7 +117,7 @@ def _records(found: Draft, specs: Mapping[str, TableSpec | None]) -> tuple[dict[
 
 @cache
 def _tables_alone() -> type[Options]:
-    """Return the model of the tables of a declaration, without what it says of their computation."""
+    """Return the model of the tables of a declaration, without the computation."""
     fields = {name: (field.annotation, field) for name, field in attributes().model_fields.items() if name in _TABLES}
     return create("Tables", fields, "")
 
@@ -145,7 +145,7 @@ def _tables(stated: Any) -> Iterator[TableSpec]:  # noqa: ANN401 - validated att
 
 
 def _faults_of_steps(found: Draft) -> list[Fault]:
-    """Return the faults of the steps' operations and options, where what they are about has faults itself."""
+    """Return the faults of the steps' operations and options, for a declaration with other faults."""
     raw = found.document.value.get("attributes")
     steps = raw.get("steps") if isinstance(raw, dict) else None
     if not isinstance(steps, list) or not all(isinstance(step, dict) for step in steps):
@@ -169,7 +169,7 @@ def _chain(found: Draft, reads: Reads, gates: Gates) -> tuple[Chain | None, list
 
 
 def _verdicts(found: Draft, chain: Chain) -> Iterator[Fault]:
-    """Yield the faults of inspections whose verdict is no check of the table, where its name is stated."""
+    """Yield the faults of inspections whose verdict is no check of the table."""
     for step in chain.steps:
         name = step.options.get("name", "")
         if step.operation and step.operation.kind == "inspect" and name and name not in chain.checks:
@@ -231,7 +231,7 @@ def _columns_of_facts(found: Draft, records: Mapping[str, Any]) -> list[Fault]:
 
 
 def _located(error: ConfigError, document: Document) -> Fault:
-    """Return the fault of a rule of declarations, at the option that its sentence begins with."""
+    """Return the fault of a rule of declarations, at the option named first in the sentence."""
     sentence = str(error)
     words = sentence.partition(": ")[2] or sentence
     option = words.partition(" ")[0].rpartition(".")[2].strip(",=:")

@@ -44,7 +44,7 @@ def defined(table: LakeTable[...], document: Document) -> tuple[dg.Definitions |
 
 
 def refused(name: str, faults: Iterable[Fault]) -> dg.Definitions:
-    """Return the asset of a table whose declaration has faults: it says them, and computes nothing."""
+    """Return the asset of a table with a faulty declaration: the faults as text, and no computation."""
     lines = [str(fault) for fault in faults]
     sentence = "\n\n".join(lines)
     key = name.split("/") if _NAME.fullmatch(name) else ["refused", re.sub(r"\W+", "_", lines[0], flags=re.ASCII)[:80]]

@@ -60,14 +60,14 @@ class Document:
     faults: tuple[Unreadable, ...] = ()
 
     def mark(self, path: Path, *, key: bool = False) -> Mark:
-        """Return the place of a value, or of its key; of a missing part, the place of the mapping without it."""
+        """Return the place of a value or key; for a missing part, the place of the mapping around."""
         there = path
         while there and there not in self.marks:
             there = there[:-1]
         return self.marks[there][0 if key and there == path else 1]
 
     def texts(self) -> Iterator[tuple[Path, str]]:
-        """Yield the texts of the document, each with its path."""
+        """Yield the texts of the document with paths."""
         for path in self.marks:
             value = self.value
             for key in path:
@@ -111,7 +111,7 @@ class _Node:
 
 
 class _Reader:
-    """Reads a document from PyYAML's events, because its own composer dies of some unknown aliases."""
+    """Reads a document from PyYAML's events, because PyYAML's composer dies of some unknown aliases."""
 
     def __init__(self, file: str, events: Iterator[Any]) -> None:
         self._file, self._events = file, events
@@ -225,7 +225,7 @@ class _Reader:
 
 
 def _is_plain(kind: str, text: str) -> bool:
-    """Return whether everybody reads a text as the same value, whatever their version of YAML."""
+    """Return whether a text is the same value in every version of YAML."""
     if kind == "bool":
         return text.lower() in ("true", "false")
     return bool((_WHOLE if kind == "int" else _NUMBER).fullmatch(text))

@@ -38,7 +38,7 @@ class Fault:
 
     @classmethod
     def at(cls, document: Document, path: Path, message: str, *, key: bool = False) -> Fault:
-        """Return the fault at a path of a document, or at the nearest part of the path that is there.
+        """Return the fault at a path of a document, or at the nearest existing part of the path.
 
         Args:
             document: the document.
@@ -60,7 +60,7 @@ class Fault:
 
 
 class Misfit(ConfigError):
-    """A part of a document that cannot be made into what it declares.
+    """A part of a document that no declaration can be made of.
 
     Attributes:
         path: keys that lead to the part.
@@ -72,7 +72,7 @@ class Misfit(ConfigError):
         self.path, self.key = path, key
 
     def fault(self, document: Document) -> Fault:
-        """Return the fault, at its place in a document."""
+        """Return the fault with the place in a document."""
         return Fault.at(document, self.path, str(self), key=self.key)
 
 
@@ -143,7 +143,7 @@ def _is_misspelt(path: Path, strange: Iterable[Path]) -> bool:
 
 
 def _within(document: Document, loc: Path, kind: str) -> Path:
-    """Return an error's place without the tags that pydantic puts into it for alternatives and keys."""
+    """Return an error's place without pydantic's tags for alternatives and keys."""
     path: Path = ()
     for part in loc:
         if document.holds((*path, part)) or (kind == "missing" and part == loc[-1]):

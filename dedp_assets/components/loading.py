@@ -1,4 +1,4 @@
-"""Loading of a location's folder of definitions: one bad file is an asset that says so, and all others load."""
+"""Loading of a location's folder of definitions, with an asset of the faults for each bad file."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _LOG = logging.getLogger("dagster")
 
 @dataclass(frozen=True)
 class Loaded:
-    """What a folder of definitions holds, apart from tables in Python.
+    """Contents of a folder of definitions, apart from tables in Python.
 
     Attributes:
         definitions: what Dagster finds in Python and YAML, tables in YAML and faults included.
@@ -45,7 +45,7 @@ class Loaded:
 
 
 def load(path_within_project: Path) -> Loaded:
-    """Load a project's folder of definitions, as ``dg.load_from_defs_folder`` does, without its bad files.
+    """Load a project's folder of definitions, as ``dg.load_from_defs_folder`` does, without bad files.
 
     A file that Dagster cannot load takes the location down there. Here the folders are then loaded one by one: what
     parent folders say in ``post_processing`` is lost until the file is mended.
@@ -67,7 +67,7 @@ def load(path_within_project: Path) -> Loaded:
 
 
 def component_in(file: str, line: int, context: dg.ComponentLoadContext) -> Parts:
-    """Return the table of the document at a line of a file, and its definitions or those of its faults."""
+    """Return the table of the document at a line of a file, and the definitions or the faults."""
     found = _CHECKED.get() or _checked_of(context.component_tree)
     if (file, line) in found.tables:
         return found.tables[file, line], found.definitions[file, line]
@@ -76,7 +76,7 @@ def component_in(file: str, line: int, context: dg.ComponentLoadContext) -> Part
 
 
 def component_of(stated: Any) -> Parts:  # noqa: ANN401 - attributes
-    """Return the table of attributes that stand in no file, and its definitions or those of its faults."""
+    """Return the table of attributes that stand in no file, and the definitions or the faults."""
     (document,) = documents(json.dumps({"attributes": stated}), "<attributes>")
     found = draft(document)
     table, faults = declare(found, {})
@@ -90,7 +90,7 @@ _LATEST: list[tuple[Any, Checked]] = []
 
 
 def _checked_of(tree: dg.ComponentTree) -> Checked:
-    """Check the declarations of a tree that Dagster loads by itself, once for all its components."""
+    """Check the declarations of a tree that Dagster loads by itself, once for all components."""
     if not _LATEST or _LATEST[0][0] is not tree:
         _LATEST[:] = [(tree, checked(files_below(tree.defs_module_path), declared(tree.defs_module)))]
     return _LATEST[0][1]

@@ -1,4 +1,4 @@
-"""Objects made of validated attributes: what Python would hold, with the place of each thing that cannot be made."""
+"""Objects made of validated attributes, as in Python, with the place of each faulty part."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Models of what a file may declare, built from the records of a declaration and the signatures of patterns.
+"""Models of a file's attributes, built from the declaration's records and the patterns' signatures.
 
 Nothing is declared twice: a model's options, types and defaults are those of a dataclass or of a function, and their
 help is its docstring's. A model is strict, and refuses an option that it does not know. What it holds is made by
@@ -64,7 +64,7 @@ class Name(str):
 
     @classmethod
     def __get_pydantic_core_schema__(cls, _source: object, _handler: object) -> core_schema.CoreSchema:
-        """Validate a text, and keep it as a name of this class."""
+        """Validate a text as a name of this class."""
         return core_schema.no_info_after_validator_function(cls, core_schema.str_schema(pattern=cls.pattern))
 
 
@@ -189,7 +189,7 @@ def options_of(function: Callable[..., Any], names: Iterable[str]) -> dict[str, 
 
 
 def _kinds_of(makes: Callable[..., Any], names: Iterable[str] = ()) -> dict[str, Any]:
-    """Return the types of parameters; those of data may be imported for type checkers alone."""
+    """Return the types of parameters; types of data may be imported for type checkers alone."""
     if isinstance(makes, type):
         return get_type_hints(makes)
     plain = inspect.unwrap(makes)
@@ -200,7 +200,7 @@ def _kinds_of(makes: Callable[..., Any], names: Iterable[str] = ()) -> dict[str,
 
 
 def _union(kinds: Sequence[Any]) -> Any:  # noqa: ANN401 - types
-    """Return the type of alternatives: by what YAML tells apart, so that an error is about one of them."""
+    """Return the type of alternatives that YAML tells apart, so that an error is about a single type."""
     records = [kind for kind in kinds if isinstance(kind, type) and is_dataclass(kind)]
     if len(records) > 1:
         named = {_snake(kind.__name__): type_of(kind) for kind in records}
@@ -235,7 +235,7 @@ class _ByShape:
 
 
 def _shape(value: object) -> str:
-    """Return what a value of YAML is."""
+    """Name the type of a value of YAML."""
     if isinstance(value, bool):
         return _WORDS["truth"]
     shapes = ((str, "text"), (dict | BaseModel, "mapping"), (list | tuple, "list"), (int | float, "number"))
@@ -243,7 +243,7 @@ def _shape(value: object) -> str:
 
 
 def _shape_of(kind: Any) -> str:  # noqa: ANN401 - a type
-    """Return what a value of a type is in YAML."""
+    """Name the YAML type of a Python type."""
     origin = get_origin(kind) or kind
     if origin in (tuple, list):
         return "list"
@@ -272,7 +272,7 @@ def models_in(kind: Any) -> Iterator[type[BaseModel]]:  # noqa: ANN401 - a type
 
 
 def inside(kind: Any) -> Iterator[Any]:  # noqa: ANN401 - types
-    """Yield the types of what a list or a mapping of a type holds."""
+    """Yield the types of the elements of a list or mapping type."""
     origin, inner = get_origin(kind), get_args(kind)
     if origin in (Annotated, Union, UnionType):
         for each in inner:

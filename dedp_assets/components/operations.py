@@ -1,4 +1,4 @@
-"""Operations: what may stand in a step, with the model of its options.
+"""Operations: possible contents of a step, with the model of the options.
 
 Every pattern of the catalogue is one, by ``chapter.module``, and each of its companions that returns what a pattern
 may, by ``chapter.module.function``. Two more serve the row accounting: ``tally`` and ``account``.
@@ -67,7 +67,7 @@ class Operation:
 
     @cached_property
     def data(self) -> Mapping[str, Role]:
-        """Positional parameter -> what fills it."""
+        """Positional parameter -> role of the argument."""
         hints, found = get_type_hints(inspect.unwrap(self.function)), dict[str, Role]()
         for name in self._named(of_data=True):
             found[name] = _role(name, _members(hints[name]), first=not found)
@@ -104,7 +104,7 @@ class Operation:
 
 
 def account(*, read: str = "", represented: str = "") -> Mapping[str, DataFrame]:
-    """State the rows read, for the row accounting of a table with other rows than its upstream table.
+    """State the rows read, for the row accounting of a table with other rows than the upstream table.
 
     Args:
         read: upstream table whose rows count as read; the table's log counts them.

@@ -1,4 +1,4 @@
-"""What `dg scaffold defs` writes for a table: a declaration that is complete but for its names."""
+"""The file of `dg scaffold defs` for a table: a declaration that is complete except for the names."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ SCHEMA = Path(".dedp") / "schema.json"
 
 
 class _Stated(BaseModel):
-    """What the command line says of the table."""
+    """Options of the command line for the table."""
 
     model_config = ConfigDict(extra="forbid")
 

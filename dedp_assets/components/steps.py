@@ -58,7 +58,7 @@ class Step:
 
     @property
     def is_aside(self) -> bool:
-        """``True`` if the next step takes the rows that this one took, and not its result."""
+        """``True`` if the next step takes the rows of the step before, and not the result."""
         return self.operation is not None and (self.name == "account" or self.operation.kind in ("inspect", "plan"))
 
 
@@ -89,7 +89,7 @@ class Chain:
         return tuple(dict.fromkeys(each.function for each in named))
 
     def patterns_beside(self, table: TableSpec) -> tuple[Callable[..., Any], ...]:
-        """Return the patterns at work in a further table: of the steps that name it, or else all."""
+        """Return the patterns at work in a further table: of the steps that name the table, or else all."""
         named = [s.operation for s in self.steps if s.operation and table.name in s.options.values()]
         return tuple(each.function for each in named) or self.patterns
 
@@ -132,7 +132,7 @@ def computing(chain: Chain, *, description: str) -> Callable[..., WriteResult]:
 
 
 class _Run:
-    """One run of a chain: what is known by name, and what the target has to know of the rows read."""
+    """One run of a chain: the named results, and the facts about the rows read for the target."""
 
     def __init__(self, chain: Chain, pinned: Mapping[str, Pinned], targets: Sequence[Target]) -> None:
         self._chain, self._pinned = chain, pinned
@@ -175,7 +175,7 @@ class _Run:
         return result
 
     def _note(self, finding: Finding) -> None:
-        """Note a verdict for the target; it is a check of the table, which the declaration must have."""
+        """Note a verdict for the target, a check of the table that the declaration must have."""
         if finding.name not in self._chain.checks:
             raise ConfigError(
                 f"{self._chain.table}: gates.checks must have {finding.name}, which an inspection returns"

@@ -1,4 +1,4 @@
-"""The component of a table: what Dagster and `dg` know of a declaration in YAML."""
+"""The component of a table: a declaration in YAML, for Dagster and `dg`."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ __all__ = ["TableComponent"]
 
 @dg.scaffold_with(TableScaffolder)
 class TableComponent(dg.Component):
-    """A table of the lake: what it is, what it reads, and the steps that compute one partition.
+    """A table of the lake: columns, upstream tables, and the steps that compute one partition.
 
     Args:
         table: the declared table; ``None`` if its declaration has faults.
@@ -37,16 +37,16 @@ class TableComponent(dg.Component):
 
     @classmethod
     def get_spec(cls) -> dg.ComponentTypeSpec:
-        """Return what `dg list components` shows."""
+        """Return the specification for `dg list components`."""
         return dg.ComponentTypeSpec(
-            description="A table of the lake: what it is, what it reads, and the steps that compute one partition.",
+            description="A table of the lake: columns, upstream tables, and the steps that compute one partition.",
             tags=["dedp", "spark", "deltalake"],
             produces=["asset", "asset_check", "job", "schedule", "sensor"],
         )
 
     @classmethod
     def load(cls, attributes: BaseModel | None, context: dg.ComponentLoadContext) -> TableComponent:
-        """Make the component of a document; its faults do not keep other documents from loading."""
+        """Make the component of a document; faults do not keep other documents from loading."""
         from dedp_assets.components.loading import component_in, component_of  # noqa: PLC0415
 
         tree = context.resolution_context.source_position_tree
@@ -55,13 +55,13 @@ class TableComponent(dg.Component):
         return cls(*component_in(tree.position.filename, tree.position.start.line, context))
 
     def build_defs(self, context: dg.ComponentLoadContext) -> dg.Definitions:  # noqa: ARG002 - of every component
-        """Return assets, checks, jobs and schedules of the table; of one with faults, an asset that says them."""
+        """Return assets, checks, jobs and schedules of the table; for a faulty one, an asset with the faults."""
         return self._definitions
 
 
 @cache
 def _kept() -> type[BaseModel]:
-    """Return the attributes' model that takes everything, and keeps it as the file states it."""
+    """Return the attributes' model that takes everything, and keeps all as in the file."""
     from dedp_assets.components.attributes import attributes  # noqa: PLC0415
 
     base: Any = attributes()

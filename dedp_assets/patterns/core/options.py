@@ -67,7 +67,7 @@ def typed(function: Callable[P, R]) -> Callable[P, R]:
 
 
 def require_options(function: Callable[..., object], options: Mapping[str, object]) -> None:
-    """Refuse options of a function that do not match its annotations, without a call.
+    """Refuse options of a function that do not match the annotations, without a call.
 
     Raises:
         ConfigError: as a call of a :func:`typed` function.
