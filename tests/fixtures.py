@@ -32,8 +32,6 @@ from tests.faults.processes import wait_until
 from tests.helpers import EVENTS, ServicesUnderTest
 from tests.running import CONNECT_SERVER
 
-apply({"DEDP_FIRST_DAY": "2025-12-02"})  # of the graph that tests load: their data are of January 2026
-
 keep_what_is_the_same()
 
 _LONG_RUN = 200

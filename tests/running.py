@@ -12,6 +12,11 @@ import pytest
 from _pytest.config import apply_warning_filters
 from hypothesis import settings as hypothesis_settings
 
+from dedp_assets.resources.environments import apply
+
+# Of the graph that tests load, whose data are of January 2026; a conftest may import it before the fixtures are there.
+apply({"DEDP_FIRST_DAY": "2025-12-02"})
+
 hypothesis_settings.register_profile("default", deadline=None)  # no test asserts an absolute time
 hypothesis_settings.load_profile("default")
 hypothesis_settings.register_profile("quick", deadline=None, max_examples=25)  # of `make check`
