@@ -39,6 +39,12 @@ class Options(BaseModel):
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
     makes: ClassVar[Callable[..., Any]]
 
+    @classmethod
+    def model_json_schema(cls, *args: Any, **options: Any) -> dict[str, Any]:  # noqa: ANN401 - as pydantic's
+        """Return the JSON schema, with ``items`` in every array: Dagster's sample of a file asks each for it."""
+        schema: dict[str, Any] = _with_items(super().model_json_schema(*args, **options))
+        return schema
+
 
 class Choice(BaseModel):
     """A mapping with one key, which names one of several alternatives."""
@@ -232,6 +238,18 @@ class _ByShape:
         alternatives = handler(schema)["oneOf"]
         rules = [{"if": {"type": s}, "then": each} for s, each in zip(self.shapes, alternatives, strict=True)]
         return {"type": list(self.shapes), "allOf": rules}
+
+
+def _with_items(schema: Any) -> Any:  # noqa: ANN401 - any part of a schema
+    if isinstance(schema, list):
+        return [_with_items(each) for each in schema]
+    if not isinstance(schema, dict):
+        return schema
+    found = {name: _with_items(each) for name, each in schema.items()}
+    if found.get("type") == "array":
+        # Of a tuple, `prefixItems` says what stands at each place, and lengths how many there are.
+        found.setdefault("items", {})
+    return found
 
 
 def _shape(value: object) -> str:

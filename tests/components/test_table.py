@@ -6,6 +6,7 @@ from pathlib import Path
 
 import dagster as dg
 import pytest
+from dagster_shared.yaml_utils.sample_yaml import generate_sample_yaml
 from pydantic import TypeAdapter
 
 from dedp_assets.components import TableComponent
@@ -52,3 +53,9 @@ def test_a_scaffolded_file_is_a_declaration(tmp_path):
     table, more = declare(found, SPECS)
     assert [*faults, *more] == []
     assert table.spec.name == "gold/days"
+
+
+def test_dagster_writes_a_sample_of_a_file():
+    """It does at every load of a location where the component is registered, and asks each array for its items."""
+    sample = generate_sample_yaml("table", TableComponent.get_model_cls().model_json_schema())
+    assert "error_management.windowed_deduplicator" in sample
