@@ -41,7 +41,7 @@ class Options(BaseModel):
 
     @classmethod
     def model_json_schema(cls, *args: Any, **options: Any) -> dict[str, Any]:  # noqa: ANN401 - as pydantic's
-        """Return the JSON schema, with ``items`` in every array: Dagster's sample of a file asks each for it."""
+        """Return the JSON schema, with ``items`` in every array, which Dagster's sample of a file asks for."""
         schema: dict[str, Any] = _with_items(super().model_json_schema(*args, **options))
         return schema
 
