@@ -20,7 +20,7 @@ from dedp_assets.patterns.delta import Insert, Table, Update, adoption_of
 from dedp_assets.resources.environments import CHECKOUT
 from tests.helpers import field_of, write_protocol
 
-pytestmark = pytest.mark.budget(300, "a table of each kind is made, written, merged into and read by Spark")
+pytestmark = pytest.mark.budget(100, "a table of each kind is made, written, merged into and read by Spark")
 
 NAME = "t/x"
 ROWS = [
