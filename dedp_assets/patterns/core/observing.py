@@ -19,7 +19,7 @@ from pyspark.sql import Column, DataFrame, Observation
 from pyspark.sql import functions as F
 
 from dedp_assets.patterns.core.errors import ContractError
-from dedp_assets.patterns.core.names import RESERVED, select_list
+from dedp_assets.patterns.core.names import RESERVED, identifier
 from dedp_assets.patterns.core.sql_options import reason_of
 
 __all__ = ["SPARK_ERRORS", "Unmeasured", "Watch", "is_data_fault"]
@@ -98,10 +98,13 @@ class Watch:
 
     def _columns(self, measures: Mapping[str, str]) -> list[Column]:
         """Make a column of each aggregate."""
-        # Somebody else's SQL may end in a comment, which would hide its name.
-        asked = {name: F.expr(sql).alias(name) for name, sql in measures.items() if name in self.asked}
-        own = {name: sql for name, sql in measures.items() if name not in asked}
-        return [*map(F.expr, select_list(own)), *asked.values()]
+        return [self._column(name, sql) for name, sql in measures.items()]
+
+    def _column(self, name: str, sql: str) -> Column:
+        # Somebody else's SQL may end in a comment, and a figure may be called by a text that no SQL can hold.
+        if name in self.asked or not name.isidentifier():
+            return F.expr(sql).alias(name)
+        return F.expr(f"{sql} AS {identifier(name)}")
 
     @property
     def _sure(self) -> dict[str, str]:
