@@ -14,6 +14,8 @@ from dedp_assets.patterns.connectors.events import Event
 from dedp_assets.patterns.ingestion.external_trigger import send_event
 from dedp_assets.sources import devices
 
+pytestmark = pytest.mark.budget(50, "a platform that events start")
+
 NOON = datetime(2026, 1, 20, 12, tzinfo=timezone.utc)
 DONE = [("refresh_devices", "")]
 

@@ -13,6 +13,8 @@ from dedp_assets.patterns.delta import Ledger, Table
 from dedp_assets.sources import devices
 from tests.assets.conftest import BOTH_OF_GOLD, day, visits_of
 
+pytestmark = pytest.mark.budget(60, "a platform with refused and approved days")
+
 APPROVAL = {APPROVED_BY: "Ada", APPROVED_BECAUSE: "the provider confirmed it"}
 
 

@@ -14,6 +14,8 @@ from dedp_assets.resources.landing import Landing
 from dedp_assets.verifying import verify
 from tests.assets.conftest import BOTH_OF_GOLD, SILVER_AND_GOLD, day, visits_of, world_in
 
+pytestmark = pytest.mark.budget(60, "lost files, forced runs, ranges and approvals on the platform")
+
 BROKEN = '{"visit_id": "torn", "event_ti'
 GOLD = ("gold/daily_page_views", "gold/daily_visitors")
 

@@ -17,7 +17,7 @@ from dedp_assets.resources.lake import Lake
 from dedp_assets.resources.spark import SparkEngine
 from tests.assets.conftest import day, visits_of
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.budget(60, "sessions, figures and a group of tables from landing on")]
 
 
 def resources(world):

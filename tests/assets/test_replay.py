@@ -11,6 +11,8 @@ from dedp_assets.defs.silver.visits import RULES
 from dedp_assets.graph.run.run_tags import APPROVED_BECAUSE, APPROVED_BY
 from tests.assets.conftest import BOTH_OF_GOLD, day, visits_of, world_in
 
+pytestmark = pytest.mark.budget(50, "a platform with letters that are replayed")
+
 REPLAY = "silver/visits_dead_letter_replay"
 SILVER = dg.AssetSelection.assets("silver/visits", "silver/visits_dead_letter", REPLAY)
 REFUSED = sorted(json.loads(line)["visit_id"] for line in visits_of(0)[:2])

@@ -25,6 +25,8 @@ from dedp_assets.sources.visits_topic import publish
 from tests.faults.processes import wait_until
 from tests.helpers import OF_PRODUCERS, a_record, a_run, read_back, write_log
 
+pytestmark = pytest.mark.budget(50, "streams of a broker")
+
 LINES = TableSpec(
     "bronze/lines",
     {

@@ -27,7 +27,7 @@ from tests.contracts.test_patterns import PATTERNS, public_functions
 from tests.contracts.test_rerun_law import Example, execute
 from tests.helpers import NOW
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.budget(50, "every option of every public function with wrong values")]
 
 FUZZ = settings.get_current_profile_name() == "fuzz"
 FUNCTIONS = {name: getattr(pattern.module, name) for pattern in PATTERNS for name in public_functions(pattern)}

@@ -40,6 +40,8 @@ from dedp_assets.patterns.delta.storage.local_store import LocalStore
 from dedp_assets.patterns.ingestion.compactor import compact
 from tests.helpers import EVENTS, NOW, a_run, active_files, job_group, jobs_of, read_back
 
+pytestmark = pytest.mark.budget(70, "every verb of a table, and each of its refusals")
+
 DAY = {"event_date": "2026-01-05"}
 NEXT_DAY = {"event_date": "2026-01-06"}
 LANDED = {"landed_on": "2026-01-07"}

@@ -31,6 +31,8 @@ from dedp_assets.patterns.delta.storage import coordination
 from tests.helpers import EVENTS, a_run, active_files, read_back
 from tests.renaming import MAPPED, STORED, any_names
 
+pytestmark = pytest.mark.budget(90, "every clause of a merge by both ways of writing, and generated merges")
+
 DAY = {"event_date": "2026-01-05"}
 NEXT_DAY = {"event_date": "2026-01-06"}
 UPSERT = {"keys": ["id"], "clauses": [Update(), Insert()]}

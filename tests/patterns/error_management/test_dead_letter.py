@@ -24,6 +24,8 @@ from dedp_assets.patterns.error_management.dead_letter import LETTER, Field, as_
 from tests.helpers import NOW, a_run, read_back
 from tests.renaming import STORED, any_names
 
+pytestmark = pytest.mark.budget(60, "every type of a record, and letters over several runs")
+
 DAY, NEXT = "2026-01-05", "2026-01-06"
 READINGS = TableSpec(
     "silver/readings",

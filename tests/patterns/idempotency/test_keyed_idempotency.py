@@ -21,7 +21,7 @@ from dedp_assets.patterns.idempotency.keyed_idempotency import FIRST, LAST, add_
 from tests.helpers import a_run, read_back
 from tests.renaming import STORED, any_names
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.budget(50, "every way to a key that stays")]
 
 VISIT = "user STRING, session INT, happened INT, appended INT, page STRING"
 BY_APPEND = {"entity": ["user"], "appended": ["appended"], "group": ["session"]}

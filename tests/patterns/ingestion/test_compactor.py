@@ -24,6 +24,8 @@ from dedp_assets.patterns.delta.maintenance import compaction
 from dedp_assets.patterns.ingestion.compactor import compact, plan_compaction, vacuum
 from tests.helpers import EVENTS, a_record, a_run, active_files, read_back, write_log
 
+pytestmark = pytest.mark.budget(70, "many small files are written first")
+
 DAYS = ("2026-01-05", "2026-01-06")
 DAY, NEXT_DAY = ({"event_date": day} for day in DAYS)
 WEEK = 7 * 24

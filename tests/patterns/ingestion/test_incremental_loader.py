@@ -29,6 +29,8 @@ from dedp_assets.patterns.ingestion.readiness_marker import delivering, plan_rea
 from tests.helpers import NOW, a_run, active_files, files_of, read_back
 from tests.renaming import STORED, any_names
 
+pytestmark = pytest.mark.budget(50, "windows of a source, against every kind of change in it")
+
 DAYS = [f"2026-01-{day:02d}" for day in range(5, 13)]
 ORIGIN = datetime(2026, 1, 5, tzinfo=timezone.utc)
 DAY = 86400

@@ -35,6 +35,8 @@ from dedp_assets.patterns.ingestion.transformation_replicator import declare_tra
 from tests.helpers import a_run, active_files, read_back
 from tests.renaming import STORED, any_names
 
+pytestmark = pytest.mark.budget(60, "replicas of every kind of change")
+
 SECRET = b"0123456789abcdef0123456789ABCDEF"
 KEY = MaskingKey("staging-1", SECRET)
 DAYS = ("2026-01-05", "2026-01-06", "2026-01-07")
