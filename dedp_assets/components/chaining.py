@@ -63,7 +63,7 @@ class Known:
         return [*([ROWS] if self.rows else []), *self.upstream, *self.named, *([owned] if owned else [])]
 
     def columns_of(self, name: str) -> Mapping[str, Any] | None:
-        """Return the columns behind a name; ``None`` for unknown columns."""
+        """Return the columns of an upstream table by name, or ``None`` for an earlier result."""
         return self.upstream[name].columns if name in self.upstream else None
 
     def is_split(self, name: str) -> bool:
@@ -264,6 +264,8 @@ def _go_on(step: Step, known: Known, *, last: bool) -> None:
     if not last and (kind == "write" or returned is WriteResult):
         raise Misfit(step.path, f"{step.name} writes, and must be the last step")
     if step.result:
+        if step.name == "account":
+            raise Misfit((*step.path, "as"), "as must be left out of account, which returns no rows")
         if step.result in (*known.values, *known.targets):
             raise Misfit((*step.path, "as"), f"as must be a name of its own, not {step.result}, which is there already")
         known.named[step.result] = returned is Split

@@ -24,7 +24,7 @@ __all__ = ["Draft", "declare", "draft"]
 _ROOT: Path = ("attributes",)
 _TABLES = ("table", "beside")
 _COLUMNS = ("partition_by", "key", "one_channel_per")
-"""Options of a table with names of its own columns."""
+"""Options of a table declaration that name columns of the declared table."""
 
 
 @dataclass

@@ -173,7 +173,7 @@ def _type_of_several(kind: Any, origin: Any, inner: Sequence[Any]) -> Any:  # no
 
 @cache
 def _is_stated(kind: Any) -> bool:  # noqa: ANN401 - a type
-    """Return whether a file can state a value of a type; a record with bytes, as of a key, is none."""
+    """Return whether YAML can state every value of a type: texts, numbers, lists, mappings and records."""
     origin = get_origin(kind) or kind
     if origin in _STANDS_FOR or origin in (str, int, float, bool, NoneType, Literal, Ellipsis, Callable, _CALLABLE):
         return True
@@ -206,7 +206,7 @@ def _kinds_of(makes: Callable[..., Any], names: Iterable[str] = ()) -> dict[str,
 
 
 def _union(kinds: Sequence[Any]) -> Any:  # noqa: ANN401 - types
-    """Return the type of alternatives that YAML tells apart, so that an error is about a single type."""
+    """Return the type of an option with alternatives, chosen by the YAML type of the value."""
     records = [kind for kind in kinds if isinstance(kind, type) and is_dataclass(kind)]
     if len(records) > 1:
         named = {_snake(kind.__name__): type_of(kind) for kind in records}

@@ -16,6 +16,7 @@ from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 from pyspark.sql import DataFrame
 
 from dedp_assets.components.model import Name, Options, PythonName, create, field_of, help_of, options_of, stands_for
+from dedp_assets.graph.declare import Pinned
 from dedp_assets.patterns.catalog import KINDS, Pattern, patterns
 from dedp_assets.patterns.core.results import Finding, Plan, Split
 from dedp_assets.patterns.core.rows import tally
@@ -23,9 +24,9 @@ from dedp_assets.patterns.delta import Table, Target
 
 __all__ = ["Beside", "Earlier", "Operation", "account", "operations"]
 
-Role = Literal["rows", "table", "into", "beside", "earlier", "object"]
-"""What fills a positional parameter: the rows of the step before, an upstream table, the target, a table beside it, an
-earlier result by name, or a Python object."""
+Role = Literal["rows", "table", "upstream", "into", "beside", "earlier", "object"]
+"""Argument of a positional parameter: the rows of the step before, an upstream table, all upstream tables by name, the
+target, a further table to write, an earlier result by name, or a Python object."""
 
 
 class Earlier(Name):
@@ -35,7 +36,7 @@ class Earlier(Name):
 
 
 class Beside(Name):
-    """Name of a table that is written beside, ``layer/dataset``."""
+    """Name of a further table that the steps write, ``layer/dataset``."""
 
     __slots__ = ()
 
@@ -103,14 +104,18 @@ class Operation:
         return tuple(each.name for each in parameters if (each.kind is not each.KEYWORD_ONLY) == of_data)
 
 
-def account(*, read: str = "", represented: str = "") -> Mapping[str, DataFrame]:
+def account(upstream: Mapping[str, Pinned], *, read: str = "", represented: str = "") -> dict[str, Any]:
     """State the rows read, for the row accounting of a table with other rows than the upstream table.
 
     Args:
+        upstream: the upstream tables by name.
         read: upstream table whose rows count as read; the table's log counts them.
         represented: figure that says how many of the rows read the written rows stand for.
+
+    Returns:
+        Facts for ``Target.reading``: ``figures`` (``read``, in rows) and ``represented``.
     """
-    raise NotImplementedError  # a step of its own: what it states goes to the target of the write
+    return {"figures": {"read": upstream[read].count()} if read else {}, "represented": represented}
 
 
 @cache
@@ -146,6 +151,8 @@ def _members(kind: Any) -> tuple[Any, ...]:  # noqa: ANN401 - a type
 
 def _role(name: str, kinds: tuple[Any, ...], *, first: bool) -> Role:
     kinds = tuple(kind for kind in kinds if kind is not NoneType)
+    if kinds == (Mapping[str, Pinned],):
+        return "upstream"
     if Target in kinds:
         return "into" if name == "into" else "beside"
     if first and Table in kinds:

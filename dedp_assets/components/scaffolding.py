@@ -12,7 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field
 __all__ = ["SCHEMA", "TableScaffolder", "first_line"]
 
 SCHEMA = Path(".dedp") / "schema.json"
-"""Where a project keeps the JSON schema of its files, written by `dedp schema`."""
+"""Path in a project of the JSON schema for declarations, the output of `dedp schema`."""
 
 
 class _Stated(BaseModel):

@@ -158,15 +158,15 @@ class _Run:
         return next(iter(self._pinned.values())).rows() if self._chain.first else None
 
     def _step(self, step: Step, rows: Any) -> Any:  # noqa: ANN401 - whatever steps return
-        if step.operation and step.operation.name == "account":
-            return self._account(**step.options)
         if step.sql:
             result = self._query(step.sql, rows)
         elif step.function:
             result = self._python(step.function, rows)
         elif step.operation:
             result = self._call(step, step.operation, rows)
-        if step.operation and step.operation.name == "tally":
+        if step.name == "account":
+            self._facts = result
+        if step.name == "tally":
             result, self._tally = result
         if step.result:
             self._named[step.result] = result
@@ -203,6 +203,8 @@ class _Run:
                 data[name] = rows
             elif role == "into":
                 data[name] = self._target()
+            elif role == "upstream":
+                data[name] = self._pinned
             elif role == "table":
                 pinned = self._pinned[step.takes] if step.takes else next(iter(self._pinned.values()))
                 data[name] = pinned.table
@@ -220,10 +222,6 @@ class _Run:
         if not (self._tally or self._facts or self._findings):
             return self._into
         return self._into.reading(self._tally, **self._facts, findings=self._findings)
-
-    def _account(self, *, read: str = "", represented: str = "") -> None:
-        figures = {"read": self._pinned[read].count()} if read else {}
-        self._facts = {"figures": figures, "represented": represented}
 
     def _has(self, name: str) -> bool:
         return name in (ROWS, INTO, *self._named, *self._pinned) or name in self._into.partition

@@ -81,7 +81,11 @@ def command(chosen: Settings, *, port: int) -> list[str]:
 
 
 def open_database(chosen: Settings) -> Address | None:
-    """Create the database, unless present, and announce the URL; ``None`` without a ready server."""
+    """Create a missing database, announce the URL, and return the server's address.
+
+    Returns:
+        The address; ``None`` while the server is stopped or starting.
+    """
     own = _own(chosen)
     if own is not None:
         _make_database(own)
@@ -107,7 +111,7 @@ def _folder(chosen: Settings) -> Path:
 
 
 def _own(chosen: Settings) -> Address | None:
-    """Return the address of the running server, from ``postmaster.pid``; ``None`` without a ready server."""
+    """Return the server's address by ``postmaster.pid``; ``None`` for a stopped or starting server."""
     folder = _folder(chosen)
     try:
         lines = (folder / "data" / "postmaster.pid").read_text().splitlines()

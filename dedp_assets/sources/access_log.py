@@ -71,7 +71,7 @@ class Log:
 
 
 def visit_of(line: str, number: int, *, log: str = "") -> str | None:
-    """Convert an access log line to a visit event in JSON; ``None`` for a line without a request.
+    """Convert an access log line to a visit event in JSON; ``None`` for a connection with no request.
 
     Args:
         line: the line, in any of the formats but W3C, which needs the lines before it.

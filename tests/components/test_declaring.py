@@ -237,6 +237,8 @@ RULES = [
     ("{users_are_there_once", "{users_are_there", "gates.checks must have users_are_there_once",
      "steps.3.value.static_joiner.judge_reference.name"),
     ("account: {", "account: {read: visits, ", "read must be left out after a tally", "steps.6.account.read"),
+    ("- account: {represented: views}", "- account: {represented: views}\n      as: facts", "as must be left out",
+     "steps.6.as"),
     ("reports: {soon", "reports: {every_visit_is_counted", "must have names of their own", "gates.audits"),
     ("type: DATE, comment: UTC day, required", "type: DOUBLE, comment: UTC day, required", "cannot be", "table"),
     ("    - tally: {identity: [visit_id], keep: valid}\n      from: parts\n", "", "takes rows, not a split", "steps.3"),

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import inspect
+from types import SimpleNamespace
 
 import pytest
 
-from dedp_assets.components.operations import operations
+from dedp_assets.components.operations import account, operations
 from dedp_assets.patterns.catalog import patterns
 from tests.contracts.test_interface import NOT_FROM_DATA, can_be_stated
 
@@ -53,3 +54,11 @@ def test_companions_stand_in_steps_as_well():
     assert found["error_management.dead_letter.route"].data["dead"] == "beside"
     assert found["value.static_joiner.judge_reference"].kind == "inspect"
     assert {"tally", "account"} <= set(found)
+
+
+def test_account_states_the_rows_of_an_upstream_table():
+    """The number by its log, under the name that a write's row accounting knows; and no option of a file."""
+    upstream = {"visits": SimpleNamespace(count=lambda: 7)}
+    assert account(upstream, read="visits") == {"figures": {"read": 7}, "represented": ""}
+    assert account(upstream, represented="views") == {"figures": {}, "represented": "views"}
+    assert set(operations()["account"].model.model_fields) == {"read", "represented"}

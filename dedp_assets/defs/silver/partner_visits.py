@@ -90,7 +90,7 @@ AUDITS = (
     code_version="1",
 )
 def partner_visits(landed: Pinned, into: Target) -> WriteResult:
-    """Convert one event date's records to common columns beside the untouched record."""
+    """Convert one event date's partner records to common columns, and keep each record as it was delivered."""
     common = wrap_records(landed.rows(), computed={"partner": "partner", **SHAPES}, by="partner")
     rows = common.selectExpr(
         "*",

@@ -27,7 +27,7 @@ LAUNCHPAD = {
 """What may be chosen for a table in the launchpad; the run tag ``dedp/force=true`` asks for it in every table."""
 
 IN_FILE = "is_declared_in_a_file"
-"""Attribute of a function that is no code of its own, but the steps of a YAML file."""
+"""Attribute of a function made of the steps of a YAML file: the catalogue links to the file instead of code."""
 _EVERY_WRITE = {
     "rows_are_accounted_for": "Every row read was written, or is a dead letter, a duplicate or filtered out.",
     "rows_lie_in_their_partition": "No row lies outside of the partition that the run owns.",

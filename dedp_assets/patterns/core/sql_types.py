@@ -37,6 +37,7 @@ def parsed_schema(schema: Mapping[str, str]) -> StructType:
     return StructType([StructField(column, _parsed(column, kind)) for column, kind in schema.items()])
 
 
+# Each column of each step would ask the JVM again; what TIMESTAMP means to the session counts at the first call.
 @lru_cache(maxsize=1_000)
 def _parsed(column: str, kind: str) -> DataType:
     try:

@@ -132,7 +132,7 @@ def _without_statistics(state: TableState) -> Iterator[str]:
 
 
 def _is_known(counts: Any) -> bool:  # noqa: ANN401 - pyarrow is not typed
-    """Tell whether any file counts the NULLs of a column, or of one of the column's fields."""
+    """Return whether any file has a NULL count for a column or a nested field."""
     if pa.types.is_struct(counts.type):
         return any(_is_known(counts.field(n)) for n in range(counts.type.num_fields))
     return bool(pc.any(pc.is_valid(counts)).as_py())

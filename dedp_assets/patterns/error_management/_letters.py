@@ -179,9 +179,7 @@ def fitted(letters: DataFrame, dead: Table) -> DataFrame:
     Raises:
         SchemaMismatch: if the table has not the columns of a letter, or values of a column may be none of its type.
     """
-    require_holds(dead.spec, LETTER)
-    held = [field for field in held_types(dead.ensure()).fields if field.name.lower() not in _STAMPED]
-    return as_held(letters, StructType(held), dead.name)
+    return as_held(letters, _held(dead), dead.name)
 
 
 def require_fitting(split: Split, dead: Table) -> None:
@@ -190,11 +188,16 @@ def require_fitting(split: Split, dead: Table) -> None:
     Raises:
         SchemaMismatch: as :func:`fitted`.
     """
-    require_holds(dead.spec, LETTER)
-    own = {column.lower() for column in split.parts["dead"] if column.lower() not in _STAMPED}
-    held = [field for field in held_types(dead.ensure()).fields if field.name.lower() in own]
-    if problems := list(held_problems(split.rows, StructType(held))):
+    own = {column.lower() for column in split.parts["dead"]}
+    held = StructType([field for field in _held(dead).fields if field.name.lower() in own])
+    if problems := list(held_problems(split.rows, held)):
         raise SchemaMismatch(f"{dead.name}: {'; '.join(problems)}: cast it")
+
+
+def _held(dead: Table) -> StructType:
+    """Return the stored types of a letter table, except stamped columns."""
+    require_holds(dead.spec, LETTER)
+    return StructType([field for field in held_types(dead.ensure()).fields if field.name.lower() not in _STAMPED])
 
 
 def publish_letters(written: DataFrame, dead: Target, *, identity: Sequence[str], since: int) -> WriteResult:

@@ -62,7 +62,7 @@ def _describe(footer: Any, place: int, column: str, found: dict[str, dict[str, A
 
 
 def _bound(value: object) -> object:
-    """Convert a minimum or maximum of a Parquet column to JSON; ``None`` if the JSON value would differ."""
+    """Convert a Parquet minimum or maximum to an equal JSON value; ``None`` where JSON has none."""
     if isinstance(value, datetime):
         if value.tzinfo is None:
             return value.isoformat(timespec="microseconds")

@@ -14,7 +14,7 @@ __all__ = ["CATALOG", "named_features", "unreadable", "unwritable"]
 _NEWEST_READER = 3
 _NEWEST_WRITER = 7
 CATALOG = frozenset({"catalogManaged", "catalogOwned-preview"})
-"""Features of a table with commits by its catalog, of which the folder alone does not say the newest version."""
+"""Features of catalog-managed tables: the catalog alone knows the newest version."""
 
 _READ = frozenset(
     {

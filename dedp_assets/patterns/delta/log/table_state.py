@@ -83,7 +83,7 @@ class TableState(Cursors):
 
     @cached_property
     def description(self) -> str:
-        """The comment of the table; empty if none."""
+        """The table comment in the metadata; the empty text by default."""
         known = self.declared.metadata.get("description") if self.declared else self.snapshot.metadata().description
         return str(known or "")
 

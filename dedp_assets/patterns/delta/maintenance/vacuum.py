@@ -47,18 +47,19 @@ def remove_unneeded(table: Table, *, cutoff: datetime, provenance: Provenance) -
     table's lock: no statement is in the middle of a write.
     """
     with table_lock(table.store):
+        claimed = _claimed(table.store)
         state = table.ledger.state()
         if state.closed:
             kept = dict.fromkeys(("files_removed", "bytes_removed", "stages_in_use"), 0)
             reason = "its versions are removed by an expiry only"
             return WriteResult(table.name, state.version, applied=False, changed=False, reason=reason, figures=kept)
         require_open(table.name, state)
-        found = list(_unneeded(table.store, state, _needed(table.ledger, state, cutoff), cutoff))
+        found = list(_unneeded(table.store, state, _needed(table.ledger, state, cutoff), cutoff, claimed))
         freed = sum(file.size_bytes for file in found)
         for file in found:
             table.store.delete(file.path, tidy=True)
         data = sum(file.path.endswith(".parquet") for file in found)
-        figures = {"files_removed": data, "bytes_removed": freed, "stages_in_use": len(_claimed(table.store))}
+        figures = {"files_removed": data, "bytes_removed": freed, "stages_in_use": len(claimed)}
         if not found:
             reason = f"nothing to remove: every file is needed by a version since {cutoff.isoformat()}"
             return WriteResult(table.name, state.version, applied=False, changed=False, reason=reason, figures=figures)
@@ -93,8 +94,9 @@ def _needed(ledger: Ledger, state: TableState, cutoff: datetime) -> set[str]:
     return {ledger.store.address_of(unquote(path)) for path in needed}
 
 
-def _unneeded(store: Store, state: TableState, needed: set[str], cutoff: datetime) -> Iterator[Entry]:
-    claimed = _claimed(store)
+def _unneeded(
+    store: Store, state: TableState, needed: set[str], cutoff: datetime, claimed: Collection[str]
+) -> Iterator[Entry]:
     for file in _candidates(store, state, claimed):
         folder, _, name = file.path.rpartition("/")
         # A checksum file goes with the file it is about.

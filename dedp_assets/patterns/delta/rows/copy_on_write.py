@@ -95,7 +95,7 @@ def rewrite(table: TableHandle, change: RowChange, request: ChangeRequest) -> Wr
 
 
 def _publish(table: TableHandle, change: RowChange, request: ChangeRequest, prepared: _Prepared) -> WriteResult | None:
-    """Commit the staged change and return the result; ``None`` after a conflict with another writer.
+    """Commit the staged change; return the result, or ``None`` after a commit of another writer.
 
     Raises:
         _Outdated: if others changed what the change depends on, or removed what was staged.

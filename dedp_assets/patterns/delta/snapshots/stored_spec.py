@@ -27,7 +27,7 @@ _RESTS = {
     "delta.invariants": "has an invariant, which is judged with every write",
     "delta.typeChanges": "was widened",
 }
-"""Key of a field's metadata -> its meaning for the column."""
+"""Metadata key of a schema field -> sentence for the feature of the column."""
 _KEPT = {"comment", "EXISTS_DEFAULT", _LENGTH}
 _NUMBERED = ("delta.columnMapping.", "delta.identity.")
 _SIZED = re.compile(r"(?:var)?char\(\d+\)")

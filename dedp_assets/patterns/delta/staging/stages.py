@@ -94,12 +94,12 @@ class Stage(Located):
         return rows.selectExpr(*select_list(self.shown))
 
     def may_be_true(self, column: str) -> bool:
-        """Tell by the footers of the kept part's files whether a row may have TRUE in a BOOLEAN column."""
-        for path in (unquote(add.path).partition("/")[2] for add in self.adds):
-            with self.store.open(path) as file:
-                if may_be_true(file, column):
-                    return True
-        return False
+        """Return whether a BOOLEAN column of the kept part may hold TRUE, by the footers of the files."""
+        return any(self._may_be_true(unquote(add.path).partition("/")[2], column) for add in self.adds)
+
+    def _may_be_true(self, path: str, column: str) -> bool:
+        with self.store.open(path) as file:
+            return may_be_true(file, column)
 
     def finish(self) -> None:
         """Remove the stage's log and unpublished files after the commit, and release the claim."""

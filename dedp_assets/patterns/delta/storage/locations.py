@@ -108,7 +108,7 @@ def require_vacant(table: str, store: Store) -> None:
 
 
 def is_link(store: Store) -> bool:
-    """Tell whether a location is a link to a folder elsewhere, as for a replica."""
+    """Return whether a location is a symbolic link, as the address of a replica is."""
     return isinstance(store, LocalStore) and store.above().shown(store.name) is not None
 
 
