@@ -4,7 +4,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import deltalake
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
+from deltalake import convert_to_deltalake
 
 from dedp_assets.patterns.core.errors import NotReady
 from dedp_assets.patterns.core.schema import Column, TableSpec
@@ -120,6 +124,55 @@ def test_many_partitions_are_read_as_the_same_rows(make_table, spark, monkeypatc
     monkeypatch.setattr(reading, "_MOST_PARTITIONS", 3)
     assert rows(table.read()) == one_way == rows(by_delta(table))
     assert [row["n"] for row in table.read({"day": "2026-01-07"}).collect()] == [2]
+
+
+NAMED = TableSpec(
+    "silver/named",
+    {"n": Column("BIGINT"), "day": Column("DATE"), "kind": Column("STRING")},
+    partition_by=("day", "kind"),
+)
+
+
+def test_a_few_named_partitions_are_read_as_the_same_rows(make_table, spark, monkeypatch):
+    """In one frame or in one for each partition: values that differ, that are the same, and none at all."""
+    table = make_table(NAMED)
+    cells = "('2026-01-05', 'a'), ('2026-01-05', NULL), ('2026-01-06', 'it''s'), (NULL, 'a')"
+    several = "SELECT id AS n, DATE(day) AS day, kind FROM range(3), VALUES " + cells + " AS t(day, kind)"
+    table.overwrite(spark.sql(several).filter("n < 2 OR kind = 'a'"), provenance=a_run(sequence=1))
+    day = {"day": "2026-01-05"}
+    for named in ([day], [day, {"day": None}], [{"kind": None}, {"kind": "it's"}], [{"day": "2026-01-06"}, day]):
+        together = table.read(*named)
+        with monkeypatch.context() as patch:
+            patch.setattr(reading, "_MOST_NAMES", 0)
+            apart = table.read(*named)
+        assert rows(together) == rows(apart)
+        assert together.dtypes == apart.dtypes
+        assert together.columns == [*NAMED.columns]
+
+
+@pytest.mark.parametrize("names", [("x", "x"), ("a b", "x"), ("x", "ü+b")], ids=["twice", "blank", "escaped"])
+def test_files_of_other_writers_are_read_whatever_they_are_called(tmp_path, spark, names):
+    """The same name in two partitions, or one that Spark writes otherwise than the log."""
+    for number, name in enumerate(names):
+        folder = tmp_path / "silver" / "foreign" / f"day=2026-01-0{number + 1}"
+        folder.mkdir(parents=True)
+        pq.write_table(pa.table({"n": pa.array([number], pa.int64())}), folder / f"{name}.parquet")
+    where = tmp_path / "silver" / "foreign"
+    day = deltalake.Schema([deltalake.Field("day", "date")])
+    convert_to_deltalake(str(where), partition_by=day, partition_strategy="hive")
+    read = Table.at(where, spark).read({"day": "2026-01-01"}, {"day": "2026-01-02"})
+    assert sorted((row["n"], row["day"].day) for row in read.collect()) == [(0, 1), (1, 2)]
+
+
+def test_a_column_may_be_called_as_the_metadata_of_a_file(make_table, spark):
+    """Spark shows the column then, and no metadata."""
+    table = make_table(replace(DATED, columns={**DATED.columns, "_metadata": Column("STRING")}))
+    table.overwrite(
+        spark.sql("SELECT id AS n, date_add(DATE '2026-01-05', int(id)) AS day, 'm' AS _metadata FROM range(2)"),
+        provenance=a_run(sequence=1),
+    )
+    read = table.read({"day": "2026-01-05"}, {"day": "2026-01-06"})
+    assert sorted((row["n"], row["day"].day, row["_metadata"]) for row in read.collect()) == [(0, 5, "m"), (1, 6, "m")]
 
 
 def test_files_that_lie_elsewhere_are_found(events, event_rows, spark, tmp_path):
