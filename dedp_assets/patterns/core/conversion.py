@@ -60,15 +60,15 @@ def convert_json(
     own, trimmed = f"xxhash64({record})", json_texts.trimmed(record)
     ended = f"if(endswith({record}, '}}'), {record}, {trimmed})"
     text, first = ({name: f"{RESERVED}{what}{n}" for n, name in enumerate(schema)} for what in ("text", "first"))
-    # One column for each intermediate value, in steps: Spark computes what has a column once.
-    read = rows.selectExpr("*", f"{json_texts.members(ended, own)} AS {_MEMBERS}")
-    read = read.selectExpr("*", *[f"{_MEMBERS}[{quoted(name)}] AS {text[name]}" for name in schema])
-    found = {first[name]: fitting(text[name], name, kind, record) for name, kind in schema.items()}
-    read = read.selectExpr("*", *select_list(found))
-    plain = is_plain(record, own, _MEMBERS, [(text[name], first[name]) for name in schema])
-    read = read.selectExpr(*map(identifier, others), *found, f"{plain} AS {_PLAIN}")
-    struct = record_struct(record, schema, lenient=lenient)
-    read = read.selectExpr("*", f"if({_PLAIN}, NULL, {struct}) AS {_AGAIN}")
+    # One column for each intermediate value, which the next ones name: Spark computes what has a column once.
+    steps = {
+        _MEMBERS: json_texts.members(ended, own),
+        **{text[name]: f"{_MEMBERS}[{quoted(name)}]" for name in schema},
+        **{first[name]: fitting(text[name], name, kind, record) for name, kind in schema.items()},
+        _PLAIN: is_plain(record, own, _MEMBERS, [(text[name], first[name]) for name in schema]),
+        _AGAIN: f"if({_PLAIN}, NULL, {record_struct(record, schema, lenient=lenient)})",
+    }
+    read = rows.selectExpr("*", *select_list(steps))
     again = {name: f"{_AGAIN}.c.c{n}" for n, name in enumerate(schema)}
     values = {name: f"if({_PLAIN}, {first[name]}, {again[name]}.v)" for name in schema}
     texts = {stated: f"if({again[name]}.v IS NULL, {again[name]}.x, NULL)" for name, stated in texts_of(schema).items()}

@@ -34,6 +34,7 @@ __all__ = [
     "filed",
     "fitted",
     "judged",
+    "judgement",
     "mark_replayed",
     "open_by_class",
     "publish_letters",
@@ -73,23 +74,29 @@ MEASURES = {
 """Figures of a commit of letters: how many of each status, the open ones by class, and the oldest of these."""
 
 
-def judged(converted: DataFrame, rules: Mapping[str, str]) -> tuple[DataFrame, dict[str, str]]:
-    """Add the broken rules (``reason``) to converted records, with SQL for error class and failed stage.
-
-    Raises:
-        ConfigError: for a rule that Spark cannot evaluate, or that says something else each time (``rand()``).
-    """
-    require_repeatable(converted, "rule", rules)
+def judgement(rules: Mapping[str, str]) -> dict[str, str]:
+    """Write the broken rules of a converted record (``reason``), with error class and failed stage: column -> SQL."""
     broken = [f"CASE WHEN NOT {truth(rule)} THEN {quoted(why)} END" for why, rule in rules.items()]
     places = f"slice({MISFITS}, 1, {_NAMED}), if(size({MISFITS}) > {_NAMED}, 'and more', NULL)"
     reason = f"coalesce({SYNTAX}, nullif(concat_ws('; ', {', '.join([places, *broken])}), ''))"
     kinds = [SYNTAX, f"if(size({MISFITS}) > 0, 'wrong type', NULL)", *broken]
     stage = f"CASE WHEN {SYNTAX} IS NOT NULL THEN 'parse' WHEN size({MISFITS}) > 0 THEN 'convert' ELSE 'validate' END"
+    return {
+        "reason": reason,
+        "error_class": f"if(reason IS NULL, NULL, coalesce({', '.join(kinds)}))",
+        "error_stage": f"if(reason IS NULL, NULL, {stage})",
+    }
+
+
+def judged(converted: DataFrame, rules: Mapping[str, str], columns: Sequence[str]) -> DataFrame:
+    """Select columns of converted records, those of :func:`judgement` among them.
+
+    Raises:
+        ConfigError: for a rule that Spark cannot evaluate, or that says something else each time (``rand()``).
+    """
+    require_repeatable(converted, "rule", rules)
     with naming_options(converted, "rule", {why: truth(rule) for why, rule in rules.items()}):
-        return converted.selectExpr("*", f"{reason} AS reason"), {
-            "error_class": f"if(reason IS NULL, NULL, coalesce({', '.join(kinds)}))",
-            "error_stage": f"if(reason IS NULL, NULL, {stage})",
-        }
+        return converted.selectExpr(*columns)
 
 
 def mark_replayed(rows: DataFrame, earlier: DataFrame | None, identity: Sequence[str], payload: str) -> DataFrame:

@@ -32,6 +32,7 @@ from dedp_assets.patterns.error_management._letters import (
     as_letters,
     filed,
     judged,
+    judgement,
     mark_replayed,
     publish_letters,
     require_fitting,
@@ -107,7 +108,7 @@ def divert_unprocessable(
         >>> rows(split["dead"].select("n", "line", "reason"))
         [(2, '{"id": "seven"}', 'id is not a BIGINT')]
     """
-    kinds, lenient, event_time = _fields(schema)
+    (kinds, lenient, event_time), rules = _fields(schema), rules or {}
     for option, names in (("identity=", identity), ("carry=", carry), ("raw=", raw), ("schema=", schema)):
         require_distinct(option, names)
     _require_usable(rows, identity, payload, [*carry, *raw, *([] if payload else schema)])
@@ -128,19 +129,14 @@ def divert_unprocessable(
         converted = convert_columns(marked, kinds, lenient=lenient)
     else:
         converted = convert_json(mark_replayed(rows, earlier, identity, payload), payload, kinds, lenient=lenient)
-    kept, happened = [payload, *raw], identifier(event_time) if event_time else "NULL"
-    known, classed = judged(converted, rules or {})
+    happened = identifier(event_time) if event_time else "NULL"
+    found = {**judgement(rules), "occurred_at": f"if(reason IS NULL, NULL, CAST({happened} AS TIMESTAMP))"}
     # Only dead letters carry their raw input on: the others would pay for it in every later step.
-    stored = {c: f"if(reason IS NULL, NULL, {identifier(c)})" for c in kept}
-    stored["occurred_at"] = f"if(reason IS NULL, NULL, CAST({happened} AS TIMESTAMP))"
-    flagged = known.selectExpr(
-        *map(identifier, (*handed, *schema)),
-        "was_dead_lettered",
-        "reason",
-        *select_list({**classed, **stored, OUTCOME: "if(reason IS NULL, 'valid', 'dead')"}),
-    )
-    found = ("reason", *classed, "occurred_at")
-    parts = {"valid": (*schema, *handed, "was_dead_lettered"), "dead": (*kept, *handed, *found)}
+    stored = {c: f"if(reason IS NULL, NULL, {identifier(c)})" for c in (payload, *raw)}
+    made = {**found, **stored, OUTCOME: "if(reason IS NULL, 'valid', 'dead')"}
+    shown = (*handed, *schema, "was_dead_lettered")
+    flagged = judged(converted, rules, [*select_list(made), *map(identifier, shown)])
+    parts = {"valid": (*schema, *handed, "was_dead_lettered"), "dead": (payload, *raw, *handed, *found)}
     return Split(flagged, parts, identity=tuple(identity))
 
 

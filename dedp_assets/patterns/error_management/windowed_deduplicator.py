@@ -39,7 +39,7 @@ from dedp_assets.patterns.core.sessionizing import watermarked
 
 __all__ = ["deduplicate", "deduplicate_stream", "judge_uniqueness"]
 
-_PLACE, _SEEN = f"{RESERVED}place", f"{RESERVED}seen"
+_SEEN = f"{RESERVED}seen"
 
 
 @typed
@@ -94,11 +94,11 @@ def deduplicate(
     whole = " AND ".join(f"{identifier(key)} IS NOT NULL" for key in keys)
     ranked = f"{other} = 'valid' AND {whole}"
     place = f"row_number() OVER ({_ranking(split, frame, keys, order_by, keep, ranked)})"
-    repeated = f"({ranked}) AND ({_PLACE} > 1{f' OR {_SEEN}' if earlier is not None else ''})"
+    repeated = f"({ranked}) AND ({place} > 1{f' OR {_SEEN}' if earlier is not None else ''})"
     unknown = f"NOT ({whole})" if null_keys == "drop" else "false"
     outcome = f"CASE WHEN {other} = 'valid' AND ({repeated} OR {unknown}) THEN 'duplicate' ELSE {other} END"
     shown = [identifier(c) for c in split.rows.columns if c != OUTCOME]
-    flagged = frame.selectExpr("*", f"{place} AS {_PLACE}").selectExpr(*shown, f"{outcome} AS {OUTCOME}")
+    flagged = frame.selectExpr(*shown, f"{outcome} AS {OUTCOME}")
     return Split(flagged, {**split.parts, "duplicate": split.parts["valid"]}, identity=split.identity)
 
 

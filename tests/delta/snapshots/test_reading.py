@@ -143,7 +143,7 @@ def test_a_few_named_partitions_are_read_as_the_same_rows(make_table, spark, mon
     for named in ([day], [day, {"day": None}], [{"kind": None}, {"kind": "it's"}], [{"day": "2026-01-06"}, day]):
         together = table.read(*named)
         with monkeypatch.context() as patch:
-            patch.setattr(reading, "_MOST_NAMES", 0)
+            patch.setattr(reading, "_MOST_COMPARED", 0)
             apart = table.read(*named)
         assert rows(together) == rows(apart)
         assert together.dtypes == apart.dtypes

@@ -11,6 +11,7 @@ import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from functools import reduce
+from itertools import permutations
 from urllib.parse import unquote
 
 from pyspark.sql import DataFrame, DataFrameReader, SparkSession
@@ -32,9 +33,9 @@ FILE = f"{RESERVED}file"
 _PLAIN = {CLOSED, "appendOnly", "changeDataFeed", "checkConstraints", "generatedColumns", "invariants", "v2Checkpoint"}
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:/")
 _MOST_PARTITIONS = 64
-_MOST_NAMES = 16
-"""The number of file names that every row of :func:`_together` may be compared with."""
-_PLAIN_NAME = re.compile(r"[A-Za-z0-9._-]+")
+_MOST_COMPARED = 16
+"""The number of files that every row of :func:`_together` may be compared with."""
+_PLAIN_PATH = re.compile(r"[A-Za-z0-9._=/-]+")
 _PLACE = f"{RESERVED}place"
 _SLASHES = "^([^:/]+):/+"
 _PLAIN_URI = f"regexp_replace(url_decode(replace(_metadata.file_path, '+', '%2B')), '{_SLASHES}', '$1:/')"
@@ -54,9 +55,9 @@ def read_at(
     if not files:
         return session.createDataFrame([], schema)
     stored = StructType([field for field in schema.fields if field.name not in state.partition_columns])
+    if partitions and len(files) > 1 and _are_told_by_path(store, files, stored):
+        return _together(session, store, files, stored, schema, state.kinds)
     reader = session.read.schema(stored)
-    if partitions and len(files) > 1 and _are_told_by_name(files, stored):
-        return _together(reader, files, schema, state.kinds)
     parts = [_part(reader, paths, schema, dict(key), state.kinds) for key, paths in files.items()]
     return reduce(DataFrame.unionByName, parts)
 
@@ -135,36 +136,43 @@ def _part(
     return rows.selectExpr(*select_list({name: constants.get(name, identifier(name)) for name in schema.names}), *also)
 
 
-def _are_told_by_name(files: Mapping[Partition, Sequence[str]], stored: StructType) -> bool:
-    """Tell whether the names of a few files, as Spark shows them in ``_metadata``, differ from each other."""
-    names = [path.rpartition("/")[2] for paths in files.values() for path in paths]
-    shown = all(map(_PLAIN_NAME.fullmatch, names)) and "_metadata" not in map(str.lower, stored.names)
-    return shown and len({*names}) == len(names) <= _MOST_NAMES
+def _are_told_by_path(store: Store, files: Mapping[Partition, Sequence[str]], stored: StructType) -> bool:
+    """Tell whether ``_metadata`` shows the paths of a few files below the table as the log has them."""
+    paths = [f"/{_below(store, path)}" for each in files.values() for path in each]
+    if len(paths) > _MOST_COMPARED or "_metadata" in map(str.lower, stored.names):
+        return False
+    return all(map(_PLAIN_PATH.fullmatch, paths)) and not any(a.endswith(b) for a, b in permutations(paths, 2))
 
 
 def _together(
-    reader: DataFrameReader, files: Mapping[Partition, Sequence[str]], schema: StructType, kinds: Mapping[str, str]
+    session: SparkSession,
+    store: Store,
+    files: Mapping[Partition, Sequence[str]],
+    stored: StructType,
+    schema: StructType,
+    kinds: Mapping[str, str],
 ) -> DataFrame:
-    """Read the rows of a few named partitions in one frame, with partition values by file name.
+    """Read the rows of a few named partitions in one frame, with partition values by file.
 
     A frame, a projection and a union for each partition are three analyses each. Whoever filters by a partition column
     afterwards reads all of the files, which is why a read of the whole table does not come this way.
     """
-    rows = reader.parquet(*[literal_path(path) for paths in files.values() for path in paths])
+    paths = [literal_path(path) for each in files.values() for path in each]
+    of_file = {
+        key: " OR ".join(f"endswith(_metadata.file_path, '/{_below(store, path)}')" for path in each)
+        for key, each in files.items()
+    }
     values = {}
     for column, kind in kinds.items():
-        held = {dict(key)[column] for key in files}
-        if len(held) == 1:
-            values[column] = literal(held.pop(), kind)
-            continue
-        cases = (f"WHEN {_in_files(paths)} THEN {literal(dict(key)[column], kind)}" for key, paths in files.items())
-        values[column] = f"CASE {' '.join(cases)} END"
-    return rows.selectExpr(*select_list({name: values.get(name, identifier(name)) for name in schema.names}))
+        held = {key: literal(dict(key)[column], kind) for key in files}
+        cases = [f"WHEN {of_file[key]} THEN {value}" for key, value in held.items()]
+        values[column] = f"CASE {' '.join(cases)} END" if len({*held.values()}) > 1 else next(iter(held.values()))
+    shown = {name: values.get(name, identifier(name)) for name in schema.names}
+    return session.read.schema(stored).parquet(*paths).selectExpr(*select_list(shown))
 
 
-def _in_files(paths: Iterable[str]) -> str:
-    """Write the SQL condition that a row is of one of the files, whose names are plain."""
-    return f"_metadata.file_name IN ({', '.join(repr(path.rpartition('/')[2]) for path in paths)})"
+def _below(store: Store, path: str) -> str:
+    return path.removeprefix(f"{store.address}/")
 
 
 def _by_file(
