@@ -73,14 +73,7 @@ def _parser() -> argparse.ArgumentParser:
     demo.add_argument(
         "--from", dest="first", type=date.fromisoformat, help="first day of the week (default: it ends yesterday)"
     )
-    up = commands.add_parser(
-        "up", help="Spark engine, PostgreSQL, Kafka, HTTP services, Dagster webserver and daemon; Ctrl-C ends them"
-    )
-    up.add_argument("--port", type=int, default=3000, help="port of the webserver (default 3000)")
-    up.add_argument("--engine-port", type=int, default=15002, help="port of the Spark engine (default 15002)")
-    up.add_argument("--database-port", type=int, default=0, help="port of PostgreSQL (default: a free one)")
-    up.add_argument("--kafka-port", type=int, default=9092, help="port of Kafka; its controller takes the next one")
-    up.add_argument("--services-port", type=int, default=8800, help="port of the HTTP services (default 8800)")
+    _add_up(commands)
     work = commands.add_parser("work", help="let the applications change their database and publish visits")
     work.add_argument("--steps", type=int, default=1, help="how many steps of the seeded workload (default 1)")
     status = commands.add_parser("status", help="what needs somebody, then what each table's log says by partition")
@@ -98,10 +91,27 @@ def _parser() -> argparse.ArgumentParser:
     )
     adopt.add_argument("location", help="the table's folder: a path, or a file:// URI")
     adopt.add_argument("--name", default="", help="layer/dataset (default: the last two names of the location)")
+    history = commands.add_parser("history", help="where the run history is, and how many runs it has; or copy it")
+    history.add_argument(
+        "--to", default="", metavar="PLACE", help="sqlite, own (the PostgreSQL of `dedp up`), or a URL"
+    )
     _add_files(commands)
+    _add_history(commands)
     _add_versions(commands)
     _add_runs(commands)
     return parser
+
+
+def _add_up(commands: Any) -> None:  # noqa: ANN401 - argparse does not export the type
+    """Add the command that keeps the platform running."""
+    up = commands.add_parser(
+        "up", help="Spark engine, PostgreSQL, Kafka, HTTP services, Dagster webserver and daemon; Ctrl-C ends them"
+    )
+    up.add_argument("--port", type=int, default=3000, help="port of the webserver (default 3000)")
+    up.add_argument("--engine-port", type=int, default=15002, help="port of the Spark engine (default 15002)")
+    up.add_argument("--database-port", type=int, default=0, help="port of PostgreSQL (default: a free one)")
+    up.add_argument("--kafka-port", type=int, default=9092, help="port of Kafka; its controller takes the next one")
+    up.add_argument("--services-port", type=int, default=8800, help="port of the HTTP services (default 8800)")
 
 
 def _add_files(commands: Any) -> None:  # noqa: ANN401 - argparse does not export the type
@@ -110,6 +120,12 @@ def _add_files(commands: Any) -> None:  # noqa: ANN401 - argparse does not expor
     check.add_argument("folder", nargs="?", type=Path, default=None, help="folder (default: the project's definitions)")
     check.add_argument("--format", choices=["text", "json", "github"], default="text", help="how faults are written")
     commands.add_parser("schema", help="the JSON schema of declarations in YAML, for an editor: > .dedp/schema.json")
+
+
+def _add_history(commands: Any) -> None:  # noqa: ANN401 - argparse does not export the type
+    """Add the command for the place of the run history."""
+    history = commands.add_parser("history", help="where the run history is, and how many runs it has; or copy it")
+    history.add_argument("--to", default="", metavar="PLACE", help="sqlite, own (PostgreSQL of `dedp up`), or a URL")
 
 
 def _add_versions(commands: Any) -> None:  # noqa: ANN401 - argparse does not export the type
@@ -189,6 +205,12 @@ def _verify(chosen: argparse.Namespace) -> int:
     return verify(settings(), chosen.table)
 
 
+def _history(chosen: argparse.Namespace) -> int:
+    from dedp_assets.local.history import history  # noqa: PLC0415
+
+    return history(settings(), to=chosen.to)
+
+
 def _adopt(chosen: argparse.Namespace) -> int:
     from dedp_assets.adopting import adopt  # noqa: PLC0415
 
@@ -232,6 +254,7 @@ _COMMANDS = {
     "letters": _letters,
     "versions": _versions,
     "verify": _verify,
+    "history": _history,
     "adopt": _adopt,
     "check": _check,
     "schema": _schema,

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import dagster as dg
+import yaml
 
 from dedp_assets.definitions import defs
 from dedp_assets.graph.catalogue.selections import checks_of
@@ -17,10 +18,13 @@ from dedp_assets.graph.run.run_tags import CAUSE, process_of, refusals
 from dedp_assets.inprocess import execute
 from dedp_assets.patterns.delta import Commit, Ledger
 from dedp_assets.resources.environments import CHECKOUT, Settings, apply, settings
+from dedp_assets.resources.postgres import history_url
 
-__all__ = ["Ended", "Platform", "close_abandoned", "prepare_home"]
+__all__ = ["Ended", "Platform", "close_abandoned", "configuration", "prepare_home"]
 
 PARTITION = "dagster/partition"
+_HISTORY_URL = "DEDP_HISTORY_URL"
+"""Variable for Dagster's processes: the run history's database, with its password."""
 _OPEN = [
     dg.DagsterRunStatus.NOT_STARTED,
     dg.DagsterRunStatus.STARTING,
@@ -30,15 +34,35 @@ _OPEN = [
 
 
 def prepare_home(settings: Settings) -> dict[str, str]:
-    """Create Dagster's home with the configuration; return the variables DAGSTER_HOME and DEDP_HOME."""
+    """Create Dagster's home with the configuration; return the variables that its processes need.
+
+    Raises:
+        ConfigError, NotReady: as :func:`~dedp_assets.resources.postgres.history_url`.
+    """
+    url = history_url(settings)
     settings.dagster_home.mkdir(parents=True, exist_ok=True)
     # Whole or not at all: a platform that runs here may be reading it.
     draft = settings.dagster_home / f"dagster.yaml.{os.getpid()}"
-    # Who opens the instance by its folder need not have the variable.
-    configured = (CHECKOUT / "dagster.yaml").read_text()
-    draft.write_text(configured.replace("{env: DAGSTER_HOME}", json.dumps(str(settings.dagster_home))))
+    draft.write_text(configuration(settings, in_postgres={"env": _HISTORY_URL} if url else None))
     draft.replace(settings.dagster_home / "dagster.yaml")
-    return {"DAGSTER_HOME": str(settings.dagster_home), "DEDP_HOME": str(settings.home)}
+    variables = {"DAGSTER_HOME": str(settings.dagster_home), "DEDP_HOME": str(settings.home)}
+    return {**variables, **({_HISTORY_URL: url} if url else {})}
+
+
+def configuration(settings: Settings, *, in_postgres: Mapping[str, str] | str | None) -> str:
+    """Write the configuration of Dagster's instance, with the run history in SQLite files or in PostgreSQL.
+
+    Args:
+        settings: decide the folder of the files.
+        in_postgres: the URL of a database, or the variable that holds it; ``None`` for files.
+    """
+    # Who opens the instance by its folder need not have the variable.
+    stated = (CHECKOUT / "dagster.yaml").read_text()
+    stated = stated.replace("{env: DAGSTER_HOME}", json.dumps(str(settings.dagster_home)))
+    if in_postgres is None:
+        return stated
+    storage = {"storage": {"postgres": {"postgres_url": in_postgres}}}
+    return str(yaml.safe_dump({**yaml.safe_load(stated), **storage}))
 
 
 def close_abandoned(instance: dg.DagsterInstance, *, nobody_else_runs: bool = False) -> list[str]:

@@ -24,7 +24,7 @@ from psycopg import sql
 from dedp_assets.local import ports
 from dedp_assets.resources.announced import announce, listens, withdraw
 from dedp_assets.resources.environments import Settings
-from dedp_assets.resources.postgres import FOLDER, Address
+from dedp_assets.resources.postgres import FOLDER, HISTORY, OWN, Address
 
 __all__ = ["PostgresError", "command", "open_database", "start", "stop", "system_user"]
 
@@ -81,14 +81,15 @@ def command(chosen: Settings, *, port: int) -> list[str]:
 
 
 def open_database(chosen: Settings) -> Address | None:
-    """Create a missing database, announce the URL, and return the server's address.
+    """Create missing databases, announce the URL, and return the server's address.
 
     Returns:
         The address; ``None`` while the server is stopped or starting.
     """
     own = _own(chosen)
     if own is not None:
-        _make_database(own)
+        for database in (_DATABASE, *([HISTORY] if chosen.history == OWN else [])):
+            _make_database(own, database)
         announce(_folder(chosen), f"postgresql://{own.user}:{own.password}@{own.host}:{own.port}/{own.database}")
     return own
 
@@ -147,10 +148,10 @@ def _make(folder: Path) -> None:
     draft.rename(folder / "data")
 
 
-def _make_database(own: Address) -> None:
+def _make_database(own: Address, database: str) -> None:
     with replace(own, database="postgres").connect(autocommit=True) as connection:
-        if not connection.execute("SELECT 1 FROM pg_database WHERE datname = %s", (own.database,)).fetchone():
-            connection.execute(sql.SQL("CREATE DATABASE {}").format(sql.Identifier(own.database)))
+        if not connection.execute("SELECT 1 FROM pg_database WHERE datname = %s", (database,)).fetchone():
+            connection.execute(sql.SQL("CREATE DATABASE {}").format(sql.Identifier(database)))
 
 
 def _run(folder: Path, program: str, *arguments: str) -> None:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Mapping
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -25,7 +25,7 @@ from dedp_assets.resources import services as http
 from dedp_assets.resources.announced import listens
 from dedp_assets.resources.clock import Clock
 from dedp_assets.resources.engine import EngineError, use_java
-from dedp_assets.resources.environments import Settings
+from dedp_assets.resources.environments import Settings, apply
 from dedp_assets.resources.home import Running, hold
 from dedp_assets.sources import operational, visits_topic
 from dedp_assets.sources.ads import ads_before
@@ -77,27 +77,47 @@ def up(settings: Settings, ports_: Ports) -> int:
         _require_ports(_wanted(settings, ports_))
         engine.prepare(settings)
         use_java(settings)
-        home = prepare_home(settings)
-        reason = _run(settings, _Platform(settings, replace(ports_, database=ports_.database or ports.free()), home))
+        reason = _run(settings, replace(ports_, database=ports_.database or ports.free()))
     if reason:
         print(f"dedp up: {reason}", file=sys.stderr)  # noqa: T201
     return 1 if reason else 0
 
 
-def _run(settings: Settings, platform: _Platform) -> str:
+def _run(settings: Settings, ports_: Ports) -> str:
     logs = settings.home / "logs"
-    _say("starting", f"{', '.join(server.name for server in platform.servers)}; what they say goes to {logs}")
-    try:
-        with dg.DagsterInstance.from_config(str(settings.dagster_home)) as instance:
-            close_abandoned(instance, nobody_else_runs=True)
+    with _history(settings, ports_) as (instance, home):
+        platform = _Platform(settings, ports_, home)
+        _say("starting", f"{', '.join(server.name for server in platform.servers)}; what they say goes to {logs}")
+        try:
             with supervise(platform.servers, logs, mark=str(settings.home), died=platform.died) as kept:
                 reason = platform.keep(kept, instance)
                 _say("ending", "all servers are told to end")
-    finally:
-        if settings.postgres is None:
-            postgres.stop(settings)
+        finally:
+            if settings.postgres is None:
+                postgres.stop(settings)
     _say("ended", "nothing of it runs any more")
     return reason
+
+
+@contextmanager
+def _history(settings: Settings, ports_: Ports) -> Iterator[tuple[dg.DagsterInstance, dict[str, str]]]:
+    """Open Dagster's run history, with abandoned runs closed, and the variables of Dagster's processes.
+
+    A history in the laptop's own server needs that server now, before it is supervised; each later transaction opens a
+    connection.
+    """
+    own = settings.history == database.OWN and settings.postgres is None
+    with ExitStack() as opened:
+        if own:
+            postgres.start(settings, port=ports_.database)
+        try:
+            apply(home := prepare_home(settings))
+            instance = opened.enter_context(dg.DagsterInstance.from_config(str(settings.dagster_home)))
+            close_abandoned(instance, nobody_else_runs=True)
+        finally:
+            if own:
+                postgres.stop(settings)
+        yield instance, home
 
 
 class _Platform:

@@ -9,6 +9,8 @@ variable               meaning                                                  
 ``DEDP_SPARK_MASTER``  Spark master of an embedded engine                          ``local[*]``
 ``DEDP_DRIVER_MEMORY`` its heap                                                    ``2g``
 ``DEDP_POSTGRES``      URL of the operational database                             one in ``$DEDP_HOME``
+``DEDP_HISTORY``       Dagster's runs and events: ``own``, the PostgreSQL of      SQLite in ``$DEDP_HOME``
+                       ``dedp up``, or the URL of a PostgreSQL database
 ``DEDP_JAVA``          ``auto``: Java 17+ if found; ``bundled``: the wheel's       ``auto``
 ``DEDP_JIT``           ``full``: fast bulk work; ``quick``: fast start, small      ``full``
                        data; ``steady``: small data for many minutes
@@ -58,6 +60,7 @@ class Settings:
     jit: Jit
     java_home: Path | None
     postgres: str | None = field(default=None, repr=False)
+    history: str | None = field(default=None, repr=False)
     masking_key: str | None = field(default=None, repr=False)
     kafka: str | None = None
     kafka_topic: str = "visits"
@@ -109,6 +112,7 @@ def settings() -> Settings:
         jit=cast("Jit", _choice(env, "DEDP_JIT", get_args(Jit))),
         java_home=Path(java_home) if java_home else None,
         postgres=env.get("DEDP_POSTGRES") or None,
+        history=env.get("DEDP_HISTORY") or None,
         masking_key=env.get("DEDP_MASKING_KEY") or None,
         kafka=env.get("DEDP_KAFKA") or None,
         kafka_topic=env.get("DEDP_KAFKA_TOPIC") or "visits",

@@ -20,10 +20,15 @@ from dedp_assets.patterns.core.errors import ConfigError, NotReady
 from dedp_assets.resources.announced import announced
 from dedp_assets.resources.environments import Settings, settings
 
-__all__ = ["FOLDER", "Address", "OperationalDatabase", "address", "lacking"]
+__all__ = ["FOLDER", "HISTORY", "OWN", "Address", "OperationalDatabase", "address", "history_url", "lacking"]
 
 FOLDER = "postgres"
 """Folder of the home in which the laptop's own server keeps everything."""
+
+OWN = "own"
+"""``DEDP_HISTORY``: the run history is in the laptop's own server."""
+HISTORY = "run_history"
+"""The database of the run history in the laptop's own server."""
 
 _REPORTED = re.compile(r"PSQLException: ([^\n]+)")
 _REFUSED = re.compile(r"authentication failed|no password|does not exist|permission denied|no pg_hba")
@@ -177,7 +182,25 @@ def address(chosen: Settings) -> Address:
         raise NotReady(
             "the operational database is not running: start it with `make up`, or name another by DEDP_POSTGRES"
         )
-    return _parsed(url)
+    return _parsed(url, "DEDP_POSTGRES")
+
+
+def history_url(chosen: Settings) -> str:
+    """Return the URL of the PostgreSQL database with Dagster's run history; empty for SQLite files of the home.
+
+    Raises:
+        ConfigError: if the setting is neither ``own`` nor the URL of a PostgreSQL; the text does not repeat it.
+        NotReady: if the laptop's own server is not running.
+    """
+    if chosen.history != OWN:
+        if chosen.history:
+            _parsed(chosen.history, "DEDP_HISTORY")
+        return _for_dagster(chosen.history or "")
+    if chosen.postgres:
+        raise ConfigError("DEDP_HISTORY must be a URL where DEDP_POSTGRES is one, not own: no server of ours runs then")
+    if url := announced(chosen.home / FOLDER):
+        return _for_dagster(f"{url.rpartition('/')[0]}/{HISTORY}")
+    raise NotReady("the run history is in a PostgreSQL (DEDP_HISTORY=own) that is not running: start it with `make up`")
 
 
 def lacking() -> str:
@@ -185,13 +208,18 @@ def lacking() -> str:
     return OperationalDatabase().lacks()
 
 
-def _parsed(url: str) -> Address:
+def _for_dagster(url: str) -> str:
+    """Return a URL with the driver that Dagster's storage works with; SQLAlchemy 2.1 takes another by default."""
+    return re.sub("^postgres(ql)?://", "postgresql+psycopg2://", url)
+
+
+def _parsed(url: str, variable: str) -> Address:
     try:
         parameters = {name: str(value) for name, value in conninfo_to_dict(url).items() if value is not None}
         host, user = parameters.pop("host"), parameters.pop("user")
         port, password = int(parameters.pop("port", "5432")), parameters.pop("password", "")
     except (psycopg.Error, ValueError, KeyError):
         raise ConfigError(
-            "DEDP_POSTGRES is no PostgreSQL URL: write postgresql://user:password@host:port/database"
+            f"{variable} is no PostgreSQL URL: write postgresql://user:password@host:port/database"
         ) from None
     return Address(host, port, parameters.pop("dbname", user), user, password, parameters)

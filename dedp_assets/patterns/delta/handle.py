@@ -63,6 +63,8 @@ class TableHandle(Located):
     def read(self, *partitions: Mapping[str, object], version: int | None = None) -> DataFrame:
         """Read the rows at a pinned version (the newest if ``None``), of the named partitions if any; lazy.
 
+        Up to 10,000 rows (and 1 MB of files) are one task: whoever calls a slow service for each repartitions them.
+
         Raises:
             ConfigError: if a vacuum removed files of that version, and its rows are no longer the current ones.
             ContractError: if files of the pinned version are lost that its rows are still current in.

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import reduce
 from itertools import permutations
 from urllib.parse import unquote
@@ -35,6 +35,8 @@ _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:/")
 _MOST_PARTITIONS = 64
 _MOST_COMPARED = 16
 """The number of files that every row of :func:`_together` may be compared with."""
+_FEW_ROWS, _FEW_BYTES = 10_000, 1 << 20
+"""What one task reads and computes by itself: rows of one task are grouped, joined and ranked without a shuffle."""
 _PLAIN_PATH = re.compile(r"[A-Za-z0-9._=/-]+")
 _PLACE = f"{RESERVED}place"
 _SLASHES = "^([^:/]+):/+"
@@ -56,10 +58,12 @@ def read_at(
         return session.createDataFrame([], schema)
     stored = StructType([field for field in schema.fields if field.name not in state.partition_columns])
     if partitions and len(files) > 1 and _are_told_by_path(store, files, stored):
-        return _together(session, store, files, stored, schema, state.kinds)
-    reader = session.read.schema(stored)
-    parts = [_part(reader, paths, schema, dict(key), state.kinds) for key, paths in files.items()]
-    return reduce(DataFrame.unionByName, parts)
+        rows = _together(session, store, files, stored, schema, state.kinds)
+    else:
+        reader = session.read.schema(stored)
+        parts = [_part(reader, paths, schema, dict(key), state.kinds) for key, paths in files.items()]
+        rows = reduce(DataFrame.unionByName, parts)
+    return rows.coalesce(1) if _are_few(state, files) else rows
 
 
 def read_files(
@@ -121,6 +125,13 @@ def _files(
         if not partitions or any(named.items() <= dict(key).items() for named in partitions):
             found.setdefault(key, []).append(store.address_of(path))
     return found
+
+
+def _are_few(state: TableState, partitions: Collection[Partition]) -> bool:
+    """Tell whether the partitions have so few rows, by the log, that one task is done before a shuffle has begun."""
+    held = [each for key, each in state.statistics().items() if key in partitions]
+    rows, size = sum(each.rows for each in held), sum(each.bytes for each in held)
+    return rows <= _FEW_ROWS and size <= _FEW_BYTES and all(each.exact for each in held)
 
 
 def _part(
