@@ -91,10 +91,6 @@ def _parser() -> argparse.ArgumentParser:
     )
     adopt.add_argument("location", help="the table's folder: a path, or a file:// URI")
     adopt.add_argument("--name", default="", help="layer/dataset (default: the last two names of the location)")
-    history = commands.add_parser("history", help="where the run history is, and how many runs it has; or copy it")
-    history.add_argument(
-        "--to", default="", metavar="PLACE", help="sqlite, own (the PostgreSQL of `dedp up`), or a URL"
-    )
     _add_files(commands)
     _add_history(commands)
     _add_versions(commands)
