@@ -34,7 +34,7 @@ _OPEN = [
 
 
 def prepare_home(settings: Settings) -> dict[str, str]:
-    """Create Dagster's home with the configuration; return the variables that its processes need.
+    """Create Dagster's home with the configuration; return the variables of Dagster's processes.
 
     Raises:
         ConfigError, NotReady: as :func:`~dedp_assets.resources.postgres.history_url`.
@@ -50,7 +50,7 @@ def prepare_home(settings: Settings) -> dict[str, str]:
 
 
 def configuration(settings: Settings, *, in_postgres: Mapping[str, str] | str | None) -> str:
-    """Write the configuration of Dagster's instance, with the run history in SQLite files or in PostgreSQL.
+    """Write the configuration of Dagster's instance, with the run history in files or in PostgreSQL.
 
     Args:
         settings: decide the folder of the files.

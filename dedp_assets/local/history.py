@@ -89,7 +89,7 @@ def move(settings: Settings, *, to: str) -> int:
 
 @contextmanager
 def opened(settings: Settings, place: str) -> Iterator[dg.DagsterInstance]:
-    """Open the run history at a place; the laptop's own server runs meanwhile, if it is there.
+    """Open the run history at a place; if that is the laptop's own server, start the server meanwhile.
 
     Args:
         settings: of the home.
@@ -142,7 +142,7 @@ def _connection(storage: Any) -> Any:  # noqa: ANN401 - as above
 
 
 def _events(source: dg.DagsterInstance) -> Iterator[Any]:
-    """Yield the events of all runs by time; those of a run stay in their order."""
+    """Yield the events of all runs by time; events of a run stay in order."""
     runs = sorted(source.get_run_records(), key=lambda record: record.create_timestamp)
     starts = [("", 0.0), *((record.dagster_run.run_id, record.create_timestamp.timestamp()) for record in runs)]
     waiting: list[tuple[float, int, Any, Iterator[Any]]] = []
@@ -155,7 +155,7 @@ def _events(source: dg.DagsterInstance) -> Iterator[Any]:
 
 
 def _open(waiting: list[tuple[float, int, Any, Iterator[Any]]], number: int, events: Iterator[Any]) -> None:
-    """Put the next event of a run among the waiting ones."""
+    """Push the next event of a run onto the heap of waiting events."""
     if (event := next(events, None)) is not None:
         heapq.heappush(waiting, (event.timestamp, number, event, events))
 
@@ -167,7 +167,7 @@ def _next(waiting: list[tuple[float, int, Any, Iterator[Any]]]) -> Any:  # noqa:
 
 
 def _of_run(source: dg.DagsterInstance, run: str) -> Iterator[Any]:
-    """Yield the events of a run; those without a run have an empty one."""
+    """Yield the events of a run; the empty run id has the events without a run."""
     cursor, more = None, True
     while more:
         page = source.event_log_storage.get_records_for_run(run, cursor=cursor, limit=_AT_ONCE)
@@ -176,5 +176,5 @@ def _of_run(source: dg.DagsterInstance, run: str) -> Iterator[Any]:
 
 
 def _shown(place: str) -> str:
-    """Return the name of a place without the secrets of its URL."""
+    """Return the name of a place without the secrets of a URL."""
     return {SQLITE: "SQLite files", OWN: "the PostgreSQL of this home"}.get(place, "the PostgreSQL database named")

@@ -186,7 +186,7 @@ def address(chosen: Settings) -> Address:
 
 
 def history_url(chosen: Settings) -> str:
-    """Return the URL of the PostgreSQL database with Dagster's run history; empty for SQLite files of the home.
+    """Return the URL of the database with Dagster's run history; empty for SQLite files.
 
     Raises:
         ConfigError: if the setting is neither ``own`` nor the URL of a PostgreSQL; the text does not repeat it.
@@ -209,7 +209,7 @@ def lacking() -> str:
 
 
 def _for_dagster(url: str) -> str:
-    """Return a URL with the driver that Dagster's storage works with; SQLAlchemy 2.1 takes another by default."""
+    """Return a URL with the driver of Dagster's storage; SQLAlchemy 2.1 has another default."""
     return re.sub("^postgres(ql)?://", "postgresql+psycopg2://", url)
 
 

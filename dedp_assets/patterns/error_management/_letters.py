@@ -75,7 +75,7 @@ MEASURES = {
 
 
 def judgement(rules: Mapping[str, str]) -> dict[str, str]:
-    """Write the broken rules of a converted record (``reason``), with error class and failed stage: column -> SQL."""
+    """Write the broken rules of a record, with error class and failed stage: column -> SQL."""
     broken = [f"CASE WHEN NOT {truth(rule)} THEN {quoted(why)} END" for why, rule in rules.items()]
     places = f"slice({MISFITS}, 1, {_NAMED}), if(size({MISFITS}) > {_NAMED}, 'and more', NULL)"
     reason = f"coalesce({SYNTAX}, nullif(concat_ws('; ', {', '.join([places, *broken])}), ''))"
@@ -89,7 +89,7 @@ def judgement(rules: Mapping[str, str]) -> dict[str, str]:
 
 
 def judged(converted: DataFrame, rules: Mapping[str, str], columns: Sequence[str]) -> DataFrame:
-    """Select columns of converted records, those of :func:`judgement` among them.
+    """Select columns of converted records, with the columns of :func:`judgement`.
 
     Raises:
         ConfigError: for a rule that Spark cannot evaluate, or that says something else each time (``rand()``).

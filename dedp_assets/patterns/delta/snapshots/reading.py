@@ -128,7 +128,7 @@ def _files(
 
 
 def _are_few(state: TableState, partitions: Collection[Partition]) -> bool:
-    """Tell whether the partitions have so few rows, by the log, that one task is done before a shuffle has begun."""
+    """Tell whether partitions have so few rows, by the log, that one task is faster than a shuffle."""
     held = [each for key, each in state.statistics().items() if key in partitions]
     rows, size = sum(each.rows for each in held), sum(each.bytes for each in held)
     return rows <= _FEW_ROWS and size <= _FEW_BYTES and all(each.exact for each in held)
@@ -148,7 +148,7 @@ def _part(
 
 
 def _are_told_by_path(store: Store, files: Mapping[Partition, Sequence[str]], stored: StructType) -> bool:
-    """Tell whether ``_metadata`` shows the paths of a few files below the table as the log has them."""
+    """Tell whether ``_metadata`` shows the paths of a few files as the table's log does."""
     paths = [f"/{_below(store, path)}" for each in files.values() for path in each]
     if len(paths) > _MOST_COMPARED or "_metadata" in map(str.lower, stored.names):
         return False
