@@ -16,14 +16,21 @@ from dedp_assets.graph.declare import (
     Source,
     lake_table,
 )
+from dedp_assets.patterns import (
+    Audit,
+    Column,
+    RowCounts,
+    Split,
+    Table,
+    TableSpec,
+    Target,
+    WriteResult,
+    detect_late_data,
+)
 from dedp_assets.patterns.connectors.topics import append_available, position, read_topic, resume
-from dedp_assets.patterns.core.audits import Audit
 from dedp_assets.patterns.core.conversion import exact
 from dedp_assets.patterns.core.names import OUTCOME
-from dedp_assets.patterns.core.results import RowCounts, Split, WriteResult
-from dedp_assets.patterns.core.schema import Column, TableSpec
-from dedp_assets.patterns.delta import Commit, Table, Target
-from dedp_assets.patterns.error_management.late_data_detector import detect_late_data
+from dedp_assets.patterns.delta import Commit
 from dedp_assets.resources.clock import Clock
 from dedp_assets.resources.environments import RETENTION_DAYS, settings
 from dedp_assets.resources.kafka import Kafka

@@ -18,13 +18,19 @@ from dedp_assets.graph.declare import (
     Step,
     lake_table,
 )
+from dedp_assets.patterns import (
+    Audit,
+    Column,
+    Ledger,
+    Table,
+    TableSpec,
+    Target,
+    WriteResult,
+    divert_unprocessable,
+    load_full,
+    volume_guard,
+)
 from dedp_assets.patterns.connectors.lines import read_lines
-from dedp_assets.patterns.core.audits import Audit
-from dedp_assets.patterns.core.results import WriteResult
-from dedp_assets.patterns.core.schema import Column, TableSpec
-from dedp_assets.patterns.delta import Ledger, Table, Target
-from dedp_assets.patterns.error_management.dead_letter import divert_unprocessable
-from dedp_assets.patterns.ingestion.full_loader import load_full, volume_guard
 from dedp_assets.resources.landing import Landing
 
 DEVICES = TableSpec(

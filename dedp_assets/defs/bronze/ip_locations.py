@@ -5,11 +5,9 @@ from functools import partial
 from dedp_assets.defs.silver.visits import VISITS
 from dedp_assets.graph.declare import About, Pinned, Reads, Runs, Source, lake_table, same
 from dedp_assets.partitions import DAILY
+from dedp_assets.patterns import Column, TableSpec, Target, WriteResult, join_static, keep_answers
 from dedp_assets.patterns.connectors.http import ask_in_bulk
-from dedp_assets.patterns.core.results import WriteResult
-from dedp_assets.patterns.core.schema import Column, TableSpec
-from dedp_assets.patterns.delta import Target
-from dedp_assets.patterns.value.static_joiner import ANSWER, join_static, keep_answers
+from dedp_assets.patterns.value.static_joiner import ANSWER
 from dedp_assets.resources.services import Services, lacking
 from dedp_assets.sources.ip_locations import MOST
 

@@ -6,12 +6,17 @@ import dagster as dg
 
 from dedp_assets.graph.declare import About, Every, Gates, Inputs, Job, Reads, Request, Runs, Source, Step, lake_table
 from dedp_assets.partitions import DAILY
-from dedp_assets.patterns.core.audits import Audit
-from dedp_assets.patterns.core.errors import NotReady, PatternError
-from dedp_assets.patterns.core.results import WriteResult
-from dedp_assets.patterns.core.schema import Column, TableSpec
-from dedp_assets.patterns.delta import Target
-from dedp_assets.patterns.ingestion.incremental_loader import load_increment, plan_windows
+from dedp_assets.patterns import (
+    Audit,
+    Column,
+    NotReady,
+    PatternError,
+    TableSpec,
+    Target,
+    WriteResult,
+    load_increment,
+    plan_windows,
+)
 from dedp_assets.resources.lake import Lake
 from dedp_assets.resources.postgres import OperationalDatabase
 

@@ -15,14 +15,9 @@ from dedp_assets.graph.declare import (
     lake_table,
 )
 from dedp_assets.partitions import DAILY
+from dedp_assets.patterns import Audit, Column, TableSpec, Target, WriteResult, overwrite_partition, plan_ready
 from dedp_assets.patterns.connectors.lines import read_lines
-from dedp_assets.patterns.core.audits import Audit
 from dedp_assets.patterns.core.conversion import exact
-from dedp_assets.patterns.core.results import WriteResult
-from dedp_assets.patterns.core.schema import Column, TableSpec
-from dedp_assets.patterns.delta import Target
-from dedp_assets.patterns.idempotency.data_overwrite import overwrite_partition
-from dedp_assets.patterns.ingestion.readiness_marker import plan_ready
 from dedp_assets.resources.environments import RETENTION_DAYS
 from dedp_assets.resources.landing import Landing
 

@@ -9,12 +9,24 @@ from dedp_assets.graph.catalogue.selections import RUNS_ALONE
 from dedp_assets.graph.catalogue.specs import asset_key
 from dedp_assets.graph.declare import About, Gates, Inputs, Job, Polls, Reads, Request, Runs, Source, lake_table
 from dedp_assets.graph.reconcile.requests import decide
+from dedp_assets.patterns import (
+    Column,
+    Conflict,
+    ContractError,
+    Finding,
+    NotReady,
+    PatternError,
+    Plan,
+    TableSpec,
+    Target,
+    WriteResult,
+    apply_changes,
+    capture_changes,
+    judge_slot,
+)
 from dedp_assets.patterns.connectors.comparing import compare_copy
-from dedp_assets.patterns.core.errors import Conflict, ContractError, NotReady, PatternError
-from dedp_assets.patterns.core.results import Finding, Plan, WriteResult
-from dedp_assets.patterns.core.schema import Column, TableSpec
-from dedp_assets.patterns.delta import Target, verify_table
-from dedp_assets.patterns.ingestion.change_data_capture import CHANGES, apply_changes, capture_changes, judge_slot
+from dedp_assets.patterns.delta import verify_table
+from dedp_assets.patterns.ingestion.change_data_capture import CHANGES
 from dedp_assets.resources.environments import settings
 from dedp_assets.resources.lake import Lake
 from dedp_assets.resources.postgres import OperationalDatabase

@@ -18,17 +18,22 @@ from dedp_assets.graph.declare import (
 )
 from dedp_assets.graph.run.history import watermark_of_landings
 from dedp_assets.partitions import DAILY
+from dedp_assets.patterns import (
+    Audit,
+    Column,
+    Ledger,
+    Table,
+    TableSpec,
+    Target,
+    WriteResult,
+    detect_late_data,
+    overwrite_partition,
+    plan_ready,
+    tally,
+)
 from dedp_assets.patterns.connectors.lines import read_lines
-from dedp_assets.patterns.core.audits import Audit
 from dedp_assets.patterns.core.conversion import exact
 from dedp_assets.patterns.core.names import OUTCOME
-from dedp_assets.patterns.core.results import WriteResult
-from dedp_assets.patterns.core.rows import tally
-from dedp_assets.patterns.core.schema import Column, TableSpec
-from dedp_assets.patterns.delta import Ledger, Table, Target
-from dedp_assets.patterns.error_management.late_data_detector import detect_late_data
-from dedp_assets.patterns.idempotency.data_overwrite import overwrite_partition
-from dedp_assets.patterns.ingestion.readiness_marker import plan_ready
 from dedp_assets.resources.environments import RETENTION_DAYS
 from dedp_assets.resources.landing import Landing
 

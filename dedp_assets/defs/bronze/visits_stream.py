@@ -21,14 +21,10 @@ from dedp_assets.graph.declare import Job, Polls, lake_job
 from dedp_assets.graph.reconcile.requests import decide, is_running
 from dedp_assets.graph.run.appending import appending
 from dedp_assets.graph.run.history import newest_batches
+from dedp_assets.patterns import Audit, Ledger, PatternError, Plan, Progress, Split, detect_late_data
 from dedp_assets.patterns.connectors.topics import Position, append_available, position, read_topic, resume
-from dedp_assets.patterns.core.audits import Audit
-from dedp_assets.patterns.core.errors import PatternError
 from dedp_assets.patterns.core.names import OUTCOME
-from dedp_assets.patterns.core.results import Plan, Split
 from dedp_assets.patterns.core.rows import quoted
-from dedp_assets.patterns.delta import Ledger
-from dedp_assets.patterns.error_management.late_data_detector import Progress, detect_late_data
 from dedp_assets.resources.clock import Clock
 from dedp_assets.resources.environments import RETENTION_DAYS, settings
 from dedp_assets.resources.kafka import Kafka

@@ -3,13 +3,18 @@
 from dedp_assets.defs.silver.visits import VISITS
 from dedp_assets.graph.declare import About, Gates, Job, Nightly, Pinned, Reads, Runs, lake_table, same
 from dedp_assets.partitions import DAILY
-from dedp_assets.patterns.core.audits import Audit
-from dedp_assets.patterns.core.results import WriteResult
-from dedp_assets.patterns.core.schema import Column, TableSpec
-from dedp_assets.patterns.delta import Target
-from dedp_assets.patterns.error_management.static_late_data_integrator import plan_lookback
-from dedp_assets.patterns.idempotency.data_overwrite import overwrite_partition
-from dedp_assets.patterns.idempotency.keyed_idempotency import FIRST, LAST, add_stable_key, upsert_keyed
+from dedp_assets.patterns import (
+    Audit,
+    Column,
+    TableSpec,
+    Target,
+    WriteResult,
+    add_stable_key,
+    overwrite_partition,
+    plan_lookback,
+    upsert_keyed,
+)
+from dedp_assets.patterns.idempotency.keyed_idempotency import FIRST, LAST
 
 _PLACE = "STRUCT<landed_on: DATE, source_file: STRING, line_number: BIGINT>"
 DAILY_SESSIONS = TableSpec(

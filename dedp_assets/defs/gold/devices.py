@@ -2,11 +2,7 @@
 
 from dedp_assets.defs.silver.devices import DEVICES_CURRENT
 from dedp_assets.graph.declare import About, Gates, Pinned, Reads, lake_table, whole
-from dedp_assets.patterns.core.audits import Audit
-from dedp_assets.patterns.core.results import WriteResult
-from dedp_assets.patterns.core.schema import Column, TableSpec
-from dedp_assets.patterns.delta import Target
-from dedp_assets.patterns.idempotency.proxy import load_version
+from dedp_assets.patterns import Audit, Column, TableSpec, Target, WriteResult, load_version
 
 DEVICES = TableSpec(
     "gold/devices",

@@ -3,10 +3,7 @@
 from dedp_assets.defs.silver.referrals import REFERRALS
 from dedp_assets.graph.declare import About, Gates, Pinned, Reads, Runs, lake_table, same
 from dedp_assets.partitions import DAILY
-from dedp_assets.patterns.core.results import WriteResult
-from dedp_assets.patterns.core.schema import Column, TableSpec
-from dedp_assets.patterns.delta import Target
-from dedp_assets.patterns.idempotency.merger import merge_changes
+from dedp_assets.patterns import Column, TableSpec, Target, WriteResult, merge_changes
 
 LAST_REFERRALS = TableSpec(
     "gold/last_referrals",

@@ -3,12 +3,7 @@
 from dedp_assets.defs.silver.visits_by_visitor import BY_VISITOR, VISITS_BY_VISITOR
 from dedp_assets.graph.declare import About, Gates, Pinned, Reads, Runs, lake_table, same
 from dedp_assets.partitions import DAILY
-from dedp_assets.patterns.core.audits import Audit
-from dedp_assets.patterns.core.results import WriteResult
-from dedp_assets.patterns.core.schema import Column, TableSpec
-from dedp_assets.patterns.delta import Target
-from dedp_assets.patterns.idempotency.data_overwrite import overwrite_partition
-from dedp_assets.patterns.value.local_aggregator import aggregate_locally
+from dedp_assets.patterns import Audit, Column, TableSpec, Target, WriteResult, aggregate_locally, overwrite_partition
 
 PAGES_BY_VISIT = TableSpec(
     "gold/pages_by_visit",

@@ -4,10 +4,7 @@ from dataclasses import replace
 from datetime import datetime
 
 from dedp_assets.graph.run.feeds import Pinned
-from dedp_assets.patterns.core.audits import Audit
-from dedp_assets.patterns.core.results import WriteResult
-from dedp_assets.patterns.delta import Target
-from dedp_assets.patterns.quality.audit_write_audit_publish import audit_write_audit_publish, require_pass, usual
+from dedp_assets.patterns import Audit, Target, WriteResult, audit_write_audit_publish, require_pass, usual
 
 USUAL = "usual"
 REQUIRED = ("dead_letters_are_few", "rows_are_accounted_for")

@@ -3,11 +3,16 @@
 from dedp_assets.defs.silver.referrals import REFERRALS
 from dedp_assets.graph.declare import About, Gates, Pinned, Reads, Runs, lake_table, same
 from dedp_assets.partitions import DAILY
-from dedp_assets.patterns.core.audits import Audit
-from dedp_assets.patterns.core.results import WriteResult
-from dedp_assets.patterns.core.schema import Column, TableSpec
-from dedp_assets.patterns.delta import Target
-from dedp_assets.patterns.idempotency.transactional_writer import TableRows, publish_group, write_transaction
+from dedp_assets.patterns import (
+    Audit,
+    Column,
+    TableRows,
+    TableSpec,
+    Target,
+    WriteResult,
+    publish_group,
+    write_transaction,
+)
 
 _COUNT = Column("BIGINT", "referrals of the day", required=True)
 REFERRING_SITES = TableSpec(

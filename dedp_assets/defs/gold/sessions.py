@@ -19,12 +19,19 @@ from dedp_assets.graph.declare import (
     same,
 )
 from dedp_assets.partitions import DAILY
-from dedp_assets.patterns.core.errors import NotReady
-from dedp_assets.patterns.core.results import WriteResult
-from dedp_assets.patterns.core.schema import Column, TableSpec
-from dedp_assets.patterns.delta import Table, Target
-from dedp_assets.patterns.idempotency.transactional_writer import TableRows, publish_group, write_transaction
-from dedp_assets.patterns.value.incremental_sessionizer import SessionRule, sessionize_partition
+from dedp_assets.patterns import (
+    Column,
+    NotReady,
+    SessionRule,
+    Table,
+    TableRows,
+    TableSpec,
+    Target,
+    WriteResult,
+    publish_group,
+    sessionize_partition,
+    write_transaction,
+)
 from dedp_assets.resources.environments import RETENTION_DAYS
 
 _SESSION = {

@@ -6,11 +6,7 @@ from dedp_assets.defs.gold.sessions import PUBLIC, RULE
 from dedp_assets.defs.silver.visits import DEAD_LETTER
 from dedp_assets.graph.checks.letters import taken
 from dedp_assets.graph.declare import About, Every, Figure, Job, Pinned, Reads, Runs, lake_table, whole
-from dedp_assets.patterns.core.results import WriteResult
-from dedp_assets.patterns.core.schema import Column, TableSpec
-from dedp_assets.patterns.delta import Target
-from dedp_assets.patterns.error_management.checkpointer import append_checkpointed
-from dedp_assets.patterns.value.stateful_sessionizer import sessionize_stream
+from dedp_assets.patterns import Column, TableSpec, Target, WriteResult, append_checkpointed, sessionize_stream
 from dedp_assets.resources.lake import Lake
 
 SESSIONS_LIVE = TableSpec(

@@ -3,10 +3,7 @@
 from dedp_assets.defs.bronze.visits import EVENT_TIME
 from dedp_assets.defs.bronze.visits import VISITS as LANDED
 from dedp_assets.graph.declare import About, Every, Figure, Job, Pinned, Reads, Runs, lake_table, whole
-from dedp_assets.patterns.core.results import WriteResult
-from dedp_assets.patterns.core.schema import Column, TableSpec
-from dedp_assets.patterns.delta import Target
-from dedp_assets.patterns.error_management.checkpointer import append_checkpointed
+from dedp_assets.patterns import Column, TableSpec, Target, WriteResult, append_checkpointed
 from dedp_assets.resources.lake import Lake
 
 VISITORS_BY_WINDOW = TableSpec(

@@ -15,12 +15,17 @@ from dedp_assets.graph.declare import (
     same,
 )
 from dedp_assets.partitions import DAILY, WEEKLY
-from dedp_assets.patterns.core.audits import Audit
-from dedp_assets.patterns.core.results import WriteResult
-from dedp_assets.patterns.core.schema import Column, TableSpec
-from dedp_assets.patterns.delta import Target
-from dedp_assets.patterns.idempotency.data_overwrite import overwrite_partition
-from dedp_assets.patterns.value.distributed_aggregator import GROUPING, aggregate, merge_aggregates
+from dedp_assets.patterns import (
+    Audit,
+    Column,
+    TableSpec,
+    Target,
+    WriteResult,
+    aggregate,
+    merge_aggregates,
+    overwrite_partition,
+)
+from dedp_assets.patterns.value.distributed_aggregator import GROUPING
 
 KEYS = ("device", "site")
 MEASURES = {

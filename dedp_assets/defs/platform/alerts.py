@@ -4,14 +4,12 @@ from dedp_assets.defs.silver.visits import VISITS
 from dedp_assets.graph.checks.letters import taken
 from dedp_assets.graph.declare import About, Pinned, Reads, Runs, lake_table, same
 from dedp_assets.partitions import DAILY
+from dedp_assets.patterns import Column, TableSpec, Target, WriteResult, deliver_in_order
 from dedp_assets.patterns.connectors.http_sink import HttpSink
 from dedp_assets.patterns.connectors.receipts import RECEIPT
 from dedp_assets.patterns.connectors.sinks import Sink
 from dedp_assets.patterns.connectors.topic_sink import TopicSink
-from dedp_assets.patterns.core.results import WriteResult
-from dedp_assets.patterns.core.schema import Column, TableSpec
-from dedp_assets.patterns.delta import Target
-from dedp_assets.patterns.value.fifo_orderer import RecordColumns, deliver_in_order
+from dedp_assets.patterns.value.fifo_orderer import RecordColumns
 from dedp_assets.resources import kafka as broker
 from dedp_assets.resources import services as inboxes
 from dedp_assets.resources.environments import settings

@@ -9,11 +9,8 @@ from typing import Any
 
 import dagster as dg
 
-from dedp_assets.patterns.core.errors import PatternError
-from dedp_assets.patterns.core.records import Provenance
-from dedp_assets.patterns.delta import Table
+from dedp_assets.patterns import PatternError, Provenance, Table, compact, plan_compaction, vacuum
 from dedp_assets.patterns.delta.maintenance.abandoned import remove_stages
-from dedp_assets.patterns.ingestion.compactor import compact, plan_compaction, vacuum
 from dedp_assets.resources.clock import Clock
 from dedp_assets.resources.lake import Lake
 

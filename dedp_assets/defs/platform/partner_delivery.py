@@ -3,12 +3,9 @@
 from dedp_assets.defs.silver.visits import VISITS
 from dedp_assets.graph.declare import About, Pinned, Reads, Runs, lake_table, same
 from dedp_assets.partitions import DAILY
+from dedp_assets.patterns import Column, RecordColumns, TableSpec, Target, WriteResult, deliver_in_bins
 from dedp_assets.patterns.connectors.http_sink import HttpSink
 from dedp_assets.patterns.connectors.receipts import RECEIPT
-from dedp_assets.patterns.core.results import WriteResult
-from dedp_assets.patterns.core.schema import Column, TableSpec
-from dedp_assets.patterns.delta import Target
-from dedp_assets.patterns.value.bin_pack_orderer import RecordColumns, deliver_in_bins
 from dedp_assets.resources.services import Services, lacking
 
 PARTNER_DELIVERY = TableSpec(

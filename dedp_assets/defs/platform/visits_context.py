@@ -5,13 +5,18 @@ from dataclasses import replace
 from dedp_assets.defs.silver.visits import VISITS
 from dedp_assets.graph.declare import About, Gates, Job, Nightly, Pinned, Reads, Runs, Step, lake_table, same
 from dedp_assets.partitions import DAILY
-from dedp_assets.patterns.core.audits import Audit
-from dedp_assets.patterns.core.results import WriteResult
-from dedp_assets.patterns.core.schema import Column, TableSpec
-from dedp_assets.patterns.delta import Target
-from dedp_assets.patterns.error_management.static_late_data_integrator import plan_lookback
-from dedp_assets.patterns.idempotency.data_overwrite import overwrite_partition
-from dedp_assets.patterns.value.metadata_decorator import contexts_of, decorate, view_for_users
+from dedp_assets.patterns import (
+    Audit,
+    Column,
+    TableSpec,
+    Target,
+    WriteResult,
+    contexts_of,
+    decorate,
+    overwrite_partition,
+    plan_lookback,
+    view_for_users,
+)
 from dedp_assets.resources.environments import RETENTION_DAYS
 
 VISITS_CONTEXT = TableSpec(

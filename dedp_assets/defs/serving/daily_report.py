@@ -4,11 +4,16 @@ from dedp_assets.defs.gold.daily_page_views import DAILY_PAGE_VIEWS
 from dedp_assets.defs.gold.daily_visitors import DAILY_VISITORS
 from dedp_assets.graph.declare import About, Gates, Pinned, Reads, Runs, Step, lake_table, same
 from dedp_assets.partitions import DAILY
-from dedp_assets.patterns.core.results import WriteResult
-from dedp_assets.patterns.core.schema import Column, TableSpec
-from dedp_assets.patterns.delta import Target
-from dedp_assets.patterns.idempotency.data_overwrite import overwrite_partition
-from dedp_assets.patterns.idempotency.transactional_writer import DatabaseTarget, RowSet, write_transaction
+from dedp_assets.patterns import (
+    Column,
+    DatabaseTarget,
+    RowSet,
+    TableSpec,
+    Target,
+    WriteResult,
+    overwrite_partition,
+    write_transaction,
+)
 from dedp_assets.resources.postgres import OperationalDatabase, lacking
 
 DAILY_REPORT = TableSpec(

@@ -33,16 +33,22 @@ from dedp_assets.graph.declare import (
 from dedp_assets.graph.run.appending import appending
 from dedp_assets.graph.run.run_tags import CAUSE
 from dedp_assets.partitions import DAILY
-from dedp_assets.patterns.core.audits import Audit
-from dedp_assets.patterns.core.errors import NotReady
-from dedp_assets.patterns.core.results import WriteResult
-from dedp_assets.patterns.core.schema import Column, TableSpec
-from dedp_assets.patterns.delta import Target
-from dedp_assets.patterns.error_management.checkpointer import append_checkpointed, judge_checkpoint
-from dedp_assets.patterns.error_management.dead_letter import divert_unprocessable
-from dedp_assets.patterns.error_management.static_late_data_integrator import plan_lookback
-from dedp_assets.patterns.idempotency.data_overwrite import overwrite_partition
-from dedp_assets.patterns.value.dynamic_joiner import JoinTimes, join_latest, join_within
+from dedp_assets.patterns import (
+    Audit,
+    Column,
+    JoinTimes,
+    NotReady,
+    TableSpec,
+    Target,
+    WriteResult,
+    append_checkpointed,
+    divert_unprocessable,
+    join_latest,
+    join_within,
+    judge_checkpoint,
+    overwrite_partition,
+    plan_lookback,
+)
 from dedp_assets.resources.clock import Clock
 from dedp_assets.resources.environments import settings
 from dedp_assets.resources.lake import Lake

@@ -8,13 +8,21 @@ from dedp_assets.defs.silver.visits import FIGURES
 from dedp_assets.graph.checks.letters import taken
 from dedp_assets.graph.declare import About, Feed, Gates, Pinned, Reads, Runs, Step, lake_table
 from dedp_assets.partitions import DAILY
-from dedp_assets.patterns.core.audits import Audit
-from dedp_assets.patterns.core.results import WriteResult
-from dedp_assets.patterns.core.rows import quoted, tally
-from dedp_assets.patterns.core.schema import Column, TableSpec
-from dedp_assets.patterns.delta import Target
-from dedp_assets.patterns.error_management.dead_letter import LETTER, Field, divert_unprocessable, route
-from dedp_assets.patterns.error_management.dead_letter_replay import open_letters, replay_letters
+from dedp_assets.patterns import (
+    Audit,
+    Column,
+    Field,
+    TableSpec,
+    Target,
+    WriteResult,
+    divert_unprocessable,
+    open_letters,
+    replay_letters,
+    route,
+    tally,
+)
+from dedp_assets.patterns.core.rows import quoted
+from dedp_assets.patterns.error_management.dead_letter import LETTER
 from dedp_assets.resources.environments import RETENTION_DAYS
 
 _DISPLAY = {

@@ -7,17 +7,17 @@ from typing import Any
 from dedp_assets.defs.bronze.devices import DEVICES as DELIVERED
 from dedp_assets.graph.declare import About, Gates, Pinned, Reads, Step, lake_table, whole
 from dedp_assets.graph.run.history import row_changes
-from dedp_assets.patterns.core.errors import ConfigError
-from dedp_assets.patterns.core.results import WriteResult
-from dedp_assets.patterns.core.schema import Column, TableSpec
-from dedp_assets.patterns.delta import Table, Target
-from dedp_assets.patterns.modeling.previous_value_dimension import show_previous_values
-from dedp_assets.patterns.modeling.versioned_dimension import (
-    AUDITS,
-    VERSION,
-    ChangeStream,
+from dedp_assets.patterns import (
+    Column,
+    ConfigError,
+    Table,
+    TableSpec,
+    Target,
+    WriteResult,
     keep_versions,
+    show_previous_values,
 )
+from dedp_assets.patterns.modeling.versioned_dimension import AUDITS, VERSION, ChangeStream
 
 _DEVICE = {
     "type": Column("STRING", "kind of device; with version its key", required=True),

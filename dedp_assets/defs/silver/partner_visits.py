@@ -5,13 +5,9 @@ from dedp_assets.defs.bronze.partner_visits import PARTNER_VISITS as LANDED
 from dedp_assets.defs.silver.visits import BY_EVENT_DATE
 from dedp_assets.graph.declare import About, Gates, Pinned, Reads, Runs, lake_table
 from dedp_assets.partitions import DAILY
-from dedp_assets.patterns.core.audits import Audit
-from dedp_assets.patterns.core.results import WriteResult
+from dedp_assets.patterns import Audit, Column, TableSpec, Target, WriteResult, overwrite_partition, wrap_records
 from dedp_assets.patterns.core.rows import quoted
-from dedp_assets.patterns.core.schema import Column, TableSpec
-from dedp_assets.patterns.delta import Target
-from dedp_assets.patterns.idempotency.data_overwrite import overwrite_partition
-from dedp_assets.patterns.value.wrapper import RAW, wrap_records
+from dedp_assets.patterns.value.wrapper import RAW
 
 _RECORD = ", ".join(f"{name}: {column.type}" for name, column in LANDED.columns.items())
 PARTNER_VISITS = TableSpec(

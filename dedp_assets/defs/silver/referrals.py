@@ -3,13 +3,18 @@
 from dedp_assets.defs.silver.visits import VISITS
 from dedp_assets.graph.declare import About, Gates, Job, Nightly, Pinned, Reads, Runs, lake_table, same
 from dedp_assets.partitions import DAILY
-from dedp_assets.patterns.core.results import WriteResult
-from dedp_assets.patterns.core.rows import tally
-from dedp_assets.patterns.core.schema import Column, TableSpec
-from dedp_assets.patterns.delta import Target
-from dedp_assets.patterns.error_management.filter_interceptor import filter_audits, filter_measures, intercept_filters
-from dedp_assets.patterns.error_management.static_late_data_integrator import plan_lookback
-from dedp_assets.patterns.idempotency.data_overwrite import overwrite_partition
+from dedp_assets.patterns import (
+    Column,
+    TableSpec,
+    Target,
+    WriteResult,
+    filter_audits,
+    filter_measures,
+    intercept_filters,
+    overwrite_partition,
+    plan_lookback,
+    tally,
+)
 
 REFERRALS = TableSpec(
     "silver/referrals",

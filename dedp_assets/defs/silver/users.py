@@ -8,13 +8,19 @@ from dedp_assets.defs.bronze.users import USERS as BRONZE
 from dedp_assets.graph.declare import About, Gates, Pinned, Reads, Step, lake_table, whole
 from dedp_assets.graph.run.history import last_note
 from dedp_assets.graph.run.revisions import TRUE_SINCE
-from dedp_assets.patterns.core.errors import SchemaMismatch
-from dedp_assets.patterns.core.results import WriteResult
-from dedp_assets.patterns.core.schema import Column, TableSpec
-from dedp_assets.patterns.delta import Table, Target
+from dedp_assets.patterns import (
+    Column,
+    SchemaMismatch,
+    Table,
+    TableSpec,
+    Target,
+    WriteResult,
+    keep_newest,
+    keep_versions,
+)
 from dedp_assets.patterns.modeling import current_dimension, versioned_dimension
-from dedp_assets.patterns.modeling.current_dimension import NEWEST, keep_newest
-from dedp_assets.patterns.modeling.versioned_dimension import VERSION, ChangeStream, keep_versions
+from dedp_assets.patterns.modeling.current_dimension import NEWEST
+from dedp_assets.patterns.modeling.versioned_dimension import VERSION, ChangeStream
 
 _USER = {
     "user_id": Column("STRING", "key", required=True, personal=True),

@@ -6,15 +6,23 @@ from typing import Any
 from dedp_assets.defs.bronze.visits import VISITS as LANDED
 from dedp_assets.graph.declare import About, Feed, Figure, Gates, Pinned, Reads, Runs, lake_table
 from dedp_assets.partitions import DAILY
-from dedp_assets.patterns.core.audits import Audit
-from dedp_assets.patterns.core.results import WriteResult
-from dedp_assets.patterns.core.rows import tally
-from dedp_assets.patterns.core.schema import Column, TableSpec
-from dedp_assets.patterns.delta import Target, audits_of_usual
-from dedp_assets.patterns.error_management.dead_letter import LETTER, Field, divert_unprocessable, route
-from dedp_assets.patterns.error_management.dead_letter_replay import open_letters, replay_letters
-from dedp_assets.patterns.error_management.dynamic_late_data_integrator import plan_late_partitions
-from dedp_assets.patterns.error_management.windowed_deduplicator import deduplicate
+from dedp_assets.patterns import (
+    Audit,
+    Column,
+    Field,
+    TableSpec,
+    Target,
+    WriteResult,
+    deduplicate,
+    divert_unprocessable,
+    open_letters,
+    plan_late_partitions,
+    replay_letters,
+    route,
+    tally,
+)
+from dedp_assets.patterns.delta import audits_of_usual
+from dedp_assets.patterns.error_management.dead_letter import LETTER
 from dedp_assets.resources.environments import RETENTION_DAYS
 
 _EVENT = {

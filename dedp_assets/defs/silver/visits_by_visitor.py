@@ -3,12 +3,7 @@
 from dedp_assets.defs.silver.visits import VISITS
 from dedp_assets.graph.declare import About, Gates, Job, Nightly, Pinned, Reads, Runs, lake_table, same
 from dedp_assets.partitions import DAILY
-from dedp_assets.patterns.core.audits import Audit
-from dedp_assets.patterns.core.results import WriteResult
-from dedp_assets.patterns.core.rows import tally
-from dedp_assets.patterns.core.schema import TableSpec
-from dedp_assets.patterns.delta import Target
-from dedp_assets.patterns.value.local_aggregator import Layout, lay_out
+from dedp_assets.patterns import Audit, Layout, TableSpec, Target, WriteResult, lay_out, tally
 
 BY_VISITOR = Layout(by=("user_id",), buckets=4)
 VISITS_BY_VISITOR = TableSpec(

@@ -6,13 +6,18 @@ from dedp_assets.defs.silver.users import USERS
 from dedp_assets.defs.silver.visits import VISITS
 from dedp_assets.graph.declare import About, Gates, Pinned, Reads, Runs, lake_table, same
 from dedp_assets.partitions import DAILY
-from dedp_assets.patterns.core.audits import Audit
-from dedp_assets.patterns.core.results import WriteResult
-from dedp_assets.patterns.core.rows import tally
-from dedp_assets.patterns.core.schema import Column, TableSpec
-from dedp_assets.patterns.delta import Target
-from dedp_assets.patterns.quality.audit_write_audit_publish import audit_write_audit_publish
-from dedp_assets.patterns.value.static_joiner import VALID, AsOf, join_static, judge_reference
+from dedp_assets.patterns import (
+    Audit,
+    Column,
+    TableSpec,
+    Target,
+    WriteResult,
+    audit_write_audit_publish,
+    join_static,
+    judge_reference,
+    tally,
+)
+from dedp_assets.patterns.value.static_joiner import VALID, AsOf
 
 _VISIT = ("visit_id", "event_time", "user_id", "page", "ip", "device_type", "device_version", "event_date")
 VISITS_ENRICHED = TableSpec(

@@ -4,10 +4,7 @@ from dataclasses import replace
 
 from dedp_assets.defs.bronze.devices import AUDITS, DEVICES
 from dedp_assets.graph.declare import About, Gates, OnRequest, Pinned, Reads, Runs, lake_table, whole
-from dedp_assets.patterns.core.results import WriteResult
-from dedp_assets.patterns.delta import Target
-from dedp_assets.patterns.ingestion.full_loader import volume_guard
-from dedp_assets.patterns.ingestion.passthrough_replicator import declare_replica, replicate_table
+from dedp_assets.patterns import Target, WriteResult, declare_replica, replicate_table, volume_guard
 
 REPLICA = declare_replica(DEVICES, name="staging/devices")
 

@@ -3,13 +3,8 @@
 from dedp_assets.defs.silver.visits import VISITS
 from dedp_assets.graph.declare import About, Gates, OnRequest, Pinned, Reads, Runs, lake_table, same
 from dedp_assets.partitions import DAILY
-from dedp_assets.patterns.core.results import WriteResult
-from dedp_assets.patterns.delta import Target
-from dedp_assets.patterns.ingestion.transformation_replicator import (
-    NOTHING_CROSSED,
-    declare_transformed,
-    replicate_transformed,
-)
+from dedp_assets.patterns import Target, WriteResult, declare_transformed, replicate_transformed
+from dedp_assets.patterns.ingestion.transformation_replicator import NOTHING_CROSSED
 from dedp_assets.resources.secrets import Secrets
 
 REPLICA = declare_transformed(VISITS, name="staging/visits")

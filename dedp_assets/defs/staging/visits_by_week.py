@@ -19,16 +19,8 @@ from dedp_assets.graph.declare import (
     lake_table,
 )
 from dedp_assets.partitions import WEEKLY
-from dedp_assets.patterns.core.records import Provenance
-from dedp_assets.patterns.core.results import WriteResult
-from dedp_assets.patterns.core.schema import Column, TableSpec
-from dedp_assets.patterns.delta import Target
-from dedp_assets.patterns.idempotency.fast_metadata_cleaner import (
-    UNITS_LEAVE_ROOM,
-    freeze_units,
-    load_unit,
-    plan_units,
-)
+from dedp_assets.patterns import Column, Provenance, TableSpec, Target, WriteResult, freeze_units, load_unit, plan_units
+from dedp_assets.patterns.idempotency.fast_metadata_cleaner import UNITS_LEAVE_ROOM
 from dedp_assets.resources.clock import Clock
 from dedp_assets.resources.lake import Lake
 
