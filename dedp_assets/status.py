@@ -49,15 +49,20 @@ class Need:
     reason: str
 
 
-def status(settings: Settings, *, as_json: bool = False) -> int:
+def status(settings: Settings, *, as_json: bool = False, platform: Platform | None = None) -> int:
     """Print partitions in need and the newest commit of each partition; refuse damaged logs at the end.
+
+    Args:
+        settings: where everything is.
+        as_json: whether to print for programs.
+        platform: the platform, if the command has loaded it already.
 
     Raises:
         ContractError: if logs are damaged, after everything else was told.
     """
     lake = Lake(root=str(settings.lakehouse), engine=SparkEngine())
     names = sorted(lake.names(replicas=True), key=by_layer)
-    found = list(needs(settings, lake, names)) if settings.home.exists() else []
+    found = list(needs(settings, lake, names, platform)) if settings.home.exists() else []
     damaged = {need.table: need.reason for need in found if need.state == "unreadable" and not need.partition}
     if as_json:
         tables = {name: list(map(asdict, _rows(lake.ledger(name)))) for name in names if name not in damaged}
@@ -69,13 +74,14 @@ def status(settings: Settings, *, as_json: bool = False) -> int:
     return 0
 
 
-def needs(settings: Settings, lake: Lake, names: Iterable[str]) -> Iterator[Need]:
+def needs(settings: Settings, lake: Lake, names: Iterable[str], platform: Platform | None = None) -> Iterator[Need]:
     """Yield the partitions in need: unreadable, refused, waiting, missing or behind upstream.
 
     Args:
         settings: where everything is.
         lake: the tables.
         names: the tables that are there.
+        platform: the platform, if loaded already.
     """
     for name in names:
         try:
@@ -92,7 +98,7 @@ def needs(settings: Settings, lake: Lake, names: Iterable[str]) -> Iterator[Need
     from dedp_assets.graph.reconcile.reconciling import Gap  # noqa: PLC0415 - seconds of imports, which an empty home does without
     from dedp_assets.instance import Platform  # noqa: PLC0415
 
-    platform = Platform(settings)
+    platform = platform or Platform(settings)
     gaps = list(_gaps(platform, lake, Landing(root=str(settings.landing))))
     refused = {(gap.table, gap.key) for gap in gaps if gap.state == "refused"}
     gaps += [Gap(t, key, "refused", ended.failure) for t, key, ended in platform.waiting() if (t, key) not in refused]

@@ -53,7 +53,7 @@ def demo(settings: Settings, *, logs: Sequence[Path] = (), first: date | None = 
             _land_trouble(settings, first, console)
             _react(platform, console)
     console.print()
-    status(settings)
+    status(settings, platform=platform)
     console.print(
         "\nLook at it in the UI: [bold]make up[/bold], then http://127.0.0.1:3000. "
         f"Tables: {settings.lakehouse}/<layer>/<dataset>"
