@@ -46,7 +46,8 @@ class Checked:
     @property
     def tables(self) -> list[LakeTable[...]]:
         """Declared tables, in the order of the files."""
-        return [each for each in self.declared.values() if isinstance(each, LakeTable)]
+        several = (each if isinstance(each, tuple) else (each,) for each in self.declared.values())
+        return [each for some in several for each in some if isinstance(each, LakeTable)]
 
     @property
     def faults(self) -> list[Fault]:

@@ -8,7 +8,7 @@ from typing import Any
 
 import dagster as dg
 
-from dedp_assets.components import declaring
+from dedp_assets.components import declaring, declaring_landings
 from dedp_assets.components.attributes import attributes
 from dedp_assets.components.defining import definitions_of
 from dedp_assets.components.documents import Document
@@ -42,5 +42,8 @@ class Kind:
 
 KINDS: Mapping[str, Kind] = {
     TABLE: Kind(attributes, declaring.draft, declaring.declare, lambda table: definitions_of([table])),
+    "dedp_assets.components.LandingComponent": Kind(
+        declaring_landings.attributes, declaring_landings.draft, declaring_landings.declare, definitions_of
+    ),
 }
 """Type of a document -> its kind."""
