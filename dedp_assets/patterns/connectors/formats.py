@@ -149,12 +149,13 @@ def text_of(line: bytes, encoding: Encoding) -> str:
 
 
 def header_of(path: Path, made: Csv) -> tuple[str, ...]:
-    """Return the names in the first line of a CSV file; empty for an empty file.
+    """Return the names in the first line of a CSV file; a column without a name is called by its place.
 
     Raises:
         ContractError: if the first line is longer than 1 MiB.
     """
-    return next((tuple(values) for values in _records(path, made)), ())
+    first = next(iter(_records(path, made)), [])
+    return tuple(name or f"column_{number}" for number, name in enumerate(first, 1))
 
 
 def records_in(path: Path, made: Csv | JsonLines) -> Iterator[Any]:
