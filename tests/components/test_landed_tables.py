@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import random
 from collections import Counter
 from datetime import date, datetime, time, timedelta, timezone
 from decimal import Decimal
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from tests.components.landed_project import Project, csv_of
@@ -243,7 +246,7 @@ def test_events_that_do_not_fit_are_letters(clicks):
     """Of nested types, of a torn line, and of an undeclared member; one that is missing by declaration is none."""
     found = {(row["reason"], row["error_class"]) for row in clicks.rows("silver/clicks_dead_letter")}
     assert found == {
-        ("user.id is not a BIGINT; user.tags is not an ARRAY<STRING>", "wrong type"),
+        ("user.id is not a BIGINT; user.tags is not a ARRAY<STRING>", "wrong type"),
         ("malformed JSON", "malformed JSON"),
         ("no declared column is called url", "the columns are not as declared"),
     }
@@ -274,7 +277,7 @@ def dump(spark, tmp_path_factory):
         project.customers = [
             {
                 "id": n, "name": f"Name {n}" if n else None, "balance": Decimal(n) / 4,
-                "born": date(1990, 1, 1 + n % 28), "seen": datetime(2026, 1, 5, 10, n % 60, 0, 123456),
+                "born": date(1990, 1, 1 + n % 28), "seen": datetime(2026, 1, 5, 10, n % 60, 0, 123456),  # noqa: DTZ001 - as databases write it
                 "photo": bytes([n]), "address": {"city": "Köln", "zip": "05000"},
             }
             for n in range(100)
