@@ -83,9 +83,9 @@ def _infer(document: Document, *, again: bool) -> int:
     if not files:
         print(f"no file below {there}: put one there, to see its columns", file=sys.stderr)  # noqa: T201
         return 1
-    columns, looked = columns_of(files, landing.format)
-    file.write_text(_written(columns, landing.folder, looked), encoding="utf-8")
-    print(f"{file}: {len(columns)} columns, {looked}", file=sys.stderr)  # noqa: T201
+    columns, sentence = columns_of(files, landing.format)
+    file.write_text(_written(columns, landing.folder, sentence), encoding="utf-8")
+    print(f"{file}: {len(columns)} columns, {sentence}", file=sys.stderr)  # noqa: T201
     return 0
 
 
@@ -97,7 +97,7 @@ def _files_of(folder: Path, *, nested: bool) -> list[Path]:
 
 @dataclass
 class _Column:
-    """A column as files show it.
+    """A column by the files' evidence.
 
     Attributes:
         type: SQL type.
@@ -115,7 +115,7 @@ class _Column:
 
 
 def columns_of(files: Sequence[Path], made_of: Format) -> tuple[Mapping[str, _Column], str]:
-    """Return the columns of files by name, and a sentence about the files and records looked at.
+    """Return the columns of files by name, and a sentence about the sample.
 
     Args:
         files: all files.
@@ -130,8 +130,8 @@ def columns_of(files: Sequence[Path], made_of: Format) -> tuple[Mapping[str, _Co
 
 
 @dataclass
-class _Look:
-    """What was seen in files of text."""
+class _Evidence:
+    """Evidence of columns in text files."""
 
     seen: dict[str, Seen] = field(default_factory=dict)
     within: dict[str, int] = field(default_factory=dict)
@@ -150,25 +150,25 @@ class _Look:
 
 
 def _columns_of_texts(files: Sequence[Path], made_of: Csv | JsonLines) -> tuple[Mapping[str, _Column], str]:
-    looked, look = _spread(files), _Look()
-    for file in looked:
-        _add_file(look, file, made_of)
-    if not look.records:
-        raise ContractError(f"no record is in {len(looked)} files: put a file with records there")
+    sampled, evidence = _spread(files), _Evidence()
+    for file in sampled:
+        _add_file(evidence, file, made_of)
+    if not evidence.records:
+        raise ContractError(f"no record is in {len(sampled)} files: put a file with records there")
     columns = dict[str, _Column]()
-    for called, seen in look.seen.items():
+    for called, seen in evidence.seen.items():
         count, some = seen.misfits()
         kind = seen.type()
         odd = ", ".join(repr(each[:20]) for each in some)
         remark = f"{count} of {seen.values} values are no {kind}: {odd}" if count else "" if seen.values else "no value"
         remark = remark or ("leading zeros, or a sign" if seen.kinds["LEADING"] else "")
-        lacks = look.within[called] < look.records
+        lacks = evidence.within[called] < evidence.records
         columns[_name(called, columns)] = _Column(kind, called, seen.pattern(), lacks, remark)
-    sentence = f"{len(looked)} of {len(files)} files, {look.records} records"
-    return columns, sentence + (f", besides {look.strange} lines that are none" if look.strange else "")
+    sentence = f"{len(sampled)} of {len(files)} files, {evidence.records} records"
+    return columns, sentence + (f", besides {evidence.strange} lines that are none" if evidence.strange else "")
 
 
-def _add_file(look: _Look, file: Path, made_of: Csv | JsonLines) -> None:
+def _add_file(evidence: _Evidence, file: Path, made_of: Csv | JsonLines) -> None:
     names = header_of(file, made_of) if isinstance(made_of, Csv) and made_of.header else ()
     if len(set(names)) < len(names):
         raise ContractError(f"{file.name} names a column twice in its header: {', '.join(names)}")
@@ -177,9 +177,9 @@ def _add_file(look: _Look, file: Path, made_of: Csv | JsonLines) -> None:
             return
         found = _of_csv(record, names, made_of) if isinstance(made_of, Csv) else _of_json(record)
         if found is None:
-            look.strange += 1
+            evidence.strange += 1
         else:
-            look.add(found, texts=isinstance(made_of, Csv))
+            evidence.add(found, texts=isinstance(made_of, Csv))
 
 
 def _of_csv(values: Sequence[str], names: Sequence[str], made_of: Csv) -> Mapping[str, str | None] | None:
@@ -226,7 +226,7 @@ def _of_arrow(file: str, name: str, kind: Any) -> str:  # noqa: ANN401 - pyarrow
 
 
 def _common(kinds: Sequence[str]) -> str:
-    """Return the type that holds the values of all types; text if there is no other."""
+    """Return the type that holds the values of all types; text without any other."""
     if len(set(kinds)) == 1:
         return kinds[0]
     for family in _WIDER:
@@ -253,9 +253,9 @@ def _name(called: str, taken: Mapping[str, object]) -> str:
     return name if name.lower() not in others else f"{name}_{len(taken) + 1}"
 
 
-def _written(columns: Mapping[str, _Column], folder: str, looked: str) -> str:
+def _written(columns: Mapping[str, _Column], folder: str, sample: str) -> str:
     lines = [
-        f"# Columns of the records in {folder}, as dedp infer saw them in {looked}.",
+        f"# Columns of the records in {folder}, as dedp infer saw them in {sample}.",
         "# They hold from now on: a record that does not fit is a dead letter. Change what is to be another way.",
         "columns:",
     ]

@@ -1,4 +1,4 @@
-"""Types of columns as values of files show them: conservative, and with the values that are of another type.
+"""Types of columns by the values in files: conservative, with the values of other types.
 
 A type is taken if nearly every value has it exactly, as the exact conversion reads it; otherwise a column is text.
 """
@@ -111,7 +111,7 @@ class Seen:
         return ("TIMESTAMP" if "H" in pattern or "h" in pattern else "DATE") if pattern else "STRING"
 
     def pattern(self) -> str:
-        """Return the date pattern of the texts; empty without one, or if several read the texts as other times."""
+        """Return the date pattern of the texts; empty without a pattern, or for several readings."""
         texts = Counter({text: n for text, n in self.texts.items() if _kind_of(text) == "STRING"})
         if not texts or texts.total() < NEARLY_ALL * self.texts.total():
             return ""
@@ -119,7 +119,7 @@ class Seen:
         return fitting[0] if fitting and (len(fitting) == 1 or _agree(texts, fitting)) else ""
 
     def misfits(self) -> tuple[int, list[str]]:
-        """Return how many values are not of the column's type, and some of them."""
+        """Return the number of values of other types than the column's, and some of these values."""
         kind, pattern = self.type(), self.pattern()
         fitting = {"DOUBLE": ("BIGINT", "DOUBLE")}.get(kind, (kind,))
         if kind == "STRING" or kind.startswith(("STRUCT", "ARRAY")):
@@ -148,7 +148,7 @@ def _field(name: str) -> str:
 
 @lru_cache(maxsize=100_000)
 def _kind_of(text: str) -> str:
-    """Return the narrowest type that a text has exactly; ``LEADING`` for a number that a number would not keep."""
+    """Return the narrowest type of a text; ``LEADING`` for digits that a number would not keep."""
     if text in ("true", "false"):
         return "BOOLEAN"
     if _LEADING.fullmatch(text):
@@ -187,5 +187,5 @@ def _fits(texts: Counter[str], pattern: str) -> bool:
 
 
 def _agree(texts: Counter[str], patterns: list[str]) -> bool:
-    """Return whether all patterns read every text as the same time: a day after the 12th tells month from day."""
+    """Return whether all patterns read every text as the same time."""
     return all(len({_moment(text, PATTERNS[pattern]) for pattern in patterns}) == 1 for text in texts)
