@@ -30,6 +30,7 @@ from dedp_assets.resources.environments import settings
 __all__ = ["infer", "columns_of"]
 
 _MOST_FILES, _MOST_RECORDS = 50, 5_000
+_NOTHING = "null"
 _UNFIT = re.compile(r"[ ,;{}()\n\t=.`\"]")
 _WIDER = (("TINYINT", "SMALLINT", "INT", "BIGINT"), ("FLOAT", "DOUBLE"))
 _WORDS = {"yes", "no", "on", "off", "true", "false", "null", "y", "n"}
@@ -208,15 +209,18 @@ def _columns_of_parquet(files: Sequence[Path]) -> tuple[Mapping[str, _Column], s
         for column in opened.schema_arrow:
             kinds.setdefault(column.name, []).append(_of_arrow(file.name, column.name, column.type))
     columns = dict[str, _Column]()
-    for called, some in kinds.items():
+    for called, each in kinds.items():
+        some = [kind for kind in each if kind != _NOTHING] or ["STRING"]
         kind = _common(some)
         remark = f"other files have {', '.join(sorted({*some} - {kind}))}" if len({*some}) > 1 else ""
-        columns[_name(called, columns)] = _Column(kind, called, "", len(some) < len(files), remark)
+        columns[_name(called, columns)] = _Column(kind, called, "", len(each) < len(files), remark)
     return columns, f"{len(files)} of {len(files)} files, {records} records"
 
 
 def _of_arrow(file: str, name: str, kind: Any) -> str:  # noqa: ANN401 - pyarrow has no types
     """Return the SQL type of a column; a time without a zone is one of UTC."""
+    if str(kind) == _NOTHING:
+        return _NOTHING
     if str(kind).startswith("timestamp"):
         return "TIMESTAMP"
     try:

@@ -122,7 +122,7 @@ WORDS = [
     ("keys: [trip_id]", "keys: [trip_ids]", "unknown column trip_ids: did you mean trip_id?"),
     ("order_by: [fare]", "order_by: [fares]", "unknown column fares: did you mean fare?"),
     ("event_time: picked_up", "event_time: pickd_up", "unknown column pickd_up: did you mean picked_up?"),
-    ("event_time: picked_up", "event_time: trip_id", "event_time must be a column of type TIMESTAMP, not trip_id, a STRING"),
+    ("event_time: picked_up", "event_time: trip_id", "event_time must be a column of type TIMESTAMP, not trip_id"),
     ("type: DOUBLE", "type: DOUBEL", "type must be an SQL type, not 'DOUBEL': did you mean DOUBLE?"),
     ("type: DOUBLE", "type: TEXT", "type must be an SQL type, not 'TEXT'"),
     ("    places: {type", "    raw: {type", "raw must have another name, with called: raw, as the tables"),

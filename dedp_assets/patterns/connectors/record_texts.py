@@ -142,7 +142,8 @@ def _value(made: Csv, token: str) -> str:
         if made.doubles:
             inner = f"replace({inner}, {quoted(made.quote * 2)}, {quoted(made.quote)})"
         else:
-            inner = f"regexp_replace({inner}, {quoted(f'(?s){_escaped(made.escape)}(.)')}, '$1')"
+            escape, quote = _escaped(made.escape), _escaped(made.quote)
+            inner = f"regexp_replace({inner}, {quoted(f'{escape}([{escape}{quote}])')}, '$1')"
         value = f"if(substr({token}, 2, 1) = {quoted(made.quote)}, {inner}, {value})"
     return f"if({value} IN ({', '.join(map(quoted, ('', *made.nulls)))}), NULL, {value})"
 
