@@ -26,6 +26,7 @@ from dedp_assets.patterns.connectors.inferred import Seen
 from dedp_assets.patterns.connectors.landed_files import spark_type
 from dedp_assets.patterns.core.errors import ContractError
 from dedp_assets.resources.environments import settings
+from dedp_assets.resources.landing import PARTITION
 
 __all__ = ["infer", "columns_of"]
 
@@ -80,7 +81,10 @@ def _infer(document: Document, *, again: bool) -> int:
         return 1
     landing = made(stated, ROOT, {})
     there = settings().landing / landing.folder
-    files = _files_of(there, nested=landing.partitions is not None)
+    pattern = there.name.replace(PARTITION, "*")
+    there = there.parent if PARTITION in there.name else there
+    by_partition = f"{pattern}/*" if PARTITION in landing.folder else "*/*"
+    files = _files_of(there, by_partition if landing.partitions is not None else "*")
     if not files:
         print(f"no file below {there}: put one there, to see its columns", file=sys.stderr)  # noqa: T201
         return 1
@@ -90,10 +94,11 @@ def _infer(document: Document, *, again: bool) -> int:
     return 0
 
 
-def _files_of(folder: Path, *, nested: bool) -> list[Path]:
+def _files_of(folder: Path, pattern: str) -> list[Path]:
     """List the data files of deliveries; names that begin with ``_`` or ``.`` are no data."""
-    found = folder.glob("*/*") if nested else folder.glob("*")
-    return sorted(p for p in found if p.is_file() and not any(n.startswith(("_", ".")) for n in p.parts[-2:]))
+    return sorted(
+        p for p in folder.glob(pattern) if p.is_file() and not any(n.startswith(("_", ".")) for n in p.parts[-2:])
+    )
 
 
 @dataclass

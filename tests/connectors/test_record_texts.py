@@ -100,6 +100,15 @@ def test_names_and_times_of_files_become_those_of_the_declaration(spark):
     assert found[4][0] == '{"a":1,"id":2}'
 
 
+def test_numbers_since_1970_are_times(spark):
+    """In seconds or milliseconds, whole or not, within the years that a reader can show."""
+    times = {"a": ("TIMESTAMP", "epoch_millis"), "b": ("TIMESTAMP", "epoch_seconds"), "c": ("DATE", "epoch_seconds")}
+    lines = ["1767603600500,1767603600.25,0", "99999999999999999,-1,x"]
+    good, odd = [json.loads(row[0]) for row in records(spark, lines, Csv(), Naming(NAMES, times=times))]
+    assert good == {"a": "2026-01-05T09:00:00.500000", "b": "2026-01-05T09:00:00.250000", "c": "1970-01-01"}
+    assert odd == {"a": "99999999999999999", "b": "1969-12-31T23:59:59.000000", "c": "x"}
+
+
 def test_a_column_twice_in_a_header_breaks_its_lines(spark):
     """Nobody can tell which value is meant."""
     rows = spark.createDataFrame([("1,2", '["a", "a"]')], "raw STRING, header STRING")

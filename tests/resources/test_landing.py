@@ -210,3 +210,19 @@ def test_the_bytes_of_a_parquet_file_are_its_content(zone, tmp_path):
     delivery = zone.delivery("orders", "2026-01-05")
     assert zone.content("orders", delivery) != before
     assert zone.holds("orders", delivery, zone.content("orders", delivery))
+
+
+def test_folders_of_partitions_may_be_called_otherwise(zone):
+    """By the place of the key in the last name; what is called in another way is told by its whole name."""
+    dataset = "orders/date={partition}.d"
+    for name in ("date=2026-01-05.d", "other"):
+        (zone.folder("orders") / name).mkdir(parents=True)
+        (zone.folder("orders") / name / "a.json").write_text("1\n")
+        (zone.folder("orders") / name / "_SUCCESS").touch()
+    delivery = zone.delivery(dataset, "2026-01-05").require_ready()
+    assert delivery.partition == "2026-01-05"
+    assert zone.paths(dataset, delivery) == [zone.folder("orders") / "date=2026-01-05.d" / "a.json"]
+    assert {name for name, _ in zone.touched(dataset, since_ns=0)} == {"2026-01-05", "other"}
+    assert zone.stray(dataset) == []
+    assert zone.written(dataset, delivery) > 0
+    assert zone.content(dataset, delivery)
