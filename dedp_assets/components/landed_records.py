@@ -1,4 +1,4 @@
-"""The valid records of a landing: typed, validated and deduplicated by partition, and the replay of dead letters."""
+"""The valid records of a landing, and the replay of dead letters."""
 
 from __future__ import annotations
 
