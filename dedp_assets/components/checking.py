@@ -99,7 +99,7 @@ def checked(files: Iterable[Path], tables: Sequence[LakeTable[...]] = ()) -> Che
 
 
 def completed(found: Draft, specs: Mapping[str, TableSpec | None]) -> tuple[Any, dg.Definitions | None, list[Fault]]:
-    """Return the declaration of a draft and its definitions, or ``None`` and the faults.
+    """Return declaration and definitions of a draft, or ``None`` and the faults.
 
     Args:
         found: the draft.

@@ -57,7 +57,7 @@ def schema() -> int:
 
 
 def schema_of_files() -> dict[str, Any]:
-    """Return the JSON schema of a document in YAML: components of this package in full, others by the keys."""
+    """Return the JSON schema of a document: components of this package in full, others by the keys."""
     rules, definitions = [], dict[str, Any]()
     for name, kind in KINDS.items():
         attributes = kind.attributes().model_json_schema(ref_template="#/$defs/{model}")

@@ -39,7 +39,9 @@ def definitions_of(tables: Sequence[LakeTable[...]]) -> dg.Definitions:
 def defined(
     declared: D, document: Document, make: Callable[[D], dg.Definitions]
 ) -> tuple[dg.Definitions | None, list[Fault]]:
-    """Return the definitions of a declaration, or the fault: Dagster refuses some names, owners and schedules.
+    """Return the definitions of a declaration, or the fault.
+
+    Dagster refuses some names, owners and schedules.
 
     Args:
         declared: the declaration.

@@ -20,13 +20,13 @@ from dedp_assets.graph.declare import Pinned
 from dedp_assets.patterns.catalog import KINDS, Pattern, patterns
 from dedp_assets.patterns.core.results import Finding, Plan, Split
 from dedp_assets.patterns.core.rows import tally
-from dedp_assets.patterns.delta import Table, Target
+from dedp_assets.patterns.delta import Ledger, Table, Target
 
 __all__ = ["Beside", "Earlier", "Operation", "account", "operations"]
 
-Role = Literal["rows", "table", "upstream", "into", "beside", "earlier", "object"]
+Role = Literal["rows", "table", "upstream", "into", "ledger", "beside", "earlier", "object"]
 """Argument of a positional parameter: the rows of the step before, an upstream table, all upstream tables by name, the
-target, a further table to write, an earlier result by name, or a Python object."""
+target, the log of the target, a further table to write, an earlier result by name, or a Python object."""
 
 
 class Earlier(Name):
@@ -73,6 +73,12 @@ class Operation:
         for name in self._named(of_data=True):
             found[name] = _role(name, _members(hints[name]), first=not found)
         return found
+
+    @cached_property
+    def over(self) -> Mapping[str, Role]:
+        """Positional parameter -> role of the argument over one table: any table is that one."""
+        hints = get_type_hints(inspect.unwrap(self.function))
+        return {name: "table" if Table in _members(hints[name]) else role for name, role in self.data.items()}
 
     @property
     def options(self) -> tuple[str, ...]:
@@ -155,6 +161,8 @@ def _role(name: str, kinds: tuple[Any, ...], *, first: bool) -> Role:
         return "upstream"
     if Target in kinds:
         return "into" if name == "into" else "beside"
+    if Ledger in kinds:
+        return "ledger"
     if first and Table in kinds:
         return "table"
     if {DataFrame, Split} & set(kinds):
