@@ -241,6 +241,8 @@ def _of_names(step: Step, operation: Operation, document: Document, known: Known
 def _of_columns(step: Step, operation: Operation, document: Document, known: Known) -> Iterator[Fault]:
     """Yield the faults of columns that the rows of a transform, or the table of a write, do not have."""
     writes = operation.kind == "write"
+    if not {"rows", "table"} & set(operation.data.values()):
+        return  # columns of a source outside of the lake
     columns = known.columns
     if step.takes or writes:
         columns = known.table.columns if writes else known.columns_of(step.takes)

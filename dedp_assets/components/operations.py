@@ -95,13 +95,15 @@ class Operation:
     def model(self) -> type[Options]:
         """Model of the options, and of the data that a step names."""
         named: dict[str, Any] = {"beside": Beside, "earlier": Earlier, "object": PythonName}
-        helps = help_of(self.function)
+        helps, hints = help_of(self.function), get_type_hints(inspect.unwrap(self.function))
         parameters = inspect.signature(self.function).parameters
-        fields = {
-            name: (named[role], field_of(str, parameters[name].default, helps.get(name, ""))[1])
-            for name, role in self.data.items()
-            if role in named
-        }
+        fields = {}
+        for name, role in self.data.items():
+            if role in named:
+                default = parameters[name].default
+                # Of data that Python calls `None`, as of a first run, a file says nothing.
+                default = None if default is inspect.Parameter.empty and NoneType in _members(hints[name]) else default
+                fields[name] = (named[role], field_of(str, default, helps.get(name, ""))[1])
         fields |= options_of(self.function, self.options)
         return create(self.name, fields, self.summary)
 
