@@ -61,41 +61,44 @@ class Operation:
     kind: str
     summary: str
 
+    @cached_property
+    def _hints(self) -> Mapping[str, Any]:
+        return get_type_hints(inspect.unwrap(self.function))
+
     @property
     def returns(self) -> Any:  # noqa: ANN401 - a type
         """Type of the result."""
-        return get_type_hints(inspect.unwrap(self.function)).get("return")
+        return self._hints.get("return")
 
     @cached_property
     def data(self) -> Mapping[str, Role]:
         """Positional parameter -> role of the argument."""
-        hints, found = get_type_hints(inspect.unwrap(self.function)), dict[str, Role]()
+        found = dict[str, Role]()
         for name in self._named(of_data=True):
-            found[name] = _role(name, _members(hints[name]), first=not found)
+            found[name] = _role(name, _members(self._hints[name]), first=not found)
         return found
 
     @cached_property
     def over(self) -> Mapping[str, Role]:
         """Positional parameter -> role of the argument over one table: any table is that one."""
-        hints = get_type_hints(inspect.unwrap(self.function))
-        return {name: "table" if Table in _members(hints[name]) else role for name, role in self.data.items()}
+        return {n: "table" if Table in _members(self._hints[n]) else role for n, role in self.data.items()}
 
-    @property
+    @cached_property
     def options(self) -> tuple[str, ...]:
         """Keyword-only parameters."""
         return self._named(of_data=False)
 
-    @property
+    @cached_property
     def splits(self) -> bool:
         """``True`` if the rows may be a split."""
         first = next(iter(self.data), "")
-        return bool(first) and Split in _members(get_type_hints(inspect.unwrap(self.function))[first])
+        return bool(first) and Split in _members(self._hints[first])
 
     @cached_property
     def model(self) -> type[Options]:
         """Model of the options, and of the data that a step names."""
         named: dict[str, Any] = {"beside": Beside, "earlier": Earlier, "object": PythonName}
-        helps, hints = help_of(self.function), get_type_hints(inspect.unwrap(self.function))
+        helps, hints = help_of(self.function), self._hints
         parameters = inspect.signature(self.function).parameters
         fields = {}
         for name, role in self.data.items():
