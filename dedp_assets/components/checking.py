@@ -130,7 +130,7 @@ def drafts_of(text: str, file: str) -> tuple[list[Draft], list[Fault]]:
 
 
 def _drafts_of(text: str, file: str) -> tuple[list[Draft], list[Fault], bool]:
-    """Return the drafts and faults of a file's text, and whether all documents are of the kinds of this package."""
+    """Return drafts and faults of a text, and whether all documents are of the kinds of this package."""
     try:
         found = documents(text, file)
     except Unreadable as error:

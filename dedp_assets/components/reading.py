@@ -1,4 +1,4 @@
-"""Documents that were read once, handed on to Dagster, which would read each file again in plain Python.
+"""Handover of documents to Dagster, which would read each file once more, in plain Python.
 
 Dagster offers no way to hand a document on, and its reading is two fifths of the load of 200 tables: this module stands
 in for its function while a location loads. Files of other components, and any call that differs, take Dagster's own.
@@ -31,7 +31,7 @@ _STATED = {"type", "attributes"}
 
 @contextmanager
 def handed_on(documents: Mapping[str, Sequence[Document]]) -> Iterator[None]:
-    """Let Dagster take documents as they were read, within the block.
+    """Hand documents on to Dagster within the block, in the place of a second reading.
 
     Args:
         documents: file -> all documents of the file.
@@ -56,7 +56,8 @@ def _parsed(text: str, filename: str = "<string>", **options: Any) -> list[Value
 
 
 def _tree(document: Document) -> SourcePositionTree:
-    """Return the places of a document and its keys; the faults of what lies deeper never reach Dagster."""
+    """Return the places of a document and the document's keys."""
+    # The faults of what lies deeper never reach Dagster.
     root = document.mark(())
     keys: list[Path] = [(key,) for key in document.value]
     children: dict[Any, Any] = {
