@@ -1,4 +1,4 @@
-"""Declaration of an existing table as a file: the table from the log, and placeholders for the computation."""
+"""Declaration of an existing table as a file: the table from the log, and placeholders for the rest."""
 
 from __future__ import annotations
 
