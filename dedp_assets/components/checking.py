@@ -48,7 +48,8 @@ class Checked:
     @property
     def tables(self) -> list[LakeTable[...]]:
         """Declared tables, in the order of the files."""
-        return [each for each in self.declared.values() if isinstance(each, LakeTable)]
+        several = (each if isinstance(each, tuple) else (each,) for each in self.declared.values())
+        return [each for some in several for each in some if isinstance(each, LakeTable)]
 
     @property
     def faults(self) -> list[Fault]:
@@ -100,7 +101,27 @@ def checked(files: Iterable[Path], tables: Sequence[LakeTable[...]] = ()) -> Che
             refused[place] = ("" if each.second else each.name, wrong)
         else:
             made[place], shown[place] = declaration, definitions
-    return Checked(made, shown, refused, read)
+    sound = {
+        *(spec.name for table in tables for spec in table.tables),
+        *(name for each in drafts for name in _sound(each, made)),
+    }
+    return Checked(made, shown, _with_own_names(refused, sound), read)
+
+
+def _sound(found: Draft, made: Mapping[Place, Any]) -> list[str]:
+    """List the assets of a draft that a declaration was made of."""
+    return [name for name, _ in found.written()] if (found.document.file, found.document.line) in made else []
+
+
+def _with_own_names(
+    refused: Mapping[Place, tuple[str, Sequence[Fault]]], sound: Iterable[str]
+) -> dict[Place, tuple[str, Sequence[Fault]]]:
+    """Leave the name of a faulty document out where another document has the name, since an asset has one."""
+    taken, found = set(sound), dict[Place, tuple[str, Sequence[Fault]]]()
+    for place, (name, faults) in refused.items():
+        found[place] = ("" if name in taken else name, faults)
+        taken.add(name)
+    return found
 
 
 def completed(found: Draft, specs: Mapping[str, TableSpec | None]) -> tuple[Any, dg.Definitions | None, list[Fault]]:

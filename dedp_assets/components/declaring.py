@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from functools import cache
 from typing import Any
 
@@ -149,6 +150,11 @@ def _of_gates(found: Draft, chain: Chain, records: Mapping[str, Any]) -> Iterato
         represented = step.options.get("represented", "") if step.name == "account" else ""
         if represented and represented not in measured:
             sentence = unknown("figure of an audit", represented, measured)
+            if represented in found.tables[0].columns:
+                audit = (
+                    f"{{name: {represented}_are_counted, of: {represented}, sql: sum({represented}), fail_below: 0}}"
+                )
+                sentence = f"{represented} is a figure that no audit measures: add {audit} to gates.audits"
             yield Fault.at(found.document, (*step.path, "account", "represented"), sentence)
 
 
@@ -173,8 +179,17 @@ def _lake_table(found: Draft, records: Mapping[str, Any], chain: Chain) -> LakeT
         spec,
         patterns=patterns,
         beside={table: chain.patterns_beside(table) or patterns for table in found.tables[1:]},
-        **records,
+        **{**records, "gates": _gates(records.get("gates", Gates()), chain)},
     )(function)
+
+
+def _gates(stated: Gates, chain: Chain) -> Gates:
+    """Return the gates with the check of the last step's write for a partition without rows."""
+    last = chain.steps[-1]
+    if stated.if_empty or last.operation is None or "allow_empty" not in last.operation.options:
+        return stated
+    allowed = last.options.get("allow_empty", False)
+    return replace(stated, if_empty=f"{'Warns of' if allowed else 'Refuses'} a partition without rows.")
 
 
 def _pattern(name: PatternName, path: Path) -> Any:  # noqa: ANN401 - a function

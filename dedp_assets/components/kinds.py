@@ -8,7 +8,7 @@ from typing import Any
 
 import dagster as dg
 
-from dedp_assets.components import acting, declaring
+from dedp_assets.components import acting, declaring, declaring_landings
 from dedp_assets.components.attributes import attributes
 from dedp_assets.components.defining import definitions_of
 from dedp_assets.components.documents import Document
@@ -18,10 +18,12 @@ from dedp_assets.components.maintaining import maintenance_of
 from dedp_assets.components.model import Options
 from dedp_assets.patterns.core.schema import TableSpec
 
-__all__ = ["KINDS", "MAINTENANCE", "TABLE", "Kind"]
+__all__ = ["KINDS", "LANDING", "MAINTENANCE", "TABLE", "Kind"]
 
 TABLE = "dedp_assets.components.TableComponent"
 """Type of the documents that declare tables."""
+LANDING = "dedp_assets.components.LandingComponent"
+"""Type of the documents that declare folders of files."""
 MAINTENANCE = "dedp_assets.components.MaintenanceComponent"
 """Type of the documents that declare maintenance."""
 
@@ -46,5 +48,6 @@ class Kind:
 KINDS: Mapping[str, Kind] = {
     TABLE: Kind(attributes, declaring.draft, declaring.declare, lambda table: definitions_of([table])),
     MAINTENANCE: Kind(acting.attributes, acting.draft, acting.declare, maintenance_of),
+    LANDING: Kind(declaring_landings.attributes, declaring_landings.draft, declaring_landings.declare, definitions_of),
 }
 """Type of a document -> its kind."""

@@ -5,6 +5,8 @@ import heapq
 import os
 from collections.abc import Iterator
 from contextlib import suppress
+from dataclasses import replace
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -12,18 +14,23 @@ import dagster as dg
 from pydantic import Field
 
 from dedp_assets.patterns.connectors.deliveries import (
+    MARKED,
     MARKER,
     DeliveredFile,
     Delivery,
+    Ends,
     delivery_at,
     is_called_like_data,
     is_so,
 )
 from dedp_assets.patterns.connectors.files import count_lines
+from dedp_assets.patterns.connectors.formats import digest_whole, is_parquet
 from dedp_assets.patterns.core.errors import ContractError, NotReady
 
-__all__ = ["Landing"]
+__all__ = ["PARTITION", "Landing"]
 
+PARTITION = "{partition}"
+"""Place of the partition key in the last name of a dataset."""
 _MARKERS = 400
 
 
@@ -33,12 +40,41 @@ class Landing(dg.ConfigurableResource[Any]):
     root: str = Field(description="Folder of the landing zone.")
 
     def folder(self, dataset: str, partition: str = "") -> Path:
-        """Return the folder of a delivery."""
-        return Path(self.root) / dataset / partition
+        """Return the folder of a delivery.
 
-    def delivery(self, dataset: str, partition: str = "") -> Delivery:
-        """Describe the content of a delivery's folder."""
-        return delivery_at(os.path.join(self.root, dataset, partition).rstrip("/"))  # noqa: PTH118 - thousands per tick
+        Args:
+            dataset: dataset of the landing zone, or an absolute path. The folders of partitions lie in there, or have
+                the key in the place ``{partition}`` of the last name, as ``orders/date={partition}``.
+            partition: partition key; empty for a dataset that is one delivery.
+        """
+        return Path(self._folder(dataset, partition))
+
+    def _folder(self, dataset: str, partition: str) -> str:
+        if PARTITION in dataset:
+            return os.path.join(self.root, dataset.replace(PARTITION, partition))  # noqa: PTH118 - thousands per tick
+        return os.path.join(self.root, dataset, partition).rstrip("/")  # noqa: PTH118 - as above
+
+    def _parent(self, dataset: str) -> tuple[Path, str, str]:
+        """Return the folder with the folders of partitions, and the text before and after a key in the names."""
+        if PARTITION not in dataset:
+            return Path(self.root) / dataset, "", ""
+        path = Path(self.root, dataset)
+        before, _, after = path.name.partition(PARTITION)
+        return path.parent, before, after
+
+    def delivery(
+        self, dataset: str, partition: str = "", *, ends: Ends = MARKED, now: datetime | None = None
+    ) -> Delivery:
+        """Describe the content of a delivery's folder.
+
+        Args:
+            dataset: dataset of the landing zone, as of :meth:`folder`.
+            partition: partition key; empty for a dataset that is one delivery.
+            ends: sign of a complete delivery.
+            now: current time, for deliveries that end by rest.
+        """
+        found = delivery_at(self._folder(dataset, partition), ends, now=now)
+        return replace(found, partition=partition) if PARTITION in dataset else found
 
     def object(self, dataset: str, key: str) -> Delivery:
         """Describe a delivery of one file, by the path below the root; the file is also the marker.
@@ -62,7 +98,7 @@ class Landing(dg.ConfigurableResource[Any]):
         Raises:
             NotReady: if one of them changed, or went, since then.
         """
-        folder = self.folder(dataset, "" if delivery.partition == dataset else delivery.partition)
+        folder = self.folder(dataset, "" if delivery.partition == Path(dataset).name else delivery.partition)
         for file in delivery.files:
             if not _is_still(folder / file.name, file):
                 raise NotReady(f"{delivery.partition}: {file.name} changed while it was looked at: run again")
@@ -70,6 +106,8 @@ class Landing(dg.ConfigurableResource[Any]):
 
     def content(self, dataset: str, delivery: Delivery) -> str:
         """Return the SHA-256 of the delivery's files, by name and bytes, as the identity of the content.
+
+        Lines of a text file are counted by the way; a Parquet file has none.
 
         Raises:
             ContractError: if an engine would skip, misread or die of a file (``connectors.files``).
@@ -79,7 +117,10 @@ class Landing(dg.ConfigurableResource[Any]):
             name = os.fsencode(path.name)
             digest.update(b"%d %b %d " % (len(name), name, path.stat().st_size))
             try:
-                count_lines(path, seen=digest.update)
+                if is_parquet(path.name):
+                    digest_whole(path, seen=digest.update)
+                else:
+                    count_lines(path, seen=digest.update)
             except ContractError as error:
                 raise ContractError(f"{delivery.partition}: {error}") from error
         return digest.hexdigest()
@@ -100,27 +141,30 @@ class Landing(dg.ConfigurableResource[Any]):
 
     def stray(self, dataset: str) -> list[str]:
         """List data files directly in the folder of the dataset, outside of any partition folder."""
-        root = Path(self.root) / dataset
+        root, _, _ = self._parent(dataset)
         if not root.is_dir():
             return []
         with os.scandir(root) as entries:
             return sorted(e.name for e in entries if is_called_like_data(e.name) and is_so(e.is_file))
 
-    def touched(self, dataset: str, *, since_ns: int) -> Iterator[tuple[str, int]]:
+    def touched(self, dataset: str, *, since_ns: int, marker: str = MARKER) -> Iterator[tuple[str, int]]:
         """List the partitions changed at or after ``since_ns``, each with the change time in ns since 1970.
 
         A file or a marker that comes, goes or is put in place anew changes its folder. A marker that is rewritten where
         it lies changes only itself: that is looked at in the newest 400 partitions. So a tick over years of days costs
         one ``stat`` for each and lists no folder.
         """
-        root = Path(self.root) / dataset
+        root, before, after = self._parent(dataset)
         if not root.is_dir():
             return
         with os.scandir(root) as entries:
             folders = {e.name: e.stat().st_mtime_ns for e in entries if e.name[0] not in "._" and is_so(e.is_dir)}
         for name in heapq.nlargest(_MARKERS, folders):
-            folders[name] = max(folders[name], _modified(f"{root}/{name}/{MARKER}"))
-        yield from ((name, changed_ns) for name, changed_ns in folders.items() if changed_ns >= since_ns)
+            folders[name] = max(folders[name], _modified(f"{root}/{name}/{marker}"))
+        for name, changed_ns in folders.items():
+            if changed_ns >= since_ns:
+                named = name.startswith(before) and name.endswith(after)
+                yield name[len(before) : len(name) - len(after)] if named else name, changed_ns
 
 
 def _is_still(path: Path, file: DeliveredFile) -> bool:

@@ -16,7 +16,7 @@ SCAFFOLDED = {
     "dedp_assets.components.TableComponent": ("silver/orders", ("--name", "silver/orders")),
     "dedp_assets.components.MaintenanceComponent": ("platform/upkeep", ("--name", "platform/upkeep")),
 }
-OTHER = ("bronze/landed", ())
+OTHER = ("silver/landed", ())
 """Path and options of a component that is not named here."""
 PACKAGE = "a_project_for_dg"
 DEFINITIONS = """

@@ -137,6 +137,17 @@ def test_one_bad_file_of_three_leaves_the_other_tables(project, kind):
     assert message in found[refused].replace("\n", " ")
 
 
+def test_faulty_files_of_one_name_are_assets_of_their_own(project):
+    """Beside each other, and beside a sound table of the name: else nothing of the location would load."""
+    faulty = table("silver/one").replace("columns:", "colums:")
+    root = project({"silver/a/defs.yaml": faulty, "silver/b/defs.yaml": faulty, **GOOD})
+    found = keys(load(root).definitions)
+    assert {"silver/one", "silver/two"} <= set(found)
+    assert len([key for key in found if key.startswith("refused/")]) == 2
+    root = project({"silver/one/defs.yaml": faulty})
+    assert len(load(root).faults) > 2
+
+
 def test_a_refused_table_fails_with_the_sentence(project):
     """Whoever materializes it reads what is wrong."""
     root = project({**GOOD, "silver/xbad/defs.yaml": BAD["a misspelt option"][0]})
@@ -218,3 +229,34 @@ def find(request: Request) -> Inputs:
 
 def nothing():
     """Return nothing."""
+
+
+LANDING = """
+type: dedp_assets.components.LandingComponent
+attributes:
+  table: silver/orders
+  folder: orders
+  format: {json_lines: {}}
+  partitions: {daily: {start: 2026-01-05}}
+  about: {owner: "team:x"}
+"""
+
+
+def test_a_landing_loads_as_its_tables(project):
+    """With assets, a replay and checks; without its columns it is one asset that says which command writes them."""
+    columns = "columns:\n  id: {type: STRING}\n"
+    counts = table("gold/orders", reads="tables: {silver/orders: {same: {column: landed_on}}}")
+    files = {"orders/defs.yaml": LANDING, "orders/columns.yaml": columns}
+    root = project({**files, "gold/defs.yaml": counts.replace("day", "landed_on")})
+    loaded = load(root)
+    assert [str(fault) for fault in loaded.faults] == []
+    assert {each.spec.name for each in loaded.tables} == {"bronze/orders", "silver/orders", "gold/orders"}
+    whole = dg.Definitions.merge(loaded.definitions, dg.Definitions(resources=resources()))
+    names = {key.to_user_string() for key in whole.resolve_asset_graph().get_all_asset_keys()}
+    assert {"silver/orders_dead_letter", "silver/orders_dead_letter_replay", "bronze/orders"} <= names
+    assert whole.resolve_job_def("land_silver_orders")
+    (written,) = root.rglob("columns.yaml")
+    written.unlink()
+    again = load(root)
+    assert any("run dedp infer" in fault.message for fault in again.faults)
+    assert {each.spec.name for each in again.tables} == set()
