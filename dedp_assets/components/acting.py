@@ -15,7 +15,7 @@ from dedp_assets.components.chaining import validated
 from dedp_assets.components.documents import Document, Path
 from dedp_assets.components.drafts import ROOT, Draft
 from dedp_assets.components.faults import Fault, Misfit, suggestion, unknown
-from dedp_assets.components.making import made, object_named
+from dedp_assets.components.making import made, object_named, parameters_of
 from dedp_assets.components.model import Options, PythonName, create, field_of, help_of, options_of
 from dedp_assets.components.operations import Operation, operations
 from dedp_assets.components.upkeep import FACTS, Action, OnPlan, Upkeep
@@ -209,7 +209,7 @@ def _given(name: Any, path: Path) -> Callable[..., Any]:  # noqa: ANN401 - any v
 
 
 def _require_facts(function: Callable[..., Any], path: Path, named: str) -> None:
-    for parameter in inspect.signature(function).parameters:
+    for parameter in parameters_of(function, named, path):
         if parameter not in FACTS:
             raise Misfit(path, f"{named} takes {parameter}, which is no name here{suggestion(parameter, FACTS)}")
 
