@@ -1,4 +1,4 @@
-"""The command line ``dedp``: setup, demo, up, work, status, letters, verify, check, adopt, run ...
+"""The command line ``dedp``: new, setup, demo, up, status, letters, verify, check, adopt, run ...
 
 A command is a function of its own module, imported when it is called.
 """
@@ -15,6 +15,7 @@ from typing import Any
 
 from dedp_assets.local import engine
 from dedp_assets.patterns.core.errors import PatternError
+from dedp_assets.patterns.core.extras import extra_of, needs
 from dedp_assets.resources.engine import EngineError
 from dedp_assets.resources.environments import Settings, apply, settings
 from dedp_assets.resources.home import running
@@ -31,6 +32,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return _COMMANDS[chosen.command](chosen)
     except (EngineError, PatternError, ValueError, OSError) as error:
         print(f"dedp {chosen.command}: {error}", file=sys.stderr)  # noqa: T201
+        return 1
+    except ModuleNotFoundError as error:
+        if not extra_of(error.name):
+            raise
+        extra = _EXTRAS.get(chosen.command) or extra_of(error.name)
+        missing = f"{error.name} is not installed"
+        print(f"dedp {chosen.command}: {needs(extra)} ({missing})", file=sys.stderr)  # noqa: T201
         return 1
     except KeyboardInterrupt:
         return 130
@@ -51,16 +59,17 @@ def _compares(chosen: argparse.Namespace) -> bool:
     """Return whether the command compares a captured table with the source database."""
     if chosen.command != "verify":
         return False
-    from dedp_assets.verifying import CAPTURED  # noqa: PLC0415
+    from dedp_assets.verifying import is_captured  # noqa: PLC0415
 
-    return chosen.table in CAPTURED
+    return is_captured(chosen.table)
 
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
-        prog="dedp", description="A lakehouse of design patterns on Dagster, Spark and Delta."
+        prog="dedp", description="A lakehouse of design patterns on Dagster, Spark and Delta.", epilog=_epilog()
     )
     commands = parser.add_subparsers(dest="command", required=True)
+    _add_new(commands)
     commands.add_parser("setup", help="fetch the engine's jars and prepare its class-data archive")
     demo = commands.add_parser("demo", help="land a week, load it, then let late data and a bad batch arrive")
     demo.add_argument(
@@ -93,19 +102,33 @@ def _parser() -> argparse.ArgumentParser:
         help="hold the tables' logs against what is stored, and a captured table that is named against its source",
     )
     verify.add_argument("table", nargs="?", default="", help="layer/dataset, e.g. silver/visits (default: all)")
-    adopt = commands.add_parser(
-        "adopt", help="print the declaration of a table that exists as code, and what it leaves out; change nothing"
-    )
-    adopt.add_argument("location", help="the table's folder: a path, or a file:// URI")
-    adopt.add_argument("--name", default="", help="layer/dataset (default: the last two names of the location)")
     _add_files(commands)
     _add_versions(commands)
     _add_runs(commands)
     return parser
 
 
+def _add_new(commands: Any) -> None:  # noqa: ANN401 - argparse does not export the type
+    """Add the command for a new project."""
+    new = commands.add_parser("new", help="make a project in a new folder, with a landing and a gold table in YAML")
+    new.add_argument("folder", type=Path, help="folder to make; its name becomes that of the project and its package")
+
+
+def _epilog() -> str:
+    """Return the sentence on the extra that each command needs."""
+    commands: dict[str, list[str]] = {}
+    for command, extra in _EXTRAS.items():
+        commands.setdefault(extra, []).append(command)
+    return "; ".join(f"{', '.join(names)}: pip install 'dedp[{extra}]'" for extra, names in commands.items())
+
+
 def _add_files(commands: Any) -> None:  # noqa: ANN401 - argparse does not export the type
-    """Add the commands for tables that are declared in YAML."""
+    """Add the commands for declarations in YAML and for existing tables."""
+    adopt = commands.add_parser(
+        "adopt", help="print the declaration of a table that exists as code, and what it leaves out; change nothing"
+    )
+    adopt.add_argument("location", help="the table's folder: a path, or a file:// URI")
+    adopt.add_argument("--name", default="", help="layer/dataset (default: the last two names of the location)")
     check = commands.add_parser("check", help="whether the declarations in YAML are right, without starting Spark")
     check.add_argument("folder", nargs="?", type=Path, default=None, help="folder (default: the project's definitions)")
     check.add_argument("--format", choices=["text", "json", "github"], default="text", help="how faults are written")
@@ -137,6 +160,12 @@ def _add_runs(commands: Any) -> None:  # noqa: ANN401 - argparse does not export
 
 
 # Dagster and Spark are imported by the commands that need them, so that the others answer at once.
+
+
+def _new(chosen: argparse.Namespace) -> int:
+    from dedp_assets.creating import create  # noqa: PLC0415
+
+    return create(chosen.folder)
 
 
 def _setup(_: argparse.Namespace) -> int:
@@ -221,9 +250,15 @@ def _approve(chosen: argparse.Namespace) -> int:
     )
 
 
+_EXTRAS = {
+    **dict.fromkeys(("status", "letters", "verify", "versions", "check", "schema", "run", "approve"), "dagster"),
+    **dict.fromkeys(("up", "demo", "work"), "local"),
+}
+"""Command -> the extra with what the command needs; the others do with the core."""
 _COMPUTING = ("demo", "run", "approve")
 _BESIDE = (*_COMPUTING, "work", "status", "letters", "versions", "verify")
 _COMMANDS = {
+    "new": _new,
     "setup": _setup,
     "demo": _demo,
     "up": _up,

@@ -6,21 +6,24 @@ import json
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import dagster as dg
 
-from dedp_assets.definitions import defs
 from dedp_assets.graph.catalogue.selections import checks_of
 from dedp_assets.graph.run.failures import BEYOND_APPROVAL, failure_told, step_failures
 from dedp_assets.graph.run.run_tags import CAUSE, process_of, refusals
 from dedp_assets.inprocess import execute
 from dedp_assets.patterns.delta import Commit, Ledger
-from dedp_assets.resources.environments import CHECKOUT, Settings, apply, settings
+from dedp_assets.project import project
+from dedp_assets.resources.environments import Settings, apply, settings
 
 __all__ = ["Ended", "Platform", "close_abandoned", "prepare_home"]
 
 PARTITION = "dagster/partition"
+CONFIGURATION = Path(__file__).with_name("dagster.yaml")
+"""Dagster's instance of every home."""
 _OPEN = [
     dg.DagsterRunStatus.NOT_STARTED,
     dg.DagsterRunStatus.STARTING,
@@ -35,7 +38,7 @@ def prepare_home(settings: Settings) -> dict[str, str]:
     # Whole or not at all: a platform that runs here may be reading it.
     draft = settings.dagster_home / f"dagster.yaml.{os.getpid()}"
     # Who opens the instance by its folder need not have the variable.
-    configured = (CHECKOUT / "dagster.yaml").read_text()
+    configured = CONFIGURATION.read_text()
     draft.write_text(configured.replace("{env: DAGSTER_HOME}", json.dumps(str(settings.dagster_home))))
     draft.replace(settings.dagster_home / "dagster.yaml")
     return {"DAGSTER_HOME": str(settings.dagster_home), "DEDP_HOME": str(settings.home)}
@@ -92,7 +95,7 @@ class Platform:
 
     def __init__(self, chosen: Settings) -> None:
         apply(prepare_home(chosen))
-        self.definitions = defs()
+        self.definitions = project().definitions()
         self.instance = dg.DagsterInstance.get()
         self.idle: dict[str, str] = {}
         close_abandoned(self.instance)

@@ -200,7 +200,7 @@ def test_each_configuration_of_the_recipe_is_fetched_once_and_by_itself(chosen, 
         (folder / f"{configuration}-{len(fetched)}.jar").touch()
 
     monkeypatch.setattr(engine, "_fetch", fetch)
-    monkeypatch.setattr(engine, "CHECKOUT", tmp_path)
+    monkeypatch.setattr(engine, "RECIPE", tmp_path / "ivy.xml")
     (tmp_path / "ivy.xml").write_text("one")
     made = chosen(java="bundled")
 
@@ -225,7 +225,7 @@ def test_the_engines_jars_hold_no_broker(test_settings):
 def test_jars_that_cannot_be_fetched_leave_nothing_behind_and_say_what_ivy_said(chosen, monkeypatch, tmp_path):
     """A broken recipe is an error with its reason, not an empty class path that fails later."""
     (tmp_path / "ivy.xml").write_text('<ivy-module version="2.0"><info organisation="x"')
-    monkeypatch.setattr(engine, "CHECKOUT", tmp_path)
+    monkeypatch.setattr(engine, "RECIPE", tmp_path / "ivy.xml")
     made = chosen(java="bundled")
     for _ in range(2):
         with pytest.raises(engine.EngineError, match=r"the jars of ivy\.xml could not be fetched:\n(.|\n)*ivy\.xml"):
