@@ -9,6 +9,7 @@ import argparse
 import signal
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from datetime import date
 from pathlib import Path
 from typing import Any
@@ -36,7 +37,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except ModuleNotFoundError as error:
         if not extra_of(error.name):
             raise
-        extra = _EXTRAS.get(chosen.command) or extra_of(error.name)
+        extra = "local" if _EXTRAS.get(chosen.command) == "local" else extra_of(error.name)  # which brings the others
         missing = f"{error.name} is not installed"
         print(f"dedp {chosen.command}: {needs(extra)} ({missing})", file=sys.stderr)  # noqa: T201
         return 1
@@ -119,7 +120,8 @@ def _epilog() -> str:
     commands: dict[str, list[str]] = {}
     for command, extra in _EXTRAS.items():
         commands.setdefault(extra, []).append(command)
-    return "; ".join(f"{', '.join(names)}: pip install 'dedp[{extra}]'" for extra, names in commands.items())
+    needed = [f"{', '.join(names)}: pip install 'dedp[{extra}]'" for extra, names in commands.items()]
+    return f"What commands need besides the core: {'; '.join(needed)}."
 
 
 def _add_files(commands: Any) -> None:  # noqa: ANN401 - argparse does not export the type
@@ -226,7 +228,10 @@ def _adopt(chosen: argparse.Namespace) -> int:
 
 def _check(chosen: argparse.Namespace) -> int:
     from dedp_assets.components.commands import check  # noqa: PLC0415
+    from dedp_assets.project import project  # noqa: PLC0415
 
+    with suppress(ValueError):  # without a project, the files alone are checked
+        project(chosen.folder).be_importable()
     return check(chosen.folder, style=chosen.format)
 
 

@@ -96,16 +96,20 @@ class Project:
         sys.path[:0] = [folder for folder in self.paths if folder not in sys.path]
 
 
-def project() -> Project:
-    """Return the project around the working directory, otherwise the checkout.
+def project(folder: Path | None = None) -> Project:
+    """Return the project around a folder, by default the working directory, otherwise the checkout.
+
+    Args:
+        folder: a folder in the project.
 
     Raises:
         ValueError: if there is neither, or ``pyproject.toml`` names no module.
     """
-    root = project_root()
+    root = project_root(folder)
     if root is None:
         raise ValueError(
-            f"there is no project in {Path.cwd()} or above: go to the folder of one, or make one by `dedp new my_lake`"
+            f"there is no project in {folder or Path.cwd()} or above: go to the folder of one, or make one by "
+            "`dedp new my_lake`"
         )
     file = root / "pyproject.toml"
     stated = tomli.loads(file.read_text(encoding="utf-8"))["tool"]["dg"]["project"]

@@ -130,9 +130,9 @@ def settings() -> Settings:
     )
 
 
-def project_root() -> Path | None:
-    """Return the folder of the project around the working directory, or the checkout; ``None`` without."""
-    here = Path.cwd()
+def project_root(folder: Path | None = None) -> Path | None:
+    """Return the project around a folder (default: the working directory), or the checkout; ``None`` without."""
+    here = (folder or Path.cwd()).absolute()
     return next(filter(_is_project, (here, *here.parents, CHECKOUT)), None)
 
 

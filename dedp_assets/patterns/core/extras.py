@@ -25,6 +25,7 @@ EXTRAS = {
     "pydantic_core": "dagster",
     "starlette": "local",
     "supervisor": "local",
+    "tomli": "dagster",
     "uvicorn": "local",
     "yaml": "dagster",
 }
