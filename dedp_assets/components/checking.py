@@ -6,22 +6,22 @@ import importlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import dagster as dg
 
-from dedp_assets.components.declaring import Draft, declare, draft
 from dedp_assets.components.defining import defined
 from dedp_assets.components.documents import Document, Unreadable, documents
+from dedp_assets.components.drafts import Draft
 from dedp_assets.components.faults import Fault, unknown
+from dedp_assets.components.kinds import KINDS, TABLE
 from dedp_assets.graph.declare import LakeTable
 from dedp_assets.patterns.core.schema import TableSpec
 
-__all__ = ["FILES", "KEYS", "TYPE", "Checked", "checked", "drafts_of", "files_below"]
+__all__ = ["FILES", "KEYS", "Checked", "checked", "completed", "drafts_of", "files_below"]
 
 FILES = ("defs.yaml", "defs.yml", "component.yaml")
 """Names of files that Dagster looks for, one in a folder."""
-TYPE = "dedp_assets.components.TableComponent"
-"""Type of the documents that declare tables."""
 KEYS = ("type", "attributes", "template_vars_module", "requirements", "post_processing")
 
 
@@ -34,14 +34,20 @@ class Checked:
     """The declarations of files.
 
     Attributes:
-        tables: place of a document -> the table that it declares.
-        definitions: place of a document -> what Dagster shows of its table.
+        declared: place of a document -> what it declares, of any kind.
+        definitions: place of a document -> what Dagster shows of its declaration.
         refused: place of a document -> name of its table, as far as it can be read, and what is wrong.
     """
 
-    tables: Mapping[Place, LakeTable[...]] = field(default_factory=dict)
+    declared: Mapping[Place, Any] = field(default_factory=dict)
     definitions: Mapping[Place, dg.Definitions] = field(default_factory=dict)
     refused: Mapping[Place, tuple[str, Sequence[Fault]]] = field(default_factory=dict)
+
+    @property
+    def tables(self) -> list[LakeTable[...]]:
+        """Declared tables, in the order of the files."""
+        several = (each if isinstance(each, tuple) else (each,) for each in self.declared.values())
+        return [each for some in several for each in some if isinstance(each, LakeTable)]
 
     @property
     def faults(self) -> list[Fault]:
@@ -82,16 +88,28 @@ def checked(files: Iterable[Path], tables: Sequence[LakeTable[...]] = ()) -> Che
             **{s.name: s for s in each.tables},
             **specs,
         }
-    made, shown = dict[Place, LakeTable[...]](), dict[Place, dg.Definitions]()
+    made, shown = dict[Place, Any](), dict[Place, dg.Definitions]()
     for each in drafts:
         place = (each.document.file, each.document.line)
-        table, wrong = declare(each, specs)
-        definitions, more = defined(table, each.document) if table else (None, [])
-        if table is None or definitions is None:
-            refused[place] = ("" if each.second else each.name, [*wrong, *more])
+        declaration, definitions, wrong = completed(each, specs)
+        if definitions is None:
+            refused[place] = ("" if each.second else each.name, wrong)
         else:
-            made[place], shown[place] = table, definitions
+            made[place], shown[place] = declaration, definitions
     return Checked(made, shown, refused)
+
+
+def completed(found: Draft, specs: Mapping[str, TableSpec | None]) -> tuple[Any, dg.Definitions | None, list[Fault]]:
+    """Return the declaration of a draft and its definitions, or ``None`` and the faults.
+
+    Args:
+        found: the draft.
+        specs: every declared table by name; ``None`` for one whose declaration cannot be read.
+    """
+    kind = KINDS[found.type]
+    declaration, faults = kind.declare(found, specs)
+    definitions, more = defined(declaration, found.document, kind.define) if declaration else (None, [])
+    return declaration, definitions, [*faults, *more]
 
 
 def _read(file: Path) -> tuple[str | None, list[Fault]]:
@@ -108,13 +126,13 @@ def drafts_of(text: str, file: str) -> tuple[list[Draft], list[Fault]]:
     except Unreadable as error:
         return [], [Fault.of(error)]
     if not found:
-        return [], [Fault(file, 1, 1, "", f"this file is empty: write type: {TYPE}, and attributes")]
+        return [], [Fault(file, 1, 1, "", f"this file is empty: write type: {TABLE}, and attributes")]
     drafts, faults = [], list[Fault]()
     for document in found:
         wrong = list(_of_document(document))
         faults += wrong
-        if not wrong and document.value["type"] == TYPE:
-            drafts.append(draft(document))
+        if not wrong and document.value["type"] in KINDS:
+            drafts.append(KINDS[document.value["type"]].draft(document))
     return drafts, faults
 
 
@@ -132,8 +150,8 @@ def _of_document(document: Document) -> Iterator[Fault]:
         if not any(key not in KEYS for key in value):
             yield Fault.at(document, (), "type is missing")
     elif not isinstance(kind, str) or not _is_known(kind):
-        yield Fault.at(document, ("type",), unknown("type", str(kind), [TYPE]))
-    if kind != TYPE:
+        yield Fault.at(document, ("type",), unknown("type", str(kind), KINDS))
+    if not isinstance(kind, str) or kind not in KINDS:
         yield from map(Fault.of, document.faults)
 
 
@@ -148,11 +166,10 @@ def _is_known(kind: str) -> bool:
 
 
 def _refuse_second_writers(found: Draft, writers: dict[str, str]) -> None:
-    """Note the tables that a draft writes, and refuse tables with another writer."""
-    for number, spec in enumerate(found.tables):
-        path = ("attributes", "table", "name") if number == 0 else ("attributes", "beside", number - 1, "name")
-        fault = Fault.at(found.document, path, f"{spec.name} has two writers: {writers.get(spec.name)} is the other")
-        if spec.name in writers:
+    """Note the assets that a draft computes, and refuse assets with another writer."""
+    for name, path in found.written():
+        fault = Fault.at(found.document, path, f"{name} has two writers: {writers.get(name)} is the other")
+        if name in writers:
             found.faults.append(fault)
             found.second = True
-        writers.setdefault(spec.name, f"{fault.file}:{fault.line}")
+        writers.setdefault(name, f"{fault.file}:{fault.line}")

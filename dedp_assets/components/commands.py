@@ -12,9 +12,9 @@ from typing import Any
 
 import dagster as dg
 
-from dedp_assets.components.attributes import attributes
-from dedp_assets.components.checking import FILES, KEYS, TYPE, checked, files_below
+from dedp_assets.components.checking import FILES, KEYS, checked, files_below
 from dedp_assets.components.faults import Format, rendered
+from dedp_assets.components.kinds import KINDS
 from dedp_assets.graph.declare import LakeTable, declared
 
 __all__ = ["check", "schema", "schema_of_files"]
@@ -45,8 +45,8 @@ def check(folder: Path | None, *, style: Format = "text") -> int:
     faults = [replace(fault, file=_near(fault.file)) for fault in found.faults if fault.file in chosen]
     if faults or style == "json":
         print(rendered(faults, style))  # noqa: T201
-    sound = sum(place[0] in chosen for place in found.tables)
-    print(f"files: {len(files)}, tables: {sound}, faults: {len(faults)}", file=sys.stderr)  # noqa: T201
+    sound = sum(place[0] in chosen for place in found.declared)
+    print(f"files: {len(files)}, declarations: {sound}, faults: {len(faults)}", file=sys.stderr)  # noqa: T201
     return 1 if faults else 0
 
 
@@ -57,18 +57,21 @@ def schema() -> int:
 
 
 def schema_of_files() -> dict[str, Any]:
-    """Return the JSON schema of a document in YAML: a table in full, other components by the keys."""
-    of_table = attributes().model_json_schema(ref_template="#/$defs/{model}")
-    definitions = of_table.pop("$defs")
+    """Return the JSON schema of a document in YAML: components of this package in full, others by the keys."""
+    rules, definitions = [], dict[str, Any]()
+    for name, kind in KINDS.items():
+        attributes = kind.attributes().model_json_schema(ref_template="#/$defs/{model}")
+        definitions |= attributes.pop("$defs", {})
+        stated = {"required": ["attributes"], "properties": {"attributes": attributes}}
+        rules.append({"if": {"properties": {"type": {"const": name}}}, "then": stated})
     return {
         "$schema": "http://json-schema.org/draft-07/schema#",
-        "title": "Tables of the lake",
+        "title": "Tables of the lake, and their maintenance",
         "type": "object",
         "required": ["type"],
         "properties": {key: {"type": "string"} if key == "type" else {} for key in KEYS},
         "additionalProperties": False,
-        "if": {"properties": {"type": {"const": TYPE}}},
-        "then": {"required": ["attributes"], "properties": {"attributes": of_table}},
+        "allOf": rules,
         "$defs": definitions,
     }
 

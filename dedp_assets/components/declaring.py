@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
 from functools import cache
 from typing import Any
 
 from dedp_assets.components.attributes import RECORDS, PatternName, attributes
 from dedp_assets.components.chaining import Known, steps_of, validated
 from dedp_assets.components.documents import Document, Path
+from dedp_assets.components.drafts import ROOT, Draft
 from dedp_assets.components.faults import Fault, Misfit, unknown
 from dedp_assets.components.making import made
 from dedp_assets.components.model import Options, create
@@ -19,39 +19,11 @@ from dedp_assets.graph.declare import Gates, LakeTable, Reads, lake_table
 from dedp_assets.patterns.core.errors import ConfigError
 from dedp_assets.patterns.core.schema import TableSpec
 
-__all__ = ["Draft", "declare", "draft"]
+__all__ = ["declare", "draft"]
 
-_ROOT: Path = ("attributes",)
 _TABLES = ("table", "beside")
 _COLUMNS = ("partition_by", "key", "one_channel_per")
 """Options of a table declaration that name columns of the declared table."""
-
-
-@dataclass
-class Draft:
-    """A declaration before other tables are known.
-
-    Attributes:
-        document: the YAML document.
-        attributes: its validated attributes; ``None`` if they have faults.
-        tables: the tables that it declares, the main one first; empty if they have faults themselves.
-        faults: what is wrong with the document by itself.
-        second: whether a table of it has another writer.
-    """
-
-    document: Document
-    attributes: Any = None
-    tables: tuple[TableSpec, ...] = ()
-    faults: list[Fault] = field(default_factory=list)
-    second: bool = False
-
-    @property
-    def name(self) -> str:
-        """Name of the table; empty if unreadable."""
-        value = self.document.value
-        for key in (*_ROOT, "table", "name"):
-            value = value.get(key) if isinstance(value, dict) else None
-        return value if isinstance(value, str) else ""
 
 
 def draft(document: Document) -> Draft:
@@ -59,12 +31,12 @@ def draft(document: Document) -> Draft:
     found = Draft(document, faults=list(map(Fault.of, document.faults)))
     raw = document.value.get("attributes")
     if not isinstance(raw, dict):
-        found.faults.append(Fault.at(document, _ROOT, "attributes must be a mapping with table, reads, steps ..."))
+        found.faults.append(Fault.at(document, ROOT, "attributes must be a mapping with table, reads, steps ..."))
         return found
-    found.attributes, faults = validated(attributes(), raw, document, _ROOT)
+    found.attributes, faults = validated(attributes(), raw, document, ROOT)
     found.faults += faults
     # What reads the tables is not blamed for a fault elsewhere in their declaration.
-    stated = found.attributes or validated(_tables_alone(), _only_tables(raw), document, _ROOT)[0]
+    stated = found.attributes or validated(_tables_alone(), _only_tables(raw), document, ROOT)[0]
     try:
         found.tables = tuple(_tables(stated)) if stated else ()
     except Misfit as misfit:
@@ -109,7 +81,7 @@ def _records(found: Draft, specs: Mapping[str, TableSpec | None]) -> tuple[dict[
     for name in RECORDS:
         if name in found.attributes.model_fields_set:
             try:
-                records[name] = made(getattr(found.attributes, name), (*_ROOT, name), specs)
+                records[name] = made(getattr(found.attributes, name), (*ROOT, name), specs)
             except Misfit as misfit:
                 faults.append(misfit.fault(found.document))
     return records, faults
@@ -132,8 +104,8 @@ def _tables(stated: Any) -> Iterator[TableSpec]:  # noqa: ANN401 - validated att
     Raises:
         Misfit: for a column that a table does not have, and for what no table may declare.
     """
-    places: list[tuple[Path, Any]] = [((*_ROOT, "table"), stated.table)]
-    places += [((*_ROOT, "beside", n), each) for n, each in enumerate(stated.beside or ())]
+    places: list[tuple[Path, Any]] = [((*ROOT, "table"), stated.table)]
+    places += [((*ROOT, "beside", n), each) for n, each in enumerate(stated.beside or ())]
     for path, table in places:
         for option in _COLUMNS:
             named = getattr(table, option) or ()
@@ -151,7 +123,7 @@ def _faults_of_steps(found: Draft) -> list[Fault]:
     if not isinstance(steps, list) or not all(isinstance(step, dict) for step in steps):
         return []
     known = Known(found.tables[0] if found.tables else TableSpec("unknown", {}), {}, {}, rows=True, unsure=True)
-    return steps_of(steps, found.document, (*_ROOT, "steps"), known)[1]
+    return steps_of(steps, found.document, (*ROOT, "steps"), known)[1]
 
 
 def _chain(found: Draft, reads: Reads, gates: Gates) -> tuple[Chain | None, list[Fault]]:
@@ -160,7 +132,7 @@ def _chain(found: Draft, reads: Reads, gates: Gates) -> tuple[Chain | None, list
     # `tables` alone is what a chain begins with: references are looked up.
     if len(reads.tables) == 1:
         known.rows, known.columns = True, next(iter(reads.tables)).columns
-    path = (*_ROOT, "steps")
+    path = (*ROOT, "steps")
     steps, faults = steps_of(found.document.value["attributes"]["steps"], found.document, path, known)
     if faults:
         return None, faults
@@ -180,10 +152,10 @@ def _verdicts(found: Draft, chain: Chain) -> Iterator[Fault]:
 
 def _lake_table(found: Draft, records: Mapping[str, Any], chain: Chain) -> LakeTable[...]:
     spec, stated = found.tables[0], found.attributes
-    named = tuple(_pattern(name, (*_ROOT, "patterns", n)) for n, name in enumerate(stated.patterns or ()))
+    named = tuple(_pattern(name, (*ROOT, "patterns", n)) for n, name in enumerate(stated.patterns or ()))
     patterns = named or chain.patterns
     if not patterns:
-        raise Misfit((*_ROOT, "steps"), "patterns must name the pattern at work, where only SQL and Python steps are")
+        raise Misfit((*ROOT, "steps"), "patterns must name the pattern at work, where only SQL and Python steps are")
     function = computing(chain, description=stated.description or spec.comment or spec.name)
     return lake_table(
         spec,
@@ -207,7 +179,7 @@ def _columns_of_feeds(found: Draft, reads: Reads) -> list[Fault]:
         for feed, options in raw[spec.name].items():
             column = options.get("column") if isinstance(options, dict) else None
             if column is not None and column not in spec.partition_by:
-                path = (*_ROOT, "reads", "tables", spec.name, feed, "column")
+                path = (*ROOT, "reads", "tables", spec.name, feed, "column")
                 sentence = unknown(f"partition column of {spec.name}", column, spec.partition_by)
                 faults.append(Fault.at(found.document, path, sentence))
     return faults
@@ -217,7 +189,7 @@ def _columns_of_facts(found: Draft, records: Mapping[str, Any]) -> list[Fault]:
     """Return the faults of the column lineage, and of columns that the write takes from the table."""
     own = {name for table in found.tables for name in table.columns}
     theirs = {name for table in records["reads"].upstream for name in table.columns}
-    path = (*_ROOT, "about", "derived")
+    path = (*ROOT, "about", "derived")
     derived = records["about"].derived if "about" in records else {}
     faults = []
     for column, sources in derived.items():
@@ -235,5 +207,5 @@ def _located(error: ConfigError, document: Document) -> Fault:
     sentence = str(error)
     words = sentence.partition(": ")[2] or sentence
     option = words.partition(" ")[0].rpartition(".")[2].strip(",=:")
-    places = [path for path in document.marks if path and path[-1] == option and path[:1] == _ROOT]
-    return Fault.at(document, min(places, key=len, default=_ROOT), sentence)
+    places = [path for path in document.marks if path and path[-1] == option and path[:1] == ROOT]
+    return Fault.at(document, min(places, key=len, default=ROOT), sentence)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from itertools import chain
+from typing import TypeVar
 
 import dagster as dg
 
@@ -17,6 +18,7 @@ from dedp_assets.patterns.core.errors import ConfigError
 
 __all__ = ["defined", "definitions_of", "refused"]
 
+D = TypeVar("D")
 _NAME = re.compile(r"\w+(/\w+)*", re.ASCII)
 
 
@@ -34,10 +36,18 @@ def definitions_of(tables: Sequence[LakeTable[...]]) -> dg.Definitions:
     )
 
 
-def defined(table: LakeTable[...], document: Document) -> tuple[dg.Definitions | None, list[Fault]]:
-    """Return the definitions of a table, or the fault: Dagster refuses some names, owners and schedules."""
+def defined(
+    declared: D, document: Document, make: Callable[[D], dg.Definitions]
+) -> tuple[dg.Definitions | None, list[Fault]]:
+    """Return the definitions of a declaration, or the fault: Dagster refuses some names, owners and schedules.
+
+    Args:
+        declared: the declaration.
+        document: the document that states it.
+        make: makes the definitions.
+    """
     try:
-        return definitions_of([table]), []
+        return make(declared), []
     except Exception as error:
         sentence = next((line for line in str(error).splitlines() if line.strip()), type(error).__name__)
         return None, [Fault.at(document, _mentioned(document, sentence), sentence.strip())]

@@ -14,16 +14,17 @@ from typing import Any
 
 import dagster as dg
 
-from dedp_assets.components.checking import FILES, Checked, checked, files_below
-from dedp_assets.components.declaring import declare, draft
-from dedp_assets.components.defining import defined, refused
+from dedp_assets.components.checking import FILES, Checked, checked, completed, files_below
+from dedp_assets.components.defining import refused
 from dedp_assets.components.documents import documents
 from dedp_assets.components.faults import Fault
+from dedp_assets.components.kinds import KINDS
 from dedp_assets.graph.declare import LakeTable, declared
 
 __all__ = ["Loaded", "component_in", "component_of", "load"]
 
-Parts = tuple[LakeTable[...] | None, dg.Definitions]
+Parts = tuple[Any, dg.Definitions]
+"""A declaration, or ``None``, and the definitions of the declaration or of the faults."""
 _CHECKED: ContextVar[Checked | None] = ContextVar("checked", default=None)
 """The declarations of the location that loads."""
 _LOG = logging.getLogger("dagster")
@@ -63,27 +64,29 @@ def load(path_within_project: Path) -> Loaded:
         definitions = _whole(tree, found) or _piecewise(tree, found, files)
     finally:
         _CHECKED.reset(token)
-    return Loaded(definitions, list(found.tables.values()), found.faults)
+    return Loaded(definitions, found.tables, found.faults)
 
 
 def component_in(file: str, line: int, context: dg.ComponentLoadContext) -> Parts:
-    """Return the table of the document at a line of a file, and the definitions or the faults."""
+    """Return the declaration of the document at a line of a file, and the definitions or the faults."""
     found = _CHECKED.get() or _checked_of(context.component_tree)
-    if (file, line) in found.tables:
-        return found.tables[file, line], found.definitions[file, line]
+    if (file, line) in found.declared:
+        return found.declared[file, line], found.definitions[file, line]
     unread = Fault(file, line, 1, "", "this document was changed while it was loaded: load it again")
     return None, refused(*found.refused.get((file, line), ("", [unread])))
 
 
-def component_of(stated: Any) -> Parts:  # noqa: ANN401 - attributes
-    """Return the table of attributes that stand in no file, and the definitions or the faults."""
-    (document,) = documents(json.dumps({"attributes": stated}), "<attributes>")
-    found = draft(document)
-    table, faults = declare(found, {})
-    if table is None:
-        return None, refused(found.name, faults)
-    definitions, faults = defined(table, document)
-    return (table, definitions) if definitions else (None, refused(found.name, faults))
+def component_of(kind: str, stated: Any) -> Parts:  # noqa: ANN401 - attributes
+    """Return the declaration of attributes that stand in no file, and the definitions or the faults.
+
+    Args:
+        kind: type of the component.
+        stated: the attributes.
+    """
+    (document,) = documents(json.dumps({"type": kind, "attributes": stated}), "<attributes>")
+    found = KINDS[kind].draft(document)
+    declaration, definitions, faults = completed(found, {})
+    return (declaration, definitions) if definitions else (None, refused(found.name, faults))
 
 
 _LATEST: list[tuple[Any, Checked]] = []

@@ -9,7 +9,7 @@ from typing import Any
 import dagster as dg
 from pydantic import BaseModel, ConfigDict, Field
 
-__all__ = ["SCHEMA", "TableScaffolder", "first_line"]
+__all__ = ["SCHEMA", "LandingScaffolder", "TableScaffolder", "first_line"]
 
 SCHEMA = Path(".dedp") / "schema.json"
 """Path in a project of the JSON schema for declarations, the output of `dedp schema`."""
@@ -69,4 +69,48 @@ attributes:
   steps:
     - tally: {{identity: [id]}}
     - idempotency.data_overwrite: {{allow_empty: true}}
+"""
+
+
+class _Folder(BaseModel):
+    """Options of the command line for a landing."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    table: str = Field(default="silver/orders", description="The table of valid records, layer/dataset.")
+    folder: str = Field(default="orders", description="The folder, below the landing zone or absolute.")
+    format: str = Field(default="csv", description="Format of the files: csv, json_lines or parquet.")
+    event_time: str = Field(default="", description="The column with the time of a record.")
+    keys: str = Field(default="", description="Columns that tell records apart, with commas between them.")
+
+
+class LandingScaffolder(dg.Scaffolder[_Folder]):
+    """Writes the declaration of a folder of files, by day; `dedp infer` then writes the columns."""
+
+    @classmethod
+    def get_scaffold_params(cls) -> type[_Folder]:
+        """Return the options of `dg scaffold defs`."""
+        return _Folder
+
+    def scaffold(self, request: dg.ScaffoldRequest[_Folder]) -> None:
+        """Write the file."""
+        stated = request.params or _Folder()
+        request.target_path.mkdir(parents=True, exist_ok=True)
+        file = request.target_path / "defs.yaml"
+        lines = [f"  event_time: {stated.event_time}"] if stated.event_time else []
+        lines += [f"  keys: [{stated.keys}]"] if stated.keys else []
+        text = _LANDING.format(
+            **stated.model_dump(), type=request.type_name, more="".join(f"{each}\n" for each in lines)
+        )
+        file.write_text(first_line(file, request.project_root) + text, encoding="utf-8")
+
+
+_LANDING = """\
+type: {type}
+attributes:
+  table: {table}
+  folder: {folder}   # a folder for each day below it, like {folder}/2026-01-05, with _SUCCESS when the day is complete
+  format: {{{format}: {{}}}}
+  partitions: {{daily: {{}}}}
+{more}  about: {{owner: "team:data"}}
 """

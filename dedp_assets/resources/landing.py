@@ -5,6 +5,7 @@ import heapq
 import os
 from collections.abc import Iterator
 from contextlib import suppress
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -12,14 +13,17 @@ import dagster as dg
 from pydantic import Field
 
 from dedp_assets.patterns.connectors.deliveries import (
+    MARKED,
     MARKER,
     DeliveredFile,
     Delivery,
+    Ends,
     delivery_at,
     is_called_like_data,
     is_so,
 )
 from dedp_assets.patterns.connectors.files import count_lines
+from dedp_assets.patterns.connectors.formats import digest_whole, is_parquet
 from dedp_assets.patterns.core.errors import ContractError, NotReady
 
 __all__ = ["Landing"]
@@ -36,9 +40,19 @@ class Landing(dg.ConfigurableResource[Any]):
         """Return the folder of a delivery."""
         return Path(self.root) / dataset / partition
 
-    def delivery(self, dataset: str, partition: str = "") -> Delivery:
-        """Describe the content of a delivery's folder."""
-        return delivery_at(os.path.join(self.root, dataset, partition).rstrip("/"))  # noqa: PTH118 - thousands per tick
+    def delivery(
+        self, dataset: str, partition: str = "", *, ends: Ends = MARKED, now: datetime | None = None
+    ) -> Delivery:
+        """Describe the content of a delivery's folder.
+
+        Args:
+            dataset: dataset of the landing zone, or an absolute path.
+            partition: partition key; empty for a dataset that is one delivery.
+            ends: sign of a complete delivery.
+            now: current time, for deliveries that end by rest.
+        """
+        folder = os.path.join(self.root, dataset, partition).rstrip("/")  # noqa: PTH118 - thousands per tick
+        return delivery_at(folder, ends, now=now)
 
     def object(self, dataset: str, key: str) -> Delivery:
         """Describe a delivery of one file, by the path below the root; the file is also the marker.
@@ -62,7 +76,7 @@ class Landing(dg.ConfigurableResource[Any]):
         Raises:
             NotReady: if one of them changed, or went, since then.
         """
-        folder = self.folder(dataset, "" if delivery.partition == dataset else delivery.partition)
+        folder = self.folder(dataset, "" if delivery.partition == Path(dataset).name else delivery.partition)
         for file in delivery.files:
             if not _is_still(folder / file.name, file):
                 raise NotReady(f"{delivery.partition}: {file.name} changed while it was looked at: run again")
@@ -70,6 +84,8 @@ class Landing(dg.ConfigurableResource[Any]):
 
     def content(self, dataset: str, delivery: Delivery) -> str:
         """Return the SHA-256 of the delivery's files, by name and bytes, as the identity of the content.
+
+        Lines of a text file are counted by the way; a Parquet file has none.
 
         Raises:
             ContractError: if an engine would skip, misread or die of a file (``connectors.files``).
@@ -79,7 +95,10 @@ class Landing(dg.ConfigurableResource[Any]):
             name = os.fsencode(path.name)
             digest.update(b"%d %b %d " % (len(name), name, path.stat().st_size))
             try:
-                count_lines(path, seen=digest.update)
+                if is_parquet(path.name):
+                    digest_whole(path, seen=digest.update)
+                else:
+                    count_lines(path, seen=digest.update)
             except ContractError as error:
                 raise ContractError(f"{delivery.partition}: {error}") from error
         return digest.hexdigest()
@@ -106,7 +125,7 @@ class Landing(dg.ConfigurableResource[Any]):
         with os.scandir(root) as entries:
             return sorted(e.name for e in entries if is_called_like_data(e.name) and is_so(e.is_file))
 
-    def touched(self, dataset: str, *, since_ns: int) -> Iterator[tuple[str, int]]:
+    def touched(self, dataset: str, *, since_ns: int, marker: str = MARKER) -> Iterator[tuple[str, int]]:
         """List the partitions changed at or after ``since_ns``, each with the change time in ns since 1970.
 
         A file or a marker that comes, goes or is put in place anew changes its folder. A marker that is rewritten where
@@ -119,7 +138,7 @@ class Landing(dg.ConfigurableResource[Any]):
         with os.scandir(root) as entries:
             folders = {e.name: e.stat().st_mtime_ns for e in entries if e.name[0] not in "._" and is_so(e.is_dir)}
         for name in heapq.nlargest(_MARKERS, folders):
-            folders[name] = max(folders[name], _modified(f"{root}/{name}/{MARKER}"))
+            folders[name] = max(folders[name], _modified(f"{root}/{name}/{marker}"))
         yield from ((name, changed_ns) for name, changed_ns in folders.items() if changed_ns >= since_ns)
 
 

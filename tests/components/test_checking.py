@@ -133,7 +133,7 @@ def test_tables_of_files_read_each_other(folder):
     """In any order of the files."""
     found = checked(files_below(folder(a=READS_ONE, b=ONE)))
     assert not found.faults
-    assert {table.spec.name for table in found.tables.values()} == {"silver/one", "silver/two"}
+    assert {table.spec.name for table in found.tables} == {"silver/one", "silver/two"}
 
 
 def test_a_fault_of_an_upstream_table_is_one_fault(folder):
@@ -166,7 +166,7 @@ def test_the_command_writes_faults_and_an_exit_code(folder, capsys):
     assert (
         out == f"{place}:10:20: attributes.reads.tables.silver/on: unknown table silver/on: did you mean silver/one?\n"
     )
-    assert "files: 2, tables: 1, faults: 1" in err
+    assert "files: 2, declarations: 1, faults: 1" in err
     assert main(["check", str(root), "--format", "json"]) == 1
     found = json.loads(capsys.readouterr().out)
     assert found["format_version"] == 1
@@ -185,4 +185,4 @@ def test_the_schema_holds_every_pattern_and_takes_the_declaration(capsys):
     step = schema["$defs"]["Step"]
     assert step["additionalProperties"] is False
     assert {"quality.audit_write_audit_publish", "sql", "python", "as", "from"} <= set(step["properties"])
-    assert schema["then"]["properties"]["attributes"]["additionalProperties"] is False
+    assert schema["allOf"][0]["then"]["properties"]["attributes"]["additionalProperties"] is False

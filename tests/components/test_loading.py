@@ -207,7 +207,7 @@ def test_a_component_without_a_file_is_a_table(tmp_path):
     attributes["runs"] = {"when": {"on_request": {}}}
     attributes["runs"]["partitions"] = {"static": {"keys": ["a"]}}
     made = TableComponent.from_attributes_dict(attributes=attributes)
-    assert made.table.spec.name == "silver/alone"
+    assert made.declared.spec.name == "silver/alone"
     assert keys(dg.build_defs_for_component(made)).keys() == {"silver/alone"}
 
 

@@ -17,6 +17,7 @@ from dedp_assets.graph.declare import (
     lake_table,
 )
 from dedp_assets.graph.run.history import watermark_of_landings
+from dedp_assets.graph.run.landings import LANDING_FIGURES, measures_of_landing
 from dedp_assets.partitions import DAILY
 from dedp_assets.patterns.connectors.lines import read_lines
 from dedp_assets.patterns.core.audits import Audit
@@ -68,27 +69,7 @@ AUDITS = (
         name="lines_keep_their_numbers", of="numbers", sql="sum(line_number)", per="lines", fail_below=1, fail_above=1
     ),
 )
-FIGURES = {
-    "newest": Figure("newest event time", "time"),
-    "late": Figure("late records"),
-    "late_dates": Figure("event dates with late records"),
-    "late_at_most": Figure("late by at most [days]"),
-    "late_on_average": Figure("late on average [days]"),
-    "numbers": Figure(kind="hidden"),
-    "lines": Figure(kind="hidden"),
-    "offsets": Figure(kind="hidden"),
-}
-
-
-def measures_of(outcome: str) -> dict[str, str]:
-    """Write the figures of a landing's event times: name -> SQL aggregate; ``outcome`` marks late events."""
-    days = f"if({outcome} = 'late', lateness_seconds / 86400, NULL)"
-    return {
-        "newest": "unix_seconds(max(event_time))",
-        "late_dates": f"size(collect_set(if({outcome} = 'late', to_date(event_time), NULL)))",
-        "late_at_most": f"max({days})",
-        "late_on_average": f"avg({days})",
-    }
+FIGURES = {**LANDING_FIGURES, "offsets": Figure(kind="hidden")}
 
 
 def watermark_before(ledger: Ledger, day: str) -> datetime | None:
@@ -139,7 +120,7 @@ def visits(step: Step, into: Target, landing: Landing) -> WriteResult:
         earliest=midnight - timedelta(days=RETENTION_DAYS),
         latest=midnight + timedelta(days=2),
     )
-    rows, seen = tally(events.rows, identity=["source_file", "line_number"], measures=measures_of(OUTCOME))
+    rows, seen = tally(events.rows, identity=["source_file", "line_number"], measures=measures_of_landing(OUTCOME))
     return overwrite_partition(
         rows.selectExpr(
             "raw",

@@ -11,7 +11,6 @@ from dedp_assets.defs.bronze.visits import (
     FIGURES,
     ON_TIME,
     VISITS,
-    measures_of,
     watermark_before,
 )
 from dedp_assets.graph.catalogue.rendering import check_result
@@ -21,6 +20,7 @@ from dedp_assets.graph.declare import Job, Polls, lake_job
 from dedp_assets.graph.reconcile.requests import decide, is_running
 from dedp_assets.graph.run.appending import appending
 from dedp_assets.graph.run.history import newest_batches
+from dedp_assets.graph.run.landings import measures_of_landing
 from dedp_assets.patterns.connectors.topics import Position, append_available, position, read_topic, resume
 from dedp_assets.patterns.core.audits import Audit
 from dedp_assets.patterns.core.errors import PatternError
@@ -125,7 +125,7 @@ def append_visits(context: dg.OpExecutionContext, lake: Lake, kafka: Kafka, cloc
                 notes={"watermark": watermark.isoformat() if watermark else None, "inputs": inputs.note},
             ),
             audits=_AUDITS,
-            measures={**measures_of("timeliness"), **newest_by_input(start)},
+            measures={**measures_of_landing("timeliness"), **newest_by_input(start)},
         )
 
 

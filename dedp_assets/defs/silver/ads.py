@@ -4,9 +4,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from dedp_assets.defs.bronze.ads import ADS as LANDED
-from dedp_assets.defs.silver.visits import FIGURES
 from dedp_assets.graph.checks.letters import taken
 from dedp_assets.graph.declare import About, Feed, Gates, Pinned, Reads, Runs, Step, lake_table
+from dedp_assets.graph.run.landings import LETTER_FIGURES
 from dedp_assets.partitions import DAILY
 from dedp_assets.patterns.core.audits import Audit
 from dedp_assets.patterns.core.results import WriteResult
@@ -110,7 +110,7 @@ def replay(into: Target, dead: Target) -> WriteResult:
         used_by="whoever mends the source: the letters that wait are in silver/ads_dead_letter",
         fresh_hours=28,
         derived=dict.fromkeys(_DISPLAY, ("raw",)),
-        figures=FIGURES,
+        figures=LETTER_FIGURES,
     ),
     patterns=[divert_unprocessable],
     code_version="1",

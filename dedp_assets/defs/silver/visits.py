@@ -4,7 +4,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from dedp_assets.defs.bronze.visits import VISITS as LANDED
-from dedp_assets.graph.declare import About, Feed, Figure, Gates, Pinned, Reads, Runs, lake_table
+from dedp_assets.graph.declare import About, Gates, Pinned, Reads, Runs, by_event, lake_table
+from dedp_assets.graph.run.landings import LETTER_FIGURES
 from dedp_assets.partitions import DAILY
 from dedp_assets.patterns.core.audits import Audit
 from dedp_assets.patterns.core.results import WriteResult
@@ -81,23 +82,11 @@ AUDITS = (
     Audit(name="dead_letters_are_few", of="dead", per="read", warn_above=0, fail_above=0.1, approvable=True),
     Audit(name="duplicates_are_few", of="duplicates", per="read", warn_above=0.1, fail_above=0.5, approvable=True),
 )
-FIGURES = {
-    "open": Figure("open letters [records]"),
-    "replayed": Figure("replayed letters [records]"),
-    "given_up": Figure("letters given up [records]"),
-    "oldest": Figure("oldest open letter", "time"),
-    "classes": Figure(kind="hidden"),
-}
 KEYS = ("visit_id",)
 TOLERANCE = 0.1
 
 IDENTITY = ("landed_on", "source_file", "line_number")
-BY_EVENT_DATE = Feed(
-    # A date's records wherever they landed, and what landed on that date without an event date.
-    reads=lambda day: ({"event_date": day}, {"event_date": None, "landed_on": day}),
-    feeds=lambda changed: [day] if (day := changed["event_date"] or changed["landed_on"]) else [],
-    written=lambda day: {"landed_on": day},
-)
+BY_EVENT_DATE = by_event("event_date", "landed_on")
 
 
 RECORD: Mapping[str, Any] = {
@@ -141,7 +130,7 @@ def replay(into: Target, dead: Target) -> WriteResult:
         used_by="whoever mends a source: the letters that wait are in silver/visits_dead_letter",
         fresh_hours=26,
         derived={**dict.fromkeys(_EVENT, ("raw",)), "event_date": ("raw",)},
-        figures=FIGURES,
+        figures=LETTER_FIGURES,
     ),
     patterns=[deduplicate, divert_unprocessable, plan_late_partitions],
     code_version="2",

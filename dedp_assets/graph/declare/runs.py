@@ -9,6 +9,7 @@ from typing import Any, Literal, TypeVar
 
 import dagster as dg
 
+from dedp_assets.patterns.connectors.deliveries import MARKED, Ends
 from dedp_assets.patterns.core.results import WriteResult
 from dedp_assets.patterns.delta import Target
 
@@ -93,9 +94,11 @@ class OnDelivery:
 
     Attributes:
         dataset: dataset of the landing zone.
+        ends: sign of a complete delivery.
     """
 
     dataset: str
+    ends: Ends = field(default=MARKED, kw_only=True)
 
 
 @dataclass(frozen=True, slots=True)

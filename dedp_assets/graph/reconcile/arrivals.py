@@ -11,7 +11,7 @@ import dagster as dg
 
 from dedp_assets.graph.declare.tables import LakeTable
 from dedp_assets.graph.reconcile.watching import Loaded, TableWatch
-from dedp_assets.patterns.connectors.deliveries import Delivery
+from dedp_assets.patterns.connectors.deliveries import MARKED, Delivery, Ends
 from dedp_assets.patterns.core.results import Plan
 from dedp_assets.patterns.ingestion.readiness_marker import plan_ready
 from dedp_assets.resources.landing import Landing
@@ -39,6 +39,7 @@ class Arrivals:
         dataset: folder of the landing zone.
         job: the job that loads a delivery.
         table: the table that loads it.
+        ends: sign of a complete delivery.
         since: newest change of a folder that was seen, in ns since 1970.
         seen: folder -> when it changed, of those that changed about then.
         waiting: keys that are not loaded as they lie there.
@@ -52,6 +53,7 @@ class Arrivals:
     dataset: str
     job: str
     table: LakeTable[...]
+    ends: Ends = MARKED
     since: int = 0
     seen: dict[str, int] = field(default_factory=dict)
     waiting: set[str] = field(default_factory=set)
@@ -76,13 +78,13 @@ class Arrivals:
             thorough: whether all that is loaded is held against what lies there at once.
         """
         if self.table.runs.partitions is None:
-            delivery = replace(landing.delivery(self.dataset), partition="")
+            delivery = replace(landing.delivery(self.dataset, ends=self.ends, now=now), partition="")
             known = {"": watch.loaded[""].delivery} if "" in watch.loaded else {}
             return plan_ready([] if delivery.absent else [delivery], consumed=known, now=now)
         self.rewritten.difference_update(news)
         touched = self._touched(landing, watch, now) | self._changed(landing, watch, now, thorough=thorough)
         days = self._days({*touched, *self.waiting, *(key for key in news if key not in watch.loaded)}, now)
-        found = [landing.delivery(self.dataset, day) for day in days]
+        found = [landing.delivery(self.dataset, day, ends=self.ends, now=now) for day in days]
         loaded = {day: watch.loaded[day].delivery for day in days if day in watch.loaded and day not in self.rewritten}
         rolled_back = watch.rolled_back.keys()
         deliveries = [each for each in found if not each.absent or each.partition in rolled_back]
@@ -92,7 +94,7 @@ class Arrivals:
 
     def _touched(self, landing: Landing, watch: TableWatch, now: datetime) -> set[str]:
         """List the folders changed since the last poll; on the first poll, since the load of each folder."""
-        recent = dict(landing.touched(self.dataset, since_ns=self.since - _SLACK_NS))
+        recent = dict(landing.touched(self.dataset, since_ns=self.since - _SLACK_NS, marker=self.ends.marker))
         touched = {name for name, changed_ns in recent.items() if self.seen.get(name) != changed_ns}
         if not self.since:
             self.strange = {}
@@ -115,7 +117,7 @@ class Arrivals:
             key = self.unlooked.pop()  # the newest first
             if key not in watch.loaded:
                 continue
-            delivery, loaded = landing.delivery(self.dataset, key), watch.loaded[key]
+            delivery, loaded = landing.delivery(self.dataset, key, ends=self.ends, now=now), watch.loaded[key]
             checked += 1
             if delivery.identity != loaded.delivery:
                 changed.add(key)

@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 
+from dedp_assets.graph.declare.runs import OnDelivery
 from dedp_assets.graph.declare.tables import LakeTable
 from dedp_assets.graph.reconcile.arrivals import Arrivals
 from dedp_assets.graph.reconcile.edges import Group, fed_by, groups_of
@@ -50,7 +51,9 @@ class Overview:
             self.watches[spec.name] = TableWatch.of(
                 spec, declared.get(spec), read=spec in read, revises=spec in revising
             )
-        self.arrivals += [Arrivals(dataset, job, table) for table in loading for dataset, job in table.lands.items()]
+        for table in loading:
+            starts = table.runs.of(OnDelivery)
+            self.arrivals += [Arrivals(each.dataset, table.job.name, table, each.ends) for each in starts]
         self.groups += groups_of(following)
 
     def poll(self, lake: Lake, landing: Landing | None, now: datetime, *, thorough: bool = False) -> list[Want]:

@@ -15,7 +15,7 @@ from pyspark.sql import DataFrame
 from dedp_assets.patterns.core.errors import NotReady
 from dedp_assets.patterns.delta import Bounds, KeyedFile, Partition, Table, TableState, candidates
 
-__all__ = ["Feed", "Pinned", "day_to_week", "hour_to_day", "pin", "same", "whole"]
+__all__ = ["Feed", "Pinned", "by_event", "day_to_week", "hour_to_day", "pin", "same", "whole"]
 
 Values = Mapping[str, str | None]
 """Partition column -> value as the table's log spells it; ``None`` is NULL."""
@@ -132,6 +132,21 @@ def same(column: str) -> Feed:
 def whole() -> Feed:
     """Feed a table without partitions by all upstream rows."""
     return Feed(reads=lambda _: ({},), feeds=lambda _: ("",))
+
+
+@cache
+def by_event(column: str, landed: str) -> Feed:
+    """Feed each event partition by its records wherever they landed, and by what landed there without an event time.
+
+    Args:
+        column: partition column of the upstream table with the day or hour of the event, NULL if that is unknown.
+        landed: partition column of the upstream table with the day or hour of the landing.
+    """
+    return Feed(
+        reads=lambda key: ({column: key}, {column: None, landed: key}),
+        feeds=lambda changed: _known(changed[column] or changed[landed]),
+        written=lambda key: {landed: key},
+    )
 
 
 @cache

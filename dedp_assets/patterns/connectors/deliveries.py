@@ -5,19 +5,23 @@ from __future__ import annotations
 import errno
 import hashlib
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path
 
 from dedp_assets.patterns.connectors.files import unreadable_name
 from dedp_assets.patterns.connectors.parts import plain_json, sentence
-from dedp_assets.patterns.core.errors import ContractError, NotReady
+from dedp_assets.patterns.core.errors import ConfigError, ContractError, NotReady
 
-__all__ = ["MARKER", "DeliveredFile", "Delivery", "is_called_like_data", "is_so", "delivery_at"]
+__all__ = [
+    "MARKED", "MARKER", "DeliveredFile", "Delivery", "Ends", "is_called_like_data", "is_so", "delivery_at",
+]  # fmt: skip
 
 MARKER = "_SUCCESS"
 _LARGEST_BYTES = 64 << 20
 _HIDDEN = ("_", ".")
+_MOST_MINUTES = 100_000
 _OF_DATA = (".json", ".jsonl", ".ndjson", ".csv", ".tsv", ".txt", ".log", ".gz", ".bz2", ".zst")
 _OF_TOOLS = ("_SUCCESS", "_started", "_committed", "_manifest", "_metadata", "_schema")
 
@@ -29,6 +33,29 @@ class DeliveredFile:
     name: str
     size_bytes: int
     modified_ns: int
+
+
+@dataclass(frozen=True, slots=True)
+class Ends:
+    """Sign of a complete delivery: a marker, or files that rest.
+
+    Attributes:
+        marker: name of the file that the producer puts beside the data files at the end.
+        settled_minutes: instead of a marker, how long all files must have been left alone. ``None`` for a marker.
+    """
+
+    marker: str = MARKER
+    settled_minutes: float | None = None
+
+    def __post_init__(self) -> None:
+        if not self.marker or "/" in self.marker:
+            raise ConfigError(f"marker must be the name of a file, not {self.marker!r}")
+        if self.settled_minutes is not None and not 0 <= self.settled_minutes <= _MOST_MINUTES:
+            raise ConfigError(f"settled_minutes must be a number from 0 to {_MOST_MINUTES}, not {self.settled_minutes}")
+
+
+MARKED = Ends()
+"""The marker of engines, ``_SUCCESS``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +71,7 @@ class Delivery:
         strange: entries that are neither data files nor hidden: folders, pipes, and links that lead nowhere.
         hidden: files with bytes that are called like data, behind a ``_`` or ``.`` that hides them from engines.
         absent: the folder that is not there, if nothing has landed.
+        ends: sign of a complete delivery.
     """
 
     partition: str
@@ -54,6 +82,7 @@ class Delivery:
     hidden: tuple[str, ...] = ()
     absent: str = ""
     flaw: str = ""
+    ends: Ends = MARKED
 
     @property
     def identity(self) -> str:
@@ -69,17 +98,28 @@ class Delivery:
     def refusal(self) -> str:
         """Return the reason why the delivery must not be read; empty for a readable delivery."""
         if self.absent:
-            return f"nothing has landed: put the files into {self.absent}, and {MARKER} last"
+            last = f", and {self.ends.marker} last" if self.ends.settled_minutes is None else ""
+            return f"nothing has landed: put the files into {self.absent}{last}"
         if self.marker is None:
-            return f"{len(self.files)} files but no {MARKER}: the producer has not finished"
+            return self._unfinished()
         if self.flaw or self.strange:
             return self.flaw or f"holds what is no file: {', '.join(self.strange)}"
         for name in (*self.hidden, *(file.name for file in self.files)):
             if reason := unreadable_name(name):
                 return f"{name} {reason}"
         if not self.files and self.manifest is None:
-            return f"{MARKER} is there but no file: deliver the files, or declare the day empty by a manifest"
+            return f"{self.ends.marker} is there but no file: deliver the files, or declare the day empty by a manifest"
         return self._shortfall()
+
+    def _unfinished(self) -> str:
+        minutes = self.ends.settled_minutes
+        if minutes is None:
+            return f"{len(self.files)} files but no {self.ends.marker}: the producer has not finished"
+        return (
+            f"{len(self.files)} files that have not rested for {minutes:g} minutes"
+            if self.files
+            else "no file has landed"
+        )
 
     def _shortfall(self) -> str:
         """Return the first contradiction between manifest and files; empty for a complete delivery."""
@@ -105,30 +145,46 @@ class Delivery:
         return self
 
 
-def delivery_at(folder: Path | str) -> Delivery:
+def delivery_at(folder: Path | str, ends: Ends = MARKED, *, now: datetime | None = None) -> Delivery:
     """Describe the delivery in a partition's folder without opening data files.
 
     Empty if the folder is missing.
+
+    Args:
+        folder: the folder.
+        ends: sign of a complete delivery.
+        now: current time, for a delivery that ends by rest; without it, no such delivery is complete.
     """
     partition = os.path.basename(folder)  # noqa: PTH119 - a sensor's first look is at thousands of folders
     try:
         with os.scandir(folder) as listed:
             entries = {entry.name: entry for entry in listed}
     except (FileNotFoundError, NotADirectoryError):
-        return Delivery(partition, absent=str(folder))
-    marker = entries.get(MARKER)
+        return Delivery(partition, absent=str(folder), ends=ends)
+    marker = entries.get(ends.marker) if ends.settled_minutes is None else None
     shown = [entries[name] for name in sorted(entries) if not name.startswith(_HIDDEN)]
-    files = [_file(entry) for entry in shown if is_so(entry.is_file)]
+    shown = [entry for entry in shown if entry.name != ends.marker]
+    files = tuple(file for entry in shown if is_so(entry.is_file) and (file := _file(entry)) is not None)
     manifest, flaw = _manifest(marker.path) if marker else (None, "")
     return Delivery(
         partition=partition,
-        files=tuple(file for file in files if file is not None),
-        marker=_file(marker) if marker else None,
+        files=files,
+        marker=_file(marker) if marker else _rest(files, ends, now),
         manifest=manifest,
         flaw=flaw,
         hidden=tuple(name for name in sorted(entries) if name.startswith(_HIDDEN) and _is_data(entries[name])),
         strange=tuple(f"{entry.name} ({what})" for entry in shown if (what := _strangeness(entry))),
+        ends=ends,
     )
+
+
+def _rest(files: Sequence[DeliveredFile], ends: Ends, now: datetime | None) -> DeliveredFile | None:
+    """Return a marker that stands for files which have rested long enough; it has the time of the newest one."""
+    if ends.settled_minutes is None or now is None or not files:
+        return None
+    newest_ns = max(file.modified_ns for file in files)
+    rested = now.timestamp() - newest_ns / 1e9 >= 60 * ends.settled_minutes
+    return DeliveredFile("", 0, newest_ns) if rested else None
 
 
 def _strangeness(entry: os.DirEntry[str]) -> str:

@@ -17,7 +17,10 @@ from typing import BinaryIO
 
 from dedp_assets.patterns.core.errors import ContractError
 
-__all__ = ["LONGEST_LINE", "content_kind", "count_lines", "file_refusal", "name_refusal", "unpacked", "unreadable_name"]
+__all__ = [
+    "LONGEST_LINE", "content_kind", "count_lines", "file_refusal", "kind_named", "name_refusal", "unpacked",
+    "unreadable_name",
+]  # fmt: skip
 
 LONGEST_LINE = 64 << 20
 """The longest line in bytes: no record is longer, and a longer one may exhaust an engine's memory."""
@@ -128,7 +131,7 @@ def count_lines(path: Path, *, seen: Callable[[bytes], object] = bool) -> int:
     if not size_bytes:
         return 0
     with path.open("rb") as file:
-        for text in unpacked(_Seen(file, seen), path.name, kind=_kind_named(path.name)):
+        for text in unpacked(_Seen(file, seen), path.name, kind=kind_named(path.name)):
             first = text.find(b"\n")
             _require_short(path.name, open_line + (first if first >= 0 else len(text)))
             returns = returns or (lines == 0 and b"\r" in text[: first if first >= 0 else -1])
@@ -232,7 +235,7 @@ _PIECES: Mapping[str, Callable[[BinaryIO | io.RawIOBase], Iterator[bytes]]] = {
 
 def _contradiction(name: str, kind: str) -> str:
     """Return the mismatch between a file's name and the format of the first bytes; empty for a match."""
-    named = _kind_named(name)
+    named = kind_named(name)
     if named == kind:
         return ""
     if named:
@@ -242,7 +245,8 @@ def _contradiction(name: str, kind: str) -> str:
     return f"holds {kind} data, which is not read: {_OFFERED}, in UTF-8"
 
 
-def _kind_named(name: str) -> str:
+def kind_named(name: str) -> str:
+    """Return how a file is compressed by its name; empty for one that is not."""
     return _OF_NAME.get(Path(name).suffix.lower(), "")
 
 

@@ -1,0 +1,272 @@
+"""Declarations of landings from YAML documents: the tables, or the faults of the document and of its columns' file."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path as File
+
+import dagster as dg
+from pydantic import Field
+
+from dedp_assets.components.chaining import validated
+from dedp_assets.components.documents import Document, Path, Unreadable, documents
+from dedp_assets.components.drafts import ROOT, Draft
+from dedp_assets.components.faults import Fault, Misfit, suggestion, unknown
+from dedp_assets.components.landed_tables import tables_of
+from dedp_assets.components.landings import ADDED, COLUMNS, Landed, LandedColumn, Landing
+from dedp_assets.components.making import made
+from dedp_assets.components.model import Options, create, model_of
+from dedp_assets.graph.declare import LakeTable
+from dedp_assets.patterns.connectors.formats import Parquet
+from dedp_assets.patterns.core.errors import ConfigError
+from dedp_assets.patterns.core.exact import is_scalar
+from dedp_assets.patterns.core.schema import TableSpec
+
+__all__ = ["LandingDraft", "attributes", "columns_file", "declare", "draft"]
+
+_NAME = re.compile(r"\w+/\w+", re.ASCII)
+_NESTED = ("STRUCT<", "ARRAY<", "MAP<")
+_TIMES = ("DATE", "TIMESTAMP", "TIMESTAMP_NTZ")
+_SCALARS = (
+    "STRING", "BOOLEAN", "DATE", "TIMESTAMP", "TIMESTAMP_NTZ", "BINARY", "TINYINT", "SMALLINT", "INT", "BIGINT",
+    "FLOAT", "DOUBLE", "DECIMAL(10,2)",
+)  # fmt: skip
+
+
+@dataclass
+class LandingDraft(Draft):
+    """A landing before other declarations are known.
+
+    Attributes:
+        landed: the landing with its columns; ``None`` if it has faults.
+        columns_document: document with the columns, which stand below a key of this name.
+        columns_path: path of the columns there.
+    """
+
+    landed: Landed | None = None
+    columns_document: Document | None = None
+    columns_path: Path = ()
+
+    @property
+    def name(self) -> str:
+        """Name of the table of valid records; empty if unreadable."""
+        stated = self.document.value.get("attributes")
+        name = stated.get("table") if isinstance(stated, dict) else None
+        return name if isinstance(name, str) else ""
+
+    def written(self) -> Iterator[tuple[str, Path]]:
+        """Yield the names of the tables, with the paths that they follow from."""
+        for number, spec in enumerate(self.tables):
+            by_name = number == 1 and self.document.holds((*ROOT, "bronze"))
+            yield spec.name, (*ROOT, "bronze" if by_name else "table")
+
+    def column_fault(self, name: str, message: str, option: str = "") -> Fault:
+        """Return a fault of a column, or of an option of it."""
+        path = (*self.columns_path, name, *([option] if option else []))
+        return Fault.at(self.columns_document or self.document, path, message, key=not option)
+
+
+@cache
+def attributes() -> type[Options]:
+    """Return the model of a landing's attributes."""
+    return model_of(Landing)
+
+
+@cache
+def _columns_alone() -> type[Options]:
+    column = model_of(LandedColumn)
+    described = Field(description="Columns of the records.", min_length=1)
+    return create("Columns", {"columns": (dict[str, column], described)}, "Columns of landed records.")  # type: ignore[valid-type]
+
+
+def draft(document: Document) -> LandingDraft:
+    """Validate the attributes of a document and the columns, and make the declared tables."""
+    found = LandingDraft(document, faults=list(map(Fault.of, document.faults)))
+    raw = document.value.get("attributes")
+    if not isinstance(raw, dict):
+        found.faults.append(Fault.at(document, ROOT, "attributes must be a mapping with table, folder, format ..."))
+        return found
+    if isinstance(raw.get("format"), dict) and "avro" in raw["format"]:
+        sentence = "format must be csv, json_lines or parquet: Avro takes a jar of Spark's that is not among those here"
+        found.faults.append(Fault.at(document, (*ROOT, "format", "avro"), sentence, key=True))
+        return found
+    found.attributes, faults = validated(attributes(), raw, document, ROOT)
+    found.faults += faults
+    if found.attributes is None:
+        return found
+    columns = _columns(found)
+    try:
+        stated = made(found.attributes, ROOT, {})
+    except Misfit as misfit:
+        found.faults.append(misfit.fault(document))
+        return found
+    if columns is not None:
+        found.landed = Landed(stated, columns)
+        _settle(found, found.landed)
+    return found
+
+
+def declare(
+    found: Draft,
+    specs: Mapping[str, TableSpec | None],  # noqa: ARG001 - of every kind
+) -> tuple[Sequence[LakeTable[...]] | None, list[Fault]]:
+    """Make the tables of a landing: of the records as landed, and of the valid ones.
+
+    Args:
+        found: the draft.
+        specs: every declared table by name, of which a landing reads none.
+
+    Returns:
+        The tables, or ``None``; and the faults, those of the draft included.
+    """
+    if found.faults or not isinstance(found, LandingDraft) or found.landed is None:
+        return None, found.faults
+    try:
+        return tables_of(found.landed), []
+    except ConfigError as error:
+        return None, [_located(error, found.document)]
+
+
+def columns_file(document: Document) -> File:
+    """Return the file that holds the columns of a landing, beside the file of the declaration."""
+    stated = document.value.get("attributes")
+    named = stated.get("columns", COLUMNS) if isinstance(stated, dict) else COLUMNS
+    return File(document.file).parent / (named if isinstance(named, str) else COLUMNS)
+
+
+def _columns(found: LandingDraft) -> Mapping[str, LandedColumn] | None:
+    """Return the columns, of the document or of the file beside it; ``None`` and faults of the draft otherwise."""
+    stated = found.attributes.columns
+    document, path, models = found.document, (*ROOT, "columns"), stated
+    if "columns" not in found.attributes.model_fields_set or isinstance(stated, str):
+        read = _read_columns(found)
+        if read is None:
+            return None
+        document, path = read, ("columns",)
+        validated_, faults = validated(_columns_alone(), read.value, read, ())
+        found.faults += faults
+        models = validated_.columns if validated_ else None
+    found.columns_document, found.columns_path = document, path
+    if models is None:
+        return None
+    try:
+        return dict(made(models, path, {}))
+    except Misfit as misfit:
+        found.faults.append(misfit.fault(document))
+        return None
+
+
+def _read_columns(found: LandingDraft) -> Document | None:
+    """Read the file with the columns; without it, the fault names the command that writes it."""
+    file, path = columns_file(found.document), (*ROOT, "columns")
+    try:
+        read = documents(file.read_text(encoding="utf-8"), str(file))
+    except FileNotFoundError:
+        sentence = f"{file.name} is missing: run dedp infer {file.parent}, which writes the columns of the files"
+        found.faults.append(Fault.at(found.document, path, sentence))
+        return None
+    except Unreadable as error:
+        found.faults.append(Fault.of(error))
+        return None
+    except (OSError, UnicodeDecodeError) as error:
+        found.faults.append(Fault.at(found.document, path, f"{file.name} cannot be read: {error}"))
+        return None
+    if len(read) != 1 or not isinstance(read[0].value, dict):
+        found.faults.append(Fault(str(file), 1, 1, "", "this file must be one mapping with columns"))
+        return None
+    found.faults += map(Fault.of, read[0].faults)
+    return read[0]
+
+
+def _settle(found: LandingDraft, landed: Landed) -> None:
+    """Add the faults of a landing with its columns to the draft, and its tables without one."""
+    rules = (_of_names, _of_event_time, _of_columns, _of_partitions)
+    faults = [fault for rule in rules for fault in rule(found, landed)]
+    found.faults += faults
+    if faults:
+        return
+    try:
+        found.tables = landed.specs()
+    except ConfigError as error:
+        found.faults.append(_located(error, found.document))
+
+
+def _of_names(found: LandingDraft, landed: Landed) -> Iterator[Fault]:
+    """Yield the faults of names: of tables and the folder, and of columns that are not declared."""
+    stated, document = landed.stated, found.document
+    for option in ("table", "bronze"):
+        name = getattr(stated, option)
+        if (name or option == "table") and not _NAME.fullmatch(name):
+            yield Fault.at(document, (*ROOT, option), f"{option} must be layer/dataset, not {name!r}")
+    if not stated.folder.strip("/ ") or ".." in File(stated.folder).parts:
+        yield Fault.at(document, (*ROOT, "folder"), f"folder must be a path of a folder, not {stated.folder!r}")
+    for option in ("keys", "order_by"):
+        for number, name in enumerate(getattr(stated, option)):
+            if name not in landed.columns:
+                sentence = unknown("column", name, landed.columns)
+                yield Fault.at(document, (*ROOT, option, number), sentence)
+
+
+def _of_event_time(found: LandingDraft, landed: Landed) -> Iterator[Fault]:
+    """Yield the fault of a column that cannot say when a record happened."""
+    stated, document = landed.stated, found.document
+    if stated.event_time and stated.event_time not in landed.columns:
+        sentence = unknown("column", stated.event_time, landed.columns)
+        yield Fault.at(document, (*ROOT, "event_time"), sentence)
+    elif stated.event_time and landed.columns[stated.event_time].type.upper() != "TIMESTAMP":
+        kind = landed.columns[stated.event_time].type
+        sentence = f"event_time must be a column of type TIMESTAMP, not {stated.event_time}, a {kind}"
+        yield Fault.at(document, (*ROOT, "event_time"), sentence)
+
+
+def _of_columns(found: LandingDraft, landed: Landed) -> Iterator[Fault]:
+    """Yield the faults of columns by themselves and among each other."""
+    names = dict[str, str]()
+    for name, column in landed.columns.items():
+        if name.lower() in ADDED:
+            sentence = f"{name} must have another name, with called: {name}, as the tables have a column {name.lower()}"
+            yield found.column_fault(name, sentence)
+        if not is_scalar(column.type) and not column.type.upper().replace(" ", "").startswith(_NESTED):
+            sentence = f"type must be an SQL type, not {column.type!r}{suggestion(column.type.upper(), _SCALARS)}"
+            yield found.column_fault(name, sentence, "type")
+        if column.format and column.type.upper() not in _TIMES:
+            sentence = f"format must be left out of a {column.type}, which is none of {', '.join(_TIMES)}"
+            yield found.column_fault(name, sentence, "format")
+        there = column.called or name
+        if there in names:
+            sentence = f"{there} is the name of {names[there]} in the files already"
+            yield found.column_fault(name, sentence, "called" if column.called else "")
+        names[there] = name
+        if column.may_lack and landed.is_required(name):
+            yield found.column_fault(name, f"may_lack must be left out, as {name} is required", "may_lack")
+
+
+def _of_partitions(found: LandingDraft, landed: Landed) -> Iterator[Fault]:
+    """Yield the faults of partitions, and of options that go with them or with a format."""
+    stated, document = landed.stated, found.document
+    timed = isinstance(stated.partitions, dg.DailyPartitionsDefinition | dg.HourlyPartitionsDefinition)
+    if stated.partitions is not None and not timed:
+        yield Fault.at(document, (*ROOT, "partitions"), "partitions must be daily or hourly, or be left out")
+    if stated.event_time and stated.partitions is None:
+        sentence = "event_time must be left out without partitions, as all records are one partition then"
+        yield Fault.at(document, (*ROOT, "event_time"), sentence)
+    if isinstance(stated.format, Parquet):
+        for name, column in landed.columns.items():
+            if column.format:
+                yield found.column_fault(name, "format must be left out of a column of Parquet files", "format")
+    try:
+        _ = landed.ends
+    except ConfigError as error:
+        yield _located(error, document)
+
+
+def _located(error: ConfigError, document: Document) -> Fault:
+    """Return the fault of a rule of declarations, at the option named first in the sentence."""
+    sentence = str(error)
+    words = (sentence.partition(": ")[2] or sentence).split(" ")
+    option = words[0].rpartition(".")[2].strip(",=:")
+    places = [path for path in document.marks if path and path[-1] == option and path[:1] == ROOT]
+    return Fault.at(document, min(places, key=len, default=ROOT), sentence)

@@ -1,0 +1,58 @@
+"""Drafts: validated documents before the other declarations are known."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from dedp_assets.components.documents import Document, Path
+from dedp_assets.components.faults import Fault
+from dedp_assets.patterns.core.schema import TableSpec
+
+__all__ = ["ROOT", "Draft"]
+
+ROOT: Path = ("attributes",)
+"""Path of the attributes in a document."""
+
+
+@dataclass
+class Draft:
+    """A declaration before other declarations are known.
+
+    Attributes:
+        document: the YAML document.
+        attributes: its validated attributes; ``None`` if they have faults.
+        tables: the tables that it declares, the main one first; empty if they have faults themselves.
+        faults: what is wrong with the document by itself.
+        second: whether a table of it has another writer.
+    """
+
+    document: Document
+    attributes: Any = None
+    tables: tuple[TableSpec, ...] = ()
+    faults: list[Fault] = field(default_factory=list)
+    second: bool = False
+
+    @property
+    def type(self) -> str:
+        """Type of the component."""
+        return str(self.document.value["type"])
+
+    @property
+    def name(self) -> str:
+        """Name of the table, or of the component's asset; empty if unreadable."""
+        return _text(self.document.value, *ROOT, "table", "name") or _text(self.document.value, *ROOT, "name")
+
+    def written(self) -> Iterator[tuple[str, Path]]:
+        """Yield the names of the assets that the declaration computes, with paths."""
+        if not self.tables and (name := _text(self.document.value, *ROOT, "name")):
+            yield name, (*ROOT, "name")
+        for number, spec in enumerate(self.tables):
+            yield spec.name, (*ROOT, "table", "name") if number == 0 else (*ROOT, "beside", number - 1, "name")
+
+
+def _text(value: Any, *path: str | int) -> str:  # noqa: ANN401 - any document
+    for key in path:
+        value = value.get(key) if isinstance(value, dict) else None
+    return value if isinstance(value, str) else ""

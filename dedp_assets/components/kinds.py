@@ -1,0 +1,49 @@
+"""Kinds of documents: one entry for each type of component, by which files are checked, loaded and described."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import dagster as dg
+
+from dedp_assets.components import declaring, declaring_landings
+from dedp_assets.components.attributes import attributes
+from dedp_assets.components.defining import definitions_of
+from dedp_assets.components.documents import Document
+from dedp_assets.components.drafts import Draft
+from dedp_assets.components.faults import Fault
+from dedp_assets.components.model import Options
+from dedp_assets.patterns.core.schema import TableSpec
+
+__all__ = ["KINDS", "TABLE", "Kind"]
+
+TABLE = "dedp_assets.components.TableComponent"
+"""Type of the documents that declare tables."""
+
+
+@dataclass(frozen=True)
+class Kind:
+    """A type of component, as the checks and the loading of files see it.
+
+    Attributes:
+        attributes: returns the model of the attributes.
+        draft: validates a document by itself.
+        declare: makes the declaration of a draft, or the faults, from the declared tables by name.
+        define: makes Dagster's definitions of a declaration.
+    """
+
+    attributes: Callable[[], type[Options]]
+    draft: Callable[[Document], Draft]
+    declare: Callable[[Draft, Mapping[str, TableSpec | None]], tuple[Any, list[Fault]]]
+    define: Callable[[Any], dg.Definitions]
+
+
+KINDS: Mapping[str, Kind] = {
+    TABLE: Kind(attributes, declaring.draft, declaring.declare, lambda table: definitions_of([table])),
+    "dedp_assets.components.LandingComponent": Kind(
+        declaring_landings.attributes, declaring_landings.draft, declaring_landings.declare, definitions_of
+    ),
+}
+"""Type of a document -> its kind."""

@@ -1,0 +1,29 @@
+"""The component of a landing: a folder of files in YAML, for Dagster and `dg`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import dagster as dg
+
+from dedp_assets.components.base import DeclaredComponent
+from dedp_assets.components.scaffolding import LandingScaffolder
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from dedp_assets.graph.declare import LakeTable
+
+__all__ = ["LandingComponent"]
+
+
+@dg.scaffold_with(LandingScaffolder)
+class LandingComponent(DeclaredComponent):
+    """A folder of files as tables: every record as landed, valid records, and dead letters."""
+
+    produces = ["asset", "asset_check", "job", "sensor"]
+
+    @property
+    def tables(self) -> Sequence[LakeTable[...]]:
+        """The declared tables; none if the declaration has faults."""
+        return self.declared or ()

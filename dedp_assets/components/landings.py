@@ -1,0 +1,239 @@
+"""Records of a landing: a folder of files as it is declared, and the tables that follow from the declaration."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from typing import Literal
+
+import dagster as dg
+
+from dedp_assets.graph.declare import About, Gates
+from dedp_assets.patterns.connectors.deliveries import MARKER, Ends
+from dedp_assets.patterns.connectors.formats import Csv, JsonLines, Parquet
+from dedp_assets.patterns.connectors.record_texts import BROKEN, LAYOUT, RECORD, Naming
+from dedp_assets.patterns.core.schema import Column, TableSpec
+from dedp_assets.patterns.error_management.dead_letter import LETTER
+
+__all__ = ["ADDED", "COLUMNS", "Landed", "LandedColumn", "Landing"]
+
+COLUMNS = "columns.yaml"
+"""File beside a declaration with the columns, unless the declaration names another or holds the columns itself."""
+_PLACES = {
+    "source_file": Column("STRING", "file it came in", required=True),
+    "line_number": Column("BIGINT", "line in that file, from 1; of a Parquet file the row", required=True),
+}
+_REPLAYED = Column("BOOLEAN", "whether it was a dead letter once and replayed after a fix")
+_RAW = {
+    "raw": Column("STRING", "the record as it landed; of a Parquet file as JSON", required=True, personal=True),
+    "raw_bytes": Column("BINARY", "its bytes, where they are not valid UTF-8", personal=True),
+}
+_HEADER = Column("STRING", "names in the header of its file, as a JSON array", required=True)
+ADDED = frozenset([
+    *_PLACES, *_RAW, "header", "timeliness", "landed_on", "landed_in", "event_date", "event_hour", "filed_under",
+    "reason", "error_class", "error_stage", "occurred_at", "was_dead_lettered", RECORD, BROKEN, LAYOUT,
+])  # fmt: skip
+"""Columns that the tables and their computation have besides those of the records."""
+
+
+@dataclass(frozen=True, slots=True)
+class LandedColumn(Column):
+    """A column of the records in files.
+
+    Attributes:
+        type: Spark SQL type (``STRING``, ``TIMESTAMP``, ``STRUCT<id: BIGINT>``), which every value has exactly.
+        comment: what the values mean, with their unit.
+        required: whether a record without a value is a dead letter.
+        personal: personal data: no minimum or maximum of it goes into the log's statistics.
+        technical: says when or by whom a row was made and not what it is; left out of the content fingerprint.
+        replica: what a transformed replica holds instead, as of any column.
+        called: name in the files, if that is another.
+        may_lack: whether files or records may have no such column; the value is NULL then.
+        format: Spark's date pattern of the texts of a DATE or TIMESTAMP, if they are not as in ISO 8601.
+    """
+
+    called: str = ""
+    may_lack: bool = False
+    format: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Landing:
+    """A folder of files as three tables: records as landed, valid ones, and dead letters.
+
+    Attributes:
+        table: table of the valid records, ``layer/dataset``; ``<table>_dead_letter`` holds the others.
+        folder: folder of the files, below the landing zone or as an absolute path.
+        format: format of the files.
+        about: facts for the catalogue.
+        columns: columns of the records, or the name of a file beside this one that ``dedp infer`` writes.
+        bronze: table of the records as landed; ``bronze/<dataset>`` if empty.
+        comment: what one record is.
+        partitions: days or hours of the deliveries, a folder for each, called by the partition; left out, the files lie
+            in the folder itself, which is one delivery that is read again when it changes.
+        event_time: column with the time of the record, by which the valid records are partitioned; if empty, they are
+            partitioned by delivery.
+        marker: file that the producer puts beside the files when a delivery is complete.
+        settled_minutes: instead of a marker, how long all files of a complete delivery have been left alone.
+        keys: columns that tell records apart; of equal ones in a partition one stays.
+        order_by: columns that decide which of equal records comes first, before the order of landing.
+        keep: the record of a key that stays.
+        rules: reason -> SQL predicate over the columns that a valid record satisfies.
+        new_columns: what becomes of a record with columns that are not declared.
+        gates: rules that decide on a publish of the valid records, besides those on dead letters and duplicates.
+        code_version: to be raised when all is to be computed again; the declaration's own changes count without.
+    """
+
+    table: str
+    folder: str
+    format: Csv | JsonLines | Parquet
+    about: About
+    columns: Mapping[str, LandedColumn] | str = COLUMNS
+    bronze: str = ""
+    comment: str = ""
+    partitions: dg.PartitionsDefinition[str] | None = None
+    event_time: str = ""
+    marker: str = MARKER
+    settled_minutes: float | None = None
+    keys: Sequence[str] = ()
+    order_by: Sequence[str] = ()
+    keep: Literal["first", "last"] = "first"
+    rules: Mapping[str, str] = field(default_factory=dict)
+    new_columns: Literal["quarantine", "ignore"] = "quarantine"
+    gates: Gates = Gates()  # noqa: RUF009 - a record that nobody can change
+    code_version: str = "1"
+
+
+@dataclass(frozen=True)
+class Landed:
+    """A landing with its columns.
+
+    Attributes:
+        stated: the landing as it is declared.
+        columns: columns of the records.
+    """
+
+    stated: Landing
+    columns: Mapping[str, LandedColumn]
+
+    @property
+    def dataset(self) -> str:
+        """Name of the dataset."""
+        return self.stated.table.rpartition("/")[2]
+
+    @property
+    def ends(self) -> Ends:
+        """Sign of a complete delivery."""
+        return Ends(self.stated.marker, self.stated.settled_minutes)
+
+    @property
+    def by_hour(self) -> bool:
+        """Whether a delivery is one of an hour, and not of a day."""
+        return isinstance(self.stated.partitions, dg.HourlyPartitionsDefinition)
+
+    @property
+    def landed(self) -> Mapping[str, Column]:
+        """Column of the delivery; none without partitions."""
+        if self.stated.partitions is None:
+            return {}
+        if self.by_hour:
+            return {"landed_in": Column("STRING", "hour of the delivery, like 2026-01-05-13", required=True)}
+        return {"landed_on": Column("DATE", "day of the delivery", required=True)}
+
+    @property
+    def event(self) -> Mapping[str, Column]:
+        """Column with the day or hour of the event; none without an event time."""
+        if not self.stated.event_time:
+            return {}
+        what = f"of {self.stated.event_time}; NULL if that is unreadable or not plausible"
+        if self.by_hour:
+            return {"event_hour": Column("STRING", f"UTC hour {what}")}
+        return {"event_date": Column("DATE", f"UTC day {what}")}
+
+    @property
+    def identity(self) -> tuple[str, ...]:
+        """Columns that identify a landed record."""
+        return (*self.landed, *_PLACES)
+
+    @property
+    def naming(self) -> Naming:
+        """Names of the columns in the files."""
+        each = self.columns.items()
+        return Naming(
+            columns=tuple(self.columns),
+            called={name: column.called for name, column in each if column.called},
+            times={name: (column.type, column.format) for name, column in each if column.format},
+            always=tuple(name for name, column in each if not (column.may_lack or self.is_required(name))),
+            strict=self.stated.new_columns == "quarantine",
+        )
+
+    @property
+    def header(self) -> list[str]:
+        """Names of the columns in the files, in order."""
+        return [column.called or name for name, column in self.columns.items()]
+
+    @property
+    def code_version(self) -> str:
+        """Version of the computation: the stated one, with a digest of everything else that decides on the rows."""
+        stated = self.stated
+        columns = {name: asdict(replace(column, comment="")) for name, column in self.columns.items()}
+        facts = [columns, asdict(stated.format), stated.event_time, list(stated.keys), list(stated.order_by)]
+        facts += [stated.keep, dict(stated.rules), stated.new_columns]
+        return f"{stated.code_version}-{_digest(facts)}"
+
+    @property
+    def landed_version(self) -> str:
+        """Version of the reading: of the format, and of the column that dates a record."""
+        stated = self.stated
+        dated = [stated.event_time, asdict(replace(self.columns[stated.event_time], comment=""))] if self.event else []
+        return f"{stated.code_version}-{_digest([type(stated.format).__name__, asdict(stated.format), dated])}"
+
+    def is_required(self, name: str) -> bool:
+        """Return whether a record must have a value: of a required column, a key, or the event time."""
+        return self.columns[name].required or name in self.stated.keys or name == self.stated.event_time
+
+    def specs(self) -> tuple[TableSpec, TableSpec, TableSpec]:
+        """Return the tables: valid records, records as landed, and dead letters.
+
+        Raises:
+            ConfigError: for what no table may declare.
+        """
+        stated, when = self.stated, "timeliness"
+        what = stated.comment or f"One record of {self.dataset}."
+        raw = {**_RAW, **({"header": _HEADER} if isinstance(stated.format, Csv) else {})}
+        timely = {when: Column("STRING", "on_time, late or undated when it landed", technical=True)}
+        of_event = {name: replace(column, required=True) for name, column in self.event.items()}
+        kept = {name: self._held(name) for name in self.columns}
+        by = tuple(self.event) or tuple(self.landed)
+        filed = Column("STRING" if self.by_hour else "DATE", "its day or hour, or that of the delivery", required=True)
+        return (
+            TableSpec(
+                stated.table,
+                {**kept, **of_event, **_PLACES, **self.landed, "was_dead_lettered": _REPLAYED},
+                partition_by=by,
+                comment=f"{what} Typed, validated{' and deduplicated' if stated.keys else ''}.",
+            ),
+            TableSpec(
+                stated.bronze or f"bronze/{self.dataset}",
+                {**raw, **_PLACES, **(timely if self.event else {}), **self.landed, **self.event},
+                partition_by=(*self.landed, *self.event),
+                comment="One row per landed record, malformed ones included.",
+            ),
+            TableSpec(
+                f"{stated.table}_dead_letter",
+                {**raw, **_PLACES, **self.landed, **self.event, **LETTER, **({"filed_under": filed} if by else {})},
+                partition_by=("filed_under",) if by else (),
+                comment="One row per landed record that could not be processed, with every rule it broke.",
+            ),
+        )
+
+    def _held(self, name: str) -> Column:
+        column = self.columns[name]
+        plain = {each: getattr(column, each) for each in Column.__slots__}
+        return Column(**{**plain, "required": self.is_required(name)})
+
+
+def _digest(facts: object) -> str:
+    return hashlib.sha256(json.dumps(facts, sort_keys=True, default=str).encode()).hexdigest()[:8]

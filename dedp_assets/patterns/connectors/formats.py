@@ -1,0 +1,200 @@
+"""Formats of files with records, and their options."""
+
+from __future__ import annotations
+
+import csv
+import stat
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from dedp_assets.patterns.connectors.files import kind_named, unpacked, unreadable_name
+from dedp_assets.patterns.core.errors import ConfigError, ContractError
+from dedp_assets.patterns.core.options import require_types
+from dedp_assets.patterns.core.rows import quoted
+
+__all__ = [
+    "Csv", "Encoding", "Format", "JsonLines", "Parquet", "digest_whole", "header_of", "is_parquet",
+    "parquet_refusal", "records_in", "text_of", "text_sql",
+]  # fmt: skip
+
+Encoding = Literal["utf-8", "iso-8859-1", "windows-1252"]
+_LONGEST_HEADER = 1 << 20
+_PIECE = 1 << 20
+_ONLY_WINDOWS = {
+    byte: bytes([byte]).decode("cp1252") for byte in range(0x80, 0xA0) if byte not in (0x81, 0x8D, 0x8F, 0x90, 0x9D)
+}
+"""Bytes that windows-1252 and ISO-8859-1 read as different characters; five bytes are no character of the former."""
+
+
+@dataclass(frozen=True, slots=True)
+class Csv:
+    """Values with a delimiter between them, one record a line.
+
+    Attributes:
+        header: whether the first line of a file names the columns; otherwise the columns are those of the declaration,
+            in order.
+        delimiter: the character between values.
+        quote: the character around values that hold a delimiter; empty if no value is quoted.
+        escape: the character before a quote inside a quoted value; empty if such a quote is written twice.
+        encoding: encoding of the text.
+        nulls: texts that stand for no value.
+        multiline: whether quoted values may hold line feeds.
+    """
+
+    header: bool = True
+    delimiter: str = ","
+    quote: str = '"'
+    escape: str = ""
+    encoding: Encoding = "utf-8"
+    nulls: Sequence[str] = ("",)
+    multiline: bool = False
+
+    def __post_init__(self) -> None:
+        require_types(self)
+        for name, least in (("delimiter", 1), ("quote", 0), ("escape", 0)):
+            value = getattr(self, name)
+            if not least <= len(value) <= 1 or value in ("\n", "\r", "\0"):
+                raise ConfigError(f"{name} must be one character{'' if least else ', or empty'}, not {value!r}")
+        if self.quote == self.delimiter:
+            raise ConfigError(f"quote must be another character than delimiter, not {self.quote!r}")
+        if self.escape and (not self.quote or self.escape == self.delimiter):
+            raise ConfigError(
+                f"escape must be another character than delimiter, and go with quote, not {self.escape!r}"
+            )
+
+    @property
+    def doubles(self) -> bool:
+        """Whether a quote inside a quoted value is written twice."""
+        return self.escape in ("", self.quote)
+
+
+@dataclass(frozen=True, slots=True)
+class JsonLines:
+    """One JSON object a line, nested or not.
+
+    Attributes:
+        encoding: encoding of the text.
+    """
+
+    encoding: Encoding = "utf-8"
+
+    def __post_init__(self) -> None:
+        require_types(self)
+
+
+@dataclass(frozen=True, slots=True)
+class Parquet:
+    """Parquet files, as databases and engines write them."""
+
+
+Format = Csv | JsonLines | Parquet
+
+
+def is_parquet(name: str) -> bool:
+    """Return whether a file is a Parquet file by its name."""
+    return Path(name).suffix.lower() == ".parquet"
+
+
+def parquet_refusal(path: Path) -> str:
+    """Return the reason why engines cannot read a file as Parquet, by name and type; empty for a readable file.
+
+    Raises:
+        OSError: if the file is not there.
+    """
+    if reason := unreadable_name(path.name):
+        return reason
+    if not is_parquet(path.name):
+        return "is no Parquet file by its name: call it .parquet"
+    if not stat.S_ISREG(path.stat().st_mode):
+        return "is no regular file"
+    return "" if path.stat().st_size else "is empty, which no Parquet file is"
+
+
+def digest_whole(path: Path, *, seen: Callable[[bytes], object]) -> None:
+    """Pass all bytes of a Parquet file to a digest.
+
+    Args:
+        path: the file.
+        seen: takes the bytes, piece by piece.
+
+    Raises:
+        ContractError: if an engine would not read it.
+    """
+    if reason := parquet_refusal(path):
+        raise ContractError(f"{path.name} {reason}")
+    with path.open("rb") as file:
+        while piece := file.read(_PIECE):
+            seen(piece)
+
+
+def text_sql(encoding: Encoding) -> str:
+    """Write SQL for the text of a line from ``raw`` and ``raw_bytes``, by its encoding."""
+    if encoding == "utf-8":
+        return "raw"
+    text = "decode(coalesce(raw_bytes, encode(raw, 'UTF-8')), 'ISO-8859-1')"
+    if encoding == "iso-8859-1":
+        return text
+    read, wanted = "".join(map(chr, _ONLY_WINDOWS)), "".join(_ONLY_WINDOWS.values())
+    return f"translate({text}, {quoted(read)}, {quoted(wanted)})"
+
+
+def text_of(line: bytes, encoding: Encoding) -> str:
+    """Return the text of bytes by an encoding, as :func:`text_sql` does in SQL."""
+    if encoding == "utf-8":
+        return line.decode(errors="replace")
+    text = line.decode("iso-8859-1")
+    return text.translate(_ONLY_WINDOWS) if encoding == "windows-1252" else text
+
+
+def header_of(path: Path, made: Csv) -> tuple[str, ...]:
+    """Return the names in the first line of a CSV file; empty for an empty file.
+
+    Raises:
+        ContractError: if the first line is longer than 1 MiB.
+    """
+    return next((tuple(values) for values in _records(path, made)), ())
+
+
+def records_in(path: Path, made: Csv | JsonLines) -> Iterator[Any]:
+    """Yield the records of a file: lists of values of CSV without the header, or lines of JSON.
+
+    Raises:
+        ContractError: if a line is longer than 1 MiB.
+    """
+    if isinstance(made, JsonLines):
+        yield from (line for line in _lines(path, made.encoding) if line.strip())
+        return
+    found = _records(path, made)
+    if made.header:
+        next(found, None)
+    yield from (values for values in found if values)
+
+
+def _records(path: Path, made: Csv) -> Iterator[list[str]]:
+    quoting: dict[str, Any] = {"quotechar": made.quote} if made.quote else {"quoting": csv.QUOTE_NONE}
+    escaping: dict[str, Any] = {} if made.doubles else {"escapechar": made.escape, "doublequote": False}
+    lines = _lines(path, made.encoding)
+    try:
+        if made.multiline:
+            yield from csv.reader(lines, delimiter=made.delimiter, **quoting, **escaping)
+            return
+        for line in lines:
+            yield from csv.reader([line.rstrip("\r\n")], delimiter=made.delimiter, **quoting, **escaping)
+    except csv.Error as error:
+        raise ContractError(f"{path.name} has a line that is no CSV: {error}") from error
+
+
+def _lines(path: Path, encoding: Encoding) -> Iterator[str]:
+    """Yield the lines of a file with their line feeds."""
+    rest = b""
+    with path.open("rb") as file:
+        for piece in unpacked(file, path.name, kind=kind_named(path.name)):
+            *lines, rest = (rest + piece).split(b"\n")
+            for line in lines:
+                yield text_of(line, encoding) + "\n"
+            if len(rest) > _LONGEST_HEADER:
+                raise ContractError(f"{path.name} has a line of more than 1 MiB: deliver a line feed after each record")
+    if rest:
+        yield text_of(rest, encoding)
