@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from functools import cache
 from typing import Any
 
@@ -161,8 +162,17 @@ def _lake_table(found: Draft, records: Mapping[str, Any], chain: Chain) -> LakeT
         spec,
         patterns=patterns,
         beside={table: chain.patterns_beside(table) or patterns for table in found.tables[1:]},
-        **records,
+        **{**records, "gates": _gates(records.get("gates", Gates()), chain)},
     )(function)
+
+
+def _gates(stated: Gates, chain: Chain) -> Gates:
+    """Return the gates with the check of a write that looks whether there are rows, which Dagster has to know of."""
+    last = chain.steps[-1]
+    if stated.if_empty or last.operation is None or "allow_empty" not in last.operation.options:
+        return stated
+    allowed = last.options.get("allow_empty", False)
+    return replace(stated, if_empty=f"{'Warns of' if allowed else 'Refuses'} a partition without rows.")
 
 
 def _pattern(name: PatternName, path: Path) -> Any:  # noqa: ANN401 - a function

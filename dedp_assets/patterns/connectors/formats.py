@@ -39,7 +39,7 @@ class Csv:
         quote: the character around values that hold a delimiter; empty if no value is quoted.
         escape: the character before a quote inside a quoted value; empty if such a quote is written twice.
         encoding: encoding of the text.
-        nulls: texts that stand for no value.
+        nulls: texts that stand for no value, as the empty one does.
         multiline: whether quoted values may hold line feeds.
     """
 
@@ -48,7 +48,7 @@ class Csv:
     quote: str = '"'
     escape: str = ""
     encoding: Encoding = "utf-8"
-    nulls: Sequence[str] = ("",)
+    nulls: Sequence[str] = ()
     multiline: bool = False
 
     def __post_init__(self) -> None:

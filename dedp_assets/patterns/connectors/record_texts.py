@@ -144,8 +144,7 @@ def _value(made: Csv, token: str) -> str:
         else:
             inner = f"regexp_replace({inner}, {quoted(f'(?s){_escaped(made.escape)}(.)')}, '$1')"
         value = f"if(substr({token}, 2, 1) = {quoted(made.quote)}, {inner}, {value})"
-    nulls = ", ".join(map(quoted, made.nulls))
-    return f"if({value} IN ({nulls}), NULL, {value})" if nulls else value
+    return f"if({value} IN ({', '.join(map(quoted, ('', *made.nulls)))}), NULL, {value})"
 
 
 def _escaped(character: str) -> str:
