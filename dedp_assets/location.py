@@ -86,6 +86,8 @@ def lake_definitions(
     loaded = load(path_within_project)
     in_python, jobs = declared(package), declared_jobs(package)
     tables = [*in_python, *loaded.tables]
+    # Of a table in YAML, the job as Dagster loaded it: it notes there where the table is declared.
+    asked = [*(loaded.definitions.jobs or ()), *(starting([*in_python, *jobs]).jobs or ())]
     return dg.Definitions.merge(
         loaded.definitions,
         definitions_of(in_python),
@@ -93,7 +95,7 @@ def lake_definitions(
         dg.Definitions(
             assets=[source.spec() for source in sources(tables)],
             asset_checks=[completeness_checks(tables)],
-            sensors=sensors(tables, list(starting([*tables, *jobs]).jobs or ())),
+            sensors=sensors(tables, asked),
             resources={**lake_resources(), **(resources or {})},
             loggers={"console": CONSOLE},
             # One process per run: Spark is the parallel part, and a process per step costs more than most steps.
@@ -106,4 +108,4 @@ def lake_tables(path_within_project: Path) -> list[LakeTable[...]]:
     """List the tables that a project declares in Python and YAML; tables with a fault are left out."""
     tree = dg.ComponentTree.for_project(path_within_project)
     in_python = declared(tree.defs_module)
-    return [*in_python, *checked(files_below(tree.defs_module_path), in_python).tables.values()]
+    return [*in_python, *checked(files_below(tree.defs_module_path), in_python).tables]
