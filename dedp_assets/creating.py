@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import keyword
 import os
-import shutil
 from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
 from pathlib import Path
@@ -20,6 +19,7 @@ TEMPLATE = Path(__file__).with_name("template")
 _NAME = "my_lake"
 _SUFFIX = ".template"
 _SAMPLE = Path("tests") / "sample"
+_MARKER = "_SUCCESS"
 
 
 def create(folder: Path) -> int:
@@ -41,7 +41,7 @@ def create(folder: Path) -> int:
     home = home_of(root)
     for dataset in (root / _SAMPLE).iterdir():
         if not (home / "landing" / dataset.name).exists():
-            shutil.copytree(dataset, home / "landing" / dataset.name)
+            _deliver(dataset, home / "landing" / dataset.name)
     _write_schema(root / ".dedp" / "schema.json")
     shown = os.path.relpath(root)
     print(f"{shown}: {len(files)} files, and deliveries of three days in {os.path.relpath(home / 'landing')}")  # noqa: T201
@@ -67,6 +67,15 @@ def _write(source: Path, target: Path, name: str) -> None:
     target.parent.mkdir(parents=True, exist_ok=True)
     text = source.read_text(encoding="utf-8")
     target.write_text(text.replace(_NAME, name).replace("{version}", _version()), encoding="utf-8")
+
+
+def _deliver(sample: Path, target: Path) -> None:
+    """Copy deliveries, the markers at last, as a source system puts them."""
+    files = sorted((path for path in sample.rglob("*") if path.is_file()), key=lambda path: path.name == _MARKER)
+    for path in files:
+        copy = target / path.relative_to(sample)
+        copy.parent.mkdir(parents=True, exist_ok=True)
+        copy.write_bytes(path.read_bytes())
 
 
 def _version() -> str:
