@@ -134,6 +134,9 @@ def _add_files(commands: Any) -> None:  # noqa: ANN401 - argparse does not expor
     check = commands.add_parser("check", help="whether the declarations in YAML are right, without starting Spark")
     check.add_argument("folder", nargs="?", type=Path, default=None, help="folder (default: the project's definitions)")
     check.add_argument("--format", choices=["text", "json", "github"], default="text", help="how faults are written")
+    infer = commands.add_parser("infer", help="write the columns of a landing's files beside its declaration in YAML")
+    infer.add_argument("folder", type=Path, help="folder with the declaration")
+    infer.add_argument("--again", action="store_true", help="replace columns that are written down")
     commands.add_parser("schema", help="the JSON schema of declarations in YAML, for an editor: > .dedp/schema.json")
 
 
@@ -235,6 +238,12 @@ def _check(chosen: argparse.Namespace) -> int:
     return check(chosen.folder, style=chosen.format)
 
 
+def _infer(chosen: argparse.Namespace) -> int:
+    from dedp_assets.components.inferring import infer  # noqa: PLC0415
+
+    return infer(chosen.folder, again=chosen.again)
+
+
 def _schema(_: argparse.Namespace) -> int:
     from dedp_assets.components.commands import schema  # noqa: PLC0415
 
@@ -275,6 +284,7 @@ _COMMANDS = {
     "adopt": _adopt,
     "check": _check,
     "schema": _schema,
+    "infer": _infer,
     "run": _run,
     "approve": _approve,
 }

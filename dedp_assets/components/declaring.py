@@ -167,7 +167,7 @@ def _lake_table(found: Draft, records: Mapping[str, Any], chain: Chain) -> LakeT
 
 
 def _gates(stated: Gates, chain: Chain) -> Gates:
-    """Return the gates with the check of a write that looks whether there are rows, which Dagster has to know of."""
+    """Return the gates with the check of the last step's write for a partition without rows."""
     last = chain.steps[-1]
     if stated.if_empty or last.operation is None or "allow_empty" not in last.operation.options:
         return stated

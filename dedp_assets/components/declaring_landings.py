@@ -1,4 +1,4 @@
-"""Declarations of landings from YAML documents: the tables, or the faults of the document and of its columns' file."""
+"""Declarations of landings from YAML documents: the tables, or the faults."""
 
 from __future__ import annotations
 
@@ -58,13 +58,13 @@ class LandingDraft(Draft):
         return name if isinstance(name, str) else ""
 
     def written(self) -> Iterator[tuple[str, Path]]:
-        """Yield the names of the tables, with the paths that they follow from."""
+        """Yield the names of the tables, with the paths that name the tables."""
         for number, spec in enumerate(self.tables):
             by_name = number == 1 and self.document.holds((*ROOT, "bronze"))
             yield spec.name, (*ROOT, "bronze" if by_name else "table")
 
     def column_fault(self, name: str, message: str, option: str = "") -> Fault:
-        """Return a fault of a column, or of an option of it."""
+        """Return a fault of a column, or of an option of a column."""
         path = (*self.columns_path, name, *([option] if option else []))
         return Fault.at(self.columns_document or self.document, path, message, key=not option)
 
@@ -105,7 +105,7 @@ def draft(document: Document) -> LandingDraft:
         return found
     if columns is not None:
         found.landed = Landed(stated, columns)
-        _settle(found, found.landed)
+        _add_tables(found, found.landed)
     return found
 
 
@@ -113,7 +113,7 @@ def declare(
     found: Draft,
     specs: Mapping[str, TableSpec | None],  # noqa: ARG001 - of every kind
 ) -> tuple[Sequence[LakeTable[...]] | None, list[Fault]]:
-    """Make the tables of a landing: of the records as landed, and of the valid ones.
+    """Make the tables of a landing: landed records and valid records.
 
     Args:
         found: the draft.
@@ -138,7 +138,7 @@ def columns_file(document: Document) -> File:
 
 
 def _columns(found: LandingDraft) -> Mapping[str, LandedColumn] | None:
-    """Return the columns, of the document or of the file beside it; ``None`` and faults of the draft otherwise."""
+    """Return the columns of the document or of the columns' file; ``None`` for columns with faults."""
     stated = found.attributes.columns
     document, path, models = found.document, (*ROOT, "columns"), stated
     if "columns" not in found.attributes.model_fields_set or isinstance(stated, str):
@@ -160,7 +160,7 @@ def _columns(found: LandingDraft) -> Mapping[str, LandedColumn] | None:
 
 
 def _read_columns(found: LandingDraft) -> Document | None:
-    """Read the file with the columns; without it, the fault names the command that writes it."""
+    """Read the file with the columns; the fault of a missing file names the command that writes one."""
     file, path = columns_file(found.document), (*ROOT, "columns")
     try:
         read = documents(file.read_text(encoding="utf-8"), str(file))
@@ -181,8 +181,8 @@ def _read_columns(found: LandingDraft) -> Document | None:
     return read[0]
 
 
-def _settle(found: LandingDraft, landed: Landed) -> None:
-    """Add the faults of a landing with its columns to the draft, and its tables without one."""
+def _add_tables(found: LandingDraft, landed: Landed) -> None:
+    """Add the faults of a landing to the draft, or the tables of a landing without a fault."""
     rules = (_of_names, _of_event_time, _of_columns, _of_partitions)
     faults = [fault for rule in rules for fault in rule(found, landed)]
     found.faults += faults
@@ -201,6 +201,8 @@ def _of_names(found: LandingDraft, landed: Landed) -> Iterator[Fault]:
         name = getattr(stated, option)
         if (name or option == "table") and not _NAME.fullmatch(name):
             yield Fault.at(document, (*ROOT, option), f"{option} must be layer/dataset, not {name!r}")
+    if stated.bronze == stated.table:
+        yield Fault.at(document, (*ROOT, "bronze"), f"bronze must be another table than {stated.table}")
     if not stated.folder.strip("/ ") or ".." in File(stated.folder).parts:
         yield Fault.at(document, (*ROOT, "folder"), f"folder must be a path of a folder, not {stated.folder!r}")
     for option in ("keys", "order_by"):
@@ -245,7 +247,7 @@ def _of_columns(found: LandingDraft, landed: Landed) -> Iterator[Fault]:
 
 
 def _of_partitions(found: LandingDraft, landed: Landed) -> Iterator[Fault]:
-    """Yield the faults of partitions, and of options that go with them or with a format."""
+    """Yield the faults of partitions, and of options that contradict partitions or the format."""
     stated, document = landed.stated, found.document
     timed = isinstance(stated.partitions, dg.DailyPartitionsDefinition | dg.HourlyPartitionsDefinition)
     if stated.partitions is not None and not timed:

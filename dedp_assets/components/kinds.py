@@ -17,10 +17,12 @@ from dedp_assets.components.faults import Fault
 from dedp_assets.components.model import Options
 from dedp_assets.patterns.core.schema import TableSpec
 
-__all__ = ["KINDS", "TABLE", "Kind"]
+__all__ = ["KINDS", "LANDING", "TABLE", "Kind"]
 
 TABLE = "dedp_assets.components.TableComponent"
 """Type of the documents that declare tables."""
+LANDING = "dedp_assets.components.LandingComponent"
+"""Type of the documents that declare folders of files."""
 
 
 @dataclass(frozen=True)
@@ -42,8 +44,6 @@ class Kind:
 
 KINDS: Mapping[str, Kind] = {
     TABLE: Kind(attributes, declaring.draft, declaring.declare, lambda table: definitions_of([table])),
-    "dedp_assets.components.LandingComponent": Kind(
-        declaring_landings.attributes, declaring_landings.draft, declaring_landings.declare, definitions_of
-    ),
+    LANDING: Kind(declaring_landings.attributes, declaring_landings.draft, declaring_landings.declare, definitions_of),
 }
 """Type of a document -> its kind."""

@@ -78,7 +78,7 @@ _AS_USUAL = "duplicates_are_as_usual"
 
 
 def tables_of(landed: Landed) -> tuple[LakeTable[...], LakeTable[...]]:
-    """Declare the tables of a landing: of records as landed, and of valid records with the dead letters beside.
+    """Declare the tables of a landing: landed records, and valid records with dead letters beside.
 
     Raises:
         ConfigError: for what the graph cannot declare.
@@ -160,14 +160,14 @@ def _in_file(function: Any) -> Any:  # noqa: ANN401 - a function
 
 @dataclass(frozen=True)
 class _Bronze:
-    """The load of a delivery, every record as it landed."""
+    """The load of a delivery, with every record as landed."""
 
     landed: Landed
     spec: TableSpec
 
     @_in_file
     def delivered(self, request: Request, table: Table, landing: zone.Landing) -> Inputs:
-        """Find the delivery of a partition, and the watermark before it."""
+        """Find the delivery of a partition, and the watermark before the delivery."""
         folder, notes = self.landed.stated.folder, dict[str, Any]()
         delivery = landing.delivery(folder, request.key, ends=self.landed.ends, now=request.at).require_ready()
         content = landing.content(folder, delivery)
@@ -179,7 +179,7 @@ class _Bronze:
 
     @_in_file
     def load(self, step: Step, into: Target, landing: zone.Landing) -> WriteResult:
-        """Load one complete delivery in place of the former rows of its partition."""
+        """Load one complete delivery in place of the partition's former rows."""
         landed, delivery = self.landed, step.inputs.found
         stated = landed.stated
         paths = landing.paths(stated.folder, delivery)
@@ -236,12 +236,12 @@ class _Silver:
 
     @property
     def compares(self) -> bool:
-        """Whether the share of duplicates is compared with that of other partitions."""
+        """``True`` if the share of duplicates is compared with the partitions before."""
         return bool(self.landed.stated.keys) and self.landed.stated.partitions is not None
 
     @_in_file
     def compute(self, landed: Pinned, into: Target, dead: Target) -> WriteResult:
-        """Type, validate and deduplicate the records of one partition, wherever they landed."""
+        """Type, validate and deduplicate the records of one partition over all deliveries."""
         rows, seen = tally(landed.rows(), identity=self.landed.identity)
         if self.compares:
             usual = {_AS_USUAL: "duplicates"}
@@ -261,7 +261,7 @@ class _Silver:
         return replay_letters(self._once(self._judged(letters)), into, dead, keys=list(keys), since=since)
 
     def _letters(self, landed: Pinned, dead: Table) -> Any:  # noqa: ANN401 - a frame or nothing
-        """Read the letters that the records may have been; a fix that dates a record moves it between partitions."""
+        """Read the letters that the records may have been, of all partitions that a fix may move."""
         if self.landed.landed:
             return landed.related(dead, *self.landed.landed)
         return dead.read({}, version=dead.ledger.version()) if dead.ledger.exists() else None
@@ -320,11 +320,11 @@ class _Silver:
 
 
 def _worded(split: Split) -> Split:
-    """Say of a broken line what is wrong with it, and of another layout which columns; both are told by name."""
+    """Put the fault of a broken line, and the names of strange columns, into the reasons of letters."""
     reason = f"if({BROKEN} IS NULL, replace(reason, {quoted(_OTHER_LAYOUT)}, coalesce({LAYOUT}, '')), {BROKEN})"
     kind = f"if({BROKEN} IS NULL OR error_class IS NULL, error_class, 'broken line')"
-    told = {"reason": f"if(reason IS NULL, NULL, {reason})", "error_class": kind}
-    rows = split.rows.selectExpr(*[f"{told.get(c, identifier(c))} AS {identifier(c)}" for c in split.rows.columns])
+    worded = {"reason": f"if(reason IS NULL, NULL, {reason})", "error_class": kind}
+    rows = split.rows.selectExpr(*[f"{worded.get(c, identifier(c))} AS {identifier(c)}" for c in split.rows.columns])
     ours = (RECORD, BROKEN, LAYOUT)
     parts = {part: tuple(c for c in columns if c not in ours) for part, columns in split.parts.items()}
     return replace(split, rows=rows, parts=parts)

@@ -1,4 +1,4 @@
-"""Records of a landing: a folder of files as it is declared, and the tables that follow from the declaration."""
+"""Records of a landing: the declaration of a folder of files, and the tables that follow."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ class LandedColumn(Column):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Landing:
-    """A folder of files as three tables: records as landed, valid ones, and dead letters.
+    """A folder of files as three tables: landed records, valid records, and dead letters.
 
     Attributes:
         table: table of the valid records, ``layer/dataset``; ``<table>_dead_letter`` holds the others.
@@ -108,7 +108,7 @@ class Landing:
 
 @dataclass(frozen=True)
 class Landed:
-    """A landing with its columns.
+    """A landing with the columns of the records.
 
     Attributes:
         stated: the landing as it is declared.
@@ -130,7 +130,7 @@ class Landed:
 
     @property
     def by_hour(self) -> bool:
-        """Whether a delivery is one of an hour, and not of a day."""
+        """``True`` if each delivery is of an hour, ``False`` if of a day."""
         return isinstance(self.stated.partitions, dg.HourlyPartitionsDefinition)
 
     @property
@@ -176,7 +176,7 @@ class Landed:
 
     @property
     def code_version(self) -> str:
-        """Version of the computation: the stated one, with a digest of everything else that decides on the rows."""
+        """Version of the computation: the stated version, with a digest of all that decides on the rows."""
         stated = self.stated
         columns = {name: asdict(replace(column, comment="")) for name, column in self.columns.items()}
         facts = [columns, asdict(stated.format), stated.event_time, list(stated.keys), list(stated.order_by)]

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from dedp_assets.components.checking import drafts_of
-from dedp_assets.components.declaring import declare
-from dedp_assets.components.defining import defined, definitions_of
+from dedp_assets.components.checking import completed, drafts_of
 from dedp_assets.components.faults import Fault
 from dedp_assets.patterns.core.schema import Column, TableSpec
 
@@ -103,6 +101,5 @@ def faults_in(text: str) -> list[Fault]:
     """The faults of a text."""
     drafts, faults = drafts_of(text, "defs.yaml")
     for each in drafts:
-        table, wrong = declare(each, SPECS)
-        faults += wrong or defined(table, each.document, lambda made: definitions_of([made]))[1]
+        faults += completed(each, SPECS)[2]
     return faults

@@ -31,9 +31,9 @@ VALUES = st.recursive(
 
 
 @st.composite
-def edited_texts(draw: st.DrawFn) -> str:
+def edited_texts(draw: st.DrawFn, given_lines: list[str] = LINES) -> str:
     """A valid text with lines and characters removed, repeated, moved and replaced."""
-    lines = list(LINES)
+    lines = list(given_lines)
     for _ in range(draw(st.integers(1, 3))):
         n = draw(st.integers(0, len(lines) - 1))
         line = lines[n]
@@ -56,10 +56,10 @@ def edited_texts(draw: st.DrawFn) -> str:
 
 
 @st.composite
-def edited_values(draw: st.DrawFn) -> str:
+def edited_values(draw: st.DrawFn, given_value: Any = VALUE) -> str:
     """A valid declaration with a part replaced by any value, under any key."""
-    value: Any = copy.deepcopy(VALUE)
-    path = draw(st.sampled_from([path for path, _ in parts(VALUE)]))
+    value: Any = copy.deepcopy(given_value)
+    path = draw(st.sampled_from([path for path, _ in parts(given_value)]))
     above = value
     for key in path[:-1]:
         above = above[key]

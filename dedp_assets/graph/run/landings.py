@@ -1,4 +1,4 @@
-"""Figures of landed records and of dead letters, and how they are measured and shown."""
+"""Figures of landed records and of dead letters: measures and display."""
 
 from __future__ import annotations
 

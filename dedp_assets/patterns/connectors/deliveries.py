@@ -179,7 +179,7 @@ def delivery_at(folder: Path | str, ends: Ends = MARKED, *, now: datetime | None
 
 
 def _rest(files: Sequence[DeliveredFile], ends: Ends, now: datetime | None) -> DeliveredFile | None:
-    """Return a marker that stands for files which have rested long enough; it has the time of the newest one."""
+    """Return a marker in the place of the newest file, if all files have rested long enough."""
     if ends.settled_minutes is None or now is None or not files:
         return None
     newest_ns = max(file.modified_ns for file in files)

@@ -246,7 +246,7 @@ def _contradiction(name: str, kind: str) -> str:
 
 
 def kind_named(name: str) -> str:
-    """Return how a file is compressed by its name; empty for one that is not."""
+    """Return the compression of a file by name; empty for plain text."""
     return _OF_NAME.get(Path(name).suffix.lower(), "")
 
 

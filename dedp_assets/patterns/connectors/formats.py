@@ -30,7 +30,7 @@ _ONLY_WINDOWS = {
 
 @dataclass(frozen=True, slots=True)
 class Csv:
-    """Values with a delimiter between them, one record a line.
+    """Values with delimiters, one record a line.
 
     Attributes:
         header: whether the first line of a file names the columns; otherwise the columns are those of the declaration,
@@ -66,7 +66,7 @@ class Csv:
 
     @property
     def doubles(self) -> bool:
-        """Whether a quote inside a quoted value is written twice."""
+        """``True`` if a quote inside a quoted value is written twice."""
         return self.escape in ("", self.quote)
 
 
@@ -86,19 +86,19 @@ class JsonLines:
 
 @dataclass(frozen=True, slots=True)
 class Parquet:
-    """Parquet files, as databases and engines write them."""
+    """Parquet files of databases and engines."""
 
 
 Format = Csv | JsonLines | Parquet
 
 
 def is_parquet(name: str) -> bool:
-    """Return whether a file is a Parquet file by its name."""
+    """Return whether a name is that of a Parquet file."""
     return Path(name).suffix.lower() == ".parquet"
 
 
 def parquet_refusal(path: Path) -> str:
-    """Return the reason why engines cannot read a file as Parquet, by name and type; empty for a readable file.
+    """Return the reason why engines cannot read a Parquet file, by name and type; or empty text.
 
     Raises:
         OSError: if the file is not there.
@@ -130,7 +130,7 @@ def digest_whole(path: Path, *, seen: Callable[[bytes], object]) -> None:
 
 
 def text_sql(encoding: Encoding) -> str:
-    """Write SQL for the text of a line from ``raw`` and ``raw_bytes``, by its encoding."""
+    """Write SQL for the text of a line from ``raw`` and ``raw_bytes``, by encoding."""
     if encoding == "utf-8":
         return "raw"
     text = "decode(coalesce(raw_bytes, encode(raw, 'UTF-8')), 'ISO-8859-1')"
@@ -149,12 +149,13 @@ def text_of(line: bytes, encoding: Encoding) -> str:
 
 
 def header_of(path: Path, made: Csv) -> tuple[str, ...]:
-    """Return the names in the first line of a CSV file; empty for an empty file.
+    """Return the names in the first line of a CSV file; a missing name is ``column_<place>``.
 
     Raises:
         ContractError: if the first line is longer than 1 MiB.
     """
-    return next((tuple(values) for values in _records(path, made)), ())
+    first = next(iter(_records(path, made)), [])
+    return tuple(name or f"column_{number}" for number, name in enumerate(first, 1))
 
 
 def records_in(path: Path, made: Csv | JsonLines) -> Iterator[Any]:

@@ -36,7 +36,7 @@ _OPEN, _START, _PLACE = f"{RESERVED}open", f"{RESERVED}start", f"{RESERVED}place
 
 
 def read_landed(session: SparkSession, files: Sequence[Path], made: Format, *, columns: Sequence[str] = ()) -> Lines:
-    """Read the records of files, each with the place of it.
+    """Read the records of files, each with file name and position.
 
     Args:
         session: the session.
@@ -80,7 +80,7 @@ def _read_csv(session: SparkSession, files: Sequence[Path], made: Csv, columns: 
 
 
 def _joined(rows: DataFrame, made: Csv) -> DataFrame:
-    """Join the lines of records whose quoted values hold line feeds; a quote that stays open takes the file's rest."""
+    """Join the lines of records with line feeds in quoted values."""
     quote = quoted(made.quote)
     text = "raw" if made.doubles else f"regexp_replace(raw, {quoted(chr(92) * 2 + made.escape + '.')}, '')"
     quotes = f"char_length({text}) - char_length(replace({text}, {quote}, ''))"

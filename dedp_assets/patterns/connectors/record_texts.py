@@ -125,7 +125,7 @@ def _broken(made: Csv) -> str:
 
 
 def _token(made: Csv) -> str:
-    """Write a regular expression for a value, with the delimiter before it and the quotes around it."""
+    """Write a regular expression for a value with delimiter and quotes."""
     separator, quote = _escaped(made.delimiter), _escaped(made.quote)
     if not made.quote:
         return f"{separator}[^{separator}]*+"

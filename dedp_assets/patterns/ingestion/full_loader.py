@@ -10,6 +10,8 @@ Choose instead: Incremental Loader, once the dataset grows and has a delta colum
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from pyspark.sql import DataFrame
 
 from dedp_assets.patterns.core.audits import Audit
@@ -61,10 +63,11 @@ def load_full(
         [(2, 'tablet'), (3, 'watch'), (4, 'reader')]
     """
     guard = volume_guard(min_rows=min_rows, max_shrink=max_shrink, max_growth=max_growth)
-    into = into.by("ingestion.full_loader", "audits")
+    into = into.by("ingestion.full_loader", "audits", "rows_read")
     target = into.table
     since = target.ledger.version() if target.ledger.exists() else None
-    into = into.with_audits(*guard).reading(figures={"present": _present(target, since)})
+    rows_read = replace(into.rows_read, figures={**into.rows_read.figures, "present": _present(target, since)})
+    into = replace(into.with_audits(*guard), rows_read=rows_read)
     if keep_versions:
         return exposure.load(snapshot, target, provenance=into.run, audits=into.audits, rows_read=into.rows_read)
     return into.stage(snapshot).publish(since=since)

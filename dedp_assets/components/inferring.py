@@ -1,0 +1,274 @@
+"""The command ``dedp infer``: columns of the files of a landing, written beside the declaration once."""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+
+from dedp_assets.components.chaining import validated
+from dedp_assets.components.checking import FILES
+from dedp_assets.components.declaring_landings import attributes, columns_file
+from dedp_assets.components.documents import Document, Unreadable, documents
+from dedp_assets.components.drafts import ROOT
+from dedp_assets.components.faults import Fault
+from dedp_assets.components.kinds import LANDING
+from dedp_assets.components.landings import ADDED
+from dedp_assets.components.making import made
+from dedp_assets.patterns.connectors.formats import Csv, Format, JsonLines, header_of, records_in
+from dedp_assets.patterns.connectors.inferred import Seen
+from dedp_assets.patterns.connectors.landed_files import spark_type
+from dedp_assets.patterns.core.errors import ContractError
+from dedp_assets.resources.environments import settings
+
+__all__ = ["infer", "columns_of"]
+
+_MOST_FILES, _MOST_RECORDS = 50, 5_000
+_UNFIT = re.compile(r"[ ,;{}()\n\t=.`\"]")
+_WIDER = (("TINYINT", "SMALLINT", "INT", "BIGINT"), ("FLOAT", "DOUBLE"))
+_WORDS = {"yes", "no", "on", "off", "true", "false", "null", "y", "n"}
+
+
+def infer(folder: Path, *, again: bool = False) -> int:
+    """Write the columns of the landings that a folder declares.
+
+    Args:
+        folder: the folder with the declaration.
+        again: whether columns that are written down are replaced.
+
+    Returns:
+        0 if the columns are written, 1 for a fault, 2 if no landing is declared there.
+    """
+    try:
+        found = list(_landings(folder))
+    except Unreadable as error:
+        print(Fault.of(error), file=sys.stderr)  # noqa: T201
+        return 1
+    if not found:
+        print(f"no landing is declared in {folder}: write type: {LANDING} into {FILES[0]}", file=sys.stderr)  # noqa: T201
+        return 2
+    return max(_infer(each, again=again) for each in found)
+
+
+def _landings(folder: Path) -> Iterator[Document]:
+    for file in (folder / name for name in FILES):
+        if file.is_file():
+            for document in documents(file.read_text(encoding="utf-8"), str(file)):
+                if isinstance(document.value, dict) and document.value.get("type") == LANDING:
+                    yield document
+            return
+
+
+def _infer(document: Document, *, again: bool) -> int:
+    raw = document.value.get("attributes")
+    stated, faults = validated(attributes(), raw if isinstance(raw, dict) else {}, document, ROOT)
+    file = columns_file(document)
+    if stated is not None and isinstance(stated.columns, Mapping):
+        faults = [Fault.at(document, (*ROOT, "columns"), "columns must be left out, to be inferred")]
+    elif file.exists() and not again:
+        faults = [Fault(str(file), 1, 1, "", "the columns are written down: --again replaces them")]
+    if faults:
+        for fault in faults:
+            print(fault, file=sys.stderr)  # noqa: T201
+        return 1
+    landing = made(stated, ROOT, {})
+    there = settings().landing / landing.folder
+    files = _files_of(there, nested=landing.partitions is not None)
+    if not files:
+        print(f"no file below {there}: put one there, to see its columns", file=sys.stderr)  # noqa: T201
+        return 1
+    columns, sentence = columns_of(files, landing.format)
+    file.write_text(_written(columns, landing.folder, sentence), encoding="utf-8")
+    print(f"{file}: {len(columns)} columns, {sentence}", file=sys.stderr)  # noqa: T201
+    return 0
+
+
+def _files_of(folder: Path, *, nested: bool) -> list[Path]:
+    """List the data files of deliveries; names that begin with ``_`` or ``.`` are no data."""
+    found = folder.glob("*/*") if nested else folder.glob("*")
+    return sorted(p for p in found if p.is_file() and not any(n.startswith(("_", ".")) for n in p.parts[-2:]))
+
+
+@dataclass
+class _Column:
+    """A column by the files' evidence.
+
+    Attributes:
+        type: SQL type.
+        called: name in the files.
+        format: date pattern.
+        lacks: whether a file or a record has no such column.
+        remark: what else was seen.
+    """
+
+    type: str
+    called: str
+    format: str = ""
+    lacks: bool = False
+    remark: str = ""
+
+
+def columns_of(files: Sequence[Path], made_of: Format) -> tuple[Mapping[str, _Column], str]:
+    """Return the columns of files by name, and a sentence about the sample.
+
+    Args:
+        files: all files.
+        made_of: format of the files.
+
+    Raises:
+        ContractError: for a file that cannot be read.
+    """
+    if isinstance(made_of, Csv | JsonLines):
+        return _columns_of_texts(files, made_of)
+    return _columns_of_parquet(files)
+
+
+@dataclass
+class _Evidence:
+    """Evidence of columns in text files."""
+
+    seen: dict[str, Seen] = field(default_factory=dict)
+    within: dict[str, int] = field(default_factory=dict)
+    records: int = 0
+    strange: int = 0
+
+    def add(self, record: Mapping[str, Any], *, texts: bool) -> None:
+        self.records += 1
+        for name, value in record.items():
+            column = self.seen.setdefault(name, Seen())
+            self.within[name] = self.within.get(name, 0) + 1
+            if not texts:
+                column.add_json(value)
+            elif value is not None:
+                column.add_text(value)
+
+
+def _columns_of_texts(files: Sequence[Path], made_of: Csv | JsonLines) -> tuple[Mapping[str, _Column], str]:
+    sampled, evidence = _spread(files), _Evidence()
+    for file in sampled:
+        _add_file(evidence, file, made_of)
+    if not evidence.records:
+        raise ContractError(f"no record is in {len(sampled)} files: put a file with records there")
+    columns = dict[str, _Column]()
+    for called, seen in evidence.seen.items():
+        count, some = seen.misfits()
+        kind = seen.type()
+        odd = ", ".join(repr(each[:20]) for each in some)
+        remark = f"{count} of {seen.values} values are no {kind}: {odd}" if count else "" if seen.values else "no value"
+        remark = remark or ("leading zeros, or a sign" if seen.kinds["LEADING"] else "")
+        lacks = evidence.within[called] < evidence.records
+        columns[_name(called, columns)] = _Column(kind, called, seen.pattern(), lacks, remark)
+    sentence = f"{len(sampled)} of {len(files)} files, {evidence.records} records"
+    return columns, sentence + (f", besides {evidence.strange} lines that are none" if evidence.strange else "")
+
+
+def _add_file(evidence: _Evidence, file: Path, made_of: Csv | JsonLines) -> None:
+    names = header_of(file, made_of) if isinstance(made_of, Csv) and made_of.header else ()
+    if len(set(names)) < len(names):
+        raise ContractError(f"{file.name} names a column twice in its header: {', '.join(names)}")
+    for number, record in enumerate(records_in(file, made_of)):
+        if number >= _MOST_RECORDS:
+            return
+        found = _of_csv(record, names, made_of) if isinstance(made_of, Csv) else _of_json(record)
+        if found is None:
+            evidence.strange += 1
+        else:
+            evidence.add(found, texts=isinstance(made_of, Csv))
+
+
+def _of_csv(values: Sequence[str], names: Sequence[str], made_of: Csv) -> Mapping[str, str | None] | None:
+    names = names or [f"column_{n}" for n in range(1, len(values) + 1)]
+    nulls = ("", *made_of.nulls)
+    found = {name: None if value in nulls else value for name, value in zip(names, values, strict=False)}
+    return found if len(names) == len(values) else None
+
+
+def _of_json(line: str) -> Mapping[str, Any] | None:
+    try:
+        found = json.loads(line)
+    except (ValueError, RecursionError):
+        return None
+    return found if isinstance(found, dict) else None
+
+
+def _columns_of_parquet(files: Sequence[Path]) -> tuple[Mapping[str, _Column], str]:
+    kinds, records = dict[str, list[str]](), 0
+    for file in files:
+        try:
+            opened = pq.ParquetFile(file)
+        except Exception as error:
+            raise ContractError(f"{file.name} cannot be read as Parquet: {error}") from error
+        records += opened.metadata.num_rows
+        for column in opened.schema_arrow:
+            kinds.setdefault(column.name, []).append(_of_arrow(file.name, column.name, column.type))
+    columns = dict[str, _Column]()
+    for called, some in kinds.items():
+        kind = _common(some)
+        remark = f"other files have {', '.join(sorted({*some} - {kind}))}" if len({*some}) > 1 else ""
+        columns[_name(called, columns)] = _Column(kind, called, "", len(some) < len(files), remark)
+    return columns, f"{len(files)} of {len(files)} files, {records} records"
+
+
+def _of_arrow(file: str, name: str, kind: Any) -> str:  # noqa: ANN401 - pyarrow has no types
+    """Return the SQL type of a column; a time without a zone is one of UTC."""
+    if str(kind).startswith("timestamp"):
+        return "TIMESTAMP"
+    try:
+        return spark_type(kind)
+    except KeyError:
+        raise ContractError(f"{file} has a column {name} of type {kind}, which is not read") from None
+
+
+def _common(kinds: Sequence[str]) -> str:
+    """Return the type that holds the values of all types; text without any other."""
+    if len(set(kinds)) == 1:
+        return kinds[0]
+    for family in _WIDER:
+        if set(kinds) <= set(family):
+            return max(kinds, key=family.index)
+    return "STRING"
+
+
+def _spread(files: Sequence[Path]) -> list[Path]:
+    """Choose files from the first to the last."""
+    if len(files) <= _MOST_FILES:
+        return list(files)
+    return [files[round(n * (len(files) - 1) / (_MOST_FILES - 1))] for n in range(_MOST_FILES)]
+
+
+def _name(called: str, taken: Mapping[str, object]) -> str:
+    """Return a name for a column that tables can have, and no other column has."""
+    name = called
+    if _UNFIT.search(called) or not called:
+        name = re.sub(r"\W+", "_", called).strip("_").lower() or f"column_{len(taken) + 1}"
+    if name.lower() in ADDED or name.lower().startswith("__"):
+        name = f"{name}_in_file"
+    others = {each.lower() for each in taken}
+    return name if name.lower() not in others else f"{name}_{len(taken) + 1}"
+
+
+def _written(columns: Mapping[str, _Column], folder: str, sample: str) -> str:
+    lines = [
+        f"# Columns of the records in {folder}, as dedp infer saw them in {sample}.",
+        "# They hold from now on: a record that does not fit is a dead letter. Change what is to be another way.",
+        "columns:",
+    ]
+    for name, column in columns.items():
+        called = column.called if column.called != name else ""
+        stated = {"type": column.type, "called": called, "format": column.format}
+        options = [f"{option}: {_yaml(value)}" for option, value in stated.items() if value]
+        options += ["may_lack: true"] if column.lacks else []
+        remark = "".join(c if c.isprintable() else "?" for c in column.remark)
+        lines.append(f"  {_yaml(name)}: {{{', '.join(options)}}}" + (f"  # {remark}" if remark else ""))
+    return "\n".join(lines) + "\n"
+
+
+def _yaml(text: str) -> str:
+    plain = re.fullmatch(r"[A-Za-z_]\w*(\(\d+(, ?\d+)?\))?", text, re.ASCII) and text.lower() not in _WORDS
+    return text if plain and "," not in text else json.dumps(text, ensure_ascii=False)
