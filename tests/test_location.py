@@ -35,7 +35,11 @@ NUMBERS = TableSpec("silver/numbers", {"day": Column("DATE"), "n": Column("BIGIN
 
 
 @lake_table(
-    NUMBERS, reads=Reads({}, inputs=lambda: None), runs=Runs(daily(date(2026, 1, 5)), OnRequest()), about=About("team:x"), patterns=[overwrite_partition],
+    NUMBERS,
+    reads=Reads({}, inputs=lambda: None),
+    runs=Runs(daily(date(2026, 1, 5)), OnRequest()),
+    about=About("team:x"),
+    patterns=[overwrite_partition],
     code_version="1",
 )
 def numbers(into: Target) -> WriteResult:

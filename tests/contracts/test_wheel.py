@@ -174,6 +174,18 @@ def test_a_new_project_is_right_and_loads(installed, tmp_path):
     assert sensors == "dead_letters_fixed deliveries reconciler"
 
 
+def test_a_project_is_made_and_a_table_adopted_with_the_core_alone(installed, tmp_path):
+    """Neither asks for Dagster; an editor's schema comes with the extra for tables in YAML."""
+    done = installed(COMMANDS, "new river", f"adopt {tmp_path / 'nowhere'}", without=EXTRAS, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    new, adopt = (line.split(" | ") for line in done.stdout.splitlines() if " | " in line)
+    assert new[1:] == ["0", ""]
+    assert (tmp_path / "river" / "pyproject.toml").exists()
+    assert not (tmp_path / "river" / ".dedp" / "schema.json").exists()
+    assert adopt[1] == "1"
+    assert "holds no table" in adopt[2]
+
+
 @pytest.mark.slow
 @pytest.mark.spark
 def test_the_test_of_a_new_project_passes(installed, tmp_path):
